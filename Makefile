@@ -1,0 +1,59 @@
+# From a bare checkout: every target makes .venv and installs what it needs, once per change of pyproject.toml.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+RUN := $(VENV)/.installed-run
+TEST := $(VENV)/.installed-test
+PIP_INSTALL := $(VENV)/bin/python -m pip install -qq --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint soak proof bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo 'ARGS="…" passes arguments on: make demo ARGS="--seconds 30 --no-web"'
+
+demo: $(RUN) ## run the whole system offline on the seeded world
+	@$(VENV)/bin/tapebook demo $(ARGS)
+
+test: lint ## lint, types and all tests, on SQLite and PostgreSQL
+	@$(VENV)/bin/python -m pytest -n 2 $(ARGS)
+	@echo 'passed: lint (ruff check), types (mypy --strict), tests (pytest, counted above)'
+
+lint: $(TEST) ## ruff check and mypy --strict
+	@$(VENV)/bin/python -m ruff check .
+	@$(VENV)/bin/python -m mypy --strict $(wildcard src tests bench)
+
+soak: $(TEST) ## storms, kills and long runs
+	@$(call run_marked,soak)
+
+proof: $(TEST) ## matrices, mutation and attack tables
+	@$(call run_marked,proof)
+
+bench: $(TEST) ## measure, and write the figures to docs/figures/
+	@$(VENV)/bin/python -m bench $(ARGS)
+
+clean: ## remove .venv, caches and builds; a home is never touched
+	@rm -rf $(VENV) dist build .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# pytest leaves with 5 when it found no test: that is said, and is no failure.
+run_marked = $(VENV)/bin/python -m pytest -m $(1) $(ARGS) || { code=$$?; [ $$code -eq 5 ] || exit $$code; echo 'nothing ran: no test is marked "$(1)"'; }
+
+$(VENV)/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'tapebook needs Python 3.11 or newer: name one with make PYTHON=/path/to/python3' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ echo 'no virtual environment could be made: install the venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
+
+$(RUN): pyproject.toml | $(VENV)/bin/pip
+	@echo 'installing into $(VENV) …'
+	@$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(TEST): pyproject.toml | $(VENV)/bin/pip
+	@echo 'installing into $(VENV) …'
+	@$(PIP_INSTALL) --editable '.[test,postgres]'
+	@touch $(RUN) $@

@@ -1,0 +1,10 @@
+"""The archive: immutable bytes by name, for what is too large for a database row or must outlive it.
+
+takes:  bytes
+gives:  a key made from their content, and the bytes back
+never:  changes or forgets what it has
+"""
+
+from tapebook.archive.port import Archive, put_content
+
+__all__ = ["Archive", "put_content"]

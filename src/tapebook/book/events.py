@@ -1,0 +1,139 @@
+"""Every kind of event in the book, with its body. The log sees kinds and bytes; here they get their meaning."""
+
+from typing import TypeVar
+
+import msgspec
+
+from tapebook.book.ledger import Posting
+from tapebook.domain.agent import AgentProfile
+from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd
+from tapebook.domain.position import Position
+from tapebook.domain.run import DecisionRun, RunStatus
+from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.log import Draft, Event
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+class AgentSaved(msgspec.Struct, frozen=True):
+    """In the owner's stream: a new version of an agent's profile."""
+
+    version: int
+    profile: AgentProfile
+
+
+class DeploymentOpened(msgspec.Struct, frozen=True):
+    """An agent version begins to run against a broker, or goes on with a newer version."""
+
+    agent: str
+    version: int
+    broker: str
+
+
+class LedgerPosted(msgspec.Struct, frozen=True):
+    """Money moved; `balance` is cash after the last line."""
+
+    ref: str
+    lines: tuple[Posting, ...]
+    balance_usd_e6: int
+
+
+class RunDecided(msgspec.Struct, frozen=True):
+    """A tick's decision, complete, before any order leaves."""
+
+    run: DecisionRun
+
+
+class RunEnded(msgspec.Struct, frozen=True):
+    """All orders of a run have ended."""
+
+    run_id: str
+    status: RunStatus
+
+
+class OrderIntended(msgspec.Struct, frozen=True):
+    """An order that will be placed; written before it leaves."""
+
+    order: Order
+
+
+class OrderPlaced(msgspec.Struct, frozen=True):
+    """The broker has the order."""
+
+    client_id: str
+
+
+class OrderEnded(msgspec.Struct, frozen=True):
+    """The broker's last word on an order."""
+
+    end: OrderEnd
+
+
+class FillObserved(msgspec.Struct, frozen=True):
+    """A part of an order was executed, or the exchange liquidated."""
+
+    fill: Fill
+
+
+class FundingObserved(msgspec.Struct, frozen=True):
+    """An hour's funding on an open position."""
+
+    payment: FundingPayment
+
+
+class MarksObserved(msgspec.Struct, frozen=True):
+    """What the open positions were worth at a tick."""
+
+    marks: dict[str, int]
+    cash_usd_e6: int
+    equity_usd_e6: int
+
+
+class TradeOpened(msgspec.Struct, frozen=True):
+    """A round trip began."""
+
+    agent: str
+    agent_version: int
+    trade: TradeState
+    position: Position
+
+
+class TradeUpdated(msgspec.Struct, frozen=True):
+    """An open round trip has new totals or extremes."""
+
+    trade: TradeState
+    position: Position
+
+
+class TradeClosed(msgspec.Struct, frozen=True):
+    """A round trip ended."""
+
+    trade: ClosedTrade
+
+
+KINDS: dict[type[msgspec.Struct], str] = {
+    AgentSaved: "agent.saved",
+    DeploymentOpened: "deployment.opened",
+    LedgerPosted: "ledger.posted",
+    RunDecided: "run.decided",
+    RunEnded: "run.ended",
+    OrderIntended: "order.intended",
+    OrderPlaced: "order.placed",
+    OrderEnded: "order.ended",
+    FillObserved: "fill.observed",
+    FundingObserved: "funding.observed",
+    MarksObserved: "marks.observed",
+    TradeOpened: "trade.opened",
+    TradeUpdated: "trade.updated",
+    TradeClosed: "trade.closed",
+}
+
+
+def draft(happened_at: int, body: msgspec.Struct) -> Draft:
+    """An event about to be appended; the body's type names its kind."""
+    return Draft.of(KINDS[type(body)], happened_at, body)
+
+
+def body_of(event: Event, kind: type[Body]) -> Body:
+    """The typed body of an event."""
+    return msgspec.json.decode(event.body, type=kind)

@@ -1,0 +1,161 @@
+"""The book's tables: what each kind of event writes. Nothing here reads a table or a clock."""
+
+from typing import Any
+
+import msgspec
+
+from tapebook.book import events as ev
+from tapebook.db import Queries
+from tapebook.domain.canonical import canonical
+from tapebook.domain.position import Position
+from tapebook.domain.trade import TradeState
+from tapebook.log import Event, Projection, Write
+
+_QUERIES = Queries.load("tapebook.book", "projections.sql")
+
+TABLES = (
+    "agent_versions",
+    "deployments",
+    "decision_runs",
+    "decision_actions",
+    "orders",
+    "fills",
+    "wallet_ledger",
+    "positions",
+    "portfolio_snapshots",
+    "trade_history",
+)
+
+
+def _place(event: Event) -> dict[str, Any]:
+    return {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
+
+
+def _agent_saved(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.AgentSaved)
+    profile = canonical(body.profile).decode()
+    row = {"agent": body.profile.name, "version": body.version, "known_at": event.known_at, "profile_json": profile}
+    return [Write(_QUERIES.agent_version, _place(event) | row)]
+
+
+def _deployment_opened(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.DeploymentOpened)
+    return [Write(_QUERIES.deployment, _place(event) | msgspec.structs.asdict(body) | {"opened_at": event.happened_at})]
+
+
+def _ledger_posted(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.LedgerPosted)
+    balance = body.balance_usd_e6 - sum(line.amount_usd_e6 for line in body.lines)
+    writes = []
+    for number, line in enumerate(body.lines):
+        balance += line.amount_usd_e6
+        row = msgspec.structs.asdict(line) | {
+            "line": number,
+            "balance_usd_e6": balance,
+            "happened_at": event.happened_at,
+        }
+        writes.append(Write(_QUERIES.ledger_line, _place(event) | row))
+    return writes
+
+
+def _run_decided(event: Event) -> list[Write]:
+    run = ev.body_of(event, ev.RunDecided).run
+    marks = run.watermarks
+    row = msgspec.structs.asdict(run) | {
+        "run_trigger": run.trigger,
+        "tape_seq": marks.tape,
+        "book_seq": marks.book,
+        "docs_seq": marks.docs,
+        "degraded_json": canonical(run.degraded).decode(),
+    }
+    writes = [Write(_QUERIES.run, row | _place(event))]
+    for number, (action, verdict) in enumerate(zip(run.actions, run.verdicts, strict=True)):
+        line = msgspec.structs.asdict(action) | {"run_id": run.run_id, "position": number}
+        line |= {"allowed": int(verdict.allowed), "rule": verdict.rule, "detail": verdict.detail}
+        line["cites_json"] = canonical(action.cites).decode()
+        writes.append(Write(_QUERIES.action, line | _place(event)))
+    return writes
+
+
+def _run_ended(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.RunEnded)
+    return [Write(_QUERIES.end_run, {"run_id": body.run_id, "status": body.status, "seq": event.seq})]
+
+
+def _order_intended(event: Event) -> list[Write]:
+    order = ev.body_of(event, ev.OrderIntended).order
+    row = msgspec.structs.asdict(order) | {"order_type": order.type, "reduce_only": int(order.reduce_only)}
+    return [Write(_QUERIES.order, row | _place(event))]
+
+
+def _order_placed(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.OrderPlaced)
+    return [Write(_QUERIES.place_order, {"client_id": body.client_id, "seq": event.seq})]
+
+
+def _order_ended(event: Event) -> list[Write]:
+    end = ev.body_of(event, ev.OrderEnded).end
+    row = {"client_id": end.client_id, "status": end.status, "detail": end.detail, "seq": event.seq}
+    return [Write(_QUERIES.end_order, row)]
+
+
+def _fill_observed(event: Event) -> list[Write]:
+    fill = ev.body_of(event, ev.FillObserved).fill
+    row = msgspec.structs.asdict(fill) | {"maker": int(fill.maker), "liquidation": int(fill.liquidation)}
+    return [Write(_QUERIES.fill, row | _place(event))]
+
+
+def _marks_observed(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.MarksObserved)
+    row = msgspec.structs.asdict(body) | {
+        "happened_at": event.happened_at,
+        "marks_json": canonical(body.marks).decode(),
+    }
+    return [Write(_QUERIES.snapshot, _place(event) | row)]
+
+
+def _trade_opened(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.TradeOpened)
+    row = msgspec.structs.asdict(body.trade) | {"agent": body.agent, "agent_version": body.agent_version}
+    return [Write(_QUERIES.open_trade, row | _place(event)), _version(event, body.trade, body.position)]
+
+
+def _trade_updated(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.TradeUpdated)
+    return [_version(event, body.trade, body.position)]
+
+
+def _trade_closed(event: Event) -> list[Write]:
+    closed = ev.body_of(event, ev.TradeClosed).trade
+    row = msgspec.structs.asdict(closed.state) | {
+        "exit_tick_at": closed.exit_tick_at,
+        "exit_reason": closed.exit_reason,
+        "exit_run_id": closed.exit_run_id,
+    }
+    gone = Position(closed.state.symbol, 0, 0, 0)
+    return [Write(_QUERIES.close_trade, row | _place(event)), _version(event, closed.state, gone)]
+
+
+def _version(event: Event, trade: TradeState, position: Position) -> Write:
+    row = msgspec.structs.asdict(trade) | msgspec.structs.asdict(position)
+    return Write(_QUERIES.position, row | _place(event))
+
+
+PROJECTION = Projection(
+    tables=TABLES,
+    projectors={
+        ev.KINDS[ev.AgentSaved]: _agent_saved,
+        ev.KINDS[ev.DeploymentOpened]: _deployment_opened,
+        ev.KINDS[ev.LedgerPosted]: _ledger_posted,
+        ev.KINDS[ev.RunDecided]: _run_decided,
+        ev.KINDS[ev.RunEnded]: _run_ended,
+        ev.KINDS[ev.OrderIntended]: _order_intended,
+        ev.KINDS[ev.OrderPlaced]: _order_placed,
+        ev.KINDS[ev.OrderEnded]: _order_ended,
+        ev.KINDS[ev.FillObserved]: _fill_observed,
+        ev.KINDS[ev.MarksObserved]: _marks_observed,
+        ev.KINDS[ev.TradeOpened]: _trade_opened,
+        ev.KINDS[ev.TradeUpdated]: _trade_updated,
+        ev.KINDS[ev.TradeClosed]: _trade_closed,
+    },
+)

@@ -1,0 +1,115 @@
+-- name: agent_version
+-- One version of an agent's profile.
+INSERT INTO agent_versions (
+    owner, agent, version, deployment, seq, known_at, profile_json
+) VALUES (
+    :owner, :agent, :version, :deployment, :seq, :known_at, :profile_json
+);
+
+-- name: deployment
+-- An agent version began to run.
+INSERT INTO deployments (
+    owner, deployment, seq, agent, version, broker, opened_at
+) VALUES (
+    :owner, :deployment, :seq, :agent, :version, :broker, :opened_at
+);
+
+-- name: run
+-- A decision, as it was made.
+INSERT INTO decision_runs (
+    owner, deployment, seq, run_id, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of,
+    tape_seq, book_seq, docs_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key,
+    reply_key, status, degraded_json, note, error
+) VALUES (
+    :owner, :deployment, :seq, :run_id, :agent, :agent_version, :symbol, :scheduled_for, :run_trigger,
+    :branch, :as_of, :tape_seq, :book_seq, :docs_seq, :renderer, :inputs_sha256, :packet_sha256, :tokens,
+    :engine, :packet_key, :reply_key, :status, :degraded_json, :note, :error
+);
+
+-- name: end_run
+-- All orders of a run have ended.
+UPDATE decision_runs SET status = :status, ended_seq = :seq WHERE run_id = :run_id;
+
+-- name: action
+-- One proposed action with the guard's verdict.
+INSERT INTO decision_actions (
+    owner, deployment, run_id, position, seq, action, symbol, side, notional_usd_e6, leverage, order_type,
+    limit_price_e8, confidence_e4, reason, cites_json, allowed, rule, detail
+) VALUES (
+    :owner, :deployment, :run_id, :position, :seq, :action, :symbol, :side, :notional_usd_e6, :leverage,
+    :order_type, :limit_price_e8, :confidence_e4, :reason, :cites_json, :allowed, :rule, :detail
+);
+
+-- name: order
+-- An order that is about to be placed.
+INSERT INTO orders (
+    owner, deployment, client_id, seq, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only,
+    leverage, intended_at, status, detail
+) VALUES (
+    :owner, :deployment, :client_id, :seq, :run_id, :symbol, :side, :size_e8, :order_type, :limit_price_e8,
+    :reduce_only, :leverage, :intended_at, 'intended', ''
+);
+
+-- name: place_order
+-- The broker has the order.
+UPDATE orders SET status = 'placed', placed_seq = :seq WHERE client_id = :client_id;
+
+-- name: end_order
+-- The broker's last word on an order.
+UPDATE orders SET status = :status, detail = :detail, ended_seq = :seq WHERE client_id = :client_id;
+
+-- name: fill
+-- An executed part of an order; its id refuses a second copy.
+INSERT INTO fills (
+    owner, deployment, seq, fill_id, client_id, symbol, happened_at, signed_size_e8, price_e8, fee_usd_e6,
+    maker, liquidation
+) VALUES (
+    :owner, :deployment, :seq, :fill_id, :client_id, :symbol, :happened_at, :signed_size_e8, :price_e8,
+    :fee_usd_e6, :maker, :liquidation
+);
+
+-- name: ledger_line
+-- One line of the wallet's ledger, with cash after it.
+INSERT INTO wallet_ledger (
+    owner, deployment, seq, line, kind, symbol, amount_usd_e6, balance_usd_e6, happened_at
+) VALUES (
+    :owner, :deployment, :seq, :line, :kind, :symbol, :amount_usd_e6, :balance_usd_e6, :happened_at
+);
+
+-- name: position
+-- One version of a position and of its trade's totals.
+INSERT INTO positions (
+    owner, deployment, symbol, seq, trade_id, size_e8, cost_usd_e6, leverage, entered_e8, entered_usd_e6,
+    exited_e8, exited_usd_e6, realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, funded_until
+) VALUES (
+    :owner, :deployment, :symbol, :seq, :trade_id, :size_e8, :cost_usd_e6, :leverage, :entered_e8,
+    :entered_usd_e6, :exited_e8, :exited_usd_e6, :realised_usd_e6, :fees_usd_e6, :funding_usd_e6, :mfe_usd_e6,
+    :mae_usd_e6, :funded_until
+);
+
+-- name: snapshot
+-- What the account was worth at a tick.
+INSERT INTO portfolio_snapshots (
+    owner, deployment, seq, happened_at, cash_usd_e6, equity_usd_e6, marks_json
+) VALUES (
+    :owner, :deployment, :seq, :happened_at, :cash_usd_e6, :equity_usd_e6, :marks_json
+);
+
+-- name: open_trade
+-- A round trip began.
+INSERT INTO trade_history (
+    id, owner, deployment, agent, agent_version, symbol, side, status, entry_seq, entry_tick_at,
+    entry_mark_e8, entry_leverage, entry_reason, entry_run_id, entry_lessons_hash, entry_regime_tag
+) VALUES (
+    :trade_id, :owner, :deployment, :agent, :agent_version, :symbol, :side, 'open', :seq, :entry_tick_at,
+    :entry_mark_e8, :entry_leverage, :entry_reason, :entry_run_id, :entry_lessons_hash, :entry_regime_tag
+);
+
+-- name: close_trade
+-- A round trip ended: the only update its row ever gets.
+UPDATE trade_history SET
+    status = 'closed', exit_seq = :seq, exit_tick_at = :exit_tick_at, exit_reason = :exit_reason, exit_run_id = :exit_run_id,
+    entered_e8 = :entered_e8, entered_usd_e6 = :entered_usd_e6, exited_e8 = :exited_e8, exited_usd_e6 = :exited_usd_e6,
+    realised_usd_e6 = :realised_usd_e6, fees_usd_e6 = :fees_usd_e6, funding_usd_e6 = :funding_usd_e6,
+    mfe_usd_e6 = :mfe_usd_e6, mae_usd_e6 = :mae_usd_e6, funded_until = :funded_until
+WHERE id = :trade_id;

@@ -1,0 +1,118 @@
+"""What one word of the broker writes: the account moves, the ledger gets lines, trades open, change and close.
+
+Pure: an account and an event in, the next account and the bodies of new events out. The caller
+appends all bodies of one reconciliation in one transaction.
+"""
+
+import msgspec
+
+from tapebook.book import events as ev
+from tapebook.book.ledger import Posting, apply_fill, apply_funding
+from tapebook.book.materializer import (
+    CloseTrade,
+    FlipTrade,
+    MaterializerContext,
+    Op,
+    OpenTrade,
+    reconcile_portfolio_delta,
+)
+from tapebook.domain.order import Fill, FundingPayment
+from tapebook.domain.position import Portfolio
+from tapebook.domain.trade import TradeState
+
+
+class Account(msgspec.Struct, frozen=True):
+    """A deployment's account as of `seq`: what it holds, and the round trips that are open."""
+
+    seq: int
+    portfolio: Portfolio
+    open_trades: dict[str, TradeState]
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """Why something happened: the agent, and (for a fill of ours) the run, its reason and the leverage it asked for."""
+
+    agent: str
+    agent_version: int
+    run_id: str | None = None
+    reason: str = ""
+    leverage: int = 1
+    regime: str | None = None
+    lessons_hash: str | None = None
+
+
+Settled = tuple[Account, list[msgspec.Struct]]
+
+
+def settle_fill(account: Account, fill: Fill, cause: Cause, *, mark_e8: int | None) -> Settled:
+    """One fill: position, ledger and trade move together."""
+    portfolio, postings = apply_fill(account.portfolio, fill, leverage=cause.leverage)
+    context = MaterializerContext(
+        at=fill.happened_at,
+        source_id=fill.fill_id,
+        open_trades=account.open_trades,
+        marks={} if mark_e8 is None else {fill.symbol: mark_e8},
+        prices={fill.symbol: fill.price_e8},
+        fees={fill.symbol: fill.fee_usd_e6},
+        reason=cause.reason,
+        run_id=cause.run_id,
+        exit_label="liquidated" if fill.liquidation else None if fill.client_id else "external_flatten",
+        regimes={fill.symbol: cause.regime},
+        lessons_hash=cause.lessons_hash,
+    )
+    return _settled(account, portfolio, context, cause=cause, said=[ev.FillObserved(fill)], postings=postings)
+
+
+def settle_funding(account: Account, payment: FundingPayment, cause: Cause) -> Settled:
+    """One hour's funding on one position."""
+    portfolio, postings = apply_funding(account.portfolio, payment)
+    context = MaterializerContext(
+        at=payment.happened_at,
+        source_id=f"funding {payment.happened_at}",
+        open_trades=account.open_trades,
+        funding={payment.symbol: payment.amount_usd_e6},
+    )
+    return _settled(account, portfolio, context, cause=cause, said=[ev.FundingObserved(payment)], postings=postings)
+
+
+def settle_marks(account: Account, marks: dict[str, int], cause: Cause, *, at: int) -> Settled:
+    """The marks of a tick: what the account is worth, and how far each trade has been."""
+    context = MaterializerContext(at=at, source_id=f"marks {at}", open_trades=account.open_trades, marks=marks)
+    equity = account.portfolio.equity_usd_e6(marks)
+    said: list[msgspec.Struct] = [ev.MarksObserved(marks, account.portfolio.cash_usd_e6, equity)]
+    return _settled(account, account.portfolio, context, cause=cause, said=said, postings=[])
+
+
+def _settled(
+    account: Account,
+    portfolio: Portfolio,
+    context: MaterializerContext,
+    *,
+    cause: Cause,
+    said: list[msgspec.Struct],
+    postings: list[Posting],
+) -> Settled:
+    bodies = list(said)
+    if postings:
+        bodies.append(ev.LedgerPosted(context.source_id, tuple(postings), portfolio.cash_usd_e6))
+    trades = dict(account.open_trades)
+    for op in reconcile_portfolio_delta(account.portfolio, portfolio, context):
+        bodies += _apply(op, trades, portfolio, cause)
+    return Account(account.seq, portfolio, trades), bodies
+
+
+def _apply(op: Op, trades: dict[str, TradeState], portfolio: Portfolio, cause: Cause) -> list[msgspec.Struct]:
+    """An op as events; an update that changes nothing is none."""
+    if isinstance(op, FlipTrade):
+        return _apply(op.close, trades, portfolio, cause) + _apply(op.open, trades, portfolio, cause)
+    if isinstance(op, CloseTrade):
+        del trades[op.trade.state.symbol]
+        return [ev.TradeClosed(op.trade)]
+    symbol = op.trade.symbol
+    if trades.get(symbol) == op.trade:
+        return []
+    trades[symbol] = op.trade
+    position = portfolio.positions[symbol]
+    if isinstance(op, OpenTrade):
+        return [ev.TradeOpened(cause.agent, cause.agent_version, op.trade, position)]
+    return [ev.TradeUpdated(op.trade, position)]

@@ -1,0 +1,243 @@
+"""The settings of a home: `tapebook.toml` and the environment, read once, as frozen values.
+
+1. `find_home` picks the folder: the one given, else TAPEBOOK_HOME, else `./home`.
+2. `load` reads its tapebook.toml and lays the environment over it.
+3. What is wrong is a `ConfigError` of one line that names the file, the line and the remedy.
+
+Only this module reads the environment. `TEMPLATE` is the file `tapebook init` writes: every
+setting with its default and a comment.
+"""
+
+import difflib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from tapebook.errors import ConfigError
+
+FILE = "tapebook.toml"
+TEMPLATE = resources.files("tapebook").joinpath(f"{FILE}.template").read_text("utf-8")
+
+# The owner is part of every stream's name, `owner/deployment`; the log's hashes are taken over it.
+_NAME = r"^(?!\s)[^/\\\x00-\x1f\x7f-\x9f\u2028\u2029]{1,64}(?<!\s)\Z"
+_PLACE = r"^(postgres(ql)?://[^\s]+|(?!\s|.*://)[^\x00-\x1f]+)\Z"
+
+# What a setting may be, in words: a wrong value is answered with them.
+Name = Annotated[str, Meta(pattern=_NAME, description="a name of 1 to 64 characters without slashes or line breaks")]
+Place = Annotated[str, Meta(pattern=_PLACE, description="the name of a file in the home, or postgresql://…")]
+Folder = Annotated[str, Meta(pattern=r"^[^\x00-\x1f]+\Z", description="the name of a folder")]
+Switch = Annotated[bool, Meta(description="true or false")]
+Milliseconds = Annotated[int, Meta(ge=0, le=3_600_000, description="a whole number from 0 to 3600000 (milliseconds)")]
+Bps = Annotated[float, Meta(ge=0, lt=1000, description="a number from 0 to below 1000 (bps)")]
+SignedBps = Annotated[float, Meta(gt=-1000, lt=1000, description="a number above -1000 and below 1000 (bps)")]
+Adapter = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z", description="the name of an engine, in lower case")]
+
+
+class Store(msgspec.Struct, frozen=True):
+    """Where the book and the tape are."""
+
+    book: Place = "book.db"
+    tape: Place = "tape.db"
+
+
+class Archive(msgspec.Struct, frozen=True):
+    """Where texts and old rows are kept."""
+
+    place: Folder = "archive"
+    packets: Switch = True
+
+
+class Paper(msgspec.Struct, frozen=True):
+    """What the paper broker charges and how late it is."""
+
+    latency_ms: Milliseconds = 500
+    taker_fee_bps: Bps = 4.5
+    maker_fee_bps: SignedBps = 1.5
+    spread_bps: Bps = 2.0
+
+
+class Engine(msgspec.Struct, frozen=True):
+    """Who decides for agents that name no engine."""
+
+    default: Adapter = "hold"
+
+
+class Config(msgspec.Struct, frozen=True):
+    """All settings of a home."""
+
+    owner: Name = "local"
+    store: Store = Store()
+    archive: Archive = Archive()
+    paper: Paper = Paper()
+    engine: Engine = Engine()
+
+
+_SECTIONS: dict[str, type[msgspec.Struct]] = {"store": Store, "archive": Archive, "paper": Paper, "engine": Engine}
+
+# The name of a setting: its section, if it has one, and its key.
+Key = tuple[str, ...]
+
+
+def find_home(given: str | None, environ: Mapping[str, str] | None = None) -> Path:
+    """The folder of the home: the one given, else TAPEBOOK_HOME, else `./home`."""
+    if given is not None and not given.strip():
+        raise ConfigError("the home's name is empty: name a folder, or leave --home away")
+    named = given or _environment(environ).get("TAPEBOOK_HOME") or "home"
+    try:
+        return Path(named).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"there is no user for {named!r}: write the home as a full path") from error
+
+
+def load(home: Path, environ: Mapping[str, str] | None = None) -> Config:
+    """The settings of a home; the environment wins over the file."""
+    text = _read(home / FILE)
+    found = _parse(text)
+    for key, says in _problems(found):
+        raise ConfigError(f"{FILE} line {_line_of(text, key)}: {says}")
+    return _overlay(msgspec.convert(found, Config), _environment(environ))
+
+
+def _environment(environ: Mapping[str, str] | None) -> Mapping[str, str]:
+    return os.environ if environ is None else environ
+
+
+def _overlay(config: Config, environ: Mapping[str, str]) -> Config:
+    """What the environment overrides; a variable that is set but empty counts as not set."""
+    engine = environ.get("DECISION_MODEL_PROVIDER", "").strip()
+    if not engine:
+        return config
+    if wrong := _objection(Engine, "default", engine):
+        raise ConfigError(f"DECISION_MODEL_PROVIDER in the environment {wrong}")
+    return msgspec.structs.replace(config, engine=Engine(default=engine))
+
+
+def _read(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no {path}: run `tapebook init --home {path.parent}` first") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}): it must be a file you may read") from error
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{FILE} line {line}: not UTF-8 text; save the file as UTF-8") from error
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        line = _statements(text)[-1][0]
+        reason = str(error).replace(f"at line {line}, ", "at ")
+        remedy = "write `key = value`, text in double quotes, each key and [section] once"
+        raise ConfigError(f"{FILE} line {line}: {reason}; {remedy}") from error
+
+
+def _statements(text: str) -> list[tuple[int, dict[str, Any]]]:
+    """Each statement's first line, and all the file says up to its end; one that never ends comes last, saying nothing.
+
+    Found by parsing ever longer beginnings of the file: slower than scanning it, but right for
+    every way TOML has of writing a key, and done only when something is wrong.
+    """
+    lines = text.split("\n")
+    statements: list[tuple[int, dict[str, Any]]] = []
+    start = 1
+    for number in range(1, len(lines) + 1):
+        try:
+            statements.append((start, tomllib.loads("\n".join(lines[:number]))))
+        except ValueError:
+            continue
+        start = number + 1
+    return statements if start > len(lines) else [*statements, (start, {})]
+
+
+def _line_of(text: str, key: Key) -> int:
+    """The line on which a key or section of a readable file begins."""
+    return next(line for line, said in _statements(text) if _holds(said, key))
+
+
+def _holds(said: Any, key: Key) -> bool:
+    if not key:
+        return True
+    return isinstance(said, dict) and key[0] in said and _holds(said[key[0]], key[1:])
+
+
+def _problems(found: dict[str, Any]) -> Iterator[tuple[Key, str]]:
+    """What is wrong, in the order of the file: where, and words that say the remedy."""
+    for name, value in found.items():
+        if name in _SECTIONS and isinstance(value, dict):
+            for key, setting in value.items():
+                yield from _problems_of(_SECTIONS[name], (name, key), setting)
+        elif name in _SECTIONS:
+            yield (name,), f"`{name}` is a section: write [{name}] on a line of its own and its keys below"
+        elif isinstance(value, dict) and name not in Config.__struct_fields__:
+            yield (name,), f"unknown section [{_shown(name)}]; {_suggestion(name, list(_SECTIONS), '[{}]')}"
+        else:
+            yield from _problems_of(Config, (name,), value)
+    yield from _shared_file(found.get("store", {}))
+
+
+def _problems_of(kind: type[msgspec.Struct], key: Key, value: Any) -> Iterator[tuple[Key, str]]:
+    name, place = key[-1], f" in [{key[0]}]" if len(key) > 1 else ""
+    if name not in kind.__struct_fields__:
+        known = [field for field in kind.__struct_fields__ if field not in _SECTIONS]
+        yield key, f"unknown key `{_shown(name)}`{place}; {_home_of(name) or _suggestion(name, known, '`{}`')}"
+    elif wrong := _objection(kind, name, value):
+        yield key, f"`{name}`{place} {wrong}, for example {name} = {_shown_value(getattr(kind(), name))}"
+
+
+def _shared_file(store: dict[str, Any]) -> Iterator[tuple[Key, str]]:
+    """The book and the tape have a writer each, so they cannot be one SQLite file."""
+    book, tape = (os.path.normpath(store.get(name, getattr(Store(), name))) for name in ("book", "tape"))
+    if book == tape and "://" not in store.get("book", ""):
+        last = list(store)[-1]
+        yield ("store", last), f"`book` and `tape` in [store] are one file, {_shown_value(book)}; give each its own"
+
+
+def _objection(kind: type[msgspec.Struct], name: str, value: Any) -> str:
+    """Why a setting cannot have a value; empty when it can."""
+    allowed = get_type_hints(kind, include_extras=True)[name]
+    try:
+        msgspec.convert(value, allowed)
+    except msgspec.ValidationError:
+        return f"is {_shown_value(value)} but must be {allowed.__metadata__[0].description}"
+    return ""
+
+
+def _home_of(name: str) -> str:
+    """Where a key belongs that stands in the wrong section; empty when it belongs nowhere."""
+    if name == "owner":
+        return "it belongs at the top, above the first section"
+    sections = [section for section, kind in _SECTIONS.items() if name in kind.__struct_fields__]
+    return f"it belongs in [{sections[0]}]" if sections else ""
+
+
+def _suggestion(name: str, known: list[str], style: str) -> str:
+    close = difflib.get_close_matches(name.lower(), known, 1)
+    if close:
+        return f"did you mean {style.format(close[0])}?"
+    return f"choose one of: {', '.join(map(style.format, known))}"
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() else json.dumps(name)
+
+
+def _shown_value(value: Any) -> str:
+    """A value as the file writes it: on one line, not too long, and without the password a URL may hold."""
+    if isinstance(value, dict | list):
+        return "a section" if isinstance(value, dict) else "a list"
+    text = json.dumps(value) if isinstance(value, str | bool) else str(value)
+    text = re.sub("//.*@", "//…@", text)
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,43 @@
+"""Recent trades (closed): the newest round trips, one line each, latest entry first."""
+
+from tapebook.context.sections import Layout
+from tapebook.context.sections.figures import percent, price, signed_usd, whole_usd
+from tapebook.context.situation import Situation
+from tapebook.domain.instants import MINUTE, clock_text, minute_text
+from tapebook.domain.packet import Section
+from tapebook.domain.trade import ClosedTrade
+
+COLUMNS = ("span", "what", "size", "prices", "pnl", "pct", "minutes", "regime", "reason")
+
+
+def build(situation: Situation) -> Section | None:
+    """At most `recent_trades_k` rows; the result is net of fees and funding."""
+    newest = sorted(
+        situation.closed_trades, key=lambda trade: (trade.state.entry_tick_at, trade.state.trade_id), reverse=True
+    )
+    rows = tuple(_row(trade) for trade in newest)
+    return Section("recent_trades", "Recent trades (closed)", COLUMNS, rows) if rows else None
+
+
+def _row(trade: ClosedTrade) -> tuple[str, ...]:
+    state = trade.state
+    return (
+        f"{minute_text(state.entry_tick_at)} → {clock_text(trade.exit_tick_at)}",
+        f"{state.symbol} {state.side}",
+        whole_usd(state.entered_usd_e6),
+        f"{price(state.entry_price_e8)} → {price(trade.exit_price_e8)}",
+        signed_usd(state.net_usd_e6),
+        percent(state.net_usd_e6, state.entered_usd_e6),
+        f"{trade.holding_ms // MINUTE}m",
+        f"regime={state.entry_regime_tag or 'unknown'}",
+        state.entry_reason[:120],
+    )
+
+
+def line(row: tuple[str, ...]) -> str:
+    """A trade as one line."""
+    span, what, size, prices, pnl, pct, minutes, regime, reason = row
+    return f'- {span} {what} {size} {prices} {pnl} ({pct}) {minutes} {regime} "{reason}"'
+
+
+LAYOUT = Layout(cap=600, build=build, line=line)

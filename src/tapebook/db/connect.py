@@ -1,0 +1,24 @@
+"""A place becomes a database: a path opens SQLite, a `postgresql://` URL opens PostgreSQL."""
+
+from tapebook.db.port import Database
+from tapebook.errors import HomeError
+
+
+def connect(place: str, *, durable: bool = True, create: bool = True) -> Database:
+    """Opens a database. `durable` decides whether a commit survives a power cut: True for the book, False for the tape.
+
+    Drivers are imported here and not above: PostgreSQL's is an extra.
+    """
+    if place.startswith(("postgresql://", "postgres://")):
+        return _connect_postgres(place, durable=durable)
+    from tapebook.db.sqlite import SqliteDatabase
+
+    return SqliteDatabase(place, durable=durable, create=create)
+
+
+def _connect_postgres(url: str, *, durable: bool) -> Database:
+    try:
+        from tapebook.db.postgres import PostgresDatabase
+    except ModuleNotFoundError as error:
+        raise HomeError("PostgreSQL needs its driver: pip install 'tapebook[postgres]'") from error
+    return PostgresDatabase(url, durable=durable)

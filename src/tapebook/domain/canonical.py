@@ -1,0 +1,39 @@
+"""One value, one sequence of bytes: UTF-8 JSON, sorted keys, no spaces, no floats.
+
+Hashes of packets, events and archived bodies are taken over these bytes. A float has no single
+text, so it is refused: numbers travel as integers of a named unit or as decimal strings.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def canonical(value: Any) -> bytes:
+    """The canonical bytes of a value built from structs, mappings, sequences, text, integers, booleans and None."""
+    _refuse_floats(msgspec.to_builtins(value), "$")
+    return _ENCODER.encode(value)
+
+
+def sha256_hex(content: bytes) -> str:
+    """The SHA-256 of some bytes as 64 hex digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def short_id(*parts: str | int) -> str:
+    """A 20-digit id that is a function of its parts, for things that must get the same id on every attempt."""
+    return sha256_hex(canonical(list(parts)))[:20]
+
+
+def _refuse_floats(value: Any, path: str) -> None:
+    if isinstance(value, float):
+        raise TypeError(f"a float at {path} has no canonical bytes: use an integer of a unit, or decimal text")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_floats(item, f"{path}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _refuse_floats(item, f"{path}[{index}]")

@@ -1,0 +1,56 @@
+"""Instants are UTC milliseconds since 1970, as integers; this module reads and writes them as text."""
+
+from datetime import UTC, datetime, timedelta
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_instant(text: str) -> int:
+    """ISO-8601 (UTC when no zone is named) or epoch milliseconds as an instant. Raises ValueError with the remedy."""
+    if text.lstrip("-").isdigit() and len(text) > 8:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError as error:
+        raise ValueError(
+            f"{text!r} is not a time: write it like 2026-01-31T12:05:00Z or as epoch milliseconds"
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def iso(instant: int) -> str:
+    """An instant as `2026-01-31T12:05:00.000Z`."""
+    moment = _EPOCH + timedelta(milliseconds=instant)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{instant % 1000:03d}Z"
+
+
+def minute_text(instant: int) -> str:
+    """An instant as `2026-01-31T12:05`, for lines people and models read."""
+    return iso(instant)[:16]
+
+
+def clock_text(instant: int) -> str:
+    """The time of day of an instant as `12:05`."""
+    return iso(instant)[11:16]
+
+
+def floor(instant: int, step: int) -> int:
+    """The newest multiple of `step` at or before the instant."""
+    return instant - instant % step
+
+
+def duration_text(span: int) -> str:
+    """A span as people say it: `45m`, `2h 5m`, `3d 4h`."""
+    minutes = span // MINUTE
+    if minutes < 60:
+        return f"{minutes}m"
+    if minutes < 1440:
+        return f"{minutes // 60}h {minutes % 60}m"
+    return f"{minutes // 1440}d {minutes % 1440 // 60}h"

@@ -1,0 +1,94 @@
+"""What the market did: the facts a source delivers, each about one symbol at one moment.
+
+`bucket_ts` is when it happened (the start of the bucket for bars). When it became known is not
+part of the fact: the tape stamps that as it commits.
+"""
+
+import msgspec
+
+
+class Mid(msgspec.Struct, frozen=True):
+    """The midpoint of one symbol in a 5-second bucket."""
+
+    symbol: str
+    bucket_ts: int
+    price_e8: int
+
+
+class Candle(msgspec.Struct, frozen=True):
+    """One final bar; volumes are statistics, so they are floats and never enter money."""
+
+    symbol: str
+    granularity_sec: int
+    bucket_ts: int
+    open_e8: int
+    high_e8: int
+    low_e8: int
+    close_e8: int
+    volume_base: float
+    volume_quote_usd: float
+    sample_count: int
+
+    @property
+    def end(self) -> int:
+        """The first instant after the bar."""
+        return self.bucket_ts + self.granularity_sec * 1_000
+
+
+class Liquidity(msgspec.Struct, frozen=True):
+    """An order book, boiled down: spread and the depth within 0.1, 0.5 and 1 % of the mid, in USD."""
+
+    symbol: str
+    bucket_ts: int
+    mid_e8: int
+    spread_bps: float
+    depth_usd_10bps: float
+    depth_usd_50bps: float
+    depth_usd_100bps: float
+    imbalance: float
+
+
+class AssetContext(msgspec.Struct, frozen=True):
+    """The exchange's view of a perp now: current hourly funding, premium, open interest, mark and oracle price."""
+
+    symbol: str
+    bucket_ts: int
+    funding_e12: int
+    premium_e12: int
+    open_interest_base: float
+    mark_e8: int
+    oracle_e8: int
+
+
+class FundingRate(msgspec.Struct, frozen=True):
+    """The rate that was settled at one hour: longs pay `rate` of their notional, shorts receive it."""
+
+    symbol: str
+    bucket_ts: int
+    rate_e12: int
+    premium_e12: int
+
+
+class PredictedFunding(msgspec.Struct, frozen=True):
+    """What one venue will charge next; an interval the venue did not name stays unknown."""
+
+    symbol: str
+    bucket_ts: int
+    venue: str
+    rate_e12: int
+    interval_hours: int | None
+    next_funding_at: int
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Market time a channel said nothing about, from its first missing moment up to, not including, `to_ts`."""
+
+    source: str
+    channel: str
+    subject: str
+    from_ts: int
+    to_ts: int
+    reason: str
+
+
+Observation = Mid | Candle | Liquidity | AssetContext | FundingRate

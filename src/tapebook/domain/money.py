@@ -1,0 +1,68 @@
+"""Integers for everything that is worth money, and the few rounding rules they need.
+
+Units: prices and sizes are `_e8`, money is `_usd_e6`, rates are `_e12`. Python multiplies them
+without overflow; a product is brought back to a unit by `divide`, which rounds half to even so
+that many roundings do not drift to one side.
+"""
+
+from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+
+E6 = 10**6
+E8 = 10**8
+E12 = 10**12
+
+
+def divide(numerator: int, denominator: int) -> int:
+    """Exact integer division, rounded half to even; works for negative numbers alike."""
+    quotient, remainder = divmod(numerator, denominator)
+    twice = 2 * remainder
+    if twice > denominator or (twice == denominator and quotient % 2):
+        return quotient + 1
+    return quotient
+
+
+def notional_usd_e6(size_e8: int, price_e8: int) -> int:
+    """What `size` is worth at `price`; signed like the size."""
+    return divide(size_e8 * price_e8, 10**10)
+
+
+def price_e8_of(notional_e6: int, size_e8: int) -> int:
+    """The average price at which `size` costs `notional`; both signs cancel."""
+    return divide(abs(notional_e6) * 10**10, abs(size_e8))
+
+
+def size_e8_for(notional_e6: int, price_e8: int) -> int:
+    """How much of the asset `notional` buys at `price`, rounded towards zero: never more than asked for."""
+    size = abs(notional_e6) * 10**10 // price_e8
+    return size if notional_e6 >= 0 else -size
+
+
+def scaled(text: str | int | float | Decimal, unit: int) -> int:
+    """A decimal text as an integer of `unit`: `scaled("0.1", E8)` is 10_000_000. ValueError when it is no number."""
+    try:
+        value = Decimal(str(text))
+        if not value.is_finite():
+            raise ValueError(f"{text!r} is not a finite number")
+        return int((value * unit).to_integral_value(rounding=ROUND_HALF_EVEN))
+    except InvalidOperation as error:
+        raise ValueError(f"{text!r} is not a number") from error
+
+
+def decimal_text(value: int, unit: int, digits: int) -> str:
+    """An integer of `unit` as text with exactly `digits` decimals: never a float on the way."""
+    shifted = divide(value * 10**digits, unit)
+    sign = "-" if shifted < 0 else ""
+    whole, part = divmod(abs(shifted), 10**digits)
+    return f"{sign}{whole}.{part:0{digits}d}" if digits else f"{sign}{whole}"
+
+
+def short_price(price_e8: int) -> str:
+    """A price with five significant digits, as the exchange quotes it; whole numbers keep all their digits."""
+    whole = price_e8 // E8
+    if whole >= 10_000:
+        return decimal_text(price_e8, E8, 0)
+    if whole:
+        return decimal_text(price_e8, E8, 5 - len(str(whole)))
+    # Below one, significance starts at the first digit that is not zero; e8 holds no more than eight.
+    zeros = 8 - len(str(price_e8)) if price_e8 else 0
+    return decimal_text(price_e8, E8, min(8, zeros + 5))

@@ -1,0 +1,63 @@
+"""Orders and what came of them."""
+
+from typing import Literal
+
+import msgspec
+
+Side = Literal["buy", "sell"]
+OrderType = Literal["market", "limit"]
+
+
+class Order(msgspec.Struct, frozen=True):
+    """An order as it was intended; `client_id` is a function of the run, so a retry cannot double it."""
+
+    client_id: str
+    run_id: str
+    symbol: str
+    side: Side
+    size_e8: int
+    type: OrderType
+    limit_price_e8: int | None
+    reduce_only: bool
+    leverage: int
+    intended_at: int
+
+    @property
+    def signed_size_e8(self) -> int:
+        """Positive for a buy."""
+        return self.size_e8 if self.side == "buy" else -self.size_e8
+
+
+class Fill(msgspec.Struct, frozen=True):
+    """A part of an order that was executed, or a liquidation (which has no order of ours)."""
+
+    fill_id: str
+    symbol: str
+    happened_at: int
+    signed_size_e8: int
+    price_e8: int
+    fee_usd_e6: int
+    maker: bool
+    client_id: str | None = None
+    liquidation: bool = False
+
+
+class FundingPayment(msgspec.Struct, frozen=True):
+    """What an open position received (positive) or paid (negative) at one hour."""
+
+    symbol: str
+    happened_at: int
+    amount_usd_e6: int
+    rate_e12: int
+
+
+class OrderEnd(msgspec.Struct, frozen=True):
+    """The broker's last word on an order: filled, refused or cancelled."""
+
+    client_id: str
+    happened_at: int
+    status: Literal["filled", "rejected", "cancelled"]
+    detail: str = ""
+
+
+BrokerEvent = Fill | FundingPayment | OrderEnd

@@ -1,0 +1,42 @@
+"""What the engine is given: typed sections, the text they render to, and the hashes of both."""
+
+import msgspec
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One table of the packet. Cells are text with declared digits, so that they have one set of bytes."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    dropped: int = 0
+
+    def cells(self, column: str) -> list[str]:
+        """One column, top to bottom."""
+        at = self.columns.index(column)
+        return [row[at] for row in self.rows]
+
+    def get(self, key: str) -> str | None:
+        """The value of a row in a section of (key, value) rows."""
+        return next((row[1] for row in self.rows if row[0] == key), None)
+
+
+class Packet(msgspec.Struct, frozen=True):
+    """The whole message, ready to send: a pure function of what was known."""
+
+    agent: str
+    symbol: str
+    as_of: int
+    renderer: int
+    system: str
+    text: str
+    sections: tuple[Section, ...]
+    tokens: int
+    section_tokens: dict[str, int]
+    inputs_sha256: str
+    sha256: str
+
+    def section(self, name: str) -> Section | None:
+        """A section by name, or None when nothing was there to say."""
+        return next((section for section in self.sections if section.name == name), None)

@@ -1,0 +1,69 @@
+"""One decision: what was known, what the engine said, what the guard allowed."""
+
+from typing import Literal
+
+import msgspec
+
+Trigger = Literal["schedule", "manual", "shadow", "backtest"]
+RunStatus = Literal["pending", "running", "held", "rejected", "placed", "done", "failed", "expired"]
+ActionKind = Literal["open", "adjust", "close", "hold"]
+
+
+class Watermarks(msgspec.Struct, frozen=True):
+    """How far each store was read; replay reads no further."""
+
+    tape: int
+    book: int
+    docs: int = 0
+
+
+class Action(msgspec.Struct, frozen=True):
+    """One proposal of an engine, after parsing: numbers are integers of a unit."""
+
+    action: ActionKind
+    symbol: str
+    side: Literal["long", "short"] | None
+    notional_usd_e6: int
+    leverage: int
+    order_type: Literal["market", "limit"]
+    limit_price_e8: int | None
+    confidence_e4: int
+    reason: str
+    cites: tuple[str, ...] = ()
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the guard says of one action: allowed, or the code of the rule that refused it and why."""
+
+    allowed: bool
+    rule: str | None = None
+    detail: str = ""
+
+
+class DecisionRun(msgspec.Struct, frozen=True):
+    """A run as it is stored: everything needed to rebuild its packet and explain its outcome."""
+
+    run_id: str
+    owner: str
+    deployment: str
+    agent: str
+    agent_version: int
+    symbol: str
+    scheduled_for: int
+    trigger: Trigger
+    branch: str
+    as_of: int
+    watermarks: Watermarks
+    renderer: int
+    inputs_sha256: str
+    packet_sha256: str
+    tokens: int
+    engine: str
+    packet_key: str | None
+    reply_key: str | None
+    status: RunStatus
+    actions: tuple[Action, ...]
+    verdicts: tuple[Verdict, ...]
+    degraded: tuple[str, ...] = ()
+    note: str = ""
+    error: str | None = None

@@ -1,0 +1,73 @@
+"""Every error tapebook raises, sorted by what the caller must do.
+
+    TapebookError
+    ├── Fix            change something and call again: exit code 2
+    │   ├── ConfigError      a key or value in tapebook.toml
+    │   ├── HomeError        no home, a home of another kind, or one that is in use
+    │   ├── UnknownName      an agent, symbol, run or adapter that does not exist
+    │   └── BadInput         a file, time or number that cannot be read
+    ├── Retry          nothing is wrong, try again: exit code 75
+    │   ├── Busy             another process holds the database
+    │   └── StaleWriter      another writer was first; read again, then decide
+    └── Stop           do not go on before a person has looked: exit code 3
+        ├── Damaged          stored data contradict themselves
+        └── StoreFailed      the disk or the server refused a write
+
+A message says what is wrong, where, and what to do, in one line.
+"""
+
+
+class TapebookError(Exception):
+    """The base of all errors raised on purpose."""
+
+    exit_code = 1
+
+
+class Fix(TapebookError):
+    """Something the caller gave must change."""
+
+    exit_code = 2
+
+
+class ConfigError(Fix):
+    """A key or value in tapebook.toml is wrong; the message names its line."""
+
+
+class HomeError(Fix):
+    """The home folder is missing, is of another kind, or is in use by another process."""
+
+
+class UnknownName(Fix):
+    """An agent, symbol, run or adapter of that name does not exist; the message names those that do."""
+
+
+class BadInput(Fix):
+    """A file, time or number cannot be read."""
+
+
+class Retry(TapebookError):
+    """Nothing is wrong with the call; the same call may succeed later."""
+
+    exit_code = 75
+
+
+class Busy(Retry):
+    """Another process holds the database longer than the busy timeout."""
+
+
+class StaleWriter(Retry):
+    """The stream moved on since it was read; what was computed from it must be computed again."""
+
+
+class Stop(TapebookError):
+    """Going on could lose or falsify something; a person has to look."""
+
+    exit_code = 3
+
+
+class Damaged(Stop):
+    """Stored data contradict themselves; `tapebook verify` lists where."""
+
+
+class StoreFailed(Stop):
+    """The disk or the database server refused a write; nothing of it was kept."""

@@ -1,0 +1,63 @@
+"""A home: the folder that holds one deployment of tapebook, and the lock of whoever writes in it."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tapebook.config import FILE, TEMPLATE
+from tapebook.errors import HomeError, StoreFailed
+
+LOCK = ".lock"
+
+
+def is_home(path: Path) -> bool:
+    """Whether a folder is a home: it has a tapebook.toml."""
+    return (path / FILE).is_file()
+
+
+def require_home(path: Path) -> None:
+    """Refuses a folder that is no home, with what to do."""
+    if not is_home(path):
+        raise HomeError(
+            f"no tapebook home at {path}: run `tapebook init --home {path}` or `tapebook demo --home {path}` first, "
+            "or name another folder with --home"
+        )
+
+
+def make_home(path: Path) -> None:
+    """Creates the folder and its commented settings; an existing file is left as it is."""
+    write_once(path / FILE, TEMPLATE)
+
+
+def write_once(path: Path, text: str) -> None:
+    """Writes a file that does not exist yet, whole or not at all."""
+    if path.exists():
+        return
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(text, "utf-8")
+        os.replace(beside, path)
+    except OSError as error:
+        raise StoreFailed(
+            f"cannot write {path}: {error.strerror}; choose a folder you may write in with --home"
+        ) from error
+
+
+@contextmanager
+def sole_writer(path: Path) -> Iterator[None]:
+    """Holds the home for one process; the system lets go of it even when that process is killed."""
+    with open(path / LOCK, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise HomeError(
+                f"{path} is in use by process {file.read().strip() or '?'}: stop it, or use another --home"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -1,0 +1,108 @@
+"""What a demo did, in numbers: the report people read and the same as a mapping."""
+
+from typing import Any
+
+import msgspec
+
+from tapebook.book.store import TradeTotals
+from tapebook.domain.instants import HOUR, iso
+from tapebook.domain.money import E6, decimal_text
+from tapebook.lab.replay import ReplayReport, replay
+from tapebook.loop.deploy import deployment_id
+from tapebook.loop.gather import marks
+from tapebook.tape.store import View
+from tapebook.wiring import Rooms
+
+_ALL = 2**31 - 1
+
+
+class AgentResult(msgspec.Struct, frozen=True):
+    """One agent's account at the end."""
+
+    agent: str
+    trades: TradeTotals
+    open_positions: int
+    equity_usd_e6: int
+
+
+class DemoReport(msgspec.Struct, frozen=True):
+    """The whole demo, from its first moment."""
+
+    home: str
+    seed: int
+    market_from: int
+    market_until: int
+    rows: int
+    decisions: dict[str, int]
+    refused: dict[str, int]
+    agents: list[AgentResult]
+    replayed: ReplayReport
+    heads: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report for programs."""
+        mapping: dict[str, Any] = msgspec.to_builtins(self)
+        return mapping | {"market_from": iso(self.market_from), "market_until": iso(self.market_until)}
+
+    def lines(self) -> list[str]:
+        """The report for people."""
+        hours = (self.market_until - self.market_from) / HOUR
+        ticks = sum(self.decisions.values())
+        told = ", ".join(f"{count:,} {status}" for status, count in self.decisions.items())
+        refused = ", ".join(f"{rule} {count:,}" for rule, count in self.refused.items()) or "none"
+        equal, checked = self.replayed.equal, self.replayed.checked
+        span = f"{iso(self.market_from)[:16]} to {iso(self.market_until)[:16]} UTC"
+        return [
+            f"market time   {span} ({hours:.1f} h), seed {self.seed}",
+            f"tape          {self.rows:,} rows",
+            f"ticks         {ticks:,}",
+            f"decisions     {told}",
+            f"refused       {refused}",
+            *(_agent_line(result) for result in self.agents),
+            f"replay        {equal:,} of {checked:,} packets equal byte for byte",
+            f"home          {self.home}   (try: tapebook trades btc-5m --home {self.home})",
+        ]
+
+
+def demo_report(rooms: Rooms, *, seed: int) -> DemoReport:
+    """Reads everything from the stores; nothing is remembered by the process that ran."""
+    names = [(profile.name, deployment_id(profile)) for _, profile in rooms.book.agents()]
+    first = rooms.tape.first_known_at()
+    return DemoReport(
+        home=str(rooms.home),
+        seed=seed,
+        market_from=first,
+        market_until=rooms.tape.head()[1],
+        rows=rooms.tape.rows_written(),
+        decisions=rooms.book.run_counts(),
+        refused=_refused(rooms),
+        agents=[_result(rooms, name, deployment) for name, deployment in names],
+        replayed=replay(rooms, rooms.book.run_ids(most=_ALL)),
+        heads={stream.name: rooms.log.head(stream).hash for stream in rooms.log.streams()},
+    )
+
+
+def _result(rooms: Rooms, agent: str, deployment: str) -> AgentResult:
+    account = rooms.book.account(deployment, seq=rooms.book.head(deployment))
+    portfolio = account.portfolio
+    seen = marks(rooms.tape, portfolio.positions, view=View(rooms.clock.now()))
+    return AgentResult(
+        agent, rooms.book.trade_totals(deployment), len(portfolio.positions), portfolio.equity_usd_e6(seen)
+    )
+
+
+def _refused(rooms: Rooms) -> dict[str, int]:
+    refused: dict[str, int] = {}
+    for _, rule, count in rooms.book.action_counts():
+        if rule:
+            refused[rule] = refused.get(rule, 0) + count
+    return refused
+
+
+def _agent_line(result: AgentResult) -> str:
+    totals = result.trades
+    net, equity = decimal_text(totals.net_usd_e6, E6, 2), decimal_text(result.equity_usd_e6, E6, 2)
+    return (
+        f"{result.agent:13} {totals.count} round trips ({totals.won} won), net ${net}, "
+        f"{result.open_positions} open, equity ${equity}"
+    )

@@ -1,0 +1,13 @@
+"""The log is the truth: hash-chained streams of events, and the tables that are computed from them.
+
+takes:  drafts of events with canonical bodies
+gives:  events with a sequence, two times and a hash; projections written in the same transaction
+never:  knows what a trade is
+"""
+
+from tapebook.log.event import Draft, Event, Stream
+from tapebook.log.projection import Projection, Write
+from tapebook.log.store import Head, Log
+from tapebook.log.verify import Finding, verify_log
+
+__all__ = ["Draft", "Event", "Finding", "Head", "Log", "Projection", "Stream", "Write", "verify_log"]

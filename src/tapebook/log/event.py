@@ -1,0 +1,66 @@
+"""An event, its stream, and the hash that binds it to the event before it."""
+
+import hashlib
+
+import msgspec
+
+from tapebook.domain.canonical import canonical
+from tapebook.errors import BadInput
+
+GENESIS = "0" * 64
+
+
+class Stream(msgspec.Struct, frozen=True, order=True):
+    """Who the events belong to: one stream per deployment, and one per owner (an empty deployment)."""
+
+    owner: str
+    deployment: str = ""
+
+    @property
+    def name(self) -> str:
+        """The stream as it enters the hash; neither part may hold a slash or a line break."""
+        return f"{self.owner}/{self.deployment}"
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """An event that is not in the log yet: what happened, when, and its canonical body."""
+
+    kind: str
+    happened_at: int
+    body: str
+    schema: int = 1
+
+    @classmethod
+    def of(cls, kind: str, happened_at: int, body: msgspec.Struct) -> "Draft":
+        """A draft whose body is a typed value."""
+        return cls(kind, happened_at, canonical(body).decode())
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One fact in its place: `seq` counts within the stream, `known_at` is when it was committed."""
+
+    stream: Stream
+    seq: int
+    kind: str
+    schema: int
+    happened_at: int
+    known_at: int
+    body: str
+    hash: str
+
+    def digest(self, previous: str) -> str:
+        """The hash this event must have after an event with hash `previous`.
+
+        `chained` lets no line break into any part, so no other event has the same text.
+        """
+        where = (previous, self.stream.name, self.seq)
+        what = (self.kind, self.schema, self.happened_at, self.known_at, self.body)
+        return hashlib.sha256("\n".join(str(part) for part in where + what).encode()).hexdigest()
+
+
+def chained(previous: str, draft: Draft, *, stream: Stream, seq: int, known_at: int) -> Event:
+    """The draft as the next event after one with hash `previous`; BadInput where its text could be read in two ways."""
+    if "/" in stream.owner + stream.deployment or "\n" in stream.name + draft.kind + draft.body:
+        raise BadInput(f"{draft.kind!r} in stream {stream.name!r}: use no slash in a stream and no line break")
+    event = Event(stream, seq, draft.kind, draft.schema, draft.happened_at, known_at, draft.body, "")
+    return msgspec.structs.replace(event, hash=event.digest(previous))

@@ -1,0 +1,38 @@
+"""Tables computed from events: pure functions from one event to the statements it causes.
+
+A projection never reads: everything a row needs is in its event, so rebuilding from the log gives
+the same rows whatever the order of streams.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from tapebook.db import Database, Query
+from tapebook.log.event import Event
+
+Projector = Callable[[Event], "list[Write]"]
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One statement with its values."""
+
+    query: Query
+    params: dict[str, Any]
+
+
+class Projection(msgspec.Struct, frozen=True):
+    """The tables of one room, and what each kind of event writes to them."""
+
+    tables: tuple[str, ...]
+    projectors: Mapping[str, Projector]
+
+
+def apply(db: Database, projections: Iterable[Projection], event: Event) -> None:
+    """Writes what an event means to every table that knows its kind."""
+    for projection in projections:
+        projector = projection.projectors.get(event.kind)
+        if projector is not None:
+            for write in projector(event):
+                db.run(write.query, **write.params)

@@ -1,0 +1,117 @@
+"""The log in a database: append under the stream's lock, read in order.
+
+Appending, in steps:
+1. read the head inside the write transaction and compare it with what the caller had read;
+2. stamp one `known_at` for the whole append: later than the one before, not earlier than the clock;
+3. chain and insert the events, and write their projections;
+4. commit all of it or nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from tapebook.db import Database, Queries
+from tapebook.errors import StaleWriter
+from tapebook.log.event import GENESIS, Draft, Event, Stream, chained
+from tapebook.log.projection import Projection, apply
+
+MIGRATIONS = "tapebook.log"
+_QUERIES = Queries.load("tapebook.log")
+_PAGE = 2_000
+_NO_END = 2**62
+
+
+class Clock(Protocol):
+    """Anything that knows market time."""
+
+    def now(self) -> int:
+        """UTC milliseconds."""
+        ...
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Where a stream ends."""
+
+    seq: int = 0
+    hash: str = GENESIS
+    known_at: int = 0
+
+
+class Log:
+    """All streams of one database."""
+
+    def __init__(self, db: Database, projections: Sequence[Projection], *, clock: Clock) -> None:
+        self._db = db
+        self._clock = clock
+        self.projections = tuple(projections)
+
+    def head(self, stream: Stream) -> Head:
+        """The end of a stream; seq 0 when it has no events."""
+        row = self._db.one(_QUERIES.head, owner=stream.owner, deployment=stream.deployment)
+        return Head(*row) if row else Head()
+
+    def append(self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
+        """Adds events to a stream that ends at `expected_seq`; StaleWriter, and nothing is written, if it does not."""
+        with self._db.transaction():
+            head = self.head(stream)
+            if head.seq != expected_seq:
+                place = f"stream {stream.name} is at {head.seq}, not {expected_seq}"
+                raise StaleWriter(f"{place}: read it again before writing")
+            known_at = max(head.known_at + 1, self._clock.now())
+            events = list(_chain(head, drafts, stream=stream, known_at=known_at))
+            for event in events:
+                self._insert(event)
+                apply(self._db, self.projections, event)
+        return events
+
+    def events(self, stream: Stream, *, after: int = 0, until: int = _NO_END) -> Iterator[Event]:
+        """A stream's events in order, read page by page."""
+        while True:
+            where = {"owner": stream.owner, "deployment": stream.deployment, "after": after, "until": until}
+            rows = self._db.all(_QUERIES.events, page=_PAGE, **where)
+            for row in rows:
+                yield Event(stream, *row)
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][0]
+
+    def seq_as_of(self, stream: Stream, as_of: int) -> int:
+        """The watermark of a moment: the newest sequence number known then."""
+        row = self._db.one(_QUERIES.known_seq, owner=stream.owner, deployment=stream.deployment, as_of=as_of)
+        return row[0] if row else 0
+
+    def size(self, stream: Stream) -> int:
+        """How many rows a stream has; equal to the head's seq unless somebody changed the table."""
+        row = self._db.one(_QUERIES.size, owner=stream.owner, deployment=stream.deployment)
+        return row[0] if row else 0
+
+    def streams(self) -> list[Stream]:
+        """Every stream, by name."""
+        return [Stream(*row) for row in self._db.all(_QUERIES.streams)]
+
+    def _insert(self, event: Event) -> None:
+        inserted = self._db.one(
+            _QUERIES.append,
+            owner=event.stream.owner,
+            deployment=event.stream.deployment,
+            seq=event.seq,
+            kind=event.kind,
+            schema_version=event.schema,
+            happened_at=event.happened_at,
+            known_at=event.known_at,
+            body=event.body,
+            hash=event.hash,
+        )
+        # On PostgreSQL two transactions can read the same head; the slower one's insert does nothing.
+        if inserted is None:
+            raise StaleWriter(f"another writer was first in stream {event.stream.name}: read it again before writing")
+
+
+def _chain(head: Head, drafts: Sequence[Draft], *, stream: Stream, known_at: int) -> Iterator[Event]:
+    previous = head.hash
+    for offset, draft in enumerate(drafts, start=1):
+        event = chained(previous, draft, stream=stream, seq=head.seq + offset, known_at=known_at)
+        previous = event.hash
+        yield event

@@ -1,0 +1,140 @@
+"""The demo: agents trade the seeded world on paper, in virtual time, and the home remembers how far it came.
+
+A demo of N seconds covers N hours of market time from the world's first moment. The same seed and
+the same N give the same bytes, on any machine and however often the process was killed on the way.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from tapebook.clock import VirtualClock, elapsed_seconds, sleep
+from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, RiskCaps
+from tapebook.domain.instants import HOUR, MINUTE, parse_instant
+from tapebook.domain.money import E6
+from tapebook.errors import HomeError
+from tapebook.home import is_home, make_home, sole_writer, write_once
+from tapebook.loop.deploy import deploy
+from tapebook.loop.maintain import anchor_heads
+from tapebook.loop.services import VirtualDesk
+from tapebook.wiring import Rooms
+from tapebook.world.market import World
+
+START = parse_instant("2026-01-05T00:00:00Z")
+MARKET_MS_PER_SECOND = HOUR
+SYMBOLS = ("BTC", "ETH", "SOL", "HYPE", "DOGE", "kPEPE")
+MARKER = "demo.json"
+
+_TREND = "Follow the trend of the five-minute bars; leave when it is gone."
+AGENTS = (
+    AgentProfile(
+        "btc-5m", ("BTC", "ETH"), engine="trend", strategy=_TREND, avoid=("average down on a losing position",)
+    ),
+    AgentProfile(
+        "alts-15m",
+        ("SOL", "HYPE", "DOGE", "kPEPE"),
+        engine="trend",
+        cadence_ms=15 * MINUTE,
+        strategy=_TREND,
+        caps=RiskCaps(max_position_usd_e6=1_500 * E6, max_leverage=3),
+        context=ContextProfile(bar_minutes=15),
+    ),
+    AgentProfile("hold-5m", ("BTC",), engine="hold", strategy="Do nothing; a baseline."),
+)
+
+
+class DemoProgress(msgspec.Struct, frozen=True):
+    """How far the demo has come."""
+
+    done: float
+    market_time: int
+    rows: int
+    ticks: int
+    trades: int
+
+
+class _Marker(msgspec.Struct, frozen=True):
+    seed: int
+    start: int
+    symbols: tuple[str, ...]
+
+
+def is_demo(home: Path) -> bool:
+    """Whether a home lives in virtual time."""
+    return (home / MARKER).is_file()
+
+
+def prepare(home: Path, *, seed: int) -> None:
+    """Makes a demo home, or checks that the one there was made with the same seed. Safe to interrupt and repeat."""
+    marker = home / MARKER
+    wanted = _Marker(seed, START, SYMBOLS)
+    if is_home(home) and not is_demo(home):
+        raise HomeError(f"{home} is a home of your own, not a demo: choose another folder with --home")
+    write_once(marker, msgspec.json.encode(wanted).decode())
+    made = msgspec.json.decode(marker.read_bytes(), type=_Marker)
+    if made != wanted:
+        raise HomeError(f"{home} was made with --seed {made.seed}: use that seed, or another folder with --home")
+    make_home(home)
+
+
+def run(
+    rooms: Rooms,
+    clock: VirtualClock,
+    *,
+    seconds: float,
+    seed: int,
+    paced: bool,
+    progress: Callable[[DemoProgress], None],
+) -> int:
+    """Runs the world up to its end and returns the number of ticks made now."""
+    until = START + int(seconds * MARKET_MS_PER_SECOND)
+    with sole_writer(rooms.home):
+        reached = rooms.tape.head()[1]
+        clock.advance(max(reached, START))
+        desk = VirtualDesk(rooms, _deployments(rooms), clock)
+        world = World(seed, start=START, symbols=SYMBOLS)
+        pace = _Pace(clock, until=until, paced=paced)
+
+        def after_step() -> None:
+            if pace.wait():
+                progress(_progress(rooms, desk, clock, until))
+
+        desk.run(world.steps(after=reached or None), until=until, after_step=after_step)
+        anchor_heads(rooms)
+        progress(_progress(rooms, desk, clock, until))
+    return desk.ticks
+
+
+class _Pace:
+    """Keeps the world from running ahead of its clock, and says when to show progress."""
+
+    def __init__(self, clock: VirtualClock, *, until: int, paced: bool) -> None:
+        self._clock = clock
+        self._paced = paced
+        self._market_start = clock.now()
+        self._start = self._shown = elapsed_seconds()
+
+    def wait(self) -> bool:
+        """Sleeps if market time is ahead; True a few times a second."""
+        now = elapsed_seconds()
+        if self._paced:
+            ahead = (self._clock.now() - self._market_start) / MARKET_MS_PER_SECOND - (now - self._start)
+            # Sleeping for less than this costs more than it evens out.
+            if ahead > 0.05:
+                sleep(ahead)
+        if now - self._shown < 0.25:
+            return False
+        self._shown = now
+        return True
+
+
+def _deployments(rooms: Rooms) -> list[Deployment]:
+    for profile in AGENTS:
+        rooms.book.save_agent(profile, at=rooms.clock.now())
+    return [deploy(rooms, profile.name) for profile in AGENTS]
+
+
+def _progress(rooms: Rooms, desk: VirtualDesk, clock: VirtualClock, until: int) -> DemoProgress:
+    done = min(1.0, (clock.now() - START) / max(1, until - START))
+    return DemoProgress(done, clock.now(), rooms.tape.rows_written(), desk.ticks, rooms.book.closed_count())

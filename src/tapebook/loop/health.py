@@ -1,0 +1,71 @@
+"""The state of a home, point by point, for `tapebook doctor`."""
+
+import shutil
+
+import msgspec
+
+from tapebook.domain.instants import duration_text, iso
+from tapebook.wiring import Rooms
+
+_MIN_FREE_BYTES = 500 * 2**20
+_MAX_WAL_BYTES = 512 * 2**20
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def checks(rooms: Rooms) -> list[Check]:
+    """Every check, in a fixed order."""
+    return [
+        Check("settings", True, f"{rooms.home / 'tapebook.toml'} (owner {rooms.config.owner})"),
+        Check("book", True, rooms.book_db.description),
+        Check("tape", True, rooms.tape_db.description),
+        _streams(rooms),
+        _cash(rooms),
+        _newest_row(rooms),
+        _agents(rooms),
+        _wal(rooms),
+        _disk(rooms),
+    ]
+
+
+def _streams(rooms: Rooms) -> Check:
+    heads = [(stream, rooms.log.head(stream).seq) for stream in rooms.log.streams()]
+    events = sum(seq for _, seq in heads)
+    return Check("log", True, f"{len(heads)} streams, {events} events")
+
+
+def _cash(rooms: Rooms) -> Check:
+    differences = rooms.book.cash_differences()
+    return Check("cash", not differences, "; ".join(differences) or "equals the ledger's sum in every deployment")
+
+
+def _newest_row(rooms: Rooms) -> Check:
+    seq, known_at = rooms.tape.head()
+    if seq == 0:
+        return Check("market", True, "the tape is empty: nothing has been ingested yet")
+    age = max(0, rooms.clock.now() - known_at)
+    return Check(
+        "market", True, f"{rooms.tape.rows_written()} rows, newest known at {iso(known_at)} ({duration_text(age)} ago)"
+    )
+
+
+def _agents(rooms: Rooms) -> Check:
+    names = [profile.name for _, profile in rooms.book.agents()]
+    return Check("agents", bool(names), ", ".join(names) or "no agent yet")
+
+
+def _wal(rooms: Rooms) -> Check:
+    sizes = {path.name: path.stat().st_size for path in sorted(rooms.home.glob("*.db-wal"))}
+    text = ", ".join(f"{name} {size / 2**20:.1f} MB" for name, size in sizes.items()) or "none"
+    return Check("write-ahead logs", all(size < _MAX_WAL_BYTES for size in sizes.values()), text)
+
+
+def _disk(rooms: Rooms) -> Check:
+    free = shutil.disk_usage(rooms.home).free
+    return Check("disk", free > _MIN_FREE_BYTES, f"{free / 2**30:.1f} GB free")

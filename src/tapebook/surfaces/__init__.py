@@ -1,0 +1,6 @@
+"""Where people and programs meet tapebook: the command line now; the API, the web page and MCP later.
+
+takes:  words, flags and requests
+gives:  tables for people, JSON for programs, one-line errors with an exit code
+never:  computes, opens a database, imports a room: it calls the façade
+"""

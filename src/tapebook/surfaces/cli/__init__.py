@@ -1,0 +1,105 @@
+"""The command `tapebook`: one file per group of commands, and `main`, which turns every error into one line.
+
+1. `main` parses the words and runs one command;
+2. the command opens the home (`options.opened`), calls the façade, and prints (`output`);
+3. whatever it raises on purpose becomes `error: …` on stderr and an exit code.
+
+Commands import the façade in their bodies, so that `tapebook --help` loads neither it nor a database.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from tapebook.errors import BadInput, TapebookError
+from tapebook.surfaces.cli import agents, demo, home, runs
+from tapebook.surfaces.cli.output import complain, discard_output, one_line, prepare_output
+
+# What a shell reports for a program that SIGINT or SIGPIPE ended.
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+root = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        print(f"tapebook {version('tapebook')}")
+    except PackageNotFoundError:
+        print("tapebook, run from source without being installed: no version")
+    raise typer.Exit
+
+
+@root.callback()
+def _global_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """The memory of a trading agent."""
+
+
+COMMANDS: list[Callable[..., None]] = [
+    *(home.init, demo.demo),
+    *(agents.agents, agents.context, agents.tick, agents.trades),
+    *(runs.replay, home.verify, home.doctor),
+]
+for command in COMMANDS:
+    root.command()(command)
+root.add_typer(runs.group, name="runs")
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Runs one command and gives its exit code; an error nobody expected keeps its traceback."""
+    words = list(sys.argv[1:] if args is None else args)
+    prepare_output()
+    try:
+        return _run(words)
+    except TapebookError as error:
+        complain(str(error))
+        return error.exit_code
+    except TyperException as error:
+        complain(_usage(error, words))
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; run the same command again to go on", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        discard_output()
+        return PIPE_CLOSED
+    except OSError as error:
+        discard_output()
+        place = f" ({error.filename})" if error.filename else ""
+        complain(f"{error.strerror or error}{place}; check the disk, the path and who may write there")
+        return 1
+
+
+def _run(words: list[str]) -> int:
+    # Bytes that are no text come as lone surrogates, which no database takes.
+    if any(ord("\ud800") <= ord(char) <= ord("\udfff") for word in words for char in word):
+        raise BadInput("an argument is not UTF-8 text: write it in UTF-8")
+    command = typer.main.get_command(root)
+    code = 0
+    try:
+        # Not command.main(): that one prints errors and ends on Ctrl-C in its own way.
+        with command.make_context("tapebook", words) as context:
+            command.invoke(context)
+    except typer.Exit as left:
+        code = left.exit_code
+    sys.stdout.flush()
+    return code
+
+
+def _usage(error: TyperException, words: list[str]) -> str:
+    message = one_line(error.format_message()).rstrip(".").replace("Value error, ", "")
+    context = getattr(error, "ctx", None)
+    # A flag without its value comes without a context; the first word is then known to be a command.
+    command = context.command_path if context else " ".join(["tapebook", *words[:1]])
+    return f"{message[:1].lower()}{message[1:]} (see: {command} --help)"

@@ -1,0 +1,63 @@
+"""The flags that several commands share, and the home they name."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tapebook.domain.instants import parse_instant
+
+if TYPE_CHECKING:
+    from tapebook.app import Tapebook
+
+# The last millisecond of the year 9999: later instants have no text.
+_LAST = 253_402_300_799_999
+
+
+def _check_instant(text: str | None) -> str | None:
+    if text is not None:
+        instant(text)
+    return text
+
+
+def instant(text: str) -> int:
+    """A time given on the command line; one that cannot be read is a usage error."""
+    try:
+        moment = parse_instant(text)
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(str(error)) from error
+    if not 0 <= moment <= _LAST:
+        raise typer.BadParameter(f"{text!r} is not between the years 1970 and 9999")
+    return moment
+
+
+Home = Annotated[
+    str | None,
+    typer.Option("--home", metavar="DIR", help="The home folder; else TAPEBOOK_HOME, else ./home."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Most = Annotated[int, typer.Option("--most", metavar="N", min=1, max=1_000_000, help="Show the newest N.")]
+Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The name of an agent; `tapebook agents` lists them.")]
+Symbol = Annotated[str, typer.Argument(metavar="SYMBOL", help="A symbol of its watchlist, such as BTC.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", metavar="TIME", callback=_check_instant, help="ISO-8601 (UTC) or epoch ms; else now."),
+]
+
+
+def home_folder(given: str | None) -> Path:
+    """The home a command works on."""
+    from tapebook import config
+
+    return config.find_home(given)
+
+
+@contextmanager
+def opened(given: str | None) -> "Iterator[Tapebook]":
+    """The façade on a home, closed at the end."""
+    from tapebook import app
+
+    with closing(app.open(home_folder(given))) as book:
+        yield book

@@ -1,0 +1,146 @@
+"""What commands print: tables and records for people, JSON for programs, errors in one line.
+
+Answers go to stdout; errors and progress go to stderr, so that stdout can be piped.
+"""
+
+import io
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tapebook.domain.money import E8, scaled, short_price
+
+GAP = 2
+NARROWEST = 8
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?")
+_NOTHING = "-"
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks and without characters that could steer a terminal."""
+    return "".join(char if char.isprintable() else " " for char in text).strip()
+
+
+def complain(message: str) -> None:
+    """Says on stderr what is wrong."""
+    print(f"error: {one_line(message)}", file=sys.stderr)
+
+
+def prepare_output() -> None:
+    """Makes stdout take any text: a character it cannot write becomes `?`, and a closed one takes everything."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def discard_output() -> None:
+    """Sends what can no longer be printed nowhere; else Python would complain about it when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def cell(value: Any) -> str:
+    """A value as one line: `-` for nothing, yes or no for a truth, a list with commas."""
+    if value is None or value == "":
+        return _NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(cell, value)) or _NOTHING
+    return one_line(str(value))
+
+
+def minute(value: str | None) -> str:
+    """An ISO time up to its minute."""
+    return _NOTHING if value is None else value[:16]
+
+
+def money(value: float | None) -> str:
+    """An amount with two decimals and separated thousands."""
+    return _NOTHING if value is None else f"{value:,.2f}"
+
+
+def price(value: float | None) -> str:
+    """A price with five significant digits, as the exchange quotes it."""
+    return _NOTHING if value is None else short_price(scaled(value, E8))
+
+
+def whole(value: float | None) -> str:
+    """A number without decimals."""
+    return _NOTHING if value is None else f"{value:,.0f}"
+
+
+def print_json(value: Any) -> None:
+    """Any value of the façade as indented JSON; always UTF-8, whatever the terminal's encoding."""
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text + b"\n")
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Sentences, one on each line."""
+    for line in lines:
+        print(one_line(line))
+
+
+class Column(NamedTuple):
+    """One column of a table: its heading, the key it shows, how, and whether a narrow terminal may cut it."""
+
+    heading: str
+    key: str
+    show: Callable[[Any], str] = cell
+    cut: bool = False
+
+
+def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, empty: str) -> None:
+    """Rows as aligned columns, numbers to the right; the words of `empty` when there are none."""
+    if not rows:
+        print(empty)
+        return
+    shown = [[column.show(row[column.key]) for column in columns] for row in rows]
+    numeric = [_are_numbers(texts) for texts in zip(*shown, strict=True)]
+    lines = [[column.heading for column in columns], *shown]
+    widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
+    _fit(widths, [at for at, column in enumerate(columns) if column.cut])
+    for line in lines:
+        padded = (_pad(text, width, right) for text, width, right in zip(line, widths, numeric, strict=True))
+        print((" " * GAP).join(padded).rstrip())
+
+
+def print_record(record: Mapping[str, Any]) -> None:
+    """One thing as lines of `key  value`; of a list, one line for each."""
+    width = max(map(len, record), default=0)
+    for key, value in record.items():
+        first, *others = value if isinstance(value, list) and value else [value]
+        print(f"{key:<{width}}  {cell(first)}")
+        for other in others:
+            print(f"{'':<{width}}  {cell(other)}")
+
+
+def _are_numbers(texts: Iterable[str]) -> bool:
+    said = [text for text in texts if text != _NOTHING]
+    return bool(said) and all(map(_NUMBER.fullmatch, said))
+
+
+def _fit(widths: list[int], words: list[int]) -> None:
+    """Takes from the widest column of words until the line fits the terminal; nothing else is ever cut."""
+    limit = shutil.get_terminal_size().columns
+    while (excess := sum(widths) + GAP * (len(widths) - 1) - limit) > 0:
+        widest = max(words, key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= NARROWEST:
+            return
+        widths[widest] = max(NARROWEST, widths[widest] - excess)
+
+
+def _pad(text: str, width: int, right: bool) -> str:
+    if len(text) > width:
+        text = f"{text[: width - 1]}…"
+    return text.rjust(width) if right else text.ljust(width)

@@ -1,0 +1,41 @@
+"""How far a long command has come, on stderr: a bar on a terminal, else a plain line every two seconds."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tapebook.clock import elapsed_seconds
+
+EVERY_SECONDS = 2.0
+
+# Takes how much is done, from 0 to 1 (None when nobody knows the whole), and some words about it.
+Show = Callable[[float | None, str], None]
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Show]:
+    """Gives the function that shows a step; what a terminal showed is gone when the work is done."""
+    if not sys.stderr.isatty():
+        yield _lines(label)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (TextColumn(label), BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[words]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None, words="")
+        yield lambda done, words: bar.update(task, total=done and 1.0, completed=done, words=words)
+
+
+def _lines(label: str) -> Show:
+    shown_at = elapsed_seconds()
+
+    def show(done: float | None, words: str) -> None:
+        nonlocal shown_at
+        now = elapsed_seconds()
+        if now - shown_at >= EVERY_SECONDS:
+            shown_at = now
+            share = "" if done is None else f" {done:4.0%}"
+            print(f"{label}{share}  {words}", file=sys.stderr, flush=True)
+
+    return show

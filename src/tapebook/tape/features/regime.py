@@ -1,0 +1,31 @@
+"""The regime tag of a window of closes: trend and volatility, six buckets and `unknown`.
+
+    trend_up / trend_down   last / first − 1 beyond ±0.5 %
+    chop                    otherwise
+    hivol / lowvol          standard deviation of log returns at or above / below 0.4 %
+
+Fewer than 12 closes, or a price that is not positive and finite, give `unknown`. The defaults
+suit 100 five-minute bars.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+MIN_BARS = 12
+
+
+def classify_regime(closes: Sequence[float], *, trend_threshold: float = 0.005, vol_threshold: float = 0.004) -> str:
+    """One of trend_up_lowvol, trend_up_hivol, trend_down_lowvol, trend_down_hivol, chop_lowvol, chop_hivol, unknown."""
+    if len(closes) < MIN_BARS or not all(math.isfinite(close) and close > 0 for close in closes):
+        return "unknown"
+    change = closes[-1] / closes[0] - 1
+    trend = "trend_up" if change > trend_threshold else "trend_down" if change < -trend_threshold else "chop"
+    return f"{trend}_{'hivol' if _log_return_deviation(closes) >= vol_threshold else 'lowvol'}"
+
+
+def _log_return_deviation(closes: Sequence[float]) -> float:
+    """Sample standard deviation (n − 1) of the log returns."""
+    returns = [math.log(after / before) for before, after in pairwise(closes)]
+    mean = math.fsum(returns) / len(returns)
+    return math.sqrt(math.fsum((each - mean) ** 2 for each in returns) / (len(returns) - 1))

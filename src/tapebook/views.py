@@ -1,0 +1,128 @@
+"""What surfaces show: stored values as plain mappings in people's units."""
+
+from typing import Any
+
+import msgspec
+
+from tapebook.domain.agent import AgentProfile
+from tapebook.domain.instants import MINUTE, iso
+from tapebook.domain.money import E6, E8
+from tapebook.domain.packet import Packet, Section
+from tapebook.domain.run import Action, DecisionRun, Verdict
+from tapebook.domain.trade import ClosedTrade, TradeState
+
+View = dict[str, Any]
+
+
+def agent_view(version: int, profile: AgentProfile) -> View:
+    """An agent as `tapebook agents` lists it."""
+    return {
+        "name": profile.name,
+        "version": version,
+        "engine": profile.engine,
+        "broker": profile.broker,
+        "watchlist": list(profile.watchlist),
+        "cadence_minutes": profile.cadence_ms / MINUTE,
+        "horizon": profile.context.horizon,
+        "max_position_usd": profile.caps.max_position_usd_e6 / E6,
+        "max_leverage": profile.caps.max_leverage,
+        "strategy": profile.strategy,
+        "avoid": list(profile.avoid),
+    }
+
+
+def packet_view(packet: Packet) -> View:
+    """A packet as `tapebook context` shows it."""
+    return {
+        "agent": packet.agent,
+        "symbol": packet.symbol,
+        "as_of": iso(packet.as_of),
+        "tokens": packet.tokens,
+        "sha256": packet.sha256,
+        "inputs_sha256": packet.inputs_sha256,
+        "renderer": packet.renderer,
+        "system": packet.system,
+        "text": packet.text,
+        "sections": [_section_view(section, packet) for section in packet.sections],
+    }
+
+
+def run_view(run: DecisionRun) -> View:
+    """A run as `tapebook runs` lists it."""
+    moments = {"scheduled_for": iso(run.scheduled_for), "as_of": iso(run.as_of)}
+    judged = [_action_view(action, verdict) for action, verdict in zip(run.actions, run.verdicts, strict=True)]
+    return msgspec.to_builtins(run) | moments | {"actions": judged}  # type: ignore[no-any-return]
+
+
+def closed_trade_view(trade: ClosedTrade, *, deployment: str, maker: tuple[str, int]) -> View:
+    """A round trip that has ended."""
+    return _trade_view(trade.state, deployment, maker) | {
+        "status": "closed",
+        "exit_tick_at": iso(trade.exit_tick_at),
+        "exit_price": trade.exit_price_e8 / E8,
+        "exit_reason": trade.exit_reason,
+        "exit_snapshot_id": trade.exit_run_id,
+        "holding_minutes": trade.holding_ms / MINUTE,
+    }
+
+
+def open_trade_view(trade: TradeState, *, deployment: str, maker: tuple[str, int]) -> View:
+    """A round trip that is still open: everything about its exit is null."""
+    missing = ("exit_tick_at", "exit_price", "exit_reason", "exit_snapshot_id", "holding_minutes")
+    return _trade_view(trade, deployment, maker) | {"status": "open"} | dict.fromkeys(missing)
+
+
+def _trade_view(state: TradeState, deployment: str, maker: tuple[str, int]) -> View:
+    return {
+        "id": state.trade_id,
+        "deployment_id": deployment,
+        "skill_id": maker[0],
+        "skill_version": maker[1],
+        "symbol": state.symbol,
+        "side": state.side,
+        "entry_tick_at": iso(state.entry_tick_at),
+        "entry_price": state.entry_price_e8 / E8,
+        "entry_mark": state.entry_mark_e8 / E8,
+        "entry_size_usd": state.entered_usd_e6 / E6,
+        "entry_leverage": state.entry_leverage,
+        "entry_reason": state.entry_reason,
+        "entry_snapshot_id": state.entry_run_id,
+        "entry_lessons_hash": state.entry_lessons_hash,
+        "entry_regime_tag": state.entry_regime_tag,
+        "realized_pnl_usd": state.realised_usd_e6 / E6,
+        "fees_usd": state.fees_usd_e6 / E6,
+        "funding_usd": state.funding_usd_e6 / E6,
+        "net_pnl_usd": state.net_usd_e6 / E6,
+        "mfe_usd": state.mfe_usd_e6 / E6,
+        "mae_usd": state.mae_usd_e6 / E6,
+    }
+
+
+def _section_view(section: Section, packet: Packet) -> View:
+    return {
+        "name": section.name,
+        "title": section.title,
+        "columns": list(section.columns),
+        "rows": [list(row) for row in section.rows],
+        "dropped": section.dropped,
+        "tokens": packet.section_tokens[section.name],
+    }
+
+
+def _action_view(action: Action, verdict: Verdict) -> View:
+    limit = action.limit_price_e8
+    return {
+        "action": action.action,
+        "symbol": action.symbol,
+        "side": action.side,
+        "notional_usd": action.notional_usd_e6 / E6,
+        "leverage": action.leverage,
+        "order_type": action.order_type,
+        "limit_price": None if limit is None else limit / E8,
+        "confidence": action.confidence_e4 / 10_000,
+        "reason": action.reason,
+        "cites": list(action.cites),
+        "verdict": "allowed" if verdict.allowed else "refused",
+        "rule": verdict.rule,
+        "detail": verdict.detail,
+    }

