@@ -46,6 +46,8 @@ def apply_funding(portfolio: Portfolio, payment: FundingPayment) -> tuple[Portfo
 def _moved(held: Position | None, fill: Fill, leverage: int) -> tuple[Position | None, int]:
     """The position after a fill, and the gross result it realised."""
     size, price = fill.signed_size_e8, fill.price_e8
+    if size == 0:
+        return held, 0
     if held is None or (held.size_e8 > 0) == (size > 0):
         grown = held or Position(fill.symbol, 0, 0)
         return Position(

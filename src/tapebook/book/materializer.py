@@ -72,14 +72,20 @@ Op = OpenTrade | UpdateMfeMae | CloseTrade | FlipTrade
 def reconcile_portfolio_delta(prev: Portfolio, next: Portfolio, ctx: MaterializerContext) -> list[Op]:
     """The ops that turn the trades open before a step into those after it."""
     symbols = sorted({*prev.positions, *next.positions})
-    changes = (_transition(prev.positions.get(symbol), next.positions.get(symbol), ctx) for symbol in symbols)
+    changes = (_transition(_held(prev, symbol), _held(next, symbol), ctx) for symbol in symbols)
     return [op for op in changes if op is not None]
+
+
+def _held(portfolio: Portfolio, symbol: str) -> Position | None:
+    """A symbol's position; a size of zero is none."""
+    held = portfolio.positions.get(symbol)
+    return held if held is not None and held.size_e8 else None
 
 
 def _transition(before: Position | None, after: Position | None, ctx: MaterializerContext) -> Op | None:
     trade = ctx.open_trades.get(before.symbol) if before else None
     if before is None or trade is None:
-        return OpenTrade(_opened(after, ctx, fee=ctx.fees.get(after.symbol, 0))) if after else None
+        return OpenTrade(_adopted(after, ctx)) if after else None
     fee = ctx.fees.get(before.symbol, 0)
     if after is None:
         return CloseTrade(_closed(trade, before, ctx, fee=fee))
@@ -92,8 +98,15 @@ def _transition(before: Position | None, after: Position | None, ctx: Materializ
     return UpdateMfeMae(_resized(trade, before, after, ctx))
 
 
+def _adopted(after: Position, ctx: MaterializerContext) -> TradeState:
+    """A trade for a position that has none; the step's fee and funding are all its own."""
+    fee, funding = ctx.fees.get(after.symbol, 0), ctx.funding.get(after.symbol, 0)
+    return msgspec.structs.replace(_opened(after, ctx, fee=fee), funding_usd_e6=funding)
+
+
 def _opened(after: Position, ctx: MaterializerContext, *, fee: int) -> TradeState:
-    mark = ctx.marks.get(after.symbol) or ctx.price(after.symbol)
+    # A position from before our time, in a step about something else, has neither mark nor price: its cost stands in.
+    mark = ctx.marks.get(after.symbol) or ctx.prices.get(after.symbol) or after.entry_price_e8
     trade = TradeState(
         trade_id=short_id("trade", after.symbol, ctx.source_id),
         symbol=after.symbol,
@@ -109,7 +122,6 @@ def _opened(after: Position, ctx: MaterializerContext, *, fee: int) -> TradeStat
         entered_usd_e6=abs(after.cost_usd_e6),
         funded_until=ctx.at,
         fees_usd_e6=fee,
-        funding_usd_e6=ctx.funding.get(after.symbol, 0),
     )
     return _stretched(trade, after.unrealised_usd_e6(mark))
 
@@ -148,7 +160,7 @@ def _resized(trade: TradeState, before: Position, after: Position, ctx: Material
         trade,
         fees_usd_e6=trade.fees_usd_e6 + ctx.fees.get(before.symbol, 0),
         funding_usd_e6=trade.funding_usd_e6 + ctx.funding.get(before.symbol, 0),
-        funded_until=ctx.at if before.symbol in ctx.funding else trade.funded_until,
+        funded_until=max(ctx.at, trade.funded_until) if before.symbol in ctx.funding else trade.funded_until,
     )
     for seen in (ctx.prices, ctx.marks):
         if before.symbol in seen:

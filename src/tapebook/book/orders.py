@@ -33,9 +33,10 @@ def _signed_size(action: Action, held: Position | None, mark_e8: int | None) -> 
         return 0
     if action.action == "close":
         return -have
-    wanted = size_e8_for(action.notional_usd_e6, mark_e8)
-    wanted = wanted if action.side == "long" else -wanted
-    if action.action == "open" and (have == 0 or (have > 0) == (wanted > 0)):
+    long = action.side == "long"
+    wanted = size_e8_for(action.notional_usd_e6, mark_e8) * (1 if long else -1)
+    # Asked of the side and not of the size: an add too small to be a size must not sell what is held.
+    if action.action == "open" and (have == 0 or (have > 0) == long):
         return wanted
     # Turning a position, and adjusting one, both aim at the size that was asked for.
     return wanted - have

@@ -108,9 +108,9 @@ SELECT
 FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS NULL ORDER BY seq, client_id;
 
 -- name: order_reason
--- The run that placed an order, and the reason it gave.
+-- The run that placed an order, and the reason it gave; a hold beside it places nothing.
 SELECT o.run_id, a.reason, o.leverage FROM orders o
-JOIN decision_actions a ON a.run_id = o.run_id AND a.symbol = o.symbol AND a.allowed = 1
+JOIN decision_actions a ON a.run_id = o.run_id AND a.symbol = o.symbol AND a.allowed = 1 AND a.action <> 'hold'
 WHERE o.client_id = :client_id ORDER BY a.position LIMIT 1;
 
 -- name: open_orders_of_run

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-_ENCODER = msgspec.json.Encoder(order="deterministic")
+_ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def canonical(value: Any) -> bytes:

@@ -1,5 +1,6 @@
 """Instants are UTC milliseconds since 1970, as integers; this module reads and writes them as text."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 SECOND = 1_000
@@ -7,12 +8,16 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
+# Fewer digits are a date such as 20260131.
+_EPOCH_MS = re.compile(r"-?[0-9]{9,15}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The years 1 to 9999: what can be written as a date.
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 
 
 def parse_instant(text: str) -> int:
     """ISO-8601 (UTC when no zone is named) or epoch milliseconds as an instant. Raises ValueError with the remedy."""
-    if text.lstrip("-").isdigit() and len(text) > 8:
+    if _EPOCH_MS.fullmatch(text) and _FIRST <= int(text) <= _LAST:
         return int(text)
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))

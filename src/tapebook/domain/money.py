@@ -5,15 +5,18 @@ without overflow; a product is brought back to a unit by `divide`, which rounds 
 that many roundings do not drift to one side.
 """
 
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 
 E6 = 10**6
 E8 = 10**8
 E12 = 10**12
+_MOST_DIGITS = 30
 
 
 def divide(numerator: int, denominator: int) -> int:
     """Exact integer division, rounded half to even; works for negative numbers alike."""
+    if denominator < 0:
+        numerator, denominator = -numerator, -denominator
     quotient, remainder = divmod(numerator, denominator)
     twice = 2 * remainder
     if twice > denominator or (twice == denominator and quotient % 2):
@@ -41,11 +44,15 @@ def scaled(text: str | int | float | Decimal, unit: int) -> int:
     """A decimal text as an integer of `unit`: `scaled("0.1", E8)` is 10_000_000. ValueError when it is no number."""
     try:
         value = Decimal(str(text))
-        if not value.is_finite():
-            raise ValueError(f"{text!r} is not a finite number")
-        return int((value * unit).to_integral_value(rounding=ROUND_HALF_EVEN))
     except InvalidOperation as error:
         raise ValueError(f"{text!r} is not a number") from error
+    if not value.is_finite() or value.adjusted() > _MOST_DIGITS:
+        raise ValueError(f"{text!r} is not a number anybody can hold")
+    if value.adjusted() < -_MOST_DIGITS:
+        return 0
+    # As a fraction, the product is exact: Decimal would round it to the digits of the thread's context first.
+    numerator, denominator = value.as_integer_ratio()
+    return divide(numerator * unit, denominator)
 
 
 def decimal_text(value: int, unit: int, digits: int) -> str:
@@ -58,11 +65,14 @@ def decimal_text(value: int, unit: int, digits: int) -> str:
 
 def short_price(price_e8: int) -> str:
     """A price with five significant digits, as the exchange quotes it; whole numbers keep all their digits."""
-    whole = price_e8 // E8
-    if whole >= 10_000:
-        return decimal_text(price_e8, E8, 0)
-    if whole:
-        return decimal_text(price_e8, E8, 5 - len(str(whole)))
-    # Below one, significance starts at the first digit that is not zero; e8 holds no more than eight.
-    zeros = 8 - len(str(price_e8)) if price_e8 else 0
-    return decimal_text(price_e8, E8, min(8, zeros + 5))
+    digits = 5 - _digits_before_point(price_e8)
+    text = decimal_text(price_e8, E8, max(0, min(8, digits)))
+    # 99.9996 rounds up to 100.000: one digit more before the point, one less after it.
+    rounded = scaled(text, E8)
+    fewer = 5 - _digits_before_point(rounded)
+    return text if fewer == digits else decimal_text(price_e8, E8, max(0, min(8, fewer)))
+
+
+def _digits_before_point(price_e8: int) -> int:
+    """How many digits a price has before the point; below 0.1 it is the count of zeros after it, negative."""
+    return len(str(price_e8)) - 8 if price_e8 else 1

@@ -59,7 +59,7 @@ def check_chain(events: Iterable[Event], anchors: Mapping[int, str], *, name: st
         cut = f"the archive has an anchor here, but the stream ends at {seq}: it was cut off"
         yield Finding(f"{name}#{max(waiting)}", cut)
     if size != seq:
-        yield Finding(name, f"{size - seq} rows have numbers that no event can have")
+        yield Finding(name, f"{size - seq} row(s) with numbers that no event can have")
 
 
 def _check_stream(log: Log, stream: Stream, anchors: Mapping[int, str]) -> Iterator[Finding]:

@@ -1,0 +1,117 @@
+"""From allowed actions to orders: what must be bought or sold to get where an action wants to be."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapebook.book.orders import client_id, orders_for
+from tapebook.domain.money import E6, E8, notional_usd_e6
+from tapebook.domain.order import Order
+from tapebook.domain.position import Position
+from tapebook.domain.run import Action, ActionKind, Verdict
+
+ALLOWED, REFUSED = Verdict(True), Verdict(False, "R3_POSITION_CAP", "too large")
+MARK = 100 * E8
+
+
+def action(kind: ActionKind, side: Any = None, usd: float = 0, **changes: Any) -> Action:
+    """A proposal on BTC."""
+    plain = Action(kind, "BTC", side, round(usd * E6), 3, "market", None, 5_000, "why")
+    return msgspec.structs.replace(plain, **changes)
+
+
+def orders(*judged: tuple[Action, Verdict], held: float = 0, mark: int | None = MARK) -> list[Order]:
+    """The orders of a run that holds some BTC."""
+    position = Position("BTC", round(held * E8), round(held * 100 * E6)) if held else None
+    return orders_for("r1", judged, held=position, mark_e8=mark, at=7)
+
+
+@pytest.mark.parametrize(
+    ("proposed", "held", "signed", "reduce_only"),
+    [
+        pytest.param(action("open", "long", 200), 0, 2, False, id="a long is opened"),
+        pytest.param(action("open", "short", 200), 0, -2, False, id="a short is opened"),
+        pytest.param(action("open", "long", 200), 3, 2, False, id="a long is added to"),
+        pytest.param(action("open", "short", 200), -3, -2, False, id="a short is added to"),
+        pytest.param(action("open", "short", 200), 3, -5, False, id="a long is turned"),
+        pytest.param(action("open", "long", 200), -3, 5, False, id="a short is turned"),
+        pytest.param(action("adjust", "long", 500), 3, 2, False, id="a long is raised"),
+        pytest.param(action("adjust", "long", 100), 3, -2, True, id="a long is cut"),
+        pytest.param(action("adjust", "short", 500), -3, -2, False, id="a short is raised"),
+        pytest.param(action("adjust", "short", 100), -3, 2, True, id="a short is cut"),
+        pytest.param(action("adjust", "long", 300), 3, None, None, id="it is that size already"),
+        pytest.param(action("close"), 3, -3, True, id="a long is closed"),
+        pytest.param(action("close"), -3, 3, True, id="a short is closed"),
+        pytest.param(action("close", "long", 100), 3, -3, True, id="a close is of all"),
+        pytest.param(action("close"), 0, None, None, id="there is nothing to close"),
+        pytest.param(action("hold"), 3, None, None, id="a hold"),
+        pytest.param(action("hold", "long", 200), 0, None, None, id="a hold with a size"),
+        pytest.param(action("open", "long", 1e-6), 0, 1e-8, False, id="the smallest open"),
+    ],
+)
+def test_order_of_an_action(proposed: Action, held: float, signed: float | None, reduce_only: bool | None) -> None:
+    found = orders((proposed, ALLOWED), held=held)
+    assert [(each.signed_size_e8, each.reduce_only) for each in found] == (
+        [] if signed is None else [(round(signed * E8), reduce_only)]
+    )
+    assert all(each.size_e8 > 0 for each in found)
+    assert orders((proposed, REFUSED), held=held) == []
+
+
+def test_order_says_what_the_action_said() -> None:
+    limited = action("open", "short", 200, order_type="limit", limit_price_e8=101 * E8, leverage=4)
+    assert orders((limited, ALLOWED)) == [
+        Order(client_id("r1", 0), "r1", "BTC", "sell", 2 * E8, "limit", 101 * E8, False, 4, 7)
+    ]
+
+
+@pytest.mark.parametrize("mark", [None, 0])
+def test_without_a_price_there_are_no_orders(mark: int | None) -> None:
+    both = [(action("open", "long", 200), ALLOWED), (action("close"), ALLOWED)]
+    assert orders(*both, held=1, mark=mark) == []
+
+
+def test_size_of_nothing_asks_for_nothing() -> None:
+    assert orders((action("open", "long", 1e-6), ALLOWED), mark=2**63 - 1) == []
+
+
+def test_id_counts_every_action_of_the_run() -> None:
+    judged = [(action("hold"), ALLOWED), (action("open", "long", 9), REFUSED), (action("open", "long", 9), ALLOWED)]
+    assert [each.client_id for each in orders(*judged)] == [client_id("r1", 2)]
+
+
+def test_ids_never_change() -> None:
+    run = "9d5d0a5d7e3f3a5b8e11"
+    assert client_id(run, 0) == "e3094822969d99af7b0a"
+    assert client_id(run, 1) == "3d411142b1451037af31"
+    assert len({client_id(run, index) for index in range(100)} | {client_id("other", 0)}) == 101
+
+
+PRICES = st.integers(1, 10**14)
+USD = st.integers(1, 10**12)
+HELD = st.integers(-(10**13), 10**13)
+
+
+@given(st.sampled_from(["open", "adjust"]), st.sampled_from(["long", "short"]), USD, HELD, PRICES)
+def test_target_is_reached_and_never_overshot(kind: Any, side: str, usd: int, held_e8: int, mark: int) -> None:
+    proposed = action(kind, side, leverage=1, notional_usd_e6=usd)
+    position = Position("BTC", held_e8, 0) if held_e8 else None
+    found = orders_for("r", [(proposed, ALLOWED)], held=position, mark_e8=mark, at=0)
+    after = held_e8 + sum(each.signed_size_e8 for each in found)
+    sign = 1 if side == "long" else -1
+    adds = kind == "open" and held_e8 * sign > 0
+    reached = (after - (held_e8 if adds else 0)) * sign
+    # Never more than was asked for, and less by no more than one unit of size is worth.
+    assert reached >= 0
+    assert reached * mark <= usd * 10**10 < (reached + 1) * mark
+    assert notional_usd_e6(reached, mark) <= usd
+
+
+@given(HELD.filter(bool), PRICES)
+def test_close_leaves_nothing(held_e8: int, mark: int) -> None:
+    (closing,) = orders_for("r", [(action("close"), ALLOWED)], held=Position("BTC", held_e8, 0), mark_e8=mark, at=0)
+    assert held_e8 + closing.signed_size_e8 == 0
+    assert closing.reduce_only

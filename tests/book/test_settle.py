@@ -1,0 +1,172 @@
+"""What one word of the broker writes: which events, in which order, and the account after them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tapebook.book import events as ev
+from tapebook.book.ledger import Posting
+from tapebook.book.settle import Account, Cause, settle_fill, settle_funding, settle_marks
+from tapebook.domain.instants import HOUR
+from tapebook.domain.money import E6, E8
+from tapebook.domain.order import Fill, FundingPayment
+from tapebook.domain.position import Portfolio, Position
+
+NOON = 500_000 * HOUR
+CASH = 1_000 * E6
+EMPTY = Account(5, Portfolio({}, CASH), {})
+CAUSE = Cause("btc-5m", 3, "r1", "breakout", 2, "chop_lowvol", "abc")
+
+
+def fill(signed: int, price: int, fee: float = 0, *, number: int = 1, **changes: Any) -> Fill:
+    """A fill of whole BTC at a whole price."""
+    plain = Fill(f"f{number}", "BTC", NOON + number, signed * E8, price * E8, round(fee * E6), False, f"c{number}")
+    return msgspec.structs.replace(plain, **changes)
+
+
+def after(*fills: Fill) -> Account:
+    """The account after some fills."""
+    account = EMPTY
+    for each in fills:
+        account, _ = settle_fill(account, each, CAUSE, mark_e8=None)
+    return account
+
+
+def kinds(bodies: list[msgspec.Struct]) -> list[str]:
+    """What the bodies are called in the log."""
+    return [ev.KINDS[type(body)] for body in bodies]
+
+
+@pytest.mark.parametrize(
+    ("before", "next_fill", "written"),
+    [
+        pytest.param([], fill(2, 100, 0.5), ["fill", "ledger", "trade.opened"], id="open"),
+        pytest.param([], fill(2, 100), ["fill", "trade.opened"], id="open without a fee"),
+        pytest.param([fill(2, 100)], fill(1, 110, 0.5), ["fill", "ledger", "trade.updated"], id="add"),
+        pytest.param([fill(2, 100)], fill(-1, 110), ["fill", "ledger", "trade.updated"], id="partial close"),
+        pytest.param([fill(2, 100)], fill(-1, 100), ["fill", "trade.updated"], id="partial close without a result"),
+        pytest.param([fill(2, 100)], fill(-2, 110, 0.5), ["fill", "ledger", "trade.closed"], id="close"),
+        pytest.param([fill(-2, 100)], fill(2, 110), ["fill", "ledger", "trade.closed"], id="close of a short"),
+        pytest.param([fill(2, 100)], fill(-3, 110, 0.5), ["fill", "ledger", "trade.closed", "trade.opened"], id="flip"),
+        pytest.param(
+            [fill(-2, 100)], fill(3, 110), ["fill", "ledger", "trade.closed", "trade.opened"], id="flip of a short"
+        ),
+    ],
+)
+def test_kinds_of_a_fill(before: list[Fill], next_fill: Fill, written: list[str]) -> None:
+    full = {"fill": "fill.observed", "ledger": "ledger.posted"}
+    second = msgspec.structs.replace(next_fill, fill_id="next", happened_at=NOON + 9)
+    account, bodies = settle_fill(after(*before), second, CAUSE, mark_e8=None)
+    assert kinds(bodies) == [full.get(kind, kind) for kind in written]
+    assert bodies[0] == ev.FillObserved(second)
+    # The sequence number is the one the account was read at: the caller appends after it.
+    assert account.seq == 5
+    assert account.open_trades.keys() == account.portfolio.positions.keys()
+
+
+def test_opening_fill() -> None:
+    account, (_, posted, opened) = settle_fill(EMPTY, fill(2, 100, 0.5), CAUSE, mark_e8=101 * E8)
+    assert posted == ev.LedgerPosted("f1", (Posting("fee", "BTC", -500_000),), CASH - 500_000)
+    assert isinstance(opened, ev.TradeOpened)
+    trade = opened.trade
+    assert (opened.agent, opened.agent_version) == ("btc-5m", 3)
+    assert opened.position == account.portfolio.positions["BTC"] == Position("BTC", 2 * E8, 200 * E6, 2)
+    assert account.open_trades == {"BTC": trade}
+    assert account.portfolio.cash_usd_e6 == CASH - 500_000
+    assert (trade.side, trade.entry_tick_at, trade.funded_until) == ("long", NOON + 1, NOON + 1)
+    assert (trade.entry_reason, trade.entry_run_id, trade.entry_regime_tag) == ("breakout", "r1", "chop_lowvol")
+    assert (trade.entry_leverage, trade.entry_lessons_hash, trade.entry_mark_e8) == (2, "abc", 101 * E8)
+    assert (trade.mfe_usd_e6, trade.mae_usd_e6, trade.fees_usd_e6) == (2 * E6, 0, 500_000)
+
+
+def test_closing_fill() -> None:
+    opened = after(fill(2, 100, 0.5))
+    why = msgspec.structs.replace(CAUSE, run_id="r2", reason="target")
+    account, (_, posted, closed) = settle_fill(opened, fill(-2, 110, 1, number=2), why, mark_e8=None)
+    lines = (Posting("realised_pnl", "BTC", 20 * E6), Posting("fee", "BTC", -E6))
+    assert posted == ev.LedgerPosted("f2", lines, CASH + 18_500_000)
+    assert isinstance(closed, ev.TradeClosed)
+    assert (closed.trade.exit_reason, closed.trade.exit_run_id, closed.trade.exit_tick_at) == ("target", "r2", NOON + 2)
+    assert closed.trade.state.net_usd_e6 == 18_500_000
+    assert account == Account(5, Portfolio({}, CASH + 18_500_000), {})
+
+
+def test_flip_ends_one_trade_and_begins_another() -> None:
+    account, bodies = settle_fill(after(fill(1, 100)), fill(-3, 90, 3, number=2), CAUSE, mark_e8=None)
+    closed, opened = bodies[2:]
+    assert isinstance(closed, ev.TradeClosed) and isinstance(opened, ev.TradeOpened)
+    assert closed.trade.state.trade_id != opened.trade.trade_id
+    assert (closed.trade.state.side, opened.trade.side) == ("long", "short")
+    # The fee is shared by size: one of three closed, two opened.
+    assert (closed.trade.state.fees_usd_e6, opened.trade.fees_usd_e6) == (E6, 2 * E6)
+    assert account.portfolio.positions["BTC"].size_e8 == -2 * E8
+    assert account.portfolio.cash_usd_e6 == CASH - 13 * E6
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, "breakout"),
+        ({"liquidation": True, "client_id": None}, "liquidated"),
+        ({"client_id": None}, "external_flatten"),
+    ],
+)
+def test_label_of_an_exit(changes: dict[str, Any], reason: str) -> None:
+    leaving = msgspec.structs.replace(fill(-2, 90, number=2), **changes)
+    _, bodies = settle_fill(after(fill(2, 100)), leaving, CAUSE, mark_e8=None)
+    assert isinstance(bodies[-1], ev.TradeClosed)
+    assert bodies[-1].trade.exit_reason == reason
+
+
+@pytest.mark.parametrize("amount", [-250_000, 250_000])
+def test_funding(amount: int) -> None:
+    payment = FundingPayment("BTC", NOON + HOUR, amount, 10**8)
+    account, bodies = settle_funding(after(fill(2, 100)), payment, CAUSE)
+    assert kinds(bodies) == ["funding.observed", "ledger.posted", "trade.updated"]
+    assert bodies[0] == ev.FundingObserved(payment)
+    ref = f"funding {NOON + HOUR}"
+    assert bodies[1] == ev.LedgerPosted(ref, (Posting("funding", "BTC", amount),), CASH + amount)
+    trade = account.open_trades["BTC"]
+    assert (trade.funding_usd_e6, trade.funded_until) == (amount, NOON + HOUR)
+    assert account.portfolio.cash_usd_e6 == CASH + amount
+
+
+def test_funding_touches_its_symbol_alone() -> None:
+    both = after(fill(2, 100), fill(1, 50, number=2, symbol="ETH"))
+    account, bodies = settle_funding(both, FundingPayment("ETH", NOON + HOUR, -1, 1), CAUSE)
+    assert account.open_trades["BTC"] == both.open_trades["BTC"]
+    assert [body.trade.symbol for body in bodies if isinstance(body, ev.TradeUpdated)] == ["ETH"]
+
+
+def test_marks() -> None:
+    both = after(fill(2, 100), fill(-1, 50, number=2, symbol="ETH"))
+    marks = {"BTC": 90 * E8, "ETH": 45 * E8}
+    account, bodies = settle_marks(both, marks, CAUSE, at=NOON + 9)
+    assert kinds(bodies) == ["marks.observed", "trade.updated", "trade.updated"]
+    assert bodies[0] == ev.MarksObserved(marks, CASH, CASH - 20 * E6 + 5 * E6)
+    extremes = {name: (trade.mfe_usd_e6, trade.mae_usd_e6) for name, trade in account.open_trades.items()}
+    assert extremes == {"BTC": (0, -20 * E6), "ETH": (5 * E6, 0)}
+    assert account.portfolio == both.portfolio
+
+
+def test_marks_that_widen_nothing_write_the_value_alone() -> None:
+    marks = {"BTC": 90 * E8}
+    once, _ = settle_marks(after(fill(2, 100)), marks, CAUSE, at=NOON + 9)
+    again, bodies = settle_marks(once, marks, CAUSE, at=NOON + 10)
+    assert kinds(bodies) == ["marks.observed"]
+    assert again == once
+
+
+def test_marks_of_an_empty_account() -> None:
+    account, bodies = settle_marks(EMPTY, {}, CAUSE, at=NOON)
+    assert (account, bodies) == (EMPTY, [ev.MarksObserved({}, CASH, CASH)])
+
+
+def test_settling_changes_no_account_it_was_given() -> None:
+    before = after(fill(2, 100))
+    kept = msgspec.json.encode(before)
+    settle_fill(before, fill(-2, 110, number=2), CAUSE, mark_e8=None)
+    settle_funding(before, FundingPayment("BTC", NOON, 5, 5), CAUSE)
+    settle_marks(before, {"BTC": 1}, CAUSE, at=NOON)
+    assert msgspec.json.encode(before) == kept
