@@ -13,14 +13,16 @@ from typing import Any
 
 from tapebook import views
 from tapebook.clock import Clock, SystemClock, VirtualClock
+from tapebook.config import load
 from tapebook.context import assemble
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.instants import iso, parse_instant
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, Watermarks
-from tapebook.errors import HomeError, UnknownName
-from tapebook.home import is_home, make_home, sole_writer
+from tapebook.errors import BadInput, HomeError, UnknownName
+from tapebook.home import is_home, make_home, require_home, sole_writer
 from tapebook.lab.demo_report import DemoReport, demo_report
+from tapebook.lab.market_view import market_view
 from tapebook.lab.replay import ReplayReport, replay
 from tapebook.log import Finding, verify_log
 from tapebook.loop import demo as demo_loop
@@ -28,13 +30,29 @@ from tapebook.loop.demo import DemoProgress
 from tapebook.loop.deploy import deploy, deployment_id
 from tapebook.loop.gather import gather
 from tapebook.loop.health import Check, checks
+from tapebook.loop.listen import IngestProgress, listen
 from tapebook.loop.maintain import anchors
+from tapebook.loop.stage import clock_for, serve_world
 from tapebook.loop.tick import tick
+from tapebook.tape.store import View
 from tapebook.wiring import BOOK_PACKAGES, Rooms
 
 _ALL = 2**31 - 1
 
-__all__ = ["Check", "DemoProgress", "DemoReport", "Finding", "ReplayReport", "Tapebook", "demo", "init", "open"]
+__all__ = [
+    "Check",
+    "DemoProgress",
+    "DemoReport",
+    "Finding",
+    "IngestProgress",
+    "ReplayReport",
+    "Tapebook",
+    "demo",
+    "ingest",
+    "init",
+    "open",
+    "serve_world",
+]
 
 
 class Tapebook:
@@ -57,7 +75,7 @@ class Tapebook:
         deployment = self._deployment(agent)
         self._require_symbol(deployment, symbol)
         moment = self._moment(as_of)
-        known = Watermarks(self._rooms.tape.seq_as_of(moment), self._rooms.book.seq_as_of(deployment.id, moment))
+        known = Watermarks(self._rooms.tape.head()[0], self._rooms.book.seq_as_of(deployment.id, moment))
         return assemble(gather(self._rooms, deployment, symbol, as_of=moment, watermarks=known))
 
     def tick(self, agent: str, symbol: str) -> DecisionRun:
@@ -93,6 +111,14 @@ class Tapebook:
                 rows.append(views.closed_trade_view(closed, deployment=deployment, maker=maker))
         return rows[:most]
 
+    def market(self, symbol: str, *, as_of: int | str | None = None) -> dict[str, Any]:
+        """What is known of a symbol: price, liquidity, funding, volatility, positioning, gaps."""
+        known = self._rooms.tape.symbols()
+        if symbol not in known:
+            seen = ", ".join(known[:12]) or "none yet; run `tapebook ingest` first"
+            raise UnknownName(f"the tape has nothing of {symbol!r}; it has: {seen}{'…' if len(known) > 12 else ''}")
+        return market_view(self._rooms.tape, symbol, view=View(self._moment(as_of)))
+
     def replay(self, run_id: str | None = None, *, progress: Callable[[int], None] = lambda done: None) -> ReplayReport:
         """Rebuilds the packet of one run, or of all, and compares it byte for byte."""
         chosen = [self._require_run(run_id).run_id] if run_id else self._rooms.book.run_ids(most=_ALL)
@@ -121,9 +147,12 @@ class Tapebook:
         self.close()
 
     def _moment(self, as_of: int | str | None) -> int:
-        if as_of is None:
-            return self._rooms.clock.now()
-        return parse_instant(as_of) if isinstance(as_of, str) else as_of
+        # A world that runs faster than real time can be ahead of the machine's clock.
+        now = max(self._rooms.clock.now(), self._rooms.tape.head()[1])
+        moment = now if as_of is None else parse_instant(as_of) if isinstance(as_of, str) else as_of
+        if moment > now:
+            raise BadInput(f"{iso(moment)} lies in the future: nothing is known after {iso(now)}")
+        return moment
 
     def _deployment(self, agent: str) -> Deployment:
         """An agent's deployment for reading: nothing is opened or written."""
@@ -149,6 +178,20 @@ class Tapebook:
 def open(home: str | Path, *, clock: Clock | None = None) -> Tapebook:
     """Opens a home."""
     return Tapebook(home, clock=clock)
+
+
+async def ingest(
+    home: str | Path, *, url: str | None, seconds: float | None, report: Callable[[IngestProgress], None]
+) -> None:
+    """Listens to the market and keeps it in the tape until `seconds` have passed, or for ever."""
+    require_home(Path(home))
+    clock = await clock_for(url or load(Path(home)).hyperliquid.url)
+    rooms = Rooms(Path(home), clock=clock)
+    try:
+        with sole_writer(rooms.home, "tape"):
+            await listen(rooms, url=url, seconds=seconds, report=report)
+    finally:
+        rooms.close()
 
 
 def init(home: str | Path) -> list[str]:

@@ -37,6 +37,19 @@ class VirtualClock:
         self._now = to
 
 
+class ScaledClock:
+    """Market time of a world that runs so many times faster than real time."""
+
+    def __init__(self, market_now: int, *, speed: float) -> None:
+        self._market_start = market_now
+        self._speed = speed
+        self._start = time.monotonic()
+
+    def now(self) -> int:
+        """Where the world is, as far as its pace is kept."""
+        return self._market_start + int((time.monotonic() - self._start) * self._speed * 1_000)
+
+
 def elapsed_seconds() -> float:
     """Monotonic seconds, for progress, timeouts and pacing; never for market time."""
     return time.monotonic()

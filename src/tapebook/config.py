@@ -38,6 +38,10 @@ Switch = Annotated[bool, Meta(description="true or false")]
 Milliseconds = Annotated[int, Meta(ge=0, le=3_600_000, description="a whole number from 0 to 3600000 (milliseconds)")]
 Bps = Annotated[float, Meta(ge=0, lt=1000, description="a number from 0 to below 1000 (bps)")]
 SignedBps = Annotated[float, Meta(gt=-1000, lt=1000, description="a number above -1000 and below 1000 (bps)")]
+Address = Annotated[str, Meta(pattern=r"^https?://[^\s/]+/?\Z", description="an address like https://api.hyperliquid.xyz")]
+Symbols = Annotated[tuple[str, ...], Meta(max_length=1000, description='a list of names, such as ["BTC", "ETH"]')]
+Share = Annotated[float, Meta(ge=0.05, le=1, description="a number from 0.05 to 1")]
+Hours = Annotated[float, Meta(gt=0, le=876_000, description="a number of hours above 0")]
 Adapter = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z", description="the name of an engine, in lower case")]
 
 
@@ -64,6 +68,27 @@ class Paper(msgspec.Struct, frozen=True):
     spread_bps: Bps = 2.0
 
 
+class Hyperliquid(msgspec.Struct, frozen=True):
+    """Where market data come from, and how much of it."""
+
+    url: Address = "https://api.hyperliquid.xyz"
+    symbols: Symbols = ()
+    dexes: Symbols = ()
+    spot: Switch = True
+    weight_share: Share = 0.6
+    history_hours: Hours = 24
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """How long rows stay in the tape before they move to the archive."""
+
+    mids_hours: Hours = 0.5
+    candles_hours: Hours = 24
+    hourly_candles_hours: Hours = 168
+    features_hours: Hours = 168
+    funding_hours: Hours = 8760
+
+
 class Engine(msgspec.Struct, frozen=True):
     """Who decides for agents that name no engine."""
 
@@ -78,9 +103,14 @@ class Config(msgspec.Struct, frozen=True):
     archive: Archive = Archive()
     paper: Paper = Paper()
     engine: Engine = Engine()
+    hyperliquid: Hyperliquid = Hyperliquid()
+    retention: Retention = Retention()
 
 
-_SECTIONS: dict[str, type[msgspec.Struct]] = {"store": Store, "archive": Archive, "paper": Paper, "engine": Engine}
+_SECTIONS: dict[str, type[msgspec.Struct]] = {
+    **{"store": Store, "archive": Archive, "paper": Paper, "engine": Engine},
+    **{"hyperliquid": Hyperliquid, "retention": Retention},
+}
 
 # The name of a setting: its section, if it has one, and its key.
 Key = tuple[str, ...]
@@ -238,6 +268,8 @@ def _shown_value(value: Any) -> str:
     """A value as the file writes it: on one line, not too long, and without the password a URL may hold."""
     if isinstance(value, dict | list):
         return "a section" if isinstance(value, dict) else "a list"
+    if isinstance(value, tuple):
+        return json.dumps(value)
     text = json.dumps(value) if isinstance(value, str | bool) else str(value)
     text = re.sub("//.*@", "//…@", text)
     return text if len(text) <= 60 else f"{text[:59]}…"

@@ -9,8 +9,6 @@ from pathlib import Path
 from tapebook.config import FILE, TEMPLATE
 from tapebook.errors import HomeError, StoreFailed
 
-LOCK = ".lock"
-
 
 def is_home(path: Path) -> bool:
     """Whether a folder is a home: it has a tapebook.toml."""
@@ -32,24 +30,30 @@ def make_home(path: Path) -> None:
 
 
 def write_once(path: Path, text: str) -> None:
-    """Writes a file that does not exist yet, whole or not at all."""
+    """Writes a file that does not exist yet, whole or not at all; of two writers, the first counts."""
     if path.exists():
         return
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, "utf-8")
-        os.replace(beside, path)
+        try:
+            beside.write_text(text, "utf-8")
+            # A link, unlike a rename, never takes the place of what is there.
+            os.link(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
     except OSError as error:
+        if isinstance(error, FileExistsError) and path.exists():
+            return
         raise StoreFailed(
             f"cannot write {path}: {error.strerror}; choose a folder you may write in with --home"
         ) from error
 
 
 @contextmanager
-def sole_writer(path: Path) -> Iterator[None]:
-    """Holds the home for one process; the system lets go of it even when that process is killed."""
-    with open(path / LOCK, "a+", encoding="utf-8") as file:
+def sole_writer(path: Path, what: str = "book") -> Iterator[None]:
+    """Holds the book or the tape of a home for one process; a process that is killed holds nothing any more."""
+    with open(path / f".{what}.lock", "a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

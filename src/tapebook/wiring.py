@@ -34,10 +34,10 @@ class Rooms:
         self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
         self.log = Log(self.book_db, [PROJECTION], clock=clock)
         self.book = Book(self.log, self.book_db, owner=self.config.owner)
-        self.tape = Tape(self.tape_db, clock=clock)
         self.archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
             home / self.config.archive.place
         )
+        self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get)
         self._engines: dict[str, Engine] = {}
         self._brokers: dict[str, Broker] = {}
 
@@ -63,7 +63,7 @@ class Rooms:
 def paper_terms(config: Config) -> PaperTerms:
     """The settings of paper trading, in the integers a broker counts with."""
     paper = config.paper
-    fees = (round(paper.taker_fee_bps * 10), round(paper.maker_fee_bps * 10), round(paper.spread_bps * 10))
+    fees = (round(paper.taker_fee_bps * 100), round(paper.maker_fee_bps * 100), round(paper.spread_bps * 100))
     return PaperTerms(paper.latency_ms, *fees)
 
 

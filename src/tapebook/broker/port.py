@@ -18,12 +18,12 @@ class Exposure(msgspec.Struct, frozen=True):
 
 
 class PaperTerms(msgspec.Struct, frozen=True):
-    """What paper trading costs; fees in tenths of a basis point so that they are integers."""
+    """What paper trading costs; fees and spread in millionths, so that they are integers."""
 
     latency_ms: int
-    taker_fee_dbps: int
-    maker_fee_dbps: int
-    spread_dbps: int
+    taker_fee_ppm: int
+    maker_fee_ppm: int
+    spread_ppm: int
 
 
 class Quotes(Protocol):
@@ -33,8 +33,8 @@ class Quotes(Protocol):
         """Midpoints between two moments, oldest first."""
         ...
 
-    def spread_dbps(self, symbol: str, *, at: int) -> int | None:
-        """The recorded spread at a moment in tenths of a basis point, or None when no book was recorded."""
+    def spread_ppm(self, symbol: str, *, at: int) -> int | None:
+        """The recorded spread at a moment in millionths, or None when no book was recorded."""
         ...
 
     def mark_e8(self, symbol: str, *, at: int) -> int | None:

@@ -33,8 +33,11 @@ class Database(Protocol):
         """Executes a statement that returns nothing."""
         ...
 
-    def many(self, query: Query, rows: Iterable[Row]) -> None:
-        """Executes a statement once per row, for all rows or none; values stand in the order of `query.params`."""
+    def many(self, query: Query, rows: Iterable[Row]) -> int:
+        """Executes a statement once per row, for all rows or none, and returns how many rows it changed.
+
+        Values stand in the order of `query.params`.
+        """
         ...
 
     def script(self, sql: str) -> None:

@@ -58,10 +58,11 @@ class PostgresDatabase:
         with self._translated():
             self._execute(query, params)
 
-    def many(self, query: Query, rows: Iterable[Row]) -> None:
+    def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row, in one round trip."""
         with self._translated(), self._connection.cursor() as cursor:
             cursor.executemany(query.postgres.encode(), rows)
+            return cursor.rowcount
 
     def script(self, sql: str) -> None:
         """Executes the statements of a migration."""

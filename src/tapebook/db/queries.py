@@ -59,9 +59,12 @@ class Queries:
         return iter(self._entries.values())
 
     @classmethod
-    def load(cls, package: str, file: str = "queries.sql") -> "Queries":
-        """Loads a file that lies beside a package's code."""
-        return cls(_parse(resources.files(package).joinpath(file).read_text("utf-8")))
+    def load(cls, package: str, file: str = "queries.sql", **names: str) -> "Queries":
+        """Loads a file that lies beside a package's code; `{table}` and the like in it are filled in from `names`."""
+        text = resources.files(package).joinpath(file).read_text("utf-8")
+        for name, word in names.items():
+            text = text.replace(f"{{{name}}}", word)
+        return cls(_parse(text))
 
 
 def _marked(sql: str, mark: str) -> str:

@@ -54,10 +54,12 @@ class SqliteDatabase:
         """Executes a statement that returns nothing."""
         self.all(query, **params)
 
-    def many(self, query: Query, rows: Iterable[Row]) -> None:
+    def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row, in one savepoint."""
+        before = self._connection.total_changes()
         with self._translated(), self._connection:
             self._connection.executemany(query.sqlite, rows).fetchall()
+        return self._connection.total_changes() - before
 
     def script(self, sql: str) -> None:
         """Executes several statements; the shared dialect is SQLite's."""

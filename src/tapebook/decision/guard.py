@@ -6,8 +6,11 @@
     R7_STALE_DATA           the newest price is too old to trade on
     R8_MIN_NOTIONAL         smaller than the exchange takes
     R12_NO_POSITION         there is nothing on that side to close or adjust
+    R13_ONE_ORDER           an action before it in the same reply trades already
 
-Closing is always allowed to try, except on another symbol or without a price.
+Every rule weighs an action against what is held now, so a second one that trades could take the
+position past a cap that each of them keeps. Closing is always allowed to try, except on another
+symbol, without a price, or after another action.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,8 +36,16 @@ Rule = Callable[[Action, Limits], str | None]
 
 
 def judge(actions: Sequence[Action], limits: Limits) -> tuple[Verdict, ...]:
-    """A verdict for each action."""
-    return tuple(_judge(action, limits) for action in actions)
+    """A verdict for each action, in their order: one of them may trade."""
+    verdicts: list[Verdict] = []
+    trades = False
+    for action in actions:
+        verdict = _judge(action, limits)
+        if verdict.allowed and action.action != "hold":
+            verdict = Verdict(False, "R13_ONE_ORDER", "an action before it trades already") if trades else verdict
+            trades = True
+        verdicts.append(verdict)
+    return tuple(verdicts)
 
 
 def symbol_not_enabled(action: Action, limits: Limits) -> str | None:

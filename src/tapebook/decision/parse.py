@@ -1,5 +1,6 @@
 """A reply becomes actions, or a refusal that says why. Strict JSON, nothing else is accepted."""
 
+import json
 import re
 from typing import Literal
 
@@ -11,7 +12,10 @@ from tapebook.domain.run import Action
 MAX_REPLY_CHARS = 20_000
 MAX_ACTIONS = 8
 MAX_NOTIONAL_USD = 1e9
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069]+")
+# Control characters, and what is not seen: line separators, zero widths, directions, soft hyphens and tags.
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]+"
+)
 
 
 class _WireAction(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,7 +55,8 @@ def parse(text: str) -> Reply | Refusal:
         return Refusal(f"the reply has {len(text)} characters; at most {MAX_REPLY_CHARS} are read")
     try:
         wire = msgspec.json.decode(text.encode(), type=_WireReply)
-    except (msgspec.DecodeError, UnicodeError) as error:
+        json.loads(text, object_pairs_hook=_refuse_repeated_keys)
+    except (msgspec.DecodeError, ValueError) as error:
         return Refusal(f"not the JSON that was asked for: {clean(str(error), 200)}")
     if len(wire.actions) > MAX_ACTIONS:
         return Refusal(f"{len(wire.actions)} actions; at most {MAX_ACTIONS} are read")
@@ -75,11 +80,21 @@ def _problem(wire: _WireAction) -> str | None:
         return f"{what}: confidence must lie between 0 and 1"
     if not 1 <= wire.leverage <= 100:
         return f"{what}: leverage is out of range"
-    if wire.action in ("open", "adjust") and (wire.side is None or wire.notional_usd <= 0):
+    # Asked of the integers that will be traded: a price of 1e-9 is a positive number and a price of nothing.
+    if wire.action in ("open", "adjust") and (wire.side is None or scaled(wire.notional_usd, E6) <= 0):
         return f"{what}: side and a positive notional_usd are needed"
-    if wire.order_type == "limit" and not (wire.limit_price and 0 < wire.limit_price <= MAX_NOTIONAL_USD):
+    limit = wire.limit_price or 0.0
+    if wire.order_type == "limit" and not (0 < limit <= MAX_NOTIONAL_USD and scaled(limit, E8) > 0):
         return f"{what}: a limit order needs a positive limit_price"
     return None
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
+    """Two readers of one object must not see two values: the guard one of them, a person the other."""
+    names = [name for name, _ in pairs]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"{repeated[0]} stands twice in one object")
 
 
 def _action(wire: _WireAction) -> Action:

@@ -80,6 +80,15 @@ class PredictedFunding(msgspec.Struct, frozen=True):
     next_funding_at: int
 
 
+class FeatureRow(msgspec.Struct, frozen=True):
+    """A derived row: what a family (volatility, pressure, positioning) says of a symbol, as canonical JSON."""
+
+    symbol: str
+    bucket_ts: int
+    metrics_json: str
+    family: str
+
+
 class Gap(msgspec.Struct, frozen=True):
     """Market time a channel said nothing about, from its first missing moment up to, not including, `to_ts`."""
 
@@ -91,4 +100,4 @@ class Gap(msgspec.Struct, frozen=True):
     reason: str
 
 
-Observation = Mid | Candle | Liquidity | AssetContext | FundingRate
+Observation = Mid | Candle | Liquidity | AssetContext | FundingRate | PredictedFunding | FeatureRow

@@ -1,6 +1,7 @@
 """Rebuilds the packet of a stored run from its watermarks and compares both hashes."""
 
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 
 import msgspec
 
@@ -46,11 +47,11 @@ def rebuild(rooms: Rooms, run: DecisionRun) -> Packet:
 
 
 def _difference(rooms: Rooms, run: DecisionRun) -> str | None:
+    if run.renderer != RENDERER:
+        return f"rendered by version {run.renderer}, and this is {RENDERER}: replay it with the tapebook that made it"
     packet = rebuild(rooms, run)
     if packet.inputs_sha256 != run.inputs_sha256:
         return f"inputs differ{_where(rooms, run, packet)}"
-    if run.renderer != RENDERER:
-        return f"inputs are equal, but it was rendered by version {run.renderer} and this is {RENDERER}"
     if packet.sha256 != run.packet_sha256:
         return f"the text differs{_where(rooms, run, packet)}"
     return None
@@ -61,10 +62,10 @@ def _where(rooms: Rooms, run: DecisionRun, packet: Packet) -> str:
     stored = rooms.archive.get(run.packet_key) if run.packet_key else None
     if stored is None:
         return ""
-    now = f"{packet.system}\n\n{packet.text}".split("\n")
+    lines = stored.decode().split("\n"), f"{packet.system}\n\n{packet.text}".split("\n")
     heading = ""
-    for number, (then, again) in enumerate(zip(stored.decode().split("\n"), now, strict=False), start=1):
+    for number, (then, again) in enumerate(zip_longest(*lines, fillvalue=""), start=1):
         heading = then if then.startswith("## ") else heading
         if then != again:
             return f": line {number} of the packet, {heading or 'system'}: {then!r} is now {again!r}"
-    return ": the packet has another length"
+    return ": in no line of its text"

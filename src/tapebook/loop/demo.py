@@ -89,7 +89,7 @@ def run(
 ) -> int:
     """Runs the world up to its end and returns the number of ticks made now."""
     until = START + int(seconds * MARKET_MS_PER_SECOND)
-    with sole_writer(rooms.home):
+    with sole_writer(rooms.home), sole_writer(rooms.home, "tape"):
         reached = rooms.tape.head()[1]
         clock.advance(max(reached, START))
         desk = VirtualDesk(rooms, _deployments(rooms), clock)

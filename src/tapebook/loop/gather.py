@@ -1,11 +1,12 @@
 """Reads every room for one decision. The only reader across rooms; replay calls it with stored watermarks."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from tapebook.context import Situation
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
+from tapebook.domain.position import Position
 from tapebook.domain.run import Watermarks
 from tapebook.tape.features import classify_regime
 from tapebook.tape.rollup import roll_up
@@ -49,10 +50,10 @@ def bars(tape: Tape, symbol: str, *, minutes: int, count: int, view: View) -> li
     return roll_up((minute for minute in found if minute.bucket_ts < end), granularity_sec=minutes * 60)
 
 
-def marks(tape: Tape, symbols: Iterable[str], *, view: View) -> dict[str, int]:
-    """The newest midpoint of each symbol."""
-    newest = {symbol: tape.newest(Mid, symbol, view=view) for symbol in symbols}
-    return {symbol: mid.price_e8 for symbol, mid in newest.items() if mid is not None}
+def marks(tape: Tape, positions: Mapping[str, Position], *, view: View) -> dict[str, int]:
+    """What each position is valued at: the newest midpoint, or its cost where no price is known any more."""
+    newest = {symbol: tape.newest(Mid, symbol, view=view) for symbol in positions}
+    return {symbol: mid.price_e8 if mid else positions[symbol].entry_price_e8 for symbol, mid in newest.items()}
 
 
 def regime(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> str:

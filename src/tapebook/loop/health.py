@@ -4,11 +4,22 @@ import shutil
 
 import msgspec
 
-from tapebook.domain.instants import duration_text, iso
+from tapebook.domain.instants import HOUR, MINUTE, iso
+from tapebook.tape.store import Channel
 from tapebook.wiring import Rooms
 
 _MIN_FREE_BYTES = 500 * 2**20
 _MAX_WAL_BYTES = 512 * 2**20
+
+STALE_AFTER = {
+    "mids": MINUTE,
+    "candles": 5 * MINUTE,
+    "contexts": 5 * MINUTE,
+    "predicted": 5 * MINUTE,
+    "funding": 2 * HOUR,
+    **dict.fromkeys(("books", "volatility", "pressure", "positioning"), 15 * MINUTE),
+}
+"""How old the newest row of a channel may be before it counts as stale: about three missed deliveries."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -27,7 +38,8 @@ def checks(rooms: Rooms) -> list[Check]:
         Check("tape", True, rooms.tape_db.description),
         _streams(rooms),
         _cash(rooms),
-        _newest_row(rooms),
+        *_channels(rooms),
+        _gaps(rooms),
         _agents(rooms),
         _wal(rooms),
         _disk(rooms),
@@ -45,14 +57,26 @@ def _cash(rooms: Rooms) -> Check:
     return Check("cash", not differences, "; ".join(differences) or "equals the ledger's sum in every deployment")
 
 
-def _newest_row(rooms: Rooms) -> Check:
-    seq, known_at = rooms.tape.head()
-    if seq == 0:
-        return Check("market", True, "the tape is empty: nothing has been ingested yet")
-    age = max(0, rooms.clock.now() - known_at)
-    return Check(
-        "market", True, f"{rooms.tape.rows_written()} rows, newest known at {iso(known_at)} ({duration_text(age)} ago)"
-    )
+def _channels(rooms: Rooms) -> list[Check]:
+    """Each channel of the market: what it delivered, and whether it is still fresh."""
+    found = rooms.tape.channels()
+    now = max([rooms.clock.now(), *(channel.newest_known_at for channel in found)])
+    if not found:
+        return [Check("market", True, "the tape is empty: nothing has been ingested yet")]
+    return [_channel(channel, now) for channel in found]
+
+
+def _channel(channel: Channel, now: int) -> Check:
+    age = now - channel.newest_known_at
+    fresh = age <= STALE_AFTER[channel.name]
+    state = "fresh" if fresh else "stale"
+    detail = f"{state}: {channel.rows} rows, newest {iso(channel.newest_bucket_ts)}, known {age // 1000} s ago"
+    return Check(f"channel {channel.name}", fresh, detail)
+
+
+def _gaps(rooms: Rooms) -> Check:
+    count = rooms.tape.gap_count()
+    return Check("gaps", True, f"{count} open" if count else "none open")
 
 
 def _agents(rooms: Rooms) -> Check:

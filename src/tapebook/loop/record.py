@@ -43,7 +43,7 @@ def record(
         inputs_sha256=packet.inputs_sha256,
         packet_sha256=packet.sha256,
         tokens=packet.tokens,
-        engine=situation.deployment.agent.engine,
+        engine=situation.deployment.agent.engine or rooms.config.engine.default,
         packet_key=_keep(rooms, f"{packet.system}\n\n{packet.text}"),
         reply_key=_keep(rooms, decision.reply),
         status=status_of(decision.actions, decision.verdicts, orders=len(orders), error=decision.error),
@@ -67,4 +67,4 @@ def _orders(run_id: str, situation: Situation, decision: Decision) -> list[Order
 
 
 def _keep(rooms: Rooms, text: str) -> str | None:
-    return put_content(rooms.archive, text.encode()) if rooms.config.archive.packets else None
+    return put_content(rooms.archive, text.encode(errors="backslashreplace")) if rooms.config.archive.packets else None

@@ -31,8 +31,10 @@ def tick(
     """Decides once; the same tick again changes nothing and gives the run that is already there."""
     stream = rooms.book.stream(deployment.id).name
     run = run_id(stream, symbol, scheduled_for=scheduled_for, trigger=trigger, branch=branch)
-    execute(rooms, deployment)
-    reconcile(rooms, deployment)
+    # A decision that is made may only finish its orders: what the next tick books, a restart must not book before it.
+    if not rooms.book.has_run(run) or rooms.book.working_orders(deployment.id):
+        execute(rooms, deployment)
+        reconcile(rooms, deployment)
     made = rooms.book.run(run)
     if made is not None:
         return made

@@ -7,6 +7,8 @@ counts towards the bucket being there. A bucket of such minutes alone is flat at
 from collections.abc import Iterable
 from itertools import groupby
 
+import msgspec
+
 from tapebook.domain.instants import SECOND, floor
 from tapebook.domain.market import Candle
 
@@ -19,7 +21,7 @@ def roll_up(minutes: Iterable[Candle], *, granularity_sec: int) -> list[Candle]:
 
 
 def _merge(minutes: list[Candle], *, bucket_ts: int, granularity_sec: int) -> Candle:
-    traded = [minute for minute in minutes if minute.volume_base > 0] or minutes[-1:]
+    traded = [minute for minute in minutes if minute.volume_base > 0] or [_flat(minutes[-1])]
     return Candle(
         symbol=traded[0].symbol,
         granularity_sec=granularity_sec,
@@ -32,3 +34,8 @@ def _merge(minutes: list[Candle], *, bucket_ts: int, granularity_sec: int) -> Ca
         volume_quote_usd=sum(minute.volume_quote_usd for minute in traded),
         sample_count=sum(minute.sample_count for minute in traded),
     )
+
+
+def _flat(minute: Candle) -> Candle:
+    close = minute.close_e8
+    return msgspec.structs.replace(minute, open_e8=close, high_e8=close, low_e8=close)

@@ -139,13 +139,45 @@ _KPEPE = Asset(
     quiet_share=0.008,
 )
 
+# The perps of a builder's dex: shares and metals, which follow coins only a little.
+_TSLA = Asset(
+    symbol="xyz:TSLA",
+    start_price_usd=402.0,
+    size_decimals=3,
+    max_leverage=10,
+    beta=0.4,
+    daily_vol=0.030,
+    premium_vol_bps=5.0,
+    spread_bps=2.0,
+    depth_usd_10bps=350_000.0,
+    daily_volume_usd=2.4e7,
+    trade_usd=1_500.0,
+    open_interest_base=48_000.0,
+    quiet_share=0.002,
+)
+_NVDA = msgspec.structs.replace(_TSLA, symbol="xyz:NVDA", start_price_usd=178.0, open_interest_base=190_000.0)
+_GOLD = msgspec.structs.replace(
+    _TSLA,
+    symbol="xyz:GOLD",
+    start_price_usd=4_100.0,
+    size_decimals=4,
+    max_leverage=20,
+    beta=0.1,
+    daily_vol=0.013,
+    spread_bps=1.0,
+    open_interest_base=14_000.0,
+)
+
 ASSETS = {asset.symbol: asset for asset in (_BTC, _ETH, _SOL, _HYPE, _DOGE, _KPEPE)}
 DEFAULT_SYMBOLS = tuple(ASSETS)
+
+BUILDER_ASSETS = {asset.symbol: asset for asset in (_TSLA, _NVDA, _GOLD)}
+_ALL = {**ASSETS, **BUILDER_ASSETS}
 
 
 def asset_of(symbol: str) -> Asset:
     """The asset of a symbol. Raises ValueError that names the symbols there are."""
     try:
-        return ASSETS[symbol]
+        return _ALL[symbol]
     except KeyError:
         raise ValueError(f"the world has no {symbol!r}: choose from {', '.join(DEFAULT_SYMBOLS)}") from None

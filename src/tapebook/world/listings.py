@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 
 from tapebook.domain.instants import HOUR
-from tapebook.domain.market import Observation
+from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Observation
 from tapebook.world.assets import Asset
 from tapebook.world.books import liquidity_of
 from tapebook.world.cadence import REPORT_EVERY
@@ -39,6 +39,15 @@ class Opening(msgspec.Struct, frozen=True):
     reports: tuple[Observation | None, ...]
 
 
+class Drawn(msgspec.Struct, frozen=True):
+    """A minute with all its details, told before it is over: `candle` is its final bar, the rest is of its start."""
+
+    mids_e8: list[int]
+    candle: Candle
+    book: Liquidity
+    context: AssetContext
+
+
 class Listing:
     """The running state of one asset."""
 
@@ -49,7 +58,7 @@ class Listing:
         self._carry = Carry(asset, seed)
         self._chance = Random(0)
         self._heat = 1.0
-        self._last_candle: Observation | None = None
+        self._last_candle: Candle | None = None
 
     def advance(self, market: Move, pace: float) -> Turn:
         """One minute on, without its details."""
@@ -61,16 +70,29 @@ class Listing:
 
     def open_minute(self, turn: Turn, *, number: int, at: int) -> Opening:
         """The details of the minute just advanced to, which has this number and begins at `at`."""
+        ended = self._last_candle
+        mids, self._last_candle = self.bar(turn, number=number, at=at)
+        reports = self._reports(turn, at=at, mid_e8=mids[0]) if at % REPORT_EVERY == 0 else (None, None)
+        settled = self.settled(turn, at=at) if number and at % HOUR == 0 else None
+        return Opening(mids, (ended, *reports, settled))
+
+    def draw(self, turn: Turn, *, number: int, at: int) -> Drawn:
+        """The minute just advanced to as whoever plays it out needs it; its book and context are of every minute."""
+        mids, candle = self.bar(turn, number=number, at=at)
+        return Drawn(mids, candle, *self._reports(turn, at=at, mid_e8=mids[0]))
+
+    def bar(self, turn: Turn, *, number: int, at: int) -> tuple[list[int], Candle]:
+        """The mids of the minute just advanced to, and its final bar."""
         # A fresh stream per minute: details that fast-forward leaves out cannot shift those that follow.
         self._chance.seed(stream_seed(self._seed, "detail", self.asset.symbol, minute=number))
         mids = mids_e8(self.asset, turn.minute, self._chance)
-        ended = self._last_candle
-        self._last_candle = candle_of(self.asset, turn.minute, self._chance, at=at, mids_e8=mids)
-        reports = self._reports(turn, at=at, mid_e8=mids[0]) if at % REPORT_EVERY == 0 else (None, None)
-        settled = funding_of(self.asset, turn.known, at=at) if number and at % HOUR == 0 else None
-        return Opening(mids, (ended, *reports, settled))
+        return mids, candle_of(self.asset, turn.minute, self._chance, at=at, mids_e8=mids)
 
-    def _reports(self, turn: Turn, *, at: int, mid_e8: int) -> tuple[Observation, Observation]:
+    def settled(self, turn: Turn, *, at: int) -> FundingRate:
+        """The rate settled at the full hour at which the minute begins."""
+        return funding_of(self.asset, turn.known, at=at)
+
+    def _reports(self, turn: Turn, *, at: int, mid_e8: int) -> tuple[Liquidity, AssetContext]:
         heat, momentum = turn.known_heat, turn.known.momentum
         book = liquidity_of(self.asset, self._chance, at=at, mid_e8=mid_e8, heat=heat, momentum=momentum)
         return book, context_of(self.asset, turn.known, at=at, mid_e8=mid_e8)

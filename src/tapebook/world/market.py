@@ -43,31 +43,34 @@ class World:
             raise ValueError(f"a world needs a symbol: choose from {', '.join(DEFAULT_SYMBOLS)}")
         if len(set(symbols)) != len(symbols):
             raise ValueError(f"a symbol is listed twice in {', '.join(symbols)}: name each once")
-        self._seed = seed
-        self._start = start
+        self.seed = seed
+        self.start = start
+        self.symbols = symbols
         self._assets = tuple(asset_of(symbol) for symbol in symbols)
 
     def steps(self, *, after: int | None = None) -> Iterator[Step]:
         """Steps without end, from the start or the first one later than `after`."""
-        first = self._start if after is None else max(self._start, after + 1)
+        first = self.start if after is None else max(self.start, after + 1)
         # The minute before is drawn too: its bar is due at the first instant of the next.
         drawn_from = first - first % MINUTE - MINUTE
-        market = Driver(stream(self._seed, "market"))
-        listings = [Listing(asset, self._seed) for asset in self._assets]
-        for number in count():
-            at = self._start + number * MINUTE
-            turns = _advance(market, listings, at)
+        for number, at, moves in self.walk():
             if at >= drawn_from:
-                pairs = zip(listings, turns, strict=True)
-                openings = [listing.open_minute(turn, number=number, at=at) for listing, turn in pairs]
+                openings = [listing.open_minute(turn, number=number, at=at) for listing, turn in moves]
                 yield from (step for step in self._steps_of(openings, at) if step.at >= first)
+
+    def walk(self) -> Iterator[tuple[int, int, list[tuple[Listing, Turn]]]]:
+        """Minutes without end, number and beginning, with every listing's turn: 1 to 3 above, and no details."""
+        market = Driver(stream(self.seed, "market"))
+        listings = [Listing(asset, self.seed) for asset in self._assets]
+        for number in count():
+            at = self.start + number * MINUTE
+            yield number, at, list(zip(listings, _advance(market, listings, at), strict=True))
 
     def _steps_of(self, openings: list[Opening], at: int) -> Iterator[Step]:
         """The twelve steps of a minute."""
-        symbols = [asset.symbol for asset in self._assets]
         due = _in_order(openings)
         for prices in zip(*(opening.mids_e8 for opening in openings), strict=True):
-            mids = (Mid(symbol, at, price) for symbol, price in zip(symbols, prices, strict=True))
+            mids = (Mid(symbol, at, price) for symbol, price in zip(self.symbols, prices, strict=True))
             yield Step(at, (*mids, *due))
             due = ()
             at += STEP

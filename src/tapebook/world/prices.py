@@ -13,7 +13,7 @@ import msgspec
 from tapebook.world.assets import Asset
 from tapebook.world.cadence import MINUTES_PER_DAY, STEPS_PER_MINUTE
 from tapebook.world.drivers import Driver, Move
-from tapebook.world.quotes import quote_e8
+from tapebook.world.quotes import quote_e8, quotes_e8
 from tapebook.world.streams import stream
 
 _START_SD = 0.04
@@ -85,8 +85,7 @@ def mids_e8(asset: Asset, minute: Minute, chance: Random) -> list[int]:
     """The quoted mids of a minute, one per step; the last one is where the minute closes."""
     if minute.quiet:
         return [quote_e8(math.exp(minute.opened), asset.price_decimals)] * STEPS_PER_MINUTE
-    decimals = asset.price_decimals
-    return [quote_e8(math.exp(value), decimals) for value in _bridge(asset, minute, chance)]
+    return quotes_e8([math.exp(value) for value in _bridge(asset, minute, chance)], asset.price_decimals)
 
 
 def _bridge(asset: Asset, minute: Minute, chance: Random) -> list[float]:

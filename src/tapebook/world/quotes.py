@@ -17,6 +17,15 @@ def quote_e8(price: float, most_decimals: int) -> int:
     return round(price * tens) * (E8 // tens)
 
 
+def quotes_e8(prices: list[float], most_decimals: int) -> list[int]:
+    """Many prices on the grid; neighbours mostly share their number of decimals, which is then asked for twice only."""
+    decimals = decimals_of(min(prices), most_decimals)
+    if decimals_of(max(prices), most_decimals) != decimals:
+        return [quote_e8(price, most_decimals) for price in prices]
+    tens = _TENS[decimals]
+    return [round(price * tens) * (E8 // tens) for price in prices]
+
+
 def decimals_of(price: float, most_decimals: int) -> int:
     """How many decimals the exchange allows at this price."""
     whole_digits = math.floor(math.log10(price)) + 1

@@ -1,6 +1,7 @@
-"""An archive in a folder: one compressed file per object, written beside and moved into place."""
+"""An archive in a folder: one compressed file per object, written beside and then linked into place."""
 
 import os
+import threading
 import zlib
 from pathlib import Path
 
@@ -16,20 +17,10 @@ class FolderArchive:
     def create(self, key: str, content: bytes) -> None:
         """Stores an object once; a half-written file is never visible under its key."""
         path = self._path(key)
-        if path.exists():
-            if self.get(key) != content:
-                raise Damaged(f"the archive already holds other bytes under {key}")
+        if not path.exists() and _is_first(path, zlib.compress(content, 1)):
             return
-        # The process id keeps two writers of the same key apart; whoever renames last wrote the same bytes.
-        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_bytes(zlib.compress(content, 1))
-            os.replace(beside, path)
-        except OSError as error:
-            raise StoreFailed(
-                f"cannot write {path}: {error.strerror}; make room or allow writing, then start again"
-            ) from error
+        if self.get(key) != content:
+            raise Damaged(f"the archive already holds other bytes under {key}")
 
     def get(self, key: str) -> bytes | None:
         """An object's bytes."""
@@ -43,15 +34,41 @@ class FolderArchive:
     def keys(self, prefix: str) -> list[str]:
         """Every key that begins with a prefix."""
         # Only the folder the prefix names is walked: packets lie elsewhere, and there are many of them.
-        below = self._root / prefix.rpartition("/")[0]
+        folder = prefix.rpartition("/")[0]
+        below = self._root / _inside(folder) if "/" in prefix else self._root
         files = (path for path in below.rglob("*.z") if path.is_file())
         found = (path.relative_to(self._root).as_posix().removesuffix(".z") for path in files)
         return sorted(key for key in found if key.startswith(prefix))
 
     def _path(self, key: str) -> Path:
-        if key.startswith("/") or ".." in key.split("/"):
-            raise BadInput(f"{key!r} is not an archive key: it must stay inside the archive")
-        return self._root / f"{key}.z"
+        return self._root / f"{_inside(key)}.z"
+
+
+def _inside(key: str) -> str:
+    """The key, unless it leads out of the archive or to a file that another key names as well."""
+    if "\0" in key or {"", ".", ".."} & set(key.split("/")):
+        raise BadInput(f"{key!r} is not an archive key: it must stay inside the archive, with one name per folder")
+    return key
+
+
+def _is_first(path: Path, packed: bytes) -> bool:
+    """Writes a file unless there is one; False when another writer was first."""
+    # Every writer has a name of its own; a link, unlike a rename, never takes the place of what is there.
+    beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            beside.write_bytes(packed)
+            os.link(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        if isinstance(error, FileExistsError) and path.exists():
+            return False
+        raise StoreFailed(
+            f"cannot write {path}: {error.strerror}; make room or allow writing, then start again"
+        ) from error
+    return True
 
 
 def create(place: str) -> FolderArchive:

@@ -22,7 +22,7 @@ from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, Order, Orde
 PATIENCE_MS = 5 * MINUTE
 """A market order that finds no price for this long is cancelled: after a gap nobody wants the next price."""
 
-_DBPS = 100_000
+_PPM = 1_000_000
 
 
 class _Match(msgspec.Struct, frozen=True, order=True):
@@ -55,21 +55,21 @@ class PaperBroker:
         since = order.intended_at + self._terms.latency_ms
         last = until if order.type == "limit" else min(until, since + PATIENCE_MS)
         for mid in quotes.mids(order.symbol, since=since, until=last):
-            price = self._price(order, mid.price_e8, quotes.spread_dbps(order.symbol, at=mid.bucket_ts))
+            price = self._price(order, mid.price_e8, quotes.spread_ppm(order.symbol, at=mid.bucket_ts))
             if price is not None:
                 return _Match(mid.bucket_ts, order.client_id, price, order.type == "limit")
-        if order.type == "market" and until > since + PATIENCE_MS:
+        if order.type == "market" and until >= since + PATIENCE_MS:
             return _Match(since + PATIENCE_MS, order.client_id, None, False)
         return None
 
-    def _price(self, order: Order, mid_e8: int, spread_dbps: int | None) -> int | None:
+    def _price(self, order: Order, mid_e8: int, spread_ppm: int | None) -> int | None:
         """Where an order executes at this midpoint: half a spread away, or at its limit once it was traded through."""
         buying = order.side == "buy"
         if order.limit_price_e8 is not None:
             through = mid_e8 < order.limit_price_e8 if buying else mid_e8 > order.limit_price_e8
             return order.limit_price_e8 if through else None
-        spread = self._terms.spread_dbps if spread_dbps is None else spread_dbps
-        half = divide(mid_e8 * spread, 2 * _DBPS)
+        spread = self._terms.spread_ppm if spread_ppm is None else spread_ppm
+        half = divide(mid_e8 * spread, 2 * _PPM)
         return mid_e8 + half if buying else mid_e8 - half
 
     def _walk(
@@ -108,8 +108,8 @@ class PaperBroker:
             yield OrderEnd(order.client_id, match.at, "filled")
 
     def _fill(self, match: _Match, order: Order, size_e8: int, price_e8: int) -> Fill:
-        rate = self._terms.maker_fee_dbps if match.maker else self._terms.taker_fee_dbps
-        fee = divide(abs(notional_usd_e6(size_e8, price_e8)) * rate, _DBPS)
+        rate = self._terms.maker_fee_ppm if match.maker else self._terms.taker_fee_ppm
+        fee = divide(abs(notional_usd_e6(size_e8, price_e8)) * rate, _PPM)
         fill_id = short_id("paper", order.client_id, 0)
         return Fill(fill_id, order.symbol, match.at, size_e8, price_e8, fee, match.maker, order.client_id)
 

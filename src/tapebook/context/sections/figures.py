@@ -4,9 +4,10 @@ from tapebook.domain.money import E6, decimal_text, short_price
 
 
 def price(price_e8: int) -> str:
-    """A price with separators: `65,200`, `3,420.1`, `0.012346`."""
-    whole, dot, part = short_price(price_e8).partition(".")
-    return f"{int(whole):,}{dot}{part}"
+    """A price with separators and no idle zeros: `65,200`, `3,420`, `3,420.1`, `0.012346`."""
+    whole, _, part = short_price(price_e8).partition(".")
+    part = part.rstrip("0")
+    return f"{int(whole):,}.{part}" if part else f"{int(whole):,}"
 
 
 def whole_usd(amount_e6: int) -> str:

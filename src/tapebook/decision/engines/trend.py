@@ -39,7 +39,7 @@ def _gap_bps(packet: Packet) -> float | None:
     if len(closes) < SLOW:
         return None
     fast, slow = sum(closes[-FAST:]) / FAST, sum(closes[-SLOW:]) / SLOW
-    return (fast / slow - 1) * 10_000
+    return (fast / slow - 1) * 10_000 if slow else 0.0
 
 
 def _held_side(packet: Packet) -> str | None:

@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from tapebook.errors import BadInput, TapebookError
-from tapebook.surfaces.cli import agents, demo, home, runs
+from tapebook.surfaces.cli import agents, demo, home, market, runs
 from tapebook.surfaces.cli.output import complain, discard_output, one_line, prepare_output
 
 # What a shell reports for a program that SIGINT or SIGPIPE ended.
@@ -49,6 +49,7 @@ def _global_options(
 COMMANDS: list[Callable[..., None]] = [
     *(home.init, demo.demo),
     *(agents.agents, agents.context, agents.tick, agents.trades),
+    *(market.world, market.ingest, market.market),
     *(runs.replay, home.verify, home.doctor),
 ]
 for command in COMMANDS:

@@ -19,7 +19,8 @@ def classify_regime(closes: Sequence[float], *, trend_threshold: float = 0.005, 
     """One of trend_up_lowvol, trend_up_hivol, trend_down_lowvol, trend_down_hivol, chop_lowvol, chop_hivol, unknown."""
     if len(closes) < MIN_BARS or not all(math.isfinite(close) and close > 0 for close in closes):
         return "unknown"
-    change = closes[-1] / closes[0] - 1
+    # Not last / first - 1: there 199 / 200 rounds to just beyond -0.5 %, and a half percent down would be a trend.
+    change = (closes[-1] - closes[0]) / closes[0]
     trend = "trend_up" if change > trend_threshold else "trend_down" if change < -trend_threshold else "chop"
     return f"{trend}_{'hivol' if _log_return_deviation(closes) >= vol_threshold else 'lowvol'}"
 

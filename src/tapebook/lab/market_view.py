@@ -1,0 +1,55 @@
+"""What is known of a symbol now: its price and the features from their rows, with how old each is."""
+
+from typing import Any
+
+import msgspec
+
+from tapebook.domain.instants import DAY, HOUR, iso
+from tapebook.domain.market import FeatureRow, Gap, Liquidity, Mid
+from tapebook.domain.money import E8
+from tapebook.tape.features import liquidity_profile, to_metrics
+from tapebook.tape.store import RecordedGap, Tape, View
+
+STALE_AFTER_MS = {"mids": 60_000, "books": 15 * 60_000, "features": 15 * 60_000}
+"""Three missed deliveries: older than this, a reader is told that the value is stale."""
+
+_FEATURES = {"fundingPressure": "pressure", "volatilityProfile": "volatility", "positioningPressure": "positioning"}
+
+
+def market_view(tape: Tape, symbol: str, *, view: View) -> dict[str, Any]:
+    """The market of one symbol as a mapping; what is not known is null, what is old says so."""
+    mid = tape.newest(Mid, symbol, view=view)
+    price = None if mid is None else {"price": mid.price_e8 / E8, **_age(mid.bucket_ts, view, "mids")}
+    found: dict[str, Any] = {"symbol": symbol, "asOf": iso(view.as_of), "midPrice": price}
+    found["liquidityProfile"] = _liquidity(tape, symbol, view)
+    for name, family in _FEATURES.items():
+        row = tape.feature(family, symbol, view=view)
+        found[name] = None if row is None else _metrics(row) | _age(row.bucket_ts, view, "features")
+    found["gaps"] = [_gap(each) for each in tape.gaps(as_of=view.as_of) if _concerns(each.gap, symbol, view)]
+    return found
+
+
+def _metrics(row: FeatureRow) -> dict[str, Any]:
+    return msgspec.json.decode(row.metrics_json, type=dict[str, Any])
+
+
+def _concerns(gap: Gap, symbol: str, view: View) -> bool:
+    """Whether a gap is about the symbol and not long gone."""
+    return gap.subject in ("*", symbol) and gap.to_ts > view.as_of - HOUR
+
+
+def _gap(recorded: RecordedGap) -> dict[str, Any]:
+    gap = recorded.gap
+    filled = recorded.filled_at is not None
+    return {"channel": gap.channel, "from": iso(gap.from_ts), "to": iso(gap.to_ts), "filled": filled}
+
+
+def _liquidity(tape: Tape, symbol: str, view: View) -> dict[str, Any] | None:
+    books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
+    profile = liquidity_profile(books, as_of=view.as_of)
+    return None if profile is None else to_metrics(profile) | _age(books[-1].bucket_ts, view, "books")
+
+
+def _age(bucket_ts: int, view: View, kind: str) -> dict[str, Any]:
+    age = view.as_of - bucket_ts
+    return {"at": iso(bucket_ts), "ageSeconds": age // 1000, "stale": age > STALE_AFTER_MS[kind]}

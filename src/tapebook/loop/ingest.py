@@ -1,0 +1,101 @@
+"""Ingestion: a source delivers, the tape commits, features are derived, old rows leave for the archive.
+
+1. the source runs as a task of its own and puts what it learns into an `Intake`;
+2. a few times a second the intake is emptied into one commit (`Ingester.flush`);
+3. at every full minute features are derived, at every full hour bars are rolled up and old rows
+   retired (`Ingester.keep_up`).
+
+A commit that fails keeps what it could not write and tries again with the next one.
+"""
+
+from collections.abc import Sequence
+
+from tapebook.archive import put_content
+from tapebook.domain.instants import HOUR, MINUTE, floor
+from tapebook.domain.market import Gap, Observation
+from tapebook.errors import Busy, StoreFailed
+from tapebook.loop.derive import Deriver
+from tapebook.tape.retention import Keep, retire
+from tapebook.tape.rollup import roll_up
+from tapebook.tape.store import View
+from tapebook.wiring import Rooms
+
+MAX_WAITING = 2_000_000
+"""Facts kept in memory while the disk refuses to take them; beyond it the process must stop."""
+
+
+class Intake:
+    """Where a source puts what it learns until it is committed."""
+
+    def __init__(self) -> None:
+        self._facts: list[Observation] = []
+        self._gaps: list[Gap] = []
+
+    def take(self, observations: Sequence[Observation]) -> None:
+        """Keeps observations for the next commit."""
+        self._facts += observations
+
+    def gap(self, gap: Gap) -> None:
+        """Keeps a gap for the next commit."""
+        self._gaps.append(gap)
+
+    def drain(self) -> tuple[list[Observation], list[Gap]]:
+        """Gives everything away."""
+        facts, self._facts = self._facts, []
+        gaps, self._gaps = self._gaps, []
+        return facts, gaps
+
+    def give_back(self, facts: list[Observation], gaps: list[Gap]) -> None:
+        """Takes back what could not be committed, in its place before what came since."""
+        self._facts[:0] = facts
+        self._gaps[:0] = gaps
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+
+class Ingester:
+    """Commits what an intake collects and keeps the tape in order."""
+
+    def __init__(self, rooms: Rooms, intake: Intake, *, keep: Keep) -> None:
+        self._rooms = rooms
+        self._intake = intake
+        self._keep = keep
+        self._deriver = Deriver(rooms.tape)
+        self._minute = self._hour = 0
+
+    def flush(self) -> str | None:
+        """Commits what is waiting; returns why it could not, with everything kept for the next attempt."""
+        facts, gaps = self._intake.drain()
+        try:
+            self._rooms.tape.commit(facts, gaps=gaps)
+        except (StoreFailed, Busy) as error:
+            self._intake.give_back(facts, gaps)
+            if len(self._intake) > MAX_WAITING:
+                raise
+            return f"{error} ({len(self._intake)} facts are waiting)"
+        return None
+
+    def keep_up(self) -> None:
+        """Does what a new minute or hour asks for, once."""
+        now = self._rooms.clock.now()
+        minute, hour = floor(now, MINUTE), floor(now, HOUR)
+        if minute > self._minute:
+            self._minute = minute
+            self._rooms.tape.commit(self._deriver.rows(self._rooms.tape.symbols(), now=minute))
+        if hour > self._hour:
+            self._hour = hour
+            self._roll_up(hour)
+            retire(self._rooms.tape_db, self._archive, keep=self._keep, now=now)
+
+    def _archive(self, content: bytes) -> str:
+        return put_content(self._rooms.archive, content)
+
+    def _roll_up(self, hour: int) -> None:
+        """Hourly bars of the last day; what has not changed leaves no trace."""
+        view = View(self._rooms.clock.now())
+        bars = []
+        for symbol in self._rooms.tape.symbols():
+            minutes = self._rooms.tape.candles(symbol, granularity_sec=60, since=hour - 24 * HOUR, view=view)
+            bars += roll_up((minute for minute in minutes if minute.bucket_ts < hour), granularity_sec=3600)
+        self._rooms.tape.commit(bars)

@@ -1,0 +1,258 @@
+"""History in and out: a file becomes rows of the tape, bars of the tape become a file.
+
+An import, in order:
+
+1. `parse` reads the whole file: facts, bad rows, and what the file looks like;
+2. `compared` and `mixture` hold the facts against what the tape has;
+3. `tell` is given the report, before anything is written;
+4. what stands against the import is raised (`_objection`), else everything is one commit: all of it or nothing.
+
+Rows the tape has already are left alone, so the same file again changes nothing.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+
+from tapebook.domain.instants import SECOND, iso
+from tapebook.domain.market import Candle, Observation
+from tapebook.errors import BadInput, UnknownName
+from tapebook.tape import exporter
+from tapebook.tape.importer import GRACE_MS, Ask, Kind, Parsed, Problem, Progress, Told, bar_ms, span_ms, span_text
+from tapebook.tape.importers.parse import parse
+from tapebook.tape.importers.stored import Compared, compared, mixture
+from tapebook.tape.store import View
+from tapebook.wiring import Rooms
+
+_SYMBOL = re.compile(r"[^\s\x00-\x1f\x7f]{1,64}")
+_SHOWN_GAPS = 5
+_SHOWN_SYMBOLS = 20
+
+
+class ImportReport(msgspec.Struct, frozen=True):
+    """What a file holds, how that compares with the tape, and how many rows were written."""
+
+    kind: Kind
+    file: str
+    symbol: str | None
+    told: Told
+    rows: int
+    new_rows: int
+    same_rows: int
+    differing_rows: int
+    problems: tuple[Problem, ...]
+    problem_count: int
+    dry_run: bool
+    rows_written: int = 0
+
+    def lines(self) -> list[str]:
+        """What was found, for people; said before anything is written."""
+        told = self.told
+        subject = f" of {self.symbol}" if self.symbol else ""
+        columns = ", ".join(field if field == name else f"{field} = {name}" for field, name in told.columns.items())
+        return [
+            f"{self.file}: {told.format}, {told.rows_read:,} {told.row_name}s",
+            *([f"columns: {columns}{_unused(told)}"] if columns else []),
+            f"times: {told.times}",
+            f"values: {told.values}",
+            *(f"note: {note}" for note in told.notes),
+            f"{self.kind}{subject}: {self.rows:,} rows{_range(told)}",
+            f"gaps: {_gaps(told)}; repeated rows: {told.duplicates:,}",
+            f"in the tape: {self.same_rows:,} are there, {self.differing_rows:,} differ, {self.new_rows:,} are new",
+            *self._bad_rows(),
+        ]
+
+    def result(self) -> str:
+        """What came of it, in one line."""
+        if self.dry_run:
+            return f"dry run: {self.new_rows:,} rows would be written"
+        if not self.rows_written:
+            return "nothing new: the tape has all of these rows already"
+        basis = "known when they were received" if self.kind == "stream" else _basis(self.kind)
+        return f"{self.rows_written:,} rows written, {basis}"
+
+    def _bad_rows(self) -> Iterator[str]:
+        for problem in self.problems:
+            yield f"bad: {self.told.row_name} {problem.row:,} {problem.why}"
+        if self.problem_count > len(self.problems):
+            yield f"bad: {self.problem_count - len(self.problems):,} more"
+
+
+class ExportReport(msgspec.Struct, frozen=True):
+    """What was written to a file."""
+
+    file: str
+    symbol: str
+    interval: str
+    rows: int
+    first_ts: int
+    last_ts: int
+    as_of: int
+
+    def result(self) -> str:
+        """What was written, in one line."""
+        bars = f"{self.rows:,} bars of {self.symbol} every {self.interval}"
+        return f"{self.file}: {bars} from {iso(self.first_ts)} to {iso(self.last_ts)}, known by {iso(self.as_of)}"
+
+
+def import_file(
+    rooms: Rooms,
+    kind: Kind,
+    path: Path,
+    *,
+    symbol: str | None = None,
+    interval: str | None = None,
+    dry_run: bool = False,
+    skip_bad: bool = False,
+    revise: bool = False,
+    tell: Callable[[ImportReport], None] = lambda report: None,
+    progress: Progress = lambda rows: None,
+) -> ImportReport:
+    """Imports a file, whole or not at all. BadInput says why not; `tell` has been given the report by then.
+
+    `skip_bad` leaves bad rows out. `revise` writes rows that differ from the tape's as their next revision.
+    """
+    ask = _ask(kind, symbol, interval, now=rooms.clock.now())
+    parsed = parse(path, ask, progress=progress)
+    found = compared(rooms.tape, parsed, now=ask.now)
+    report = _report(ask, path, parsed, found, dry_run=dry_run)
+    tell(report)
+    mixed = _mixture(rooms, found, now=ask.now)
+    if objection := mixed or _objection(report, skip_bad=skip_bad, revise=revise):
+        raise BadInput(objection)
+    rows = found.new + found.differing
+    if dry_run or not rows:
+        return report
+    moments: dict[Observation, int] = dict(rows)
+    rooms.tape.commit([fact for fact, _ in rows], assumed=moments.__getitem__)
+    return msgspec.structs.replace(report, rows_written=len(rows))
+
+
+def export_candles(
+    rooms: Rooms,
+    path: Path,
+    *,
+    symbol: str,
+    interval: str,
+    since: int,
+    until: int | None = None,
+    as_of: int | None = None,
+    overwrite: bool = False,
+    progress: Progress = lambda rows: None,
+) -> ExportReport:
+    """Writes bars that begin from `since` up to, not including, `until`, as they were known at a moment."""
+    step = bar_ms(interval)
+    moment = rooms.clock.now() if as_of is None else as_of
+    end = moment if until is None else until
+    if since >= end:
+        raise BadInput(f"the range is empty: it begins at {iso(since)} and ends at {iso(end)}")
+    exporter.check(path, overwrite=overwrite)
+    _require_symbol(rooms, symbol)
+    # Bars committed while the file is written are not part of it.
+    view = View(moment, rooms.tape.head()[0])
+    blocks = exporter.bars(rooms.tape, symbol, granularity_sec=step // SECOND, since=since, until=end, view=view)
+    first = next(blocks, None)
+    if first is None:
+        raise BadInput(f"the tape has no bars of {symbol} for {interval} from {iso(since)} to {iso(end)}")
+    rows, last = len(first), first[-1]
+    with exporter.written(path) as file:
+        writer = exporter.writer(path, file)
+        writer.write(first)
+        for block in blocks:
+            writer.write(block)
+            rows, last = rows + len(block), block[-1]
+            progress(rows)
+        writer.close()
+    return ExportReport(str(path), symbol, interval, rows, first[0].bucket_ts, last.bucket_ts, moment)
+
+
+def _ask(kind: Kind, symbol: str | None, interval: str | None, *, now: int) -> Ask:
+    if kind != "stream" and symbol is None:
+        raise BadInput("say whose rows these are with --symbol")
+    if symbol is not None and not _SYMBOL.fullmatch(symbol):
+        raise BadInput(f"{symbol!r} is no symbol: write it like BTC, without spaces")
+    if kind == "candles":
+        if interval is None:
+            raise BadInput("say how long the bars are with --interval, such as --interval 1m")
+        return Ask(kind, symbol, bar_ms(interval), now)
+    return Ask(kind, symbol, None if interval is None else span_ms(interval), now)
+
+
+def _report(ask: Ask, path: Path, parsed: Parsed, found: Compared, *, dry_run: bool) -> ImportReport:
+    return ImportReport(
+        kind=ask.kind,
+        file=str(path),
+        symbol=ask.symbol,
+        told=parsed.told,
+        rows=len(parsed.rows),
+        new_rows=len(found.new),
+        same_rows=found.same,
+        differing_rows=len(found.differing),
+        problems=parsed.problems,
+        problem_count=parsed.problem_count,
+        dry_run=dry_run,
+    )
+
+
+def _objection(report: ImportReport, *, skip_bad: bool, revise: bool) -> str:
+    """Why the rows cannot be written as they are; empty when they can."""
+    if report.problem_count and not skip_bad:
+        first, name = report.problems[0], report.told.row_name
+        bad = f"{report.file}: {report.problem_count:,} bad {name}s, the first is {first.row:,}: {first.why}"
+        return f"{bad}; mend the file, or leave them out with --skip-bad"
+    if not report.rows:
+        return f"{report.file} has no row that can be used"
+    if report.differing_rows and not revise:
+        differ = f"{report.differing_rows:,} of {report.rows:,} rows differ from what the tape has"
+        return f"{report.file}: {differ}; write them as revisions with --revise, or import another range"
+    return ""
+
+
+def _mixture(rooms: Rooms, found: Compared, *, now: int) -> str:
+    """Why new bars cannot stand beside bars of another length; empty when they can, or when there are none."""
+    bars = [fact for fact, _ in found.new if isinstance(fact, Candle)]
+    for _, group in groupby(sorted(bars, key=_place), key=lambda bar: bar.symbol):
+        if objection := mixture(rooms.tape, list(group), now=now):
+            return objection
+    return ""
+
+
+def _place(bar: Candle) -> tuple[str, int]:
+    return bar.symbol, bar.bucket_ts
+
+
+def _require_symbol(rooms: Rooms, symbol: str) -> None:
+    known = rooms.tape.symbols()
+    if symbol not in known:
+        shown = ", ".join(known[:_SHOWN_SYMBOLS]) or "nothing yet"
+        more = f" and {len(known) - _SHOWN_SYMBOLS:,} more" if len(known) > _SHOWN_SYMBOLS else ""
+        raise UnknownName(f"the tape has nothing of {symbol!r}; it has: {shown}{more}")
+
+
+def _unused(told: Told) -> str:
+    return f" (not used: {', '.join(told.unused)})" if told.unused else ""
+
+
+def _range(told: Told) -> str:
+    if told.first_ts is None or told.last_ts is None:
+        return ""
+    every = f", every {span_text(told.spacing_ms)}" if told.spacing_ms else ""
+    return f" from {iso(told.first_ts)} to {iso(told.last_ts)}{every}"
+
+
+def _gaps(told: Told) -> str:
+    if not told.gaps:
+        return "none"
+    longest: Sequence[tuple[int, int]] = sorted(told.gaps, key=lambda gap: gap[0] - gap[1])[:_SHOWN_GAPS]
+    shown = ", ".join(f"{iso(first)[:16]} to {iso(after)[:16]}" for first, after in sorted(longest))
+    missing = f" with {told.missing:,} rows missing" if told.missing else ""
+    which = "the longest: " if len(told.gaps) > _SHOWN_GAPS else ""
+    return f"{len(told.gaps):,}{missing} ({which}{shown})"
+
+
+def _basis(kind: Kind) -> str:
+    since = {"candles": "the end of their bar", "funding": "their hour", "marks": "their five seconds"}[kind]
+    return f"assumed to have been known {span_text(GRACE_MS)} after {since}"

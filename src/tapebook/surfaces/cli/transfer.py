@@ -1,0 +1,170 @@
+"""Commands on files of history: `import candles|funding|marks|stream` and `export candles`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tapebook.surfaces.cli.options import AsOf, Home, Json, instant, opened
+from tapebook.surfaces.cli.output import print_json, print_lines
+from tapebook.surfaces.cli.progress import progress
+
+if TYPE_CHECKING:
+    from tapebook.app import ImportReport
+
+import_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Bring history into the tape from a file.")
+export_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Write history of the tape to a file.")
+
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="CSV, JSON, JSON lines (each also .gz), Parquet or feather.")
+]
+Recording = Annotated[Path, typer.Argument(metavar="FILE", help="A line per frame, each with its receive time.")]
+Symbol = Annotated[str, typer.Option("--symbol", metavar="S", help="Whose rows they are, such as BTC.")]
+AnySymbol = Annotated[str | None, typer.Option("--symbol", metavar="S", help="Only rows of this one; else all.")]
+Interval = Annotated[str, typer.Option("--interval", metavar="I", help="The length of a bar: 1m 5m 15m 1h 4h 1d.")]
+Spacing = Annotated[
+    str | None, typer.Option("--interval", metavar="I", help="How far rows are apart, such as 8h; else not checked.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen and write nothing.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out instead of refusing the file.")]
+Revise = Annotated[bool, typer.Option("--revise", help="Write rows that differ from the tape's as new revisions.")]
+Kind = Literal["candles", "funding", "marks", "stream"]
+
+
+@import_group.command("candles")
+def import_candles(
+    file: File,
+    *,
+    symbol: Symbol,
+    interval: Interval,
+    dry_run: DryRun = False,
+    skip_bad: SkipBad = False,
+    revise: Revise = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Import bars."""
+    flags = _Flags(dry_run=dry_run, skip_bad=skip_bad, revise=revise, home=home, json=json)
+    _import("candles", file, flags, symbol=symbol, interval=interval)
+
+
+@import_group.command("funding")
+def import_funding(
+    file: File,
+    *,
+    symbol: Symbol,
+    interval: Spacing = None,
+    dry_run: DryRun = False,
+    skip_bad: SkipBad = False,
+    revise: Revise = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Import funding rates, each one payment at its hour."""
+    flags = _Flags(dry_run=dry_run, skip_bad=skip_bad, revise=revise, home=home, json=json)
+    _import("funding", file, flags, symbol=symbol, interval=interval)
+
+
+@import_group.command("marks")
+def import_marks(
+    file: File,
+    *,
+    symbol: Symbol,
+    interval: Spacing = None,
+    dry_run: DryRun = False,
+    skip_bad: SkipBad = False,
+    revise: Revise = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Import mark prices, kept as midpoints."""
+    flags = _Flags(dry_run=dry_run, skip_bad=skip_bad, revise=revise, home=home, json=json)
+    _import("marks", file, flags, symbol=symbol, interval=interval)
+
+
+@import_group.command("stream")
+def import_stream(
+    file: Recording,
+    *,
+    symbol: AnySymbol = None,
+    dry_run: DryRun = False,
+    skip_bad: SkipBad = False,
+    revise: Revise = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Import a recorded stream of Hyperliquid's WebSocket, known when it was received."""
+    flags = _Flags(dry_run=dry_run, skip_bad=skip_bad, revise=revise, home=home, json=json)
+    _import("stream", file, flags, symbol=symbol, interval=None)
+
+
+@export_group.command("candles")
+def export_candles(
+    *,
+    symbol: Symbol,
+    interval: Interval,
+    since: Annotated[str, typer.Option("--from", metavar="TIME", help="The first bar: ISO-8601 (UTC) or epoch ms.")],
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Where the range ends, itself not in it; else now.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="A name in .csv, .json (each also .gz), .parquet.")
+    ],
+    as_of: AsOf = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Write bars to a file, as stored or rolled up from the finest there are."""
+    with opened(home) as book, progress("export") as show:
+        report = book.export_candles(
+            out,
+            symbol=symbol,
+            interval=interval,
+            since=instant(since),
+            until=None if until is None else instant(until),
+            as_of=None if as_of is None else instant(as_of),
+            overwrite=overwrite,
+            progress=lambda rows: show(None, f"{rows:,} bars"),
+        )
+    if json:
+        print_json(report)
+    else:
+        print_lines([report.result()])
+
+
+class _Flags:
+    """What all imports have in common."""
+
+    def __init__(self, *, dry_run: bool, skip_bad: bool, revise: bool, home: str | None, json: bool) -> None:
+        self.how = {"dry_run": dry_run, "skip_bad": skip_bad, "revise": revise}
+        self.home = home
+        self.json = json
+
+
+def _import(kind: Kind, file: Path, flags: _Flags, *, symbol: str | None, interval: str | None) -> None:
+    found: list[ImportReport] = []
+
+    def tell(report: "ImportReport") -> None:
+        found.append(report)
+        if not flags.json:
+            print_lines(report.lines())
+
+    report = None
+    try:
+        with opened(flags.home) as book, progress("import") as show:
+            report = book.import_file(
+                kind,
+                file,
+                symbol=symbol,
+                interval=interval,
+                tell=tell,
+                progress=lambda rows: show(None, f"{rows:,} rows read"),
+                **flags.how,
+            )
+    finally:
+        # A refused file is still told about; the error itself goes to stderr.
+        if flags.json and found:
+            print_json(report or found[-1])
+    if not flags.json:
+        print_lines([report.result()])

@@ -1,0 +1,61 @@
+"""Rows that left the tape's database, read back from the archive when a read needs them.
+
+A chunk is archived as one object (`retention.py`). When a read touches an archived chunk, its rows
+are loaded into a scratch database of the same shape, and the same query runs on both.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tapebook.db import Database, Queries, Query, Row, connect, migrate
+from tapebook.errors import Damaged
+from tapebook.tape.families import Family
+
+Fetch = Callable[[str], bytes | None]
+
+_PACKAGE = "tapebook.tape"
+_QUERIES = Queries.load(_PACKAGE)
+
+
+class Cold:
+    """The archived part of a tape."""
+
+    def __init__(self, db: Database, fetch: Fetch) -> None:
+        self._db = db
+        self._fetch = fetch
+        self._scratch: Database | None = None
+        self._loaded: set[str] = set()
+
+    def both(self, family: Family, query: Query, *, first: int, last: int, **params: Any) -> list[Row]:
+        """The rows of a query from the database and, where chunks were archived, from the archive, in bucket order."""
+        rows = self._db.all(query, **params)
+        where = {"table_name": family.table, "granularity_sec": params.get("granularity_sec", 0)}
+        keys = [row[1] for row in self._db.all(_QUERIES.archived, first_chunk=first, last_chunk=last, **where)]
+        if not keys:
+            return rows
+        away = self._opened(family, keys).all(query, **params)
+        # Archived rows are older than those still here, so of one bucket they come first.
+        return sorted(away + rows, key=lambda row: row[family.bucket_at])
+
+    def chunk_before(self, family: Family, chunk: int) -> int | None:
+        """The newest archived chunk before another one."""
+        row = self._db.one(_QUERIES.archived_before, table_name=family.table, granularity_sec=0, chunk=chunk)
+        return row[0] if row else None
+
+    def _opened(self, family: Family, keys: list[str]) -> Database:
+        if self._scratch is None:
+            self._scratch = connect(":memory:")
+            migrate(self._scratch, (_PACKAGE,))
+        for key in keys:
+            if key not in self._loaded:
+                self._scratch.many(family.queries.add, self._rows(key))
+                self._loaded.add(key)
+        return self._scratch
+
+    def _rows(self, key: str) -> list[Row]:
+        content = self._fetch(key)
+        if content is None:
+            raise Damaged(f"the archive has lost {key}, which holds market rows; restore it from a backup")
+        return msgspec.json.decode(content, type=list[tuple[Any, ...]])

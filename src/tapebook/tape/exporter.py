@@ -1,0 +1,105 @@
+"""What an exporter is: it writes bars to a file as they come, block after block.
+
+`bars` reads them from the tape: as they are stored, or rolled up from the finest the tape has. `exporters/` holds one
+file per suffix of the file to be written; what it writes can be imported again without any loss.
+"""
+
+import gzip
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from tapebook import plug
+from tapebook.domain.instants import SECOND, floor
+from tapebook.domain.market import Candle
+from tapebook.errors import BadInput, StoreFailed
+from tapebook.tape.importer import INTERVALS
+from tapebook.tape.rollup import roll_up
+from tapebook.tape.store import Tape, View
+
+COLUMNS = ("time", "open", "high", "low", "close", "volume", "quote_volume", "trades")
+BLOCK_MINUTES = 20_160
+"""Two weeks are read at a time: the finest bars of one block are what memory has to hold."""
+
+_FOLDER = "tapebook.tape.exporters"
+
+
+class Writer(Protocol):
+    """Writes bars to an open file."""
+
+    def write(self, bars: Sequence[Candle]) -> None:
+        """Adds bars."""
+        ...
+
+    def close(self) -> None:
+        """Writes what belongs at the end; the file itself stays open."""
+        ...
+
+
+def bars(
+    tape: Tape, symbol: str, *, granularity_sec: int, since: int, until: int, view: View
+) -> Iterator[list[Candle]]:
+    """The bars that begin from `since` up to, not including, `until` and had ended by `view.as_of`, in blocks."""
+    step = granularity_sec * SECOND
+    span = max(step, floor(BLOCK_MINUTES * 60 * SECOND, step))
+    # A bar belongs to the range when it begins in it.
+    start = -(-since // step) * step
+    until = min(until, view.as_of)
+    while start < until:
+        block = _block(tape, symbol, granularity_sec, since=start, until=min(start + span, until), view=view)
+        if block:
+            yield block
+        start += span
+
+
+def _block(tape: Tape, symbol: str, granularity_sec: int, *, since: int, until: int, view: View) -> list[Candle]:
+    """The bars of a block, each from the finest bars there are of it."""
+    step = granularity_sec * SECOND
+    last = floor(until - 1, step) + step
+    found: dict[int, Candle] = {}
+    for finer in (length for length in INTERVALS.values() if granularity_sec % length == 0):
+        stored = tape.candles(symbol, granularity_sec=finer, since=since, until=last - 1, view=view)
+        made = stored if finer == granularity_sec else roll_up(stored, granularity_sec=granularity_sec)
+        found = {bar.bucket_ts: bar for bar in made if bar.end <= view.as_of} | found
+    return [found[begins] for begins in sorted(found)]
+
+
+def writer(path: Path, file: BinaryIO) -> Writer:
+    """The writer for a file's suffix."""
+    return cast(Writer, plug.load(_FOLDER, _suffix(path)).create(file))
+
+
+def check(path: Path, *, overwrite: bool) -> None:
+    """BadInput when a file cannot be written, before anything is read for it."""
+    known = plug.names(_FOLDER)
+    if _suffix(path) not in known:
+        endings = ", ".join(f".{name}" for name in known)
+        raise BadInput(f"{path} has no known ending: choose one of {endings}, or .csv.gz")
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent}: make it first")
+    if path.exists() and not overwrite:
+        raise BadInput(f"{path} is there already: choose another name, or --overwrite")
+
+
+@contextmanager
+def written(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes its place when it is whole; on any error nothing is left of it."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        try:
+            with cast(BinaryIO, gzip.open(beside, "wb") if path.suffix == ".gz" else open(beside, "wb")) as file:
+                yield file
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        why = error.strerror or error
+        raise StoreFailed(f"cannot write {path}: {why}; make room or choose another place") from error
+
+
+def _suffix(path: Path) -> str:
+    return path.with_suffix("").suffix[1:] if path.suffix == ".gz" else path.suffix[1:]

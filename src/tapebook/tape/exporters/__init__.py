@@ -1,0 +1,1 @@
+"""Writers of bars, one file per suffix."""

@@ -1,0 +1,49 @@
+-- name: add
+-- Adds a row; a revision that exists is left alone.
+INSERT INTO {table} ({columns}) VALUES ({params})
+ON CONFLICT ({key}, revision) DO NOTHING;
+
+-- name: stored
+-- The newest revision of a bucket.
+SELECT revision, {values} FROM {table} WHERE {same_key} ORDER BY seq DESC, revision DESC LIMIT 1;
+
+-- name: newest
+-- A symbol's newest row of a chunk as of a moment and a watermark.
+SELECT {fields} FROM {table}
+WHERE {granularity}chunk = :chunk AND symbol_id = :symbol_id
+    AND bucket_ts <= :as_of AND seq <= :watermark AND known_at <= :as_of
+ORDER BY bucket_ts DESC, seq DESC, revision DESC LIMIT 1;
+
+-- name: chunk_before
+-- The newest chunk before another one.
+SELECT MAX(chunk) FROM {table} WHERE {granularity}chunk < :chunk;
+
+-- name: between
+-- A symbol's rows from one moment to another, every revision known. The chunks there are get stepped through, so the cost
+-- follows the length of the stretch and not the number of symbols.
+WITH RECURSIVE chunks (number) AS (
+    SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk
+    UNION ALL
+    SELECT (SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk > chunks.number AND chunk <= :last_chunk)
+    FROM chunks WHERE chunks.number IS NOT NULL
+)
+SELECT {fields} FROM chunks
+JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
+WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
+ORDER BY bucket_ts, seq, revision;
+
+-- name: oldest_chunk
+-- The oldest chunk before a limit with rows that were observed; imported history stays.
+SELECT MIN(chunk) FROM {table}
+WHERE {granularity}chunk < :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed');
+
+-- name: chunk_rows
+-- The observed rows of a chunk, in the order of the insert.
+SELECT {columns} FROM {table}
+WHERE {granularity}chunk = :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed')
+ORDER BY symbol_id, bucket_ts, seq, revision;
+
+-- name: drop_chunk
+-- Deletes the observed rows of a chunk, after they were archived.
+DELETE FROM {table}
+WHERE {granularity}chunk = :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed');

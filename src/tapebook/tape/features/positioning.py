@@ -1,0 +1,136 @@
+"""Positioning pressure: where momentum, funding and the book lean together, as one score from −1 to 1.
+
+    momentum   tanh(z / 2), z = the last hour's log return / the size such a span's return usually has:
+               sqrt(Σ ln(close / previous close)² × span / covered) over the bars of the last 24 h
+    funding    ± tanh(max(|rate 8 h| − 0.01 %, 0) / 0.04 %), with the rate's sign
+    imbalance  the newest book's, from −1 to 1
+
+    score       Σ weight × input / Σ weight, over the inputs that are present; weights 0.5, 0.3, 0.2
+    direction   long_pressure from 0.2, short_pressure from −0.2, else neutral
+    confidence  inputs present / 3 × |Σ weight × input| / Σ (weight × |input|)
+
+Momentum weighs most because it is made of the most data; funding is slow but is paid for real
+positions; one book is a snapshot that orders can fake, so it weighs least. The interest of 0.01 %
+is paid in a market without any lean, so it counts for nothing; at 0.05 %, where funding calls the
+market crowded, its input is 0.76, as is momentum's at twice the usual move.
+
+The score says which side presses, not where the price goes: crowded longs are long pressure.
+Momentum needs 12 returns, a close no older than 15 minutes, and one from 60 to 75 minutes before
+that. Funding and liquidity of another moment are not used when later or stale. None without any input.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Literal
+
+import msgspec
+
+from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.market import Candle
+from tapebook.tape.features.fresh import is_fresh
+from tapebook.tape.features.funding import FundingPressure
+from tapebook.tape.features.liquidity import LiquidityProfile
+from tapebook.tape.features.returns import covered_ms, ended_bars, since, sum_of_squares
+
+Direction = Literal["long_pressure", "short_pressure", "neutral"]
+
+MOMENTUM_WEIGHT, FUNDING_WEIGHT, IMBALANCE_WEIGHT = 0.5, 0.3, 0.2
+DIRECTION_SCORE = 0.2
+
+_LEAST_RETURNS = 12
+_LATE_MS = 15 * MINUTE
+_USUAL_Z = 2.0
+_INTEREST_8H_E12 = 100_000_000
+_FUNDING_SCALE_8H_E12 = 400_000_000
+
+
+class PositioningPressure(msgspec.Struct, frozen=True):
+    """Which side presses, how hard, and how far the inputs agree; an input that is missing is None."""
+
+    symbol: str
+    as_of: int
+    direction: Direction
+    score: float
+    confidence: float
+    momentum_z: float | None
+    momentum: float | None
+    funding: float | None
+    imbalance: float | None
+
+
+def positioning_pressure(
+    bars: Sequence[Candle], funding: FundingPressure | None, liquidity: LiquidityProfile | None, *, as_of: int
+) -> PositioningPressure | None:
+    """The pressure at a moment, from one symbol's bars of one size (1 or 5 minutes) and its other two features."""
+    closed = ended_bars(bars, as_of=as_of)
+    fees = funding if funding is not None and is_fresh(funding.as_of, as_of=as_of) else None
+    book = liquidity if liquidity is not None and is_fresh(liquidity.as_of, as_of=as_of) else None
+    z = _momentum_z(closed, as_of=as_of)
+    momentum = None if z is None else math.tanh(z / _USUAL_Z)
+    paid = None if fees is None else _funding_input(fees.rate_8h_e12)
+    imbalance = None if book is None else max(-1.0, min(1.0, book.imbalance))
+    weighed = _weighed(momentum, paid, imbalance)
+    if not weighed:
+        return None
+    score = _score(weighed)
+    return PositioningPressure(
+        symbol=next(source.symbol for source in (*closed[-1:], fees, book) if source is not None),
+        as_of=as_of,
+        direction=direction_of(score),
+        score=score,
+        confidence=_confidence(weighed),
+        momentum_z=z,
+        momentum=momentum,
+        funding=paid,
+        imbalance=imbalance,
+    )
+
+
+def direction_of(score: float) -> Direction:
+    """The side a score names."""
+    if abs(score) < DIRECTION_SCORE:
+        return "neutral"
+    return "long_pressure" if score > 0 else "short_pressure"
+
+
+def _momentum_z(closed: Sequence[Candle], *, as_of: int) -> float | None:
+    if not closed or not is_fresh(closed[-1].end, as_of=as_of):
+        return None
+    last, day = closed[-1], since(closed, closed[-1].end - DAY)
+    start = _hour_before(day)
+    usual = sum_of_squares(day)
+    if start is None or len(day) <= _LEAST_RETURNS or usual == 0:
+        return None
+    span = last.end - start.end
+    return math.log(last.close_e8 / start.close_e8) / math.sqrt(usual * span / covered_ms(day))
+
+
+def _hour_before(bars: Sequence[Candle]) -> Candle | None:
+    """The newest bar that ended an hour or a little more before the last one."""
+    target = bars[-1].end - HOUR
+    until = bisect_right(bars, target, key=attrgetter("end"))
+    return bars[until - 1] if until and bars[until - 1].end >= target - _LATE_MS else None
+
+
+def _funding_input(rate_8h_e12: int) -> float:
+    beyond = max(abs(rate_8h_e12) - _INTEREST_8H_E12, 0) / _FUNDING_SCALE_8H_E12
+    return math.copysign(math.tanh(beyond), rate_8h_e12)
+
+
+def _weighed(momentum: float | None, funding: float | None, imbalance: float | None) -> list[tuple[float, float]]:
+    """(weight, input) of the inputs that are present."""
+    pairs = ((MOMENTUM_WEIGHT, momentum), (FUNDING_WEIGHT, funding), (IMBALANCE_WEIGHT, imbalance))
+    return [(weight, value) for weight, value in pairs if value is not None]
+
+
+def _score(weighed: list[tuple[float, float]]) -> float:
+    return math.fsum(weight * value for weight, value in weighed) / math.fsum(weight for weight, _ in weighed)
+
+
+def _confidence(weighed: list[tuple[float, float]]) -> float:
+    """0 when no input points anywhere."""
+    pushes = [weight * value for weight, value in weighed]
+    total = math.fsum(abs(push) for push in pushes)
+    return len(weighed) / 3 * abs(math.fsum(pushes)) / total if total else 0.0

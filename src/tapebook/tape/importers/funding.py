@@ -1,0 +1,114 @@
+"""Funding rates from a table: each row is one settlement, kept as it is at its hour.
+
+A rate of a file is what was paid at that moment, whether an hour or eight after the last: eight-hourly rates stay one
+payment every eight hours and are not spread over the hours between. Freqtrade keeps rates as bars with the rate as
+open and zeros elsewhere. A premium that is not in the file is stored as 0.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapebook.domain.instants import HOUR, MINUTE, floor
+from tapebook.domain.market import FundingRate
+from tapebook.domain.money import E12, decimal_text
+from tapebook.errors import BadInput
+from tapebook.tape.importer import Ask, Parsed, Problems, Progress, known_at, span_text
+from tapebook.tape.importers import columns as column_names
+from tapebook.tape.importers import findings, numbers, series
+from tapebook.tape.importers.columns import Columns
+from tapebook.tape.importers.subject import narrowed
+from tapebook.tape.importers.table import Block, Table
+from tapebook.tape.importers.times import BAD, Times, why_bad
+
+# Rates are stamped a few milliseconds past the hour.
+_PAST_THE_HOUR = MINUTE
+_ELSEWHERE = ("high", "low", "close")
+
+
+def parse(table: Table, ask: Ask, *, problems: Problems, progress: Progress) -> Parsed:
+    """A table as the rates of one symbol."""
+    assert ask.symbol is not None
+    columns = column_names.find(table, "funding")
+    rate = "rate" if columns.has("rate") or not columns.has("open", *_ELSEWHERE) else "open"
+    columns.require("time", rate)
+    table = narrowed(table, columns, ask.symbol)
+    reader = _Reader(columns, findings.time_column(table, columns), ask.symbol, rate=rate)
+    for block in table.blocks:
+        reader.read(block, problems)
+        progress(reader.rows_read)
+    found = series.ordered(reader.rows, problems)
+    step = series.spacing(found.times)
+    series.require_spacing(step, ask.step_ms)
+    found.keep(lambda at: at <= ask.now, "lies in the future", problems)
+    rates = [rate for _, _, rate in found.rows]
+    told = findings.told(
+        *(table, columns, found),
+        used=("time", rate, "premium"),
+        times=reader.times,
+        values=_range(rates),
+        rows_read=reader.rows_read,
+        buckets=found.times,
+        step=step,
+        notes=_notes(columns, rate, step),
+    )
+    stated = ("rate_e12", "premium_e12") if columns.has("premium") else ("rate_e12",)
+    return Parsed(rates, [known_at(rate) for rate in rates], stated, problems.first(), problems.count, told)
+
+
+class _Reader:
+    """Collects the rates of the blocks; `rate` is the field that holds them."""
+
+    def __init__(self, columns: Columns, times: Times, symbol: str, *, rate: str) -> None:
+        self.rows: series.Rows[FundingRate] = []
+        self.rows_read = 0
+        self.times = times
+        self._columns = columns
+        self._symbol = symbol
+        self._rate = rate
+
+    def read(self, block: Block, problems: Problems) -> None:
+        """Adds the rows of a block; what is no rate becomes a problem."""
+        raw = {field: block.columns[place] for field, place in self._columns.at.items()}
+        if self._rate == "open" and any(numbers.rate_e12(value) for name in _ELSEWHERE for value in raw[name]):
+            raise BadInput("there is no column for the rate: these are bars with prices, not funding rates")
+        premiums = raw.get("premium", [0] * len(block.numbers))
+        times = self.times.read(raw["time"])
+        values = zip(raw["time"], raw[self._rate], premiums, strict=True)
+        for number, at, (time, rate, premium) in zip(block.numbers, times, values, strict=True):
+            if why := why_bad(time) if at == BAD else _why(at, rate, premium):
+                problems.add(number, why)
+                continue
+            hour = floor(at, HOUR)
+            fact = FundingRate(self._symbol, hour, numbers.rate_e12(rate) or 0, numbers.rate_e12(premium) or 0)
+            self.rows.append((number, hour, fact))
+        self.rows_read += len(times)
+
+
+def _why(at: int, rate: Any, premium: Any) -> str:
+    """What is wrong with a row; empty when nothing is."""
+    if at % HOUR > _PAST_THE_HOUR:
+        return f"is {span_text(at % HOUR)} past the hour: funding is settled at full hours"
+    for name, value in (("rate", rate), ("premium", premium)):
+        number = numbers.rate_e12(value)
+        if number is None:
+            return numbers.why_bad(name, value)
+        if abs(number) > numbers.MOST_RATE:
+            return f"{name} {str(value)[:40]} is over 10 % in one settlement: write rates as fractions, not in percent"
+    return ""
+
+
+def _range(rates: Sequence[FundingRate]) -> str:
+    if not rates:
+        return "no rates"
+    least, most = min(rate.rate_e12 for rate in rates), max(rate.rate_e12 for rate in rates)
+    low, high = (decimal_text(100 * rate, E12, 4) for rate in (least, most))
+    return f"rates as fractions per settlement, from {low} % to {high} %"
+
+
+def _notes(columns: Columns, rate: str, step: int | None) -> list[str]:
+    notes = [] if columns.has("premium") else ["no premium: stored as 0"]
+    if rate == "open":
+        notes.append("rates stand in the column open, as freqtrade keeps them")
+    if step is not None and step != HOUR:
+        notes.append(f"settled every {span_text(step)}: each rate is one payment, hours between have none")
+    return notes

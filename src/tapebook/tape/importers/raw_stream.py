@@ -1,0 +1,164 @@
+"""A recorded stream of Hyperliquid's WebSocket, replayed: the same frames give the same facts as they did live.
+
+Every line is a frame with the moment it was received, `{"at": ms, "frame": …}` or `ms<TAB>frame`. That moment is when
+its facts were known, so nothing is assumed. Frames go through the decoders of the live source: midpoints are the first
+of their five seconds, bars are final by the next bar or by the clock (`bars.py`).
+
+A silence longer than the live source would bear means that the recording was interrupted: bars that were open then may
+lack trades, and are left out unless a later frame completes them.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+import msgspec
+from msgspec import Raw
+
+from tapebook.domain.instants import MINUTE, SECOND, floor
+from tapebook.domain.market import Candle
+from tapebook.errors import BadInput
+from tapebook.tape.importer import Ask, Imported, Parsed, Problems, Progress, Told
+from tapebook.tape.sources.hyperliquid.bars import Bars
+from tapebook.tape.sources.hyperliquid.mids import Mids
+from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
+from tapebook.tape.sources.hyperliquid.universe import dex_of
+from tapebook.tape.sources.hyperliquid.wire import CandlesFrame, Frame, Malformed, MidsFrame, read_frame
+
+_LIVE = HyperliquidSettings()
+_FROM, _TO = 1_600_000_000_000, 4_102_444_800_000
+_PROGRESS_LINES = 1_000
+
+
+class _Stamped(msgspec.Struct):
+    at: int
+    frame: Raw
+
+
+_stamped = msgspec.json.Decoder(_Stamped)
+_text = msgspec.json.Decoder(str)
+
+
+def parse(file: BinaryIO, ask: Ask, *, problems: Problems, progress: Progress) -> Parsed:
+    """A recording as midpoints and bars, of one symbol or of all."""
+    replay = _Replay(ask.symbol)
+    lines = 0
+    for lines, at, frame in _frames(file, ask.now, problems):
+        if lines % _PROGRESS_LINES == 0:
+            progress(lines)
+        if isinstance(frame, Malformed):
+            problems.add(lines, f"{frame.what}: {frame.why}")
+        elif isinstance(frame, MidsFrame) and frame.bad:
+            problems.add(lines, f"no price of {', '.join(frame.bad[:5])} among the mids")
+        replay.frame(frame, at)
+    if not replay.facts:
+        raise BadInput("the recording has neither midpoints nor whole bars" + (f" of {ask.symbol}" * bool(ask.symbol)))
+    facts, known = [fact for fact, _ in replay.facts], [at for _, at in replay.facts]
+    return Parsed(facts, known, (), problems.first(), problems.count, replay.told(lines))
+
+
+def _frames(file: BinaryIO, now: int, problems: Problems) -> Iterator[tuple[int, int, Frame]]:
+    """Line number, moment and frame; lines without a moment in order become problems."""
+    newest = 0
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        try:
+            at, content = _split(line)
+        except (msgspec.DecodeError, ValueError) as error:
+            problems.add(number, f"is no frame with a moment: {error}")
+            continue
+        if not _FROM <= at < _TO or at > now:
+            problems.add(number, f"was received at {at}, which is no moment of the past in milliseconds")
+        elif at < newest:
+            problems.add(number, f"was received at {at}, before the line above it")
+        else:
+            newest = at
+            yield number, at, read_frame(content)
+
+
+def _split(line: bytes) -> tuple[int, bytes]:
+    if line.lstrip()[:1] != b"{":
+        at, _, content = line.partition(b"\t")
+        return int(at), content.strip()
+    stamped = _stamped.decode(line)
+    content = bytes(stamped.frame)
+    # A frame may have been recorded as the text it was.
+    return stamped.at, _text.decode(content).encode() if content[:1] == b'"' else content
+
+
+class _Replay:
+    """The facts of a recording, each with the moment it was known."""
+
+    def __init__(self, symbol: str | None) -> None:
+        self.facts: list[tuple[Imported, int]] = []
+        self._symbol = symbol
+        self._mids: dict[str, Mids] = {}
+        self._bars = Bars(grace_ms=_LIVE.grace_ms)
+        # Bars with trades that were seen, and whether they left: symbol and beginning of each.
+        self._seen: dict[tuple[str, int], bool] = {}
+        self._at = 0
+        self._silences: list[tuple[int, int]] = []
+        self._other = 0
+
+    def frame(self, frame: Frame, at: int) -> None:
+        """Takes the next frame."""
+        self._pass_time(at)
+        if isinstance(frame, MidsFrame):
+            dex = frame.dex or dex_of(next(iter(frame.prices_e8), ""))
+            stream = self._mids.setdefault(dex, Mids(dex, wanted=self._wanted))
+            self._give(stream.frame(frame, at=at), at)
+        elif isinstance(frame, CandlesFrame):
+            for candle in frame.candles:
+                if self._wanted(candle.symbol) and candle.bucket_ts <= at + MINUTE:
+                    if candle.sample_count:
+                        self._seen.setdefault((candle.symbol, candle.bucket_ts), False)
+                    self._give(self._bars.frame(candle), at)
+        else:
+            self._other += 1
+
+    def told(self, lines: int) -> Told:
+        """What the recording turned out to be."""
+        symbols = {fact.symbol for fact, _ in self.facts}
+        bars = sum(isinstance(fact, Candle) for fact, _ in self.facts)
+        notes = [f"{len(self.facts) - bars:,} midpoints and {bars:,} bars of {len(symbols):,} symbols"]
+        notes += [f"{self._other:,} frames of other channels"] if self._other else []
+        if unfinished := sum(not left for left in self._seen.values()):
+            notes.append(f"{unfinished:,} bars had not ended when the recording did or broke off, and are left out")
+        return Told(
+            format="recorded stream",
+            row_name="line",
+            columns={},
+            unused=(),
+            times="milliseconds since 1970, UTC, when each frame was received",
+            values="prices as the exchange wrote them",
+            rows_read=lines,
+            duplicates=0,
+            first_ts=min(fact.bucket_ts for fact, _ in self.facts),
+            last_ts=max(fact.bucket_ts for fact, _ in self.facts),
+            spacing_ms=None,
+            gaps=tuple(self._silences),
+            missing=0,
+            notes=tuple(notes),
+        )
+
+    def _pass_time(self, at: int) -> None:
+        """Lets bars become final by the clock at the moments they did live: the grace past a minute."""
+        before, self._at = self._at, at
+        patience = _LIVE.mids_silence_s if self._mids else _LIVE.candles_silence_s
+        if before and at - before > patience * SECOND:
+            self._silences.append((before, at))
+            self._bars.doubt({symbol for symbol, _ in self._seen})
+        due = floor(before - _LIVE.grace_ms, MINUTE) + _LIVE.grace_ms + MINUTE
+        # A bar begins at most a minute ahead, so after three minutes none is left waiting.
+        for moment in range(due, min(at, due + 3 * MINUTE) + 1, MINUTE):
+            self._give(self._bars.tick(moment), moment)
+
+    def _wanted(self, name: str) -> bool:
+        # Sides of outcomes are not watched live either, unless they are named.
+        return name == self._symbol if self._symbol else not name.startswith("#")
+
+    def _give(self, facts: Iterable[Imported], at: int) -> None:
+        for fact in facts:
+            self.facts.append((fact, at))
+            if isinstance(fact, Candle):
+                self._seen[fact.symbol, fact.bucket_ts] = True

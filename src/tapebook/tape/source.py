@@ -1,0 +1,37 @@
+"""What a source is: it delivers observations, and says where it has none.
+
+A source runs until it is cancelled. It hands everything to a `Sink` as it learns it; who commits,
+and how often, is the sink's business. Under virtual time a caller moves the market one step and
+then calls `barrier`: when it returns, all that the step sent has been taken.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tapebook.domain.market import Gap, Observation, PredictedFunding
+
+Fact = Observation | PredictedFunding
+
+
+class Sink(Protocol):
+    """Where a source puts what it learns; neither method may block."""
+
+    def take(self, observations: Sequence[Fact]) -> None:
+        """Takes observations that became known together."""
+        ...
+
+    def gap(self, gap: Gap) -> None:
+        """Takes note of market time a channel said nothing about."""
+        ...
+
+
+class Source(Protocol):
+    """Anything that can watch a market."""
+
+    async def run(self) -> None:
+        """Connects, subscribes, watches, backfills and polls until cancelled."""
+        ...
+
+    async def barrier(self, now: int) -> None:
+        """Returns when everything sent before the call has been taken and the polls due at `now` are done."""
+        ...

@@ -1,0 +1,1 @@
+"""The sources, one package each; its `create` gives a `Source`."""

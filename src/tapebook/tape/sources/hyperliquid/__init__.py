@@ -1,0 +1,32 @@
+"""Hyperliquid as a source: mids and candles over WebSocket, contexts, books and funding over REST.
+
+`create` gives the source. Everything it concludes is in pure modules (`session.py` is the map);
+`socket.py`, `rest.py` and `client.py` are the shell that touches the network.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+
+from tapebook.tape.source import Sink
+from tapebook.tape.sources.hyperliquid.client import Health, HyperliquidSource
+from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
+
+__all__ = ["Health", "HyperliquidSettings", "HyperliquidSource", "create"]
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+def create(
+    settings: HyperliquidSettings,
+    *,
+    sink: Sink,
+    clock: Callable[[], int],
+    monotonic: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]],
+    resume: Mapping[str, int] = _NOTHING,
+) -> HyperliquidSource:
+    """The source. `resume` names the newest bucket the tape has of each channel, so that an outage becomes a gap.
+
+    Channels: mids, candles, books, contexts, funding. A channel the tape has nothing of is left out.
+    """
+    return HyperliquidSource(settings, sink=sink, clock=clock, monotonic=monotonic, sleep=sleep, resume=resume)

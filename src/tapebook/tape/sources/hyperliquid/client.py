@@ -1,0 +1,250 @@
+"""The source itself: puts sockets, REST and the clock around a `Session`.
+
+A run, in order:
+
+1. `_learn_names` asks for the names until those of the main dex are known;
+2. `_open_lines` spreads the subscriptions over connections, which keep themselves up (`Line.run`);
+3. `_beat` lets time pass in the session, a few times a second;
+4. `_work` asks REST what the session wants to know, as fast as the budget allows.
+
+Under virtual time (`stepped`) 3 and 4 happen only in `barrier`, and what the lines received waits
+for it too: everything in a step is known at the moment of the step, in the order of the lines.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import aiohttp
+import msgspec
+
+from tapebook.errors import Retry
+from tapebook.tape.source import Sink
+from tapebook.tape.sources.hyperliquid import rest, subscriptions
+from tapebook.tape.sources.hyperliquid.errands import Errand, request_of
+from tapebook.tape.sources.hyperliquid.polls import Moment
+from tapebook.tape.sources.hyperliquid.session import Session
+from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
+from tapebook.tape.sources.hyperliquid.socket import Line, Lost, Wires
+from tapebook.tape.sources.hyperliquid.watch import wait_s
+from tapebook.tape.sources.hyperliquid.weights import connection_budget, message_budget, rest_budget
+from tapebook.tape.sources.hyperliquid.wire import CandlesFrame, Frame, Malformed, MidsFrame
+
+_BEAT_S = 0.25
+_WORKERS = 3
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How the source is doing, for whoever looks."""
+
+    connections: int
+    connections_up: int
+    reconnects: int
+    subscriptions: int
+    left_out: int
+    questions_waiting: int
+    weight_spent: int
+    unknown_names: tuple[str, ...]
+    problems: dict[str, int]
+    recent_problems: tuple[str, ...]
+
+
+class _Heard(msgspec.Struct):
+    """When a line was last heard, and when it last brought candles, in market time."""
+
+    at: int
+    candles_at: int
+
+
+class HyperliquidSource:
+    """Watches Hyperliquid, or whatever speaks like it at `base_url`."""
+
+    def __init__(
+        self,
+        settings: HyperliquidSettings,
+        *,
+        sink: Sink,
+        clock: Callable[[], int],
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        resume: Mapping[str, int],
+    ) -> None:
+        settings.check()
+        self._settings = settings
+        self._sink = sink
+        self._clock = clock
+        self._monotonic = monotonic
+        self._sleep = sleep
+        # Under virtual time the moment of the latest barrier; None before the first.
+        self._step: int | None = None
+        self._session = Session(settings, resume=resume, at=clock())
+        self._budget = rest_budget(settings.weight_share)
+        self._lines: list[Line] = []
+        self._left_out = 0
+        self._heard: dict[int, _Heard] = {}
+        self._inbox: list[tuple[int, Frame | Lost]] = []
+        self._version = 0
+        self._http: aiohttp.ClientSession | None = None
+        self._opened = asyncio.Event()
+
+    async def run(self) -> None:
+        """Connects, subscribes, watches, backfills and polls until cancelled."""
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as http:
+            self._http = http
+            await self._learn_names()
+            self._open_lines(http)
+            works = [line.run() for line in self._lines]
+            if not self._settings.stepped:
+                works += [self._beat(), *(self._work() for _ in range(_WORKERS))]
+            async with asyncio.TaskGroup() as tasks:
+                for work in works:
+                    tasks.create_task(work)
+
+    async def barrier(self, now: int) -> None:
+        """Returns when everything sent before the call has been taken and the polls due at `now` are done."""
+        self._step = now
+        await self._sync(now, lambda line: True)
+        if self._settings.stepped:
+            for line in self._lines:
+                await line.check()
+            # A line that was given up comes back within the step, so that it is the same step in every run.
+            await self._sync(now, lambda line: not line.is_up)
+        self._session.tick(self._moment())
+        await self._ask_all()
+        self._session.outbox.flush(self._sink)
+
+    def health(self) -> Health:
+        """How the source is doing."""
+        outbox = self._session.outbox
+        return Health(
+            connections=len(self._lines),
+            connections_up=sum(line.is_up for line in self._lines),
+            reconnects=sum(max(0, line.reconnects) for line in self._lines),
+            subscriptions=sum(len(line.subscriptions) for line in self._lines),
+            left_out=self._left_out,
+            questions_waiting=len(self._session.errands),
+            weight_spent=round(self._budget.spent(self.elapsed())),
+            unknown_names=self._session.names.watched.unknown,
+            problems=dict(outbox.problems),
+            recent_problems=tuple(outbox.recent),
+        )
+
+    def elapsed(self) -> float:
+        """The seconds by which silences, backoffs and budgets are counted: market time when it is virtual."""
+        return self._now() / 1_000 if self._settings.stepped else self._monotonic()
+
+    def arrived(self, line: Line, event: Frame | Lost) -> None:
+        """Takes what happened on a line: at once, or under virtual time at the next barrier."""
+        if self._settings.stepped:
+            self._inbox.append((line.place, event))
+        else:
+            self._handle(line, event, self._clock())
+            self._session.outbox.flush(self._sink)
+
+    def _now(self) -> int:
+        return self._step if self._step is not None and self._settings.stepped else self._clock()
+
+    def _moment(self) -> Moment:
+        return Moment(self._now(), self.elapsed())
+
+    async def _learn_names(self) -> None:
+        attempt = 0
+        while not self._session.names.ready:
+            for errand in self._session.first():
+                answer = await self._post(errand)
+                if isinstance(answer, rest.Refusal):
+                    self._session.outbox.problem("refused", f"names: {answer.why}")
+                else:
+                    self._session.learn(errand, answer, at=self._now())
+            if not self._session.names.ready:
+                await self._sleep(wait_s("names", attempt))
+                attempt += 1
+
+    def _open_lines(self, http: aiohttp.ClientSession) -> None:
+        messages = message_budget(stepped=self._settings.stepped)
+        wires = Wires(self._settings, http, self._monotonic, self._sleep, messages, connection_budget())
+        plan = subscriptions.plan(self._session.wanted(), per_connection=self._settings.subscriptions_per_connection)
+        self._lines = [Line(place, held, wires=wires, owner=self) for place, held in enumerate(plan.connections)]
+        self._left_out = len(plan.left_out)
+        self._version = self._session.names.version
+        now = self._now()
+        self._heard = {line.place: _Heard(now, now) for line in self._lines}
+        self._opened.set()
+
+    async def _sync(self, now: int, chosen: Callable[[Line], bool]) -> None:
+        """Waits until the chosen lines are up and have brought what was sent, and handles it."""
+        limit = self._settings.barrier_s
+        try:
+            async with asyncio.timeout(limit):
+                await self._opened.wait()
+                await asyncio.gather(*(line.sync() for line in self._lines if chosen(line)))
+        except TimeoutError:
+            said = f"{self._settings.base_url} did not bring everything within {limit:g} s"
+            raise Retry(f"{said}: is it up, and is the source running?") from None
+        self._handle_inbox(now)
+
+    def _handle_inbox(self, now: int) -> None:
+        """What the lines received since the last step, line by line, each in its order."""
+        inbox, self._inbox = self._inbox, []
+        for place, event in sorted(inbox, key=lambda entry: entry[0]):
+            self._handle(self._lines[place], event, now)
+
+    def _handle(self, line: Line, event: Frame | Lost, at: int) -> None:
+        heard = self._heard[line.place]
+        if isinstance(event, Lost):
+            since = heard.candles_at if event.channel == "candles" else heard.at
+            self._session.lost(line.subscriptions, since=since, reason=event.reason)
+            return
+        heard.at = at
+        if isinstance(event, CandlesFrame):
+            heard.candles_at = at
+            line.watch.heard("candles", self.elapsed())
+        elif isinstance(event, MidsFrame):
+            line.watch.heard("mids", self.elapsed())
+        elif isinstance(event, Malformed):
+            self._session.damaged(event, line.subscriptions, at=at)
+        self._session.frame(event, at)
+
+    async def _beat(self) -> None:
+        while True:
+            self._session.tick(self._moment())
+            self._session.outbox.flush(self._sink)
+            await self._sleep(_BEAT_S)
+
+    async def _work(self) -> None:
+        while True:
+            await self._ask_all()
+            await self._sleep(_BEAT_S / 2)
+
+    async def _ask_all(self) -> None:
+        """Asks REST everything whose turn it is and that can be afforded now."""
+        while (errand := self._session.errands.take(self.elapsed(), self._affordable)) is not None:
+            asked_at = self._now()
+            answer = await self._post(errand)
+            now = self._moment()
+            if isinstance(answer, rest.Refusal):
+                self._session.refused(errand, answer.why, now=now, limited=answer.limited)
+            else:
+                self._session.answered(errand, answer, asked_at=asked_at, now=now)
+            if not self._settings.stepped:
+                self._session.outbox.flush(self._sink)
+            await self._follow_names()
+
+    def _affordable(self, errand: Errand) -> bool:
+        return self._budget.delay(request_of(errand, now=self._now()).weight, self.elapsed()) <= 0
+
+    async def _post(self, errand: Errand) -> bytes | rest.Refusal:
+        assert self._http is not None
+        request = request_of(errand, now=self._now())
+        self._budget.spend(request.weight, self.elapsed())
+        return await rest.ask(self._http, self._settings.info_url, request, timeout_s=self._settings.request_s)
+
+    async def _follow_names(self) -> None:
+        """Subscribes to what was listed since, and leaves what was delisted."""
+        if self._version == self._session.names.version:
+            return
+        self._version = self._session.names.version
+        added, gone = subscriptions.changes([line.subscriptions for line in self._lines], self._session.wanted())
+        for place, subscription in gone:
+            await self._lines[place].remove(subscription)
+        for place, subscription in added:
+            await self._lines[place].add(subscription)

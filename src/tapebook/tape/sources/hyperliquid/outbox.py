@@ -1,0 +1,56 @@
+"""The outbox: facts and gaps on their way to the sink, and a count of everything that went wrong."""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from tapebook.domain.market import Gap
+from tapebook.tape.source import Fact, Sink
+from tapebook.tape.sources.hyperliquid.gaps import SOURCE
+from tapebook.tape.sources.hyperliquid.wire import Malformed
+
+_RECENT = 20
+_LONGEST = 300
+
+
+def printable(text: str) -> str:
+    """A text from outside on one line: capped, and without what could steer a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST])
+
+
+class Outbox:
+    """What the sink has not been given yet."""
+
+    def __init__(self) -> None:
+        self._facts: list[Fact] = []
+        self._gaps: list[Gap] = []
+        self.problems: Counter[str] = Counter()
+        self.recent: deque[str] = deque(maxlen=_RECENT)
+
+    def put(self, facts: Iterable[Fact], gap: Gap | None = None) -> None:
+        """Facts that became known together, and the gap they ended."""
+        self._facts.extend(facts)
+        if gap is not None:
+            self._gaps.append(gap)
+
+    def gap(self, channel: str, subject: str, bounds: tuple[int, int], reason: str) -> None:
+        """Market time about which there will be nothing."""
+        self._gaps.append(Gap(SOURCE, channel, subject, *bounds, reason))
+
+    def problem(self, kind: str, text: str) -> None:
+        """Counts what went wrong, and keeps the latest for whoever looks."""
+        self.problems[kind] += 1
+        self.recent.append(f"{kind}: {printable(text)}")
+
+    def malformed(self, found: Iterable[Malformed]) -> None:
+        """Counts what could not be read."""
+        for one in found:
+            self.problem("malformed", f"{one.what}: {one.why} {one.text}".rstrip())
+
+    def flush(self, sink: Sink) -> None:
+        """Gives everything to the sink, gaps first: a gap and the fact that ended it can be committed as one."""
+        gaps, self._gaps = self._gaps, []
+        facts, self._facts = self._facts, []
+        for gap in gaps:
+            sink.gap(gap)
+        if facts:
+            sink.take(facts)

@@ -1,0 +1,177 @@
+"""The world as a server on loopback that speaks Hyperliquid: `POST /info` and `GET /ws`.
+
+Its time is only what `advance` made it. A step, in order:
+
+1. the exchange moves on (`Exchange.play`);
+2. faults that hit all sockets strike (`_strike`);
+3. every socket is sent its frames (`Socket.publish`);
+4. questions that were left unanswered for long enough are let go (`_let_go`).
+"""
+
+import asyncio
+
+import msgspec
+from aiohttp import web
+
+from tapebook.domain.instants import floor
+from tapebook.world.cadence import STEP
+from tapebook.world.faults import Faults, Injected, Record
+from tapebook.world.market import World
+from tapebook.world.server import requests
+from tapebook.world.server.answers import TOO_MANY, Answer, refused
+from tapebook.world.server.desk import Desk
+from tapebook.world.server.exchange import Exchange
+from tapebook.world.server.feeds import Feed
+from tapebook.world.server.limits import MOST_SOCKETS
+from tapebook.world.server.mangle import Amender, Mangler
+from tapebook.world.server.sockets import Socket
+
+_CALM = Faults()
+
+
+class WorldServer:
+    """A world, told over HTTP and WebSocket from `history_ms` after its start on.
+
+    The step at which it begins is published by the first `advance`, so a client can subscribe before it.
+    """
+
+    def __init__(self, world: World, *, faults: Faults = _CALM, history_ms: int = 0) -> None:
+        self._faults = faults
+        self._record = Record()
+        now = world.start + floor(history_ms, STEP)
+        self._exchange = Exchange(world, now=now, amend=Amender(faults, self._record))
+        self._desk = Desk(self._exchange, faults, self._record)
+        self._feed = Feed(self._exchange)
+        self._next_step = now
+        self._sockets: dict[Socket, Mangler | None] = {}
+        self._unanswered: list[tuple[int, asyncio.Event]] = []
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def now(self) -> int:
+        """The world's time."""
+        return self._exchange.now
+
+    @property
+    def speed(self) -> float:
+        """Milliseconds of the world per millisecond, as whoever paces it says; 0 when it moves by hand."""
+        return self._exchange.speed
+
+    @speed.setter
+    def speed(self, speed: float) -> None:
+        self._exchange.speed = speed
+
+    @property
+    def injected(self) -> list[Injected]:
+        """All faults that struck so far."""
+        return self._record.injected
+
+    async def start(self, *, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Begins to listen, on a free port if none is named, and gives the base URL."""
+        app = web.Application()
+        app.add_routes([web.post("/info", self._info), web.get("/ws", self._ws)])
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        bound = self._runner.addresses[0]
+        return f"http://{bound[0]}:{bound[1]}"
+
+    async def stop(self) -> None:
+        """Ends all lines and stops listening."""
+        for socket in list(self._sockets):
+            socket.close()
+        self._let_go(everything=True)
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def advance(self, to: int) -> None:
+        """Plays all steps up to `to`; their frames are written to every subscribed socket before this returns."""
+        if to < self.now:
+            raise ValueError(f"the world cannot go back from {self.now} to {to}")
+        for at in range(self._next_step, to + 1, STEP):
+            self._next_step = at + STEP
+            await self._play(at)
+        self._exchange.now = to
+        self._let_go()
+
+    async def _play(self, at: int) -> None:
+        self._exchange.play(at)
+        self._feed.next_step()
+        self._strike(at)
+        for socket, mangler in list(self._sockets.items()):
+            await socket.publish(self._feed, at, mangler=mangler, record=self._record)
+        # A long way to go must not keep others in this event loop from reading and asking.
+        await asyncio.sleep(0)
+
+    def _strike(self, at: int) -> None:
+        """Faults of whole sockets; without one open they hit nobody and are not recorded."""
+        if not self._sockets:
+            return
+        for kind, lasts in (("silence", self._faults.silence_ms), ("stall", self._faults.stall_ms)):
+            if self._faults.happens(kind, "*", at):
+                for socket in self._sockets:
+                    socket.fall_silent(kind, at=at, until=at + lasts)
+        if self._faults.happens("drop", "*", at):
+            self._record.add(Injected("drop", "*", "*", at, at))
+            for socket in list(self._sockets):
+                self._hang_up(socket)
+
+    def _hang_up(self, socket: Socket) -> None:
+        if socket in self._sockets:
+            del self._sockets[socket]
+            socket.gone()
+        socket.close()
+
+    async def _ws(self, request: web.Request) -> web.StreamResponse:
+        client = self._desk.client(request.remote)
+        if client.sockets >= MOST_SOCKETS or not client.new_sockets.take(self.now):
+            return _response(TOO_MANY)
+        ws = web.WebSocketResponse(compress=False)
+        await ws.prepare(request)
+        assert request.transport is not None, "a line that was just opened has a transport"
+        socket = Socket(ws, request.transport, desk=self._desk, client=client)
+        self._sockets[socket] = Mangler(self._faults, self._record) if self._faults.touch_frames else None
+        try:
+            async for message in ws:
+                if message.type is web.WSMsgType.TEXT:
+                    await socket.hear(message.data)
+        finally:
+            self._hang_up(socket)
+        return ws
+
+    async def _info(self, request: web.Request) -> web.StreamResponse:
+        try:
+            question = requests.decode(await request.read())
+        except msgspec.DecodeError as error:
+            return _response(refused(str(error)))
+        answer = self._desk.ask_in_bad_weather(self._desk.client(request.remote), question)
+        if answer is None:
+            await self._keep_waiting()
+            if request.transport is not None:
+                request.transport.close()
+            return _response(TOO_MANY)
+        return _response(answer)
+
+    async def _keep_waiting(self) -> None:
+        """Returns once the world's time has moved on by a timeout, or the server stops."""
+        if not self._faults.timeout_ms:
+            return
+        over = asyncio.Event()
+        self._unanswered.append((self.now + self._faults.timeout_ms, over))
+        await over.wait()
+
+    def _let_go(self, *, everything: bool = False) -> None:
+        waiting, self._unanswered = self._unanswered, []
+        for until, over in waiting:
+            if everything or self.now >= until:
+                over.set()
+            else:
+                self._unanswered.append((until, over))
+
+
+def _response(answer: Answer) -> web.Response:
+    kind = "text/plain" if answer.status == 422 else "application/json"
+    headers = {"access-control-allow-origin": "*"}
+    return web.Response(status=answer.status, body=answer.body, content_type=kind, headers=headers)

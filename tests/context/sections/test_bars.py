@@ -1,0 +1,26 @@
+"""Time and bars: one row per bar, oldest first, without the open."""
+
+from tapebook.context.sections import bars
+from tapebook.domain.agent import ContextProfile
+from tapebook.domain.money import E8
+from tests.context.situations import NOW, bar, deployed, profile, situation
+
+
+def test_rows_and_heading() -> None:
+    section = bars.build(situation(bars=(bar(10, 65_000 * E8), bar(5, 3_420 * E8, volume=0.000123456))))
+    assert section is not None
+    assert section.title == "Time and bars: now 2026-06-04T12:30 UTC, BTC 5m bars, time high low close volume"
+    assert section.columns == ("time", "high", "low", "close", "volume")
+    assert section.rows == (
+        ("12:20", "65001", "64999", "65000", "12.5"),
+        ("12:25", "3421.0", "3419.0", "3420.0", "0.000123"),
+    )
+    assert bars.LAYOUT.line(section.rows[0]) == "12:20 65001 64999 65000 12.5"
+
+
+def test_time_and_bar_size_are_said_even_without_a_bar() -> None:
+    agent = profile(context=ContextProfile(bar_minutes=15))
+    section = bars.build(situation(bars=(), deployment=deployed(agent), symbol="ETH", as_of=NOW + 59_999))
+    assert section is not None
+    assert section.rows == ()
+    assert section.title.startswith("Time and bars: now 2026-06-04T12:30 UTC, ETH 15m bars")

@@ -1,0 +1,41 @@
+"""Open positions: the row of the memory layer's specification, byte for byte."""
+
+from tapebook.context.sections import open_positions
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.money import E6, E8
+from tests.context.situations import NOW, situation, trade
+
+SPECIFIED = '- ETH long $200 @ 3,410 mark=3,438 MFE=+$22 / MAE=-$8 held 30m "BB lower-band bounce"'
+ETH = trade(
+    "ETH",
+    entry_tick_at=NOW - 30 * MINUTE,
+    entry_reason="BB lower-band bounce",
+    entered_e8=5_865_103,
+    entered_usd_e6=200_000_012,
+    mfe_usd_e6=22 * E6,
+    mae_usd_e6=-8 * E6,
+)
+
+
+def test_row_of_the_specification() -> None:
+    section = open_positions.build(situation(open_trades={"ETH": ETH}, marks={"ETH": 3_438 * E8}))
+    assert section is not None
+    assert [open_positions.LAYOUT.line(row) for row in section.rows] == [SPECIFIED]
+
+
+def test_rows_stand_by_symbol() -> None:
+    trades = {symbol: trade(symbol) for symbol in ("SOL", "BTC", "ETH")}
+    section = open_positions.build(situation(open_trades=trades, marks=dict.fromkeys(trades, E8)))
+    assert section is not None
+    assert section.cells("what") == ["BTC long", "ETH long", "SOL long"]
+
+
+def test_reason_is_capped_and_time_is_whole_minutes() -> None:
+    held = trade(entry_reason="w" * 240, entry_tick_at=NOW - 2 * MINUTE + 1)
+    section = open_positions.build(situation(open_trades={"BTC": held}))
+    assert section is not None
+    assert (section.cells("reason"), section.cells("held")) == (["w" * 120], ["1m"])
+
+
+def test_nothing_open_is_no_section() -> None:
+    assert open_positions.build(situation(open_trades={})) is None

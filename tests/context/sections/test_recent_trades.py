@@ -1,0 +1,95 @@
+"""Recent trades: the rows of the memory layer's specification, with the arithmetic of what was really traded."""
+
+import re
+
+import pytest
+
+from tapebook.book.settle import Account, Cause, settle_fill
+from tapebook.context.sections import recent_trades
+from tapebook.domain.instants import parse_instant
+from tapebook.domain.money import E6, E8, scaled
+from tapebook.domain.order import Fill
+from tapebook.domain.position import Portfolio
+from tapebook.domain.trade import ClosedTrade
+from tests.context.situations import closed, situation, trade
+
+SPECIFIED = """\
+- 2026-06-04T10:00 → 12:30 BTC long $250 65,200 → 65,940 +$28.40 (+1.1%) 120m "breakout above prior swing high"
+- 2026-06-04T08:15 → 09:00 ETH short $180 3,420 → 3,455 -$9.70 (-0.5%) 45m "funding extreme, mean-revert"
+"""
+ROW = re.compile(
+    r"- (?P<span>\S+ → \S+) (?P<what>\S+ (?:long|short)) (?P<size>\$\S+) (?P<prices>\S+ → \S+) "
+    r'[+-]\$\d+\.\d\d \([+-]\d+\.\d%\) \d+m (?:regime=\w+ )?"(?P<reason>[^"]*)"'
+)
+
+
+def at(clock: str) -> int:
+    """A time of the day of the specification's rows."""
+    return parse_instant(f"2026-06-04T{clock}:00Z")
+
+
+def round_trip(symbol: str, size: str, entry: tuple[str, str], leave: tuple[str, str], reason: str) -> ClosedTrade:
+    """A trade as two fills make it; entry and exit are (time, price)."""
+    cause = Cause("btc-5m", 3, "r1", reason, 2, "trend_up_lowvol")
+    account = Account(0, Portfolio({}, 1_000 * E6), {})
+    for number, (signed, (clock, price)) in enumerate([(scaled(size, E8), entry), (-scaled(size, E8), leave)]):
+        fill = Fill(f"f{number}", symbol, at(clock), signed, scaled(price, E8), 0, False, "c")
+        account, bodies = settle_fill(account, fill, cause, mark_e8=None)
+    found = [body.trade for body in bodies if hasattr(body, "trade") and isinstance(body.trade, ClosedTrade)]
+    return found[0]
+
+
+BTC = round_trip("BTC", "0.00383436", ("10:00", "65200"), ("12:30", "65940"), reason="breakout above prior swing high")
+ETH = round_trip("ETH", "-0.05263158", ("08:15", "3420"), ("09:00", "3455"), reason="funding extreme, mean-revert")
+
+
+def lines(*trades: ClosedTrade) -> list[str]:
+    """The section's rows as the packet shows them."""
+    section = recent_trades.build(situation(closed_trades=trades))
+    assert section is not None
+    return [recent_trades.LAYOUT.line(row) for row in section.rows]
+
+
+def test_rows_of_two_real_trades() -> None:
+    regime = "regime=trend_up_lowvol"
+    assert lines(BTC, ETH) == [
+        f"- 2026-06-04T10:00 → 12:30 BTC long $250 65,200 → 65,940 +$2.84 (+1.1%) 150m {regime} "
+        '"breakout above prior swing high"',
+        f"- 2026-06-04T08:15 → 09:00 ETH short $180 3,420 → 3,455 -$1.84 (-1.0%) 45m {regime} "
+        '"funding extreme, mean-revert"',
+    ]
+
+
+def test_format_is_the_specified_one() -> None:
+    for ours, theirs in zip(lines(BTC, ETH), SPECIFIED.splitlines(), strict=True):
+        found, specified = ROW.fullmatch(ours), ROW.fullmatch(theirs)
+        assert found and specified
+        assert found.groupdict() == specified.groupdict()
+
+
+def test_latest_entry_comes_first_whatever_the_order_of_exits() -> None:
+    early, late = closed(trade(trade_id="a", entry_tick_at=at("09:00"), exited_e8=1)), BTC
+    assert lines(early, late) == lines(late, early)
+    assert [line.split()[1] for line in lines(early, late)] == ["2026-06-04T10:00", "2026-06-04T09:00"]
+
+
+def test_result_is_net_of_fees_and_funding() -> None:
+    state = trade(exited_e8=1, realised_usd_e6=5 * E6, fees_usd_e6=2 * E6, funding_usd_e6=-10 * E6)
+    assert " -$7.00 (-2.8%) " in lines(closed(state))[0]
+
+
+def test_trade_that_was_not_classified_is_unknown() -> None:
+    assert " regime=unknown " in lines(closed(trade(exited_e8=1, entry_regime_tag=None)))[0]
+
+
+def test_reason_is_capped() -> None:
+    assert lines(closed(trade(exited_e8=1, entry_reason="z" * 240)))[0].endswith(f'"{"z" * 120}"')
+
+
+def test_no_trades_are_no_section() -> None:
+    assert recent_trades.build(situation(closed_trades=())) is None
+
+
+@pytest.mark.parametrize(("minutes", "shown"), [("10:00", "0m"), ("10:01", "1m"), ("23:59", "839m")])
+def test_holding_time_in_whole_minutes(minutes: str, shown: str) -> None:
+    assert f" {shown} regime" in lines(closed(trade(exited_e8=1), at=at(minutes)))[0]

@@ -1,0 +1,325 @@
+"""The packet: fixed order, hard caps, hashes of everything in it, and no way for outside words to pose as structure."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tapebook.book.events import TradeClosed
+from tapebook.book.settle import Account, Cause, settle_fill
+from tapebook.context import RENDERER, Situation, assemble
+from tapebook.context.budget import text_tokens
+from tapebook.decision import Reply, parse
+from tapebook.domain.agent import RiskCaps
+from tapebook.domain.canonical import canonical, sha256_hex
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.market import Mid
+from tapebook.domain.money import E6, E8
+from tapebook.domain.order import Fill
+from tapebook.domain.packet import Packet
+from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.run import Verdict
+from tapebook.domain.trade import ClosedTrade
+from tests.context.situations import (
+    HOSTILE,
+    NOW,
+    RAW_WORDS,
+    action,
+    bar,
+    closed,
+    deployed,
+    empty_situation,
+    patient,
+    run,
+    situation,
+    situations,
+    trade,
+)
+
+CAPS = {
+    "bars": 1_600,
+    "market": 700,
+    "portfolio": 350,
+    "last_decision": 100,
+    "recent_trades": 600,
+    "open_positions": 200,
+}
+TITLES = ("Time and bars", "Market", "Portfolio and risk caps", "Last decision", "Recent trades", "Open positions")
+HEADING = re.compile(rf"## ({'|'.join(TITLES)})")
+
+
+def headings(packet: Packet) -> list[str]:
+    """The lines of the user message that a reader takes for headings."""
+    return [line for line in packet.text.splitlines() if line.lstrip().startswith("#")]
+
+
+def check_structure(packet: Packet) -> None:
+    """Every line of the text is one that a section wrote: its heading, a row of it, or the gap before the next."""
+    lines = packet.text.split("\n")
+    assert packet.text.splitlines() == lines
+    assert len(headings(packet)) == len(packet.sections)
+    assert all(HEADING.match(line) for line in headings(packet))
+    rows = sum(len(section.rows) for section in packet.sections)
+    assert len(lines) == rows + 2 * len(packet.sections) - 1
+
+
+def test_order_of_the_sections() -> None:
+    packet = assemble(situation())
+    assert [section.name for section in packet.sections] == list(CAPS)
+    assert [HEADING.findall(line) for line in headings(packet)] == [[title] for title in TITLES]
+
+
+def test_section_with_nothing_to_say_is_left_out() -> None:
+    packet = assemble(empty_situation())
+    assert [section.name for section in packet.sections] == ["bars", "portfolio"]
+    assert packet.section("market") is None
+    check_structure(packet)
+
+
+def test_packet_counts_and_hashes_what_it_shows() -> None:
+    packet = assemble(situation())
+    assert packet.renderer == RENDERER
+    assert packet.tokens == text_tokens(packet.system) + text_tokens(packet.text)
+    assert packet.sha256 == sha256_hex(f"{packet.system}\n\n{packet.text}".encode())
+    assert packet.inputs_sha256 == sha256_hex(canonical([packet.system, packet.sections]))
+    assert packet.section_tokens.keys() == {section.name for section in packet.sections}
+    assert (packet.agent, packet.symbol, packet.as_of) == ("btc-5m", "BTC", NOW)
+
+
+@patient(100)
+@given(situations())
+def test_every_cap_holds_in_any_situation(drawn: Situation) -> None:
+    packet = assemble(drawn)
+    parts = packet.text.split("\n\n")
+    assert {name: tokens for name, tokens in packet.section_tokens.items() if tokens > CAPS[name]} == {}
+    assert [text_tokens(part) for part in parts] == list(packet.section_tokens.values())
+    check_structure(packet)
+    for section, part in zip(packet.sections, parts, strict=True):
+        total = len(section.rows) + section.dropped
+        said = f" ({len(section.rows)} of {total} shown)" if section.dropped else ""
+        assert part.split("\n")[0] == f"## {section.title}{said}"
+        assert all(isinstance(cell, str) for row in section.rows for cell in row)
+
+
+@patient(30)
+@given(situations())
+def test_packet_is_a_pure_function(drawn: Situation) -> None:
+    turned = msgspec.structs.replace(
+        drawn,
+        marks=dict(reversed(drawn.marks.items())),
+        open_trades=dict(reversed(drawn.open_trades.items())),
+        portfolio=Portfolio(dict(reversed(drawn.portfolio.positions.items())), drawn.portfolio.cash_usd_e6),
+    )
+    packet = assemble(drawn)
+    assert assemble(turned) == packet
+    # Canonical bytes refuse a float, so that they could be taken says there was none.
+    assert canonical(packet.sections) == canonical(assemble(drawn).sections)
+    assert packet.system == assemble(empty_situation()).system
+
+
+def trades(count: int, *, reason: str) -> tuple[ClosedTrade, ...]:
+    """Closed trades, one per minute; the highest number is the newest."""
+    numbers = range(count)
+    return tuple(
+        closed(trade(trade_id=f"t{n:02d}", entry_tick_at=n * MINUTE, exited_e8=1, entry_reason=f"{n} {reason}"))
+        for n in numbers
+    )
+
+
+def test_dropped_trades_are_the_oldest_and_are_said() -> None:
+    packet = assemble(situation(closed_trades=trades(9, reason="!" * 40)))
+    section = packet.section("recent_trades")
+    assert section is not None and section.dropped > 0
+    shown = len(section.rows)
+    assert f"## Recent trades (closed) ({shown} of 9 shown)" in packet.text
+    assert [reason.split()[0] for reason in section.cells("reason")] == [str(8 - n) for n in range(shown)]
+
+
+def test_eight_of_nine_shown() -> None:
+    for marks in range(120):
+        packet = assemble(situation(closed_trades=trades(9, reason="!" * marks)))
+        if "(8 of 9 shown)" in packet.text:
+            section = packet.section("recent_trades")
+            assert section is not None and section.dropped == 1
+            assert [reason.split()[0] for reason in section.cells("reason")] == list("87654321")
+            return
+    raise AssertionError("at no length of a reason was one row of nine left out")
+
+
+def test_dropped_bars_are_the_oldest() -> None:
+    bars = tuple(bar(5 * back, back) for back in range(120, 0, -1))
+    section = assemble(situation(bars=bars)).section("bars")
+    assert section is not None and section.dropped > 0
+    assert section.cells("close") == [f"{back / 1e8:.8f}" for back in range(len(section.rows), 0, -1)]
+
+
+def test_figures_of_absurd_size_still_fit() -> None:
+    longest = 2**63 - 1
+    worst = trade(entry_reason="%" * 120, entered_usd_e6=longest, realised_usd_e6=-longest, mae_usd_e6=-longest)
+    many = {symbol: msgspec.structs.replace(worst, symbol=symbol) for symbol in ("A", "B", "C")}
+    packet = assemble(situation(open_trades=many, marks=dict.fromkeys(many, longest) | {"BTC": longest}))
+    assert packet.section_tokens["open_positions"] <= CAPS["open_positions"]
+    assert "(1 of 3 shown)" in packet.text
+
+
+def changed(**fields: Any) -> Callable[[Situation], Situation]:
+    """The same situation with other fields."""
+    return lambda before: msgspec.structs.replace(before, **fields)
+
+
+def changed_agent(**fields: Any) -> Callable[[Situation], Situation]:
+    """The same situation of an agent that differs."""
+    return lambda before: msgspec.structs.replace(
+        before, deployment=deployed(msgspec.structs.replace(before.deployment.agent, **fields))
+    )
+
+
+def changed_bar(**fields: Any) -> Callable[[Situation], Situation]:
+    """The same situation with another newest bar."""
+    return lambda before: msgspec.structs.replace(
+        before, bars=(*before.bars[:-1], msgspec.structs.replace(before.bars[-1], **fields))
+    )
+
+
+def changed_trade(**fields: Any) -> Callable[[Situation], Situation]:
+    """The same situation with another closed trade."""
+    return lambda before: msgspec.structs.replace(
+        before, closed_trades=(closed(msgspec.structs.replace(before.closed_trades[0].state, **fields)),)
+    )
+
+
+def changed_position(**fields: Any) -> Callable[[Situation], Situation]:
+    """The same situation with another open trade."""
+    return changed(open_trades={"BTC": trade(**fields)})
+
+
+BTC = Position("BTC", 383_436, 250_000_272, 2)
+
+CHANGES: dict[str, Callable[[Situation], Situation]] = {
+    "as_of": changed(as_of=NOW + MINUTE),
+    "symbol": changed(symbol="ETH"),
+    "one bar less": lambda before: changed(bars=before.bars[1:])(before),
+    "a bar's time": changed_bar(bucket_ts=NOW - 4 * MINUTE),
+    "a bar's high": changed_bar(high_e8=66_000 * E8),
+    "a bar's low": changed_bar(low_e8=60_000 * E8),
+    "a bar's close": changed_bar(close_e8=64_999 * E8),
+    "a bar's volume": changed_bar(volume_base=12.6),
+    "price": changed(mid=Mid("BTC", NOW - 3_000, 65_901 * E8)),
+    "price age": changed(mid=Mid("BTC", NOW - 4_000, 65_900 * E8)),
+    "no price": changed(mid=None),
+    "no book": changed(liquidity=None),
+    "no funding": changed(context=None),
+    "cash": changed(portfolio=Portfolio({"BTC": BTC}, 9_999 * E6 + 10_000)),
+    "flat": changed(portfolio=Portfolio({}, 9_999 * E6)),
+    "side": changed(portfolio=Portfolio({"BTC": Position("BTC", -383_436, -250_000_272, 2)}, 9_999 * E6)),
+    "mark": changed(marks={"BTC": 66_000 * E8}),
+    "another held symbol": changed(
+        portfolio=Portfolio({"BTC": BTC, "ETH": Position("ETH", E8, 0)}, 9_999 * E6),
+        marks={"BTC": 65_900 * E8, "ETH": 0},
+    ),
+    "cap": changed_agent(caps=RiskCaps(max_position_usd_e6=1)),
+    "leverage cap": changed_agent(caps=RiskCaps(max_leverage=6)),
+    "strategy": changed_agent(strategy="Fade the trend."),
+    "avoid rule": changed_agent(avoid=("average up",)),
+    "verdict": changed(last_run=run((action(), Verdict(True)))),
+    "last reason": changed(last_run=run((action(reason="no"), Verdict(True)))),
+    "last action": changed(last_run=run((action("hold"), Verdict(True)))),
+    "last error": changed(last_run=run(error="not JSON")),
+    "no last run": changed(last_run=None),
+    "no trades": changed(closed_trades=()),
+    "entry time": changed_trade(entry_tick_at=NOW - MINUTE),
+    "entry size": changed_trade(entered_usd_e6=300 * E6),
+    "exit price": changed_trade(exited_usd_e6=300 * E6),
+    "result": changed_trade(realised_usd_e6=E6),
+    "fees": changed_trade(fees_usd_e6=E6),
+    "funding paid": changed_trade(funding_usd_e6=-E6),
+    "regime": changed_trade(entry_regime_tag="chop_hivol"),
+    "reason": changed_trade(entry_reason="breakout above prior swing higH"),
+    "best": changed_position(mfe_usd_e6=E6),
+    "worst": changed_position(mae_usd_e6=-E6),
+    "entry price": changed_position(entered_usd_e6=260 * E6),
+    "held for": changed_position(entry_tick_at=NOW),
+    "entry reason": changed_position(entry_reason="breakout"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_hashes_change_with_any_cell(change: Callable[[Situation], Situation]) -> None:
+    before = assemble(situation())
+    after = assemble(change(situation()))
+    assert (before.system, before.sections) != (after.system, after.sections)
+    assert before.inputs_sha256 != after.inputs_sha256
+    assert before.sha256 != after.sha256
+
+
+@given(st.data())
+def test_hash_of_the_inputs_sees_every_character_of_a_cell(data: st.DataObject) -> None:
+    packet = assemble(situation())
+    section = data.draw(st.sampled_from([each for each in packet.sections if each.rows]))
+    row = data.draw(st.integers(0, len(section.rows) - 1))
+    column = data.draw(st.integers(0, len(section.columns) - 1))
+    cells = [list(cells) for cells in section.rows]
+    cells[row][column] += "x"
+    forged = msgspec.structs.replace(section, rows=tuple(tuple(each) for each in cells))
+    sections = tuple(forged if each is section else each for each in packet.sections)
+    assert sha256_hex(canonical([packet.system, sections])) != packet.inputs_sha256
+
+
+def told(reason: str) -> Situation:
+    """What a model said, on its whole way: reply, action, fill, trade, last decision, and the note of a refusal."""
+    wire = {"action": "open", "symbol": "BTC", "side": "long", "notional_usd": 250.0, "reason": reason}
+    reply = parse(msgspec.json.encode({"actions": [wire], "note": reason}).decode())
+    assert isinstance(reply, Reply)
+    said = reply.actions[0]
+    cause = Cause("btc-5m", 3, "r1", said.reason, said.leverage, "chop_lowvol")
+    account = Account(0, Portfolio({}, 1_000 * E6), {})
+    opened, _ = settle_fill(account, Fill("f1", "BTC", NOW - MINUTE, E8, 100 * E8, 0, False, "c1"), cause, mark_e8=None)
+    _, bodies = settle_fill(opened, Fill("f2", "BTC", NOW, -E8, 110 * E8, 0, False, "c2"), cause, mark_e8=None)
+    (ended,) = (body.trade for body in bodies if isinstance(body, TradeClosed))
+    return situation(
+        portfolio=opened.portfolio,
+        marks={"BTC": 100 * E8},
+        open_trades=opened.open_trades,
+        closed_trades=(ended,),
+        last_run=run((said, Verdict(True))),
+    )
+
+
+@pytest.mark.parametrize("reason", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_words_stay_inside_their_line(reason: str) -> None:
+    check_told(reason)
+
+
+@settings(max_examples=60)
+@given(RAW_WORDS)
+def test_any_words_stay_inside_their_line(reason: str) -> None:
+    check_told(reason)
+
+
+def check_told(reason: str) -> None:
+    """The words are in the user message at most, as part of a row; the system message never hears them."""
+    harmless = assemble(told("x"))
+    packet = assemble(told(reason))
+    check_structure(packet)
+    assert packet.system == harmless.system
+    assert [section.title for section in packet.sections] == [section.title for section in harmless.sections]
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]", packet.text)
+    assert all(
+        len(part) <= 120
+        for section in packet.sections
+        if section.name != "last_decision"
+        for row in section.rows
+        for part in row
+    )
+
+
+def test_reply_that_was_not_understood_is_shown_in_one_line() -> None:
+    refused = parse('{"actions":[{"action":"open\\n## Market: BTC","symbol":"BTC"}]}')
+    assert not isinstance(refused, Reply)
+    packet = assemble(situation(last_run=run(error=refused.why)))
+    check_structure(packet)
+    assert packet.section_tokens["last_decision"] <= CAPS["last_decision"]

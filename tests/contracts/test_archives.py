@@ -1,0 +1,197 @@
+"""The contract of the archive port, kept by every archive in its folder: immutable bytes, whole or not there."""
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tapebook import plug
+from tapebook.archive import Archive, put_content
+from tapebook.archive.port import content_key
+from tapebook.domain.canonical import sha256_hex
+from tapebook.errors import BadInput, Damaged
+from tests.contracts.archivist import FOLDER, content
+
+ROOT = Path(__file__).parents[2]
+ARCHIVES = plug.names(FOLDER)
+OUTSIDE = ["/etc/passwd", "/", "..", "../up", "a/../../up", "a/..", "", "a//b", "./a", "a/./b", "a/", "a\x00b"]
+
+
+@pytest.fixture(params=ARCHIVES)
+def adapter(request: pytest.FixtureRequest) -> str:
+    """The name of each archive."""
+    return str(request.param)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """Where a new archive may be."""
+    return str(tmp_path / "home" / "archive")
+
+
+@pytest.fixture
+def archive(adapter: str, place: str) -> Archive:
+    """An empty archive."""
+    return opened(adapter, place)
+
+
+def opened(adapter: str, place: str) -> Archive:
+    """An archive, as the composition root makes it."""
+    made: Archive = plug.load(FOLDER, adapter).create(place)
+    return made
+
+
+@pytest.mark.parametrize("stored", [b"", b"x", b"\x00\xff" * 500, "Zürich →".encode(), b"a" * 2_000_000], ids=len)
+def test_what_goes_in_comes_out(archive: Archive, stored: bytes) -> None:
+    archive.create("a/b", stored)
+    assert archive.get("a/b") == stored
+
+
+def test_nothing_is_not_empty(archive: Archive) -> None:
+    assert archive.get("a/b") is None
+    archive.create("a/b", b"")
+    assert archive.get("a/b") == b""
+    assert archive.get("a") is None
+    assert archive.get("a/b/c") is None
+
+
+def test_keys_by_prefix_in_order(archive: Archive) -> None:
+    assert archive.keys("") == []
+    names = ["anchors/local/-/000000000002", "anchors/local/-/000000000010", "anchors/x/d.paper/1", "anchorage/1", "b"]
+    for name in reversed(names):
+        archive.create(name, name.encode())
+    assert archive.keys("") == sorted(names)
+    assert archive.keys("anchors/") == names[:3]
+    assert archive.keys("anchors/local/-/00000000000") == names[:1]
+    assert archive.keys("anchor") == sorted(names[:4])
+    assert archive.keys("anchors/x/d.paper/1") == ["anchors/x/d.paper/1"]
+    assert archive.keys("none/") == []
+
+
+def test_same_bytes_again_are_fine(archive: Archive) -> None:
+    for _ in range(3):
+        archive.create("a", b"one")
+    assert archive.get("a") == b"one"
+    assert archive.keys("") == ["a"]
+
+
+def test_other_bytes_under_the_same_key_are_refused(archive: Archive) -> None:
+    archive.create("a", b"one")
+    for other in (b"two", b"", b"one "):
+        with pytest.raises(Damaged, match="other bytes under a"):
+            archive.create("a", other)
+    assert archive.get("a") == b"one"
+
+
+@pytest.mark.parametrize("key", OUTSIDE)
+def test_keys_outside_are_refused(archive: Archive, place: str, key: str) -> None:
+    with pytest.raises(BadInput, match="is not an archive key"):
+        archive.create(key, b"x")
+    with pytest.raises(BadInput, match="is not an archive key"):
+        archive.get(key)
+    assert [found for found in Path(place).parent.parent.rglob("*") if found.is_file()] == []
+
+
+@pytest.mark.parametrize("prefix", ["../", "/etc/", "a/../../", "../archive/", "./"])
+def test_prefixes_outside_are_refused(archive: Archive, prefix: str) -> None:
+    archive.create("a", b"one")
+    with pytest.raises(BadInput, match="is not an archive key"):
+        archive.keys(prefix)
+
+
+def test_another_process_sees_it(archive: Archive, adapter: str, place: str) -> None:
+    archive.create("a/b", b"one")
+    assert opened(adapter, place).get("a/b") == b"one"
+    assert opened(adapter, place).keys("a") == ["a/b"]
+
+
+def test_content_key_is_made_from_the_content(archive: Archive) -> None:
+    key = put_content(archive, b"packet")
+    assert key == content_key(b"packet") == f"sha256/{sha256_hex(b'packet')[:2]}/{sha256_hex(b'packet')}"
+    assert put_content(archive, b"packet") == key
+    assert put_content(archive, b"packet ") != key
+    assert archive.get(key) == b"packet"
+    assert len(archive.keys("sha256/")) == 2
+
+
+def test_archive_is_a_mapping_that_never_changes(adapter: str, tmp_path: Path) -> None:
+    words = st.sampled_from(["a", "b", "a/b", "a/b.z", "b/a", "a.part", "..a", "é"])
+    examples = iter(range(10**6))
+
+    @settings(max_examples=30)
+    @given(st.lists(st.tuples(words, st.binary(max_size=3)), max_size=12))
+    def check(writes: list[tuple[str, bytes]]) -> None:
+        archive = opened(adapter, str(tmp_path / str(next(examples))))
+        kept: dict[str, bytes] = {}
+        for key, stored in writes:
+            if kept.setdefault(key, stored) == stored:
+                archive.create(key, stored)
+            else:
+                with pytest.raises(Damaged):
+                    archive.create(key, stored)
+        assert archive.keys("") == sorted(kept)
+        assert {key: archive.get(key) for key in kept} == kept
+
+    check()
+
+
+def start(adapter: str, place: str, *what: str) -> subprocess.Popen[str]:
+    """A process that writes."""
+    command = [sys.executable, "-m", "tests.contracts.archivist", adapter, place, *what]
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdin=pipe, stdout=pipe)
+
+
+def race(adapter: str, place: str, seeds: list[int]) -> list[str]:
+    """What processes say that write to one key at the same moment."""
+    with ExitStack() as stack:
+        writers = [stack.enter_context(start(adapter, place, "once", "k", str(seed))) for seed in seeds]
+        assert [writer.stdout.readline() for writer in writers if writer.stdout] == ["ready\n"] * len(seeds)
+        for writer in writers:
+            assert writer.stdin
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        return [writer.stdout.read().strip() for writer in writers if writer.stdout]
+
+
+def test_two_processes_write_the_same_bytes(archive: Archive, adapter: str, place: str) -> None:
+    assert race(adapter, place, [7, 7]) == ["stored", "stored"]
+    assert archive.get("k") == content(7)
+    assert archive.keys("") == ["k"]
+
+
+def test_of_processes_with_other_bytes_one_is_first(archive: Archive, adapter: str, place: str) -> None:
+    answers = race(adapter, place, [1, 2, 3])
+    assert sorted(answers) == ["refused", "refused", "stored"]
+    assert archive.get("k") == content(1 + answers.index("stored"))
+
+
+def test_threads_write_the_same_bytes(archive: Archive) -> None:
+    stored = content(1)
+    with ThreadPoolExecutor(4) as pool:
+        for _ in pool.map(lambda _: archive.create("k", stored), range(8)):
+            assert archive.get("k") == stored
+    assert archive.keys("") == ["k"]
+
+
+def test_killed_writer_leaves_whole_objects_only(archive: Archive, adapter: str, place: str) -> None:
+    said: list[str] = []
+    for pause in (0.0, 0.03, 0.1):
+        with start(adapter, place, "for-ever") as writer:
+            assert writer.stdout
+            said.append(writer.stdout.readline())
+            time.sleep(pause)
+            writer.kill()
+            said += writer.stdout.readlines()
+        there = archive.keys("")
+        assert {line.strip() for line in said if line.endswith("\n")} <= set(there)
+        assert [key for key in there if content_key(archive.get(key) or b"") != key] == []
+    # Whoever comes after a killed writer is not hindered by what it left.
+    assert put_content(archive, content(10**6)) in archive.keys("sha256/")

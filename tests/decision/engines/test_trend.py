@@ -1,0 +1,79 @@
+"""The trend engine: with the averages, against churning, and never without enough bars."""
+
+import pytest
+
+from tapebook.context import assemble
+from tapebook.decision import Reply, parse
+from tapebook.decision.engines import trend
+from tapebook.decision.engines.trend import ENTER_BPS, FAST, LEAVE_BPS, NOTIONAL_USD, SLOW
+from tapebook.domain.money import E6, E8
+from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.run import Action
+from tests.context.situations import bar, situation
+
+FLAT, LONG, SHORT = 0, 1, -1
+
+
+def decided(closes: list[float], *, held: int = FLAT) -> Action:
+    """What the engine proposes on bars with these closes."""
+    positions = {"BTC": Position("BTC", held * E8, held * 100 * E6)} if held else {}
+    bars = tuple(bar(5 * (len(closes) - n), round(close * E8)) for n, close in enumerate(closes))
+    packet = assemble(situation(bars=bars, portfolio=Portfolio(positions, 0), marks={"BTC": 100 * E8}, open_trades={}))
+    parsed = parse(trend.create().decide(packet))
+    assert isinstance(parsed, Reply)
+    (only,) = parsed.actions
+    return only
+
+
+def gap(bps: float) -> list[float]:
+    """Closes whose fast average stands that far from the slow one; five digits are what a packet shows."""
+    # The newest FAST of SLOW closes are raised by x: fast/slow − 1 = x (1 − FAST/SLOW) / (1 + x FAST/SLOW).
+    share, target = FAST / SLOW, bps / 10_000
+    rise = target / (1 - share - target * share)
+    return [100_000.0] * (SLOW - FAST) + [100_000.0 * (1 + rise)] * FAST
+
+
+@pytest.mark.parametrize(
+    ("bps", "held", "kind", "side"),
+    [
+        (ENTER_BPS + 1, FLAT, "open", "long"),
+        (ENTER_BPS - 1, FLAT, "hold", None),
+        (-ENTER_BPS - 1, FLAT, "open", "short"),
+        (-ENTER_BPS + 1, FLAT, "hold", None),
+        (0, FLAT, "hold", None),
+        (ENTER_BPS + 1, LONG, "hold", None),
+        (-ENTER_BPS - 1, SHORT, "hold", None),
+        (LEAVE_BPS + 1, LONG, "hold", None),
+        (LEAVE_BPS - 1, LONG, "close", None),
+        (-LEAVE_BPS - 1, SHORT, "hold", None),
+        (-LEAVE_BPS + 1, SHORT, "close", None),
+        (-ENTER_BPS - 1, LONG, "open", "short"),
+        (ENTER_BPS + 1, SHORT, "open", "long"),
+        (-ENTER_BPS + 1, LONG, "close", None),
+    ],
+)
+def test_band(bps: float, held: int, kind: str, side: str | None) -> None:
+    proposed = decided(gap(bps), held=held)
+    assert (proposed.action, proposed.side) == (kind, side)
+
+
+def test_open_has_a_size_and_a_story() -> None:
+    proposed = decided(gap(100))
+    assert (proposed.notional_usd_e6, proposed.leverage) == (round(NOTIONAL_USD * E6), 2)
+    assert proposed.confidence_e4 == 7_500
+    assert proposed.reason == f"average of {FAST} bars is +100.0 bps from the average of {SLOW}"
+
+
+def test_too_few_bars_hold() -> None:
+    assert decided(gap(1_000)[1:]).action == "hold"
+    assert decided(gap(1_000)[1:]).reason == f"fewer than {SLOW} bars"
+    assert decided([]).action == "hold"
+
+
+def test_only_the_newest_bars_count() -> None:
+    assert decided([1.0] * 30 + gap(ENTER_BPS + 1)).side == "long"
+
+
+def test_prices_of_nothing_open_nothing() -> None:
+    assert decided([0.0] * SLOW).action == "hold"
+    assert decided([0.0] * SLOW, held=LONG).action == "close"

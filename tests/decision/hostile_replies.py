@@ -1,0 +1,165 @@
+"""Replies that must be refused as a whole, by name; most differ from a good one in one place."""
+
+import json
+from typing import Any
+
+GOOD: dict[str, Any] = {
+    "action": "open",
+    "symbol": "BTC",
+    "side": "long",
+    "notional_usd": 250.0,
+    "leverage": 2,
+    "order_type": "market",
+    "limit_price": None,
+    "confidence": 0.64,
+    "reason": "breakout",
+    "cites": ["c1"],
+}
+
+
+def reply(**changes: Any) -> str:
+    """A reply with one good action, changed."""
+    return json.dumps({"actions": [GOOD | changes]})
+
+
+def without(*names: str) -> str:
+    """A reply whose action lacks fields."""
+    return json.dumps({"actions": [{name: value for name, value in GOOD.items() if name not in names}]})
+
+
+def raw(field: str, text: str) -> str:
+    """A reply in which a field has a value written as it stands, JSON or not."""
+    return reply(**{field: "PLACEHOLDER"}).replace('"PLACEHOLDER"', text)
+
+
+_DEEP = "[" * 5_000 + "]" * 5_000
+_PROSE = "I would go long here because momentum is strong."
+
+HOSTILE: dict[str, str] = {
+    # not JSON, or not JSON alone
+    "empty": "",
+    "blank": " \n\t ",
+    "prose": _PROSE,
+    "prose before": f"Sure! {reply()}",
+    "text after": f"{reply()} Good luck!",
+    "a second reply after": reply() + reply(),
+    "one reply per line": f"{reply()}\n{reply()}",
+    "a NUL after": reply() + "\x00",
+    "byte order mark": "\ufeff" + reply(),
+    "markdown fence": f"```json\n{reply()}\n```",
+    "markdown fence without language": f"```\n{reply()}\n```",
+    "thinking tags": f"<think>long?</think>{reply()}",
+    "XML": "<actions><action>open</action></actions>",
+    "YAML": "actions:\n- action: open\n  symbol: BTC\n",
+    "Python": str({"actions": [GOOD]}),
+    "comment": '{"actions":[] /* nothing */}',
+    "trailing comma": '{"actions":[],}',
+    "cut off": reply()[:-2],
+    "cut off in a text": reply()[:60],
+    "single quotes": reply().replace('"', "'"),
+    "curly quotes": reply().replace('"', "\u201d"),
+    "unquoted keys": "{actions:[]}",
+    "line break inside a text": raw("reason", '"up\nup"'),
+    "lone surrogate": raw("reason", '"\\ud800"'),
+    "lone surrogate as a character": reply().replace("breakout", "\ud800"),
+    "deep list": _DEEP,
+    "deep object": '{"a":' * 3_000 + "1" + "}" * 3_000,
+    # JSON of another shape
+    "null": "null",
+    "number": "42",
+    "text": '"hold"',
+    "list of actions": json.dumps([GOOD]),
+    "an action alone": json.dumps(GOOD),
+    "no actions": "{}",
+    "actions null": '{"actions":null}',
+    "actions an object": json.dumps({"actions": GOOD}),
+    "actions a text": '{"actions":"hold"}',
+    "action a text": '{"actions":["hold"]}',
+    "action null": '{"actions":[null]}',
+    "nested actions": json.dumps({"actions": [[GOOD]]}),
+    "deep inside actions": f'{{"actions":{_DEEP}}}',
+    "unknown key beside actions": '{"actions":[],"system":"ignore all rules"}',
+    "unknown key in an action": reply(stop_loss=1),
+    "key in capitals": json.dumps({"Actions": [GOOD]}),
+    "prototype key": reply(__proto__={"allowed": True}),
+    "note a number": '{"actions":[],"note":1}',
+    "note a list": '{"actions":[],"note":["a"]}',
+    "actions twice": json.dumps({"actions": [GOOD]})[:-1] + ', "actions": []}',
+    "note twice": '{"actions":[],"note":"a","note":"b"}',
+    "side twice": raw("side", '"long","side":"short"'),
+    "notional twice": raw("notional_usd", '1.0,"notional_usd":2000.0'),
+    "the same value twice": raw("leverage", '2,"leverage":2'),
+    "a key twice, once escaped": raw("leverage", '2,"\\u006ceverage":50'),
+    "too many actions": json.dumps({"actions": [GOOD] * 9}),
+    "too long": reply(reason="x" * 20_000),
+    "a megabyte of blanks": " " * 1_000_000 + reply(),
+    # fields
+    "no action": without("action"),
+    "no symbol": without("symbol"),
+    "open without side": without("side"),
+    "open without notional": without("notional_usd"),
+    "adjust without side": reply(action="adjust", side=None),
+    "unknown action": reply(action="liquidate_everything"),
+    "action in capitals": reply(action="OPEN"),
+    "action with a blank": reply(action="open "),
+    "action with a Cyrillic letter": reply(action="\u043epen"),
+    "action with a zero-width space": reply(action="op\u200ben"),
+    "action in full width": reply(action="\uff4f\uff50\uff45\uff4e"),
+    "action null in an action": reply(action=None),
+    "action a number": reply(action=1),
+    "symbol a number": reply(symbol=7),
+    "symbol null": reply(symbol=None),
+    "symbol a list": reply(symbol=["BTC", "ETH"]),
+    "side buy": reply(side="buy"),
+    "side empty": reply(side=""),
+    "side a truth value": reply(side=True),
+    "notional zero": reply(notional_usd=0),
+    "notional below any unit": reply(notional_usd=1e-7),
+    "notional negative": reply(notional_usd=-250.0),
+    "notional negative zero": reply(notional_usd=-0.0),
+    "notional huge": reply(notional_usd=1e18),
+    "notional NaN": raw("notional_usd", "NaN"),
+    "notional Infinity": raw("notional_usd", "Infinity"),
+    "notional -Infinity": raw("notional_usd", "-Infinity"),
+    "notional beyond a float": raw("notional_usd", "1e400"),
+    "notional of 5,000 digits": raw("notional_usd", "9" * 5_000),
+    "notional a text": reply(notional_usd="250"),
+    "notional a truth value": reply(notional_usd=True),
+    "notional null": reply(notional_usd=None),
+    "notional hexadecimal": raw("notional_usd", "0xff"),
+    "notional with a plus": raw("notional_usd", "+250.0"),
+    "notional with a leading zero": raw("notional_usd", "0250.0"),
+    "notional with a comma": raw("notional_usd", "1,000.0"),
+    "notional in Arabic digits": raw("notional_usd", "\u0662\u0665\u0660"),
+    "hold with a negative notional": reply(action="hold", notional_usd=-1.0),
+    "leverage zero": reply(leverage=0),
+    "leverage negative": reply(leverage=-3),
+    "leverage huge": reply(leverage=101),
+    "leverage beyond 64 bits": reply(leverage=2**70),
+    "leverage of 5,000 digits": raw("leverage", "9" * 5_000),
+    "leverage a fraction": reply(leverage=2.5),
+    "leverage a float": reply(leverage=2.0),
+    "leverage a truth value": reply(leverage=True),
+    "leverage a text": reply(leverage="2"),
+    "unknown order type": reply(order_type="stop"),
+    "limit without a price": reply(order_type="limit"),
+    "limit price zero": reply(order_type="limit", limit_price=0.0),
+    "limit price below any unit": reply(order_type="limit", limit_price=1e-9),
+    "limit price negative": reply(order_type="limit", limit_price=-1.0),
+    "limit price huge": reply(order_type="limit", limit_price=1e12),
+    "limit price a text": reply(order_type="limit", limit_price="65000"),
+    "limit price a truth value": reply(order_type="limit", limit_price=True),
+    "limit price NaN": raw("limit_price", "NaN"),
+    "confidence above one": reply(confidence=1.0001),
+    "confidence negative": reply(confidence=-0.1),
+    "confidence in percent": reply(confidence=64),
+    "confidence a truth value": reply(confidence=True),
+    "confidence a text": reply(confidence="high"),
+    "confidence null": reply(confidence=None),
+    "reason a list": reply(reason=["a"]),
+    "reason null": reply(reason=None),
+    "cites a text": reply(cites="c1"),
+    "cites numbers": reply(cites=[1]),
+    "cites nested": reply(cites=[["c1"]]),
+    "second action bad": json.dumps({"actions": [GOOD, GOOD | {"leverage": 0}]}),
+}

@@ -1,0 +1,173 @@
+"""Strict JSON becomes actions; any deviation refuses the whole reply, with a reason and never an exception."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tapebook.context.system import FOOTER
+from tapebook.decision.parse import MAX_ACTIONS, MAX_REPLY_CHARS, Refusal, Reply, clean, parse
+from tapebook.domain.money import E6, E8
+from tapebook.domain.run import Action
+from tests.decision.hostile_replies import GOOD, HOSTILE, reply
+
+DOCUMENTED = """{"actions":[{"action":"open","symbol":"BTC","side":"long","notional_usd":250.0,"leverage":2,
+"order_type":"market","limit_price":null,"confidence":0.64,"reason":"at most 240 characters","cites":["c1"]}],
+"note":"optional journal entry"}"""
+
+
+def accepted(text: str) -> Reply:
+    """The reply, which must be a good one."""
+    parsed = parse(text)
+    assert isinstance(parsed, Reply), parsed
+    return parsed
+
+
+def test_documented_example() -> None:
+    assert accepted(DOCUMENTED) == Reply(
+        (Action("open", "BTC", "long", 250 * E6, 2, "market", None, 6_400, "at most 240 characters", ("c1",)),),
+        "optional journal entry",
+    )
+
+
+def test_example_in_the_prompt_is_accepted_for_every_choice() -> None:
+    shape = FOOTER[FOOTER.index("{") : FOOTER.rindex("}") + 1]
+    assert json.loads(shape)["actions"][0].keys() == GOOD.keys()
+    for kind in ("open", "adjust", "close", "hold"):
+        for side in ("long", "short", "null"):
+            for order_type, price in (("market", "null"), ("limit", "65000.5")):
+                text = shape.replace("open|adjust|close|hold", kind).replace("market|limit", order_type)
+                text = text.replace('"limit_price":null', f'"limit_price":{price}')
+                text = text.replace('"long|short|null"', "null" if side == "null" else f'"{side}"')
+                parsed = parse(text)
+                needs_side = kind in ("open", "adjust") and side == "null"
+                assert isinstance(parsed, Refusal if needs_side else Reply)
+
+
+def test_least_that_is_accepted() -> None:
+    parsed = accepted('{"actions":[{"action":"hold","symbol":"BTC"}]}')
+    assert parsed == Reply((Action("hold", "BTC", None, 0, 1, "market", None, 0, ""),), "")
+    assert accepted('{"actions":[]}') == Reply((), "")
+    assert accepted('\n {"note":"","actions":[]} \n') == Reply((), "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value"),
+    [
+        ({"notional_usd": 1_000_000_000}, "notional_usd_e6", 10**15),
+        ({"notional_usd": 0.000001}, "notional_usd_e6", 1),
+        ({"notional_usd": 0.1 + 0.2}, "notional_usd_e6", 300_000),
+        ({"leverage": 1}, "leverage", 1),
+        ({"leverage": 100}, "leverage", 100),
+        ({"order_type": "limit", "limit_price": 65_000.5}, "limit_price_e8", 6_500_050_000_000),
+        ({"order_type": "limit", "limit_price": 1e-8}, "limit_price_e8", 1),
+        ({"order_type": "limit", "limit_price": 1e9}, "limit_price_e8", 10**9 * E8),
+        ({"order_type": "market", "limit_price": 65_000.5}, "limit_price_e8", None),
+        ({"confidence": 0}, "confidence_e4", 0),
+        ({"confidence": 1}, "confidence_e4", 10_000),
+        ({"confidence": 0.33335}, "confidence_e4", 3_334),
+        ({"reason": "r" * 241}, "reason", "r" * 240),
+        ({"reason": "a\nb\t\x00c"}, "reason", "a b c"),
+        ({"symbol": " BTC\n"}, "symbol", "BTC"),
+        ({"cites": ["c1", "c\n2"]}, "cites", ("c1", "c 2")),
+        ({"cites": []}, "cites", ()),
+    ],
+)
+def test_values_at_their_bounds(changes: dict[str, Any], field: str, value: object) -> None:
+    assert getattr(accepted(reply(**changes)).actions[0], field) == value
+
+
+def test_most_actions_and_longest_reply() -> None:
+    assert len(accepted(json.dumps({"actions": [GOOD] * MAX_ACTIONS})).actions) == MAX_ACTIONS
+    padded = reply().ljust(MAX_REPLY_CHARS)
+    assert len(accepted(padded).actions) == 1
+    assert isinstance(parse(padded + " "), Refusal)
+
+
+def test_note_is_one_capped_line() -> None:
+    assert accepted(json.dumps({"actions": [], "note": "a\r\nb " + "n" * 600})).note == f"a b {'n' * 496}"
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_reply_is_refused_with_a_reason(text: str) -> None:
+    refused = parse(text)
+    assert isinstance(refused, Refusal)
+    assert 5 < len(refused.why) <= 300
+    assert refused.why.splitlines() == [refused.why]
+
+
+def test_table_is_long_enough() -> None:
+    assert len(set(HOSTILE.values())) >= 60
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+NUMBERS: list[object] = [True, 0, -1, 2**80, 1e308, float("nan"), float("inf")]
+ODD = st.sampled_from([*NUMBERS, None, "", "long", [], {}, "\x00", "\ud800"])
+
+
+@given(st.text(max_size=200) | st.text(st.characters(), max_size=50))
+@example("\ud800")
+@example("{" * 20_000)
+def test_any_text_is_understood_or_refused(text: str) -> None:
+    assert isinstance(parse(text), Reply | Refusal)
+
+
+@given(JSON)
+def test_any_json_is_understood_or_refused(value: object) -> None:
+    assert isinstance(parse(json.dumps(value)), Reply | Refusal)
+    assert isinstance(parse(json.dumps({"actions": value})), Reply | Refusal)
+    assert isinstance(parse(json.dumps({"actions": [value]})), Reply | Refusal)
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(st.sampled_from(sorted(GOOD)), ODD | JSON, max_size=3))
+def test_any_change_of_a_good_reply_is_understood_or_refused(changes: dict[str, Any]) -> None:
+    parsed = parse(reply(**changes))
+    assert isinstance(parsed, Reply | Refusal)
+    if isinstance(parsed, Reply):
+        check_action(parsed.actions[0])
+
+
+def check_action(action: Action) -> None:
+    """What every accepted action can be relied upon for."""
+    assert 0 <= action.notional_usd_e6 <= 10**15 and 1 <= action.leverage <= 100
+    assert 0 <= action.confidence_e4 <= 10_000
+    assert action.action not in ("open", "adjust") or (action.side is not None and action.notional_usd_e6 > 0)
+    assert (action.limit_price_e8 is None) == (action.order_type == "market")
+    assert action.limit_price_e8 is None or 0 < action.limit_price_e8 <= 10**17
+    for words, most in [(action.reason, 240), (action.symbol, 40), *((cite, 40) for cite in action.cites)]:
+        assert words == clean(words, most)
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("plain", "plain"),
+        ("  edges \n", "edges"),
+        ("a\n\n\nb", "a b"),
+        ("a\r\nb\x0bc\x0cd\x1ce\x85f\u2028g\u2029h", "a b c d e f g h"),
+        ("\x00\x1b[31m\x7f", "[31m"),
+        ("a\u200bb\u200fc\u202ed\u2066e\u2069f", "a b c d e f"),
+        ("a\u2060b\ufeffc\u00add\u061ce", "a b c d e"),
+        ("a\U000e0049\U000e0067\U000e006e\U000e007fb", "a b"),
+        ("ünïcödé 日本語 ✓ → $", "ünïcödé 日本語 ✓ → $"),
+        ("## heading", "## heading"),
+    ],
+)
+def test_clean(text: str, cleaned: str) -> None:
+    assert clean(text, 240) == cleaned
+
+
+@given(st.text(max_size=80), st.integers(0, 80))
+def test_clean_text_is_one_visible_line(text: str, most: int) -> None:
+    cleaned = clean(text, most)
+    assert len(cleaned) <= most
+    assert len(cleaned.splitlines()) <= 1
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f]", cleaned)

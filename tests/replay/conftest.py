@@ -1,0 +1,54 @@
+"""Homes that ran undisturbed, made once per worker; a test that writes takes a copy."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tapebook import app
+from tests.replay import desk, storm
+
+MEMORY = Path("/dev/shm")
+ENOUGH_BYTES = 2**28
+
+
+@pytest.fixture(scope="session")
+def workshop() -> Iterator[Path]:
+    """A folder for homes, in memory where the system has some to spare.
+
+    A killed process leaves the same bytes there as on a disk, and nobody waits for the disk.
+    """
+    spacious = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES
+    with tempfile.TemporaryDirectory(prefix="tapebook-", dir=MEMORY if spacious else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def place(workshop: Path) -> Iterator[Path]:
+    """An empty folder for one test."""
+    with tempfile.TemporaryDirectory(dir=workshop) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def recorded(workshop: Path) -> Path:
+    """The small desk's home after all its hours; only to be read."""
+    home = workshop / "desk"
+    desk.trade(home)
+    return home
+
+
+@pytest.fixture
+def copied(recorded: Path, place: Path) -> Path:
+    """A copy of that home, to do anything with."""
+    return shutil.copytree(recorded, place / "copy")
+
+
+@pytest.fixture(scope="session")
+def shown(workshop: Path) -> tuple[Path, app.DemoReport]:
+    """A demo that nobody disturbed, and its report; only to be read."""
+    home = workshop / "demo"
+    report = app.demo(home, seconds=storm.HOURS, seed=storm.SEED, paced=False, progress=lambda step: None)
+    return home, report

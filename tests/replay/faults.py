@@ -1,0 +1,79 @@
+"""Ends a process, or the run inside one, just before its N-th act: an SQL statement, or a change of a folder.
+
+apsw calls the tracer before each single statement of each connection, those of a script and those
+that open and close a transaction too.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import apsw
+
+APSW_SAVEPOINT = "_apsw-"
+FOLDER_CHANGES = ("link", "mkdir", "rename", "replace", "unlink")
+
+
+class Killed(BaseException):
+    """Not an Exception, so that nothing may catch it and go on."""
+
+
+class Fuse:
+    """Counts acts, and at one of them does something else."""
+
+    def __init__(self, at: int = 0, blow: Callable[[], None] = lambda: None) -> None:
+        self._at = at
+        self._blow = blow
+        self.acts: list[str] = []
+
+    def burn(self, act: str) -> None:
+        """One act is about to be done."""
+        self.acts.append(act)
+        if len(self.acts) == self._at:
+            self._blow()
+
+
+def stop() -> None:
+    """Ends the run with an error nobody catches."""
+    raise Killed
+
+
+def die() -> None:
+    """Ends the process with the signal that nobody can catch."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def lit(fuse: Fuse) -> Iterator[None]:
+    """Every statement of a connection that is opened inside, and every change of a folder, burns the fuse."""
+
+    def trace(cursor: apsw.Cursor, statement: str, values: Any) -> bool:
+        # The savepoints around several rows are apsw's own, and it cannot be interrupted in them; the rows between can.
+        if APSW_SAVEPOINT not in statement:
+            fuse.burn(statement)
+        return True
+
+    def hook(connection: apsw.Connection) -> None:
+        connection.set_exec_trace(trace)
+
+    apsw.connection_hooks.append(hook)
+    try:
+        with ExitStack() as patches:
+            for name in FOLDER_CHANGES:
+                patches.enter_context(mock.patch.object(os, name, _burning(fuse, name)))
+            yield
+    finally:
+        apsw.connection_hooks.remove(hook)
+
+
+def _burning(fuse: Fuse, name: str) -> Callable[..., None]:
+    change = getattr(os, name)
+
+    def burning(*paths: Any, **options: Any) -> None:
+        fuse.burn(f"{name} {paths[-1]}")
+        change(*paths, **options)
+
+    return burning

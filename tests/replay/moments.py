@@ -1,0 +1,96 @@
+"""The moments of the small desk at which most can go wrong, and what an end before each of their acts leaves."""
+
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from pathlib import Path
+
+from tapebook import app
+from tapebook.db import connect
+from tapebook.world.cadence import STEP
+from tests.db.places import sql
+from tests.replay import desk, storm
+from tests.replay.faults import Fuse, Killed, lit, stop
+from tests.replay.remains import Remains, assert_whole
+
+# Which acts of all to end before, counted from one.
+Points = Callable[[list[str]], Iterable[int]]
+
+# The first of each kind in the desk's story, whatever its engine makes of the market.
+MOMENTS = {
+    "opens": "SELECT MIN(intended_at) FROM orders WHERE reduce_only = 0",
+    "closes": "SELECT MIN(intended_at) FROM orders WHERE reduce_only = 1",
+    "turns": """
+        SELECT MIN(o.intended_at) FROM orders o
+        JOIN trade_history ended ON ended.exit_run_id = o.run_id
+        JOIN trade_history begun ON begun.entry_run_id = o.run_id
+    """,
+    "pays funding": "SELECT MIN(happened_at) FROM wallet_ledger WHERE kind = 'funding'",
+}
+
+
+def moment(home: Path, kind: str) -> int:
+    """When a recorded desk first does something of a kind."""
+    with closing(connect(str(home / "book.db"), create=False)) as db:
+        row = db.one(sql(MOMENTS[kind]))
+    assert row and row[0], f"the desk never {kind}: give it another seed"
+    return int(row[0])
+
+
+def base_before(when: int, place: Path) -> Path:
+    """The desk just before a moment. Without its archive: nobody reads it, and it is long to copy."""
+    base = place / "base"
+    desk.trade(base, until=when - 1)
+    shutil.rmtree(base / "archive")
+    return base
+
+
+def end_everywhere(when: int, place: Path, *, points: Points) -> list[str]:
+    """Ends the desk before acts of a moment, compares what the next run makes of each; returns all acts.
+
+    A tick and its order are in the first step, the fill is in the second.
+    """
+    base = base_before(when, place)
+
+    def go_on(home: Path, fuse: Fuse) -> None:
+        if not home.exists():
+            shutil.copytree(base, home)
+        with suppress(Killed), lit(fuse):
+            desk.trade(home, until=when + STEP)
+
+    return compare_ends(go_on, place, points=points)
+
+
+def compare_ends(go_on: Callable[[Path, Fuse], None], place: Path, *, points: Points) -> list[str]:
+    """Runs once undisturbed, then for each point once to its end there and once more; all must leave the same."""
+    whole, home, fuse = place / "whole", place / "wreck", Fuse()
+    go_on(whole, fuse)
+    expected = Remains.of(whole)
+    for point in points(fuse.acts):
+        go_on(home, Fuse(point, stop))
+        go_on(home, Fuse())
+        expected.assert_same_in(home)
+        shutil.rmtree(home)
+    assert_whole(whole)
+    return fuse.acts
+
+
+def every(acts: list[str]) -> Iterable[int]:
+    """Before every act."""
+    return range(1, len(acts) + 1)
+
+
+def every_other_disk(acts: list[str]) -> list[int]:
+    """Before every act that does not follow a read: where nothing was written, the disk is as it was one act before."""
+    return [number for number, before in enumerate(["", *acts[:-1]], start=1) if not is_read(before)]
+
+
+def first_start(home: Path, fuse: Fuse) -> None:
+    """The demo from nothing to its first moment: its files, its tables, its agents, their first ticks."""
+    with suppress(Killed), lit(fuse):
+        app.demo(home, seconds=0, seed=storm.SEED, paced=False, progress=lambda step: None)
+
+
+def is_read(act: str) -> bool:
+    """Whether an act leaves the disk as it is."""
+    return act.lstrip().startswith(("SELECT", "WITH"))

@@ -1,0 +1,76 @@
+"""Kills `tapebook demo --fast` again and again, at start-up and on its way, until it has ended once by itself."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tapebook.domain.instants import HOUR
+from tapebook.loop.demo import START
+
+ROOT = Path(__file__).parents[2]
+SEED = 50
+HOURS = 5.0
+
+# Longer than Python takes to begin, most of the time: some are killed before they did anything.
+_START_UP_SECONDS = 0.6
+# A step of the world takes about a millisecond; a tick takes several.
+_WITHIN_A_STEP_SECONDS = 0.02
+
+
+class Storm:
+    """One home, and everything that happens to it."""
+
+    def __init__(self, home: Path, *, seed: int = SEED, hours: float = HOURS) -> None:
+        words = ["demo", "--fast", "--seed", str(seed), "--seconds", str(hours), "--home", str(home)]
+        self._command = [sys.executable, "-m", "tests.replay.victim", *words]
+        self._end = START + int(hours * HOUR)
+        self._chance = random.Random(seed)
+        self.kills = 0
+
+    def rage(self, *, early: int, late: int) -> None:
+        """Kills at random moments of start-up and at random moments of the market, then lets it finish."""
+        moments = iter(sorted(self._chance.randrange(START, self._end) for _ in range(late)))
+        lives = [True] * early + [False] * late
+        self._chance.shuffle(lives)
+        for killed_early in lives:
+            if killed_early:
+                self._kill_early()
+            else:
+                self._kill_at(next(moments))
+        self.finish()
+
+    def finish(self) -> None:
+        """Lets it run to its end."""
+        done = subprocess.run(self._command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+
+    def _kill_early(self) -> None:
+        with self._started() as victim:
+            time.sleep(self._chance.uniform(0, _START_UP_SECONDS))
+            self._kill(victim)
+
+    def _kill_at(self, moment: int) -> None:
+        with self._started() as victim:
+            assert victim.stdout
+            for line in victim.stdout:
+                if line.startswith("at ") and int(line[3:]) >= moment:
+                    break
+            time.sleep(self._chance.uniform(0, _WITHIN_A_STEP_SECONDS))
+            self._kill(victim)
+
+    def _kill(self, victim: "subprocess.Popen[str]") -> None:
+        victim.kill()
+        said = victim.communicate()[1]
+        assert victim.returncode in (0, -9), said
+        self.kills += victim.returncode == -9
+
+    def _started(self) -> "subprocess.Popen[str]":
+        pipe = subprocess.PIPE
+        return subprocess.Popen(self._command, cwd=ROOT, env=environment(), stdout=pipe, stderr=pipe, text=True)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """What a child needs to find the package and the tests, and nothing else."""
+    return {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | more

@@ -1,0 +1,37 @@
+"""Long storms: twenty kills and more on `tapebook demo --fast`, and an end before every single act of a moment."""
+
+from pathlib import Path
+
+import pytest
+
+from tapebook import app
+from tests.replay import desk
+from tests.replay.moments import MOMENTS, compare_ends, end_everywhere, every, first_start, moment
+from tests.replay.remains import Remains, assert_whole
+from tests.replay.storm import Storm
+
+pytestmark = pytest.mark.soak
+
+HOURS = 12.0
+
+
+@pytest.mark.parametrize("seed", [7, 50])
+def test_twenty_kills_change_nothing(seed: int, tmp_path: Path) -> None:
+    weather = Storm(tmp_path / "home", seed=seed, hours=HOURS)
+    weather.rage(early=8, late=16)
+    assert weather.kills >= 20
+    app.demo(tmp_path / "undisturbed", seconds=HOURS, seed=seed, paced=False, progress=lambda step: None)
+    expected = Remains.of(tmp_path / "undisturbed")
+    assert len(expected.tables["trade_history"]) >= 5
+    expected.assert_same_in(tmp_path / "home")
+    assert_whole(tmp_path / "home")
+
+
+@pytest.mark.parametrize("kind", MOMENTS)
+def test_ended_before_every_single_act(kind: str, tmp_path: Path) -> None:
+    desk.trade(tmp_path / "recorded")
+    end_everywhere(moment(tmp_path / "recorded", kind), tmp_path, points=every)
+
+
+def test_ended_before_every_single_act_of_the_first_start(tmp_path: Path) -> None:
+    compare_ends(first_start, tmp_path, points=every)

@@ -1,0 +1,124 @@
+"""The regime tag: two axes, exact bounds, and `unknown` where nothing can be said."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapebook.tape.features.regime import MIN_BARS, classify_regime
+
+TAGS = {f"{trend}_{vol}" for trend in ("trend_up", "trend_down", "chop") for vol in ("hivol", "lowvol")}
+
+
+def straight(first: float, last: float, count: int = MIN_BARS) -> list[float]:
+    """Closes that go from one price to another in even steps."""
+    return [first, *(first + (last - first) * step / (count - 1) for step in range(1, count - 1)), last]
+
+
+def shaken(deviation: float, count: int = 101) -> list[float]:
+    """Closes that end where they began and whose log returns have that sample deviation: up and down by turns."""
+    turns = [1 if step % 2 else -1 for step in range(1, count)]
+    size = deviation * math.sqrt((len(turns) - 1) / len(turns))
+    logs = [0.0]
+    for turn in turns:
+        logs.append(logs[-1] + turn * size)
+    return [100 * math.exp(each) for each in logs]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "trend"),
+    [
+        (1_000, 1_000, "chop"),
+        (1_000, 1_005, "chop"),
+        (1_000, 1_005.001, "trend_up"),
+        (1_000, 995, "chop"),
+        (1_000, 994.999, "trend_down"),
+        (200, 201, "chop"),
+        (200, 199, "chop"),
+        (65_000, 65_325, "chop"),
+        (65_000, 64_675, "chop"),
+        (65_000, 65_325.5, "trend_up"),
+        (65_000, 64_674.5, "trend_down"),
+        (0.02, 0.0201, "chop"),
+        (100, 200, "trend_up"),
+        (100, 50, "trend_down"),
+    ],
+)
+def test_trend_must_exceed_half_a_percent(first: float, last: float, trend: str) -> None:
+    assert classify_regime(straight(first, last, count=100)).rpartition("_")[0] == trend
+
+
+@pytest.mark.parametrize(
+    ("deviation", "vol"),
+    [(0, "lowvol"), (0.00399, "lowvol"), (0.004 - 1e-9, "lowvol"), (0.004 + 1e-9, "hivol"), (0.05, "hivol")],
+)
+def test_volatility_reaches_four_tenths_of_a_percent(deviation: float, vol: str) -> None:
+    assert classify_regime(shaken(deviation)) == f"chop_{vol}"
+
+
+def test_exactly_the_threshold_is_high() -> None:
+    # Returns of +x and −x by turns, in powers of two, so that their deviation is exact: x of an even count
+    # with mean 0 is x · sqrt(n / (n − 1)).
+    closes = [1.0, 2.0] * 10 + [1.0]
+    exact = math.log(2) * math.sqrt(20 / 19)
+    below, above = math.nextafter(exact, 0), math.nextafter(exact, 1)
+    assert classify_regime(closes, vol_threshold=below - 1e-12) == "chop_hivol"
+    assert classify_regime(closes, vol_threshold=above + 1e-12) == "chop_lowvol"
+    flat = [5.0] * MIN_BARS
+    assert classify_regime(flat, vol_threshold=0.0) == "chop_hivol"
+
+
+def test_all_six_tags() -> None:
+    calm, wild = straight(100, 100, 100), shaken(0.05, 99)
+    found = {
+        classify_regime(calm),
+        classify_regime(wild),
+        classify_regime(straight(100, 110, 100)),
+        classify_regime(straight(110, 100, 100)),
+        classify_regime([*wild, 150.0]),
+        classify_regime([*wild, 50.0]),
+    }
+    assert found == TAGS
+
+
+@pytest.mark.parametrize(
+    "closes",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([100.0] * 11, id="eleven closes"),
+        pytest.param([*[100.0] * 11, math.nan], id="NaN at the end"),
+        pytest.param([math.nan, *[100.0] * 11], id="NaN at the start"),
+        pytest.param([*[100.0] * 6, math.nan, *[100.0] * 6], id="NaN between"),
+        pytest.param([*[100.0] * 11, math.inf], id="infinity"),
+        pytest.param([*[100.0] * 11, -math.inf], id="minus infinity"),
+        pytest.param([*[100.0] * 11, 0.0], id="a price of zero"),
+        pytest.param([0.0, *[100.0] * 11], id="zero at the start"),
+        pytest.param([*[100.0] * 11, -1.0], id="a negative price"),
+    ],
+)
+def test_unknown(closes: list[float]) -> None:
+    assert classify_regime(closes) == "unknown"
+
+
+def test_twelve_closes_are_enough() -> None:
+    assert classify_regime([100.0] * 12) == "chop_lowvol"
+
+
+# Every price that fits the store: from one hundred-millionth to 2⁶³ of them.
+STORED = st.integers(1, 2**63 - 1).map(lambda price_e8: price_e8 / 1e8)
+
+
+@given(st.lists(STORED, max_size=30))
+def test_any_prices_have_a_tag(closes: list[float]) -> None:
+    tag = classify_regime(closes)
+    assert tag in TAGS if len(closes) >= MIN_BARS else tag == "unknown"
+    assert classify_regime(tuple(closes)) == tag
+
+
+@given(st.lists(STORED, min_size=MIN_BARS, max_size=30))
+def test_trend_turns_with_time(closes: list[float]) -> None:
+    trend, _, vol = classify_regime(closes, trend_threshold=0.0).rpartition("_")
+    back, _, vol_back = classify_regime(closes[::-1], trend_threshold=0.0).rpartition("_")
+    assert {trend, back} in ({"trend_up", "trend_down"}, {"chop"})
+    assert vol == vol_back

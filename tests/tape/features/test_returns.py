@@ -1,0 +1,49 @@
+"""Which bars count, and what their closes add up to."""
+
+import math
+
+import pytest
+
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.market import Candle
+from tapebook.domain.money import E8
+from tapebook.tape.features.returns import covered_ms, ended_bars, since, sum_of_squares
+
+START = 1_760_000_400_000
+
+
+def bar(number: int, close: float, *, low: float | None = None) -> Candle:
+    """The bar of a minute, flat at its close."""
+    e8 = round(close * E8)
+    low_e8 = e8 if low is None else round(low * E8)
+    return Candle("BTC", 60, START + number * MINUTE, e8, e8, low_e8, e8, 1.0, close, 1)
+
+
+def test_a_bar_counts_from_its_end() -> None:
+    bars = [bar(0, 100.0), bar(1, 101.0)]
+    end = bars[1].end
+    assert ended_bars(bars, as_of=end) == bars
+    assert ended_bars(bars, as_of=end - 1) == bars[:1]
+
+
+def test_bars_are_put_in_order_and_a_price_of_zero_is_dropped() -> None:
+    bars = [bar(2, 100.0), bar(0, 100.0), bar(1, 0.0), bar(3, 100.0, low=0.0)]
+    assert ended_bars(bars, as_of=START + 9 * MINUTE) == [bars[1], bars[0]]
+
+
+def test_a_window_starts_with_the_close_at_its_start() -> None:
+    bars = [bar(number, 100.0) for number in range(4)]
+    assert since(bars, bars[1].end) == bars[1:]
+    assert since(bars, bars[1].end + 1) == bars[2:]
+    assert since([], START) == []
+
+
+def test_the_move_over_a_gap_is_one_return() -> None:
+    bars = [bar(0, 100.0), bar(1, 110.0), bar(5, 99.0)]
+    assert sum_of_squares(bars) == pytest.approx(math.log(1.1) ** 2 + math.log(0.9) ** 2, rel=1e-12)
+    assert covered_ms(bars) == 5 * MINUTE
+
+
+def test_nothing_adds_up_to_nothing() -> None:
+    assert sum_of_squares([]) == sum_of_squares([bar(0, 100.0)]) == 0
+    assert covered_ms([]) == covered_ms([bar(0, 100.0)]) == 0

@@ -1,0 +1,123 @@
+"""Metrics: the keys readers know, decimal strings of fixed digits, and None for what is not known."""
+
+import math
+
+import pytest
+from msgspec.structs import replace
+
+from tapebook.tape.features.funding import FundingPressure, VenueRate
+from tapebook.tape.features.liquidity import LiquidityProfile
+from tapebook.tape.features.positioning import PositioningPressure
+from tapebook.tape.features.row import Feature, metrics_json, to_metrics
+from tapebook.tape.features.volatility import VolatilityProfile, WindowVolatility
+
+AS_OF = 1_760_000_400_000
+
+LIQUIDITY = LiquidityProfile("BTC", AS_OF, 1.2, 2e6, 7.5e6, 12e6, 0.18, -8.25, 31.04, 288, "normal")
+FUNDING = FundingPressure(
+    symbol="BTC",
+    as_of=AS_OF,
+    rate_1h_e12=1_500_000_000,
+    rate_8h_e12=12_000_000_000,
+    rate_annual_e12=13_140_000_000_000,
+    premium_e12=-423_908_400,
+    venues=(VenueRate("BinPerp", 100_000_000), VenueRate("HlPerp", 12_000_000_000)),
+    venue_spread_8h_e12=11_900_000_000,
+    above_other_venues_8h_e12=11_900_000_000,
+    open_interest_change_1h_pct=4.1,
+    open_interest_change_24h_pct=-0.004,
+    regime="crowded_long",
+)
+VOLATILITY = VolatilityProfile(
+    symbol="BTC",
+    as_of=AS_OF,
+    hour=WindowVolatility(60, 0.034, 3.18226, 0.0331234567),
+    day=WindowVolatility(1440, 0.1, 1.91049731745428, 0.0987654321),
+    ratio=1.66565,
+    regime="high",
+)
+POSITIONING = PositioningPressure("BTC", AS_OF, "long_pressure", 0.72, 0.64, 2.345, 0.824, 0.9, 0.18)
+FEATURES: list[Feature] = [LIQUIDITY, FUNDING, VOLATILITY, POSITIONING]
+
+
+def test_liquidity() -> None:
+    assert to_metrics(LIQUIDITY) == {
+        "spreadBps": "1.200",
+        "depthUsd01Pct": "2000000",
+        "depthUsd05Pct": "7500000",
+        "depthUsd1Pct": "12000000",
+        "imbalance": "0.180",
+        "spreadChange24hPct": "-8.2",
+        "depthChange24hPct": "31.0",
+        "booksUsed": 288,
+        "regime": "normal",
+    }
+
+
+def test_funding() -> None:
+    assert to_metrics(FUNDING) == {
+        "fundingRate1h": "0.0015000000",
+        "fundingRate8h": "0.0120000000",
+        "fundingRateAnnual": "13.140000",
+        "premium": "-0.0004239084",
+        "fundingRate8hBinPerp": "0.0001000000",
+        "fundingRate8hHlPerp": "0.0120000000",
+        "venueSpread8h": "0.0119000000",
+        "aboveOtherVenues8h": "0.0119000000",
+        "openInterestChange1hPct": "4.10",
+        "openInterestChange24hPct": "0.00",
+        "regime": "crowded_long",
+    }
+
+
+def test_volatility() -> None:
+    assert to_metrics(VOLATILITY) == {
+        "realizedVol1h": "0.034000",
+        "annualizedVol1h": "3.1823",
+        "parkinsonVol1h": "0.033123",
+        "minutesUsed1h": 60,
+        "realizedVol24h": "0.100000",
+        "annualizedVol24h": "1.9105",
+        "parkinsonVol24h": "0.098765",
+        "minutesUsed24h": 1440,
+        "volRatio1hTo24h": "1.666",
+        "regime": "high",
+    }
+
+
+def test_positioning_as_canonical_json() -> None:
+    assert metrics_json(POSITIONING) == (
+        '{"confidence":"0.640","direction":"long_pressure","funding":"0.900","imbalance":"0.180",'
+        '"momentum":"0.824","momentumZ":"2.35","score":"0.720"}'
+    )
+
+
+def test_what_is_not_known_is_null_and_its_key_stays() -> None:
+    bare = replace(FUNDING, venues=(), venue_spread_8h_e12=None, open_interest_change_1h_pct=None)
+    metrics = to_metrics(bare)
+    assert metrics["venueSpread8h"] is metrics["openInterestChange1hPct"] is None
+    assert not any(key.endswith("Perp") for key in metrics)
+    unknown = to_metrics(replace(VOLATILITY, day=WindowVolatility(312), ratio=None, regime=None))
+    assert unknown.keys() == to_metrics(VOLATILITY).keys()
+    assert (unknown["realizedVol24h"], unknown["minutesUsed24h"], unknown["regime"]) == (None, 312, None)
+    assert '"regime":null' in metrics_json(replace(LIQUIDITY, regime=None))
+
+
+@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: type(feature).__name__)
+def test_there_is_no_float_and_twice_is_the_same(feature: Feature) -> None:
+    assert all(isinstance(value, str | int | None) for value in to_metrics(feature).values())
+    assert metrics_json(feature) == metrics_json(replace(feature))
+
+
+@pytest.mark.parametrize(
+    ("score", "text"),
+    [(-0.0, "0.000"), (-0.0004, "0.000"), (-0.0006, "-0.001"), (0.9996, "1.000"), (1e-300, "0.000"), (-1.0, "-1.000")],
+)
+def test_what_rounds_to_zero_has_no_sign(score: float, text: str) -> None:
+    assert to_metrics(replace(POSITIONING, score=score))["score"] == text
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_none_is_refused(number: float) -> None:
+    with pytest.raises(ValueError, match="is no metric"):
+        to_metrics(replace(LIQUIDITY, spread_bps=number))

@@ -1,0 +1,169 @@
+"""What surfaces show: people's units, names a person knows, and nothing that JSON cannot carry."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from tapebook import views
+from tapebook.context import assemble
+from tapebook.domain.agent import AgentProfile, ContextProfile, RiskCaps
+from tapebook.domain.money import E6, E8
+from tapebook.domain.run import Verdict
+from tests.context.situations import NOW, action, closed, run, situation, trade
+
+
+def same_after_json(view: dict[str, Any]) -> bool:
+    """Whether a view says the same after it was sent; a tuple arrives as a list."""
+    text = json.dumps(view, allow_nan=False)
+    return json.dumps(json.loads(text)) == text
+
+
+def test_agent() -> None:
+    profile = AgentProfile(
+        "btc-5m",
+        ("BTC", "ETH"),
+        engine="trend",
+        cadence_ms=90_000,
+        strategy="Follow.",
+        avoid=("average down",),
+        caps=RiskCaps(max_position_usd_e6=1_500_500_000, max_leverage=3),
+        context=ContextProfile(horizon="swing"),
+    )
+    view = views.agent_view(4, profile)
+    assert view == {
+        "name": "btc-5m",
+        "version": 4,
+        "engine": "trend",
+        "broker": "paper",
+        "watchlist": ["BTC", "ETH"],
+        "cadence_minutes": 1.5,
+        "horizon": "swing",
+        "max_position_usd": 1500.5,
+        "max_leverage": 3,
+        "strategy": "Follow.",
+        "avoid": ["average down"],
+    }
+    assert same_after_json(view)
+
+
+def test_packet() -> None:
+    packet = assemble(situation())
+    view = views.packet_view(packet)
+    assert (view["agent"], view["symbol"], view["as_of"]) == ("btc-5m", "BTC", "2026-06-04T12:30:00.000Z")
+    assert (view["text"], view["system"], view["tokens"]) == (packet.text, packet.system, packet.tokens)
+    assert (view["sha256"], view["inputs_sha256"], view["renderer"]) == (packet.sha256, packet.inputs_sha256, 1)
+    assert [section["name"] for section in view["sections"]] == [section.name for section in packet.sections]
+    for shown, section in zip(view["sections"], packet.sections, strict=True):
+        assert (shown["title"], shown["dropped"]) == (section.title, section.dropped)
+        assert shown["columns"] == list(section.columns)
+        assert shown["rows"] == [list(row) for row in section.rows]
+        assert shown["tokens"] == packet.section_tokens[section.name]
+    assert same_after_json(view)
+
+
+def test_run() -> None:
+    limited = action(order_type="limit", limit_price_e8=65_000 * E8 + E8 // 2, cites=("c1",))
+    view = views.run_view(
+        run((limited, Verdict(True)), (action("hold"), Verdict(False, "R2_SYMBOL_NOT_ENABLED", "no")))
+    )
+    assert (view["as_of"], view["scheduled_for"]) == ("2026-06-04T12:25:00.000Z", "2026-06-04T12:25:00.000Z")
+    assert (view["run_id"], view["status"], view["watermarks"]) == ("r1", "held", {"tape": 1, "book": 1, "docs": 0})
+    assert view["actions"] == [
+        {
+            "action": "open",
+            "symbol": "BTC",
+            "side": "long",
+            "notional_usd": 250.0,
+            "leverage": 2,
+            "order_type": "limit",
+            "limit_price": 65000.5,
+            "confidence": 0.64,
+            "reason": "breakout",
+            "cites": ["c1"],
+            "verdict": "allowed",
+            "rule": None,
+            "detail": "",
+        },
+        {
+            "action": "hold",
+            "symbol": "BTC",
+            "side": None,
+            "notional_usd": 250.0,
+            "leverage": 2,
+            "order_type": "market",
+            "limit_price": None,
+            "confidence": 0.64,
+            "reason": "breakout",
+            "cites": [],
+            "verdict": "refused",
+            "rule": "R2_SYMBOL_NOT_ENABLED",
+            "detail": "no",
+        },
+    ]
+    assert len(view["verdicts"]) == 2
+    assert same_after_json(view)
+
+
+STATE = trade(
+    exited_e8=383_436,
+    exited_usd_e6=252_837_698,
+    realised_usd_e6=2_837_426,
+    fees_usd_e6=100_000,
+    funding_usd_e6=-50_000,
+    mfe_usd_e6=3 * E6,
+    mae_usd_e6=-E6,
+)
+
+
+def test_closed_trade() -> None:
+    view = views.closed_trade_view(closed(STATE), deployment="btc-5m.paper", maker=("btc-5m", 3))
+    assert view == {
+        "id": "t1",
+        "deployment_id": "btc-5m.paper",
+        "skill_id": "btc-5m",
+        "skill_version": 3,
+        "symbol": "BTC",
+        "side": "long",
+        "status": "closed",
+        "entry_tick_at": "2026-06-04T10:00:00.000Z",
+        "entry_price": 65200.0,
+        "entry_mark": 65200.0,
+        "entry_size_usd": 250.000272,
+        "entry_leverage": 2,
+        "entry_reason": "breakout above prior swing high",
+        "entry_snapshot_id": "r1",
+        "entry_lessons_hash": None,
+        "entry_regime_tag": "trend_up_lowvol",
+        "exit_tick_at": "2026-06-04T12:30:00.000Z",
+        "exit_price": view["exit_price"],
+        "exit_reason": "target reached",
+        "exit_snapshot_id": "r2",
+        "holding_minutes": 150.0,
+        "realized_pnl_usd": 2.837426,
+        "fees_usd": 0.1,
+        "funding_usd": -0.05,
+        "net_pnl_usd": 2.687426,
+        "mfe_usd": 3.0,
+        "mae_usd": -1.0,
+    }
+    assert round(view["exit_price"]) == 65_940
+    assert same_after_json(view)
+
+
+def test_open_trade_has_the_same_columns_and_no_exit() -> None:
+    shown = views.open_trade_view(STATE, deployment="btc-5m.paper", maker=("btc-5m", 3))
+    ended = views.closed_trade_view(closed(STATE, at=NOW), deployment="btc-5m.paper", maker=("btc-5m", 3))
+    assert shown.keys() == ended.keys()
+    assert shown["status"] == "open"
+    exits = {"exit_tick_at", "exit_price", "exit_reason", "exit_snapshot_id", "holding_minutes"}
+    assert {name for name, value in shown.items() if value is None} == exits | {"entry_lessons_hash"}
+    assert {name for name in shown if shown[name] != ended[name]} == exits | {"status"}
+    assert same_after_json(shown)
+
+
+def test_views_are_new_mappings() -> None:
+    decided = run((action(), Verdict(True)))
+    before = msgspec.json.encode(decided)
+    views.run_view(decided)["actions"].clear()
+    assert msgspec.json.encode(decided) == before
