@@ -6,6 +6,7 @@
 `as_of` is required inside the rooms; here it defaults to the clock's now.
 """
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,7 @@ from tapebook.lab.market_view import market_view
 from tapebook.lab.replay import ReplayReport, replay
 from tapebook.log import Finding, verify_log
 from tapebook.loop import demo as demo_loop
+from tapebook.loop import transfer
 from tapebook.loop.demo import DemoProgress
 from tapebook.loop.deploy import deploy, deployment_id
 from tapebook.loop.gather import gather
@@ -34,6 +36,8 @@ from tapebook.loop.listen import IngestProgress, listen
 from tapebook.loop.maintain import anchors
 from tapebook.loop.stage import clock_for, serve_world
 from tapebook.loop.tick import tick
+from tapebook.loop.transfer import ExportReport, ImportReport
+from tapebook.tape.importer import Kind
 from tapebook.tape.store import View
 from tapebook.wiring import BOOK_PACKAGES, Rooms
 
@@ -43,7 +47,9 @@ __all__ = [
     "Check",
     "DemoProgress",
     "DemoReport",
+    "ExportReport",
     "Finding",
+    "ImportReport",
     "IngestProgress",
     "ReplayReport",
     "Tapebook",
@@ -118,6 +124,15 @@ class Tapebook:
             seen = ", ".join(known[:12]) or "none yet; run `tapebook ingest` first"
             raise UnknownName(f"the tape has nothing of {symbol!r}; it has: {seen}{'…' if len(known) > 12 else ''}")
         return market_view(self._rooms.tape, symbol, view=View(self._moment(as_of)))
+
+    def import_file(self, kind: Kind, path: str | Path, **options: Any) -> ImportReport:
+        """Brings history from a file into the tape, whole or not at all; options as in `loop.transfer.import_file`."""
+        with sole_writer(self._rooms.home, "tape"):
+            return transfer.import_file(self._rooms, kind, Path(path), **options)
+
+    def export_candles(self, path: str | Path, **options: Any) -> ExportReport:
+        """Writes bars of the tape to a file; options as in `loop.transfer.export_candles`."""
+        return transfer.export_candles(self._rooms, Path(path), **options)
 
     def replay(self, run_id: str | None = None, *, progress: Callable[[int], None] = lambda done: None) -> ReplayReport:
         """Rebuilds the packet of one run, or of all, and compares it byte for byte."""
@@ -220,12 +235,12 @@ def demo(
     paced: bool = False,
     progress: Callable[[DemoProgress], None] = lambda progress: None,
 ) -> DemoReport:
-    """Runs the seeded world up to `seconds` hours of market time, and reports; a home that is there already goes on."""
+    """Runs the seeded world for `seconds` times twenty minutes of market, and reports; a home goes on where it was."""
     demo_loop.prepare(Path(home), seed=seed)
     clock = VirtualClock(demo_loop.START)
     rooms = Rooms(Path(home), clock=clock)
     try:
-        demo_loop.run(rooms, clock, seconds=seconds, seed=seed, paced=paced, progress=progress)
+        asyncio.run(demo_loop.run(rooms, clock, seconds=seconds, seed=seed, paced=paced, progress=progress))
         return demo_report(rooms, seed=seed)
     finally:
         rooms.close()

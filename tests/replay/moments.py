@@ -85,6 +85,11 @@ def every_other_disk(acts: list[str]) -> list[int]:
     return [number for number, before in enumerate(["", *acts[:-1]], start=1) if not is_read(before)]
 
 
+def spread(points: list[int], count: int) -> list[int]:
+    """So many of the points, evenly spread from the first to the last."""
+    return [points[at * (len(points) - 1) // (count - 1)] for at in range(count)]
+
+
 def first_start(home: Path, fuse: Fuse) -> None:
     """The demo from nothing to its first moment: its files, its tables, its agents, their first ticks."""
     with suppress(Killed), lit(fuse):

@@ -6,8 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from tapebook.domain.instants import HOUR
-from tapebook.loop.demo import START
+from tapebook.loop.demo import MARKET_MS_PER_SECOND, START
 
 ROOT = Path(__file__).parents[2]
 SEED = 50
@@ -25,7 +24,7 @@ class Storm:
     def __init__(self, home: Path, *, seed: int = SEED, hours: float = HOURS) -> None:
         words = ["demo", "--fast", "--seed", str(seed), "--seconds", str(hours), "--home", str(home)]
         self._command = [sys.executable, "-m", "tests.replay.victim", *words]
-        self._end = START + int(hours * HOUR)
+        self._end = START + int(hours * MARKET_MS_PER_SECOND)
         self._chance = random.Random(seed)
         self.kills = 0
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from tapebook.book.store import TradeTotals
-from tapebook.domain.instants import HOUR, iso
+from tapebook.domain.instants import HOUR, SECOND, floor, iso
 from tapebook.domain.money import E6, decimal_text
 from tapebook.lab.replay import ReplayReport, replay
 from tapebook.loop.deploy import deployment_id
@@ -72,7 +72,7 @@ def demo_report(rooms: Rooms, *, seed: int) -> DemoReport:
         home=str(rooms.home),
         seed=seed,
         market_from=first,
-        market_until=rooms.tape.head()[1],
+        market_until=floor(rooms.tape.head()[1], SECOND),
         rows=rooms.tape.rows_written(),
         decisions=rooms.book.run_counts(),
         refused=_refused(rooms),

@@ -25,7 +25,7 @@ def market_view(tape: Tape, symbol: str, *, view: View) -> dict[str, Any]:
     for name, family in _FEATURES.items():
         row = tape.feature(family, symbol, view=view)
         found[name] = None if row is None else _metrics(row) | _age(row.bucket_ts, view, "features")
-    found["gaps"] = [_gap(each) for each in tape.gaps(as_of=view.as_of) if _concerns(each.gap, symbol, view)]
+    found["gaps"] = [_gap(each, view) for each in tape.gaps(as_of=view.as_of) if _concerns(each.gap, symbol, view)]
     return found
 
 
@@ -38,9 +38,10 @@ def _concerns(gap: Gap, symbol: str, view: View) -> bool:
     return gap.subject in ("*", symbol) and gap.to_ts > view.as_of - HOUR
 
 
-def _gap(recorded: RecordedGap) -> dict[str, Any]:
+def _gap(recorded: RecordedGap, view: View) -> dict[str, Any]:
     gap = recorded.gap
-    filled = recorded.filled_at is not None
+    # A gap that was filled later was open at the moment that is asked about.
+    filled = recorded.filled_at is not None and recorded.filled_at <= view.as_of
     return {"channel": gap.channel, "from": iso(gap.from_ts), "to": iso(gap.to_ts), "filled": filled}
 
 

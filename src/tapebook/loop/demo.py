@@ -1,28 +1,34 @@
 """The demo: agents trade the seeded world on paper, in virtual time, and the home remembers how far it came.
 
-A demo of N seconds covers N hours of market time from the world's first moment. The same seed and
-the same N give the same bytes, on any machine and however often the process was killed on the way.
+The market comes through real sockets on this machine. A demo of N seconds covers N times twenty
+minutes of it. The same seed and the same N give the same bytes, on any machine and however often
+the process was killed on the way.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
 
-from tapebook.clock import VirtualClock, elapsed_seconds, sleep
+from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, RiskCaps
 from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.money import E6
 from tapebook.errors import HomeError
 from tapebook.home import is_home, make_home, sole_writer, write_once
 from tapebook.loop.deploy import deploy
+from tapebook.loop.feed import STEP, SteppedFeed
 from tapebook.loop.maintain import anchor_heads
 from tapebook.loop.services import VirtualDesk
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 
 START = parse_instant("2026-01-05T00:00:00Z")
-MARKET_MS_PER_SECOND = HOUR
+MARKET_MS_PER_SECOND = 20 * MINUTE
+HISTORY_MS = 12 * HOUR
+"""The world is older than the demo: its bars are fetched at the start, so that agents have something to look at."""
+
 SYMBOLS = ("BTC", "ETH", "SOL", "HYPE", "DOGE", "kPEPE")
 MARKER = "demo.json"
 
@@ -78,7 +84,7 @@ def prepare(home: Path, *, seed: int) -> None:
     make_home(home)
 
 
-def run(
+async def run(
     rooms: Rooms,
     clock: VirtualClock,
     *,
@@ -86,43 +92,47 @@ def run(
     seed: int,
     paced: bool,
     progress: Callable[[DemoProgress], None],
-) -> int:
-    """Runs the world up to its end and returns the number of ticks made now."""
+) -> None:
+    """Runs the world up to its end, from where an earlier run stopped."""
     until = START + int(seconds * MARKET_MS_PER_SECOND)
+    world = World(seed, start=START - HISTORY_MS, symbols=SYMBOLS)
     with sole_writer(rooms.home), sole_writer(rooms.home, "tape"):
-        reached = rooms.tape.head()[1]
-        clock.advance(max(reached, START))
-        desk = VirtualDesk(rooms, _deployments(rooms), clock)
-        world = World(seed, start=START, symbols=SYMBOLS)
-        pace = _Pace(clock, until=until, paced=paced)
-
-        def after_step() -> None:
-            if pace.wait():
+        async with SteppedFeed(rooms, clock, world, history_ms=HISTORY_MS) as feed:
+            desk = VirtualDesk(rooms, _deployments(rooms), clock)
+            async for _ in _played(feed, desk, _Pace(clock, paced=paced), until=until):
                 progress(_progress(rooms, desk, clock, until))
-
-        desk.run(world.steps(after=reached or None), until=until, after_step=after_step)
         anchor_heads(rooms)
-        progress(_progress(rooms, desk, clock, until))
-    return desk.ticks
+
+
+async def _played(feed: SteppedFeed, desk: VirtualDesk, pace: "_Pace", *, until: int) -> AsyncIterator[None]:
+    """Plays step after step with everything due at it; comes back when it is time to show progress."""
+    if feed.reached() is not None:
+        desk.work()
+    for at in range(feed.next_step(), until + 1, STEP):
+        await feed.step(at)
+        desk.work()
+        if await pace.wait():
+            yield
+    yield
 
 
 class _Pace:
     """Keeps the world from running ahead of its clock, and says when to show progress."""
 
-    def __init__(self, clock: VirtualClock, *, until: int, paced: bool) -> None:
+    def __init__(self, clock: VirtualClock, *, paced: bool) -> None:
         self._clock = clock
         self._paced = paced
         self._market_start = clock.now()
         self._start = self._shown = elapsed_seconds()
 
-    def wait(self) -> bool:
+    async def wait(self) -> bool:
         """Sleeps if market time is ahead; True a few times a second."""
         now = elapsed_seconds()
         if self._paced:
             ahead = (self._clock.now() - self._market_start) / MARKET_MS_PER_SECOND - (now - self._start)
             # Sleeping for less than this costs more than it evens out.
             if ahead > 0.05:
-                sleep(ahead)
+                await asyncio.sleep(ahead)
         if now - self._shown < 0.25:
             return False
         self._shown = now

@@ -7,6 +7,7 @@ import msgspec
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
 from tapebook.domain.market import AssetContext, FeatureRow, Liquidity
 from tapebook.tape.features import (
+    Feature,
     FundingPressure,
     LiquidityProfile,
     PositioningPressure,
@@ -32,6 +33,13 @@ class Features(msgspec.Struct, frozen=True):
     positioning: PositioningPressure | None = None
 
 
+class Derived(msgspec.Struct, frozen=True):
+    """A row, and the feature it tells of."""
+
+    row: FeatureRow
+    feature: Feature
+
+
 def features_of(tape: Tape, symbol: str, *, view: View) -> Features:
     """Reads a day of one symbol and computes its features."""
     now = view.as_of
@@ -53,29 +61,26 @@ class Deriver:
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
-        self._last: dict[str, Features] = {}
+        self._last: dict[tuple[str, str], Feature] = {}
+        self._full_at = -1
 
-    def rows(self, symbols: Iterable[str], *, now: int) -> list[FeatureRow]:
-        """The rows due at a moment: all of them each five minutes, in between those that changed enough."""
+    def due(self, symbols: Iterable[str], *, now: int) -> list[Derived]:
+        """What is to be written at a moment: everything each five minutes, in between what changed enough."""
+        full = floor(now, CADENCE) > self._full_at
         found = []
         for symbol in symbols:
-            current = features_of(self._tape, symbol, view=View(now))
-            before = Features() if now % CADENCE == 0 else self._last.get(symbol, Features())
-            rows = _changed(symbol, before, current, now)
-            if rows:
-                self._last[symbol] = current
-            found += rows
+            for family, feature in _by_family(features_of(self._tape, symbol, view=View(now))):
+                before = None if full else self._last.get((symbol, family))
+                if changed_enough(before, feature):
+                    found.append(Derived(FeatureRow(symbol, now, metrics_json(feature), family), feature))
         return found
 
+    def written(self, derived: Iterable[Derived], *, now: int) -> None:
+        """The rows are on the tape: from now on others are compared with them."""
+        self._last |= {(each.row.symbol, each.row.family): each.feature for each in derived}
+        self._full_at = floor(now, CADENCE)
 
-def _changed(symbol: str, before: Features, after: Features, now: int) -> list[FeatureRow]:
-    families = {
-        "pressure": (before.pressure, after.pressure),
-        "volatility": (before.volatility, after.volatility),
-        "positioning": (before.positioning, after.positioning),
-    }
-    return [
-        FeatureRow(symbol, now, metrics_json(new), family)
-        for family, (old, new) in families.items()
-        if new is not None and changed_enough(old, new)
-    ]
+
+def _by_family(features: Features) -> list[tuple[str, Feature]]:
+    found = {"pressure": features.pressure, "volatility": features.volatility, "positioning": features.positioning}
+    return [(family, feature) for family, feature in found.items() if feature is not None]

@@ -2,8 +2,8 @@
 
 1. the source runs as a task of its own and puts what it learns into an `Intake`;
 2. a few times a second the intake is emptied into one commit (`Ingester.flush`);
-3. at every full minute features are derived, at every full hour bars are rolled up and old rows
-   retired (`Ingester.keep_up`).
+3. at every full minute features are derived and books that a kill took are named (`mend.py`), at
+   every full hour bars are rolled up and old rows retired (`Ingester.keep_up`).
 
 A commit that fails keeps what it could not write and tries again with the next one.
 """
@@ -15,10 +15,14 @@ from tapebook.domain.instants import HOUR, MINUTE, floor
 from tapebook.domain.market import Gap, Observation
 from tapebook.errors import Busy, StoreFailed
 from tapebook.loop.derive import Deriver
+from tapebook.loop.mend import true_gaps, untold_gaps
 from tapebook.tape.retention import Keep, retire
 from tapebook.tape.rollup import roll_up
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
+
+TIDY_DELAY = MINUTE
+"""How long after the hour it is rolled up: by then the last minute of a quiet market is final too."""
 
 MAX_WAITING = 2_000_000
 """Facts kept in memory while the disk refuses to take them; beyond it the process must stop."""
@@ -57,18 +61,21 @@ class Intake:
 class Ingester:
     """Commits what an intake collects and keeps the tape in order."""
 
-    def __init__(self, rooms: Rooms, intake: Intake, *, keep: Keep) -> None:
+    def __init__(self, rooms: Rooms, intake: Intake, *, keep: Keep, derive_every: int = MINUTE) -> None:
         self._rooms = rooms
         self._intake = intake
         self._keep = keep
+        self._derive_every = derive_every
         self._deriver = Deriver(rooms.tape)
-        self._minute = self._hour = 0
+        # What fell due before this moment was the business of an earlier process, what falls due at it is ours.
+        before = rooms.clock.now() - 1
+        self._derived, self._tidied = floor(before, derive_every), floor(before - TIDY_DELAY, HOUR)
 
     def flush(self) -> str | None:
         """Commits what is waiting; returns why it could not, with everything kept for the next attempt."""
         facts, gaps = self._intake.drain()
         try:
-            self._rooms.tape.commit(facts, gaps=gaps)
+            self._commit(facts, gaps)
         except (StoreFailed, Busy) as error:
             self._intake.give_back(facts, gaps)
             if len(self._intake) > MAX_WAITING:
@@ -76,17 +83,31 @@ class Ingester:
             return f"{error} ({len(self._intake)} facts are waiting)"
         return None
 
+    def close(self) -> None:
+        """Commits what is waiting for the last time: what cannot be written now is lost, so that is an error."""
+        self._commit(*self._intake.drain())
+
+    def _commit(self, facts: list[Observation], gaps: list[Gap]) -> None:
+        true = true_gaps(self._rooms.tape, gaps, now=self._rooms.clock.now())
+        self._rooms.tape.commit(facts, gaps=true)
+
     def keep_up(self) -> None:
-        """Does what a new minute or hour asks for, once."""
+        """Does what has fallen due, once; what could not be written raises, and is due again at the next call."""
         now = self._rooms.clock.now()
-        minute, hour = floor(now, MINUTE), floor(now, HOUR)
-        if minute > self._minute:
-            self._minute = minute
-            self._rooms.tape.commit(self._deriver.rows(self._rooms.tape.symbols(), now=minute))
-        if hour > self._hour:
-            self._hour = hour
+        moment, hour = floor(now, self._derive_every), floor(now - TIDY_DELAY, HOUR)
+        if moment > self._derived:
+            self._derive(moment)
+            self._derived = moment
+        if hour > self._tidied:
             self._roll_up(hour)
             retire(self._rooms.tape_db, self._archive, keep=self._keep, now=now)
+            self._tidied = hour
+
+    def _derive(self, moment: int) -> None:
+        derived = self._deriver.due(self._rooms.tape.symbols(), now=moment)
+        untold = untold_gaps(self._rooms.tape, now=moment)
+        self._rooms.tape.commit([each.row for each in derived], gaps=untold)
+        self._deriver.written(derived, now=moment)
 
     def _archive(self, content: bytes) -> str:
         return put_content(self._rooms.archive, content)

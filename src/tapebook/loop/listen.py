@@ -1,19 +1,28 @@
 """Live ingestion: a source runs as a task, and its intake is emptied a few times a second until it is stopped."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from itertools import pairwise
 
 import msgspec
 
 from tapebook.clock import elapsed_seconds
 from tapebook.config import Config
-from tapebook.domain.instants import HOUR
+from tapebook.domain.instants import HOUR, MINUTE, floor
+from tapebook.domain.market import AssetContext
+from tapebook.errors import Busy, StoreFailed
 from tapebook.loop.ingest import Ingester, Intake
+from tapebook.loop.stage import WorldClock
 from tapebook.tape.retention import Keep
 from tapebook.tape.sources import hyperliquid
+from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
 
 FLUSH_SECONDS = 0.25
+
+# What a start of the source asks for in any case, behind the newest bar; and what the exchange keeps, less a day.
+_LOOKED_AT = 55 * MINUTE
+_MOST_HISTORY = 60 * HOUR
 
 
 class IngestProgress(msgspec.Struct, frozen=True):
@@ -54,19 +63,48 @@ def source_settings(config: Config, *, url: str | None, stepped: bool = False) -
     )
 
 
+def resume_of(tape: Tape, *, now: int, history_ms: int) -> dict[str, int]:
+    """The newest bucket of each channel up to which the tape has all it can have.
+
+    A process can be killed while it still fetches: then one symbol is complete and the next is not. So settled rates
+    are asked for again as far back as a first start does, which costs as much as one; bars from the first long hole on.
+    """
+    found = {channel.name: channel.newest_bucket_ts for channel in tape.channels()}
+    since = now - min(history_ms, _MOST_HISTORY)
+    if "funding" in found:
+        found["funding"] = min(found["funding"], floor(since, HOUR))
+    if "candles" in found:
+        named = {(each.gap.subject, each.gap.from_ts) for each in tape.gaps(as_of=now) if each.gap.channel == "candles"}
+        perps = [symbol for symbol in tape.symbols() if tape.newest(AssetContext, symbol, view=View(now))]
+        holes = [_long_hole(tape, symbol, since=floor(since, MINUTE), now=now, named=named) for symbol in perps]
+        found["candles"] = min([found["candles"], *(hole for hole in holes if hole is not None)])
+    return found
+
+
+def _long_hole(tape: Tape, symbol: str, *, since: int, now: int, named: Container[tuple[str, int]]) -> int | None:
+    """The beginning of the first hole in a symbol's bars that a start does not look at anyway and no gap names."""
+    bars = tape.candles(symbol, granularity_sec=60, since=since, view=View(now))
+    there = [since, *(bar.bucket_ts for bar in bars), floor(now, MINUTE)]
+    for before, after in pairwise(there):
+        if after - before > _LOOKED_AT and (symbol, before + MINUTE) not in named:
+            return before
+    return None
+
+
 async def listen(
     rooms: Rooms, *, url: str | None, seconds: float | None, report: Callable[[IngestProgress], None]
 ) -> None:
     """Ingests until `seconds` have passed or the task is cancelled; what was received by then is committed."""
     intake = Intake()
     ingester = Ingester(rooms, intake, keep=keep_of(rooms.config))
+    settings = source_settings(rooms.config, url=url)
     source = hyperliquid.create(
-        source_settings(rooms.config, url=url),
+        settings,
         sink=intake,
         clock=rooms.clock.now,
-        monotonic=elapsed_seconds,
-        sleep=asyncio.sleep,
-        resume={channel.name: channel.newest_bucket_ts for channel in rooms.tape.channels()},
+        monotonic=rooms.clock.seconds if isinstance(rooms.clock, WorldClock) else elapsed_seconds,
+        sleep=rooms.clock.sleep if isinstance(rooms.clock, WorldClock) else asyncio.sleep,
+        resume=resume_of(rooms.tape, now=rooms.clock.now(), history_ms=settings.history_ms),
     )
     running = asyncio.create_task(source.run())
     end = None if seconds is None else elapsed_seconds() + seconds
@@ -76,13 +114,20 @@ async def listen(
             if running.done():
                 # The source never ends by itself: whatever stopped it is raised here.
                 running.result()
-            problem = ingester.flush()
-            ingester.keep_up()
-            report(_progress(rooms, problem))
+            report(_progress(rooms, ingester.flush() or _kept_up(ingester)))
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        ingester.flush()
+        ingester.close()
+
+
+def _kept_up(ingester: Ingester) -> str | None:
+    """Keeps up with the time, or says why not: a full disk must not end what still listens."""
+    try:
+        ingester.keep_up()
+    except (StoreFailed, Busy) as error:
+        return str(error)
+    return None
 
 
 def _progress(rooms: Rooms, problem: str | None) -> IngestProgress:

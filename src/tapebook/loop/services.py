@@ -46,16 +46,16 @@ class VirtualDesk:
     def run(self, steps: Iterable[Step], *, until: int, after_step: Callable[[], None]) -> None:
         """Goes through the steps up to a moment, after finishing what the last committed one may still owe."""
         if self._rooms.tape.head()[0]:
-            self._work()
+            self.work()
         for step in steps:
             if step.at > until:
                 return
             self._clock.advance(step.at)
             self._rooms.tape.commit(step.observations)
-            self._work()
+            self.work()
             after_step()
 
-    def _work(self) -> None:
+    def work(self) -> None:
         """Everything that is due at this moment."""
         for deployment in self._deployments:
             if self._rooms.book.working_orders(deployment.id):

@@ -1,7 +1,8 @@
 """Rows that left the tape's database, read back from the archive when a read needs them.
 
 A chunk is archived as one object (`retention.py`). When a read touches an archived chunk, its rows
-are loaded into a scratch database of the same shape, and the same query runs on both.
+are loaded into a scratch database of the same shape, and the same query runs on both. A scratch
+database that has grown too large is thrown away, so a process that runs for months stays small.
 """
 
 from collections.abc import Callable
@@ -15,18 +16,25 @@ from tapebook.tape.families import Family
 
 Fetch = Callable[[str], bytes | None]
 
+MOST_ROWS = 500_000
+"""Rows kept in the scratch database: some 60 MB, and more than a day of one-minute bars of all symbols."""
+
 _PACKAGE = "tapebook.tape"
 _QUERIES = Queries.load(_PACKAGE)
+# A chunk can be archived twice when rows came late, so revisions begin at 0 again; within a commit there are few.
+_REVISIONS_PER_COMMIT = 1_000
 
 
 class Cold:
     """The archived part of a tape."""
 
-    def __init__(self, db: Database, fetch: Fetch) -> None:
+    def __init__(self, db: Database, fetch: Fetch, *, most_rows: int = MOST_ROWS) -> None:
         self._db = db
         self._fetch = fetch
+        self._most_rows = most_rows
         self._scratch: Database | None = None
-        self._loaded: set[str] = set()
+        self._loaded: set[tuple[str, str]] = set()
+        self._rows_loaded = 0
 
     def both(self, family: Family, query: Query, *, first: int, last: int, **params: Any) -> list[Row]:
         """The rows of a query from the database and, where chunks were archived, from the archive, in bucket order."""
@@ -45,17 +53,29 @@ class Cold:
         return row[0] if row else None
 
     def _opened(self, family: Family, keys: list[str]) -> Database:
+        """The scratch database with these objects in it; equal rows of two families would be one object."""
+        missing = [(family.table, key) for key in keys if (family.table, key) not in self._loaded]
+        if missing and self._rows_loaded > self._most_rows:
+            self._close()
+            missing = [(family.table, key) for key in keys]
         if self._scratch is None:
             self._scratch = connect(":memory:")
             migrate(self._scratch, (_PACKAGE,))
-        for key in keys:
-            if key not in self._loaded:
-                self._scratch.many(family.queries.add, self._rows(key))
-                self._loaded.add(key)
+        for place in missing:
+            self._rows_loaded += self._scratch.many(family.queries.add, self._rows(place[1]))
+            self._loaded.add(place)
         return self._scratch
+
+    def _close(self) -> None:
+        if self._scratch is not None:
+            self._scratch.close()
+        self._scratch, self._rows_loaded = None, 0
+        self._loaded.clear()
 
     def _rows(self, key: str) -> list[Row]:
         content = self._fetch(key)
         if content is None:
             raise Damaged(f"the archive has lost {key}, which holds market rows; restore it from a backup")
-        return msgspec.json.decode(content, type=list[tuple[Any, ...]])
+        rows = msgspec.json.decode(content, type=list[tuple[Any, ...]])
+        # The order of revisions is that of their commits, whichever object they are in.
+        return [(*row[:-3], row[-1] * _REVISIONS_PER_COMMIT + row[-3], *row[-2:]) for row in rows]

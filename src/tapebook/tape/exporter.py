@@ -19,7 +19,8 @@ from tapebook.tape.importer import INTERVALS
 from tapebook.tape.rollup import roll_up
 from tapebook.tape.store import Tape, View
 
-COLUMNS = ("time", "open", "high", "low", "close", "volume", "quote_volume", "trades")
+COLUMNS = ("time", "open", "high", "low", "close", "volume", "quote_volume", "trades", "interval")
+LENGTHS = {seconds: name for name, seconds in INTERVALS.items()}
 BLOCK_MINUTES = 20_160
 """Two weeks are read at a time: the finest bars of one block are what memory has to hold."""
 

@@ -30,14 +30,18 @@ class Family:
         self.table, self.channel, self.step_ms = table, channel, step_ms
         self.has_granularity = "granularity_sec" in own
         self.bucket_at = own.index("bucket_ts")
+        self.span_ms = step_ms * CHUNK_BUCKETS
         # Bucket, granularity and venue stand first in a fact, before what it says.
         self.key_width = 1 + sum(name in _KEY_FIELDS for name in own)
         self.queries = Queries.load("tapebook.tape", "family.sql", **_names(table, own))
 
     def chunk(self, bucket_ts: int, granularity_sec: int = 0) -> int:
         """The chunk a bucket lies in."""
-        step = granularity_sec * SECOND if granularity_sec else self.step_ms
-        return bucket_ts // (step * CHUNK_BUCKETS)
+        return bucket_ts // (granularity_sec * SECOND * CHUNK_BUCKETS if granularity_sec else self.span_ms)
+
+    def chunk_of(self, fact: Observation) -> int:
+        """The chunk a fact lies in."""
+        return self.chunk(fact.bucket_ts, fact.granularity_sec if isinstance(fact, Candle) else 0)
 
 
 def _names(table: str, own: list[str]) -> dict[str, str]:

@@ -8,9 +8,9 @@ ON CONFLICT ({key}, revision) DO NOTHING;
 SELECT revision, {values} FROM {table} WHERE {same_key} ORDER BY seq DESC, revision DESC LIMIT 1;
 
 -- name: newest
--- A symbol's newest row of a chunk as of a moment and a watermark.
+-- A symbol's newest row of a chunk and the one before it, as of a moment and a watermark.
 SELECT {fields} FROM {table}
-WHERE {granularity}chunk = :chunk AND symbol_id = :symbol_id
+WHERE {granularity}chunk IN (:chunk, :chunk - 1) AND symbol_id = :symbol_id
     AND bucket_ts <= :as_of AND seq <= :watermark AND known_at <= :as_of
 ORDER BY bucket_ts DESC, seq DESC, revision DESC LIMIT 1;
 

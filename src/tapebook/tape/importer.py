@@ -16,12 +16,13 @@ from typing import Literal
 import msgspec
 
 from tapebook.domain.instants import SECOND
-from tapebook.domain.market import Candle, FundingRate, Mid
+from tapebook.domain.market import Candle, FundingRate, Mid, Observation
 from tapebook.errors import BadInput
 
 Kind = Literal["candles", "funding", "marks", "stream"]
 Imported = Candle | FundingRate | Mid
 Progress = Callable[[int], None]
+KnownAt = Callable[[Observation], int]
 
 INTERVALS = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600, "4h": 14_400, "1d": 86_400}
 """The bars the tape keeps, in seconds."""
@@ -58,12 +59,12 @@ class Problems:
         self.count = 0
         self._first: list[Problem] = []
 
-    def add(self, row: int, why: Callable[[], str] | str) -> None:
-        """Counts a row; its reason is only worked out when it will be shown."""
+    def add(self, row: int, why: str) -> None:
+        """Counts a row."""
         self.count += 1
         worst = self._first[-1].row if len(self._first) >= SHOWN_PROBLEMS else row
         if row <= worst:
-            self._first.append(Problem(row, why if isinstance(why, str) else why()))
+            self._first.append(Problem(row, why))
             self._first = sorted(self._first, key=lambda problem: problem.row)[:SHOWN_PROBLEMS]
 
     def first(self) -> tuple[Problem, ...]:
@@ -72,7 +73,7 @@ class Problems:
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What a file turned out to be."""
+    """What a file turned out to be. A gap goes from the first missing moment to the next row there is."""
 
     format: str
     row_name: Literal["line", "row"]
@@ -85,19 +86,20 @@ class Told(msgspec.Struct, frozen=True):
     first_ts: int | None
     last_ts: int | None
     spacing_ms: int | None
-    gaps: tuple[tuple[int, int], ...]
+    gap_count: int
+    longest_gaps: tuple[tuple[int, int], ...]
     missing: int
     notes: tuple[str, ...]
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """A file as facts in order of time, each with the moment it counts as known, beside what is wrong with the rest.
+    """A file as facts in order of time, with the rule when each was known, beside what is wrong with the rest.
 
     `stated` names the fields that stand in the file, the others are zeros or estimates; empty when all of them do.
     """
 
     rows: Sequence[Imported]
-    known_at: Sequence[int]
+    known_at: KnownAt
     stated: tuple[str, ...]
     problems: tuple[Problem, ...]
     problem_count: int
@@ -113,10 +115,16 @@ def bar_ms(text: str) -> int:
 
 def span_ms(text: str) -> int:
     """A length of time such as `8h`."""
-    found = _SPAN.fullmatch(text)
-    if not found:
+    span = read_span(text)
+    if span is None:
         raise BadInput(f"{text!r} is no interval: write it like 1m, 1h or 8h")
-    return int(found[1]) * _UNITS[found[2]] * SECOND
+    return span
+
+
+def read_span(text: str) -> int | None:
+    """A length of time such as `8h`; None when it is none."""
+    found = _SPAN.fullmatch(text)
+    return int(found[1]) * _UNITS[found[2]] * SECOND if found else None
 
 
 def span_text(span_ms: int) -> str:
@@ -127,7 +135,7 @@ def span_text(span_ms: int) -> str:
     return f"{seconds / _UNITS[unit]:g}{unit}"
 
 
-def known_at(fact: Imported) -> int:
+def known_at(fact: Observation) -> int:
     """When a fact of imported history would have been known: the end of its bucket and the grace of a live bar."""
     if isinstance(fact, Candle):
         return fact.end + GRACE_MS

@@ -27,12 +27,12 @@ def _merge(minutes: list[Candle], *, bucket_ts: int, granularity_sec: int) -> Ca
         granularity_sec=granularity_sec,
         bucket_ts=bucket_ts,
         open_e8=traded[0].open_e8,
-        high_e8=max(minute.high_e8 for minute in traded),
-        low_e8=min(minute.low_e8 for minute in traded),
+        high_e8=max([minute.high_e8 for minute in traded]),
+        low_e8=min([minute.low_e8 for minute in traded]),
         close_e8=traded[-1].close_e8,
-        volume_base=sum(minute.volume_base for minute in traded),
-        volume_quote_usd=sum(minute.volume_quote_usd for minute in traded),
-        sample_count=sum(minute.sample_count for minute in traded),
+        volume_base=sum([minute.volume_base for minute in traded]),
+        volume_quote_usd=sum([minute.volume_quote_usd for minute in traded]),
+        sample_count=sum([minute.sample_count for minute in traded]),
     )
 
 

@@ -8,7 +8,6 @@ the archive are read from there (`cold.py`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -179,10 +178,10 @@ class Tape:
         chunk: int | None = family.chunk(view.as_of)
         while symbol_id is not None and chunk is not None:
             where = {"chunk": chunk, "symbol_id": symbol_id, "as_of": view.as_of, "watermark": view.watermark}
-            found = self._cold.both(family, family.queries.newest, first=chunk, last=chunk, **where)
+            found = self._cold.both(family, family.queries.newest, first=chunk - 1, last=chunk, **where)
             if found:
                 return max(found, key=lambda row: row[family.bucket_at])
-            chunk = self._chunk_before(family, chunk)
+            chunk = self._chunk_before(family, chunk - 1)
         return None
 
     def _chunk_before(self, family: Family, chunk: int) -> int | None:
@@ -201,6 +200,8 @@ class Tape:
         where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "since": since, "until": until}
         where |= {"first_chunk": first, "last_chunk": last, "as_of": view.as_of, "watermark": view.watermark}
         rows = self._cold.both(family, family.queries.between, first=first, last=last, **where)
+        if len({row[family.bucket_at] for row in rows}) == len(rows):
+            return rows
         return list({row[: family.key_width]: row for row in rows}.values())
 
     def _id(self, symbol: str) -> int | None:
@@ -214,7 +215,7 @@ class Tape:
     def _add(self, family: Family, facts: list[Observation], place: "_Place") -> int:
         """Adds facts as revision 0, or as the next revision where they differ from what is stored."""
         ids = self._numbered({fact.symbol for fact in facts})
-        rows = [_row(family, fact, ids[fact.symbol], place) for fact in facts]
+        rows = _rows(family, facts, ids, place)
         written = self._db.many(family.queries.add, rows)
         if written < len(rows):
             written += sum(self._revise(family, row) for row in rows)
@@ -261,16 +262,24 @@ class _Place(msgspec.Struct, frozen=True):
     assumed: KnownAt | None
 
 
-def _row(family: Family, fact: Observation, symbol_id: int, place: _Place) -> Row:
+def _rows(family: Family, facts: Sequence[Observation], ids: dict[str, int], place: _Place) -> list[Row]:
     """The values in the order of the family's insert: place, the fact's own fields, revision, times."""
-    values = msgspec.structs.astuple(fact)
-    own = values[1:-1] if isinstance(fact, FeatureRow) else values[1:]
-    chunk = family.chunk(fact.bucket_ts, fact.granularity_sec if isinstance(fact, Candle) else 0)
-    known_at = place.known_at if place.assumed is None else place.assumed(fact)
-    return (chunk, symbol_id, *own, 0, known_at, place.seq)
+    own = slice(1, -1) if family.channel in OF_FEATURE else slice(1, None)
+    values, seq = msgspec.structs.astuple, place.seq
+    if place.assumed is not None or family.has_granularity:
+        known_at = place.assumed or (lambda fact: place.known_at)
+        return [
+            (family.chunk_of(fact), ids[fact.symbol], *values(fact)[own], 0, known_at(fact), seq) for fact in facts
+        ]
+    # Written out for frames of all symbols, of which there are many.
+    span, known = family.span_ms, place.known_at
+    return [(fact.bucket_ts // span, ids[fact.symbol], *values(fact)[own], 0, known, seq) for fact in facts]
 
 
 def _by_family(observations: Iterable[Observation]) -> list[tuple[Family, list[Observation]]]:
     """Facts grouped by family, in a fixed order; within a family as they came."""
-    ordered = sorted(observations, key=lambda fact: family_of(fact).table)
-    return [(family, list(facts)) for family, facts in groupby(ordered, key=family_of)]
+    groups: dict[object, list[Observation]] = {}
+    for fact in observations:
+        groups.setdefault(fact.family if isinstance(fact, FeatureRow) else type(fact), []).append(fact)
+    families = [(family_of(facts[0]), facts) for facts in groups.values()]
+    return sorted(families, key=lambda pair: pair[0].table)

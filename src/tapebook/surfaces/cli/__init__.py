@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from tapebook.errors import BadInput, TapebookError
-from tapebook.surfaces.cli import agents, demo, home, market, runs
+from tapebook.surfaces.cli import agents, demo, home, market, runs, transfer
 from tapebook.surfaces.cli.output import complain, discard_output, one_line, prepare_output
 
 # What a shell reports for a program that SIGINT or SIGPIPE ended.
@@ -55,6 +55,8 @@ COMMANDS: list[Callable[..., None]] = [
 for command in COMMANDS:
     root.command()(command)
 root.add_typer(runs.group, name="runs")
+root.add_typer(transfer.import_group, name="import")
+root.add_typer(transfer.export_group, name="export")
 
 
 def main(args: Sequence[str] | None = None) -> int:

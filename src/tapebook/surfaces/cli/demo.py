@@ -12,14 +12,14 @@ from tapebook.surfaces.cli.progress import progress
 if TYPE_CHECKING:
     from tapebook.app import DemoProgress
 
-# A second is an hour of market: this is ten years of it, and infinity would never end.
+# A second is twenty minutes of market: this is three years of it, and infinity would never end.
 LONGEST = 86_400.0
 
 
 def demo(
     *,
     seconds: Annotated[
-        float, typer.Option(metavar="N", min=0.1, max=LONGEST, help="Seconds to run; each is an hour of market.")
+        float, typer.Option(metavar="N", min=0.1, max=LONGEST, help="Seconds to run; each is 20 minutes of market.")
     ] = 30.0,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Which market to invent.")] = 7,
     home: Home = None,

@@ -12,7 +12,7 @@ from tapebook.surfaces.cli.progress import progress
 if TYPE_CHECKING:
     from tapebook.app import ImportReport
 
-import_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Bring history into the tape from a file.")
+import_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Bring history from a file into the tape.")
 export_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Write history of the tape to a file.")
 
 File = Annotated[
@@ -93,7 +93,7 @@ def import_stream(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Import a recorded stream of Hyperliquid's WebSocket, known when it was received."""
+    """Import a recording of the exchange's frames."""
     flags = _Flags(dry_run=dry_run, skip_bad=skip_bad, revise=revise, home=home, json=json)
     _import("stream", file, flags, symbol=symbol, interval=None)
 
@@ -115,7 +115,7 @@ def export_candles(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Write bars to a file, as stored or rolled up from the finest there are."""
+    """Write bars to a file, stored or rolled up."""
     with opened(home) as book, progress("export") as show:
         report = book.export_candles(
             out,

@@ -6,7 +6,7 @@ from typing import BinaryIO
 from tapebook.domain.instants import iso
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
-from tapebook.tape.exporter import COLUMNS
+from tapebook.tape.exporter import COLUMNS, LENGTHS
 
 
 def create(file: BinaryIO) -> "CsvWriter":
@@ -32,7 +32,7 @@ class CsvWriter:
 def _line(bar: Candle) -> str:
     prices = ",".join(map(price_text, (bar.open_e8, bar.high_e8, bar.low_e8, bar.close_e8)))
     # The text of a float is the shortest that gives the same float again.
-    amounts = f"{bar.volume_base!r},{bar.volume_quote_usd!r},{bar.sample_count}"
+    amounts = f"{bar.volume_base!r},{bar.volume_quote_usd!r},{bar.sample_count},{LENGTHS[bar.granularity_sec]}"
     return f"{iso(bar.bucket_ts)},{prices},{amounts}\n"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from tapebook.domain.market import Candle
-from tapebook.tape.exporter import COLUMNS
+from tapebook.tape.exporter import COLUMNS, LENGTHS
 from tapebook.tape.exporters.csv import price_text
 
 _KEYS = [f'"{name}": ' for name in COLUMNS]
@@ -35,5 +35,6 @@ class JsonWriter:
 
 def _object(bar: Candle) -> str:
     prices = map(price_text, (bar.open_e8, bar.high_e8, bar.low_e8, bar.close_e8))
-    values = (str(bar.bucket_ts), *prices, repr(bar.volume_base), repr(bar.volume_quote_usd), str(bar.sample_count))
+    amounts = (repr(bar.volume_base), repr(bar.volume_quote_usd), str(bar.sample_count))
+    values = (str(bar.bucket_ts), *prices, *amounts, f'"{LENGTHS[bar.granularity_sec]}"')
     return "{" + ", ".join(map(str.__add__, _KEYS, values)) + "}"

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8, scaled
 from tapebook.errors import BadInput
-from tapebook.tape.exporter import COLUMNS
+from tapebook.tape.exporter import COLUMNS, LENGTHS
 from tapebook.tape.importers.columnar import pyarrow
 
 # Below this a double is exact to the eighth decimal.
@@ -28,7 +28,7 @@ class ParquetWriter:
         arrow = pyarrow()
         from pyarrow import parquet
 
-        types = [arrow.timestamp("ms", "UTC"), *[arrow.float64()] * 6, arrow.int64()]
+        types = [arrow.timestamp("ms", "UTC"), *[arrow.float64()] * 6, arrow.int64(), arrow.string()]
         self._schema = arrow.schema(list(zip(COLUMNS, types, strict=True)))
         self._writer: Any = parquet.ParquetWriter(file, self._schema, compression="zstd")
 
@@ -41,6 +41,7 @@ class ParquetWriter:
             [bar.volume_base for bar in bars],
             [bar.volume_quote_usd for bar in bars],
             [bar.sample_count for bar in bars],
+            [LENGTHS[bar.granularity_sec] for bar in bars],
         ]
         arrays = [arrow.array(values, field.type) for values, field in zip(columns, self._schema, strict=True)]
         self._writer.write_table(arrow.table(arrays, schema=self._schema))

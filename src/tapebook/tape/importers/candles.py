@@ -4,13 +4,16 @@ The quote volume is estimated from the bar's own prices where the file has none,
 are not counted in the file are stored as 0.
 """
 
+import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from tapebook.domain.instants import SECOND
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
-from tapebook.tape.importer import Ask, Parsed, Problems, Progress, known_at, span_text
+from tapebook.errors import BadInput
+from tapebook.tape.importer import Ask, Parsed, Problems, Progress, known_at, read_span, span_text
 from tapebook.tape.importers import columns as column_names
 from tapebook.tape.importers import findings, numbers, series
 from tapebook.tape.importers.columns import Columns
@@ -41,31 +44,36 @@ def parse(table: Table, ask: Ask, *, problems: Problems, progress: Progress) -> 
     for block in table.blocks:
         reader.read(block, problems)
         progress(reader.rows_read)
-    found = series.ordered(reader.rows, problems)
-    series.require_spacing(series.spacing(found.times), step)
-    found.keep(lambda at: at % step == 0, f"does not begin a bar of {span_text(step)}", problems)
-    found.keep(lambda at: at + step <= ask.now, "begins a bar that has not ended", problems)
-    bars = [bar for _, _, bar in found.rows]
+    found = reader.found
+    series.put_in_order(found, problems)
+    if not reader.says_length:
+        series.require_spacing(found.times, step)
+    found.drop([at % step > 0 for at in found.times], f"does not begin a bar of {span_text(step)}", problems)
+    found.drop([at + step > ask.now for at in found.times], "begins a bar that has not ended", problems)
     told = findings.told(
         *(table, columns, found),
-        used=("time", *_PRICES, *_AMOUNTS),
+        used=("time", *_PRICES, *_AMOUNTS, "interval"),
         times=reader.times,
-        values=f"prices as written, to 8 decimals (the file uses {numbers.decimals_used(_all_prices(bars))})",
+        values=f"prices as written, to 8 decimals (the file uses {numbers.decimals_used(reader.common)})",
         rows_read=reader.rows_read,
         buckets=found.times,
         step=step,
-        notes=reader.notes(bars),
+        notes=reader.notes(),
     )
     stated = tuple(column for name, column in _FIELDS.items() if columns.has(name))
-    return Parsed(bars, [known_at(bar) for bar in bars], stated, problems.first(), problems.count, told)
+    return Parsed(found.facts, known_at, stated, problems.first(), problems.count, told)
 
 
 class _Reader:
     """Collects the bars of the blocks."""
 
     def __init__(self, columns: Columns, times: Times, symbol: str, *, step_ms: int) -> None:
-        self.rows: series.Rows[Candle] = []
+        self.found: series.Series[Candle] = series.Series()
         self.rows_read = 0
+        # Whether a column says how long the bars are; else it is seen from their times.
+        self.says_length = False
+        # The greatest common divisor of all prices: it tells how many decimals they use.
+        self.common = 0
         self.times = times
         self._columns = columns
         self._bar = (symbol, step_ms // SECOND)
@@ -74,9 +82,11 @@ class _Reader:
     def read(self, block: Block, problems: Problems) -> None:
         """Adds the rows of a block; what is no bar becomes a problem."""
         raw = {field: block.columns[place] for field, place in self._columns.at.items()}
+        self.says_length = _says_length(set(raw.get("interval", ())), self._bar[1] * SECOND)
         times = self.times.read(raw["time"])
         prices = [numbers.prices_e8(raw[name]) for name in _PRICES]
         self._rounded += sum(numbers.count_rounded(raw[name], kept) for name, kept in zip(_PRICES, prices, strict=True))
+        self.common = math.gcd(self.common, *chain.from_iterable(prices))
         bars = zip(*prices, *_amounts(raw, len(times)), strict=True)
         for place, (number, at, bar) in enumerate(zip(block.numbers, times, bars, strict=True)):
             opened, high, low, close, volume, quote, trades = bar
@@ -86,11 +96,10 @@ class _Reader:
                 continue
             if quote is None:
                 quote = volume * (opened + high + low + close) / (4 * E8)
-            fact = Candle(*self._bar, at, opened, high, low, close, volume, quote, trades)
-            self.rows.append((number, at, fact))
+            self.found.add(number, at, Candle(*self._bar, at, opened, high, low, close, volume, quote, trades))
         self.rows_read += len(times)
 
-    def notes(self, bars: Sequence[Candle]) -> list[str]:
+    def notes(self) -> list[str]:
         """What else is to be said about the bars."""
         notes = []
         if not self._columns.has("quote_volume"):
@@ -99,9 +108,18 @@ class _Reader:
             notes.append("no number of trades: stored as 0")
         if self._rounded:
             notes.append(f"{self._rounded:,} prices have more than 8 decimals and are rounded")
-        if bars and not any(bar.volume_base for bar in bars):
+        if self.found.facts and not any(bar.volume_base for bar in self.found.facts):
             notes.append("every volume is 0, so larger bars made of these are flat; for mark prices use `import marks`")
         return notes
+
+
+def _says_length(stated: set[Any], step: int) -> bool:
+    """Whether the file says how long its bars are. BadInput when that is another length."""
+    lengths = {read_span(str(text)) for text in stated}
+    for length in lengths - {None, step}:
+        there, said = span_text(length or 0), span_text(step)
+        raise BadInput(f"the file says its bars are {there} but --interval says {said}: use --interval {there}")
+    return lengths == {step}
 
 
 def _amounts(raw: Raw, rows: int) -> tuple[Sequence[float], Sequence[float | None], Sequence[int]]:
@@ -129,7 +147,3 @@ def _why(raw: Raw, place: int, *, bad_time: bool) -> str:
         if not prices["low"] <= prices[name] <= prices["high"]:
             return f"{name} {row[name]} is not between low {row['low']} and high {row['high']}"
     return f"trades {row['trades']} is no whole number"
-
-
-def _all_prices(bars: Sequence[Candle]) -> list[int]:
-    return [price for bar in bars for price in (bar.open_e8, bar.high_e8, bar.low_e8, bar.close_e8)]

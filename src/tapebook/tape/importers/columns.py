@@ -28,9 +28,11 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "rate": ("funding_rate", "fundingrate", "last_funding_rate", "lastfundingrate", "rate", "funding"),
     "premium": ("premium",),
     "price": ("mark_price", "markprice", "mark", "mark_px", "markpx", "price", "px", "mid"),
+    "interval": ("interval", "timeframe", "i"),
     "symbol": ("symbol", "coin", "ticker", "pair", "instrument", "s"),
     "market": ("market", "market_type"),
 }
+_COIN_VOLUME = re.compile(r"volume_([a-z0-9]{2,6})")
 _QUOTES = ("usd", "usdt", "usdc", "busd", "eur")
 
 _BARS = ("time", "open", "high", "low", "close", "volume")
@@ -87,10 +89,9 @@ def find(table: Table, kind: str) -> Columns:
 def _by_name(names: Sequence[str]) -> dict[str, int]:
     found = {field: place for field, known in _NAMES.items() if (place := _place(names, known)) is not None}
     # Some sites name the coin: "Volume BTC" beside "Volume USDT".
-    coins = {name.removeprefix("volume_"): place for place, name in enumerate(map(_plain, names)) if "volume_" in name}
-    for coin, place in coins.items():
-        if place not in found.values():
-            found.setdefault("quote_volume" if coin in _QUOTES else "volume", place)
+    for place, name in enumerate(names):
+        if (coin := _COIN_VOLUME.fullmatch(_plain(name))) and place not in found.values():
+            found.setdefault("quote_volume" if coin[1] in _QUOTES else "volume", place)
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from tapebook.tape.importer import Told
 from tapebook.tape.importers.columns import Columns
-from tapebook.tape.importers.series import Series, holes, missing_rows, spacing
+from tapebook.tape.importers.series import Series, holes, longest, missing_rows, spacing
 from tapebook.tape.importers.table import Table
 from tapebook.tape.importers.times import Times
 
@@ -44,7 +44,8 @@ def told(
         first_ts=buckets[0] if buckets else None,
         last_ts=buckets[-1] if buckets else None,
         spacing_ms=spacing(buckets),
-        gaps=gaps,
+        gap_count=len(gaps),
+        longest_gaps=longest(gaps),
         missing=missing_rows(gaps, step),
         notes=(*table.notes, *backwards, *notes),
     )

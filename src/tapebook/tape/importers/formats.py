@@ -11,7 +11,7 @@ from tapebook.errors import BadInput
 
 Name = Literal["csv", "json", "json lines", "parquet", "feather", "stream"]
 
-_HEAD = 1 << 16
+_HEAD = 1 << 20
 _GZIP = b"\x1f\x8b"
 _MAGIC: dict[bytes, Name] = {b"PAR1": "parquet", b"ARROW1": "feather", b"FEA1": "feather"}
 _PACKED = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
@@ -87,7 +87,9 @@ def _text_name(text: str, path: Path) -> Name:
     if text[0] == "{":
         row = _json(first)
         if isinstance(row, dict):
-            return "stream" if {"at", "frame"} <= row.keys() else "json lines"
+            # One line that holds a list is a whole document: rows have none.
+            wraps = not rest.strip() and any(isinstance(value, list) for value in row.values())
+            return "stream" if {"at", "frame"} <= row.keys() else "json" if wraps else "json lines"
         # An object that goes on over several lines, unless this is a line that was cut off.
         return "json lines" if _json_suffix(path) == ".jsonl" else "json"
     if text[0] == "[":

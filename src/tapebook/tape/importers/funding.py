@@ -36,30 +36,30 @@ def parse(table: Table, ask: Ask, *, problems: Problems, progress: Progress) -> 
     for block in table.blocks:
         reader.read(block, problems)
         progress(reader.rows_read)
-    found = series.ordered(reader.rows, problems)
+    found = reader.found
+    series.put_in_order(found, problems)
+    series.require_spacing(found.times, ask.step_ms)
     step = series.spacing(found.times)
-    series.require_spacing(step, ask.step_ms)
-    found.keep(lambda at: at <= ask.now, "lies in the future", problems)
-    rates = [rate for _, _, rate in found.rows]
+    found.drop([at > ask.now for at in found.times], "lies in the future", problems)
     told = findings.told(
         *(table, columns, found),
         used=("time", rate, "premium"),
         times=reader.times,
-        values=_range(rates),
+        values=_range(found.facts),
         rows_read=reader.rows_read,
         buckets=found.times,
         step=step,
         notes=_notes(columns, rate, step),
     )
     stated = ("rate_e12", "premium_e12") if columns.has("premium") else ("rate_e12",)
-    return Parsed(rates, [known_at(rate) for rate in rates], stated, problems.first(), problems.count, told)
+    return Parsed(found.facts, known_at, stated, problems.first(), problems.count, told)
 
 
 class _Reader:
     """Collects the rates of the blocks; `rate` is the field that holds them."""
 
     def __init__(self, columns: Columns, times: Times, symbol: str, *, rate: str) -> None:
-        self.rows: series.Rows[FundingRate] = []
+        self.found: series.Series[FundingRate] = series.Series()
         self.rows_read = 0
         self.times = times
         self._columns = columns
@@ -80,7 +80,7 @@ class _Reader:
                 continue
             hour = floor(at, HOUR)
             fact = FundingRate(self._symbol, hour, numbers.rate_e12(rate) or 0, numbers.rate_e12(premium) or 0)
-            self.rows.append((number, hour, fact))
+            self.found.add(number, hour, fact)
         self.rows_read += len(times)
 
 

@@ -6,6 +6,7 @@ at a moment, and what positions are marked by; so a mark becomes the midpoint of
 only the open is the price at a known moment: high, low and close are not kept.
 """
 
+import math
 from collections.abc import Sequence
 
 from tapebook.domain.instants import floor
@@ -30,10 +31,11 @@ def parse(table: Table, ask: Ask, *, problems: Problems, progress: Progress) -> 
     for block in table.blocks:
         reader.read(block, problems)
         progress(reader.rows_read)
-    found = series.ordered(reader.rows, problems)
+    found = reader.found
+    series.put_in_order(found, problems)
+    series.require_spacing(found.times, ask.step_ms)
     step = series.spacing(found.times)
-    series.require_spacing(step, ask.step_ms)
-    found.keep(lambda at: at <= ask.now, "lies in the future", problems)
+    found.drop([at > ask.now for at in found.times], "lies in the future", problems)
     mids, thinned = _first_of_bucket(found)
     told = findings.told(
         *(table, columns, found),
@@ -45,14 +47,14 @@ def parse(table: Table, ask: Ask, *, problems: Problems, progress: Progress) -> 
         step=step,
         notes=[*_notes(price), *([f"{thinned:,} prices have another in their five seconds"] if thinned else [])],
     )
-    return Parsed(mids, [known_at(mid) for mid in mids], ("price_e8",), problems.first(), problems.count, told)
+    return Parsed(mids, known_at, ("price_e8",), problems.first(), problems.count, told)
 
 
 class _Reader:
     """Collects the prices of the blocks; `price` is the field that holds them."""
 
     def __init__(self, columns: Columns, times: Times, symbol: str, *, price: str) -> None:
-        self.rows: series.Rows[Mid] = []
+        self.found: series.Series[Mid] = series.Series()
         self.rows_read = 0
         self.times = times
         self._columns = columns
@@ -69,20 +71,20 @@ class _Reader:
             elif price == numbers.BAD_PRICE:
                 problems.add(number, numbers.why_bad("price", given[1][place]))
             else:
-                self.rows.append((number, at, Mid(self._symbol, floor(at, MID_BUCKET), price)))
+                self.found.add(number, at, Mid(self._symbol, floor(at, MID_BUCKET), price))
         self.rows_read += len(times)
 
 
 def _first_of_bucket(found: series.Series[Mid]) -> tuple[list[Mid], int]:
     """The first price of each five seconds, as live midpoints are; and how many others there were."""
     first: dict[int, Mid] = {}
-    for _, _, mid in found.rows:
+    for mid in found.facts:
         first.setdefault(mid.bucket_ts, mid)
-    return list(first.values()), len(found.rows) - len(first)
+    return list(first.values()), len(found.facts) - len(first)
 
 
 def _decimals(mids: Sequence[Mid]) -> int:
-    return numbers.decimals_used([mid.price_e8 for mid in mids])
+    return numbers.decimals_used(math.gcd(*(mid.price_e8 for mid in mids)))
 
 
 def _notes(price: str) -> list[str]:

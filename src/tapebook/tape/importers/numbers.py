@@ -21,6 +21,9 @@ MOST_RATE = E12 // 10
 
 def prices_e8(values: Sequence[Any]) -> list[int]:
     """A column of prices; BAD_PRICE for what is none."""
+    floats = _floats(values)
+    if floats and min(floats) >= _LEAST_PRICE and max(floats) < _FAST_LIMIT:
+        return [round(price * E8) for price in floats]
     return [price_e8(value) for value in values]
 
 
@@ -48,7 +51,18 @@ def count_rounded(values: Sequence[Any], kept: Sequence[int]) -> int:
 
 def volumes(values: Sequence[Any]) -> list[float]:
     """A column of volumes; BAD_VOLUME for what is none."""
-    return [volume(value) for value in values]
+    floats = _floats(values)
+    return floats if floats and min(floats) >= 0 else [volume(value) for value in values]
+
+
+def _floats(values: Sequence[Any]) -> list[float]:
+    """A whole block at once; empty unless all of it are finite numbers."""
+    try:
+        floats = list(map(float, values)) if bool not in set(map(type, values)) else []
+    except (TypeError, ValueError, OverflowError):
+        return []
+    # A sum is finite only when all of its numbers are.
+    return floats if math.isfinite(sum(floats)) else []
 
 
 def volume(value: Any) -> float:
@@ -93,7 +107,6 @@ def why_bad(name: str, value: Any) -> str:
     return f"{name} is 0" if number == 0 else f"{name} {str(value)[:40]} is more than the tape can hold"
 
 
-def decimals_used(prices: Sequence[int]) -> int:
-    """How many of the eight decimals the prices need."""
-    common = math.gcd(*prices) if prices else E8
+def decimals_used(common: int) -> int:
+    """How many of the eight decimals prices need, by their greatest common divisor."""
     return next(digits for digits in range(9) if common % 10 ** (8 - digits) == 0)

@@ -15,9 +15,10 @@ import msgspec
 from msgspec import Raw
 
 from tapebook.domain.instants import MINUTE, SECOND, floor
-from tapebook.domain.market import Candle
+from tapebook.domain.market import Candle, Observation
 from tapebook.errors import BadInput
 from tapebook.tape.importer import Ask, Imported, Parsed, Problems, Progress, Told
+from tapebook.tape.importers.series import longest
 from tapebook.tape.sources.hyperliquid.bars import Bars
 from tapebook.tape.sources.hyperliquid.mids import Mids
 from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
@@ -52,8 +53,15 @@ def parse(file: BinaryIO, ask: Ask, *, problems: Problems, progress: Progress) -
         replay.frame(frame, at)
     if not replay.facts:
         raise BadInput("the recording has neither midpoints nor whole bars" + (f" of {ask.symbol}" * bool(ask.symbol)))
-    facts, known = [fact for fact, _ in replay.facts], [at for _, at in replay.facts]
-    return Parsed(facts, known, (), problems.first(), problems.count, replay.told(lines))
+    moments: dict[Observation, int] = dict(replay.facts)
+    return Parsed(
+        [fact for fact, _ in replay.facts],
+        moments.__getitem__,
+        (),
+        problems.first(),
+        problems.count,
+        replay.told(lines),
+    )
 
 
 def _frames(file: BinaryIO, now: int, problems: Problems) -> Iterator[tuple[int, int, Frame]]:
@@ -136,7 +144,8 @@ class _Replay:
             first_ts=min(fact.bucket_ts for fact, _ in self.facts),
             last_ts=max(fact.bucket_ts for fact, _ in self.facts),
             spacing_ms=None,
-            gaps=tuple(self._silences),
+            gap_count=len(self._silences),
+            longest_gaps=longest(self._silences),
             missing=0,
             notes=tuple(notes),
         )

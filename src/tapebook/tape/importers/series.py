@@ -1,9 +1,10 @@
 """A series of facts in order of time: turned round, without repetitions, with its spacing and its gaps."""
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from operator import gt, lt, sub
+from collections.abc import Sequence
+from itertools import compress, pairwise
+from operator import ge, lt, sub
 from typing import Generic, TypeVar
 
 import msgspec
@@ -13,50 +14,65 @@ from tapebook.errors import BadInput
 from tapebook.tape.importer import Imported, Problems, span_text
 
 Fact = TypeVar("Fact", bound=Imported)
-Rows = list[tuple[int, int, Fact]]
-"""The number of each row in the file, its time as the file has it, and what it says."""
+Gap = tuple[int, int]
+_SHOWN_GAPS = 5
 
 
 class Series(msgspec.Struct, Generic[Fact]):
-    """Facts with the number of their rows, each later than the one before."""
+    """Facts beside the numbers of their rows and the times the file gives them."""
 
-    rows: Rows[Fact]
+    numbers: list[int] = []
+    times: list[int] = []
+    facts: list[Fact] = []
     duplicates: int = 0
     backwards: bool = False
 
-    @property
-    def times(self) -> list[int]:
-        """The times of the rows."""
-        return [at for _, at, _ in self.rows]
+    def add(self, number: int, at: int, fact: Fact) -> None:
+        """Adds a row."""
+        self.numbers.append(number)
+        self.times.append(at)
+        self.facts.append(fact)
 
-    def keep(self, good: Callable[[int], bool], why: str, problems: Problems) -> None:
-        """Leaves only the rows whose time is good; the others become problems."""
-        bad = [(number, at) for number, at, _ in self.rows if not good(at)]
-        for number, at in bad:
+    def drop(self, bad: Sequence[bool], why: str, problems: Problems) -> None:
+        """Turns the rows that are bad into problems."""
+        if not any(bad):
+            return
+        for number, at in compress(zip(self.numbers, self.times, strict=True), bad):
             problems.add(number, f"{iso(at)} {why}")
-        if bad:
-            self.rows = [row for row in self.rows if good(row[1])]
+        self.keep([not one for one in bad])
+
+    def keep(self, good: Sequence[bool]) -> None:
+        """Leaves only the rows that are good."""
+        self.numbers = list(compress(self.numbers, good))
+        self.times = list(compress(self.times, good))
+        self.facts = list(compress(self.facts, good))
 
 
-def ordered(rows: Rows[Fact], problems: Problems) -> Series[Fact]:
-    """The rows in order; a file that is newest first throughout is read backwards, other disorder is a problem."""
-    times = [at for _, at, _ in rows]
+def put_in_order(series: Series[Fact], problems: Problems) -> None:
+    """Orders the rows: a file that is newest first throughout is read backwards, other disorder is a problem.
+
+    A row that says the same once more is dropped and counted; one that says something else is a problem.
+    """
+    times = series.times
     if all(map(lt, times, times[1:])):
-        return Series(rows)
-    backwards = len(times) > 1 and not any(map(lt, times, times[1:])) and times[0] > times[-1]
-    kept: Rows[Fact] = []
-    duplicates = 0
-    for row in reversed(rows) if backwards else rows:
-        number, at, fact = row
-        if not kept or at > kept[-1][1]:
-            kept.append(row)
-        elif at < kept[-1][1]:
-            problems.add(number, f"{iso(at)} comes after {iso(kept[-1][1])}: rows must be in order of time")
-        elif fact == kept[-1][2]:
-            duplicates += 1
+        return
+    if times[0] > times[-1] and all(map(ge, times, times[1:])):
+        series.backwards = True
+        for column in (series.numbers, series.times, series.facts):
+            column.reverse()
+    good, last = [True], 0
+    for place in range(1, len(times)):
+        at, newest = times[place], times[last]
+        good.append(at > newest)
+        if at > newest:
+            last = place
+        elif at < newest:
+            problems.add(series.numbers[place], f"{iso(at)} comes after {iso(newest)}: rows must be in order of time")
+        elif series.facts[place] == series.facts[last]:
+            series.duplicates += 1
         else:
-            problems.add(number, f"{iso(at)} is there already with other values, in {kept[-1][0]}")
-    return Series(kept, duplicates, backwards)
+            problems.add(series.numbers[place], f"{iso(at)} is in {series.numbers[last]:,} already with other values")
+    series.keep(good)
 
 
 def spacing(times: Sequence[int]) -> int | None:
@@ -66,21 +82,30 @@ def spacing(times: Sequence[int]) -> int | None:
     return min(distances, key=lambda distance: (-distances[distance], distance), default=None)
 
 
-def require_spacing(found: int | None, wanted: int | None) -> None:
-    """BadInput when the rows are not as far apart as was said."""
-    if found is None or wanted is None or found == wanted:
+def require_spacing(times: Sequence[int], wanted: int | None) -> None:
+    """BadInput when the rows are not as far apart as was said.
+
+    Where quiet moments have no rows, the usual distance may be larger, but all of them have the right common divisor.
+    """
+    found = spacing(times)
+    if found is None or wanted is None or found == wanted or math.gcd(*map(sub, times[1:], times)) == wanted:
         return
     there, said = span_text(found), span_text(wanted)
     raise BadInput(f"the rows are {there} apart but --interval says {said}: use --interval {there}, or another file")
 
 
-def holes(times: Sequence[int], step: int | None) -> tuple[tuple[int, int], ...]:
+def holes(times: Sequence[int], step: int | None) -> list[Gap]:
     """Where rows are missing: from the first missing moment to the next row."""
-    if step is None or not any(map(gt, map(sub, times[1:], times), [step] * len(times))):
-        return ()
-    return tuple((before + step, after) for before, after in pairwise(times) if after - before > step)
+    if step is None:
+        return []
+    return [(before + step, after) for before, after in pairwise(times) if after - before > step]
 
 
-def missing_rows(gaps: Sequence[tuple[int, int]], step: int | None) -> int:
+def longest(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
+    """The longest gaps in order of time."""
+    return tuple(sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_SHOWN_GAPS]))
+
+
+def missing_rows(gaps: Sequence[Gap], step: int | None) -> int:
     """How many rows the gaps could have held."""
     return sum((after - first) // step for first, after in gaps) if step else 0

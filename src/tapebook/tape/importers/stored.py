@@ -14,33 +14,30 @@ Key = tuple[type, str, int]
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """The facts of a file beside the tape: those it does not have, how many it has, and those it has otherwise.
+    """The facts of a file beside the tape: those it does not have, how many it has, and those it has otherwise."""
 
-    Facts and moments stand in pairs: what is known, and since when.
-    """
-
-    new: list[tuple[Imported, int]]
+    new: list[Imported]
     same: int
-    differing: list[tuple[Imported, int]]
+    differing: list[Imported]
 
 
 def compared(tape: Tape, parsed: Parsed, *, now: int) -> Compared:
     """Sorts the facts of a file by what the tape says of the same moments."""
     there = _stored(tape, parsed.rows, now=now)
+    if not there:
+        return Compared(list(parsed.rows), 0, [])
     # A recording may hold several pictures of a bar: the last one decides whether the tape has it.
-    last = {_key(fact): fact for fact in parsed.rows} if there else {}
+    last = {_key(fact): fact for fact in parsed.rows}
     equal = _equality(parsed.stated)
-    found = Compared([], 0, [])
-    same = 0
-    for pair in zip(parsed.rows, parsed.known_at, strict=True):
-        stored = there.get(_key(pair[0])) if there else None
-        if stored is None:
-            found.new.append(pair)
-        elif equal(last[_key(pair[0])], stored):
-            same += 1
-        else:
-            found.differing.append(pair)
-    return msgspec.structs.replace(found, same=same)
+    new: list[Imported] = []
+    differing: list[Imported] = []
+    for fact in parsed.rows:
+        key = _key(fact)
+        if key not in there:
+            new.append(fact)
+        elif not equal(last[key], there[key]):
+            differing.append(fact)
+    return Compared(new, len(parsed.rows) - len(new) - len(differing), differing)
 
 
 def mixture(tape: Tape, bars: Sequence[Candle], *, now: int) -> str:
@@ -67,26 +64,25 @@ def mixture(tape: Tape, bars: Sequence[Candle], *, now: int) -> str:
 
 def _stored(tape: Tape, facts: Sequence[Imported], *, now: int) -> dict[Key, Imported]:
     """What the tape has between the first and the last of these facts, by kind, symbol and moment."""
-    spans: dict[tuple[type, str, int], tuple[int, int]] = {}
+    groups: dict[tuple[type, str], list[Imported]] = {}
     for fact in facts:
-        series = (type(fact), fact.symbol, fact.granularity_sec if isinstance(fact, Candle) else 0)
-        first, last = spans.get(series, (fact.bucket_ts, fact.bucket_ts))
-        spans[series] = min(first, fact.bucket_ts), max(last, fact.bucket_ts)
-    view = View(now + DAY)
+        groups.setdefault((type(fact), fact.symbol), []).append(fact)
     found: dict[Key, Imported] = {}
-    for (kind, symbol, length), (first, last) in spans.items():
-        found |= {_key(fact): fact for fact in _series(tape, kind, view)(symbol, length, first, last)}
+    for group in groups.values():
+        times = [fact.bucket_ts for fact in group]
+        stored = _beside(tape, group[0], since=min(times), until=max(times), view=View(now + DAY))
+        found |= {_key(fact): fact for fact in stored}
     return found
 
 
-def _series(tape: Tape, kind: type, view: View) -> Callable[[str, int, int, int], Sequence[Imported]]:
-    if kind is Candle:
-        return lambda symbol, length, first, last: tape.candles(
-            symbol, granularity_sec=length, since=first, until=last, view=view
-        )
-    if kind is Mid:
-        return lambda symbol, _, first, last: tape.mids(symbol, since=first, until=last, view=view)
-    return lambda symbol, _, first, last: tape.facts(FundingRate, symbol, since=first, view=view)
+def _beside(tape: Tape, fact: Imported, *, since: int, until: int, view: View) -> Sequence[Imported]:
+    """The stored facts of a fact's kind, symbol and length."""
+    if isinstance(fact, Candle):
+        length = fact.granularity_sec
+        return tape.candles(fact.symbol, granularity_sec=length, since=since, until=until, view=view)
+    if isinstance(fact, Mid):
+        return tape.mids(fact.symbol, since=since, until=until, view=view)
+    return tape.facts(FundingRate, fact.symbol, since=since, view=view)
 
 
 def _key(fact: Imported) -> Key:

@@ -52,6 +52,8 @@ class Times:
     def _counted(self, values: Sequence[Any]) -> list[int]:
         most, each = _UNITS[self._unit]
         least = most // 1000
+        if each == 1 and (counts := _milliseconds(values)):
+            return counts
         found = []
         for number in map(_number, values):
             if number is None or not least <= number < most:
@@ -61,6 +63,16 @@ class Times:
             else:
                 found.append(_checked(int(number // each)))
         return found
+
+
+def _milliseconds(values: Sequence[Any]) -> list[int]:
+    """A whole block at once; empty unless all of it are instants in milliseconds."""
+    kinds = set(map(type, values))
+    try:
+        counts = list(map(int, values)) if kinds in ({int}, {str}) else []
+    except ValueError:
+        return []
+    return counts if counts and min(counts) >= _FROM and max(counts) < _TO else []
 
 
 def why_bad(value: Any) -> str:

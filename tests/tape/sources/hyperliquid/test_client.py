@@ -14,6 +14,7 @@ from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
 from tapebook.errors import ConfigError, Retry
 from tapebook.tape.source import Source
 from tapebook.tape.sources.hyperliquid import HyperliquidSettings, HyperliquidSource, create
+from tapebook.tape.sources.hyperliquid.wire import MidsFrame
 from tests.tape.sources.hyperliquid.candles import START
 from tests.tape.sources.hyperliquid.exchange import Reply, ScriptedExchange, serving
 from tests.tape.sources.hyperliquid.recorder import Recorder, source_of
@@ -140,7 +141,10 @@ def test_a_dropped_connection_comes_back_subscribes_again_and_repairs_what_was_m
         await stage.mids("5.0")
         await stage.bar(0, 1)
         await exchange.until(lambda: bool(stage.sink.of(Mid)))
-        rows = [bar(0, 3), bar(1, 2), bar(2, 1)]
+        stage.clock.now = START + MINUTE + 5_000
+        await stage.bar(1, 1)
+        await exchange.until(lambda: len(stage.sink.of(Candle)) == 1)
+        rows = [bar(1, 2), bar(2, 1)]
         exchange.answers["candleSnapshot"] = lambda asked: answer(rows if asked["req"]["coin"] == "A" else [])
         stage.clock.now = START + 2 * MINUTE + 30_000
         await exchange.drop()
@@ -152,11 +156,11 @@ def test_a_dropped_connection_comes_back_subscribes_again_and_repairs_what_was_m
     stage = play(script)
     assert sorted(stage.exchange.subscribed("candle")) == ["A", "A", "B", "B"]
     assert [(found.bucket_ts, found.sample_count) for found in stage.sink.of(Candle)] == [
-        (START, 3),
+        (START, 1),
         (START + MINUTE, 2),
     ]
     asked = [question["req"]["startTime"] for question in stage.exchange.asked if question["type"] == "candleSnapshot"]
-    assert asked[2:] == [START - MINUTE, START - MINUTE]
+    assert asked[2:] == [START + MINUTE, START + MINUTE], "exactly what was missed"
     assert ("mids", "*", START + 5_000, START + 150_000) in stage.sink.named()
     assert stage.source.health().reconnects == 2
 
@@ -190,7 +194,9 @@ def test_a_connection_that_answers_pings_but_sends_nothing_is_replaced() -> None
 def test_an_exchange_that_takes_no_connections_is_tried_ever_more_rarely() -> None:
     async def script(stage: Stage) -> None:
         stage.exchange.refuse_sockets = True
-        await stage.exchange.until(lambda: stage.exchange.opened >= 5)
+        await asyncio.sleep(1.2)
+        # Two lines that wait at least 0, 0.25, 0.5 and 1 s; without backing off they would try every 0.25 s or sooner.
+        assert 4 <= stage.exchange.opened <= 8
         stage.exchange.refuse_sockets = False
         await stage.subscribed()
 
@@ -339,6 +345,18 @@ def test_under_virtual_time_a_step_is_taken_at_its_barrier_and_not_before() -> N
         assert len(stage.exchange.asked) == asked, "no poll is due again"
         await stage.source.barrier(START + MINUTE + 2_000)
         assert [found.bucket_ts for found in stage.sink.of(Candle)] == [START]
+
+    play(script, stepped=True)
+
+
+def test_under_virtual_time_lines_are_read_in_their_order() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.source.barrier(START)
+        first, second = stage.source._lines
+        stage.source.arrived(second, MidsFrame("", {"A": 2}))
+        stage.source.arrived(first, MidsFrame("", {"A": 1}))
+        await stage.source.barrier(START + 5_000)
+        assert stage.sink.of(Mid) == [Mid("A", START + 5_000, 1)]
 
     play(script, stepped=True)
 

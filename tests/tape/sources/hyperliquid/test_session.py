@@ -307,6 +307,8 @@ def test_a_gap_of_mids_ends_with_the_frame_that_ends_it() -> None:
     assert sink.gaps[0].reason == "closed by the exchange (1006)"
     assert [kind for kind, _ in sink.calls] == ["gap", "take"]
     assert [mid.bucket_ts for mid in sink.of(Mid)] == [NOW, NOW + 10_000, NOW + 60_000]
+    mids(desk, NOW + 80_000, A=4)
+    assert desk.flush().gaps[1].reason == "no frame", "the loss before is not why"
 
 
 def test_the_outage_of_a_killed_process_is_a_gap() -> None:
@@ -384,8 +386,8 @@ def test_after_a_long_outage_what_the_exchange_has_lost_is_one_gap_given_with_th
     bar = Candle("A", 60, oldest, 1, 1, 1, 1, 1.0, 1.0, 1)
     desk.answer(errand, rows([bar]), at=NOW)
     assert desk.flush().named() == [("candles", "*", newest + MINUTE, oldest)]
-    desk.answer(errand, rows([bar]), at=NOW)
-    assert len(desk.flush().gaps) == 1
+    desk.answer(errand, rows([Candle("A", 60, oldest + MINUTE, 1, 1, 1, 1, 1.0, 1.0, 1)]), at=NOW)
+    assert len(desk.flush().of(Candle)) == 2 and len(desk.sink.gaps) == 1
 
 
 def test_a_loss_is_repaired_from_when_the_line_was_last_heard() -> None:

@@ -26,6 +26,7 @@ class BookPoll:
 
     def __init__(self, settings: HyperliquidSettings, outbox: Outbox, errands: Errands, *, names: Names) -> None:
         self._every = settings.books_every_ms
+        self._stepped = settings.stepped
         self._outbox = outbox
         self._errands = errands
         self._names = names
@@ -38,8 +39,10 @@ class BookPoll:
         self.trouble = NOT_RUNNING
 
     def resume(self, newest: int | None) -> None:
-        """Begins where the tape ends."""
+        """Begins where the tape ends; under virtual time a bucket was committed whole, so it is not asked for again."""
         self._cadence.resume(newest)
+        if self._stepped:
+            self._poll = Poll(self._every, newest=newest)
 
     def tick(self, at: int) -> None:
         """Queues the poll when it is due."""

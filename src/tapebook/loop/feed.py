@@ -1,0 +1,112 @@
+"""The invented market behind real sockets, one step at a time, in virtual time.
+
+A step: the clock moves, the world's server sends the frames of that moment, the source takes them
+all (its barrier says when), and the tape commits them in one transaction. Nothing depends on how
+fast frames travel, so two runs over one seed write the same bytes.
+"""
+
+import asyncio
+from types import TracebackType
+
+import msgspec
+
+from tapebook.clock import VirtualClock, elapsed_seconds
+from tapebook.domain.instants import MINUTE, SECOND, floor
+from tapebook.errors import StoreFailed
+from tapebook.loop.ingest import Ingester, Intake
+from tapebook.loop.listen import keep_of, source_settings
+from tapebook.tape.sources import hyperliquid
+from tapebook.wiring import Rooms
+from tapebook.world.market import World
+from tapebook.world.server import WorldServer
+
+STEP = 5 * SECOND
+
+
+class SteppedFeed:
+    """A world, its server and a source that listens to it, all in this process."""
+
+    def __init__(self, rooms: Rooms, clock: VirtualClock, world: World, *, history_ms: int) -> None:
+        self._rooms = rooms
+        self._clock = clock
+        self._server = WorldServer(world, history_ms=history_ms)
+        self._history_ms = history_ms
+        self._intake = Intake()
+        self._first = world.start + history_ms
+        self._running: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "SteppedFeed":
+        try:
+            await self._open()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def _open(self) -> None:
+        """Starts the server where the tape ends, and the source beside it."""
+        url = await self._server.start()
+        reached = self.reached()
+        if reached is not None:
+            await self._server.advance(reached)
+            self._clock.advance(reached)
+        # Made here and not before: what is due is counted from the moment the clock shows.
+        keep = keep_of(self._rooms.config)
+        self._ingester = Ingester(self._rooms, self._intake, keep=keep, derive_every=5 * MINUTE)
+        self._source = self._listening(url)
+        self._running = asyncio.create_task(self._source.run())
+        if reached is None:
+            # Connected before the first frame is sent; what is fetched here is committed with the first step.
+            await self._source.barrier(self._clock.now())
+        else:
+            # A process that was killed may have left the last step unfinished; doing it again leaves no trace.
+            await self._take(reached)
+
+    async def _close(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        await self._server.stop()
+
+    def reached(self) -> int | None:
+        """The newest step the tape has; None before the first one."""
+        seq, known_at = self._rooms.tape.head()
+        return floor(known_at, STEP) if seq else None
+
+    def next_step(self) -> int:
+        """The step after the newest one."""
+        reached = self.reached()
+        return self._first if reached is None else reached + STEP
+
+    async def step(self, at: int) -> None:
+        """Plays one step and commits all it sent."""
+        self._clock.advance(at)
+        await self._server.advance(at)
+        await self._take(at)
+
+    async def _take(self, at: int) -> None:
+        if self._running is not None and self._running.done():
+            # The source never ends by itself: whatever stopped it is raised here.
+            self._running.result()
+        await self._source.barrier(at)
+        problem = self._ingester.flush()
+        if problem:
+            raise StoreFailed(problem)
+        self._ingester.keep_up()
+
+    def _listening(self, url: str) -> hyperliquid.HyperliquidSource:
+        settings = source_settings(self._rooms.config, url=url, stepped=True)
+        return hyperliquid.create(
+            msgspec.structs.replace(settings, spot=False, symbols=(), history_ms=self._history_ms),
+            sink=self._intake,
+            clock=self._clock.now,
+            monotonic=elapsed_seconds,
+            sleep=asyncio.sleep,
+            # Steps are committed whole, so the newest bucket of a channel says all.
+            resume={channel.name: channel.newest_bucket_ts for channel in self._rooms.tape.channels()},
+        )

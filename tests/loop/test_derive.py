@@ -1,0 +1,88 @@
+"""Derived rows: all of them every five minutes, in between what changed enough since it was written."""
+
+import msgspec
+import pytest
+
+from tapebook.clock import VirtualClock
+from tapebook.db import connect, migrate
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.market import AssetContext, Liquidity
+from tapebook.loop.derive import Deriver, features_of
+from tapebook.tape.features.change import PREMIUM_STEP_E12
+from tapebook.tape.store import MIGRATIONS, Tape, View
+
+T0 = 1_767_571_200_000
+# An eighth of what makes a row.
+DRIFT_E12 = PREMIUM_STEP_E12 // 8
+
+
+class Market:
+    """A tape with a context a minute, and a book where one is given."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(T0)
+        db = connect(":memory:")
+        migrate(db, (MIGRATIONS,))
+        self.tape = Tape(db, clock=self.clock)
+        self.deriver = Deriver(self.tape)
+        self.now = T0
+
+    def minute(self, *, premium_e12: int = 0, imbalance: float = 0.0, written: bool = True) -> list[str]:
+        """A minute passes; gives the families that are due at its end."""
+        context = AssetContext("BTC", self.now, 0, premium_e12, 100.0, 10**8, 10**8)
+        self.tape.commit([context, Liquidity("BTC", self.now, 10**8, 1.0, 1.0, 1.0, 1.0, imbalance)])
+        self.now += MINUTE
+        self.clock.advance(self.now)
+        derived = self.deriver.due(["BTC", "NOPE"], now=self.now)
+        assert all(each.row.symbol == "BTC" and each.row.bucket_ts == self.now for each in derived)
+        if written:
+            self.deriver.written(derived, now=self.now)
+        return [each.row.family for each in derived]
+
+
+@pytest.fixture
+def market() -> Market:
+    """A market after its first minute."""
+    made = Market()
+    made.minute()
+    return made
+
+
+def test_everything_is_due_at_the_start_and_every_five_minutes() -> None:
+    market = Market()
+    due = [len(market.minute()) for _ in range(12)]
+    assert due == [2, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 0]
+
+
+def test_five_minutes_that_were_missed_are_made_up_for(market: Market) -> None:
+    market.now += 5 * MINUTE
+    assert market.minute() == ["pressure", "positioning"]
+    assert not market.minute()
+
+
+def test_a_jump_is_written_at_once_and_what_it_became_is_no_news(market: Market) -> None:
+    assert market.minute(premium_e12=PREMIUM_STEP_E12) == ["pressure"]
+    assert not market.minute(premium_e12=PREMIUM_STEP_E12)
+
+
+def test_slow_drifts_add_up_although_another_family_is_written_every_minute(market: Market) -> None:
+    found = []
+    for step in range(1, 10):
+        # The rows of every five minutes would hide it.
+        market.deriver.written([], now=market.now + 10 * MINUTE)
+        found.append(market.minute(premium_e12=step * DRIFT_E12, imbalance=0.9 if step % 2 else -0.9))
+    assert all("positioning" in families for families in found)
+    assert ["pressure" in families for families in found] == [False] * 7 + [True, False]
+
+
+def test_what_was_not_written_is_due_again(market: Market) -> None:
+    assert market.minute(premium_e12=PREMIUM_STEP_E12, written=False) == ["pressure"]
+    assert market.minute(premium_e12=PREMIUM_STEP_E12) == ["pressure"]
+    assert not market.minute(premium_e12=PREMIUM_STEP_E12)
+
+
+def test_features_are_null_where_too_little_is_known(market: Market) -> None:
+    found = features_of(market.tape, "BTC", view=View(market.now))
+    assert found.pressure is not None and found.volatility is None
+    unknown = features_of(market.tape, "NOPE", view=View(market.now))
+    assert not any(msgspec.structs.astuple(unknown))

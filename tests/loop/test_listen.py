@@ -1,0 +1,171 @@
+"""Live ingestion as a process: killed in a storm, killed while it fetches, without a source, without a disk."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tapebook import app
+from tapebook.clock import elapsed_seconds
+from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.market import FundingRate
+from tapebook.errors import HomeError, StoreFailed, TapebookError, UnknownName
+from tapebook.loop.listen import IngestProgress, listen, resume_of
+from tapebook.loop.stage import WorldClock
+from tapebook.tape.store import View
+from tapebook.wiring import Rooms
+from tapebook.world.server import Faults
+from tapebook.world.server.pace import pace
+from tests.loop import weather
+from tests.loop.storms import storm
+from tests.loop.test_ingest import FULL, broken
+from tests.loop.weather import BORN, FOREVER, SYMBOLS
+
+START = BORN + 3 * HOUR
+
+
+def test_a_storm_and_kills_lose_nothing_that_can_be_had_again(tmp_path: Path) -> None:
+    outcome = storm(tmp_path, seed=3, minutes=15, speed=90.0, lives=(1.0, 2.5))
+    assert outcome.kills >= 3 and outcome.faults.keys() >= {"corrupt", "duplicate", "reorder"}
+    outcome.assert_whole()
+
+
+def test_a_kill_while_history_is_fetched_loses_none_of_it(tmp_path: Path) -> None:
+    """The first process could commit no more than what it had of one symbol; an hour later it starts again."""
+    home = weather.make_home(tmp_path / "home", history_hours=2.0)
+
+    async def scene() -> None:
+        server = weather.world_server(seed=7, faults=Faults(), history_ms=START - BORN)
+        async with weather.served(server) as url:
+            async with weather.listening(home, server, url) as first:
+                await server.advance(START)
+                await first.source.barrier(START)
+                facts, gaps = first.intake.drain()
+                early = [fact for fact in facts if fact.symbol == "BTC" or fact.bucket_ts > START - 3 * MINUTE]
+                first.intake.give_back(early, gaps)
+                first.ingester.flush()
+            await server.advance(START + 2 * MINUTE)
+            async with weather.listening(home, server, url) as second:
+                await second.play(START + 4 * MINUTE)
+
+    asyncio.run(scene())
+    with weather.opened(home) as rooms:
+        minutes = weather.bars(rooms.tape, since=START - 2 * HOUR, until=START)
+        quiet = {(symbol, START - 2 * HOUR + n * MINUTE) for symbol in SYMBOLS for n in range(120)} - minutes.keys()
+        assert len(quiet) < 10, "minutes are missing that were traded"
+        rates = {rate.symbol: 0 for rate in weather.rates(rooms.tape, since=0, until=START)}
+        assert set(rates) == set(SYMBOLS)
+        for symbol in SYMBOLS:
+            settled = rooms.tape.facts(FundingRate, symbol, since=0, view=View(FOREVER))
+            assert [rate.bucket_ts for rate in settled] == [START - 2 * HOUR, START - HOUR, START]
+
+
+def test_a_complete_tape_is_resumed_at_its_end(tmp_path: Path) -> None:
+    home = weather.make_home(tmp_path / "home", history_hours=2.0)
+    server = weather.world_server(seed=7, faults=Faults(), history_ms=START - BORN)
+    weather.undisturbed(home, server, until=START + 2 * MINUTE, calm=0)
+    with weather.opened(home) as rooms:
+        now = rooms.tape.head()[1]
+        newest = {channel.name: channel.newest_bucket_ts for channel in rooms.tape.channels()}
+        found = resume_of(rooms.tape, now=now, history_ms=2 * HOUR)
+        assert found == newest | {"funding": START - 2 * HOUR}
+        longer = resume_of(rooms.tape, now=now, history_ms=24 * HOUR)
+        assert longer["candles"] == now - now % MINUTE - 24 * HOUR, "what is older was never there to be seen"
+
+
+def test_a_full_disk_is_reported_and_nothing_received_meanwhile_is_lost(tmp_path: Path) -> None:
+    home = weather.make_home(tmp_path / "home")
+    said: list[IngestProgress] = []
+
+    async def scene() -> None:
+        server = weather.world_server(seed=7, faults=Faults(), history_ms=START - BORN)
+        async with weather.served(server) as url:
+            rooms = Rooms(home, clock=WorldClock(server.now, speed=60.0))
+            running = asyncio.create_task(listen(rooms, url=url, seconds=3.0, report=said.append))
+            moving = asyncio.create_task(
+                pace(server, speed=60.0, monotonic=elapsed_seconds, sleep=asyncio.sleep, until=START + 5 * MINUTE)
+            )
+            with broken(rooms, FULL):
+                await asyncio.sleep(1.5)
+            await running
+            moving.cancel()
+            rooms.close()
+
+    asyncio.run(scene())
+    problems = [progress.problem for progress in said]
+    assert problems[3] is not None and problems[3].startswith(str(FULL)) and problems[-1] is None
+    with weather.opened(home) as rooms:
+        assert len(rooms.tape.mids("BTC", since=START, until=START + 80_000, view=View(FOREVER))) > 8
+        assert not weather.ledgers(rooms.tape)["mids"].unnamed
+
+
+def test_a_disk_that_is_full_to_the_end_is_an_error(tmp_path: Path) -> None:
+    home = weather.make_home(tmp_path / "home")
+
+    async def scene() -> None:
+        server = weather.world_server(seed=7, faults=Faults(), history_ms=START - BORN)
+        async with weather.served(server) as url:
+            rooms = Rooms(home, clock=WorldClock(server.now, speed=0.0))
+            with broken(rooms, FULL), closing(rooms):
+                await listen(rooms, url=url, seconds=0.6, report=lambda progress: None)
+
+    with pytest.raises(StoreFailed, match="disk is full"):
+        asyncio.run(scene())
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        yield int(held.getsockname()[1])
+
+
+def one_line(error: TapebookError) -> str:
+    said = str(error)
+    assert "\n" not in said and len(said) < 200
+    return said
+
+
+def test_a_source_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+    home = weather.make_home(tmp_path / "home")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(HomeError) as found:
+            asyncio.run(app.ingest(home, url=url, seconds=1, report=lambda progress: None))
+    assert "nothing answers" in one_line(found.value) and "tapebook world" in str(found.value)
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(taken_port: int) -> None:
+    with pytest.raises(HomeError) as found:
+        asyncio.run(app.serve_world(seed=7, port=taken_port, speed=1.0, storm=False, told=lambda url: None))
+    assert f"port {taken_port} cannot be used" in one_line(found.value) and "--port" in str(found.value)
+
+
+def test_a_symbol_nobody_has_heard_of_is_said_in_one_line(tmp_path: Path) -> None:
+    home = weather.make_home(tmp_path / "home")
+    with app.open(home) as book, pytest.raises(UnknownName) as found:
+        book.market("NOPE")
+    assert "'NOPE'" in one_line(found.value) and "tapebook ingest" in str(found.value)
+
+
+def test_a_home_is_ingested_by_one_process(tmp_path: Path) -> None:
+    home = weather.make_home(tmp_path / "home")
+
+    async def scene() -> None:
+        server = weather.world_server(seed=7, faults=Faults(), history_ms=START - BORN)
+        async with weather.served(server) as url:
+            first = asyncio.create_task(app.ingest(home, url=url, seconds=30, report=lambda progress: None))
+            await asyncio.sleep(0.5)
+            try:
+                await app.ingest(home, url=url, seconds=1, report=lambda progress: None)
+            finally:
+                first.cancel()
+                await asyncio.gather(first, return_exceptions=True)
+
+    with pytest.raises(HomeError, match="is in use by process"):
+        asyncio.run(scene())
