@@ -58,10 +58,12 @@ class Outcome(msgspec.Struct, frozen=True):
         }
 
 
-def storm(folder: Path, *, seed: int, minutes: int, speed: float, lives: tuple[float, float]) -> Outcome:
-    """Runs the storm and the undisturbed ingestion, and compares them."""
+def storm(
+    folder: Path, *, seed: int, minutes: int, speed: float, lives: tuple[float, float], **worse: float
+) -> Outcome:
+    """Runs the storm and the undisturbed ingestion, and compares them; `worse` are chances of faults."""
     until = START + minutes * MINUTE
-    faults = msgspec.structs.replace(Faults.storm(seed), window=(START, until))
+    faults = msgspec.structs.replace(Faults.storm(seed), window=(START, until), **worse)
     history = START - BORN
     server = weather.world_server(seed=seed, faults=faults, history_ms=history)
     raging = Storm(weather.make_home(folder / "storm"), server, speed=speed, seed=seed)

@@ -12,8 +12,6 @@ from tapebook.tape.features.change import PREMIUM_STEP_E12
 from tapebook.tape.store import MIGRATIONS, Tape, View
 
 T0 = 1_767_571_200_000
-# An eighth of what makes a row.
-DRIFT_E12 = PREMIUM_STEP_E12 // 8
 
 
 class Market:
@@ -66,13 +64,20 @@ def test_a_jump_is_written_at_once_and_what_it_became_is_no_news(market: Market)
 
 
 def test_slow_drifts_add_up_although_another_family_is_written_every_minute(market: Market) -> None:
-    found = []
-    for step in range(1, 10):
-        # The rows of every five minutes would hide it.
-        market.deriver.written([], now=market.now + 10 * MINUTE)
-        found.append(market.minute(premium_e12=step * DRIFT_E12, imbalance=0.9 if step % 2 else -0.9))
-    assert all("positioning" in families for families in found)
-    assert ["pressure" in families for families in found] == [False] * 7 + [True, False]
+    """Three steps of a third, between two rows of five minutes."""
+    steps = ((1, 0.9), (2, -0.9), (3, 0.9))
+    found = [market.minute(premium_e12=step * PREMIUM_STEP_E12 // 3, imbalance=lean) for step, lean in steps]
+    assert found == [["positioning"], ["positioning"], ["pressure", "positioning"]]
+
+
+def test_symbols_may_be_asked_about_one_after_the_other(market: Market) -> None:
+    market.minute()
+    market.now += 3 * MINUTE
+    assert market.minute(written=False)
+    for symbol in ("NOPE", "BTC"):
+        due = market.deriver.due([symbol], now=market.now)
+        market.deriver.written(due, now=market.now)
+        assert {each.row.symbol for each in due} == ({"BTC"} if symbol == "BTC" else set())
 
 
 def test_what_was_not_written_is_due_again(market: Market) -> None:

@@ -1,4 +1,4 @@
-"""Two market hours through the whole of ingestion in virtual time, and what happens when the disk refuses."""
+"""A market hour through the whole of ingestion in virtual time, and what happens when the disk refuses."""
 
 import asyncio
 from collections.abc import Iterator
@@ -24,15 +24,15 @@ from tests.loop import weather
 from tests.loop.weather import BORN, FOREVER, SYMBOLS
 
 START = BORN + 2 * HOUR
-END = START + 2 * HOUR + 5 * MINUTE
+END = START + HOUR + 5 * MINUTE
 
 
 class Ingested:
-    """A home after two hours, and what it said on the way."""
+    """A home after an hour, and what it said on the way."""
 
     def __init__(self, folder: Path) -> None:
-        # Bars leave after an hour, so that features are computed from archived rows too.
-        self.home = weather.make_home(folder / "home", candles_hours=1.0)
+        # Bars leave after half an hour, so that features are computed from archived rows too.
+        self.home = weather.make_home(folder / "home", mids_hours=0.25, candles_hours=0.5)
         self.seen: dict[int, str] = {}
         asyncio.run(self._scene())
 
@@ -67,7 +67,7 @@ def test_every_channel_has_its_rows(ingested: Ingested, rooms: Rooms) -> None:
     assert rows["mids"] == coins * (minutes * 12 + 1)
     assert rows["contexts"] == coins * (minutes + 1) and rows["predicted"] == 3 * rows["contexts"] - minutes - 1
     assert rows["books"] == coins * (minutes // 5 + 1)
-    assert rows["funding"] == coins * 4, "the two hours before the start, and the two of the run"
+    assert rows["funding"] == coins * 3, "the hour before the start, its own, and that of the run"
     assert not ingested.problems and not rooms.tape.gaps(as_of=FOREVER)
 
 
@@ -84,19 +84,19 @@ def test_features_are_derived_every_five_minutes(rooms: Rooms) -> None:
 def test_hourly_bars_are_the_minutes_rolled_up(rooms: Rooms) -> None:
     view = View(FOREVER)
     for symbol in SYMBOLS:
-        minutes = rooms.tape.candles(symbol, granularity_sec=60, since=0, until=START + 2 * HOUR - 1, view=view)
+        minutes = rooms.tape.candles(symbol, granularity_sec=60, since=0, until=START + HOUR - 1, view=view)
         hours = rooms.tape.candles(symbol, granularity_sec=3600, since=0, view=view)
-        assert len(hours) == 3 and hours == roll_up(minutes, granularity_sec=3600)
+        assert len(hours) == 2 and hours == roll_up(minutes, granularity_sec=3600)
 
 
 def test_rows_have_left_and_everything_is_read_as_before(ingested: Ingested, rooms: Rooms) -> None:
     query = "SELECT table_name, SUM(rows_moved) FROM tape_archived GROUP BY table_name"
     moved = {row[0]: row[1] for row in rooms.tape_db.all(sql(query))}
-    assert moved["hyperliquid_mid_prices"] > 6_000 and moved["hyperliquid_candles"] > 300
-    assert moved["hyperliquid_asset_contexts"] > 200
+    assert moved["hyperliquid_mid_prices"] > 2_500 and moved["hyperliquid_candles"] > 300
+    assert moved["hyperliquid_asset_contexts"] > 60
     left = rooms.tape_db.all(sql("SELECT MIN(bucket_ts) FROM hyperliquid_mid_prices"))[0][0]
-    assert END - left < HOUR + 10 * MINUTE, "half an hour stays, and what came since the hour"
-    assert len(ingested.seen) > 20
+    assert END - left < 25 * MINUTE, "a quarter of an hour stays, and what came since the hour"
+    assert len(ingested.seen) > 10
     for moment, before in ingested.seen.items():
         assert weather.digest(rooms.tape, as_of=moment) == before
 
@@ -181,4 +181,18 @@ def test_what_was_due_while_the_disk_was_full_is_done_afterwards(ingested: Inges
     after = rooms.tape.head()
     ingester.keep_up()
     assert rooms.tape.head() == after, "what is done is not done again"
+    rooms.close()
+
+
+def test_features_can_be_derived_a_few_symbols_at_a_time(ingested: Ingested) -> None:
+    clock = VirtualClock(END + MINUTE - 1)
+    rooms = Rooms(ingested.home, clock=clock)
+    _, ingester = ingester_of(rooms)
+    clock.advance(END + MINUTE)
+    query = sql(f"SELECT COUNT(*) FROM hyperliquid_volatility_profiles WHERE bucket_ts = {END + MINUTE}")
+    rows = []
+    for _ in range(4):
+        ingester.keep_up(at_once=2)
+        rows.append(rooms.tape_db.all(query)[0][0])
+    assert rows == [2, 4, 6, 6]
     rooms.close()

@@ -28,8 +28,9 @@ START = BORN + 3 * HOUR
 
 
 def test_a_storm_and_kills_lose_nothing_that_can_be_had_again(tmp_path: Path) -> None:
-    outcome = storm(tmp_path, seed=3, minutes=15, speed=90.0, lives=(1.0, 2.5))
-    assert outcome.kills >= 3 and outcome.faults.keys() >= {"corrupt", "duplicate", "reorder"}
+    frames = dict.fromkeys(("corrupt", "duplicate", "reorder"), 0.1)
+    outcome = storm(tmp_path, seed=3, minutes=15, speed=90.0, lives=(1.0, 2.5), correct=0.1, **frames)
+    assert outcome.kills >= 3 and len(outcome.faults) >= 5
     outcome.assert_whole()
 
 
@@ -138,6 +139,18 @@ def test_a_source_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
         with pytest.raises(HomeError) as found:
             asyncio.run(app.ingest(home, url=url, seconds=1, report=lambda progress: None))
     assert "nothing answers" in one_line(found.value) and "tapebook world" in str(found.value)
+
+
+def test_a_source_that_stays_away_is_reported_while_it_is_tried_again(tmp_path: Path) -> None:
+    home = weather.make_home(tmp_path / "home")
+    said: list[IngestProgress] = []
+    with socket.socket() as free, weather.opened(home, at=START) as rooms:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        asyncio.run(listen(rooms, url=url, seconds=0.6, report=said.append))
+    problem = said[-1].problem
+    assert problem is not None and problem.startswith("no connection to the exchange, still trying (refused: names")
+    assert "\n" not in problem
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(taken_port: int) -> None:

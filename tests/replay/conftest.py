@@ -50,5 +50,5 @@ def copied(recorded: Path, place: Path) -> Path:
 def shown(workshop: Path) -> tuple[Path, app.DemoReport]:
     """A demo that nobody disturbed, and its report; only to be read."""
     home = workshop / "demo"
-    report = app.demo(home, seconds=storm.HOURS, seed=storm.SEED, paced=False, progress=lambda step: None)
+    report = app.demo(home, seconds=storm.SECONDS, seed=storm.SEED)
     return home, report

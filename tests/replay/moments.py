@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
+from itertools import pairwise
 from pathlib import Path
 
 from tapebook import app
@@ -81,19 +82,21 @@ def every(acts: list[str]) -> Iterable[int]:
 
 
 def every_other_disk(acts: list[str]) -> list[int]:
-    """Before every act that does not follow a read: where nothing was written, the disk is as it was one act before."""
-    return [number for number, before in enumerate(["", *acts[:-1]], start=1) if not is_read(before)]
+    """Before every act, except after a read (the disk is as it was) and within a list of rows (one is like another)."""
+    pairs = enumerate(pairwise(["", *acts]), start=1)
+    return [number for number, (before, act) in pairs if not is_read(before) and act != before]
 
 
-def spread(points: list[int], count: int) -> list[int]:
-    """So many of the points, evenly spread from the first to the last."""
-    return [points[at * (len(points) - 1) // (count - 1)] for at in range(count)]
-
-
-def first_start(home: Path, fuse: Fuse) -> None:
-    """The demo from nothing to its first moment: its files, its tables, its agents, their first ticks."""
+def start_desk(home: Path, fuse: Fuse) -> None:
+    """The desk from nothing to its first moment: settings, tables, agents, first prices, first ticks."""
     with suppress(Killed), lit(fuse):
-        app.demo(home, seconds=0, seed=storm.SEED, paced=False, progress=lambda step: None)
+        desk.trade(home, until=desk.START)
+
+
+def start_demo(home: Path, fuse: Fuse) -> None:
+    """The demo from nothing to its first moment, with the history it fetches through its sockets."""
+    with suppress(Killed), lit(fuse):
+        app.demo(home, seconds=0, seed=storm.SEED)
 
 
 def is_read(act: str) -> bool:

@@ -10,10 +10,10 @@ from tapebook.loop.demo import MARKET_MS_PER_SECOND, START
 
 ROOT = Path(__file__).parents[2]
 SEED = 50
-HOURS = 5.0
+SECONDS = 5.0
 
 # Longer than Python takes to begin, most of the time: some are killed before they did anything.
-_START_UP_SECONDS = 0.6
+_START_UP_SECONDS = 1.0
 # A step of the world takes about a millisecond; a tick takes several.
 _WITHIN_A_STEP_SECONDS = 0.02
 
@@ -21,10 +21,10 @@ _WITHIN_A_STEP_SECONDS = 0.02
 class Storm:
     """One home, and everything that happens to it."""
 
-    def __init__(self, home: Path, *, seed: int = SEED, hours: float = HOURS) -> None:
-        words = ["demo", "--fast", "--seed", str(seed), "--seconds", str(hours), "--home", str(home)]
+    def __init__(self, home: Path, *, seed: int = SEED, seconds: float = SECONDS) -> None:
+        words = ["demo", "--fast", "--seed", str(seed), "--seconds", str(seconds), "--home", str(home)]
         self._command = [sys.executable, "-m", "tests.replay.victim", *words]
-        self._end = START + int(hours * MARKET_MS_PER_SECOND)
+        self._end = START + int(seconds * MARKET_MS_PER_SECOND)
         self._chance = random.Random(seed)
         self.kills = 0
 

@@ -38,7 +38,7 @@ def test_starting_an_ended_demo_changes_nothing(place: Path, shown: tuple[Path, 
     home = shutil.copytree(shown[0], place / "home")
     before, report = Remains.of(home), shown[1].to_dict()
     for _ in range(2):
-        again = app.demo(home, seconds=storm.HOURS, seed=storm.SEED, paced=False, progress=lambda step: None)
+        again = app.demo(home, seconds=storm.SECONDS, seed=storm.SEED)
         assert again.to_dict() | {"home": report["home"]} == report
     before.assert_same_in(home)
 
@@ -99,9 +99,9 @@ def test_tick_after_its_fill_gives_the_same_decision(recorded: Path, place: Path
 
 
 def test_longer_demo_goes_on_where_a_shorter_one_ended(place: Path) -> None:
-    for hours in (0.3, 0.7):
-        app.demo(place / "twice", seconds=hours, seed=storm.SEED, paced=False, progress=lambda step: None)
-    app.demo(place / "once", seconds=0.7, seed=storm.SEED, paced=False, progress=lambda step: None)
+    for seconds in (0.3, 0.7):
+        app.demo(place / "twice", seconds=seconds, seed=storm.SEED)
+    app.demo(place / "once", seconds=0.7, seed=storm.SEED)
     twice, once = Remains.of(place / "twice"), Remains.of(place / "once")
     assert twice.tables == once.tables
     # Each end leaves its anchors; the later ones are the same.

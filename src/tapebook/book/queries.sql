@@ -94,7 +94,9 @@ SELECT status, COUNT(*) FROM decision_runs WHERE owner = :owner GROUP BY status 
 SELECT
     action, symbol, side, notional_usd_e6, leverage, order_type, limit_price_e8, confidence_e4, reason,
     cites_json, allowed, rule, detail
-FROM decision_actions WHERE run_id = :run_id ORDER BY position;
+FROM decision_actions
+WHERE run_id = :run_id AND seq = (SELECT r.seq FROM decision_runs r WHERE r.run_id = :run_id)
+ORDER BY position;
 
 -- name: action_counts
 -- How many actions were proposed, by action and the rule that refused them (empty when allowed).

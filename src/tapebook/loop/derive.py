@@ -62,13 +62,13 @@ class Deriver:
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
         self._last: dict[tuple[str, str], Feature] = {}
-        self._full_at = -1
+        self._full_at: dict[str, int] = {}
 
     def due(self, symbols: Iterable[str], *, now: int) -> list[Derived]:
         """What is to be written at a moment: everything each five minutes, in between what changed enough."""
-        full = floor(now, CADENCE) > self._full_at
         found = []
         for symbol in symbols:
+            full = floor(now, CADENCE) > self._full_at.get(symbol, -1)
             for family, feature in _by_family(features_of(self._tape, symbol, view=View(now))):
                 before = None if full else self._last.get((symbol, family))
                 if changed_enough(before, feature):
@@ -77,8 +77,9 @@ class Deriver:
 
     def written(self, derived: Iterable[Derived], *, now: int) -> None:
         """The rows are on the tape: from now on others are compared with them."""
-        self._last |= {(each.row.symbol, each.row.family): each.feature for each in derived}
-        self._full_at = floor(now, CADENCE)
+        for each in derived:
+            self._last[each.row.symbol, each.row.family] = each.feature
+            self._full_at[each.row.symbol] = floor(now, CADENCE)
 
 
 def _by_family(features: Features) -> list[tuple[str, Feature]]:

@@ -67,6 +67,7 @@ class Ingester:
         self._keep = keep
         self._derive_every = derive_every
         self._deriver = Deriver(rooms.tape)
+        self._underived: list[str] = []
         # What fell due before this moment was the business of an earlier process, what falls due at it is ours.
         before = rooms.clock.now() - 1
         self._derived, self._tidied = floor(before, derive_every), floor(before - TIDY_DELAY, HOUR)
@@ -91,23 +92,29 @@ class Ingester:
         true = true_gaps(self._rooms.tape, gaps, now=self._rooms.clock.now())
         self._rooms.tape.commit(facts, gaps=true)
 
-    def keep_up(self) -> None:
-        """Does what has fallen due, once; what could not be written raises, and is due again at the next call."""
+    def keep_up(self, *, at_once: int | None = None) -> None:
+        """Does what has fallen due, once; what could not be written raises, and is due again at the next call.
+
+        Features of a symbol take some 20 ms. Where frames must not wait that long for all of them, `at_once` says of
+        how many symbols they are derived in one call; the next calls go on.
+        """
         now = self._rooms.clock.now()
         moment, hour = floor(now, self._derive_every), floor(now - TIDY_DELAY, HOUR)
-        if moment > self._derived:
-            self._derive(moment)
-            self._derived = moment
+        if moment > self._derived and not self._underived:
+            self._rooms.tape.commit([], gaps=untold_gaps(self._rooms.tape, now=moment))
+            self._underived, self._derived = self._rooms.tape.symbols(), moment
+        if self._underived:
+            self._derive(self._underived[:at_once])
+            self._underived = self._underived[at_once:] if at_once else []
         if hour > self._tidied:
             self._roll_up(hour)
             retire(self._rooms.tape_db, self._archive, keep=self._keep, now=now)
             self._tidied = hour
 
-    def _derive(self, moment: int) -> None:
-        derived = self._deriver.due(self._rooms.tape.symbols(), now=moment)
-        untold = untold_gaps(self._rooms.tape, now=moment)
-        self._rooms.tape.commit([each.row for each in derived], gaps=untold)
-        self._deriver.written(derived, now=moment)
+    def _derive(self, symbols: list[str]) -> None:
+        derived = self._deriver.due(symbols, now=self._derived)
+        self._rooms.tape.commit([each.row for each in derived])
+        self._deriver.written(derived, now=self._derived)
 
     def _archive(self, content: bytes) -> str:
         return put_content(self._rooms.archive, content)

@@ -19,6 +19,8 @@ from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
 
 FLUSH_SECONDS = 0.25
+# Between two flushes: some 80 ms, and 16 symbols a second, which is all perps in a quarter of a minute.
+_DERIVED_AT_ONCE = 4
 
 # What a start of the source asks for in any case, behind the newest bar; and what the exchange keeps, less a day.
 _LOOKED_AT = 55 * MINUTE
@@ -114,7 +116,7 @@ async def listen(
             if running.done():
                 # The source never ends by itself: whatever stopped it is raised here.
                 running.result()
-            report(_progress(rooms, ingester.flush() or _kept_up(ingester)))
+            report(_progress(rooms, ingester.flush() or _kept_up(ingester) or _unheard(source.health())))
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -124,10 +126,17 @@ async def listen(
 def _kept_up(ingester: Ingester) -> str | None:
     """Keeps up with the time, or says why not: a full disk must not end what still listens."""
     try:
-        ingester.keep_up()
+        ingester.keep_up(at_once=_DERIVED_AT_ONCE)
     except (StoreFailed, Busy) as error:
         return str(error)
     return None
+
+
+def _unheard(health: hyperliquid.Health) -> str | None:
+    """Why nothing is heard, when no connection stands; the source goes on trying."""
+    if health.connections_up or not health.recent_problems:
+        return None
+    return f"no connection to the exchange, still trying ({health.recent_problems[-1]})"
 
 
 def _progress(rooms: Rooms, problem: str | None) -> IngestProgress:

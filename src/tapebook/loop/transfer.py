@@ -13,7 +13,7 @@ Rows the tape has already are left alone, so the same file again changes nothing
 import gc
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import groupby
 from pathlib import Path
 
@@ -47,6 +47,7 @@ class ImportReport(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
     problem_count: int
     dry_run: bool
+    new_symbol: bool = False
     rows_written: int = 0
 
     def lines(self) -> list[str]:
@@ -61,6 +62,7 @@ class ImportReport(msgspec.Struct, frozen=True):
             f"values: {told.values}",
             *(f"note: {note}" for note in told.notes),
             f"{self.kind}{subject}: {self.rows:,} rows{_range(told)}",
+            *([f"{self.symbol} is new to the tape: check how it is written"] if self.new_symbol else []),
             f"gaps: {_gaps(told)}; repeated rows: {told.duplicates:,}",
             f"in the tape: {self.same_rows:,} are there, {self.differing_rows:,} differ, {self.new_rows:,} are new",
             *self._bad_rows(),
@@ -69,7 +71,7 @@ class ImportReport(msgspec.Struct, frozen=True):
     def result(self) -> str:
         """What came of it, in one line."""
         if self.dry_run:
-            return f"dry run: {self.new_rows:,} rows would be written"
+            return f"dry run: {self.new_rows + self.differing_rows:,} rows would be written"
         if not self.rows_written:
             return "nothing new: the tape has all of these rows already"
         basis = "known when they were received" if self.kind == "stream" else _basis(self.kind)
@@ -120,7 +122,8 @@ def import_file(
     with _collector_at_rest():
         parsed = parse(path, ask, progress=progress)
         found = compared(rooms.tape, parsed, now=ask.now)
-        report = _report(ask, path, parsed, found, dry_run=dry_run)
+        is_new = symbol is not None and symbol not in rooms.tape.symbols()
+        report = _report(ask, path, parsed, found, dry_run=dry_run, new_symbol=is_new)
         tell(report)
         mixed = _mixture(rooms, found, now=ask.now)
         if objection := mixed or _objection(report, skip_bad=skip_bad, revise=revise):
@@ -159,14 +162,12 @@ def export_candles(
     if first is None:
         raise BadInput(f"the tape has no bars of {symbol} for {interval} from {iso(since)} to {iso(end)}")
     rows, last = len(first), first[-1]
-    with exporter.written(path) as file:
-        writer = exporter.writer(path, file)
+    with exporter.written(path) as file, closing(exporter.writer(path, file)) as writer:
         writer.write(first)
         for block in blocks:
             writer.write(block)
             rows, last = rows + len(block), block[-1]
             progress(rows)
-        writer.close()
     return ExportReport(str(path), symbol, interval, rows, first[0].bucket_ts, last.bucket_ts, moment)
 
 
@@ -194,7 +195,7 @@ def _ask(kind: Kind, symbol: str | None, interval: str | None, *, now: int) -> A
     return Ask(kind, symbol, None if interval is None else span_ms(interval), now)
 
 
-def _report(ask: Ask, path: Path, parsed: Parsed, found: Compared, *, dry_run: bool) -> ImportReport:
+def _report(ask: Ask, path: Path, parsed: Parsed, found: Compared, *, dry_run: bool, new_symbol: bool) -> ImportReport:
     return ImportReport(
         kind=ask.kind,
         file=str(path),
@@ -207,6 +208,7 @@ def _report(ask: Ask, path: Path, parsed: Parsed, found: Compared, *, dry_run: b
         problems=parsed.problems,
         problem_count=parsed.problem_count,
         dry_run=dry_run,
+        new_symbol=new_symbol,
     )
 
 

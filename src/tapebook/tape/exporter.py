@@ -15,7 +15,7 @@ from tapebook import plug
 from tapebook.domain.instants import SECOND, floor
 from tapebook.domain.market import Candle
 from tapebook.errors import BadInput, StoreFailed
-from tapebook.tape.importer import INTERVALS
+from tapebook.tape.importer import EARLIEST, INTERVALS
 from tapebook.tape.rollup import roll_up
 from tapebook.tape.store import Tape, View
 
@@ -46,7 +46,7 @@ def bars(
     step = granularity_sec * SECOND
     span = max(step, floor(BLOCK_MINUTES * 60 * SECOND, step))
     # A bar belongs to the range when it begins in it.
-    start = -(-since // step) * step
+    start = -(-max(since, EARLIEST) // step) * step
     until = min(until, view.as_of)
     while start < until:
         block = _block(tape, symbol, granularity_sec, since=start, until=min(start + span, until), view=view)

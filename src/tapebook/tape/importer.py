@@ -27,6 +27,9 @@ KnownAt = Callable[[Observation], int]
 INTERVALS = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600, "4h": 14_400, "1d": 86_400}
 """The bars the tape keeps, in seconds."""
 
+EARLIEST = 946_684_800_000
+"""The year 2000: there are no rows before it, and a time before it is a damaged number."""
+
 GRACE_MS = 2 * SECOND
 """How long after its end a live bar counts as final; imported rows count as known then."""
 

@@ -99,17 +99,32 @@ class Tape:
 
         What says nothing new leaves no trace. `assumed` says of imported history when each row would have been known.
         """
-        with self._db.transaction():
-            seq, previous = self.head()
-            place = _Place(seq + 1, max(previous + 1, self._clock.now()), assumed)
-            written = sum(self._add(family, facts, place) for family, facts in _by_family(observations))
-            written += sum(self._note(gap, place) for gap in gaps)
-            written += sum(self._fill(gap, place) for gap in filled)
-            if not written:
-                return seq
-            basis = "observed" if assumed is None else "assumed"
-            row = {"seq": place.seq, "known_at": place.known_at, "rows_written": written, "known_basis": basis}
-            self._db.run(_QUERIES.commit, **row)
+        try:
+            with self._db.transaction():
+                return self._commit(observations, gaps, filled, assumed=assumed)
+        except BaseException:
+            # Numbers given to new symbols in a transaction that failed were never given.
+            self._ids = {}
+            raise
+
+    def _commit(
+        self,
+        observations: Iterable[Observation],
+        gaps: Sequence[Gap],
+        filled: Sequence[Gap],
+        *,
+        assumed: KnownAt | None,
+    ) -> int:
+        seq, previous = self.head()
+        place = _Place(seq + 1, max(previous + 1, self._clock.now()), assumed)
+        written = sum(self._add(family, facts, place) for family, facts in _by_family(observations))
+        written += sum(self._note(gap, place) for gap in gaps)
+        written += sum(self._fill(gap, place) for gap in filled)
+        if not written:
+            return seq
+        basis = "observed" if assumed is None else "assumed"
+        row = {"seq": place.seq, "known_at": place.known_at, "rows_written": written, "known_basis": basis}
+        self._db.run(_QUERIES.commit, **row)
         return place.seq
 
     def channels(self) -> list[Channel]:
@@ -180,7 +195,7 @@ class Tape:
             where = {"chunk": chunk, "symbol_id": symbol_id, "as_of": view.as_of, "watermark": view.watermark}
             found = self._cold.both(family, family.queries.newest, first=chunk - 1, last=chunk, **where)
             if found:
-                return max(found, key=lambda row: row[family.bucket_at])
+                return found[-1]
             chunk = self._chunk_before(family, chunk - 1)
         return None
 

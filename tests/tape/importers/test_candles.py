@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.errors import BadInput
 from tapebook.tape.importer import Parsed
+from tapebook.tape.importers import delimited
 from tapebook.tape.importers.parse import parse
 from tests.tape.importers.files import HEADER, MIDNIGHT, ask, bars, lines, parsed, whys, write
 
@@ -109,8 +110,17 @@ def test_the_length_a_file_states_counts(tmp_path: Path) -> None:
     assert len(parsed(tmp_path, [f"{HEADER},interval", *rows]).rows) == 3
     with pytest.raises(BadInput, match="the file says its bars are 1m but --interval says 1h: use --interval 1m"):
         parsed(tmp_path, [f"{HEADER},interval", *rows], asked=ask(interval="1h"))
+    odd_json = [f'{{"t": {MIDNIGHT}, "o": 1, "h": 1, "l": 1, "c": 1, "v": 1, "i": [5], "s": {{}}}}'] * 2
+    with pytest.raises(BadInput, match=r"the file has no rows of BTC; it has: \{\}"):
+        parsed(tmp_path, odd_json, "a.jsonl")
     odd = [line.replace(",1m", ",?") for line in rows]
     assert len(parsed(tmp_path, [f"{HEADER},interval", *odd], asked=ask(interval="1h")).rows) == 3
+
+
+def test_a_stated_length_holds_for_all_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "BLOCK_ROWS", 3)
+    rows = [f"{line},{name},1m" for name in ("BTC", "ETH") for line in lines(3, step=HOUR)]
+    assert len(parsed(tmp_path, [f"{HEADER},symbol,interval", *rows]).rows) == 3
 
 
 def test_a_bar_that_has_not_ended_is_no_history(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def test_content_decides(content: bytes, name: str, found: str, tmp_path: Path) 
     [
         (b"", "a.csv", "is empty"),
         (b"\xef\xbb\xbf \n\n", "a.csv", "is empty"),
+        (b"\x0b", "a.csv", "is empty"),
         (b"PK\x03\x04rest", "a.csv", "packed with zip: unpack it first"),
         (b"\x28\xb5\x2f\xfdrest", "a.csv.zst", "packed with zstd"),
         (b"time,open\n1,2\n", "a.parquet", "is not a parquet file"),

@@ -50,7 +50,8 @@ def test_a_written_price_is_exact(prices: list[int]) -> None:
         ("3.0", 3.0, 3),
         ("1.5", 1.5, -1),
         *((value, -1.0, -1) for value in [*NO_NUMBERS, -1]),
-        (1e300, 1e300, -1),
+        (1e29, 1e29, -1),
+        (1e30, -1.0, -1),
     ],
 )
 def test_volumes_and_counts(value: Any, volume: float, count: int) -> None:

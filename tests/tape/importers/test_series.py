@@ -36,6 +36,24 @@ def test_newest_first_is_read_backwards() -> None:
     assert found.numbers == [4, 3, 1]
 
 
+@pytest.mark.parametrize(
+    ("minutes", "left", "backwards", "bad"),
+    [
+        ((5, 5, 4), [4, 5], True, []),
+        ((5, 0, 1, 2), [5], False, [2, 3, 4]),
+        ((5, 6, 3, 4), [5, 6], False, [3, 4]),
+        ((3, 3, 3), [3], False, []),
+    ],
+)
+def test_only_a_file_that_is_descending_throughout_is_turned_round(
+    minutes: tuple[int, ...], left: list[int], backwards: bool, bad: list[int]
+) -> None:
+    kept, found, problems = ordered(*((minute, 9) for minute in minutes))
+    assert ([minute for minute, _ in kept], found.backwards) == (left, backwards)
+    assert [row for row, _ in problems] == bad
+    assert found.numbers[0] == (3 if backwards else 1)
+
+
 def test_disorder_and_contradictions_are_problems() -> None:
     left, found, problems = ordered((0, 5), (2, 6), (1, 9), (2, 6), (2, 7), (3, 8))
     assert left == [(0, 5), (2, 6), (3, 8)]

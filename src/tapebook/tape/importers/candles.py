@@ -46,7 +46,7 @@ def parse(table: Table, ask: Ask, *, problems: Problems, progress: Progress) -> 
         progress(reader.rows_read)
     found = reader.found
     series.put_in_order(found, problems)
-    if not reader.says_length:
+    if not reader.says_length(step):
         series.require_spacing(found.times, step)
     found.drop([at % step > 0 for at in found.times], f"does not begin a bar of {span_text(step)}", problems)
     found.drop([at + step > ask.now for at in found.times], "begins a bar that has not ended", problems)
@@ -70,8 +70,8 @@ class _Reader:
     def __init__(self, columns: Columns, times: Times, symbol: str, *, step_ms: int) -> None:
         self.found: series.Series[Candle] = series.Series()
         self.rows_read = 0
-        # Whether a column says how long the bars are; else it is seen from their times.
-        self.says_length = False
+        # How long a column says that the bars are; without one it is seen from their times.
+        self._lengths: set[str] = set()
         # The greatest common divisor of all prices: it tells how many decimals they use.
         self.common = 0
         self.times = times
@@ -82,7 +82,7 @@ class _Reader:
     def read(self, block: Block, problems: Problems) -> None:
         """Adds the rows of a block; what is no bar becomes a problem."""
         raw = {field: block.columns[place] for field, place in self._columns.at.items()}
-        self.says_length = _says_length(set(raw.get("interval", ())), self._bar[1] * SECOND)
+        self._lengths.update(map(str, raw.get("interval", ())))
         times = self.times.read(raw["time"])
         prices = [numbers.prices_e8(raw[name]) for name in _PRICES]
         self._rounded += sum(numbers.count_rounded(raw[name], kept) for name, kept in zip(_PRICES, prices, strict=True))
@@ -99,6 +99,14 @@ class _Reader:
             self.found.add(number, at, Candle(*self._bar, at, opened, high, low, close, volume, quote, trades))
         self.rows_read += len(times)
 
+    def says_length(self, step: int) -> bool:
+        """Whether the file says how long its bars are. BadInput when that is another length."""
+        lengths = {read_span(text) for text in self._lengths}
+        for length in lengths - {None, step}:
+            there, said = span_text(length or 0), span_text(step)
+            raise BadInput(f"the file says its bars are {there} but --interval says {said}: use --interval {there}")
+        return lengths == {step}
+
     def notes(self) -> list[str]:
         """What else is to be said about the bars."""
         notes = []
@@ -111,15 +119,6 @@ class _Reader:
         if self.found.facts and not any(bar.volume_base for bar in self.found.facts):
             notes.append("every volume is 0, so larger bars made of these are flat; for mark prices use `import marks`")
         return notes
-
-
-def _says_length(stated: set[Any], step: int) -> bool:
-    """Whether the file says how long its bars are. BadInput when that is another length."""
-    lengths = {read_span(str(text)) for text in stated}
-    for length in lengths - {None, step}:
-        there, said = span_text(length or 0), span_text(step)
-        raise BadInput(f"the file says its bars are {there} but --interval says {said}: use --interval {there}")
-    return lengths == {step}
 
 
 def _amounts(raw: Raw, rows: int) -> tuple[Sequence[float], Sequence[float | None], Sequence[int]]:

@@ -67,8 +67,6 @@ def _name(head: bytes, path: Path) -> Name:
 
 
 def _text(head: bytes, path: Path) -> str:
-    if not head.strip(b"\xef\xbb\xbf \t\r\n"):
-        raise BadInput(f"{path} is empty")
     # The head may end inside a character.
     whole = head if len(head) < _HEAD else head[: head.rfind(b"\n") + 1] or head[:-4]
     try:
@@ -77,7 +75,10 @@ def _text(head: bytes, path: Path) -> str:
         text = "\0"
     if "\0" in text:
         raise BadInput(f"{path} is neither UTF-8 text nor Parquet nor feather: convert it to one of them")
-    return text.removeprefix(_BOM).lstrip()
+    text = text.removeprefix(_BOM).lstrip()
+    if not text:
+        raise BadInput(f"{path} is empty")
+    return text
 
 
 def _text_name(text: str, path: Path) -> Name:

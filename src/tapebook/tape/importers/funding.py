@@ -22,6 +22,9 @@ from tapebook.tape.importers.times import BAD, Times, why_bad
 
 # Rates are stamped a few milliseconds past the hour.
 _PAST_THE_HOUR = MINUTE
+# More than any exchange lets be paid in one settlement, so the file counts in percent.
+_MOST_RATE = E12 // 10
+_MOST_PREMIUM = E12
 _ELSEWHERE = ("high", "low", "close")
 
 
@@ -88,12 +91,13 @@ def _why(at: int, rate: Any, premium: Any) -> str:
     """What is wrong with a row; empty when nothing is."""
     if at % HOUR > _PAST_THE_HOUR:
         return f"is {span_text(at % HOUR)} past the hour: funding is settled at full hours"
-    for name, value in (("rate", rate), ("premium", premium)):
+    for name, value, most in (("rate", rate, _MOST_RATE), ("premium", premium, _MOST_PREMIUM)):
         number = numbers.rate_e12(value)
         if number is None:
             return numbers.why_bad(name, value)
-        if abs(number) > numbers.MOST_RATE:
-            return f"{name} {str(value)[:40]} is over 10 % in one settlement: write rates as fractions, not in percent"
+        if abs(number) > most:
+            limit = decimal_text(100 * most, E12, 0)
+            return f"{name} {str(value)[:40]} is over {limit} %: write it as a fraction, not in percent"
     return ""
 
 

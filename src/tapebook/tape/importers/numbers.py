@@ -10,13 +10,13 @@ from tapebook.domain.money import E8, E12, scaled
 _FAST_LIMIT = 9e6
 _LEAST_PRICE = 1 / E8
 _LARGEST = 2**63
+# Far beyond any market, and far enough from infinity to be multiplied by a price.
+_MOST_VOLUME = 1e30
 # From here on eight decimals are more digits than anybody quotes.
 _CHEAP = 100 * E8
 
 BAD_PRICE = 0
 BAD_VOLUME = -1.0
-MOST_RATE = E12 // 10
-"""A tenth of the notional in one settlement: more than any exchange allows, so the file counts in percent."""
 
 
 def prices_e8(values: Sequence[Any]) -> list[int]:
@@ -52,7 +52,8 @@ def count_rounded(values: Sequence[Any], kept: Sequence[int]) -> int:
 def volumes(values: Sequence[Any]) -> list[float]:
     """A column of volumes; BAD_VOLUME for what is none."""
     floats = _floats(values)
-    return floats if floats and min(floats) >= 0 else [volume(value) for value in values]
+    fits = floats and min(floats) >= 0 and max(floats) < _MOST_VOLUME
+    return floats if fits else [volume(value) for value in values]
 
 
 def _floats(values: Sequence[Any]) -> list[float]:
@@ -66,13 +67,13 @@ def _floats(values: Sequence[Any]) -> list[float]:
 
 
 def volume(value: Any) -> float:
-    """A finite volume that is not negative; BAD_VOLUME when it is none."""
+    """A volume that is not negative; BAD_VOLUME when it is none."""
     try:
         amount = float(value)
     except (TypeError, ValueError, OverflowError):
         return BAD_VOLUME
     # A number that is not finite fails this comparison.
-    return amount if 0 <= amount < math.inf and not isinstance(value, bool) else BAD_VOLUME
+    return amount if 0 <= amount < _MOST_VOLUME and not isinstance(value, bool) else BAD_VOLUME
 
 
 def count(value: Any) -> int:

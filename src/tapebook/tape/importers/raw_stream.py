@@ -17,7 +17,7 @@ from msgspec import Raw
 from tapebook.domain.instants import MINUTE, SECOND, floor
 from tapebook.domain.market import Candle, Observation
 from tapebook.errors import BadInput
-from tapebook.tape.importer import Ask, Imported, Parsed, Problems, Progress, Told
+from tapebook.tape.importer import EARLIEST, Ask, Imported, Parsed, Problems, Progress, Told
 from tapebook.tape.importers.series import longest
 from tapebook.tape.sources.hyperliquid.bars import Bars
 from tapebook.tape.sources.hyperliquid.mids import Mids
@@ -26,7 +26,6 @@ from tapebook.tape.sources.hyperliquid.universe import dex_of
 from tapebook.tape.sources.hyperliquid.wire import CandlesFrame, Frame, Malformed, MidsFrame, read_frame
 
 _LIVE = HyperliquidSettings()
-_FROM, _TO = 1_600_000_000_000, 4_102_444_800_000
 _PROGRESS_LINES = 1_000
 
 
@@ -75,7 +74,7 @@ def _frames(file: BinaryIO, now: int, problems: Problems) -> Iterator[tuple[int,
         except (msgspec.DecodeError, ValueError) as error:
             problems.add(number, f"is no frame with a moment: {error}")
             continue
-        if not _FROM <= at < _TO or at > now:
+        if not EARLIEST <= at <= now:
             problems.add(number, f"was received at {at}, which is no moment of the past in milliseconds")
         elif at < newest:
             problems.add(number, f"was received at {at}, before the line above it")
@@ -116,13 +115,16 @@ class _Replay:
             stream = self._mids.setdefault(dex, Mids(dex, wanted=self._wanted))
             self._give(stream.frame(frame, at=at), at)
         elif isinstance(frame, CandlesFrame):
-            for candle in frame.candles:
-                if self._wanted(candle.symbol) and candle.bucket_ts <= at + MINUTE:
-                    if candle.sample_count:
-                        self._seen.setdefault((candle.symbol, candle.bucket_ts), False)
-                    self._give(self._bars.frame(candle), at)
+            wanted = (candle for candle in frame.candles if self._wanted(candle.symbol))
+            for candle in (candle for candle in wanted if candle.bucket_ts <= at + MINUTE):
+                self._bar(candle, at)
         else:
             self._other += 1
+
+    def _bar(self, candle: Candle, at: int) -> None:
+        if candle.sample_count:
+            self._seen.setdefault((candle.symbol, candle.bucket_ts), False)
+        self._give(self._bars.frame(candle), at)
 
     def told(self, lines: int) -> Told:
         """What the recording turned out to be."""

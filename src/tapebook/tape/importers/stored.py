@@ -50,10 +50,9 @@ def mixture(tape: Tape, bars: Sequence[Candle], *, now: int) -> str:
     for other in INTERVALS.values():
         if other == length:
             continue
-        # A larger bar may have begun before the first of these.
-        since = first - (other - 1) * SECOND
+        # A larger bar that begins before the first of these may reach into them.
+        since = first - other * SECOND + 1
         found = tape.candles(symbol, granularity_sec=other, since=since, until=end - 1, view=view)
-        found = [bar for bar in found if bar.end > first]
         if found and other > length:
             around = {"since": found[0].bucket_ts, "until": found[-1].end - 1}
             found = _not_made_of(tape.candles(symbol, granularity_sec=length, view=view, **around), found)

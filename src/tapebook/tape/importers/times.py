@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tapebook.tape.importer import EARLIEST
+
 BAD = -1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_FROM, _TO = 946_684_800_000, 4_102_444_800_000
+_LATEST = 4_102_444_800_000
 # The largest instant of each unit, and how many of the unit make a millisecond; a second has a thousand of them.
 _UNITS = {"s": (10**11, 0.001), "ms": (10**14, 1), "µs": (10**17, 1_000), "ns": (10**20, 1_000_000)}
 _WORDS = {"s": "seconds", "ms": "milliseconds", "µs": "microseconds", "ns": "nanoseconds"}
@@ -72,7 +74,7 @@ def _milliseconds(values: Sequence[Any]) -> list[int]:
         counts = list(map(int, values)) if kinds in ({int}, {str}) else []
     except ValueError:
         return []
-    return counts if counts and min(counts) >= _FROM and max(counts) < _TO else []
+    return counts if counts and min(counts) >= EARLIEST and max(counts) < _LATEST else []
 
 
 def why_bad(value: Any) -> str:
@@ -85,7 +87,7 @@ def why_bad(value: Any) -> str:
 
 
 def _checked(instant: int) -> int:
-    return instant if _FROM <= instant < _TO else BAD
+    return instant if EARLIEST <= instant < _LATEST else BAD
 
 
 def _number(value: Any) -> int | float | None:

@@ -520,7 +520,7 @@ def test_every_symbol_is_audited_once_an_hour() -> None:
     for at in range(NOW + MINUTE, NOW + HOUR + MINUTE, 15_000):
         asked += [(errand.subject, at - errand.since) for errand in desk.tick(at) if errand.kind == "candles"]
     assert sorted(symbol for symbol, _ in asked) == symbols
-    assert all(span == HOUR for _, span in asked)
+    assert all(span == HOUR + 10 * MINUTE for _, span in asked)
 
 
 # What goes wrong.

@@ -96,12 +96,15 @@ class Repairs:
         self._give(self._bars.tick(at))
 
     def _audit(self, at: int) -> None:
-        """Asks for the last hour of those symbols whose minute of the hour it is."""
+        """Asks for the last hour, and a little more, of those symbols whose minute of the hour it is.
+
+        The little more is for bars that ended just before the last audit and were corrected after it.
+        """
         self._named = {gap for gap in self._named if gap[2] > at - 2 * HOUR}
         minute, count = at // MINUTE % 60, len(self._followed)
         for place, symbol in enumerate(sorted(self._followed)):
             if place * 60 // count == minute and symbol not in self._owed:
-                self._errands.add(Errand("candles", symbol, floor(at, MINUTE) - HOUR))
+                self._errands.add(Errand("candles", symbol, floor(at, MINUTE) - HOUR - 10 * MINUTE))
 
     def lost(self, symbols: Iterable[str], *, since: int) -> None:
         """The connection of these symbols was last heard at `since`."""
