@@ -14,6 +14,7 @@ from tapebook.domain.market import Candle, FundingRate, Mid
 from tapebook.errors import BadInput, StoreFailed, UnknownName
 from tapebook.home import make_home
 from tapebook.loop.transfer import ImportReport, export_candles, import_file
+from tapebook.tape import exporter
 from tapebook.tape.retention import DEFAULT_KEEP, retire
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
@@ -234,8 +235,7 @@ def exported(rooms: Rooms, path: Path, **how: Any) -> Any:
 @pytest.mark.parametrize("suffix", [".csv", ".json.gz"])
 def test_what_is_exported_can_be_imported(suffix: str, rooms: Rooms, minutes: Path, tmp_path: Path) -> None:
     imported(rooms, minutes)
-    seen: list[int] = []
-    report = exported(rooms, tmp_path / f"out{suffix}", progress=seen.append)
+    report = exported(rooms, tmp_path / f"out{suffix}")
     assert (report.rows, report.first_ts, report.last_ts) == (90, MIDNIGHT, MIDNIGHT + 89 * MINUTE)
     assert report.result().startswith(
         f"{tmp_path}/out{suffix}: 90 bars of BTC every 1m from 2023-07-24T00:00:00.000Z to "
@@ -244,6 +244,16 @@ def test_what_is_exported_can_be_imported(suffix: str, rooms: Rooms, minutes: Pa
     assert imported(rooms, tmp_path / f"out{suffix}", symbol="COPY").rows_written == 90
     copy = [msgspec.structs.replace(bar, symbol="BTC") for bar in stored(rooms, symbol="COPY")]
     assert copy == stored(rooms)
+
+
+def test_an_export_in_many_blocks(rooms: Rooms, minutes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported(rooms, minutes)
+    monkeypatch.setattr(exporter, "BLOCK_MINUTES", 20)
+    seen: list[int] = []
+    report = exported(rooms, tmp_path / "out.csv", progress=seen.append)
+    assert (report.rows, report.first_ts, report.last_ts) == (90, MIDNIGHT, MIDNIGHT + 89 * MINUTE)
+    assert seen == [40, 60, 80, 90]
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 91
 
 
 def test_larger_bars_and_past_moments(rooms: Rooms, minutes: Path, tmp_path: Path) -> None:
@@ -262,6 +272,7 @@ def test_larger_bars_and_past_moments(rooms: Rooms, minutes: Path, tmp_path: Pat
         ({"until": MIDNIGHT}, BadInput, "the range is empty: it begins at 2023-07-24T00:00:00.000Z and ends at"),
         ({"since": MIDNIGHT - HOUR, "until": MIDNIGHT}, BadInput, "the tape has no bars of BTC for 1m from"),
         ({"as_of": MIDNIGHT + 1_000}, BadInput, "the tape has no bars of BTC"),
+        ({"as_of": NOW + 1}, BadInput, "lies in the future: nothing is known after"),
     ],
 )
 def test_exports_that_cannot_be_made(

@@ -125,5 +125,8 @@ class Ingester:
         bars = []
         for symbol in self._rooms.tape.symbols():
             minutes = self._rooms.tape.candles(symbol, granularity_sec=60, since=hour - 24 * HOUR, view=view)
-            bars += roll_up((minute for minute in minutes if minute.bucket_ts < hour), granularity_sec=3600)
+            # An hour the tape knows only the end of is left out.
+            first = -(-minutes[0].bucket_ts // HOUR) * HOUR if minutes else hour
+            whole = (minute for minute in minutes if first <= minute.bucket_ts < hour)
+            bars += roll_up(whole, granularity_sec=3600)
         self._rooms.tape.commit(bars)

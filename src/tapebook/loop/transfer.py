@@ -149,7 +149,10 @@ def export_candles(
 ) -> ExportReport:
     """Writes bars that begin from `since` up to, not including, `until`, as they were known at a moment."""
     step = bar_ms(interval)
-    moment = rooms.clock.now() if as_of is None else as_of
+    now = rooms.clock.now()
+    moment = now if as_of is None else as_of
+    if moment > now:
+        raise BadInput(f"{iso(moment)} lies in the future: nothing is known after {iso(now)}")
     end = moment if until is None else until
     if since >= end:
         raise BadInput(f"the range is empty: it begins at {iso(since)} and ends at {iso(end)}")

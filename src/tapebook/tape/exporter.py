@@ -15,7 +15,7 @@ from tapebook import plug
 from tapebook.domain.instants import SECOND, floor
 from tapebook.domain.market import Candle
 from tapebook.errors import BadInput, StoreFailed
-from tapebook.tape.importer import EARLIEST, INTERVALS
+from tapebook.tape.importer import EARLIEST, GRACE_MS, INTERVALS
 from tapebook.tape.rollup import roll_up
 from tapebook.tape.store import Tape, View
 
@@ -62,9 +62,14 @@ def _block(tape: Tape, symbol: str, granularity_sec: int, *, since: int, until: 
     found: dict[int, Candle] = {}
     for finer in (length for length in INTERVALS.values() if granularity_sec % length == 0):
         stored = tape.candles(symbol, granularity_sec=finer, since=since, until=last - 1, view=view)
-        made = stored if finer == granularity_sec else roll_up(stored, granularity_sec=granularity_sec)
-        found = {bar.bucket_ts: bar for bar in made if bar.end <= view.as_of} | found
+        made = stored if finer == granularity_sec else _whole(stored, granularity_sec, as_of=view.as_of)
+        found = {bar.bucket_ts: bar for bar in made} | found
     return [found[begins] for begins in sorted(found)]
+
+
+def _whole(stored: Sequence[Candle], granularity_sec: int, *, as_of: int) -> list[Candle]:
+    """Bars made of finer ones; not before the last of these is known, a little after the end of both."""
+    return [bar for bar in roll_up(stored, granularity_sec=granularity_sec) if bar.end + GRACE_MS <= as_of]
 
 
 def writer(path: Path, file: BinaryIO) -> Writer:

@@ -160,7 +160,9 @@ def test_only_what_was_known_and_had_ended(tape: Tape) -> None:
     tape.commit(bars(60), assumed=known_at)
     assert len(read(tape, "1m", view=View(MIDNIGHT + 30 * MINUTE))) == 29
     assert len(read(tape, "1m", view=View(MIDNIGHT + 30 * MINUTE + 2_000))) == 30
-    assert read(tape, "1h", view=View(MIDNIGHT + 59 * MINUTE)) == []
+    # The last minute is known two seconds after the hour: before, the hour is not whole.
+    assert read(tape, "1h", view=View(MIDNIGHT + HOUR + 1_999)) == []
+    assert read(tape, "1h", view=View(MIDNIGHT + HOUR + 2_000)) == roll_up(bars(60), granularity_sec=3600)
     watermark = tape.head()[0]
     tape.commit([msgspec.structs.replace(bars(1)[0], volume_base=9.0)])
     assert read(tape, "1m")[0].volume_base == 9.0

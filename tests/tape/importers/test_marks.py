@@ -31,6 +31,12 @@ def test_of_a_bar_the_open_is_kept(tmp_path: Path) -> None:
         parsed(tmp_path, [HEADER, *lines(3, step=8 * HOUR)], asked=ask("marks"))
 
 
+def test_a_price_comes_before_an_open_and_now_is_not_the_future(tmp_path: Path) -> None:
+    text = ["time,open,mark", f"{MIDNIGHT},1,2"]
+    found = parsed(tmp_path, text, asked=ask("marks", interval=None, now=MIDNIGHT))
+    assert found.rows == [Mid("BTC", MIDNIGHT, 2 * E8)]
+
+
 def test_the_first_price_of_five_seconds_counts(tmp_path: Path) -> None:
     rows = [f"{MIDNIGHT + n * 2_000},{100 + n}" for n in range(6)]
     found = parsed(tmp_path, ["time,price", *rows], asked=MARKS)

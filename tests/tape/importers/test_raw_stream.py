@@ -76,6 +76,33 @@ def test_one_symbol_alone(tmp_path: Path) -> None:
         parsed(tmp_path, recording(MIDS), "a.jsonl", asked=stream("SOL"))
 
 
+def test_every_dex_has_its_own_first_of_a_bucket(tmp_path: Path) -> None:
+    named = {"channel": "allMids", "data": {"dex": "xyz", "mids": {"TSLA": "3"}}}
+    lines = [MIDS[0], (START + 200, mids_frame(**{"xyz:TSLA": "2"})), (START + 300, named), (START + 5_100, named)]
+    found = parsed(tmp_path, recording(lines), "a.jsonl", asked=stream())
+    assert [(fact.symbol, fact.bucket_ts - START, found.known_at(fact) - START) for fact in found.rows] == [
+        *(("BTC", 0, 100), ("ETH", 0, 100), ("xyz:TSLA", 0, 200), ("xyz:TSLA", 5_000, 5_100)),
+    ]
+
+
+def test_sides_of_outcomes_are_left_out_unless_they_are_named(tmp_path: Path) -> None:
+    text = recording([(START, mids_frame(**{"#1710": "0.5", "BTC": "1"}))])
+    assert [fact.symbol for fact in parsed(tmp_path, text, "a.jsonl", asked=stream()).rows] == ["BTC"]
+    assert [fact.symbol for fact in parsed(tmp_path, text, "a.jsonl", asked=stream("#1710")).rows] == ["#1710"]
+
+
+def test_a_bar_ahead_of_time_is_bad_and_makes_no_other_final(tmp_path: Path) -> None:
+    bars = Market({("A", 0): [5, 6], ("A", 3): [7]}).final()
+    lines: list[Line] = [
+        (START + 1_000, candle_frame(bars["A", START])),
+        (START + 2_000, candle_frame(bars["A", START + 3 * MINUTE])),
+        (START + 3_000, mids_frame(A="1")),
+    ]
+    found = parsed(tmp_path, recording(lines), "a.jsonl", asked=stream())
+    assert whys(found) == [(2, "a bar of A begins after it was received")]
+    assert found.rows == [Mid("A", START, E8)]
+
+
 def final(found: Parsed) -> dict[tuple[str, int], tuple[Candle, int]]:
     bars = [fact for fact in found.rows if isinstance(fact, Candle)]
     return {(bar.symbol, bar.bucket_ts): (bar, found.known_at(bar)) for bar in bars}
@@ -104,8 +131,10 @@ def test_bars_end_as_they_did_live(market: Market, tmp_path_factory: pytest.Temp
 def test_a_bar_is_final_by_the_clock_at_the_moment_it_was_live(tmp_path: Path) -> None:
     bar = Market({("A", 0): [5, 6, 7]}).final()["A", START]
     lines = [(START + 30_000, candle_frame(bar)), (bar.end + 20_000, mids_frame(BTC="1"))]
-    ((_, known_at),) = final(parsed(tmp_path, recording(lines), "a.jsonl", asked=stream())).values()
+    found = parsed(tmp_path, recording(lines), "a.jsonl", asked=stream())
+    ((_, known_at),) = final(found).values()
     assert known_at == bar.end + 2_000
+    assert found.told.notes == ("1 midpoints and 1 bars of 2 symbols",)
 
 
 def test_what_had_not_ended_or_was_interrupted_is_left_out(tmp_path: Path) -> None:

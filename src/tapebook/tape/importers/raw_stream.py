@@ -45,10 +45,8 @@ def parse(file: BinaryIO, ask: Ask, *, problems: Problems, progress: Progress) -
     for lines, at, frame in _frames(file, ask.now, problems):
         if lines % _PROGRESS_LINES == 0:
             progress(lines)
-        if isinstance(frame, Malformed):
-            problems.add(lines, f"{frame.what}: {frame.why}")
-        elif isinstance(frame, MidsFrame) and frame.bad:
-            problems.add(lines, f"no price of {', '.join(frame.bad[:5])} among the mids")
+        if why := _why_bad(frame, at):
+            problems.add(lines, why)
         replay.frame(frame, at)
     if not replay.facts:
         raise BadInput("the recording has neither midpoints nor whole bars" + (f" of {ask.symbol}" * bool(ask.symbol)))
@@ -83,6 +81,21 @@ def _frames(file: BinaryIO, now: int, problems: Problems) -> Iterator[tuple[int,
             yield number, at, read_frame(content)
 
 
+def _why_bad(frame: Frame, at: int) -> str:
+    """What is wrong with a frame; empty when nothing is."""
+    if isinstance(frame, Malformed):
+        return f"{frame.what}: {frame.why}"
+    if isinstance(frame, MidsFrame) and frame.bad:
+        return f"no price of {', '.join(frame.bad[:5])} among the mids"
+    ahead = [bar.symbol for bar in frame.candles if _is_ahead(bar, at)] if isinstance(frame, CandlesFrame) else []
+    return f"a bar of {ahead[0]} begins after it was received" if ahead else ""
+
+
+def _is_ahead(bar: Candle, at: int) -> bool:
+    # Clocks differ a little; a bar further ahead has a damaged time, and would make all others look final.
+    return bar.bucket_ts > at + MINUTE
+
+
 def _split(line: bytes) -> tuple[int, bytes]:
     if line.lstrip()[:1] != b"{":
         at, _, content = line.partition(b"\t")
@@ -115,16 +128,10 @@ class _Replay:
             stream = self._mids.setdefault(dex, Mids(dex, wanted=self._wanted))
             self._give(stream.frame(frame, at=at), at)
         elif isinstance(frame, CandlesFrame):
-            wanted = (candle for candle in frame.candles if self._wanted(candle.symbol))
-            for candle in (candle for candle in wanted if candle.bucket_ts <= at + MINUTE):
+            for candle in frame.candles:
                 self._bar(candle, at)
         else:
             self._other += 1
-
-    def _bar(self, candle: Candle, at: int) -> None:
-        if candle.sample_count:
-            self._seen.setdefault((candle.symbol, candle.bucket_ts), False)
-        self._give(self._bars.frame(candle), at)
 
     def told(self, lines: int) -> Told:
         """What the recording turned out to be."""
@@ -163,6 +170,13 @@ class _Replay:
         # A bar begins at most a minute ahead, so after three minutes none is left waiting.
         for moment in range(due, min(at, due + 3 * MINUTE) + 1, MINUTE):
             self._give(self._bars.tick(moment), moment)
+
+    def _bar(self, candle: Candle, at: int) -> None:
+        if not self._wanted(candle.symbol) or _is_ahead(candle, at):
+            return
+        if candle.sample_count:
+            self._seen.setdefault((candle.symbol, candle.bucket_ts), False)
+        self._give(self._bars.frame(candle), at)
 
     def _wanted(self, name: str) -> bool:
         # Sides of outcomes are not watched live either, unless they are named.
