@@ -17,9 +17,11 @@ def test_every_value_in_its_digits() -> None:
         ("depth_usd_0.1pct", "1000000"),
         ("depth_usd_1pct", "3000000"),
         ("imbalance", "-0.25"),
+        ("book_age_s", "60"),
         ("funding_rate_1h_pct", "0.00125"),
         ("premium_pct", "-0.0003"),
         ("open_interest", "1234"),
+        ("funding_age_s", "60"),
     )
     assert market.LAYOUT.line(section.rows[0]) == "- price: 65900"
 

@@ -12,12 +12,17 @@ def build(situation: Situation) -> Section | None:
     rows: list[tuple[str, str]] = []
     if situation.mid is not None:
         rows.append(("price", short_price(situation.mid.price_e8)))
-        rows.append(("price_age_s", str((situation.price_age_ms or 0) // 1000)))
+        rows.append(("price_age_s", _age(situation, situation.mid.bucket_ts)))
     if situation.liquidity is not None:
-        rows += _liquidity(situation.liquidity)
+        rows += [*_liquidity(situation.liquidity), ("book_age_s", _age(situation, situation.liquidity.bucket_ts))]
     if situation.context is not None:
-        rows += _context(situation.context)
+        rows += [*_context(situation.context), ("funding_age_s", _age(situation, situation.context.bucket_ts))]
     return Section("market", f"Market: {situation.symbol}", ("name", "value"), tuple(rows)) if rows else None
+
+
+def _age(situation: Situation, bucket_ts: int) -> str:
+    """How old a value is, so that a stale one is seen to be stale."""
+    return str((situation.as_of - bucket_ts) // 1000)
 
 
 def _liquidity(book: Liquidity) -> list[tuple[str, str]]:
