@@ -108,5 +108,5 @@ class SteppedFeed:
             monotonic=elapsed_seconds,
             sleep=asyncio.sleep,
             # Steps are committed whole, so the newest bucket of a channel says all.
-            resume={channel.name: channel.newest_bucket_ts for channel in self._rooms.tape.channels()},
+            resume=self._rooms.tape.newest_buckets(),
         )

@@ -67,6 +67,8 @@ def _channels(rooms: Rooms) -> list[Check]:
 
 
 def _channel(channel: Channel, now: int) -> Check:
+    if not channel.newest_known_at:
+        return Check(f"channel {channel.name}", True, f"imported: {channel.rows} rows")
     age = now - channel.newest_known_at
     fresh = age <= STALE_AFTER[channel.name]
     state = "fresh" if fresh else "stale"

@@ -71,7 +71,7 @@ def resume_of(tape: Tape, *, now: int, history_ms: int) -> dict[str, int]:
     A process can be killed while it still fetches: then one symbol is complete and the next is not. So settled rates
     are asked for again as far back as a first start does, which costs as much as one; bars from the first long hole on.
     """
-    found = {channel.name: channel.newest_bucket_ts for channel in tape.channels()}
+    found = tape.newest_buckets()
     since = now - min(history_ms, _MOST_HISTORY)
     if "funding" in found:
         found["funding"] = min(found["funding"], floor(since, HOUR))

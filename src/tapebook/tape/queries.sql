@@ -27,7 +27,9 @@ ON CONFLICT (channel) DO UPDATE SET
     newest_bucket_ts = CASE
         WHEN excluded.newest_bucket_ts > tape_channels.newest_bucket_ts THEN excluded.newest_bucket_ts
         ELSE tape_channels.newest_bucket_ts END,
-    newest_known_at = excluded.newest_known_at;
+    newest_known_at = CASE
+        WHEN excluded.newest_known_at > tape_channels.newest_known_at THEN excluded.newest_known_at
+        ELSE tape_channels.newest_known_at END;
 
 -- name: channels
 -- What each channel has delivered.

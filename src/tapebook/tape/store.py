@@ -52,7 +52,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Channel(msgspec.Struct, frozen=True):
-    """What a channel has delivered so far."""
+    """What a channel has delivered so far; its newest moments are 0 while all its rows are imported."""
 
     name: str
     rows: int
@@ -130,6 +130,10 @@ class Tape:
     def channels(self) -> list[Channel]:
         """What each channel has delivered, by name."""
         return [Channel(*row) for row in self._db.all(_QUERIES.channels)]
+
+    def newest_buckets(self) -> dict[str, int]:
+        """The newest bucket each channel has delivered by itself; imported history does not count."""
+        return {channel.name: channel.newest_bucket_ts for channel in self.channels() if channel.newest_bucket_ts}
 
     def rows_written(self) -> int:
         """How many rows the tape has taken in."""
@@ -235,9 +239,11 @@ class Tape:
         if written < len(rows):
             written += sum(self._revise(family, row) for row in rows)
         if written:
-            newest = max(fact.bucket_ts for fact in facts)
+            # Imported history says nothing of how far a channel has come by itself.
+            observed = place.assumed is None
+            newest = max(fact.bucket_ts for fact in facts) if observed else 0
             counted = {"channel": family.channel, "rows_written": written, "newest_bucket_ts": newest}
-            self._db.run(_QUERIES.count_channel, newest_known_at=place.known_at, **counted)
+            self._db.run(_QUERIES.count_channel, newest_known_at=place.known_at if observed else 0, **counted)
         return written
 
     def _revise(self, family: Family, row: Row) -> int:
