@@ -299,16 +299,26 @@ def mids(desk: Desk, at: int, **prices_e8: int) -> None:
 def test_a_gap_of_mids_ends_with_the_frame_that_ends_it() -> None:
     desk = Desk("A")
     mids(desk, NOW, A=1)
-    mids(desk, NOW + 10_000, A=2)
-    desk.session.lost([Subscription("mids", "")], since=NOW + 11_000, reason="closed by the exchange (1006)")
+    mids(desk, NOW + 5_000, A=2)
+    desk.session.lost([Subscription("mids", "")], since=NOW + 6_000, reason="closed by the exchange (1006)")
     mids(desk, NOW + 62_345, A=3)
     sink = desk.flush()
-    assert sink.named() == [("mids", "*", NOW + 15_000, NOW + 60_000)]
+    assert sink.named() == [("mids", "*", NOW + 10_000, NOW + 60_000)]
     assert sink.gaps[0].reason == "closed by the exchange (1006)"
     assert [kind for kind, _ in sink.calls] == ["gap", "take"]
-    assert [mid.bucket_ts for mid in sink.of(Mid)] == [NOW, NOW + 10_000, NOW + 60_000]
+    assert [mid.bucket_ts for mid in sink.of(Mid)] == [NOW, NOW + 5_000, NOW + 60_000]
     mids(desk, NOW + 80_000, A=4)
     assert desk.flush().gaps[1].reason == "no frame", "the loss before is not why"
+
+
+@pytest.mark.parametrize(("second", "gaps"), [(7_500, []), (7_501, [("mids", "*", NOW + 5_000, NOW + 10_000)])])
+def test_an_empty_bucket_is_a_gap_when_a_frame_stayed_away_and_not_when_it_drifted(
+    second: int, gaps: list[tuple[str, str, int, int]]
+) -> None:
+    desk = Desk("A")
+    mids(desk, NOW + 4_000, A=1)
+    mids(desk, NOW + 4_000 + second, A=2)
+    assert desk.flush().named() == gaps
 
 
 def test_the_outage_of_a_killed_process_is_a_gap() -> None:

@@ -25,7 +25,7 @@ KEPT_BARS = 5_000
 
 
 class Cadence:
-    """The beat of one channel: a bucket every `step`, of which `slack` in a row may be missing."""
+    """The beat of one channel: a bucket every `step`, of which `slack` in a row may be missing while it is punctual."""
 
     def __init__(self, channel: str, subject: str, *, step: int, slack: int = 0) -> None:
         self._channel = channel
@@ -38,12 +38,12 @@ class Cadence:
         """Starts after the newest bucket the tape has."""
         self._newest = newest
 
-    def seen(self, bucket: int, reason: str) -> Gap | None:
-        """A beat; gives the gap before it, if there is one."""
+    def seen(self, bucket: int, reason: str, *, punctual: bool = True) -> Gap | None:
+        """A beat; gives the gap before it, if there is one. A beat that was not punctual excuses no empty bucket."""
         newest, self._newest = self._newest, bucket if self._newest is None else max(bucket, self._newest)
         # What the tape has may lie off the beat, when the beat was another one.
         expected = bucket if newest is None else floor(newest, self._step) + self._step
-        if bucket - expected <= self._slack * self._step:
+        if bucket - expected <= (self._slack if punctual else 0) * self._step:
             return None
         return Gap(SOURCE, self._channel, self._subject, expected, bucket, reason)
 

@@ -40,6 +40,9 @@ from tapebook.tape.sources.hyperliquid.wire import (
     damaged_candles,
 )
 
+PUNCTUAL_MS = BUCKET * 3 // 2
+"""Two frames of mids at most this far apart belong to one unbroken stream."""
+
 
 class _Stream(msgspec.Struct):
     """The mids of one dex."""
@@ -47,6 +50,7 @@ class _Stream(msgspec.Struct):
     mids: Mids
     cadence: Cadence
     trouble: str = NOT_RUNNING
+    last_at: int | None = None
 
 
 class Session:
@@ -183,7 +187,10 @@ class Session:
         if frame.bad:
             self.outbox.problem("malformed", f"no price of {', '.join(frame.bad[:5])} among the mids")
         if facts := stream.mids.frame(frame, at=at):
-            self.outbox.put(facts, stream.cadence.seen(floor(at, BUCKET), stream.trouble))
+            # Frames that drift over a bucket's edge leave it empty without an outage; one that stayed away does not.
+            punctual = stream.last_at is not None and at - stream.last_at <= PUNCTUAL_MS
+            stream.last_at = at
+            self.outbox.put(facts, stream.cadence.seen(floor(at, BUCKET), stream.trouble, punctual=punctual))
             stream.trouble = NO_FRAME
 
     def _ack(self, ack: Ack) -> None:
@@ -193,7 +200,6 @@ class Session:
             self.outbox.problem("complaint", f"the exchange refuses {ack.kind} of {ack.coin or 'all'}")
 
     def _stream(self, dex: str, newest: int | None) -> _Stream:
-        # A frame a little late leaves one bucket empty: that is no outage.
         cadence = Cadence("mids", subject_of(dex), step=BUCKET, slack=1)
         cadence.resume(newest)
         return _Stream(Mids(dex, wanted=self.names.has_mid, newest=newest), cadence)
