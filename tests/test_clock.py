@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from tapebook import clock
 from tapebook.clock import Clock, SystemClock, VirtualClock
 
 
@@ -44,9 +43,3 @@ def test_virtual_clock_never_goes_back() -> None:
 def test_both_are_clocks() -> None:
     clocks: list[Clock] = [SystemClock(), VirtualClock(1)]
     assert all(isinstance(each.now(), int) for each in clocks)
-
-
-def test_sleep_takes_the_seconds_it_is_given() -> None:
-    before = clock.elapsed_seconds()
-    clock.sleep(0.02)
-    assert 0.02 <= clock.elapsed_seconds() - before < 10

@@ -94,6 +94,7 @@ def test_what_to_do_without_a_home(tmp_path: Path) -> None:
 
 def test_home_that_is_there_is_fine(home: Path) -> None:
     require_home(home)
+    assert is_home(home)
 
 
 # The lock
@@ -137,7 +138,7 @@ def test_error_inside_lets_go(home: Path) -> None:
 def test_two_homes_have_two_locks(home: Path, tmp_path: Path) -> None:
     make_home(tmp_path / "other")
     with sole_writer(home), sole_writer(tmp_path / "other"):
-        pass
+        assert [(place / ".book.lock").exists() for place in (home, tmp_path / "other")] == [True, True]
 
 
 def test_tape_and_book_have_two_locks(home: Path) -> None:

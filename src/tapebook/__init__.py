@@ -1,4 +1,4 @@
-"""Tapebook is the memory of a trading agent: it proves what it knew, when, and whether it helped.
+"""Tapebook is the memory of a trading agent: it proves what the agent knew, and when.
 
     import tapebook
     tb = tapebook.open("home")
@@ -14,7 +14,8 @@ The map, from the ground up:
     context/   a situation becomes a packet     decision/   engines, the parser, the guard
     broker/    where orders go                  archive/    immutable bytes by content
     loop/      one tick, told by calling        lab/        replay
-    world/     a seeded market for demos        surfaces/   the command line
+    world/     a seeded market, also as a server surfaces/  the command line
+    home.py    the folder all of it lies in     views.py    stored values as surfaces show them
     wiring.py  what stands behind each port     app.py      the façade: Tapebook
 
 Life of a tick: loop/tick.py. Everything a decision saw can be rebuilt: lab/replay.py.

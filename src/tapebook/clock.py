@@ -53,8 +53,3 @@ class ScaledClock:
 def elapsed_seconds() -> float:
     """Monotonic seconds, for progress, timeouts and pacing; never for market time."""
     return time.monotonic()
-
-
-def sleep(seconds: float) -> None:
-    """Waits in real time."""
-    time.sleep(seconds)

@@ -11,7 +11,6 @@ from tapebook.domain.instants import (
     HOUR,
     MINUTE,
     clock_text,
-    duration_text,
     floor,
     iso,
     minute_text,
@@ -88,12 +87,3 @@ def test_floor_is_the_newest_multiple_not_after(instant: int, step: int) -> None
     start = floor(instant, step)
     assert start % step == 0
     assert start <= instant < start + step
-
-
-@pytest.mark.parametrize(
-    ("span", "text"),
-    [(0, "0m"), (59_999, "0m"), (45 * MINUTE, "45m"), (60 * MINUTE, "1h 0m"), (125 * MINUTE, "2h 5m"),
-     (DAY - 1, "23h 59m"), (DAY, "1d 0h"), (3 * DAY + 4 * HOUR + 59 * MINUTE, "3d 4h")],
-)  # fmt: skip
-def test_durations_as_people_say_them(span: int, text: str) -> None:
-    assert duration_text(span) == text

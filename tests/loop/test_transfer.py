@@ -9,16 +9,20 @@ import msgspec
 import pytest
 
 from tapebook.clock import VirtualClock
+from tapebook.config import Config
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate, Mid
 from tapebook.errors import BadInput, StoreFailed, UnknownName
 from tapebook.home import make_home
+from tapebook.loop.listen import keep_of
 from tapebook.loop.transfer import ImportReport, export_candles, import_file
 from tapebook.tape import exporter
-from tapebook.tape.retention import DEFAULT_KEEP, retire
+from tapebook.tape.retention import retire
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
 from tests.tape.importers.files import HEADER, MIDNIGHT, NOW, bars, lines, write
+
+KEEP = keep_of(Config())
 
 EVERYTHING = View(NOW)
 
@@ -181,7 +185,7 @@ def test_nothing_is_left_of_a_commit_that_failed(rooms: Rooms, minutes: Path, mo
 
 def test_imported_history_never_leaves(rooms: Rooms, minutes: Path) -> None:
     imported(rooms, minutes)
-    assert retire(rooms.tape_db, lambda content: "key", keep=DEFAULT_KEEP, now=NOW) == 0
+    assert retire(rooms.tape_db, lambda content: "key", keep=KEEP, now=NOW) == 0
     assert stored(rooms) == bars(90)
 
 

@@ -5,18 +5,22 @@ from collections.abc import Callable
 import pytest
 
 from tapebook.clock import VirtualClock
+from tapebook.config import Config
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Liquidity, Mid
 from tapebook.errors import Damaged
+from tapebook.loop.listen import keep_of
 from tapebook.tape.cold import Cold
 from tapebook.tape.families import MIDS
-from tapebook.tape.retention import DEFAULT_KEEP, retire
+from tapebook.tape.retention import retire
 from tapebook.tape.store import MIGRATIONS, Tape, View
 from tests.tape.shelf import Shelf
 
+KEEP = keep_of(Config())
+
 T0 = 1_767_571_200_000
-NOTHING_STAYS = dict.fromkeys(DEFAULT_KEEP, 0)
+NOTHING_STAYS = dict.fromkeys(KEEP, 0)
 
 
 class Desk:

@@ -7,14 +7,18 @@ from typing import cast
 import pytest
 
 from tapebook.clock import VirtualClock
+from tapebook.config import Config
 from tapebook.db import Database, Query, connect, migrate
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, Observation
+from tapebook.loop.listen import keep_of
 from tapebook.tape.families import ALL, CANDLES, MIDS
-from tapebook.tape.retention import DEFAULT_KEEP, retire
+from tapebook.tape.retention import retire
 from tapebook.tape.store import MIGRATIONS, Tape, View
 from tests.db.places import sql
 from tests.tape.shelf import Shelf
+
+KEEP = keep_of(Config())
 
 T0 = 1_767_571_200_000
 NOW = T0 + 2 * DAY
@@ -82,11 +86,11 @@ def test_what_is_read_does_not_change_and_only_old_chunks_leave(db: Database) ->
     shelf = Shelf()
     tape = two_days(db, shelf)
     before, rows = read(tape), sum(count(db).values())
-    moved = retire(db, shelf.put, keep=DEFAULT_KEEP, now=NOW)
+    moved = retire(db, shelf.put, keep=KEEP, now=NOW)
     assert moved > 500 and sum(count(db).values()) == rows - moved
     assert read(tape) == before
     # The chunk in which the limit lies stays whole: at most twenty buckets more than asked for.
-    limits = ((MIDS, DEFAULT_KEEP["mids"], 100_000), (CANDLES, DEFAULT_KEEP["candles_60"], 20 * MINUTE))
+    limits = ((MIDS, KEEP["mids"], 100_000), (CANDLES, KEEP["candles_60"], 20 * MINUTE))
     for family, keep, span in limits:
         where = " WHERE granularity_sec = 60" if family is CANDLES else ""
         oldest = db.all(sql(f"SELECT MIN(bucket_ts) FROM {family.table}{where}"))[0][0]
@@ -96,9 +100,9 @@ def test_what_is_read_does_not_change_and_only_old_chunks_leave(db: Database) ->
 def test_retiring_twice_moves_nothing_the_second_time(db: Database) -> None:
     shelf = Shelf()
     two_days(db, shelf)
-    retire(db, shelf.put, keep=DEFAULT_KEEP, now=NOW)
+    retire(db, shelf.put, keep=KEEP, now=NOW)
     objects = dict(shelf.objects)
-    assert retire(db, shelf.put, keep=DEFAULT_KEEP, now=NOW) == 0 and shelf.objects == objects
+    assert retire(db, shelf.put, keep=KEEP, now=NOW) == 0 and shelf.objects == objects
 
 
 @pytest.mark.parametrize("act", range(8))
@@ -107,9 +111,9 @@ def test_a_kill_between_archive_and_delete_is_harmless(db: Database, act: int) -
     tape = two_days(db, shelf)
     before = read(tape)
     with pytest.raises(Killed):
-        retire(cast(Database, Fragile(db, act)), shelf.put, keep=DEFAULT_KEEP, now=NOW)
+        retire(cast(Database, Fragile(db, act)), shelf.put, keep=KEEP, now=NOW)
     assert read(tape) == before, "after the kill"
-    retire(db, shelf.put, keep=DEFAULT_KEEP, now=NOW)
+    retire(db, shelf.put, keep=KEEP, now=NOW)
     assert read(tape) == before, "after the next start"
     # The bytes that were archived before the kill were archived again, under the same key.
     kept = {row[0] for row in db.all(sql("SELECT archive_key FROM tape_archived"))}
@@ -123,7 +127,7 @@ def test_imported_rows_never_leave(db: Database) -> None:
     old_bars = [candle("SOL", T0 + MINUTE * number, close_e8=number) for number in range(100)]
     tape.commit([*old, *old_bars], assumed=lambda fact: fact.bucket_ts + MINUTE)
     # An observed row of the same chunk leaves without them.
-    retire(db, shelf.put, keep=dict.fromkeys(DEFAULT_KEEP, 0), now=NOW + DAY)
+    retire(db, shelf.put, keep=dict.fromkeys(KEEP, 0), now=NOW + DAY)
     left = count(db)
     assert left[MIDS.table] == 100 and left[CANDLES.table] == 100 and sum(left.values()) == 200
     assert tape.mids("SOL", since=T0, until=NOW, view=View(NOW)) == old

@@ -49,13 +49,3 @@ def clock_text(instant: int) -> str:
 def floor(instant: int, step: int) -> int:
     """The newest multiple of `step` at or before the instant."""
     return instant - instant % step
-
-
-def duration_text(span: int) -> str:
-    """A span as people say it: `45m`, `2h 5m`, `3d 4h`."""
-    minutes = span // MINUTE
-    if minutes < 60:
-        return f"{minutes}m"
-    if minutes < 1440:
-        return f"{minutes // 60}h {minutes % 60}m"
-    return f"{minutes // 1440}d {minutes % 1440 // 60}h"

@@ -10,26 +10,12 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from tapebook.db import Database, Queries
-from tapebook.domain.instants import DAY, MINUTE
 from tapebook.tape.families import ALL, Family
 
 _QUERIES = Queries.load("tapebook.tape")
 
 Keep = Mapping[str, int]
 """How many milliseconds each channel's rows stay; candles by granularity as `candles_60` and `candles_3600`."""
-
-DEFAULT_KEEP: Keep = {
-    "mids": 30 * MINUTE,
-    "candles_60": DAY,
-    "candles_3600": 7 * DAY,
-    "books": 7 * DAY,
-    "contexts": 2 * DAY,
-    "funding": 365 * DAY,
-    "predicted": DAY,
-    "volatility": 7 * DAY,
-    "pressure": 7 * DAY,
-    "positioning": 7 * DAY,
-}
 
 
 def retire(db: Database, put: Callable[[bytes], str], *, keep: Keep, now: int) -> int:

@@ -107,6 +107,7 @@ def test_the_longest_gaps_in_order_of_time() -> None:
     [[], [3], [0, 1, 2], [0, 1, 2, 60], [0, 3, 5], [0, 2, 4, 5]],
 )
 def test_spacings_of_a_minute(minutes: list[int]) -> None:
+    """Neither raises: the rows are whole minutes apart, and nobody said how far apart the hours should be."""
     series.require_spacing([minute * MINUTE for minute in minutes], MINUTE)
     series.require_spacing([minute * HOUR for minute in minutes], None)
 

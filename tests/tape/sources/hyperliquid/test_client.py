@@ -99,6 +99,7 @@ def test_it_is_a_source() -> None:
         source: Source = stage.source
         await stage.subscribed()
         await source.barrier(START)
+        assert stage.source.health().connections_up
 
     play(script)
 
@@ -307,6 +308,7 @@ def test_a_slow_answer_holds_up_neither_frames_nor_other_questions() -> None:
         await stage.subscribed()
         await stage.mids("5.0")
         await stage.exchange.until(lambda: bool(stage.sink.of(Mid)) and bool(stage.sink.of(AssetContext)))
+        assert stage.sink.of(Mid)[-1].price_e8 == 5 * 10**8 and not stage.sink.of(Liquidity)
 
     play(script, request_s=5.0)
 
