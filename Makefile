@@ -55,5 +55,5 @@ $(RUN): pyproject.toml | $(VENV)/bin/pip
 
 $(TEST): pyproject.toml | $(VENV)/bin/pip
 	@echo 'installing into $(VENV) …'
-	@$(PIP_INSTALL) --editable '.[test,postgres]'
+	@$(PIP_INSTALL) --editable '.[test,postgres,llm]'
 	@touch $(RUN) $@

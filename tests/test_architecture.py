@@ -30,7 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "db": {"domain", "errors"},
     "log": {"domain", "errors", "db"},
     "surfaces": {"app", "views", "config", "errors", "domain", "clock"},
-    **{room: {"domain", "errors", "log", "db", "plug"} for room in ROOMS},
+    **{room: {"domain", "errors", "log", "db", "llm", "plug"} for room in ROOMS},
+    "llm": {"domain", "errors", "plug"},
 }
 
 CLOCK_READS = [
@@ -299,6 +300,8 @@ BREAKS: list[tuple[Rule, dict[str, str]]] = [
     (imports_follow_the_order, {"surfaces/cli/a.py": "import tapebook.loop"}),
     (imports_follow_the_order, {"surfaces/cli/a.py": "from tapebook.book import trades"}),
     (imports_follow_the_order, {"config.py": "from tapebook.llm import port"}),
+    (imports_follow_the_order, {"llm/a.py": "from tapebook.decision import port"}),
+    (imports_follow_the_order, {"llm/a.py": "import tapebook.db"}),
     (imports_follow_the_order, {"shed.py": "from tapebook.archive import port"}),
     (no_knots, {"loop/a.py": "import tapebook.lab", "lab/b.py": "import tapebook.loop"}),
     (
@@ -339,7 +342,7 @@ BREAKS: list[tuple[Rule, dict[str, str]]] = [
 # And trees that come close but keep it.
 KEEPS: list[tuple[Rule, dict[str, str]]] = [
     (imports_follow_the_order, {"tape/a.py": "from tapebook.tape import b\nfrom . import c\nfrom ..domain import d"}),
-    (imports_follow_the_order, {"tape/a.py": "from tapebook import db, domain, errors, log, plug\nimport book"}),
+    (imports_follow_the_order, {"tape/a.py": "from tapebook import db, domain, errors, llm, log, plug\nimport book"}),
     (imports_follow_the_order, {"loop/tick.py": "from tapebook import book, tape\nfrom tapebook.llm import port"}),
     (imports_follow_the_order, {"surfaces/cli/a.py": "from tapebook import app, clock, config, domain, errors"}),
     (no_knots, {"loop/a.py": "import tapebook.tape\nfrom . import b", "loop/b.py": "from . import a", "tape/a.py": ""}),

@@ -1,10 +1,11 @@
 """Clocks: the machine's, and one that is set."""
 
+import asyncio
 import time
 
 import pytest
 
-from tapebook.clock import Clock, SystemClock, VirtualClock
+from tapebook.clock import Clock, ScaledClock, SystemClock, VirtualClock
 
 
 def test_system_clock_gives_utc_milliseconds() -> None:
@@ -43,3 +44,20 @@ def test_virtual_clock_never_goes_back() -> None:
 def test_both_are_clocks() -> None:
     clocks: list[Clock] = [SystemClock(), VirtualClock(1)]
     assert all(isinstance(each.now(), int) for each in clocks)
+
+
+@pytest.mark.parametrize("clock", [SystemClock(), VirtualClock(5), ScaledClock(5, speed=0.0)])
+def test_seconds_are_the_machines_where_market_time_is_no_other(clock: Clock) -> None:
+    before = time.monotonic()
+    assert before <= clock.seconds() <= time.monotonic()
+    asyncio.run(clock.sleep(0.02))
+    assert time.monotonic() - before >= 0.02
+
+
+def test_a_hurried_world_has_short_seconds() -> None:
+    clock = ScaledClock(1_000, speed=50.0)
+    before, began = clock.seconds(), time.monotonic()
+    asyncio.run(clock.sleep(1.0))
+    took = time.monotonic() - began
+    assert 0.02 <= took < 0.5, "a fiftieth of a second of the machine"
+    assert clock.seconds() - before >= 1.0 and clock.now() >= 2_000

@@ -15,20 +15,23 @@ from tapebook.config import (
     TEMPLATE,
     Archive,
     Config,
+    Desk,
     Engine,
     Hyperliquid,
+    Llm,
     Paper,
     Retention,
     Store,
     find_home,
     load,
+    model_keys,
 )
 from tapebook.errors import ConfigError
 
 LINES = TEMPLATE.split("\n")
 SECTIONS = {
-    **{"store": Store, "archive": Archive, "paper": Paper, "engine": Engine},
-    **{"hyperliquid": Hyperliquid, "retention": Retention},
+    **{"store": Store, "archive": Archive, "paper": Paper, "engine": Engine, "llm": Llm},
+    **{"desk": Desk, "hyperliquid": Hyperliquid, "retention": Retention},
 }
 
 
@@ -88,7 +91,7 @@ def test_template_has_every_setting_with_a_comment_above_it() -> None:
 def test_template_names_the_unit_of_every_number() -> None:
     units = {"_ms": "Milliseconds", "_bps": "bps"}
     numbers = [(key, LINES[number - 2]) for _, key, number in SETTINGS if key.endswith(tuple(units))]
-    assert len(numbers) == 4
+    assert len(numbers) == 7
     assert [key for key, comment in numbers if units["_" + key.rpartition("_")[2]] not in comment] == []
 
 
@@ -257,6 +260,23 @@ def test_environment_names_the_engine(tmp_path: Path) -> None:
     assert loaded(tmp_path, text, {"DECISION_MODEL_PROVIDER": " "}).engine.default == "trend"
     with pytest.raises(ConfigError, match='DECISION_MODEL_PROVIDER in the environment is "a b" but must be the name'):
         loaded(tmp_path, text, {"DECISION_MODEL_PROVIDER": "a b"})
+
+
+def test_model_keys_come_from_the_environment_alone(tmp_path: Path) -> None:
+    environ = {"ANTHROPIC_API_KEY": " sk-one\n", "DECISION_MODEL_PROVIDER": "anthropic"}
+    assert model_keys(environ) == {"anthropic": "sk-one", "openai": ""}
+    assert "sk-one" not in repr(loaded(tmp_path, "", environ))
+
+
+def test_a_key_that_no_header_can_carry_is_refused_without_showing_it() -> None:
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY in the environment has characters") as caught:
+        model_keys({"OPENAI_API_KEY": "sk-“secret”"})
+    assert "secret" not in str(caught.value)
+
+
+def test_the_address_of_a_model_holds_no_secret(refused: Callable[[str], str]) -> None:
+    for url in ("http://me:secret@host/v1", "https://host/v1?key=secret"):
+        assert "must be an address like" in refused(f'[llm]\nopenai_url = "{url}"')
 
 
 def test_the_process_environment_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ from tapebook import views
 from tapebook.context import assemble
 from tapebook.domain.agent import AgentProfile, ContextProfile, RiskCaps
 from tapebook.domain.money import E6, E8
-from tapebook.domain.run import Verdict
+from tapebook.domain.order import Fill, Order
+from tapebook.domain.run import Usage, Verdict, Vote
+from tapebook.profile_keys import KEYS
 from tests.context.situations import NOW, action, closed, run, situation, trade
 
 
@@ -31,19 +33,10 @@ def test_agent() -> None:
         context=ContextProfile(horizon="swing"),
     )
     view = views.agent_view(4, profile)
-    assert view == {
-        "name": "btc-5m",
-        "version": 4,
-        "engine": "trend",
-        "broker": "paper",
-        "watchlist": ["BTC", "ETH"],
-        "cadence_minutes": 1.5,
-        "horizon": "swing",
-        "max_position_usd": 1500.5,
-        "max_leverage": 3,
-        "strategy": "Follow.",
-        "avoid": ["average down"],
-    }
+    assert (view["name"], view["version"], view["engine"], view["broker"]) == ("btc-5m", 4, "trend", "paper")
+    assert (view["watch"], view["every_minutes"], view["horizon"]) == (["BTC", "ETH"], 1.5, "swing")
+    assert (view["max_position_usd"], view["max_leverage"], view["avoid"]) == (1500.5, 3, ["average down"])
+    assert view.keys() == {"name", "version", "shadow", *KEYS}
     assert same_after_json(view)
 
 
@@ -52,7 +45,11 @@ def test_packet() -> None:
     view = views.packet_view(packet)
     assert (view["agent"], view["symbol"], view["as_of"]) == ("btc-5m", "BTC", "2026-06-04T12:30:00.000Z")
     assert (view["text"], view["system"], view["tokens"]) == (packet.text, packet.system, packet.tokens)
-    assert (view["sha256"], view["inputs_sha256"], view["renderer"]) == (packet.sha256, packet.inputs_sha256, 1)
+    assert (view["sha256"], view["inputs_sha256"], view["renderer"]) == (
+        packet.sha256,
+        packet.inputs_sha256,
+        packet.renderer,
+    )
     assert [section["name"] for section in view["sections"]] == [section.name for section in packet.sections]
     for shown, section in zip(view["sections"], packet.sections, strict=True):
         assert (shown["title"], shown["dropped"]) == (section.title, section.dropped)
@@ -65,7 +62,9 @@ def test_packet() -> None:
 def test_run() -> None:
     limited = action(order_type="limit", limit_price_e8=65_000 * E8 + E8 // 2, cites=("c1",))
     view = views.run_view(
-        run((limited, Verdict(True)), (action("hold"), Verdict(False, "R2_SYMBOL_NOT_ENABLED", "no")))
+        run(
+            (limited, Verdict(True, flags=("71,000",))), (action("hold"), Verdict(False, "R2_SYMBOL_NOT_ENABLED", "no"))
+        )
     )
     assert (view["as_of"], view["scheduled_for"]) == ("2026-06-04T12:25:00.000Z", "2026-06-04T12:25:00.000Z")
     assert (view["run_id"], view["status"], view["watermarks"]) == ("r1", "held", {"tape": 1, "book": 1, "docs": 0})
@@ -84,6 +83,7 @@ def test_run() -> None:
             "verdict": "allowed",
             "rule": None,
             "detail": "",
+            "flags": ["71,000"],
         },
         {
             "action": "hold",
@@ -99,6 +99,7 @@ def test_run() -> None:
             "verdict": "refused",
             "rule": "R2_SYMBOL_NOT_ENABLED",
             "detail": "no",
+            "flags": [],
         },
     ]
     assert len(view["verdicts"]) == 2
@@ -160,6 +161,61 @@ def test_open_trade_has_the_same_columns_and_no_exit() -> None:
     assert {name for name, value in shown.items() if value is None} == exits | {"entry_lessons_hash"}
     assert {name for name in shown if shown[name] != ended[name]} == exits | {"status"}
     assert same_after_json(shown)
+
+
+def test_votes_and_usage_of_a_run() -> None:
+    decided = msgspec.structs.replace(
+        run((action(), Verdict(True))),
+        as_of=NOW,
+        scheduled_for=NOW - 250,
+        votes=(Vote("trend", "open", "long", 6_200, 12_000, "up"),),
+        usage=Usage("gpt-6-luna", 1_200, 80, 2_100, 2),
+    )
+    view = views.run_view(decided)
+    vote = {"engine": "trend", "action": "open", "side": "long", "reason": "up", "confidence": 0.62, "weight": 1.2}
+    assert (view["votes"], view["late_ms"]) == ([vote], 250)
+    tokens = {"model": "gpt-6-luna", "input_tokens": 1_200, "output_tokens": 80, "attempts": 2}
+    assert view["usage"] == tokens | {"cost_usd": 0.0021}
+    assert same_after_json(view)
+
+
+def test_order() -> None:
+    order = Order("c1", "r1", "BTC", "sell", E8 // 2, "limit", 65_000 * E8, True, 2, NOW)
+    view = views.order_view(order, deployment="btc-5m.paper", status="cancelled", detail="expired")
+    assert view == {
+        "client_id": "c1",
+        "run_id": "r1",
+        "deployment_id": "btc-5m.paper",
+        "symbol": "BTC",
+        "side": "sell",
+        "size": 0.5,
+        "order_type": "limit",
+        "limit_price": 65000.0,
+        "reduce_only": True,
+        "leverage": 2,
+        "intended_at": "2026-06-04T12:30:00.000Z",
+        "status": "cancelled",
+        "detail": "expired",
+    }
+    assert same_after_json(view)
+
+
+def test_fill() -> None:
+    view = views.fill_view(Fill("f1", "BTC", NOW, -E8 // 2, 65_000 * E8, -E6 // 4, True, "c1"))
+    assert view == {
+        "fill_id": "f1",
+        "client_id": "c1",
+        "symbol": "BTC",
+        "happened_at": "2026-06-04T12:30:00.000Z",
+        "side": "sell",
+        "size": 0.5,
+        "price": 65000.0,
+        "value_usd": 32500.0,
+        "fee_usd": -0.25,
+        "maker": True,
+        "liquidation": False,
+    }
+    assert same_after_json(view)
 
 
 def test_views_are_new_mappings() -> None:

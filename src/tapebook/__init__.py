@@ -13,6 +13,7 @@ The map, from the ground up:
     tape/      what the market did              book/       what the agent did, and how it ended
     context/   a situation becomes a packet     decision/   engines, the parser, the guard
     broker/    where orders go                  archive/    immutable bytes by content
+    llm/       language models, asked within a budget
     loop/      one tick, told by calling        lab/        replay
     world/     a seeded market, also as a server surfaces/  the command line
     home.py    the folder all of it lies in     views.py    stored values as surfaces show them

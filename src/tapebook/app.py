@@ -7,56 +7,90 @@
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tapebook import views
+from tapebook import profiles, views
 from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.config import load
-from tapebook.context import assemble
-from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.context import Preview, assemble, preview
+from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import iso, parse_instant
+from tapebook.domain.money import E6
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.errors import BadInput, HomeError, UnknownName
-from tapebook.home import is_home, make_home, require_home, sole_writer
+from tapebook.home import fellow_writer, is_home, make_home, require_home, sole_writer
+from tapebook.lab.compare import ShadowReport, compare_runs, compare_shadow
 from tapebook.lab.demo_report import DemoReport, demo_report
+from tapebook.lab.explain import explain, order_view
 from tapebook.lab.market_view import market_view
 from tapebook.lab.replay import ReplayReport, replay
 from tapebook.log import Finding, verify_log
+from tapebook.loop import control, enlist, transfer
 from tapebook.loop import demo as demo_loop
-from tapebook.loop import transfer
+from tapebook.loop.backfill import FillsReport, import_fills
+from tapebook.loop.control import Flattened, Switched
 from tapebook.loop.demo import DemoProgress
 from tapebook.loop.deploy import deploy, deployment_id
+from tapebook.loop.desk import run_desk, serve_role
+from tapebook.loop.enlist import Saved
 from tapebook.loop.gather import gather
 from tapebook.loop.health import Check, checks
 from tapebook.loop.listen import IngestProgress, listen
 from tapebook.loop.maintain import anchors
+from tapebook.loop.patience import patiently
+from tapebook.loop.roles import RoleProgress
+from tapebook.loop.shadow import shadow_tick
+from tapebook.loop.slot import Slot
 from tapebook.loop.stage import clock_for, serve_world
+from tapebook.loop.supervise import SupervisorProgress
 from tapebook.loop.tick import tick
-from tapebook.loop.transfer import ExportReport, ImportReport
+from tapebook.loop.transfer import ExportReport, ImportReport, StreamReport
 from tapebook.tape.importer import Kind
 from tapebook.tape.store import View
 from tapebook.wiring import BOOK_PACKAGES, Rooms
 
 _ALL = 2**31 - 1
 
+FIRST_AGENTS: dict[str, dict[str, Any]] = {
+    "btc-5m": {"watch": "BTC", "strategy": "Hold until a strategy is written."},
+    "demo-ensemble": {
+        "watch": "BTC, ETH",
+        "engine": "ensemble",
+        "members": "trend, reversion, breakout, carry",
+        "strategy": "Go with the weighted majority of the rule engines.",
+    },
+}
+"""The agents of a new home, as their owner would write them."""
+
 __all__ = [
     "Check",
     "DemoProgress",
     "DemoReport",
     "ExportReport",
+    "FillsReport",
     "Finding",
+    "Flattened",
     "ImportReport",
     "IngestProgress",
+    "Preview",
     "ReplayReport",
+    "RoleProgress",
+    "Saved",
+    "ShadowReport",
+    "StreamReport",
+    "SupervisorProgress",
+    "Switched",
     "Tapebook",
     "demo",
     "ingest",
     "init",
     "open",
+    "run_desk",
+    "serve_role",
     "serve_world",
 ]
 
@@ -76,6 +110,28 @@ class Tapebook:
         """Every agent with its newest profile."""
         return [views.agent_view(version, profile) for version, profile in self._rooms.book.agents()]
 
+    def agent(self, name: str, *, version: int | None = None) -> dict[str, Any]:
+        """One agent: its newest profile or an older one, where it runs, and how its trades did."""
+        deployment = self._deployment(name, version=version)
+        book, totals = self._rooms.book, self._rooms.book.trade_totals(deployment.id)
+        return views.agent_view(deployment.version, deployment.agent) | {
+            "deployment": deployment.id if book.head(deployment.id) else None,
+            "closed_trades": totals.count,
+            "net_pnl_usd": totals.net_usd_e6 / E6,
+        }
+
+    def add_agent(
+        self, name: str, settings: Mapping[str, Any] | None = None, *, file: str | Path | None = None
+    ) -> Saved:
+        """A new agent, by the keys of docs/agents.md, from a TOML file, or both; what is given here wins."""
+        return enlist.add(self._rooms, name, _written(settings, file))
+
+    def edit_agent(
+        self, name: str, settings: Mapping[str, Any] | None = None, *, file: str | Path | None = None
+    ) -> Saved:
+        """Changes an agent: a new version, unless nothing differs."""
+        return enlist.edit(self._rooms, name, _written(settings, file))
+
     def context(self, agent: str, symbol: str, *, as_of: int | str | None = None) -> Packet:
         """What an agent would see of a symbol now, or what it would have seen at any past moment."""
         deployment = self._deployment(agent)
@@ -84,13 +140,36 @@ class Tapebook:
         known = Watermarks(self._rooms.tape.head()[0], self._rooms.book.seq_as_of(deployment.id, moment))
         return assemble(gather(self._rooms, deployment, symbol, as_of=moment, watermarks=known))
 
+    def preview(self, agent: str, symbol: str, *, as_of: int | str | None = None) -> Preview:
+        """What that takes: tokens of every part against its cap, rows left out, and warnings at high settings."""
+        return preview(self.context(agent, symbol, as_of=as_of))
+
     def tick(self, agent: str, symbol: str) -> DecisionRun:
         """Makes one decision now and carries it out."""
-        self._require_symbol(self._deployment(agent), symbol)
-        with sole_writer(self._rooms.home):
-            return tick(
-                self._rooms, deploy(self._rooms, agent), symbol, scheduled_for=self._rooms.clock.now(), trigger="manual"
-            )
+        deployment = self._deployment(agent)
+        self._require_symbol(deployment, symbol)
+        if not deployment.agent.enabled:
+            raise BadInput(f"{agent} is disabled: enable it with `tapebook agents enable {agent}` first")
+        stream = self._rooms.book.stream(deployment.id)
+        with fellow_writer(self._rooms.home), self._rooms.leases.holding(stream):
+            slot = Slot(deploy(self._rooms, agent), symbol, self._rooms.clock.now(), trigger="manual")
+            run = tick(self._rooms, slot, ask=patiently)
+            shadow_tick(self._rooms, slot, run, ask=patiently)
+            return run
+
+    def halt(self, agent: str | None = None, *, reason: str = "by hand") -> Switched:
+        """Stops an agent, or all of them, from sending orders; a running desk obeys within a tick."""
+        return control.halt(self._rooms, self._deployment(agent).id if agent else "", reason=reason)
+
+    def resume(self, agent: str | None = None, *, reason: str = "by hand") -> Switched:
+        """Ends the halt of an agent, or that of the whole desk."""
+        return control.resume(self._rooms, self._deployment(agent).id if agent else "", reason=reason)
+
+    def flatten(self, agent: str | None = None, *, reason: str = "by hand") -> list[Flattened]:
+        """Cancels the orders and closes the positions of an agent, or of all; it may trade again unless halted."""
+        name = self._deployment(agent).agent.name if agent else ""
+        found = [deployment for deployment, _ in self._rooms.book.deployments(name)]
+        return control.flatten(self._rooms, found, reason=reason)
 
     def runs(self, agent: str | None = None, *, most: int = 20) -> list[dict[str, Any]]:
         """The newest decisions, of one agent or of all."""
@@ -99,8 +178,13 @@ class Tapebook:
         return [views.run_view(run) for run in found if run is not None]
 
     def run(self, run_id: str) -> dict[str, Any]:
-        """One decision."""
-        return views.run_view(self._require_run(run_id))
+        """One decision, explained: what was told, said and allowed, and the orders, fills and trades it led to."""
+        return explain(self._rooms, self._require_run(run_id))
+
+    def orders(self, agent: str | None = None, *, working: bool = False, most: int = 20) -> list[dict[str, Any]]:
+        """The newest orders, of one agent or of all; when asked, only those that have not ended."""
+        deployment = self._deployment(agent).id if agent else ""
+        return [order_view(known) for known in self._rooms.book.orders(deployment, working=working, most=most)]
 
     def trades(self, agent: str, *, status: str | None = None, most: int = 50) -> list[dict[str, Any]]:
         """An agent's round trips: open ones by symbol, then closed ones, newest exit first."""
@@ -130,14 +214,37 @@ class Tapebook:
         with sole_writer(self._rooms.home, "tape"):
             return transfer.import_file(self._rooms, kind, Path(path), **options)
 
+    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False) -> FillsReport:
+        """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone."""
+        deployment = self._deployment(agent)
+        if dry_run:
+            return import_fills(self._rooms, Path(path), deployment, dry_run=True)
+        with fellow_writer(self._rooms.home), self._rooms.leases.holding(self._rooms.book.stream(deployment.id)):
+            return import_fills(self._rooms, Path(path), deploy(self._rooms, agent), dry_run=False)
+
     def export_candles(self, path: str | Path, **options: Any) -> ExportReport:
         """Writes bars of the tape to a file; options as in `loop.transfer.export_candles`."""
         return transfer.export_candles(self._rooms, Path(path), **options)
+
+    def export_stream(self, path: str | Path, **options: Any) -> StreamReport:
+        """Writes recorded payloads to a file; options as in `loop.transfer.export_stream`."""
+        return transfer.export_stream(self._rooms, Path(path), **options)
 
     def replay(self, run_id: str | None = None, *, progress: Callable[[int], None] = lambda done: None) -> ReplayReport:
         """Rebuilds the packet of one run, or of all, and compares it byte for byte."""
         chosen = [self._require_run(run_id).run_id] if run_id else self._rooms.book.run_ids(most=_ALL)
         return replay(self._rooms, chosen, progress=progress)
+
+    def compare_shadow(
+        self, agent: str, *, most: int = 500, progress: Callable[[int], None] = lambda done: None
+    ) -> ShadowReport:
+        """An agent's decisions beside those of its shadow, the newest pairs of them."""
+        deployment = self._deployment(agent)
+        return compare_shadow(self._rooms, agent, deployment.id, most=most, progress=progress)
+
+    def compare_runs(self, first: str, second: str) -> dict[str, Any]:
+        """Two decisions, and what differs between the packets they were made from."""
+        return compare_runs(self._rooms, self._require_run(first), self._require_run(second))
 
     def verify(self) -> list[Finding]:
         """Everything in the book that contradicts itself; empty when it is whole."""
@@ -169,9 +276,11 @@ class Tapebook:
             raise BadInput(f"{iso(moment)} lies in the future: nothing is known after {iso(now)}")
         return moment
 
-    def _deployment(self, agent: str) -> Deployment:
+    def _deployment(self, agent: str, *, version: int | None = None) -> Deployment:
         """An agent's deployment for reading: nothing is opened or written."""
-        found = self._rooms.book.agent(agent)
+        found = self._rooms.book.agent(agent, version=version)
+        if found is None and version is not None and (newest := self._rooms.book.agent(agent)) is not None:
+            raise UnknownName(f"{agent} has no version {version}; its newest is {newest[0]}")
         if found is None:
             known = ", ".join(profile.name for _, profile in self._rooms.book.agents()) or "none yet"
             raise UnknownName(f"there is no agent called {agent!r}; agents: {known}")
@@ -210,21 +319,26 @@ async def ingest(
 
 
 def init(home: str | Path) -> list[str]:
-    """Makes a new home with commented settings and one agent that holds; says what was made."""
+    """Makes a new home with commented settings and its first agents; says what was made."""
     home = Path(home)
     if is_home(home):
         raise HomeError(f"{home} is a tapebook home already: edit its tapebook.toml, or choose another --home")
     make_home(home)
     rooms = Rooms(home, clock=SystemClock())
-    agent = AgentProfile("btc-5m", ("BTC",), strategy="Hold until a strategy is written.")
-    rooms.book.save_agent(agent, at=rooms.clock.now())
+    for name, settings in FIRST_AGENTS.items():
+        enlist.add(rooms, name, profiles.from_words(settings))
     rooms.close()
     return [
         f"{home}/tapebook.toml   settings, each with a comment",
         f"{home}/book.db         the log and what is computed from it",
         f"{home}/tape.db         the market, empty",
         "agent btc-5m (engine: the default of the settings) watches BTC",
+        "agent demo-ensemble (engine: ensemble of the rule engines) watches BTC, ETH",
     ]
+
+
+def _written(settings: Mapping[str, Any] | None, file: str | Path | None) -> dict[str, Any]:
+    return (profiles.from_file(Path(file)) if file else {}) | profiles.from_words(settings or {})
 
 
 def demo(

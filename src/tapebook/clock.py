@@ -5,14 +5,34 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Gives market time, real or virtual."""
+    """Gives market time, real or virtual, and the seconds that whoever follows that market waits by."""
 
     def now(self) -> int:
         """Market time as UTC milliseconds."""
         ...
 
+    def seconds(self) -> float:
+        """Monotonic seconds, for timeouts and pacing."""
+        ...
 
-class SystemClock:
+    async def sleep(self, seconds: float) -> None:
+        """Waits for so many of these seconds."""
+        ...
+
+
+class _MachineSeconds:
+    """Seconds are the machine's."""
+
+    def seconds(self) -> float:
+        """Monotonic seconds of the machine."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits for seconds of the machine."""
+        await _sleep(seconds)
+
+
+class SystemClock(_MachineSeconds):
     """Market time is the machine's UTC time."""
 
     def now(self) -> int:
@@ -20,8 +40,8 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-class VirtualClock:
-    """Market time is set by whoever replays or invents the market, and never goes back."""
+class VirtualClock(_MachineSeconds):
+    """Market time is set by whoever replays or invents the market, and never goes back; a wire takes real seconds."""
 
     def __init__(self, start: int) -> None:
         self._now = start
@@ -38,16 +58,36 @@ class VirtualClock:
 
 
 class ScaledClock:
-    """Market time of a world that runs so many times faster than real time."""
+    """Market time of a world that runs so many times faster than real time.
+
+    Its seconds are the world's too: a timeout in a hurried world is short. A world that is moved by hand has no speed,
+    and leaves its followers the machine's seconds.
+    """
 
     def __init__(self, market_now: int, *, speed: float) -> None:
         self._market_start = market_now
         self._speed = speed
+        self._pace = speed or 1.0
         self._start = time.monotonic()
 
     def now(self) -> int:
         """Where the world is, as far as its pace is kept."""
         return self._market_start + int((time.monotonic() - self._start) * self._speed * 1_000)
+
+    def seconds(self) -> float:
+        """Monotonic seconds of the world."""
+        return time.monotonic() * self._pace
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits for seconds of the world."""
+        await _sleep(seconds / self._pace)
+
+
+async def _sleep(seconds: float) -> None:
+    # Imported where something waits: it costs a command that waits for nothing a third of its time.
+    import asyncio
+
+    await asyncio.sleep(seconds)
 
 
 def elapsed_seconds() -> float:

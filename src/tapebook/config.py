@@ -37,11 +37,26 @@ Folder = Annotated[str, Meta(pattern=r"^[^\x00-\x1f]+\Z", description="the name 
 Switch = Annotated[bool, Meta(description="true or false")]
 Milliseconds = Annotated[int, Meta(ge=0, le=3_600_000, description="a whole number from 0 to 3600000 (milliseconds)")]
 Bps = Annotated[float, Meta(ge=0, lt=1000, description="a number from 0 to below 1000 (bps)")]
+ReachBps = Annotated[float, Meta(ge=100, lt=10_000, description="a number from 100 to below 10000 (bps)")]
+Minutes = Annotated[int, Meta(ge=1, le=43_200, description="a whole number from 1 to 43200 (minutes)")]
+Leverage = Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")]
 SignedBps = Annotated[float, Meta(gt=-1000, lt=1000, description="a number above -1000 and below 1000 (bps)")]
 Address = Annotated[str, Meta(pattern=r"^https?://[^\s/]+/?\Z", description="an address like https://api.hyperliquid.xyz")]
 Symbols = Annotated[tuple[str, ...], Meta(max_length=1000, description='a list of names, such as ["BTC", "ETH"]')]
 Share = Annotated[float, Meta(ge=0.05, le=1, description="a number from 0.05 to 1")]
 Hours = Annotated[float, Meta(gt=0, le=876_000, description="a number of hours above 0")]
+Seconds = Annotated[float, Meta(ge=0.1, le=3600, description="a number of seconds from 0.1 to 3600")]
+Attempts = Annotated[int, Meta(ge=1, le=10, description="a whole number from 1 to 10")]
+Tokens = Annotated[int, Meta(ge=256, le=128_000, description="a whole number of tokens from 256 to 128000")]
+Dollars = Annotated[float, Meta(ge=0, le=1000, description="a number of dollars from 0 to 1000")]
+ModelName = Annotated[str, Meta(pattern=r"^[\x21-\x7e]{1,120}\Z", description="the name of a model, without blanks")]
+# Without a user, a query or a fragment: an address is shown, and those may hold a secret.
+ModelAddress = Annotated[
+    str, Meta(pattern=r"^https?://[^\s@?#]+\Z", description="an address like https://api.openai.com/v1")
+]
+Calls = Annotated[int, Meta(ge=1, le=2000, description="a whole number from 1 to 2000")]
+LeaseSeconds = Annotated[float, Meta(ge=0.5, le=3600, description="a number of seconds from 0.5 to 3600")]
+Batch = Annotated[int, Meta(ge=1, le=1000, description="a whole number from 1 to 1000")]
 Adapter = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z", description="the name of an engine, in lower case")]
 
 
@@ -57,15 +72,21 @@ class Archive(msgspec.Struct, frozen=True):
 
     place: Folder = "archive"
     packets: Switch = True
+    raw: Switch = False
 
 
 class Paper(msgspec.Struct, frozen=True):
-    """What the paper broker charges and how late it is."""
+    """What the paper broker charges and allows, and how late it is."""
 
     latency_ms: Milliseconds = 500
     taker_fee_bps: Bps = 4.5
     maker_fee_bps: SignedBps = 1.5
     spread_bps: Bps = 2.0
+    impact_bps: Bps = 2.0
+    max_impact_bps: ReachBps = 500.0
+    limit_order_minutes: Minutes = 60
+    liquidation_fee_bps: Bps = 50.0
+    default_max_leverage: Leverage = 5
 
 
 class Hyperliquid(msgspec.Struct, frozen=True):
@@ -95,6 +116,29 @@ class Engine(msgspec.Struct, frozen=True):
     default: Adapter = "hold"
 
 
+class Llm(msgspec.Struct, frozen=True):
+    """Which models are asked, where, how patiently, and what one costs that is not in the price list."""
+
+    anthropic_model: ModelName = "claude-sonnet-5-5"
+    anthropic_url: ModelAddress = "https://api.anthropic.com"
+    openai_model: ModelName = "gpt-6-sol"
+    openai_url: ModelAddress = "https://api.openai.com/v1"
+    attempts: Attempts = 3
+    timeout_seconds: Seconds = 60
+    total_seconds: Seconds = 150
+    max_tokens: Tokens = 8000
+    input_usd_per_mtok: Dollars = 5
+    output_usd_per_mtok: Dollars = 25
+
+
+class Desk(msgspec.Struct, frozen=True):
+    """How `tapebook up` shares the work."""
+
+    calls_in_flight: Calls = 200
+    lease_seconds: LeaseSeconds = 20
+    batch: Batch = 50
+
+
 class Config(msgspec.Struct, frozen=True):
     """All settings of a home."""
 
@@ -103,14 +147,20 @@ class Config(msgspec.Struct, frozen=True):
     archive: Archive = Archive()
     paper: Paper = Paper()
     engine: Engine = Engine()
+    llm: Llm = Llm()
+    desk: Desk = Desk()
     hyperliquid: Hyperliquid = Hyperliquid()
     retention: Retention = Retention()
 
 
 _SECTIONS: dict[str, type[msgspec.Struct]] = {
-    **{"store": Store, "archive": Archive, "paper": Paper, "engine": Engine},
-    **{"hyperliquid": Hyperliquid, "retention": Retention},
+    **{"store": Store, "archive": Archive, "paper": Paper, "engine": Engine, "llm": Llm},
+    **{"desk": Desk, "hyperliquid": Hyperliquid, "retention": Retention},
 }
+
+# Where each provider of models has its key: in the environment and nowhere else.
+MODEL_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+_MODEL_KEY = re.compile(r"[\x21-\x7e]*")
 
 # The name of a setting: its section, if it has one, and its key.
 Key = tuple[str, ...]
@@ -134,6 +184,16 @@ def load(home: Path, environ: Mapping[str, str] | None = None) -> Config:
     for key, says in _problems(found):
         raise ConfigError(f"{FILE} line {_line_of(text, key)}: {says}")
     return _overlay(msgspec.convert(found, Config), _environment(environ))
+
+
+def model_keys(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The key of each provider of models, empty where none is set; apart from the settings, which may be shown."""
+    keys = {}
+    for provider, variable in MODEL_KEYS.items():
+        keys[provider] = _environment(environ).get(variable, "").strip()
+        if not _MODEL_KEY.fullmatch(keys[provider]):
+            raise ConfigError(f"{variable} in the environment has characters that no key has: copy it again")
+    return keys
 
 
 def _environment(environ: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -2,10 +2,12 @@
 
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.config import FILE, TEMPLATE
 from tapebook.errors import HomeError, StoreFailed
 
@@ -13,6 +15,11 @@ from tapebook.errors import HomeError, StoreFailed
 def is_home(path: Path) -> bool:
     """Whether a folder is a home: it has a tapebook.toml."""
     return (path / FILE).is_file()
+
+
+def process_name() -> str:
+    """A name for this process that no other has or had, on any machine: who holds a lease."""
+    return f"{socket.gethostname()}:{os.getpid()}:{SystemClock().now():x}{int(elapsed_seconds() * 1e9) % 0xFFFFF:05x}"
 
 
 def require_home(path: Path) -> None:
@@ -53,9 +60,22 @@ def write_once(path: Path, text: str) -> None:
 @contextmanager
 def sole_writer(path: Path, what: str = "book") -> Iterator[None]:
     """Holds the book or the tape of a home for one process; a process that is killed holds nothing any more."""
+    with _locked(path, what, fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def fellow_writer(path: Path) -> Iterator[None]:
+    """Writes in the book of a home beside others who do the same: leases keep them apart, and a sole writer waits."""
+    with _locked(path, "book", fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, what: str, how: int) -> Iterator[None]:
     with open(path / f".{what}.lock", "a+", encoding="utf-8") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, how | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             raise HomeError(

@@ -6,29 +6,19 @@ import msgspec
 
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE, iso
-from tapebook.domain.money import E6, E8
+from tapebook.domain.money import E6, E8, notional_usd_e6
+from tapebook.domain.order import Fill, Order
 from tapebook.domain.packet import Packet, Section
-from tapebook.domain.run import Action, DecisionRun, Verdict
+from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Vote
 from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.profiles import shown
 
 View = dict[str, Any]
 
 
 def agent_view(version: int, profile: AgentProfile) -> View:
-    """An agent as `tapebook agents` lists it."""
-    return {
-        "name": profile.name,
-        "version": version,
-        "engine": profile.engine,
-        "broker": profile.broker,
-        "watchlist": list(profile.watchlist),
-        "cadence_minutes": profile.cadence_ms / MINUTE,
-        "horizon": profile.context.horizon,
-        "max_position_usd": profile.caps.max_position_usd_e6 / E6,
-        "max_leverage": profile.caps.max_leverage,
-        "strategy": profile.strategy,
-        "avoid": list(profile.avoid),
-    }
+    """An agent as `tapebook agents` lists it: the keys of docs/agents.md, with its name and version."""
+    return {"name": profile.name, "version": version, **shown(profile)}
 
 
 def packet_view(packet: Packet) -> View:
@@ -51,7 +41,57 @@ def run_view(run: DecisionRun) -> View:
     """A run as `tapebook runs` lists it."""
     moments = {"scheduled_for": iso(run.scheduled_for), "as_of": iso(run.as_of)}
     judged = [_action_view(action, verdict) for action, verdict in zip(run.actions, run.verdicts, strict=True)]
-    return msgspec.to_builtins(run) | moments | {"actions": judged}  # type: ignore[no-any-return]
+    said = {
+        "actions": judged,
+        "late_ms": run.as_of - run.scheduled_for,
+        "votes": [_vote_view(vote) for vote in run.votes],
+        "usage": None if run.usage is None else _usage_view(run.usage),
+    }
+    return msgspec.to_builtins(run) | moments | said  # type: ignore[no-any-return]
+
+
+def order_view(order: Order, *, deployment: str, status: str, detail: str) -> View:
+    """An order as `tapebook orders` lists it."""
+    limit = order.limit_price_e8
+    return {
+        "client_id": order.client_id,
+        "run_id": order.run_id,
+        "deployment_id": deployment,
+        "symbol": order.symbol,
+        "side": order.side,
+        "size": order.size_e8 / E8,
+        "order_type": order.type,
+        "limit_price": None if limit is None else limit / E8,
+        "reduce_only": order.reduce_only,
+        "leverage": order.leverage,
+        "intended_at": iso(order.intended_at),
+        "status": status,
+        "detail": detail,
+    }
+
+
+def fill_view(fill: Fill) -> View:
+    """A part of an order that was executed."""
+    return {
+        "fill_id": fill.fill_id,
+        "client_id": fill.client_id,
+        "symbol": fill.symbol,
+        "happened_at": iso(fill.happened_at),
+        "side": "buy" if fill.signed_size_e8 > 0 else "sell",
+        "size": abs(fill.signed_size_e8) / E8,
+        "price": fill.price_e8 / E8,
+        "value_usd": notional_usd_e6(abs(fill.signed_size_e8), fill.price_e8) / E6,
+        "fee_usd": fill.fee_usd_e6 / E6,
+        "maker": fill.maker,
+        "liquidation": fill.liquidation,
+    }
+
+
+def trade_view(trade: TradeState | ClosedTrade, *, deployment: str, maker: tuple[str, int]) -> View:
+    """A round trip, open or ended."""
+    if isinstance(trade, ClosedTrade):
+        return closed_trade_view(trade, deployment=deployment, maker=maker)
+    return open_trade_view(trade, deployment=deployment, maker=maker)
 
 
 def closed_trade_view(trade: ClosedTrade, *, deployment: str, maker: tuple[str, int]) -> View:
@@ -109,6 +149,16 @@ def _section_view(section: Section, packet: Packet) -> View:
     }
 
 
+def _vote_view(vote: Vote) -> View:
+    plain = {"engine": vote.engine, "action": vote.action, "side": vote.side, "reason": vote.reason}
+    return plain | {"confidence": vote.confidence_e4 / 10_000, "weight": vote.weight_e4 / 10_000}
+
+
+def _usage_view(usage: Usage) -> View:
+    said: View = msgspec.to_builtins(usage)
+    return said | {"cost_usd": said.pop("cost_usd_e6") / E6}
+
+
 def _action_view(action: Action, verdict: Verdict) -> View:
     limit = action.limit_price_e8
     return {
@@ -125,4 +175,5 @@ def _action_view(action: Action, verdict: Verdict) -> View:
         "verdict": "allowed" if verdict.allowed else "refused",
         "rule": verdict.rule,
         "detail": verdict.detail,
+        "flags": list(verdict.flags),
     }

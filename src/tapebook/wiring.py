@@ -1,19 +1,25 @@
 """The composition root: the only place that knows which concrete thing stands behind each port."""
 
+import time
 from pathlib import Path
 
 from tapebook import plug
 from tapebook.archive import Archive
 from tapebook.book.projection import PROJECTION
+from tapebook.book.replies import Replies
 from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book
+from tapebook.book.work import Work
 from tapebook.broker import Broker, PaperTerms
-from tapebook.clock import Clock
-from tapebook.config import Config, load
+from tapebook.clock import Clock, elapsed_seconds
+from tapebook.config import Config, load, model_keys
 from tapebook.db import Database, connect, migrate
-from tapebook.decision import Engine
-from tapebook.home import require_home
-from tapebook.log import Log
+from tapebook.decision import Engine, EngineTerms
+from tapebook.domain.agent import AgentProfile
+from tapebook.domain.instants import MINUTE
+from tapebook.home import process_name, require_home
+from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, Waiting, price_of
+from tapebook.log import Leases, Log
 from tapebook.log.store import MIGRATIONS as LOG
 from tapebook.tape.store import MIGRATIONS as TAPE
 from tapebook.tape.store import Tape
@@ -33,20 +39,41 @@ class Rooms:
         self.book_db = _open(home, self.config.store.book, BOOK_PACKAGES, durable=True)
         self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
         self.log = Log(self.book_db, [PROJECTION], clock=clock)
-        self.book = Book(self.log, self.book_db, owner=self.config.owner)
+        self.leases = Leases(
+            self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
+        )
+        self.book = Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
+        self.work = Work(self.book_db, owner=self.config.owner, leases=self.leases)
+        self.replies = Replies(self.book_db, owner=self.config.owner)
         self.archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
             home / self.config.archive.place
         )
         self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get)
-        self._engines: dict[str, Engine] = {}
+        self._keys = {provider: Key(text) for provider, text in model_keys().items()}
+        self._askers: dict[tuple[str, str], Asker] = {}
+        self._engines: dict[tuple[str, EngineTerms], Engine] = {}
         self._brokers: dict[str, Broker] = {}
 
-    def engine(self, name: str) -> Engine:
-        """The engine of that name; no name means the home's default."""
-        name = name or self.config.engine.default
-        if name not in self._engines:
-            self._engines[name] = plug.load("tapebook.decision.engines", name).create()
-        return self._engines[name]
+    def engine(self, agent: AgentProfile) -> Engine:
+        """The engine of an agent, made once; an agent that names none has the home's default."""
+        name = agent.engine or self.config.engine.default
+        return self._engine(name, model=agent.model, members=agent.members, cap=agent.caps.max_model_usd_e6_per_run)
+
+    def _engine(self, name: str, *, model: str, cap: int, members: tuple[str, ...] = ()) -> Engine:
+        terms = EngineTerms(model, members, cap, member=self._member, asker=self._asker)
+        if (name, terms) not in self._engines:
+            self._engines[name, terms] = plug.load("tapebook.decision.engines", name).create(terms)
+        return self._engines[name, terms]
+
+    def _member(self, entry: str, cap: int) -> Engine:
+        name, _, model = entry.partition(":")
+        return self._engine(name, model=model, cap=cap)
+
+    def _asker(self, provider: str, model: str) -> Asker:
+        """A provider's model, under the home's budget; its connections are shared by all who ask it."""
+        if (provider, model) not in self._askers:
+            self._askers[provider, model] = asker(self.config, provider, model, key=self._keys[provider])
+        return self._askers[provider, model]
 
     def broker(self, name: str) -> Broker:
         """The broker of that name."""
@@ -56,15 +83,43 @@ class Rooms:
 
     def close(self) -> None:
         """Ends all connections."""
+        for each in self._askers.values():
+            each.close()
         self.book_db.close()
         self.tape_db.close()
+
+
+def asker(config: Config, provider: str, model: str, *, key: Key) -> Asker:
+    """A model with its price and its budget; no name means the usual one of its provider."""
+    llm = config.llm
+    names = {"anthropic": llm.anthropic_model, "openai": llm.openai_model}
+    urls = {"anthropic": llm.anthropic_url, "openai": llm.openai_url}
+    name, url = model or names[provider], urls[provider]
+    unknown = Price(round(llm.input_usd_per_mtok * 1e6), round(llm.output_usd_per_mtok * 1e6))
+    return Asker(
+        plug.load("tapebook.llm.models", provider).create(ModelTerms(name, url, key)),
+        name=name,
+        place=url,
+        price=price_of(name, unknown=unknown),
+        budget=Budget(llm.attempts, llm.timeout_seconds, llm.total_seconds, llm.max_tokens),
+        waiting=Waiting(elapsed_seconds, time.sleep),
+    )
 
 
 def paper_terms(config: Config) -> PaperTerms:
     """The settings of paper trading, in the integers a broker counts with."""
     paper = config.paper
-    fees = (round(paper.taker_fee_bps * 100), round(paper.maker_fee_bps * 100), round(paper.spread_bps * 100))
-    return PaperTerms(paper.latency_ms, *fees)
+    return PaperTerms(
+        latency_ms=paper.latency_ms,
+        taker_fee_ppm=round(paper.taker_fee_bps * 100),
+        maker_fee_ppm=round(paper.maker_fee_bps * 100),
+        spread_ppm=round(paper.spread_bps * 100),
+        impact_ppm_per_100k=round(paper.impact_bps * 100),
+        max_impact_ppm=round(paper.max_impact_bps * 100),
+        liquidation_fee_ppm=round(paper.liquidation_fee_bps * 100),
+        limit_order_ms=paper.limit_order_minutes * MINUTE,
+        default_max_leverage=paper.default_max_leverage,
+    )
 
 
 def _open(home: Path, place: str, packages: tuple[str, ...], *, durable: bool) -> Database:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.book.ledger import Posting, apply_fill, apply_funding
+from tapebook.book.ledger import Posting, apply_fill, apply_funding, apply_insurance
 from tapebook.domain.money import E6, E8, notional_usd_e6, scaled
-from tapebook.domain.order import Fill, FundingPayment
+from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
 from tapebook.domain.position import Portfolio, Position
 
 EMPTY = Portfolio({}, 1_000 * E6)
@@ -27,9 +27,10 @@ def after(*fills: Fill, leverage: int = 1) -> tuple[Portfolio, list[Posting]]:
     return portfolio, posted
 
 
-def position(size: str, cost: str, leverage: int = 1) -> Position:
-    """A position in BTC."""
-    return Position("BTC", scaled(size, E8), scaled(cost, E6), leverage)
+def position(size: str, cost: str) -> Position:
+    """A position in BTC without leverage: all that was paid for it is its margin."""
+    paid = scaled(cost, E6)
+    return Position("BTC", scaled(size, E8), paid, 1, abs(paid))
 
 
 def realised(amount: str) -> Posting:
@@ -75,11 +76,24 @@ def test_result_is_posted_before_the_fee() -> None:
     assert postings == [realised("20"), Posting("fee", "BTC", -100_000)]
 
 
-def test_funding_moves_cash_and_no_position() -> None:
-    portfolio, _ = after(fill("2", "100"))
-    paid, postings = apply_funding(portfolio, FundingPayment("BTC", 0, -1_500, rate_e12=7_500_000))
-    assert paid == Portfolio(portfolio.positions, portfolio.cash_usd_e6 - 1_500)
+def test_funding_moves_cash_and_the_margin_of_its_position() -> None:
+    portfolio, _ = after(fill("2", "100"), fill("-7", "3", symbol="ETH"))
+    paid, postings = apply_funding(portfolio, FundingPayment("BTC", 9, -1_500, rate_e12=7_500_000))
+    lighter = Position("BTC", 2 * E8, 200 * E6, 1, 200 * E6 - 1_500)
+    assert paid == Portfolio(portfolio.positions | {"BTC": lighter}, portfolio.cash_usd_e6 - 1_500)
     assert postings == [Posting("funding", "BTC", -1_500)]
+
+
+def test_funding_of_what_is_gone_moves_cash_alone() -> None:
+    paid, _ = apply_funding(EMPTY, FundingPayment("BTC", 9, 700, rate_e12=1))
+    assert paid == Portfolio({}, EMPTY.cash_usd_e6 + 700)
+
+
+def test_insurance_moves_cash_and_no_position() -> None:
+    portfolio, _ = after(fill("2", "100"))
+    made_up, postings = apply_insurance(portfolio, InsurancePayment("ETH", 9, 2_500))
+    assert made_up == Portfolio(portfolio.positions, portfolio.cash_usd_e6 + 2_500)
+    assert postings == [Posting("insurance", "ETH", 2_500)]
 
 
 def test_other_symbols_and_the_given_portfolio_are_left_alone() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.book.orders import client_id, orders_for
+from tapebook.book.orders import client_id, flattening, orders_for
 from tapebook.domain.money import E6, E8, notional_usd_e6
 from tapebook.domain.order import Order
 from tapebook.domain.position import Position
@@ -115,3 +115,14 @@ def test_close_leaves_nothing(held_e8: int, mark: int) -> None:
     (closing,) = orders_for("r", [(action("close"), ALLOWED)], held=Position("BTC", held_e8, 0), mark_e8=mark, at=0)
     assert held_e8 + closing.signed_size_e8 == 0
     assert closing.reduce_only
+
+
+def test_order_that_flattens_belongs_to_no_run_and_is_the_same_on_every_attempt() -> None:
+    long, short = Position("BTC", 3 * E8, 300 * E6, 4), Position("ETH", -2 * E8, -20 * E6)
+    sold, bought = flattening("local/d", long, at=7), flattening("local/d", short, at=7)
+    assert (sold.side, sold.signed_size_e8, sold.leverage) == ("sell", -3 * E8, 4)
+    assert (sold.run_id, sold.reduce_only) == ("", True)
+    assert (bought.side, bought.signed_size_e8, bought.type, bought.limit_price_e8) == ("buy", 2 * E8, "market", None)
+    assert flattening("local/d", long, at=7) == sold
+    ids = {sold.client_id, bought.client_id, flattening("local/d", long, at=8).client_id}
+    assert len(ids | {flattening("local/e", long, at=7).client_id}) == 4

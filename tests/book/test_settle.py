@@ -7,15 +7,16 @@ import pytest
 
 from tapebook.book import events as ev
 from tapebook.book.ledger import Posting
-from tapebook.book.settle import Account, Cause, settle_fill, settle_funding, settle_marks
+from tapebook.book.settle import Account, Cause, settle_fill, settle_funding, settle_insurance, settle_marks
 from tapebook.domain.instants import HOUR
 from tapebook.domain.money import E6, E8
-from tapebook.domain.order import Fill, FundingPayment
+from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
 from tapebook.domain.position import Portfolio, Position
 
 NOON = 500_000 * HOUR
 CASH = 1_000 * E6
 EMPTY = Account(5, Portfolio({}, CASH), {})
+BOUGHT = Position("BTC", 2 * E8, 200 * E6, 2, margin_usd_e6=100 * E6, moved_at=NOON + 1)
 CAUSE = Cause("btc-5m", 3, "r1", "breakout", 2, "chop_lowvol", "abc")
 
 
@@ -71,7 +72,7 @@ def test_opening_fill() -> None:
     assert isinstance(opened, ev.TradeOpened)
     trade = opened.trade
     assert (opened.agent, opened.agent_version) == ("btc-5m", 3)
-    assert opened.position == account.portfolio.positions["BTC"] == Position("BTC", 2 * E8, 200 * E6, 2)
+    assert opened.position == account.portfolio.positions["BTC"] == BOUGHT
     assert account.open_trades == {"BTC": trade}
     assert account.portfolio.cash_usd_e6 == CASH - 500_000
     assert (trade.side, trade.entry_tick_at, trade.funded_until) == ("long", NOON + 1, NOON + 1)
@@ -105,16 +106,20 @@ def test_flip_ends_one_trade_and_begins_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "label", "reason"),
     [
-        ({}, "breakout"),
-        ({"liquidation": True, "client_id": None}, "liquidated"),
-        ({"client_id": None}, "external_flatten"),
+        ({}, None, "breakout"),
+        ({}, "external_flatten", "external_flatten"),
+        ({}, "delisted", "delisted"),
+        ({"liquidation": True, "client_id": None}, None, "liquidated"),
+        ({"liquidation": True, "client_id": None}, "external_flatten", "liquidated"),
+        ({"client_id": None}, None, "external_flatten"),
     ],
 )
-def test_label_of_an_exit(changes: dict[str, Any], reason: str) -> None:
+def test_label_of_an_exit(changes: dict[str, Any], label: str | None, reason: str) -> None:
     leaving = msgspec.structs.replace(fill(-2, 90, number=2), **changes)
-    _, bodies = settle_fill(after(fill(2, 100)), leaving, CAUSE, mark_e8=None)
+    cause = msgspec.structs.replace(CAUSE, exit_label=label)
+    _, bodies = settle_fill(after(fill(2, 100)), leaving, cause, mark_e8=None)
     assert isinstance(bodies[-1], ev.TradeClosed)
     assert bodies[-1].trade.exit_reason == reason
 
@@ -139,12 +144,19 @@ def test_funding_touches_its_symbol_alone() -> None:
     assert [body.trade.symbol for body in bodies if isinstance(body, ev.TradeUpdated)] == ["ETH"]
 
 
+def test_insurance_is_money_of_the_account_and_of_no_trade() -> None:
+    before = after(fill(2, 100))
+    account, bodies = settle_insurance(before, InsurancePayment("ETH", NOON + 9, 300))
+    assert bodies == [ev.LedgerPosted(f"insurance {NOON + 9}", (Posting("insurance", "ETH", 300),), CASH + 300)]
+    assert account == Account(5, Portfolio(before.portfolio.positions, CASH + 300), before.open_trades)
+
+
 def test_marks() -> None:
     both = after(fill(2, 100), fill(-1, 50, number=2, symbol="ETH"))
     marks = {"BTC": 90 * E8, "ETH": 45 * E8}
-    account, bodies = settle_marks(both, marks, CAUSE, at=NOON + 9)
+    account, bodies = settle_marks(both, marks, CAUSE, at=NOON + 9, walked_until=NOON)
     assert kinds(bodies) == ["marks.observed", "trade.updated", "trade.updated"]
-    assert bodies[0] == ev.MarksObserved(marks, CASH, CASH - 20 * E6 + 5 * E6)
+    assert bodies[0] == ev.MarksObserved(marks, CASH, CASH - 20 * E6 + 5 * E6, NOON)
     extremes = {name: (trade.mfe_usd_e6, trade.mae_usd_e6) for name, trade in account.open_trades.items()}
     assert extremes == {"BTC": (0, -20 * E6), "ETH": (5 * E6, 0)}
     assert account.portfolio == both.portfolio

@@ -14,7 +14,7 @@ from tapebook.book.ledger import Posting
 from tapebook.book.orders import client_id
 from tapebook.book.projection import PROJECTION, TABLES
 from tapebook.book.settle import Account, Cause, settle_fill, settle_funding, settle_marks
-from tapebook.book.store import MIGRATIONS, Book, TradeTotals
+from tapebook.book.store import MIGRATIONS, Book, Snapshot, TradeTotals
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.agent import AgentProfile
@@ -126,7 +126,7 @@ class Teller:
             return settle_fill(self.account, fill, cause, mark_e8=None)
         if isinstance(step, Marked):
             marks = dict.fromkeys(self.account.portfolio.positions, step.price_e8)
-            return settle_marks(self.account, marks, cause, at=at)
+            return settle_marks(self.account, marks, cause, at=at, walked_until=at - MINUTE)
         if step.symbol not in self.account.portfolio.positions:
             return self.account, []
         return settle_funding(self.account, FundingPayment(step.symbol, at, step.amount_usd_e6, 1), cause)
@@ -140,7 +140,7 @@ class Fold:
         self.positions: dict[str, Position] = {}
         self.trades: dict[str, TradeState] = {}
         self.closed: list[ClosedTrade] = []
-        self.snapshot: tuple[int, int, int] | None = None
+        self.snapshot: Snapshot | None = None
 
     def see(self, event: Event) -> None:
         """Takes one event in."""
@@ -156,7 +156,8 @@ class Fold:
             self.closed.insert(0, ended)
         elif event.kind == "marks.observed":
             marks = ev.body_of(event, ev.MarksObserved)
-            self.snapshot = (event.happened_at, marks.cash_usd_e6, marks.equity_usd_e6)
+            worth = (marks.cash_usd_e6, marks.equity_usd_e6)
+            self.snapshot = Snapshot(event.happened_at, *worth, marks.walked_until, marks.marks)
 
     def _hold(self, body: ev.TradeOpened | ev.TradeUpdated) -> None:
         self.positions[body.trade.symbol] = body.position

@@ -1,11 +1,10 @@
-"""The estimator is fixed for ever, and the allocator keeps the newest rows that fit."""
+"""The estimator is fixed for ever, and what is kept is the longest beginning that fits."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.budget import fit, line_tokens, text_tokens
-from tapebook.domain.packet import Section
+from tapebook.context.budget import kept, line_tokens, text_tokens, within
 
 LINES = st.text(st.characters(exclude_characters="\n"), max_size=40)
 
@@ -15,8 +14,10 @@ LINES = st.text(st.characters(exclude_characters="\n"), max_size=40)
     [
         pytest.param("", 1, id="a break alone"),
         pytest.param("   \t ", 1, id="blanks are free"),
-        pytest.param("market", 2, id="six letters are one piece"),
-        pytest.param("markets", 3, id="seven are two"),
+        pytest.param("position", 2, id="eight letters are one piece"),
+        pytest.param("positions", 3, id="nine are two"),
+        pytest.param("R3_POSITION_CAP", 5, id="an underscore belongs to the letters after it"),
+        pytest.param("__a_", 4, id="but only one, and not before anything else"),
         pytest.param("123", 2, id="three digits are one piece"),
         pytest.param("65200", 3, id="five are two"),
         pytest.param("BTC 65,200.5", 7, id="signs count one each"),
@@ -42,32 +43,18 @@ def test_more_text_is_never_less(first: str, second: str) -> None:
     assert line_tokens(first + second) <= line_tokens(first) + line_tokens(second)
 
 
-def one_token_lines(count: int) -> Section:
-    """Rows `r0` … that cost two tokens each with their break: a letter, a digit, the break."""
-    return Section("s", "Title", ("c",), tuple((f"r{number}",) for number in range(count)))
+@given(LINES, st.integers(0, 12))
+def test_beginning_of_a_line_that_fits(line: str, tokens: int) -> None:
+    cut = within(line, tokens)
+    assert line.startswith(cut)
+    assert line_tokens(cut) <= tokens + 1
+    if cut != line:
+        # Not one piece more would fit.
+        assert line_tokens(cut) == tokens + 1
 
 
-@pytest.mark.parametrize(
-    ("cap", "kept"),
-    [(100, 5), (25, 5), (24, 4), (13, 1), (12, 0), (10, 0), (0, 0)],
-)
-@pytest.mark.parametrize("oldest_first", [False, True])
-def test_rows_that_fit(cap: int, kept: int, oldest_first: bool) -> None:
-    section = one_token_lines(5)
-    fitted = fit(section, cap=cap, line=" ".join, head=10, oldest_first=oldest_first)
-    rows = section.rows
-    assert fitted.rows == (rows[5 - kept :] if oldest_first else rows[:kept])
-    assert fitted.dropped == 5 - kept
-    assert (fitted.name, fitted.title, fitted.columns) == (section.name, section.title, section.columns)
-
-
-@given(st.lists(LINES, max_size=12), st.integers(0, 80), st.integers(0, 20), st.booleans())
-def test_what_is_kept_fits_and_one_more_would_not(lines: list[str], cap: int, head: int, oldest_first: bool) -> None:
-    section = Section("s", "t", ("c",), tuple((line,) for line in lines))
-    fitted = fit(section, cap=cap, line=" ".join, head=head, oldest_first=oldest_first)
-    newest = lines[::-1] if oldest_first else lines
-    used = head + sum(line_tokens(row[0]) for row in fitted.rows)
-    assert len(fitted.rows) + fitted.dropped == len(lines)
-    assert used <= cap or not fitted.rows
-    if fitted.dropped:
-        assert used + line_tokens(newest[len(fitted.rows)]) > cap
+@given(st.lists(st.integers(1, 9), max_size=9), st.integers(-5, 40))
+def test_as_many_rows_as_fit_and_not_one_more(costs: list[int], room: int) -> None:
+    count = kept(costs, room)
+    assert sum(costs[:count]) <= max(room, 0)
+    assert count == len(costs) or sum(costs[: count + 1]) > room

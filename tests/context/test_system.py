@@ -1,40 +1,60 @@
-"""The system message holds the profile's words and no others."""
+"""The system message holds the profile's words and checked lessons, and no others."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.system import FOOTER, system_text
-from tapebook.domain.agent import RiskCaps
+from tapebook.context.budget import text_tokens
+from tapebook.context.system import FOOTER, LESSONS, LESSONS_CAP, leash, lessons_text, segments
+from tapebook.domain.agent import AgentProfile, RiskCaps
+from tapebook.domain.memory import Lessons
 from tapebook.domain.money import E6
-from tests.context.situations import profile
+from tests.context.situations import HOSTILE, WORDS, profile
 
-WORDS = st.text(max_size=60)
+TEXT = st.text(max_size=60)
 
 
-def test_system_text_of_a_profile() -> None:
+def system_text(agent: AgentProfile) -> str:
+    """The system message of an agent without lessons."""
+    return "\n\n".join(segment.text for segment in segments(agent))
+
+
+def test_segments_of_a_profile() -> None:
     agent = profile(
         strategy="Follow the trend.",
         avoid=("average down", "trade the open"),
-        caps=RiskCaps(max_position_usd_e6=1_500 * E6, max_leverage=3),
+        caps=RiskCaps(max_position_usd_e6=1_500 * E6, max_leverage=3, cooldown_ms=300_000),
     )
-    head, leash, strategy, footer = system_text(agent).split("\n\n")
-    assert head.startswith("You are btc-5m, a trading agent")
-    assert leash.split("\n") == [
+    found = segments(agent, Lessons(("Entries after 20:00 lost 4 of 5.",), "x"))
+    assert [segment.name for segment in found] == ["header", "leash", "strategy", "lessons", "footer"]
+    texts = {segment.name: segment.text for segment in found}
+    assert texts["header"].startswith("You are btc-5m, a trading agent")
+    assert texts["leash"].split("\n") == [
         "Hard limits, enforced whatever you answer:",
-        "- Position at most $1500, leverage at most 3.",
+        "- Position at most $1,500, all positions at most $10,000, leverage at most 3.",
+        "- Orders from $10, at most 60 an hour; limits within 2.0% of the mark.",
+        "- Nothing grows any more once the day (UTC) has lost $1,000.",
+        "- A symbol rests for 300 s after a losing close.",
         "- never: average down",
         "- never: trade the open",
     ]
-    assert strategy == "Strategy:\nFollow the trend."
-    assert footer == FOOTER
+    assert texts["strategy"] == "Strategy:\nFollow the trend."
+    assert texts["lessons"] == f"{LESSONS}\n- Entries after 20:00 lost 4 of 5."
+    assert texts["footer"] == FOOTER
 
 
-def test_agent_without_a_strategy_has_no_such_part() -> None:
-    assert "Strategy" not in system_text(profile())
-    assert "never:" not in system_text(profile())
+def test_segment_with_nothing_to_say_is_absent() -> None:
+    assert [segment.name for segment in segments(profile())] == ["header", "leash", "footer"]
+    assert [segment.name for segment in segments(profile(), Lessons((), "x"))] == ["header", "leash", "footer"]
+    assert "never:" not in leash(profile()) and "rests" not in leash(profile())
 
 
-@given(WORDS, st.lists(WORDS, max_size=3), st.integers(1, 10**9), st.integers(1, 100))
+def test_lessons_are_framed_as_the_specification_has_them() -> None:
+    assert LESSONS.startswith("Lessons from your recent trades")
+    assert LESSONS.endswith("(auto-generated; signal, not strategy):")
+
+
+@given(TEXT, st.lists(TEXT, max_size=3), st.integers(1, 10**9), st.integers(1, 100))
 def test_without_the_profiles_words_always_the_same(
     strategy: str, avoid: list[str], most_usd: int, leverage: int
 ) -> None:
@@ -45,4 +65,27 @@ def test_without_the_profiles_words_always_the_same(
         text = text.replace(f"\n- never: {rule}", "", 1)
     if strategy:
         text = text.replace(f"\n\nStrategy:\n{strategy}", "", 1)
-    assert text.replace(f"most ${most_usd}, leverage at most {leverage}.", "most $0, leverage at most 0.") == plain
+    text = text.replace(f"Position at most ${most_usd:,},", "Position at most $0,")
+    assert text.replace(f"leverage at most {leverage}.", "leverage at most 0.") == plain
+
+
+@pytest.mark.parametrize("word", HOSTILE, ids=range(len(HOSTILE)))
+def test_bullet_stays_in_its_line(word: str) -> None:
+    head, *lines = lessons_text(Lessons((word, "next"), "x")).split("\n")
+    assert head == LESSONS
+    assert [line[:2] for line in lines] == ["- ", "- "]
+    assert "\n".join(lines).splitlines() == lines
+
+
+@given(st.lists(WORDS, max_size=60))
+def test_any_lessons_keep_their_cap_and_say_what_is_missing(bullets: list[str]) -> None:
+    text = lessons_text(Lessons(tuple(bullets), "x"))
+    shown = max(0, len(text.split("\n")) - 1)
+    assert not bullets or text_tokens(text) <= LESSONS_CAP
+    assert (f"({shown} of {len(bullets)} shown):" in text) == (shown < len(bullets))
+
+
+def test_two_thousand_characters_of_prose_fit_whole() -> None:
+    bullet = "longs opened in chop with high volatility lost 11 of 14 and cost 83 USD, mostly within the first hour"
+    bullets = tuple(bullet for _ in range(2_000 // len(bullet)))
+    assert len(lessons_text(Lessons(bullets, "x")).split("\n")) == len(bullets) + 1

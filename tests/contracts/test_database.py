@@ -181,6 +181,38 @@ def test_many_writes_all_rows_or_none(pairs: Database) -> None:
     assert pairs.all(PAIRS_BY_NAME) == []
 
 
+@pytest.mark.parametrize("count", [0, 1, 49, 50, 51, 99, 100, 149])
+def test_many_rows_are_as_many_single_ones(pairs: Database, count: int) -> None:
+    """Of two rows with one name the first is kept, whether it was there before or comes in the same call."""
+    add = sql("INSERT INTO pairs (name, size) VALUES (:name, :size) ON CONFLICT (name) DO NOTHING")
+    pairs.many(ADD, [("3", -1), ("70", -1)])
+    rows: list[Row] = [(str(number % 60), number) for number in range(count)]
+    kept = {"3": -1, "70": -1}
+    new = [kept.setdefault(name, size) for name, size in rows if name not in kept]
+    with pairs.transaction():
+        assert pairs.many(add, iter(rows)) == len(new)
+    assert dict(pairs.all(PAIRS_BY_NAME)) == kept
+
+
+@pytest.mark.parametrize("place", [0, 60, 149])
+def test_a_row_that_is_refused_undoes_the_transaction(pairs: Database, place: int) -> None:
+    rows: list[Row] = [(str(number), number) for number in range(150)]
+    rows.insert(place, ("77", None))
+    with pytest.raises(BROKEN_RULE), pairs.transaction():
+        pairs.run(ADD, name="before", size=1)
+        pairs.many(ADD, rows)
+    assert pairs.all(PAIRS_BY_NAME) == []
+
+
+@pytest.mark.parametrize("row", [("a",), ("a", 1, 2)])
+def test_a_row_of_the_wrong_length_is_an_error(pairs: Database, row: Row) -> None:
+    rows: list[Row] = [(str(number), number) for number in range(150)]
+    # Errors of the drivers differ, and none of them is ours to translate: this is a mistake in the program.
+    with pytest.raises(Exception, match=r"parameters|bindings"), pairs.transaction():
+        pairs.many(ADD, [*rows, row])
+    assert pairs.all(PAIRS_BY_NAME) == []
+
+
 def test_many_belongs_to_its_transaction(pairs: Database) -> None:
     with pytest.raises(ValueError, match="no"), pairs.transaction():
         pairs.many(ADD, [("a", 1), ("b", 2)])

@@ -1,62 +1,130 @@
-"""The contract of the engine port, kept by every engine in its folder."""
+"""The contract of the engine port, kept by every engine in its folder.
 
+Engines that ask a model are made with one that needs no network, in three moods: it holds, it says
+something that is no reply, or it fails. An engine never raises; it gives a reply that parses, a reply
+that the parser refuses because a model wrote it, or a problem.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import given
 
 from tapebook import plug
 from tapebook.context import Situation, assemble
-from tapebook.decision import Engine, Reply, parse
-from tapebook.domain.packet import Packet
-from tests.context.situations import LONGEST, bar, empty_situation, patient, situation, situations
+from tapebook.decision import Answer, Engine, EngineTerms, Reply, parse
+from tapebook.domain.money import short_price
+from tapebook.domain.packet import Packet, Section
+from tapebook.llm import Asker, Budget, Completion, Failure, Price, Waiting
+from tests.context.situations import LONGEST, empty_situation, patient, situation, situations
+from tests.decision.engines.seen import LONG, packet_of, portfolio
 
 FOLDER = "tapebook.decision.engines"
 ENGINES = plug.names(FOLDER)
+ASK_A_MODEL = {"anthropic", "openai"}
+RULES = ["breakout", "carry", "hold", "reversion", "trend"]
 
 every_engine = pytest.mark.parametrize("name", ENGINES)
 
 
-def create(name: str) -> Engine:
-    """A new engine, as the composition root makes it."""
-    engine: Engine = plug.load(FOLDER, name).create()
+class StandIn:
+    """A model that gives one outcome; a hold is on the symbol that the user text is about."""
+
+    def __init__(self, outcome: Completion | Failure | None = None) -> None:
+        self.outcome = outcome
+
+    def complete(
+        self, system: str, user: str, *, schema: Mapping[str, Any], max_tokens: int, timeout_seconds: float
+    ) -> Completion | Failure:
+        """The outcome."""
+        hold = {"action": "hold", "symbol": SYMBOL[0], "reason": "no edge", "confidence": 0.5}
+        text = msgspec.json.encode({"actions": [hold]}).decode()
+        return self.outcome or Completion(text, 10, 10)
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+# The symbol of the packet that is asked about: the stand-in cannot read.
+SYMBOL = ["BTC"]
+FAILS = Failure("unauthorised", "no key")
+RAMBLES = Completion("Well, it depends.", 10, 10)
+
+
+def create(name: str, outcome: Completion | Failure | None = None) -> Engine:
+    """A new engine, as the composition root makes it, on a stand-in for every model."""
+
+    def asker(provider: str, model: str) -> Asker:
+        waiting = Waiting(lambda: 0.0, lambda _: None)
+        name = model or provider
+        return Asker(StandIn(outcome), name=name, place="", price=Price(1, 1), budget=Budget(), waiting=waiting)
+
+    def member(entry: str, cap: int) -> Engine:
+        made: Engine = plug.load(FOLDER, entry).create(EngineTerms(max_usd_e6=cap, asker=asker))
+        return made
+
+    terms = EngineTerms(max_usd_e6=10**6, member=member, asker=asker)
+    engine: Engine = plug.load(FOLDER, name).create(terms)
     return engine
 
 
-def check_reply(packet: Packet, text: str) -> None:
+def ask(engine: Engine, packet: Packet) -> Answer:
+    """One decision."""
+    SYMBOL[0] = packet.symbol
+    return engine.decide(packet)
+
+
+def check_answer(packet: Packet, answer: Answer) -> None:
     """Every reply is one the parser understands, about the packet's symbol alone."""
-    parsed = parse(text)
+    assert answer.problem is None
+    parsed = parse(answer.reply)
     assert isinstance(parsed, Reply), parsed
-    assert {action.symbol for action in parsed.actions} <= {packet.symbol}
+    assert {action.symbol for action in parsed.actions} == {packet.symbol}
     assert all(action.reason for action in parsed.actions)
 
 
 def test_folder_has_the_engines_it_should() -> None:
-    assert {"hold", "trend"} <= set(ENGINES)
+    assert set(ENGINES) == {*RULES, *ASK_A_MODEL, "ensemble"}
 
 
 @every_engine
 def test_answers_a_full_packet(name: str) -> None:
     packet = assemble(situation())
-    check_reply(packet, create(name).decide(packet))
+    check_answer(packet, ask(create(name), packet))
 
 
 @every_engine
 @pytest.mark.parametrize("symbol", ["BTC", "ETH", "xyz:GOLD"])
 def test_answers_an_empty_packet(name: str, symbol: str) -> None:
     packet = assemble(empty_situation(symbol))
-    check_reply(packet, create(name).decide(packet))
+    check_answer(packet, ask(create(name), packet))
 
 
 @every_engine
 def test_answers_a_packet_without_any_section(name: str) -> None:
-    packet = Packet("a", "BTC", 0, 1, "", "", (), 0, {}, "", "")
-    check_reply(packet, create(name).decide(packet))
+    packet = packet_of()
+    check_answer(packet, ask(create(name), packet))
+
+
+@every_engine
+@pytest.mark.parametrize("rows", [(), ((),), (("close",),), (("x", "y", "z"),) * 100, (("nan", "inf", "-1"),) * 100])
+def test_answers_sections_that_make_no_sense(name: str, rows: tuple[tuple[str, ...], ...]) -> None:
+    for columns in ((), ("high", "low", "close"), ("name", "value")):
+        names = ("bars", "market", "portfolio", "experience")
+        sections = tuple(Section(each, "", columns, rows) for each in names)
+        packet = packet_of(*sections)
+        check_answer(packet, ask(create(name), packet))
 
 
 @every_engine
 @pytest.mark.parametrize("close_e8", [0, 1, LONGEST])
 def test_answers_bars_of_absurd_prices(name: str, close_e8: int) -> None:
-    packet = assemble(situation(bars=tuple(bar(5 * back, close_e8) for back in range(100, 0, -1))))
-    check_reply(packet, create(name).decide(packet))
+    text = short_price(close_e8)
+    rows = (("00:00", text, text, text, "1"),) * 100
+    packet = packet_of(Section("bars", "", ("time", "high", "low", "close", "volume"), rows), portfolio(LONG))
+    check_answer(packet, ask(create(name), packet))
 
 
 @every_engine
@@ -67,10 +135,31 @@ def test_answers_any_packet_and_the_same_one_alike(name: str) -> None:
     @given(situations())
     def check(drawn: Situation) -> None:
         packet = assemble(drawn)
-        text = used.decide(packet)
-        check_reply(packet, text)
+        answer = ask(used, packet)
+        check_answer(packet, answer)
         # Neither asking again nor what was asked before makes a difference.
-        assert used.decide(packet) == text
-        assert create(name).decide(packet) == text
+        assert ask(used, packet) == answer
+        assert ask(create(name), packet) == answer
 
     check()
+
+
+@every_engine
+def test_a_pure_engine_has_no_identity_and_costs_nothing(name: str) -> None:
+    engine, packet = create(name), assemble(situation())
+    assert bool(engine.identity) == (name in ASK_A_MODEL)
+    assert bool(ask(engine, packet).usage) == (name in ASK_A_MODEL)
+
+
+@pytest.mark.parametrize("name", sorted(ASK_A_MODEL))
+def test_a_model_that_fails_or_rambles_is_no_exception(name: str) -> None:
+    packet = assemble(situation())
+    failed = ask(create(name, FAILS), packet)
+    assert failed.reply == "" and failed.problem == "unauthorised after 1 attempt: no key"
+    rambled = ask(create(name, RAMBLES), packet)
+    assert (rambled.reply, rambled.problem) == (RAMBLES.text, None)
+
+
+def test_an_ensemble_has_a_vote_of_every_member() -> None:
+    answer = ask(create("ensemble"), assemble(situation()))
+    assert [vote.engine for vote in answer.votes] == ["trend", "reversion", "breakout", "carry"]

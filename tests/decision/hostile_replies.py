@@ -161,5 +161,8 @@ HOSTILE: dict[str, str] = {
     "cites a text": reply(cites="c1"),
     "cites numbers": reply(cites=[1]),
     "cites nested": reply(cites=[["c1"]]),
+    "cites without end": reply(cites=["c1"] * 17),
+    "cite without end": reply(cites=["c" * 101]),
+    "symbol without end": reply(symbol="BTC" + " " * 98),
     "second action bad": json.dumps({"actions": [GOOD, GOOD | {"leverage": 0}]}),
 }

@@ -1,24 +1,29 @@
 """What a rule engine writes is what the parser reads."""
 
-from tapebook.context import assemble
 from tapebook.decision import Reply, parse
 from tapebook.decision.answer import answer
 from tapebook.domain.money import E6
+from tapebook.domain.packet import Packet
 from tapebook.domain.run import Action
-from tests.context.situations import situation
 
-PACKET = assemble(situation(symbol="ETH"))
+PACKET = Packet("a", "ETH", 0, 1, "", "", (), 0, {}, "", "")
 
 
 def test_answer_is_one_action_on_the_packets_symbol() -> None:
-    text = answer(PACKET, "open", reason="up", confidence=0.123456, side="short", notional_usd=99.5, leverage=3)
+    text = answer(PACKET, "open", reason="up", confidence=0.123456, side="short", notional_usd=99.5, leverage=3).reply
     action = Action("open", "ETH", "short", 99_500_000, 3, "market", None, 1_235, "up")
     assert parse(text) == Reply((action,), "")
 
 
 def test_confidence_is_half_unless_said() -> None:
-    parsed = parse(answer(PACKET, "hold", reason='quotes " and\nbreaks survive'))
+    parsed = parse(answer(PACKET, "hold", reason='quotes " and\nbreaks survive').reply)
     assert isinstance(parsed, Reply)
     assert parsed.actions[0].confidence_e4 == 5_000
     assert parsed.actions[0].reason == 'quotes " and breaks survive'
     assert parsed.actions[0].notional_usd_e6 == 0 * E6
+
+
+def test_a_long_reason_is_cut_where_the_parser_would_cut_it() -> None:
+    parsed = parse(answer(PACKET, "hold", reason="x" * 1_000).reply)
+    assert isinstance(parsed, Reply)
+    assert parsed.actions[0].reason == "x" * 240

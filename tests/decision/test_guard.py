@@ -1,143 +1,61 @@
-"""The guard: each rule at its bounds, the order of the rules, and what no reply can get past them."""
+"""The guard: one action of a reply trades, the first rule is named, and the gate asks again when an order leaves."""
 
+from itertools import permutations
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tapebook.book.orders import orders_for
-from tapebook.decision.guard import RULES, Limits, judge, too_old
-from tapebook.domain.agent import RiskCaps
-from tapebook.domain.money import E6, E8, notional_usd_e6
+from tapebook.decision.guard import gate, judge
+from tapebook.decision.limits import Limits, move_of
+from tapebook.decision.rules import RULES
+from tapebook.domain.money import E6, notional_usd_e6
 from tapebook.domain.order import Order
-from tapebook.domain.position import Position
+from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Action, ActionKind, Verdict
-
-CAPS = RiskCaps(max_position_usd_e6=2_000 * E6, max_leverage=5, min_notional_usd_e6=10 * E6, max_data_age_ms=120_000)
-ALLOWED = Verdict(True)
-
-
-def limits(**changes: Any) -> Limits:
-    """A flat account that may trade BTC, on a price three seconds old."""
-    plain = Limits(CAPS, "BTC", ("BTC", "ETH"), held_usd_e6=0, data_age_ms=3_000)
-    return msgspec.structs.replace(plain, **changes)
-
-
-def action(kind: ActionKind, side: Any = None, usd: float = 0, **changes: Any) -> Action:
-    """A proposal on BTC."""
-    plain = Action(kind, "BTC", side, round(usd * E6), 1, "market", None, 5_000, "why")
-    return msgspec.structs.replace(plain, **changes)
-
-
-def verdict(proposed: Action, **known: Any) -> Verdict:
-    """What the guard says of one action."""
-    (found,) = judge([proposed], limits(**known))
-    return found
-
+from tests.decision.accounts import CAPS, MARK, action, limited, limits, order, working
 
 OPEN = action("open", "long", 100)
-ADJUST = action("adjust", "long", 100)
 CLOSE = action("close")
 HOLD = action("hold")
-UNIT = 1e-6
-
-
-@pytest.mark.parametrize(
-    ("proposed", "known", "rule"),
-    [
-        pytest.param(HOLD, {}, None, id="a hold"),
-        pytest.param(OPEN, {}, None, id="an open"),
-        # R2
-        pytest.param(action("hold", symbol="ETH"), {}, "R2_SYMBOL_NOT_ENABLED", id="a hold on another symbol"),
-        pytest.param(action("open", "long", 100, symbol="ETH"), {}, "R2_SYMBOL_NOT_ENABLED", id="another symbol"),
-        pytest.param(action("close", symbol=""), {}, "R2_SYMBOL_NOT_ENABLED", id="no symbol"),
-        pytest.param(action("open", "long", 100, symbol="btc"), {}, "R2_SYMBOL_NOT_ENABLED", id="lower case"),
-        pytest.param(OPEN, {"watchlist": ("ETH",)}, "R2_SYMBOL_NOT_ENABLED", id="not on the watchlist"),
-        pytest.param(OPEN, {"watchlist": ()}, "R2_SYMBOL_NOT_ENABLED", id="an empty watchlist"),
-        # R7
-        pytest.param(OPEN, {"data_age_ms": None}, "R7_STALE_DATA", id="no price"),
-        pytest.param(OPEN, {"data_age_ms": 0}, None, id="a price of this moment"),
-        pytest.param(OPEN, {"data_age_ms": 120_000}, None, id="a price as old as allowed"),
-        pytest.param(OPEN, {"data_age_ms": 120_001}, "R7_STALE_DATA", id="a price a millisecond older"),
-        pytest.param(CLOSE, {"data_age_ms": 120_001, "held_usd_e6": 1}, "R7_STALE_DATA", id="a close on an old price"),
-        pytest.param(HOLD, {"data_age_ms": None}, None, id="a hold needs no price"),
-        # R4
-        pytest.param(action("open", "long", 100, leverage=5), {}, None, id="the highest leverage"),
-        pytest.param(action("open", "long", 100, leverage=6), {}, "R4_LEVERAGE", id="one more"),
-        pytest.param(action("adjust", "long", 100, leverage=6), {"held_usd_e6": 1}, "R4_LEVERAGE", id="adjust, too"),
-        pytest.param(action("close", leverage=100), {"held_usd_e6": 1}, None, id="the leverage of a close is idle"),
-        # R8
-        pytest.param(action("open", "long", 10), {}, None, id="the smallest open"),
-        pytest.param(action("open", "long", 10 - UNIT), {}, "R8_MIN_NOTIONAL", id="a unit smaller"),
-        pytest.param(action("adjust", "long", 1), {"held_usd_e6": E6}, None, id="an adjust may go below"),
-        # R3
-        pytest.param(action("open", "long", 2_000), {}, None, id="the largest long"),
-        pytest.param(action("open", "short", 2_000), {}, None, id="the largest short"),
-        pytest.param(action("open", "long", 2_000 + UNIT), {}, "R3_POSITION_CAP", id="a unit larger"),
-        pytest.param(action("open", "short", 2_000 + UNIT), {}, "R3_POSITION_CAP", id="a unit larger, short"),
-        pytest.param(action("open", "long", 500), {"held_usd_e6": 1_500 * E6}, None, id="an add up to the cap"),
-        pytest.param(action("open", "long", 500 + UNIT), {"held_usd_e6": 1_500 * E6}, "R3_POSITION_CAP", id="beyond"),
-        pytest.param(action("open", "short", 500), {"held_usd_e6": -1_500 * E6}, None, id="a short add to the cap"),
-        pytest.param(
-            action("open", "short", 500 + UNIT), {"held_usd_e6": -1_500 * E6}, "R3_POSITION_CAP", id="short, beyond"
-        ),
-        pytest.param(action("open", "short", 2_000), {"held_usd_e6": 2_000 * E6}, None, id="a turn of all of it"),
-        pytest.param(action("open", "short", 2_001), {"held_usd_e6": E6}, "R3_POSITION_CAP", id="turned, beyond"),
-        pytest.param(action("adjust", "long", 2_000), {"held_usd_e6": 1_999 * E6}, None, id="adjusted to the cap"),
-        pytest.param(action("adjust", "long", 2_001), {"held_usd_e6": E6}, "R3_POSITION_CAP", id="adjusted beyond"),
-        pytest.param(OPEN, {"held_usd_e6": 3_000 * E6}, "R3_POSITION_CAP", id="an add to what grew beyond the cap"),
-        pytest.param(action("adjust", "long", 1_000), {"held_usd_e6": 3_000 * E6}, None, id="cut back below the cap"),
-        # R12
-        pytest.param(CLOSE, {}, "R12_NO_POSITION", id="nothing to close"),
-        pytest.param(CLOSE, {"held_usd_e6": 1}, None, id="the smallest long is closed"),
-        pytest.param(CLOSE, {"held_usd_e6": -1}, None, id="the smallest short is closed"),
-        pytest.param(ADJUST, {}, "R12_NO_POSITION", id="nothing to adjust"),
-        pytest.param(ADJUST, {"held_usd_e6": 1}, None, id="a long is adjusted"),
-        pytest.param(ADJUST, {"held_usd_e6": -1}, "R12_NO_POSITION", id="a short is not a long"),
-        pytest.param(action("adjust", "short", 100), {"held_usd_e6": -1}, None, id="a short is adjusted"),
-        pytest.param(action("adjust", "short", 100), {"held_usd_e6": 1}, "R12_NO_POSITION", id="a long is not a short"),
-    ],
-)
-def test_rule(proposed: Action, known: dict[str, Any], rule: str | None) -> None:
-    found = verdict(proposed, **known)
-    assert (found.allowed, found.rule) == (rule is None, rule)
-    assert bool(found.detail) == (rule is not None)
+OPEN_MOST = action("open", "long", 2_000)
+TURN_NOW, TURN_LATER = action("open", "short", 1_000), limited("open", "short", 1_000, at=101)
 
 
 def test_first_rule_that_objects_is_named() -> None:
-    wrong = action("adjust", "long", 5_000, symbol="ETH", leverage=50)
-    known: dict[str, Any] = {"data_age_ms": None}
+    wrong = action("adjust", "long", 5_000, symbol="ETH", leverage=50, cites=("c1",))
+    known: dict[str, Any] = {"data_age_ms": None, "halted": "x"}
+    repairs: list[dict[str, Any]] = [
+        {"halted": None},
+        {"symbol": "BTC"},
+        {"cites": ()},
+        {"data_age_ms": 0},
+        {"held": 1},
+        {"leverage": 1},
+        {"notional_usd_e6": 100 * E6},
+    ]
     named = []
-    for repair in ({"symbol": "BTC"}, {"age": 0}, {"leverage": 1}, {"notional_usd_e6": 100 * E6}, {}):
-        named.append(verdict(wrong, **known).rule)
-        if "age" in repair:
-            known["data_age_ms"] = 0
+    for repair in repairs:
+        (found,) = judge([wrong], limits(**known))
+        named.append(found.rule)
+        if set(repair) <= {"halted", "data_age_ms", "held"}:
+            known |= repair
         else:
             wrong = msgspec.structs.replace(wrong, **repair)
-    assert named == ["R2_SYMBOL_NOT_ENABLED", "R7_STALE_DATA", "R4_LEVERAGE", "R3_POSITION_CAP", "R12_NO_POSITION"]
-    assert verdict(action("open", "long", 1, leverage=50)).rule == "R4_LEVERAGE"
-    assert verdict(action("open", "long", 5), held_usd_e6=2_000 * E6).rule == "R8_MIN_NOTIONAL"
+    assert named == [
+        "R1_KILL_SWITCH",
+        "R2_SYMBOL_NOT_ENABLED",
+        "R15_UNKNOWN_CITATION",
+        "R7_STALE_DATA",
+        "R12_NO_POSITION",
+        "R4_LEVERAGE",
+        "R3_POSITION_CAP",
+    ]
+    assert judge([wrong], limits(**known)) == (Verdict(True),)
     assert [code for code in RULES if code in named] == named
-
-
-@pytest.mark.parametrize(
-    ("proposed", "known", "detail"),
-    [
-        (action("open", "long", 100, symbol="ETH"), {}, "ETH is not what this run may trade"),
-        (action("open", "long", 100, symbol=""), {}, "an empty symbol is not what this run may trade"),
-        (OPEN, {"data_age_ms": None}, "no price is known"),
-        (OPEN, {"data_age_ms": 300_999}, "the newest price is 300 s old"),
-        (action("open", "long", 100, leverage=6), {}, "leverage 6 exceeds 5"),
-        (action("open", "long", 9.99), {}, "$9.99 is below the minimum of $10.00"),
-        (action("open", "long", 600), {"held_usd_e6": 1_500 * E6}, "position of $2100.00 exceeds $2000.00"),
-        (CLOSE, {}, "there is no position to close"),
-        (ADJUST, {}, "there is no long position to adjust"),
-    ],
-)
-def test_refusal_says_why(proposed: Action, known: dict[str, Any], detail: str) -> None:
-    assert verdict(proposed, **known).detail == detail
 
 
 @pytest.mark.parametrize(
@@ -161,17 +79,64 @@ def test_refusal_says_why(proposed: Action, known: dict[str, Any], detail: str) 
     ],
 )
 def test_one_action_of_a_reply_trades(proposed: list[Action], rules: list[str | None]) -> None:
-    assert [found.rule for found in judge(proposed, limits(held_usd_e6=100 * E6))] == rules
+    assert [found.rule for found in judge(proposed, limits(held=100))] == rules
 
 
-@pytest.mark.parametrize(("age", "old"), [(None, True), (0, False), (120_000, False), (120_001, True), (10**15, True)])
-def test_second_gate_asks_the_same(age: int | None, old: bool) -> None:
-    assert (too_old(age, CAPS) is not None) == old
+# The gate
 
+
+@pytest.mark.parametrize(
+    ("sent", "known", "rule"),
+    [
+        pytest.param(order(100), {}, None, id="nothing has changed"),
+        pytest.param(order(100), {"halted": "x"}, "R1_KILL_SWITCH", id="halted since"),
+        pytest.param(order(-100, reduce_only=True), {"halted": "x", "held": 100}, "R1_KILL_SWITCH", id="a close, too"),
+        pytest.param(order(-100, reduce_only=True, run=""), {"halted": "x", "held": 100}, None, id="but not a flatten"),
+        pytest.param(order(-100, reduce_only=True, run=""), {"data_age_ms": None}, None, id="a flatten needs no price"),
+        pytest.param(order(100), {"watchlist": ()}, "R2_SYMBOL_NOT_ENABLED", id="not watched any more"),
+        pytest.param(order(100), {"data_age_ms": 120_001}, "R7_STALE_DATA", id="the price went old"),
+        pytest.param(order(100), {"data_age_ms": None}, "R7_STALE_DATA", id="the price went away"),
+        pytest.param(order(100, leverage=6), {}, "R4_LEVERAGE", id="the leverage cap was lowered"),
+        pytest.param(order(2_000), {}, None, id="the largest"),
+        pytest.param(order(2_000.01), {}, "R3_POSITION_CAP", id="the price rose above the cap"),
+        pytest.param(order(500), {"held": 1_600}, "R3_POSITION_CAP", id="the position grew"),
+        pytest.param(order(500), {"working": (working("BTC", 1_600),)}, "R3_POSITION_CAP", id="another order came"),
+        pytest.param(order(500), {"others": {"ETH": 2_600}}, "R14_ACCOUNT_CAP", id="the account grew"),
+        pytest.param(order(500), {"cash": 499}, "R16_MARGIN", id="the margin shrank"),
+        pytest.param(order(-3_000, reduce_only=True), {"held": 3_000}, None, id="what only reduces meets no cap"),
+        pytest.param(order(100, at=-300_000), {"at": 0}, None, id="as old as allowed"),
+        pytest.param(order(100, at=-300_001), {"at": 0}, "R17_EXPIRED", id="a millisecond older"),
+        pytest.param(order(-100, reduce_only=True, at=-300_001), {"held": 100}, "R17_EXPIRED", id="a close expires"),
+        pytest.param(order(-100, reduce_only=True, at=-(10**9), run=""), {"held": 100}, None, id="a flatten does not"),
+    ],
+)
+def test_gate(sent: Order, known: dict[str, Any], rule: str | None) -> None:
+    found = gate(sent, limits(**known), decided_mark_e8=MARK, most_ms=300_000)
+    assert (found.allowed, found.rule) == (rule is None, rule)
+
+
+@pytest.mark.parametrize(
+    ("decided", "rule"),
+    [
+        (MARK, None),
+        (MARK * 100 // 102 + 1, None),
+        (MARK * 100 // 102 - 100, "R9_PRICE_DEVIATION"),
+        (MARK * 100 // 98 + 100, "R9_PRICE_DEVIATION"),
+        (None, "R9_PRICE_DEVIATION"),
+    ],
+)
+def test_gate_sees_that_the_price_has_left(decided: int | None, rule: str | None) -> None:
+    assert gate(order(100), limits(), decided_mark_e8=decided, most_ms=1).rule == rule
+    closing = order(-100, reduce_only=True)
+    assert gate(closing, limits(held=100), decided_mark_e8=decided, most_ms=1).allowed
+    far = order(100, type="limit", limit_price_e8=MARK * 97 // 100)
+    assert gate(far, limits(), decided_mark_e8=MARK, most_ms=1).rule == "R9_PRICE_DEVIATION"
+
+
+# Whatever is proposed, in whatever order it fills
 
 KINDS: st.SearchStrategy[ActionKind] = st.sampled_from(["open", "adjust", "close", "hold"])
-MONEY = st.integers(0, 10**11) | st.integers(0, 3_000 * E6) | st.sampled_from([0, 1, 10 * E6, 2_000 * E6, 10**15])
-PRICES = st.integers(1, 10**13) | st.sampled_from([1, 12_345, E8, 65_200 * E8, 10**14])
+DOLLARS = st.integers(0, 2_500) | st.sampled_from([10, 1_000, 2_000, 10**9])
 
 
 @st.composite
@@ -180,47 +145,78 @@ def actions(draw: st.DrawFn) -> Action:
     kind = draw(KINDS)
     needs = kind in ("open", "adjust")
     side: Any = draw(st.sampled_from(["long", "short"] if needs else ["long", "short", None]))
-    limit = draw(st.none() | PRICES)
-    order_type: Any = "market" if limit is None else "limit"
-    usd = draw(MONEY.filter(bool) if needs else MONEY)
-    return Action(kind, "BTC", side, usd, draw(st.integers(1, 100)), order_type, limit, 5_000, "why")
+    dollars = draw(DOLLARS.filter(bool) if needs else DOLLARS)
+    lever = draw(st.integers(1, 6))
+    if draw(st.booleans()):
+        return action(kind, side, dollars, leverage=lever)
+    return limited(kind, side, dollars, at=draw(st.sampled_from([97.9, 98, 99.5, 100, 101, 102, 103])), leverage=lever)
 
 
 @settings(max_examples=50)
-@given(st.integers(-(10**16), 10**16).filter(bool), st.integers(0, 120_000), st.lists(actions(), max_size=3))
+@given(st.integers(-(10**6), 10**6).filter(bool), st.integers(0, 120_000), st.lists(actions(), max_size=3))
 def test_closing_is_possible_whenever_there_is_a_fresh_price(held: int, age: int, others: list[Action]) -> None:
     refused = [msgspec.structs.replace(each, symbol="ETH") for each in others]
-    assert judge([*refused, CLOSE], limits(held_usd_e6=held, data_age_ms=age))[-1] == ALLOWED
+    assert judge([*refused, CLOSE], limits(held=held, data_age_ms=age))[-1] == Verdict(True)
 
 
-def after(held_e8: int, order: Order) -> int:
+@given(st.lists(actions(), max_size=4), st.integers(-2_500, 2_500))
+def test_every_action_gets_a_verdict(proposed: list[Action], held: int) -> None:
+    verdicts = judge(proposed, limits(held=held))
+    assert len(verdicts) == len(proposed)
+    assert judge(proposed, limits(held=held)) == verdicts
+    assert all(found.allowed == (found.rule is None) for found in verdicts)
+
+
+def filled(held_e8: int, sent: Order) -> int:
     """What is held once an order is filled; one that may only reduce is cut down first."""
-    size = order.signed_size_e8
-    if order.reduce_only:
-        size = max(-held_e8, size) if held_e8 > 0 else min(-held_e8, size)
+    size = sent.signed_size_e8
+    if sent.reduce_only:
+        size = min(0, max(-held_e8, size)) if held_e8 > 0 else max(0, min(-held_e8, size)) if held_e8 < 0 else 0
     return held_e8 + size
 
 
-@settings(max_examples=200)
-@given(st.lists(actions(), max_size=4), st.integers(-(10**13), 10**13), PRICES)
-def test_no_combination_of_allowed_actions_exceeds_the_cap(proposed: list[Action], held_e8: int, mark: int) -> None:
-    worth = notional_usd_e6(held_e8, mark)
-    verdicts = judge(proposed, limits(held_usd_e6=worth))
-    held = Position("BTC", held_e8, worth) if held_e8 else None
-    judged = list(zip(proposed, verdicts, strict=True))
-    orders = orders_for("run", judged, held=held, mark_e8=mark, at=0)
-    # Each order may be filled or not, in any order: with one at most, there is nothing to combine.
-    assert len(orders) <= 1
-    for order in orders:
-        size = after(held_e8, order)
-        # A unit for the rounding of what is held, one for that of what is added.
-        assert abs(notional_usd_e6(size, mark)) <= CAPS.max_position_usd_e6 + 2
-        assert order.leverage <= CAPS.max_leverage or size == 0
+def reachable(held_e8: int, orders: list[Order]) -> set[int]:
+    """Every size that some of the orders, filled in some order, lead to."""
+    found = {held_e8}
+    for count in range(1, len(orders) + 1):
+        for some in permutations(orders, count):
+            size = held_e8
+            for each in some:
+                size = filled(size, each)
+            found.add(size)
+    return found
 
 
-@given(st.lists(actions(), max_size=4), st.integers(-(10**13), 10**13))
-def test_every_action_gets_a_verdict(proposed: list[Action], held: int) -> None:
-    verdicts = judge(proposed, limits(held_usd_e6=held))
-    assert len(verdicts) == len(proposed)
-    assert judge(proposed, limits(held_usd_e6=held)) == verdicts
-    assert all(found.allowed == (found.rule is None) for found in verdicts)
+def judged_by(held_e8: int, orders: list[Order], at: int) -> Limits:
+    held = {"BTC": Position("BTC", held_e8, notional_usd_e6(held_e8, MARK))} if held_e8 else {}
+    moves = tuple(move_of(each, MARK) for each in orders)
+    return limits(portfolio=Portfolio(held, 10_000 * E6), working=moves, at=at)
+
+
+@st.composite
+def large_actions(draw: st.DrawFn) -> Action:
+    """Actions near the cap, where two of them could break it."""
+    kind: ActionKind = draw(st.sampled_from(["open", "open", "adjust", "close"]))
+    side, dollars = draw(st.sampled_from(["long", "short"])), draw(st.sampled_from([500, 1_000, 1_500, 2_000]))
+    market = draw(st.booleans())
+    return action(kind, side, dollars) if market else limited(kind, side, dollars, at=100)
+
+
+@settings(max_examples=400)
+@given(st.lists(st.tuples(large_actions(), st.sampled_from([0, 0, 1, 2])), min_size=3, max_size=6))
+@example([(OPEN_MOST, 1), (TURN_LATER, 0), (CLOSE, 1)])
+@example([(OPEN_MOST, 1), (TURN_NOW, 0), (CLOSE, 1)])
+@example([(OPEN_MOST, 1), (CLOSE, 0), (TURN_NOW, 0)])
+def test_orders_let_through_one_after_the_other_never_exceed_the_cap(story: list[tuple[Action, int]]) -> None:
+    """Ticks with fills in between: after each, no way to fill what is under way leads beyond the cap."""
+    held_e8, under_way = 0, list[Order]()
+    for at, (proposed, fills) in enumerate(story):
+        known = judged_by(held_e8, under_way, at)
+        (verdict,) = judge([proposed], known)
+        under_way += orders_for(f"r{at}", [(proposed, verdict)], held=known.held, mark_e8=MARK, at=at)
+        cap = CAPS.max_position_usd_e6 + 2
+        for size in reachable(held_e8, under_way):
+            assert abs(notional_usd_e6(size, MARK)) <= cap, (held_e8, under_way)
+        # The newest first: the order of intending is not the order of filling.
+        for _ in range(min(fills, len(under_way))):
+            held_e8 = filled(held_e8, under_way.pop())

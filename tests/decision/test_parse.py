@@ -142,7 +142,7 @@ def check_action(action: Action) -> None:
     assert action.action not in ("open", "adjust") or (action.side is not None and action.notional_usd_e6 > 0)
     assert (action.limit_price_e8 is None) == (action.order_type == "market")
     assert action.limit_price_e8 is None or 0 < action.limit_price_e8 <= 10**17
-    for words, most in [(action.reason, 240), (action.symbol, 40), *((cite, 40) for cite in action.cites)]:
+    for words, most in [(action.reason, 240), (action.symbol, 100), *((cite, 100) for cite in action.cites)]:
         assert words == clean(words, most)
 
 
@@ -171,3 +171,35 @@ def test_clean_text_is_one_visible_line(text: str, most: int) -> None:
     assert len(cleaned) <= most
     assert len(cleaned.splitlines()) <= 1
     assert not re.search(r"[\x00-\x1f\x7f-\x9f]", cleaned)
+
+
+OPEN_LONG, OPEN_SHORT = GOOD | {"cites": []}, GOOD | {"cites": [], "side": "short"}
+CLOSED, HELD = {"action": "close", "symbol": "BTC"}, {"action": "hold", "symbol": "BTC"}
+
+
+@pytest.mark.parametrize(
+    ("actions", "why"),
+    [
+        ([OPEN_LONG, OPEN_SHORT], "BTC is to be long and short in one reply"),
+        ([OPEN_SHORT, HELD, OPEN_LONG], "BTC is to be long and short in one reply"),
+        ([OPEN_LONG, OPEN_SHORT | {"action": "adjust"}], "BTC is to be long and short in one reply"),
+        ([CLOSED, OPEN_LONG], "BTC is to be closed and long in one reply"),
+        ([OPEN_SHORT, CLOSED], "BTC is to be closed and short in one reply"),
+        ([CLOSED, OPEN_LONG | {"symbol": " BTC\u200b"}], "BTC is to be closed and long in one reply"),
+        ([OPEN_LONG, OPEN_LONG, HELD], None),
+        ([OPEN_LONG, OPEN_SHORT | {"symbol": "ETH"}], None),
+        ([CLOSED, CLOSED], None),
+    ],
+)
+def test_reply_that_contradicts_itself_is_refused(actions: list[dict[str, Any]], why: str | None) -> None:
+    parsed = parse(json.dumps({"actions": actions}))
+    assert (parsed.why if isinstance(parsed, Refusal) else None) == why
+
+
+@pytest.mark.parametrize("hidden", ["\ufe0f", "\U000e0100", "\U000e01ef", "\u034f", "\u3164", "\u115f", "\ud800"])
+def test_clean_takes_out_what_hides(hidden: str) -> None:
+    assert clean(f"a{hidden * 3}b", 240) == "a b"
+
+
+def test_cut_text_does_not_end_in_a_blank() -> None:
+    assert clean("ab cd", 3) == "ab"

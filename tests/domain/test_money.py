@@ -1,22 +1,26 @@
 """The rounding rules, each against fractions or decimals that do not round."""
 
 import decimal
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tapebook.domain import money
 from tapebook.domain.money import (
     E6,
     E8,
     E12,
     decimal_text,
     divide,
+    floats_e8,
     notional_usd_e6,
     price_e8_of,
     scaled,
+    scaled_e8,
     short_price,
     size_e8_for,
 )
@@ -192,3 +196,75 @@ def test_short_price_is_right_to_five_digits(price: int) -> None:
     # Half of the fifth digit, or half a unit of e8 where eight decimals end first, or half a dollar above 10,000.
     allowed = max(Fraction(price, 20_000), Fraction(1, 2)) if price < 10_000 * E8 else Fraction(E8, 2)
     assert abs(shown - price) <= allowed
+
+
+DECIMALS = st.builds(
+    lambda sign, digits, places, tail: f"{sign}{Decimal(digits).scaleb(-places):f}{tail}",
+    st.sampled_from(["", "", "-", "+"]),
+    st.integers(0, 10**18),
+    st.integers(0, 20),
+    st.sampled_from(["", "", "", "e0", "e3", "E-7", "e-9", "e+12", "e-400", "e400", " ", "\n", ".", "_0"]),
+)
+# An odd number of halves of the last unit, alone and a hair to either side: here a float cannot tell.
+TIES = st.builds(
+    lambda units, tail: f"{Decimal(2 * units + 1).scaleb(-9) * 5:f}"[:-1] + tail,
+    st.integers(0, 10**15),
+    st.sampled_from(["5", "50", "4999999999999", "5000000000001", "49", "51"]),
+)
+WORDS = ["", ".", "-", "nan", "inf", "-Infinity", "sNaN", "1_000", "_1", "1__0", "٣.٥", "0x10", "1e", "e5", "1,5"]
+ODD = st.sampled_from(
+    [*WORDS, "0", "-0", " 1.5 ", "1\x00", "\ud800", *(f"{digit}e{sign}{'9' * 20}" for digit in "01" for sign in "+-")]
+)
+TEXTS = DECIMALS | TIES | ODD | st.text(max_size=8) | st.floats().map(repr) | st.text("0123456789.e-+_ ", max_size=24)
+
+
+def said(convert: Callable[[str], int], text: str) -> int | str:
+    """What a conversion gives, or the error it raises."""
+    try:
+        return convert(text)
+    except ValueError as error:
+        return f"ValueError: {error}"
+
+
+@settings(max_examples=500)
+@given(TEXTS)
+@example("0.000000025")
+@example("25e-9")
+@example("0.000000005")
+@example("0.000000015")
+@example("8999999.999999995")
+@example("9000000.000000005")
+@example("90071992.547409935")
+def test_the_fast_way_gives_and_raises_what_the_exact_way_does(text: str) -> None:
+    assert said(scaled_e8, text) == said(lambda each: scaled(each, E8), text)
+
+
+@given(st.lists(st.integers(1, 9 * 10**14 - 1).map(lambda unit: f"{Decimal(unit).scaleb(-8):f}"), min_size=1))
+def test_prices_of_eight_decimals_are_taken_one_by_one_at_full_speed(texts: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(money, "scaled", None)
+        found = [scaled_e8(text) for text in texts]
+    assert found == [scaled(text, E8) for text in texts]
+
+
+@settings(max_examples=300)
+@given(st.lists(TIES | DECIMALS | st.sampled_from(["nan", "inf", "-inf", "0", "0.000000004"]), max_size=6))
+def test_floats_are_exact_or_not_taken(texts: list[str]) -> None:
+    numbers = [number for text in texts if (number := _float(text)) is not None]
+    found = floats_e8(numbers)
+    if found is not None:
+        exact = [scaled(text, E8) for text in texts if _float(text) is not None]
+        assert found == exact and min(found) > 0
+
+
+def test_floats_of_a_whole_market_are_taken() -> None:
+    texts = [f"{(number * 7919 % 100_000 + 1) / 10 ** (number % 6):.5g}" for number in range(2_000)]
+    assert floats_e8([float(text) for text in texts]) == [scaled(text, E8) for text in texts]
+    assert floats_e8([]) is None and floats_e8([1.0, float("nan")]) is None and floats_e8([1.0, 0.0]) is None
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

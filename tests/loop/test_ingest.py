@@ -10,7 +10,7 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import HOUR, MINUTE, floor
-from tapebook.domain.market import Gap, Mid
+from tapebook.domain.market import Gap, Mid, MidFrame
 from tapebook.errors import Busy, StoreFailed
 from tapebook.loop import ingest
 from tapebook.loop.ingest import Ingester, Intake
@@ -149,6 +149,15 @@ def test_a_full_disk_keeps_everything_and_a_later_flush_writes_it_in_order(quiet
     assert quiet.tape.newest(Mid, "BTC", view=View(START)) == Mid("BTC", START, 2), "the later word was lost"
     assert quiet.tape.newest(Mid, "ETH", view=View(START)) == Mid("ETH", START, 3)
     assert [each.gap for each in quiet.tape.gaps(as_of=FOREVER)] == [GAP]
+
+
+def test_a_frame_that_waits_counts_by_its_symbols(quiet: Rooms) -> None:
+    intake, ingester = ingester_of(quiet)
+    intake.take([MidFrame(START, ("BTC", "ETH"), (1, 2)), Mid("SOL", START, 3)])
+    with broken(quiet, FULL):
+        assert ingester.flush() == f"{FULL} (3 facts are waiting)"
+    assert ingester.flush() is None and len(intake) == 0
+    assert quiet.tape.newest(Mid, "ETH", view=View(START)) == Mid("ETH", START, 2)
 
 
 def test_what_does_not_fit_into_memory_either_is_an_error(quiet: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from tapebook import app
-from tapebook.clock import elapsed_seconds
+from tapebook.clock import ScaledClock, VirtualClock, elapsed_seconds
 from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.market import FundingRate
-from tapebook.errors import HomeError, StoreFailed, TapebookError, UnknownName
+from tapebook.domain.market import AssetContext, Candle, FundingRate, Mid
+from tapebook.errors import HomeError, Retry, StoreFailed, TapebookError, UnknownName
 from tapebook.loop.listen import IngestProgress, listen, resume_of
-from tapebook.loop.stage import WorldClock
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
 from tapebook.world.server import Faults
@@ -45,7 +44,11 @@ def test_a_kill_while_history_is_fetched_loses_none_of_it(tmp_path: Path) -> Non
                 await server.advance(START)
                 await first.source.barrier(START)
                 facts, gaps = first.intake.drain()
-                early = [fact for fact in facts if fact.symbol == "BTC" or fact.bucket_ts > START - 3 * MINUTE]
+                early = [
+                    fact
+                    for fact in facts
+                    if getattr(fact, "symbol", "") == "BTC" or fact.bucket_ts > START - 3 * MINUTE
+                ]
                 first.intake.give_back(early, gaps)
                 first.ingester.flush()
             await server.advance(START + 2 * MINUTE)
@@ -77,6 +80,30 @@ def test_a_complete_tape_is_resumed_at_its_end(tmp_path: Path) -> None:
         assert longer["candles"] == now - now % MINUTE - 24 * HOUR, "what is older was never there to be seen"
 
 
+def test_a_builder_dex_is_resumed_where_it_was_heard_last(tmp_path: Path) -> None:
+    now = BORN + 9 * HOUR
+    clock = VirtualClock(now - 8 * HOUR)
+    rooms = Rooms(weather.make_home(tmp_path / "home"), clock=clock)
+
+    def say(symbol: str, since: int, until: int) -> None:
+        rooms.tape.commit([Mid(symbol, at, 1) for at in range(since, until, 5_000)])
+        rooms.tape.commit([AssetContext(symbol, at, 1, 1, 1.0, 1, 1) for at in range(since, until, MINUTE)])
+        rooms.tape.commit([Candle(symbol, 60, at, 1, 1, 1, 1, 1.0, 1.0, 1) for at in range(since, until, MINUTE)])
+
+    say("BTC", now - 3 * HOUR, now)
+    say("xyz:T", now - 3 * HOUR, now - 5 * MINUTE)
+    say("old:S", now - 3 * HOUR, now - 2 * HOUR)
+    found = resume_of(rooms.tape, now=now, history_ms=3 * HOUR, dexes=("xyz", "old", "new"))
+    assert {name: now - bucket for name, bucket in found.items()} == {
+        **{"mids": 5_000, "contexts": MINUTE, "candles": MINUTE},
+        **{"mids:xyz": 5 * MINUTE + 5_000, "contexts:xyz": 6 * MINUTE, "candles:xyz": 6 * MINUTE},
+        # As far back as is looked, there was nothing; bars are asked for from the hole on.
+        **{"mids:old": 15 * MINUTE + 5_000, "contexts:old": 16 * MINUTE, "candles:old": 2 * HOUR + MINUTE},
+    }
+    assert resume_of(rooms.tape, now=now, history_ms=3 * HOUR).keys() == {"mids", "contexts", "candles"}
+    rooms.close()
+
+
 def test_a_full_disk_is_reported_and_nothing_received_meanwhile_is_lost(tmp_path: Path) -> None:
     home = weather.make_home(tmp_path / "home")
     said: list[IngestProgress] = []
@@ -84,7 +111,7 @@ def test_a_full_disk_is_reported_and_nothing_received_meanwhile_is_lost(tmp_path
     async def scene() -> None:
         server = weather.world_server(seed=7, faults=Faults(), history_ms=START - BORN)
         async with weather.served(server) as url:
-            rooms = Rooms(home, clock=WorldClock(server.now, speed=60.0))
+            rooms = Rooms(home, clock=ScaledClock(server.now, speed=60.0))
             running = asyncio.create_task(listen(rooms, url=url, seconds=3.0, report=said.append))
             moving = asyncio.create_task(
                 pace(server, speed=60.0, monotonic=elapsed_seconds, sleep=asyncio.sleep, until=START + 5 * MINUTE)
@@ -109,7 +136,7 @@ def test_a_disk_that_is_full_to_the_end_is_an_error(tmp_path: Path) -> None:
     async def scene() -> None:
         server = weather.world_server(seed=7, faults=Faults(), history_ms=START - BORN)
         async with weather.served(server) as url:
-            rooms = Rooms(home, clock=WorldClock(server.now, speed=0.0))
+            rooms = Rooms(home, clock=ScaledClock(server.now, speed=0.0))
             with broken(rooms, FULL), closing(rooms):
                 await listen(rooms, url=url, seconds=0.6, report=lambda progress: None)
 
@@ -147,10 +174,11 @@ def test_a_source_that_stays_away_is_reported_while_it_is_tried_again(tmp_path: 
     with socket.socket() as free, weather.opened(home, at=START) as rooms:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        asyncio.run(listen(rooms, url=url, seconds=0.6, report=said.append))
+        with pytest.raises(Retry) as found:
+            asyncio.run(listen(rooms, url=url, seconds=0.6, report=said.append))
     problem = said[-1].problem
-    assert problem is not None and problem.startswith("no connection to the exchange, still trying (refused: names")
-    assert "\n" not in problem
+    assert problem is not None and problem.startswith("no connection to the exchange (refused: names")
+    assert "\n" not in problem and one_line(found.value) == f"nothing was received: {problem}"
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(taken_port: int) -> None:

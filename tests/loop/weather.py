@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from tapebook.clock import VirtualClock, elapsed_seconds
+from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Gap, Liquidity, Mid
 from tapebook.loop.ingest import Ingester, Intake
@@ -39,12 +40,14 @@ RESTART_EVERY = 40 * MINUTE
 
 
 def make_home(folder: Path, *, history_hours: float = 1.0, **retention: float) -> Path:
-    """A home for the world's perps."""
+    """A home for the world's perps, with an agent that watches all of them."""
     folder.mkdir(parents=True)
     kept = "\n".join(f"{name} = {hours}" for name, hours in retention.items())
     symbols = msgspec.json.encode(SYMBOLS).decode()
     text = f"[hyperliquid]\nsymbols = {symbols}\nhistory_hours = {history_hours}\n[retention]\n{kept}\n"
     (folder / "tapebook.toml").write_text(text, "utf-8")
+    with opened(folder, at=BORN) as rooms:
+        rooms.book.save_agent(AgentProfile("watcher", SYMBOLS), at=BORN)
     return folder
 
 

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,8 @@ import pytest
 from tapebook import app
 from tests.replay import desk, storm
 
+Tellers = Callable[[desk.StoryName], Path]
+Servers = Callable[[str], str]
 MEMORY = Path("/dev/shm")
 ENOUGH_BYTES = 2**28
 
@@ -38,6 +40,26 @@ def recorded(workshop: Path) -> Path:
     home = workshop / "desk"
     desk.trade(home)
     return home
+
+
+@pytest.fixture(scope="session")
+def told(recorded: Path, workshop: Path) -> Tellers:
+    """`told(story)` is the home of a story after all its hours; only to be read."""
+    homes: dict[desk.StoryName, Path] = {"trends": recorded}
+
+    def tell(story: desk.StoryName) -> Path:
+        if story not in homes:
+            homes[story] = workshop / story
+            desk.trade(homes[story], story=story)
+        return homes[story]
+
+    return tell
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Servers:
+    """`server(store)` is where the books of that store are: nothing for SQLite, a URL for PostgreSQL."""
+    return lambda store: str(request.getfixturevalue("postgres_dsn")) if store == "PostgreSQL" else ""
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Ends a process, or the run inside one, just before its N-th act: an SQL statement, or a change of a folder.
 
 apsw calls the tracer before each single statement of each connection, those of a script and those
-that open and close a transaction too.
+that open and close a transaction too. psycopg is called through three methods, which are wrapped.
 """
 
 import os
@@ -12,8 +12,11 @@ from typing import Any
 from unittest import mock
 
 import apsw
+import psycopg
 
 APSW_SAVEPOINT = "_apsw-"
+# A statement, a statement of many rows, and what opens and closes a transaction.
+SERVER_CALLS = ((psycopg.Cursor, "execute"), (psycopg.Cursor, "executemany"), (psycopg.Connection, "_exec_command"))
 FOLDER_CHANGES = ("link", "mkdir", "rename", "replace", "unlink")
 
 
@@ -64,9 +67,40 @@ def lit(fuse: Fuse) -> Iterator[None]:
         with ExitStack() as patches:
             for name in FOLDER_CHANGES:
                 patches.enter_context(mock.patch.object(os, name, _burning(fuse, name)))
+            for owner, name in SERVER_CALLS:
+                patches.enter_context(mock.patch.object(owner, name, _told(fuse, owner, name)))
+            patches.enter_context(_hung_up())
             yield
     finally:
         apsw.connection_hooks.remove(hook)
+
+
+@contextmanager
+def _hung_up() -> Iterator[None]:
+    """What was connected inside is not connected afterwards, as after the end of a process."""
+    made: list[psycopg.Connection[Any]] = []
+    connect = psycopg.connect
+
+    def connected(*places: Any, **options: Any) -> psycopg.Connection[Any]:
+        made.append(connect(*places, **options))
+        return made[-1]
+
+    with mock.patch.object(psycopg, "connect", connected):
+        try:
+            yield
+        finally:
+            for connection in made:
+                connection.close()
+
+
+def _told(fuse: Fuse, owner: Any, name: str) -> Callable[..., Any]:
+    call = getattr(owner, name)
+
+    def told(self: Any, statement: Any, *values: Any, **options: Any) -> Any:
+        fuse.burn(statement.decode() if isinstance(statement, bytes) else str(statement))
+        return call(self, statement, *values, **options)
+
+    return told
 
 
 def _burning(fuse: Fuse, name: str) -> Callable[..., None]:

@@ -9,9 +9,11 @@ import msgspec
 
 from tapebook import app
 from tapebook.clock import VirtualClock
+from tapebook.config import load
 from tapebook.db import Database, Query, Row, connect
 
-DATABASES = ("book.db", "tape.db")
+# Who may write now, which every process leaves differently.
+NOT_REMAINS = {"schema_migrations", "leases"}
 TRADES = ("trade_history", "positions", "orders", "fills", "wallet_ledger")
 
 # Facts that may be in the log once: by kind, where their name stands in the body.
@@ -30,18 +32,25 @@ Tables = dict[str, list[Row]]
 
 
 def tables(home: Path) -> Tables:
-    """Every row of every table of both databases."""
+    """Every row of every table of both databases, each table in order."""
     found: Tables = {}
-    for name in DATABASES:
-        with closing(connect(str(home / name), create=False)) as db:
-            found |= {table: db.all(Query.whole_table(table)) for table in table_names(db)}
+    store = load(home, {}).store
+    for place in (store.book, store.tape):
+        with closing(connect(place if "://" in place else str(home / place), create=False)) as db:
+            found |= {table: sorted(db.all(Query.whole_table(table)), key=repr) for table in table_names(db)}
     return found
 
 
 def table_names(db: Database) -> list[str]:
-    """The tables of a SQLite database, without the record of migrations that both have."""
-    query = Query.compile("tables", "", "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-    return [row[0] for row in db.all(query) if row[0] != "schema_migrations"]
+    """The tables of a database whose rows two runs must share."""
+    kind = "postgres" if db.description.startswith("PostgreSQL") else "sqlite"
+    return [row[0] for row in db.all(Query.compile("tables", "", _CATALOGUES[kind])) if row[0] not in NOT_REMAINS]
+
+
+_CATALOGUES = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
+    "postgres": "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY table_name",
+}
 
 
 def archived(home: Path) -> dict[str, bytes]:

@@ -14,8 +14,10 @@ import pytest
 from tapebook import app
 from tapebook.domain.instants import MINUTE
 from tapebook.world.cadence import STEP
-from tests.replay import storm
+from tests.replay import desk, storm
+from tests.replay.conftest import Servers, Tellers
 from tests.replay.moments import (
+    MOMENTS,
     Points,
     base_before,
     compare_ends,
@@ -23,10 +25,12 @@ from tests.replay.moments import (
     every,
     every_other_disk,
     moment,
+    some,
     start_demo,
     start_desk,
 )
 from tests.replay.remains import Remains, assert_whole
+from tests.replay.stage import Stage
 
 
 def test_storm_of_kills_changes_nothing(place: Path, shown: tuple[Path, app.DemoReport]) -> None:
@@ -47,36 +51,58 @@ def test_storm_of_kills_changes_nothing(place: Path, shown: tuple[Path, app.Demo
     ("kind", "points"), [("opens", every), ("turns", every_other_disk), ("closes", every_other_disk)]
 )
 def test_ended_before_every_act_of_a_tick_with_an_order(kind: str, points: Points, recorded: Path, place: Path) -> None:
-    acts = end_everywhere(moment(recorded, kind), place, points=points)
+    acts = end_everywhere(moment(recorded, kind), Stage(place), points=points)
     written = " ".join(acts)
     assert all(f"INSERT INTO {table}" in written for table in ("orders", "fills", "wallet_ledger", "positions"))
 
 
 def test_ended_before_every_act_of_the_first_start(place: Path) -> None:
-    acts = compare_ends(start_desk, place, points=every_other_disk)
+    acts = compare_ends(start_desk, Stage(place), points=every_other_disk)
     written = " ".join(acts)
     for word in ("tapebook.toml", "CREATE TABLE", "INSERT INTO deployments", "INSERT INTO tape_commits", "archive"):
         assert word in written, f"{word} is no act of a start any more: where is it done?"
 
 
 def test_ended_on_the_way_of_the_first_start_of_a_demo(place: Path) -> None:
-    def some(acts: list[str]) -> list[int]:
-        points = every_other_disk(acts)
-        return points[:: 1 + len(points) // 8]
-
-    compare_ends(start_demo, place, points=some)
+    compare_ends(start_demo, Stage(place), points=some(8))
 
 
-@pytest.mark.parametrize(("kind", "minutes", "count"), [("opens", 1, 60), ("pays funding", 0, 30)])
+SURROUNDINGS = [
+    *(("desk", "SQLite", "opens", 1, 24), ("desk", "SQLite", "pays funding", 0, 12)),
+    *(("crew", "SQLite", "opens", 0, 12), ("crew", "PostgreSQL", "opens", 0, 6)),
+]
+
+
+@pytest.mark.parametrize(("hands", "store", "kind", "minutes", "count"), SURROUNDINGS)
 def test_killed_by_the_system_at_evenly_spread_acts(
-    kind: str, minutes: int, count: int, recorded: Path, place: Path
+    hands: desk.Hands, store: str, kind: str, minutes: int, count: int, *, recorded: Path, server: Servers, place: Path
 ) -> None:
     when = moment(recorded, kind)
-    base = base_before(when - minutes * MINUTE, place)
+    stage = Stage(place, server(store))
+    base = base_before(when - minutes * MINUTE, stage, hands=hands)
     until = when + minutes * MINUTE + STEP
-    command = [sys.executable, "-m", "tests.replay.wrecks", str(base), str(until), str(count)]
+    words = [str(base), str(until), str(count), hands, stage.dsn]
+    command = [sys.executable, "-m", "tests.replay.wrecks", *words]
     done = subprocess.run(command, cwd=storm.ROOT, env=storm.environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     whole, *wrecks = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(wrecks) == count
     assert [number for number, wreck in enumerate(wrecks) if wreck != whole] == []
+    stage.clear()
+
+
+@pytest.mark.parametrize(
+    ("hands", "store", "kind", "most"),
+    [
+        *(("crew", "SQLite", "opens", 24), ("crew", "SQLite", "is liquidated", 8)),
+        *(("desk", "PostgreSQL", "turns", 5), ("crew", "PostgreSQL", "opens", 6)),
+        *(("crew", "PostgreSQL", "is filled later", 4), ("desk", "SQLite", "waits", 6)),
+    ],
+)
+def test_ended_before_acts_of_every_kind_of_moment(
+    hands: desk.Hands, store: str, kind: str, most: int, *, told: Tellers, server: Servers, place: Path
+) -> None:
+    story = MOMENTS[kind][0]
+    end_everywhere(
+        moment(told(story), kind), Stage(place, server(store)), points=some(most), story=story, hands=hands
+    )

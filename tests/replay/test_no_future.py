@@ -98,7 +98,7 @@ def test_all_that_lies_beyond_at_once(kind: Kind, rooms: Rooms, runs: list[Decis
 
 # What a packet shows, altered where the run knew it, and the heading under which replay must find it.
 BARS, MARKET, PORTFOLIO = "## Time and bars", "## Market", "## Portfolio and risk caps"
-LAST, CLOSED, OPEN = "## Last decision", "## Recent trades", "## Open positions"
+LAST, ACTIVITY, CLOSED, OPEN = "## Last decision", "## Recent activity", "## Recent trades", "## Open positions"
 KNOWN = {
     "a bar": (BARS, "UPDATE hyperliquid_candles SET close_e8 = close_e8 * 2 WHERE seq <= :tape"),
     "a bar goes": (BARS, "DELETE FROM hyperliquid_candles WHERE bucket_ts = :as_of - 120000"),
@@ -110,7 +110,11 @@ KNOWN = {
     "a position": (PORTFOLIO, "UPDATE positions SET cost_usd_e6 = cost_usd_e6 * 2 WHERE seq <= :book"),
     "the last reason": (LAST, "UPDATE decision_actions SET reason = 'a whim' WHERE seq <= :book"),
     "the last run goes": (LAST, "DELETE FROM decision_runs WHERE scheduled_for BETWEEN :as_of - 600000 AND :as_of - 1"),
-    "a result": (CLOSED, "UPDATE trade_history SET realised_usd_e6 = 5000000 WHERE exit_seq <= :book"),
+    "the orders of the hour": (PORTFOLIO, "UPDATE orders SET intended_at = intended_at - 7200000 WHERE seq <= :book"),
+    "what was executed": (PORTFOLIO, "DELETE FROM fills WHERE deployment = :deployment"),
+    "a refusal": (ACTIVITY, "UPDATE decision_actions SET rule = 'R3_POSITION_CAP' WHERE seq <= :book"),
+    "a result": (ACTIVITY, "UPDATE trade_history SET realised_usd_e6 = 5000000 WHERE exit_seq <= :book"),
+    "a price that was left at": (CLOSED, "UPDATE trade_history SET exited_usd_e6 = 5000000 WHERE exit_seq <= :book"),
     "the first trade goes": (CLOSED, f"DELETE FROM trade_history WHERE exit_seq = ({FIRST_EXIT})"),
     "an extreme": (OPEN, "UPDATE positions SET mfe_usd_e6 = mfe_usd_e6 + 9000000 WHERE seq <= :book"),
     "why it was opened": (OPEN, "UPDATE trade_history SET entry_reason = 'a whim' WHERE exit_seq IS NULL"),

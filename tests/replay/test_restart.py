@@ -9,6 +9,7 @@ import pytest
 from tapebook import app
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import MINUTE, SECOND
+from tapebook.loop.slot import Slot
 from tapebook.loop.tick import tick
 from tests.replay import desk, storm
 from tests.replay.moments import moment
@@ -57,7 +58,7 @@ def test_every_tick_again_is_no_event(copied: Path) -> None:
         for run_id in rooms.book.run_ids(most=1_000):
             run = rooms.book.run(run_id)
             assert run
-            again = tick(rooms, deployments[run.deployment], run.symbol, scheduled_for=run.scheduled_for)
+            again = tick(rooms, Slot(deployments[run.deployment], run.symbol, run.scheduled_for))
             assert again == run
     before.assert_same_in(copied)
 
@@ -73,7 +74,7 @@ def test_tick_with_an_order_again_is_no_event_before_its_fill(kind: str, recorde
                 run = rooms.book.run(order.run_id)
                 assert run and placed and run.status == "placed"
                 for _ in range(3):
-                    again = tick(rooms, deployment, order.symbol, scheduled_for=run.scheduled_for)
+                    again = tick(rooms, Slot(deployment, order.symbol, run.scheduled_for))
                     assert again == run
     before.assert_same_in(home)
 
@@ -91,7 +92,7 @@ def test_tick_after_its_fill_gives_the_same_decision(recorded: Path, place: Path
         step = desk.steps_after(when)[0]
         clock.advance(step.at)
         rooms.tape.commit(step.observations)
-        done = tick(rooms, deployment, order.symbol, scheduled_for=placed.scheduled_for)
+        done = tick(rooms, Slot(deployment, order.symbol, placed.scheduled_for))
         assert done == msgspec.structs.replace(placed, status="done")
         assert rooms.book.working_orders(deployment.id) == []
     with app.open(home, clock=VirtualClock(when)) as book:

@@ -1,13 +1,12 @@
 """Runs the small desk on from a base, killed by the system before its N-th act, and lets the next process finish.
 
-`python -m tests.replay.wrecks BASE UNTIL COUNT` does so for COUNT acts, evenly spread, and prints
+`python -m tests.replay.wrecks BASE UNTIL COUNT HANDS SERVER` does so for COUNT acts, evenly spread, and prints
 one line of JSON for the undisturbed run and one for each wreck. It is a program of its own
 because a process should fork only while it has one thread.
 """
 
 import json
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -15,43 +14,49 @@ from pathlib import Path
 from tests.replay import desk
 from tests.replay.faults import Fuse, die, lit
 from tests.replay.remains import fingerprint
+from tests.replay.stage import Stage
 
 
-def undisturbed(base: Path, *, until: int) -> tuple[dict[str, object], int]:
+def undisturbed(base: Path, stage: Stage, *, until: int, hands: desk.Hands) -> tuple[dict[str, object], int]:
     """What the desk leaves when nothing happens, and how many acts that takes."""
     fuse = Fuse()
-    home = shutil.copytree(base, base.with_name("whole"))
+    home = stage.copy(base, "whole")
     with lit(fuse):
-        desk.trade(home, until=until)
-    return fingerprint(home), len(fuse.acts)
+        desk.trade(home, until=until, hands=hands)
+    left = fingerprint(home)
+    stage.remove(home)
+    return left, len(fuse.acts)
 
 
-def wrecked(base: Path, *, until: int, at: int) -> dict[str, object]:
+def wrecked(base: Path, stage: Stage, *, until: int, hands: desk.Hands, at: int) -> dict[str, object]:
     """What it leaves when it was killed before an act and started again."""
-    home = shutil.copytree(base, base.with_name("wreck"))
+    home = stage.copy(base, "wreck")
     child = os.fork()
     if child == 0:
         try:
             with lit(Fuse(at, die)):
-                desk.trade(home, until=until)
+                desk.trade(home, until=until, hands=hands)
         finally:
             os._exit(1)
     status = os.waitpid(child, 0)[1]
     if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
         raise SystemExit(f"act {at} was never reached: the child left with status {status}")
-    desk.trade(home, until=until)
+    desk.trade(home, until=until, hands=hands)
     left = fingerprint(home)
-    shutil.rmtree(home)
+    stage.remove(home)
     return left
 
 
-def main(base: Path, *, until: int, count: int) -> None:
+def main(base: Path, *, until: int, count: int, hands: desk.Hands, dsn: str) -> None:
     """Prints the undisturbed run, then the wrecks."""
-    whole, acts = undisturbed(base, until=until)
+    stage = Stage(base.parent, dsn)
+    whole, acts = undisturbed(base, stage, until=until, hands=hands)
     print(json.dumps(whole))
     for number in range(count):
-        print(json.dumps(wrecked(base, until=until, at=1 + number * acts // count)))
+        print(json.dumps(wrecked(base, stage, until=until, hands=hands, at=1 + number * acts // count)))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), until=int(sys.argv[2]), count=int(sys.argv[3]))
+    _, place, moment, times, crew_or_desk, server = sys.argv
+    role: desk.Hands = "crew" if crew_or_desk == "crew" else "desk"
+    main(Path(place), until=int(moment), count=int(times), hands=role, dsn=server)

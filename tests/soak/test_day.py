@@ -25,7 +25,7 @@ KEPT_HOURS = 6
 SETTLED_HOUR = 9
 # In 15 hours. The world in this process remembers its bars (0.3 MB an hour), and the reads below load archived rows.
 MOST_GROWTH_BYTES = 15_000_000
-# Market rows stay within their budget, table by table; a line per commit and per archived chunk stays for ever.
+# Market rows stay within their budget, table by table; a line per archived chunk stays for ever.
 MOST_FILE_GROWTH_BYTES = 1_000_000
 MOST_WAL_BYTES = 60_000_000
 

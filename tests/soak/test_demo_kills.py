@@ -1,13 +1,13 @@
-"""Long storms: twenty kills and more on `tapebook demo --fast`, and an end before every single act of a moment."""
+"""Long storms: twenty kills and more on `tapebook demo --fast`, and an end before many acts of its first start."""
 
 from pathlib import Path
 
 import pytest
 
 from tapebook import app
-from tests.replay import desk
-from tests.replay.moments import MOMENTS, compare_ends, end_everywhere, every, every_other_disk, moment, start_demo
+from tests.replay.moments import compare_ends, every_other_disk, start_demo
 from tests.replay.remains import Remains, assert_whole
+from tests.replay.stage import Stage
 from tests.replay.storm import Storm
 
 pytestmark = pytest.mark.soak
@@ -27,11 +27,5 @@ def test_twenty_kills_change_nothing(seed: int, tmp_path: Path) -> None:
     assert_whole(tmp_path / "home")
 
 
-@pytest.mark.parametrize("kind", MOMENTS)
-def test_ended_before_every_single_act(kind: str, tmp_path: Path) -> None:
-    desk.trade(tmp_path / "recorded")
-    end_everywhere(moment(tmp_path / "recorded", kind), tmp_path, points=every)
-
-
 def test_ended_before_many_acts_of_the_first_start_of_a_demo(tmp_path: Path) -> None:
-    compare_ends(start_demo, tmp_path, points=lambda acts: every_other_disk(acts)[::3])
+    compare_ends(start_demo, Stage(tmp_path), points=lambda acts: every_other_disk(acts)[::3])

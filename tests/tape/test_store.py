@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
-from tapebook.db import Database, connect, migrate
+from tapebook.db import Database, Query, Row, connect, migrate
 from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, Observation
+from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, MidFrame, Observation
 from tapebook.domain.money import E8
-from tapebook.tape.store import MIGRATIONS, NO_WATERMARK, Tape, View
+from tapebook.tape.store import MIGRATIONS, NO_WATERMARK, KnownAt, Tape, View
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
 from tests.tape.naive import NaiveTape
@@ -221,6 +221,40 @@ def check_view(tape: Tape, naive: NaiveTape, view: View, *, since: int) -> None:
             bars = tape.candles(symbol, granularity_sec=seconds, since=since, view=view)
             assert bars == naive.candles(symbol, granularity_sec=seconds, since=since, view=view)
             assert all(each.end <= view.as_of for each in bars)
+
+
+FRAMES = st.builds(
+    lambda bucket, prices: MidFrame(bucket, tuple(prices), tuple(prices.values())),
+    BUCKETS,
+    st.dictionaries(st.sampled_from(["BTC", "ETH", "SOL"]), VALUES, max_size=3),
+)
+ANY_MIDS = st.lists(FRAMES | st.builds(Mid, SYMBOLS, BUCKETS, VALUES) | FACTS, max_size=6)
+
+
+def test_a_frame_of_midpoints_is_written_as_its_midpoints_would_be(db: Database) -> None:
+    """Alone, among other facts, again, and differing from what is there; every row to its revision and times."""
+    tables = ("hyperliquid_mid_prices", "tape_commits", "tape_channels", "tape_symbols")
+
+    def written(commits: list[list[Observation | MidFrame]], assumed: KnownAt | None) -> list[list[Row]]:
+        db.script(EMPTY)
+        clock = VirtualClock(NOON)
+        tape = Tape(db, clock=clock)
+        for number, facts in enumerate(commits):
+            clock.advance(NOON + number * MINUTE)
+            tape.commit(facts, assumed=assumed)
+        return [sorted(db.all(Query.whole_table(table))) for table in tables]
+
+    @settings(max_examples=60 if "SQLite" in db.description else 20)
+    @given(st.lists(ANY_MIDS, max_size=4), st.booleans())
+    def check(commits: list[list[Observation | MidFrame]], imported: bool) -> None:
+        assumed = (lambda fact: fact.bucket_ts + len(fact.symbol)) if imported else None
+        singles: list[list[Observation | MidFrame]] = [
+            [single for fact in facts for single in (fact if isinstance(fact, MidFrame) else [fact])]
+            for facts in commits
+        ]
+        assert written(commits, assumed) == written(singles, assumed)
+
+    check()
 
 
 def test_what_comes_later_changes_nothing_that_was_seen(db: Database) -> None:

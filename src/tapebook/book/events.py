@@ -30,6 +30,27 @@ class DeploymentOpened(msgspec.Struct, frozen=True):
     broker: str
 
 
+class DeskHalted(msgspec.Struct, frozen=True):
+    """In the owner's stream: a deployment, or (empty) every one, may not trade from now on."""
+
+    subject: str
+    reason: str
+
+
+class DeskResumed(msgspec.Struct, frozen=True):
+    """In the owner's stream: a halt is over."""
+
+    subject: str
+    reason: str
+
+
+class DeskFlattened(msgspec.Struct, frozen=True):
+    """In the owner's stream: what a deployment, or (empty) every one, has begun by now is to be closed or cancelled."""
+
+    subject: str
+    reason: str
+
+
 class LedgerPosted(msgspec.Struct, frozen=True):
     """Money moved; `balance` is cash after the last line."""
 
@@ -82,11 +103,12 @@ class FundingObserved(msgspec.Struct, frozen=True):
 
 
 class MarksObserved(msgspec.Struct, frozen=True):
-    """What the open positions were worth at a tick."""
+    """What the open positions were worth at a moment, and up to where their margin was checked by then."""
 
     marks: dict[str, int]
     cash_usd_e6: int
     equity_usd_e6: int
+    walked_until: int = 0
 
 
 class TradeOpened(msgspec.Struct, frozen=True):
@@ -114,6 +136,9 @@ class TradeClosed(msgspec.Struct, frozen=True):
 KINDS: dict[type[msgspec.Struct], str] = {
     AgentSaved: "agent.saved",
     DeploymentOpened: "deployment.opened",
+    DeskHalted: "desk.halted",
+    DeskResumed: "desk.resumed",
+    DeskFlattened: "desk.flattened",
     LedgerPosted: "ledger.posted",
     RunDecided: "run.decided",
     RunEnded: "run.ended",

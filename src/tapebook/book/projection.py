@@ -8,6 +8,7 @@ from tapebook.book import events as ev
 from tapebook.db import Queries
 from tapebook.domain.canonical import canonical
 from tapebook.domain.position import Position
+from tapebook.domain.run import Usage
 from tapebook.domain.trade import TradeState
 from tapebook.log import Event, Projection, Write
 
@@ -16,6 +17,8 @@ _QUERIES = Queries.load("tapebook.book", "projections.sql")
 TABLES = (
     "agent_versions",
     "deployments",
+    "desk_controls",
+    "desk_flattenings",
     "decision_runs",
     "decision_actions",
     "orders",
@@ -27,13 +30,23 @@ TABLES = (
 )
 
 
+# A run that asked no model.
+_NO_USAGE = Usage("", 0, 0, 0, 0)
+
+
 def _place(event: Event) -> dict[str, Any]:
     return {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
 
 
+class _Written(msgspec.Struct):
+    profile: msgspec.Raw
+
+
 def _agent_saved(event: Event) -> list[Write]:
+    # The profile as it was written: a field that profiles get later must not change the row of an old one.
+    written = msgspec.json.decode(event.body, type=_Written)
     body = ev.body_of(event, ev.AgentSaved)
-    profile = canonical(body.profile).decode()
+    profile = bytes(written.profile).decode()
     row = {"agent": body.profile.name, "version": body.version, "known_at": event.known_at, "profile_json": profile}
     return [Write(_QUERIES.agent_version, _place(event) | row)]
 
@@ -41,6 +54,25 @@ def _agent_saved(event: Event) -> list[Write]:
 def _deployment_opened(event: Event) -> list[Write]:
     body = ev.body_of(event, ev.DeploymentOpened)
     return [Write(_QUERIES.deployment, _place(event) | msgspec.structs.asdict(body) | {"opened_at": event.happened_at})]
+
+
+def _desk_halted(event: Event) -> list[Write]:
+    return [_control(event, ev.body_of(event, ev.DeskHalted), halted=1)]
+
+
+def _desk_resumed(event: Event) -> list[Write]:
+    return [_control(event, ev.body_of(event, ev.DeskResumed), halted=0)]
+
+
+def _control(event: Event, body: ev.DeskHalted | ev.DeskResumed, *, halted: int) -> Write:
+    row = msgspec.structs.asdict(body) | {"halted": halted, "known_at": event.known_at}
+    return Write(_QUERIES.control, _place(event) | row)
+
+
+def _desk_flattened(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.DeskFlattened)
+    row = msgspec.structs.asdict(body) | {"known_at": event.known_at}
+    return [Write(_QUERIES.flattening, _place(event) | row)]
 
 
 def _ledger_posted(event: Event) -> list[Write]:
@@ -67,12 +99,15 @@ def _run_decided(event: Event) -> list[Write]:
         "book_seq": marks.book,
         "docs_seq": marks.docs,
         "degraded_json": canonical(run.degraded).decode(),
+        "votes_json": canonical(run.votes).decode(),
+        **msgspec.structs.asdict(run.usage or _NO_USAGE),
     }
-    writes = [Write(_QUERIES.run, row | _place(event))]
+    # No table of ours, but the desk's to-do list: a decision leaves it with the run it became.
+    writes = [Write(_QUERIES.run, row | _place(event)), Write(_QUERIES.done, {"run_id": run.run_id})]
     for number, (action, verdict) in enumerate(zip(run.actions, run.verdicts, strict=True)):
         line = msgspec.structs.asdict(action) | {"run_id": run.run_id, "position": number}
         line |= {"allowed": int(verdict.allowed), "rule": verdict.rule, "detail": verdict.detail}
-        line["cites_json"] = canonical(action.cites).decode()
+        line |= {"cites_json": canonical(action.cites).decode(), "flags_json": canonical(verdict.flags).decode()}
         writes.append(Write(_QUERIES.action, line | _place(event)))
     return writes
 
@@ -146,6 +181,9 @@ PROJECTION = Projection(
     projectors={
         ev.KINDS[ev.AgentSaved]: _agent_saved,
         ev.KINDS[ev.DeploymentOpened]: _deployment_opened,
+        ev.KINDS[ev.DeskHalted]: _desk_halted,
+        ev.KINDS[ev.DeskResumed]: _desk_resumed,
+        ev.KINDS[ev.DeskFlattened]: _desk_flattened,
         ev.KINDS[ev.LedgerPosted]: _ledger_posted,
         ev.KINDS[ev.RunDecided]: _run_decided,
         ev.KINDS[ev.RunEnded]: _run_ended,

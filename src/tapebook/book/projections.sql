@@ -14,17 +14,38 @@ INSERT INTO deployments (
     :owner, :deployment, :seq, :agent, :version, :broker, :opened_at
 );
 
+-- name: control
+-- A halt or a resume.
+INSERT INTO desk_controls (
+    owner, deployment, seq, subject, halted, reason, known_at
+) VALUES (
+    :owner, :deployment, :seq, :subject, :halted, :reason, :known_at
+);
+
+-- name: flattening
+-- A wish to be flat.
+INSERT INTO desk_flattenings (
+    owner, deployment, seq, subject, reason, known_at
+) VALUES (
+    :owner, :deployment, :seq, :subject, :reason, :known_at
+);
+
 -- name: run
 -- A decision, as it was made.
 INSERT INTO decision_runs (
     owner, deployment, seq, run_id, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of,
     tape_seq, book_seq, docs_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key,
-    reply_key, status, degraded_json, note, error
+    reply_key, status, degraded_json, note, error, model, input_tokens, output_tokens, cost_usd_e6, attempts, votes_json
 ) VALUES (
     :owner, :deployment, :seq, :run_id, :agent, :agent_version, :symbol, :scheduled_for, :run_trigger,
     :branch, :as_of, :tape_seq, :book_seq, :docs_seq, :renderer, :inputs_sha256, :packet_sha256, :tokens,
-    :engine, :packet_key, :reply_key, :status, :degraded_json, :note, :error
+    :engine, :packet_key, :reply_key, :status, :degraded_json, :note, :error,
+    :model, :input_tokens, :output_tokens, :cost_usd_e6, :attempts, :votes_json
 );
+
+-- name: done
+-- A decision that was made is no work any more.
+DELETE FROM work WHERE run_id = :run_id;
 
 -- name: end_run
 -- All orders of a run have ended.
@@ -34,10 +55,10 @@ UPDATE decision_runs SET status = :status, ended_seq = :seq WHERE run_id = :run_
 -- One proposed action with the guard's verdict.
 INSERT INTO decision_actions (
     owner, deployment, run_id, position, seq, action, symbol, side, notional_usd_e6, leverage, order_type,
-    limit_price_e8, confidence_e4, reason, cites_json, allowed, rule, detail
+    limit_price_e8, confidence_e4, reason, cites_json, allowed, rule, detail, flags_json
 ) VALUES (
     :owner, :deployment, :run_id, :position, :seq, :action, :symbol, :side, :notional_usd_e6, :leverage,
-    :order_type, :limit_price_e8, :confidence_e4, :reason, :cites_json, :allowed, :rule, :detail
+    :order_type, :limit_price_e8, :confidence_e4, :reason, :cites_json, :allowed, :rule, :detail, :flags_json
 );
 
 -- name: order
@@ -80,19 +101,20 @@ INSERT INTO wallet_ledger (
 -- One version of a position and of its trade's totals.
 INSERT INTO positions (
     owner, deployment, symbol, seq, trade_id, size_e8, cost_usd_e6, leverage, entered_e8, entered_usd_e6,
-    exited_e8, exited_usd_e6, realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, funded_until
+    exited_e8, exited_usd_e6, realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, funded_until,
+    margin_usd_e6, moved_at
 ) VALUES (
     :owner, :deployment, :symbol, :seq, :trade_id, :size_e8, :cost_usd_e6, :leverage, :entered_e8,
     :entered_usd_e6, :exited_e8, :exited_usd_e6, :realised_usd_e6, :fees_usd_e6, :funding_usd_e6, :mfe_usd_e6,
-    :mae_usd_e6, :funded_until
+    :mae_usd_e6, :funded_until, :margin_usd_e6, :moved_at
 );
 
 -- name: snapshot
 -- What the account was worth at a tick.
 INSERT INTO portfolio_snapshots (
-    owner, deployment, seq, happened_at, cash_usd_e6, equity_usd_e6, marks_json
+    owner, deployment, seq, happened_at, cash_usd_e6, equity_usd_e6, marks_json, walked_until
 ) VALUES (
-    :owner, :deployment, :seq, :happened_at, :cash_usd_e6, :equity_usd_e6, :marks_json
+    :owner, :deployment, :seq, :happened_at, :cash_usd_e6, :equity_usd_e6, :marks_json, :walked_until
 );
 
 -- name: open_trade

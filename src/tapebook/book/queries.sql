@@ -17,6 +17,32 @@ SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent 
 SELECT agent, version, broker FROM deployments
 WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
 
+-- name: halts
+-- The newest word on every subject that was ever halted: one deployment, or (empty) all of them.
+SELECT c.subject, c.reason FROM desk_controls c
+WHERE c.owner = :owner AND c.halted = 1
+    AND c.seq = (SELECT MAX(n.seq) FROM desk_controls n WHERE n.owner = c.owner AND n.subject = c.subject)
+ORDER BY c.subject;
+
+-- name: flatten_due
+-- When somebody last wanted a deployment flat, as long as something that had begun by then is left.
+SELECT MAX(f.known_at) FROM desk_flattenings f
+WHERE f.owner = :owner AND f.subject IN ('', :deployment) AND (
+    EXISTS (
+        SELECT 1 FROM trade_history t
+        WHERE t.owner = :owner AND t.deployment = :deployment AND t.status = 'open' AND t.entry_tick_at <= f.known_at
+    ) OR EXISTS (
+        SELECT 1 FROM orders o
+        WHERE o.owner = :owner AND o.deployment = :deployment AND o.ended_seq IS NULL
+            AND o.run_id <> '' AND o.intended_at <= f.known_at
+    )
+);
+
+-- name: deployment_names
+-- Every deployment an owner ever had, of one agent or (empty) of all, with its agent.
+SELECT DISTINCT deployment, agent FROM deployments
+WHERE owner = :owner AND (:agent = '' OR agent = :agent) ORDER BY deployment, agent;
+
 -- name: cash
 -- Cash as of a sequence number.
 SELECT balance_usd_e6 FROM wallet_ledger
@@ -24,7 +50,8 @@ WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq D
 
 -- name: open_trades
 -- Positions held as of a sequence number, with their trades. The symbols ever traded are found by
--- stepping through the key, so the cost does not grow with the number of trades.
+-- stepping through the key, so the cost does not grow with the number of trades. SQLite keeps the
+-- order of a CROSS JOIN; without it, it would begin with every version of every position.
 WITH RECURSIVE traded (symbol) AS (
     SELECT MIN(symbol) FROM positions WHERE owner = :owner AND deployment = :deployment
     UNION ALL
@@ -32,19 +59,20 @@ WITH RECURSIVE traded (symbol) AS (
     FROM traded WHERE traded.symbol IS NOT NULL
 )
 SELECT
-    p.symbol, p.size_e8, p.cost_usd_e6, p.leverage,
+    p.symbol, p.size_e8, p.cost_usd_e6, p.leverage, p.margin_usd_e6, p.moved_at,
     t.id, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
     t.entry_regime_tag, t.entry_lessons_hash,
     p.entered_e8, p.entered_usd_e6, p.funded_until, p.exited_e8, p.exited_usd_e6, p.realised_usd_e6, p.fees_usd_e6,
     p.funding_usd_e6, p.mfe_usd_e6, p.mae_usd_e6
 FROM traded
-JOIN positions p ON p.owner = :owner AND p.deployment = :deployment AND p.symbol = traded.symbol
+CROSS JOIN positions p
+JOIN trade_history t ON t.id = p.trade_id
+WHERE p.owner = :owner AND p.deployment = :deployment AND p.symbol = traded.symbol
     AND p.seq = (
         SELECT MAX(n.seq) FROM positions n
         WHERE n.owner = :owner AND n.deployment = :deployment AND n.symbol = traded.symbol AND n.seq <= :seq
     )
-JOIN trade_history t ON t.id = p.trade_id
-WHERE p.size_e8 <> 0
+    AND p.size_e8 <> 0
 ORDER BY p.symbol;
 
 -- name: closed_trades
@@ -62,9 +90,10 @@ ORDER BY exit_seq DESC LIMIT :most;
 SELECT agent, agent_version FROM trade_history WHERE owner = :owner AND id = :id;
 
 -- name: last_run
--- The newest decision on a symbol as of a sequence number.
+-- The newest decision on a symbol as of a sequence number; a shadow's is nobody's, and an expired slot has none.
 SELECT run_id, seq FROM decision_runs
 WHERE owner = :owner AND deployment = :deployment AND symbol = :symbol AND seq <= :seq
+    AND run_trigger <> 'shadow' AND status <> 'expired'
 ORDER BY seq DESC LIMIT 1;
 
 -- name: run
@@ -72,7 +101,7 @@ ORDER BY seq DESC LIMIT 1;
 SELECT
     run_id, owner, deployment, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq,
     docs_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key, reply_key, status,
-    degraded_json, note, error
+    degraded_json, note, error, votes_json, model, input_tokens, output_tokens, cost_usd_e6, attempts
 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 
 -- name: runs
@@ -83,7 +112,7 @@ ORDER BY as_of DESC, deployment, seq DESC LIMIT :most;
 
 -- name: run_exists
 -- Whether a decision was made already.
-SELECT 1 FROM decision_runs WHERE run_id = :run_id;
+SELECT 1 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 
 -- name: run_counts
 -- How many decisions there are, by status.
@@ -93,9 +122,10 @@ SELECT status, COUNT(*) FROM decision_runs WHERE owner = :owner GROUP BY status 
 -- A run's actions with their verdicts.
 SELECT
     action, symbol, side, notional_usd_e6, leverage, order_type, limit_price_e8, confidence_e4, reason,
-    cites_json, allowed, rule, detail
+    cites_json, allowed, rule, detail, flags_json
 FROM decision_actions
-WHERE run_id = :run_id AND seq = (SELECT r.seq FROM decision_runs r WHERE r.run_id = :run_id)
+WHERE owner = :owner AND run_id = :run_id
+    AND seq = (SELECT r.seq FROM decision_runs r WHERE r.run_id = :run_id)
 ORDER BY position;
 
 -- name: action_counts
@@ -113,24 +143,24 @@ FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS N
 -- The run that placed an order, and the reason it gave; a hold beside it places nothing.
 SELECT o.run_id, a.reason, o.leverage FROM orders o
 JOIN decision_actions a ON a.run_id = o.run_id AND a.symbol = o.symbol AND a.allowed = 1 AND a.action <> 'hold'
-WHERE o.client_id = :client_id ORDER BY a.position LIMIT 1;
+WHERE o.owner = :owner AND o.client_id = :client_id ORDER BY a.position LIMIT 1;
 
 -- name: open_orders_of_run
 -- How many orders of a run have not ended.
-SELECT COUNT(*) FROM orders WHERE run_id = :run_id AND ended_seq IS NULL;
+SELECT COUNT(*) FROM orders WHERE owner = :owner AND run_id = :run_id AND ended_seq IS NULL;
 
 -- name: newest_snapshot
 -- What the account was last known to be worth.
-SELECT happened_at, cash_usd_e6, equity_usd_e6 FROM portfolio_snapshots
+SELECT happened_at, cash_usd_e6, equity_usd_e6, walked_until, marks_json FROM portfolio_snapshots
 WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
 
 -- name: ledger_gaps
--- Deployments whose last balance is not the sum of their ledger.
+-- What the ledger of every deployment of an owner sums to, beside its last balance.
 SELECT w.owner, w.deployment, CAST(SUM(w.amount_usd_e6) AS BIGINT), (
     SELECT l.balance_usd_e6 FROM wallet_ledger l
     WHERE l.owner = w.owner AND l.deployment = w.deployment ORDER BY l.seq DESC, l.line DESC LIMIT 1
 )
-FROM wallet_ledger w GROUP BY w.owner, w.deployment ORDER BY w.owner, w.deployment;
+FROM wallet_ledger w WHERE w.owner = :owner GROUP BY w.owner, w.deployment ORDER BY w.deployment;
 
 -- name: trade_totals
 -- Closed trades of a deployment: how many, how many won, and their summed results.
@@ -145,3 +175,150 @@ FROM trade_history WHERE owner = :owner AND deployment = :deployment AND status 
 -- name: closed_count
 -- How many round trips an owner has completed.
 SELECT COUNT(*) FROM trade_history WHERE owner = :owner AND status = 'closed';
+
+-- name: orders
+-- An owner's newest orders, of one deployment or (empty) of all; only those that have not ended when asked for.
+SELECT
+    client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
+    deployment, status, detail
+FROM orders
+WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment) AND (:working = 0 OR ended_seq IS NULL)
+ORDER BY intended_at DESC, deployment, seq DESC, client_id LIMIT :most;
+
+-- name: orders_of_run
+-- The orders of a run with what became of them, as they were intended.
+SELECT
+    client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
+    deployment, status, detail
+FROM orders WHERE owner = :owner AND run_id = :run_id ORDER BY seq, client_id;
+
+-- name: fills_of_run
+-- What was executed of a run's orders; nothing is filled before it was intended.
+SELECT
+    f.fill_id, f.symbol, f.happened_at, f.signed_size_e8, f.price_e8, f.fee_usd_e6, f.maker, f.client_id, f.liquidation
+FROM orders o
+JOIN fills f ON f.owner = o.owner AND f.deployment = o.deployment AND f.seq > o.seq AND f.client_id = o.client_id
+WHERE o.owner = :owner AND o.run_id = :run_id ORDER BY f.seq;
+
+-- name: trades_of_run
+-- The round trips a run opened, ended or changed, in their newest version. A fill changes the trade of the first
+-- version of its position after it; one that turns a position also opens a second trade, which names the run.
+WITH filled (deployment, symbol, seq) AS (
+    SELECT f.deployment, f.symbol, f.seq FROM orders o
+    JOIN fills f ON f.owner = o.owner AND f.deployment = o.deployment AND f.seq > o.seq AND f.client_id = o.client_id
+    WHERE o.owner = :owner AND o.run_id = :run_id
+),
+touched (id) AS (
+    SELECT p.trade_id FROM filled
+    JOIN positions p ON p.owner = :owner AND p.deployment = filled.deployment AND p.symbol = filled.symbol
+        AND p.seq = (
+            SELECT MIN(n.seq) FROM positions n WHERE n.owner = :owner
+            AND n.deployment = filled.deployment AND n.symbol = filled.symbol AND n.seq > filled.seq
+        )
+    UNION
+    SELECT t.id FROM decision_runs r
+    JOIN trade_history t ON t.owner = r.owner AND t.deployment = r.deployment AND t.entry_run_id = r.run_id
+        AND t.entry_tick_at >= r.as_of
+    WHERE r.owner = :owner AND r.run_id = :run_id
+)
+SELECT
+    t.id, t.symbol, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
+    t.entry_regime_tag, t.entry_lessons_hash, p.entered_e8, p.entered_usd_e6, p.funded_until, p.exited_e8,
+    p.exited_usd_e6, p.realised_usd_e6, p.fees_usd_e6, p.funding_usd_e6, p.mfe_usd_e6, p.mae_usd_e6,
+    t.exit_tick_at, t.exit_reason, t.exit_run_id, t.deployment, t.agent, t.agent_version
+FROM touched
+JOIN trade_history t ON t.owner = :owner AND t.id = touched.id
+JOIN positions p ON p.owner = t.owner AND p.deployment = t.deployment AND p.symbol = t.symbol AND p.seq = (
+    SELECT MAX(n.seq) FROM positions n
+    WHERE n.owner = t.owner AND n.deployment = t.deployment AND n.symbol = t.symbol AND n.trade_id = t.id
+)
+ORDER BY t.entry_seq;
+
+-- name: shadow_pairs
+-- The newest shadow decisions of a deployment, each with the main one of the same tick; that was decided just before it.
+SELECT s.run_id, m.run_id FROM decision_runs s
+LEFT JOIN decision_runs m ON m.owner = s.owner AND m.deployment = s.deployment AND m.seq > s.book_seq AND m.seq < s.seq
+    AND m.symbol = s.symbol AND m.branch = 'main' AND m.as_of = s.as_of AND m.tape_seq = s.tape_seq
+    AND m.book_seq = s.book_seq
+WHERE s.owner = :owner AND s.deployment = :deployment AND s.branch = 'shadow'
+ORDER BY s.seq DESC LIMIT :most;
+
+-- name: newest_fill
+-- When a deployment's latest fill happened.
+SELECT MAX(happened_at) FROM fills WHERE owner = :owner AND deployment = :deployment;
+
+-- name: fill
+-- One fill of a deployment, found by its id.
+SELECT fill_id, symbol, happened_at, signed_size_e8, price_e8, fee_usd_e6, maker, client_id, liquidation
+FROM fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
+
+-- name: session_rejections
+-- The rules that refused an action between two moments, oldest first; what a shadow proposed is nobody's. The plus
+-- before seq, here and below, keeps SQLite from searching by it: few rows are of the hour, all are before the watermark.
+-- For replay there is an end too, far enough that nothing known lies beyond it.
+SELECT a.rule FROM decision_runs r
+JOIN decision_actions a ON a.run_id = r.run_id AND a.rule IS NOT NULL
+WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
+    AND r.branch = 'main' AND r.run_trigger <> 'shadow'
+ORDER BY r.seq, a.position;
+
+-- name: session_sums
+-- How many orders were intended within the hour, and all that was posted today save what was paid in or out.
+SELECT (
+    SELECT COUNT(*) FROM orders
+    WHERE owner = :owner AND deployment = :deployment AND intended_at > :hour AND intended_at <= :until AND +seq <= :seq
+), (
+    SELECT COALESCE(CAST(SUM(amount_usd_e6) AS BIGINT), 0) FROM wallet_ledger
+    WHERE owner = :owner AND deployment = :deployment AND happened_at >= :today AND happened_at <= :until AND +seq <= :seq
+        AND kind NOT IN ('deposit', 'withdrawal')
+);
+
+-- name: session_fills
+-- What was executed today, by symbol: how many orders, and what was held before the first fill; a size of zero is nothing.
+SELECT f.symbol, f.orders, p.size_e8, p.cost_usd_e6, p.leverage
+FROM (
+    SELECT symbol, COUNT(DISTINCT client_id) AS orders, MIN(seq) AS first_seq FROM fills
+    WHERE owner = :owner AND deployment = :deployment AND happened_at >= :today AND happened_at <= :until AND +seq <= :seq
+    GROUP BY symbol
+) f
+LEFT JOIN positions p ON p.owner = :owner AND p.deployment = :deployment AND p.symbol = f.symbol
+    AND p.seq = (
+        SELECT MAX(n.seq) FROM positions n
+        WHERE n.owner = :owner AND n.deployment = :deployment AND n.symbol = f.symbol AND n.seq < f.first_seq
+    )
+ORDER BY f.symbol;
+
+-- name: session_nets
+-- The results of the trades that ended last, newest first.
+SELECT realised_usd_e6 - fees_usd_e6 + funding_usd_e6 FROM trade_history
+WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq ORDER BY exit_seq DESC LIMIT :most;
+
+-- name: session_closes
+-- The last close of every symbol that was traded, with its result. The symbols are found by stepping through the index.
+WITH RECURSIVE traded (symbol) AS (
+    SELECT MIN(symbol) FROM trade_history WHERE owner = :owner AND deployment = :deployment
+    UNION ALL
+    SELECT (
+        SELECT MIN(t.symbol) FROM trade_history t
+        WHERE t.owner = :owner AND t.deployment = :deployment AND t.symbol > traded.symbol
+    )
+    FROM traded WHERE traded.symbol IS NOT NULL
+)
+SELECT t.symbol, t.exit_tick_at, t.realised_usd_e6 - t.fees_usd_e6 + t.funding_usd_e6 FROM traded
+CROSS JOIN trade_history t
+WHERE t.owner = :owner AND t.deployment = :deployment AND t.symbol = traded.symbol
+    AND t.exit_seq = (
+        SELECT MAX(n.exit_seq) FROM trade_history n
+        WHERE n.owner = :owner AND n.deployment = :deployment AND n.symbol = traded.symbol AND n.exit_seq <= :seq
+    )
+ORDER BY t.symbol;
+
+-- name: orders_under_way
+-- Of the newest orders as of a sequence number those that had not ended by then, oldest first.
+SELECT client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at
+FROM (
+    SELECT * FROM orders
+    WHERE owner = :owner AND deployment = :deployment AND intended_at <= :until AND +seq <= :seq
+    ORDER BY intended_at DESC, client_id DESC LIMIT :most
+) newest
+WHERE ended_seq IS NULL OR ended_seq > :seq ORDER BY seq, client_id;

@@ -7,7 +7,7 @@ appends all bodies of one reconciliation in one transaction.
 import msgspec
 
 from tapebook.book import events as ev
-from tapebook.book.ledger import Posting, apply_fill, apply_funding
+from tapebook.book.ledger import Posting, apply_fill, apply_funding, apply_insurance
 from tapebook.book.materializer import (
     CloseTrade,
     FlipTrade,
@@ -16,7 +16,7 @@ from tapebook.book.materializer import (
     OpenTrade,
     reconcile_portfolio_delta,
 )
-from tapebook.domain.order import Fill, FundingPayment
+from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
 from tapebook.domain.position import Portfolio
 from tapebook.domain.trade import TradeState
 
@@ -30,7 +30,10 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why something happened: the agent, and (for a fill of ours) the run, its reason and the leverage it asked for."""
+    """Why something happened: the agent, and (for a fill of ours) the run, its reason and the leverage it asked for.
+
+    `exit_label` stands for the reason where nobody's decision gave one.
+    """
 
     agent: str
     agent_version: int
@@ -39,13 +42,15 @@ class Cause(msgspec.Struct, frozen=True):
     leverage: int = 1
     regime: str | None = None
     lessons_hash: str | None = None
+    exit_label: str | None = None
 
 
 Settled = tuple[Account, list[msgspec.Struct]]
 
 
 def settle_fill(account: Account, fill: Fill, cause: Cause, *, mark_e8: int | None) -> Settled:
-    """One fill: position, ledger and trade move together."""
+    """One fill: position, ledger and trade move together. A fill of no order of ours is somebody else's doing."""
+    label = cause.exit_label or (None if fill.client_id else "external_flatten")
     portfolio, postings = apply_fill(account.portfolio, fill, leverage=cause.leverage)
     context = MaterializerContext(
         at=fill.happened_at,
@@ -56,7 +61,7 @@ def settle_fill(account: Account, fill: Fill, cause: Cause, *, mark_e8: int | No
         fees={fill.symbol: fill.fee_usd_e6},
         reason=cause.reason,
         run_id=cause.run_id,
-        exit_label="liquidated" if fill.liquidation else None if fill.client_id else "external_flatten",
+        exit_label="liquidated" if fill.liquidation else label,
         regimes={fill.symbol: cause.regime},
         lessons_hash=cause.lessons_hash,
     )
@@ -75,11 +80,18 @@ def settle_funding(account: Account, payment: FundingPayment, cause: Cause) -> S
     return _settled(account, portfolio, context, cause=cause, said=[ev.FundingObserved(payment)], postings=postings)
 
 
-def settle_marks(account: Account, marks: dict[str, int], cause: Cause, *, at: int) -> Settled:
-    """The marks of a tick: what the account is worth, and how far each trade has been."""
+def settle_insurance(account: Account, payment: InsurancePayment) -> Settled:
+    """A loss that was made up: money of the account and of no trade, so that a trade's result stays what it was."""
+    portfolio, postings = apply_insurance(account.portfolio, payment)
+    posted = ev.LedgerPosted(f"insurance {payment.happened_at}", tuple(postings), portfolio.cash_usd_e6)
+    return Account(account.seq, portfolio, account.open_trades), [posted]
+
+
+def settle_marks(account: Account, marks: dict[str, int], cause: Cause, *, at: int, walked_until: int = 0) -> Settled:
+    """The marks of a moment: what the account is worth, and how far each trade has been."""
     context = MaterializerContext(at=at, source_id=f"marks {at}", open_trades=account.open_trades, marks=marks)
     equity = account.portfolio.equity_usd_e6(marks)
-    said: list[msgspec.Struct] = [ev.MarksObserved(marks, account.portfolio.cash_usd_e6, equity)]
+    said: list[msgspec.Struct] = [ev.MarksObserved(marks, account.portfolio.cash_usd_e6, equity, walked_until)]
     return _settled(account, account.portfolio, context, cause=cause, said=said, postings=[])
 
 

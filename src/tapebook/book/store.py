@@ -8,17 +8,23 @@ from collections.abc import Sequence
 import msgspec
 
 from tapebook.book import events as ev
+from tapebook.book.activity import LastClose, Session, day_start
 from tapebook.book.settle import Account
 from tapebook.db import Database, Queries, Row
+from tapebook.domain.activity import LONGEST_STREAK
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.order import Order
+from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.order import Fill, Order
 from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.run import Action, DecisionRun, Verdict, Watermarks
+from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Vote, Watermarks
 from tapebook.domain.trade import ClosedTrade, TradeState
 from tapebook.errors import UnknownName
-from tapebook.log import Draft, Event, Log, Stream
+from tapebook.log import Draft, Event, Leases, Log, Stream
 
 MIGRATIONS = "tapebook.book"
+MOST_UNDER_WAY = 50
+"""Orders that are looked at for those under way: an order that outlives so many newer ones is not seen any more."""
+
 _QUERIES = Queries.load("tapebook.book")
 
 
@@ -37,12 +43,41 @@ class TradeTotals(msgspec.Struct, frozen=True):
         return self.realised_usd_e6 - self.fees_usd_e6 + self.funding_usd_e6
 
 
+class Snapshot(msgspec.Struct, frozen=True):
+    """What an account was worth at a moment, at which marks, and up to where its margin was checked by then."""
+
+    happened_at: int
+    cash_usd_e6: int
+    equity_usd_e6: int
+    walked_until: int
+    marks: dict[str, int]
+
+
+class KnownOrder(msgspec.Struct, frozen=True):
+    """An order, whose it is, and the newest word on it."""
+
+    order: Order
+    deployment: str
+    status: str
+    detail: str
+
+
+class KnownTrade(msgspec.Struct, frozen=True):
+    """A round trip, open or ended, and who made it."""
+
+    trade: TradeState | ClosedTrade
+    deployment: str
+    agent: str
+    agent_version: int
+
+
 class Book:
     """The book of one owner."""
 
-    def __init__(self, log: Log, db: Database, *, owner: str) -> None:
+    def __init__(self, log: Log, db: Database, *, owner: str, leases: Leases | None = None) -> None:
         self._log = log
         self._db = db
+        self._leases = leases
         self.owner = owner
 
     def stream(self, deployment: str = "") -> Stream:
@@ -58,8 +93,10 @@ class Book:
         return self._log.seq_as_of(self.stream(deployment), as_of)
 
     def append(self, deployment: str, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
-        """Writes events and their rows, or raises StaleWriter and writes nothing."""
-        return self._log.append(self.stream(deployment), drafts, expected_seq=expected_seq)
+        """Writes events and their rows under the lease in hand, if any; or raises StaleWriter and writes nothing."""
+        stream = self.stream(deployment)
+        lease = self._leases.for_write(stream) if self._leases else None
+        return self._log.append(stream, drafts, expected_seq=expected_seq, lease=lease)
 
     def save_agent(self, profile: AgentProfile, *, at: int) -> int:
         """Stores a profile as a new version, unless it equals the newest; returns the version."""
@@ -88,6 +125,20 @@ class Book:
         row = self._db.one(_QUERIES.deployed, owner=self.owner, deployment=deployment, seq=seq)
         return row[1] if row else None
 
+    def halts(self) -> dict[str, str]:
+        """What may not trade now, with the reason that was given: deployments, or an empty name for all of them."""
+        return {row[0]: row[1] for row in self._db.all(_QUERIES.halts, owner=self.owner)}
+
+    def flatten_due(self, deployment: str) -> int | None:
+        """When somebody last wanted a deployment flat, as long as something that had begun by then is left."""
+        row = self._db.one(_QUERIES.flatten_due, owner=self.owner, deployment=deployment)
+        return row[0] if row else None
+
+    def deployments(self, agent: str = "") -> list[tuple[str, str]]:
+        """Every deployment of an agent, or of all, with its agent's name."""
+        rows = self._db.all(_QUERIES.deployment_names, owner=self.owner, agent=agent)
+        return [(row[0], row[1]) for row in rows]
+
     def account(self, deployment: str, *, seq: int) -> Account:
         """Cash, positions and open trades as of a sequence number."""
         where = {"owner": self.owner, "deployment": deployment, "seq": seq}
@@ -95,8 +146,8 @@ class Book:
         positions, trades = {}, {}
         for row in self._db.all(_QUERIES.open_trades, **where):
             symbol = row[0]
-            positions[symbol] = Position(*row[:4])
-            trades[symbol] = TradeState(row[4], symbol, *row[5:])
+            positions[symbol] = Position(*row[:6])
+            trades[symbol] = TradeState(row[6], symbol, *row[7:])
         return Account(seq, Portfolio(positions, cash[0] if cash else 0), trades)
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
@@ -128,14 +179,14 @@ class Book:
 
     def has_run(self, run_id: str) -> bool:
         """Whether this decision was made already."""
-        return self._db.one(_QUERIES.run_exists, run_id=run_id) is not None
+        return self._db.one(_QUERIES.run_exists, owner=self.owner, run_id=run_id) is not None
 
     def run(self, run_id: str) -> DecisionRun | None:
         """One decision with its actions and verdicts."""
         row = self._db.one(_QUERIES.run, owner=self.owner, run_id=run_id)
         if row is None:
             return None
-        actions = self._db.all(_QUERIES.actions, run_id=run_id)
+        actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
         return _run(row, [_action(each) for each in actions], [_verdict(each) for each in actions])
 
     def run_ids(self, deployment: str = "", *, most: int) -> list[str]:
@@ -157,23 +208,89 @@ class Book:
 
     def order_reason(self, client_id: str) -> tuple[str, str, int] | None:
         """The run that placed an order, the reason it gave, and the leverage it asked for."""
-        row = self._db.one(_QUERIES.order_reason, client_id=client_id)
+        row = self._db.one(_QUERIES.order_reason, owner=self.owner, client_id=client_id)
         return (row[0], row[1], row[2]) if row else None
 
     def open_orders_of(self, run_id: str) -> int:
         """How many orders of a run have not ended."""
-        row = self._db.one(_QUERIES.open_orders_of_run, run_id=run_id)
+        row = self._db.one(_QUERIES.open_orders_of_run, owner=self.owner, run_id=run_id)
         return row[0] if row else 0
 
-    def newest_snapshot(self, deployment: str, *, seq: int) -> tuple[int, int, int] | None:
-        """When the account was last valued, its cash and its equity."""
+    def newest_snapshot(self, deployment: str, *, seq: int) -> Snapshot | None:
+        """What the account was worth when it was last valued."""
         row = self._db.one(_QUERIES.newest_snapshot, owner=self.owner, deployment=deployment, seq=seq)
-        return (row[0], row[1], row[2]) if row else None
+        if row is None:
+            return None
+        return Snapshot(row[0], row[1], row[2], row[3], msgspec.json.decode(row[4], type=dict[str, int]))
 
     def cash_differences(self) -> list[str]:
         """Deployments whose cash is not the sum of their ledger; empty when all is well."""
-        rows = self._db.all(_QUERIES.ledger_gaps)
+        rows = self._db.all(_QUERIES.ledger_gaps, owner=self.owner)
         return [f"{row[0]}/{row[1]}: cash {row[3]} but the ledger sums to {row[2]}" for row in rows if row[2] != row[3]]
+
+    def orders(self, deployment: str = "", *, working: bool, most: int) -> list[KnownOrder]:
+        """The newest orders of a deployment, or of all; when asked, only those that have not ended."""
+        where = {"owner": self.owner, "deployment": deployment, "working": int(working), "most": most}
+        return [_known_order(row) for row in self._db.all(_QUERIES.orders, **where)]
+
+    def orders_of_run(self, run_id: str) -> list[KnownOrder]:
+        """The orders of a run with what became of them."""
+        return [_known_order(row) for row in self._db.all(_QUERIES.orders_of_run, owner=self.owner, run_id=run_id)]
+
+    def fills_of_run(self, run_id: str) -> list[Fill]:
+        """What was executed of a run's orders."""
+        return [_fill(row) for row in self._db.all(_QUERIES.fills_of_run, owner=self.owner, run_id=run_id)]
+
+    def trades_of_run(self, run_id: str) -> list[KnownTrade]:
+        """The round trips a run opened, ended or changed, as they are now."""
+        rows = self._db.all(_QUERIES.trades_of_run, owner=self.owner, run_id=run_id)
+        return [KnownTrade(_trade(row[:23]), *row[23:]) for row in rows]
+
+    def shadow_pairs(self, deployment: str, *, most: int) -> list[tuple[str, str | None]]:
+        """The newest shadow decisions, each with the main one of the same tick if it is there."""
+        rows = self._db.all(_QUERIES.shadow_pairs, owner=self.owner, deployment=deployment, most=most)
+        return [(row[0], row[1]) for row in rows]
+
+    def newest_fill_at(self, deployment: str) -> int | None:
+        """When the latest fill happened; None when there is none."""
+        row = self._db.one(_QUERIES.newest_fill, owner=self.owner, deployment=deployment)
+        return row[0] if row else None
+
+    def fill(self, deployment: str, fill_id: str) -> Fill | None:
+        """One fill."""
+        row = self._db.one(_QUERIES.fill, owner=self.owner, deployment=deployment, fill_id=fill_id)
+        return _fill(row) if row else None
+
+    def orders_under_way(self, deployment: str, *, seq: int, as_of: int) -> tuple[Order, ...]:
+        """Orders that had not ended as of a sequence number, oldest first."""
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "until": as_of + DAY}
+        rows = self._db.all(_QUERIES.orders_under_way, most=MOST_UNDER_WAY, **where)
+        return tuple(_order(row) for row in rows)
+
+    def session(self, deployment: str, account: Account, *, as_of: int) -> Session:
+        """What a deployment did in the hour and the day before a moment, as of its account's sequence number."""
+        where = {"owner": self.owner, "deployment": deployment, "seq": account.seq}
+        today, hour, until = day_start(as_of), as_of - HOUR, as_of + DAY
+        (sums,) = self._db.all(_QUERIES.session_sums, hour=hour, today=today, until=until, **where)
+        fills = self._db.all(_QUERIES.session_fills, today=today, until=until, **where)
+        rejections = self._db.all(_QUERIES.session_rejections, hour=hour, as_of=as_of, **where)
+        return Session(
+            cash_usd_e6=account.portfolio.cash_usd_e6,
+            results_usd_e6=sums[1],
+            held=_held_before(account.portfolio, fills),
+            rejections=tuple(row[0] for row in rejections),
+            executed=sum(row[1] for row in fills),
+            orders=sums[0],
+            nets=tuple(row[0] for row in self._db.all(_QUERIES.session_nets, most=LONGEST_STREAK, **where)),
+            closes=tuple(LastClose(*row) for row in self._db.all(_QUERIES.session_closes, **where)),
+        )
+
+
+def _held_before(now: Portfolio, fills: list[Row]) -> dict[str, Position]:
+    """The positions before some fills: what was not filled is what it is now."""
+    filled = {row[0]: row[2:] for row in fills}
+    kept = {symbol: position for symbol, position in now.positions.items() if symbol not in filled}
+    return kept | {symbol: Position(symbol, *held) for symbol, held in filled.items() if held[0]}
 
 
 def _profile(row: Row) -> tuple[int, AgentProfile]:
@@ -185,11 +302,26 @@ def _order(row: Row) -> Order:
     return Order(*fields)
 
 
+def _known_order(row: Row) -> KnownOrder:
+    return KnownOrder(_order(row), *row[10:])
+
+
+def _fill(row: Row) -> Fill:
+    fields: Row = (*row[:6], bool(row[6]), row[7], bool(row[8]))
+    return Fill(*fields)
+
+
+def _trade(row: Row) -> TradeState | ClosedTrade:
+    state = TradeState(*row[:20])
+    return state if row[20] is None else ClosedTrade(state, *row[20:])
+
+
 def _run(row: Row, actions: list[Action], verdicts: list[Verdict]) -> DecisionRun:
     # The columns stand in the order of the struct's fields, with three columns for its watermarks.
-    before, after = (*row[:10], Watermarks(*row[10:13]), *row[13:21]), row[22:]
-    degraded = tuple(msgspec.json.decode(row[21]))
-    fields: Row = (*before, tuple(actions), tuple(verdicts), degraded, *after)
+    before, after = (*row[:10], Watermarks(*row[10:13]), *row[13:21]), row[22:24]
+    degraded, votes = tuple(msgspec.json.decode(row[21])), msgspec.json.decode(row[24], type=tuple[Vote, ...])
+    usage = Usage(*row[25:]) if row[25] else None
+    fields: Row = (*before, tuple(actions), tuple(verdicts), degraded, *after, votes, usage)
     return DecisionRun(*fields)
 
 
@@ -199,4 +331,4 @@ def _action(row: Row) -> Action:
 
 
 def _verdict(row: Row) -> Verdict:
-    return Verdict(bool(row[10]), row[11], row[12])
+    return Verdict(bool(row[10]), row[11], row[12], tuple(msgspec.json.decode(row[13])))

@@ -1,40 +1,74 @@
-"""What a broker offers, and what it may ask of the market."""
+"""What a broker offers, what it must be told of an account, and what it may ask of the market."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
-from tapebook.domain.market import Mid
+from tapebook.domain.agent import MarginMode
+from tapebook.domain.market import Candle, Mid
 from tapebook.domain.order import BrokerEvent, Order
+from tapebook.domain.position import Position
 
 
 class Exposure(msgspec.Struct, frozen=True):
-    """An open position as a broker must know it: its signed size, and up to when its funding is booked."""
+    """An open position, and up to when its funding is booked."""
 
-    symbol: str
-    size_e8: int
+    position: Position
     funded_until: int
 
 
-class PaperTerms(msgspec.Struct, frozen=True):
-    """What paper trading costs; fees and spread in millionths, so that they are integers."""
+class Account(msgspec.Struct, frozen=True):
+    """What a broker must know of an account; `walked_until` is how far its margin was checked before."""
+
+    cash_usd_e6: int
+    exposures: tuple[Exposure, ...] = ()
+    margin: MarginMode = "cross"
+    walked_until: int = 0
+
+
+class Activity(msgspec.Struct, frozen=True):
+    """What happened, in time order, and how far the account's margin is checked now."""
+
+    events: tuple[BrokerEvent, ...]
+    walked_until: int
+
+
+class Book(msgspec.Struct, frozen=True):
+    """An order book: its spread in millionths, and what each side offers within 0.1, 0.5 and 1 % of the mid."""
+
+    spread_ppm: int
+    bids_usd_e6: tuple[int, int, int]
+    asks_usd_e6: tuple[int, int, int]
+
+
+class PaperTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What paper trading costs and allows; shares of a price or a value in millionths, so that they are integers."""
 
     latency_ms: int
     taker_fee_ppm: int
     maker_fee_ppm: int
     spread_ppm: int
+    impact_ppm_per_100k: int
+    max_impact_ppm: int
+    liquidation_fee_ppm: int
+    limit_order_ms: int
+    default_max_leverage: int
 
 
 class Quotes(Protocol):
     """The market as far as it is known; a broker cannot see beyond it."""
 
     def mids(self, symbol: str, *, since: int, until: int) -> Sequence[Mid]:
-        """Midpoints between two moments, oldest first."""
+        """What was observed between two moments, both included, oldest first."""
         ...
 
-    def spread_ppm(self, symbol: str, *, at: int) -> int | None:
-        """The recorded spread at a moment in millionths, or None when no book was recorded."""
+    def bars(self, symbol: str, *, since: int, until: int) -> Sequence[Candle]:
+        """One-minute bars that begin at or after one moment and end by another, oldest first."""
+        ...
+
+    def book(self, symbol: str, *, at: int) -> Book | None:
+        """The order book at a moment, or None when none was recorded lately."""
         ...
 
     def mark_e8(self, symbol: str, *, at: int) -> int | None:
@@ -53,8 +87,6 @@ class Broker(Protocol):
         """Hands an order over; the same client id again changes nothing."""
         ...
 
-    def activity(
-        self, orders: Sequence[Order], exposures: Sequence[Exposure], *, quotes: Quotes, until: int
-    ) -> list[BrokerEvent]:
-        """What happened up to a moment to working orders and open positions, in time order."""
+    def activity(self, account: Account, orders: Sequence[Order], *, quotes: Quotes, until: int) -> Activity:
+        """What happened up to a moment to working orders and open positions."""
         ...

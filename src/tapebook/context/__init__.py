@@ -6,7 +6,22 @@ never:  reads a database, a clock or a file
 """
 
 from tapebook.context.assemble import assemble
+from tapebook.context.oversize import oversize
+from tapebook.context.preview import Preview, PreviewPart, preview
 from tapebook.context.render import RENDERER
-from tapebook.context.situation import Situation
+from tapebook.context.shelf import MarketKey, MarketShelf
+from tapebook.context.situation import Feature, Market, Situation
 
-__all__ = ["RENDERER", "Situation", "assemble"]
+__all__ = [
+    "RENDERER",
+    "Feature",
+    "Market",
+    "MarketKey",
+    "MarketShelf",
+    "Preview",
+    "PreviewPart",
+    "Situation",
+    "assemble",
+    "oversize",
+    "preview",
+]

@@ -1,17 +1,19 @@
-"""Token budgets: one fixed estimator of ours, and an allocator that drops the oldest rows and says so.
+"""Token budgets: one fixed estimator of ours, and how many rows fit.
 
-The estimator counts pieces as tokenizers tend to cut them: up to six letters, up to three digits,
-or one other sign; a line break is one more. It is meant to be a little high, above all to be the
-same for ever: a packet's bytes depend on it.
+The estimator counts pieces as tokenizers tend to cut them: up to eight letters, with the underscore
+before them if there is one; up to three digits; or one other sign. A line break is one more. It is
+meant to be a little high, above all to be the same for ever: a packet's bytes depend on it.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import islice
 
-from tapebook.domain.packet import Section
+_PIECE = re.compile(r"_?[A-Za-z]{1,8}|[0-9]{1,3}|[^\sA-Za-z0-9]")
 
-_PIECE = re.compile(r"[A-Za-z]{1,6}|[0-9]{1,3}|[^\sA-Za-z0-9]")
+MEMORY_CAP = 1_100
+"""What recent activity, closed trades, open positions and lessons may take together, at any setting."""
 
 
 @lru_cache(maxsize=20_000)
@@ -25,19 +27,20 @@ def text_tokens(text: str) -> int:
     return sum(line_tokens(line) for line in text.split("\n"))
 
 
-def fit(
-    section: Section, *, cap: int, line: Callable[[tuple[str, ...]], str], head: int, oldest_first: bool
-) -> Section:
-    """The section with as many of its newest rows as fit into the cap beside `head` tokens of heading."""
-    room = cap - head
-    rows = section.rows[::-1] if oldest_first else section.rows
-    kept = 0
-    for row in rows:
-        room -= line_tokens(line(row))
+def within(line: str, tokens: int) -> str:
+    """The beginning of a line that takes at most so many tokens, its break not counted."""
+    if line_tokens(line) <= tokens + 1:
+        return line
+    last = next(islice(_PIECE.finditer(line), tokens - 1, None)) if tokens > 0 else None
+    return line[: last.end()] if last else ""
+
+
+def kept(costs: Iterable[int], room: int) -> int:
+    """How many of the first rows fit into the room."""
+    count = 0
+    for cost in costs:
+        room -= cost
         if room < 0:
             break
-        kept += 1
-    if kept == len(rows):
-        return section
-    newest = rows[:kept][::-1] if oldest_first else rows[:kept]
-    return Section(section.name, section.title, section.columns, newest, dropped=len(rows) - kept)
+        count += 1
+    return count

@@ -2,37 +2,81 @@
 
 import msgspec
 
+from tapebook.domain.activity import Activity
 from tapebook.domain.agent import Deployment
+from tapebook.domain.citation import Citation
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
+from tapebook.domain.memory import ExperienceRow, LayerRow, Lessons
+from tapebook.domain.order import Order
 from tapebook.domain.position import Portfolio
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.trade import ClosedTrade, TradeState
 
 
-class Situation(msgspec.Struct, frozen=True):
-    """One agent, one symbol, one moment. Bars are oldest first; closed trades newest exit first."""
+class Feature(msgspec.Struct, frozen=True):
+    """A derived row of the tape, such as `fundingPressure`: when it was taken, and its figures as text."""
 
-    deployment: Deployment
+    name: str
+    bucket_ts: int
+    metrics: tuple[tuple[str, str], ...]
+
+
+class Market(msgspec.Struct, frozen=True, cache_hash=True):
+    """What is known of one symbol at a moment: the same for every agent that looks at bars of the same size.
+
+    Bars are oldest first.
+    """
+
     symbol: str
     as_of: int
+    bar_minutes: int
+    bars: tuple[Candle, ...] = ()
+    mid: Mid | None = None
+    liquidity: Liquidity | None = None
+    context: AssetContext | None = None
+    features: tuple[Feature, ...] = ()
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """One agent, one symbol, one moment. Closed trades are newest exit first, working orders oldest first.
+
+    `degraded` names what could not be read: it is missing here, which is not the same as empty.
+    """
+
+    deployment: Deployment
+    as_of: int
     watermarks: Watermarks
-    bars: tuple[Candle, ...]
-    mid: Mid | None
-    liquidity: Liquidity | None
-    context: AssetContext | None
+    market: Market
     portfolio: Portfolio
     marks: dict[str, int]
     open_trades: dict[str, TradeState]
-    closed_trades: tuple[ClosedTrade, ...]
-    last_run: DecisionRun | None
+    closed_trades: tuple[ClosedTrade, ...] = ()
+    last_run: DecisionRun | None = None
+    working: tuple[Order, ...] = ()
+    activity: Activity | None = None
+    lessons: Lessons | None = None
+    experience: tuple[ExperienceRow, ...] = ()
+    horizons: tuple[LayerRow, ...] = ()
+    citations: tuple[Citation, ...] = ()
     degraded: tuple[str, ...] = ()
+
+    @property
+    def symbol(self) -> str:
+        """The symbol the decision is about."""
+        return self.market.symbol
 
     @property
     def price_age_ms(self) -> int | None:
         """How old the newest price is; None when there is none."""
-        return None if self.mid is None else self.as_of - self.mid.bucket_ts
+        mid = self.market.mid
+        return None if mid is None else self.as_of - mid.bucket_ts
 
-    def held_usd_e6(self) -> int:
-        """The signed value of the position in the symbol, at its mark."""
-        held = self.portfolio.positions.get(self.symbol)
-        return 0 if held is None else held.cost_usd_e6 + held.unrealised_usd_e6(self.marks[self.symbol])
+    @property
+    def equity_usd_e6(self) -> int:
+        """What the account is worth at the marks."""
+        return self.portfolio.equity_usd_e6(self.marks)
+
+    def held_usd_e6(self, symbol: str) -> int:
+        """The signed value of the position in a symbol, at its mark."""
+        held = self.portfolio.positions.get(symbol)
+        return 0 if held is None else held.cost_usd_e6 + held.unrealised_usd_e6(self.marks[symbol])

@@ -5,8 +5,24 @@ gives:  actions with verdicts; problems are values, not exceptions
 never:  places orders, retrieves anything, changes a rule because a text says so
 """
 
-from tapebook.decision.guard import Limits, judge, too_old
-from tapebook.decision.parse import Refusal, Reply, parse
-from tapebook.decision.port import Engine
+from tapebook.decision.figures import unexplained
+from tapebook.decision.guard import gate, judge
+from tapebook.decision.limits import Limits, Move, move_of
+from tapebook.decision.parse import Refusal, Reply, clean, parse
+from tapebook.decision.port import Answer, Engine, EngineTerms
 
-__all__ = ["Engine", "Limits", "Refusal", "Reply", "judge", "parse", "too_old"]
+__all__ = [
+    "Answer",
+    "Engine",
+    "EngineTerms",
+    "Limits",
+    "Move",
+    "Refusal",
+    "Reply",
+    "clean",
+    "gate",
+    "judge",
+    "move_of",
+    "parse",
+    "unexplained",
+]

@@ -2,10 +2,15 @@
 
 import msgspec
 
+from tapebook.decision.parse import clean
+from tapebook.decision.port import Answer
 from tapebook.domain.packet import Packet
 
+MOST_REASON = 240
 
-def answer(packet: Packet, action: str, *, reason: str, confidence: float = 0.5, **fields: object) -> str:
+
+def answer(packet: Packet, action: str, *, reason: str, confidence: float = 0.5, **fields: object) -> Answer:
     """A reply with one action on the packet's symbol."""
-    body = {"action": action, "symbol": packet.symbol, "confidence": round(confidence, 4), "reason": reason, **fields}
-    return msgspec.json.encode({"actions": [body]}).decode()
+    said = {"confidence": round(confidence, 4), "reason": clean(reason, MOST_REASON)}
+    body = {"action": action, "symbol": packet.symbol, **said, **fields}
+    return Answer(msgspec.json.encode({"actions": [body]}).decode())

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -11,10 +12,14 @@ from tapebook.domain.run import Action
 
 MAX_REPLY_CHARS = 20_000
 MAX_ACTIONS = 8
+MAX_SYMBOL_CHARS = 100
+MAX_CITES = 16
 MAX_NOTIONAL_USD = 1e9
-# Control characters, and what is not seen: line separators, zero widths, directions, soft hyphens and tags.
+# Control characters, halves of pairs, and what is not seen: line separators, zero widths, directions, joiners,
+# fillers, soft hyphens, and the tags and variation selectors that can carry a whole hidden text.
 _CONTROL = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]+"
+    r"[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
 )
 
 
@@ -61,19 +66,24 @@ def parse(text: str) -> Reply | Refusal:
     if len(wire.actions) > MAX_ACTIONS:
         return Refusal(f"{len(wire.actions)} actions; at most {MAX_ACTIONS} are read")
     problems = [problem for each in wire.actions if (problem := _problem(each))]
-    if problems:
-        return Refusal(problems[0])
-    return Reply(tuple(_action(each) for each in wire.actions), clean(wire.note, 500))
+    actions = () if problems else tuple(_action(each) for each in wire.actions)
+    problem = problems[0] if problems else _contradiction(actions)
+    return Refusal(problem) if problem else Reply(actions, clean(wire.note, 500))
 
 
 def clean(text: str, most: int) -> str:
     """Outside text as one capped line without control characters."""
-    return _CONTROL.sub(" ", text).strip()[:most]
+    return _CONTROL.sub(" ", text).strip()[:most].rstrip()
 
 
 def _problem(wire: _WireAction) -> str | None:
     """What makes an action meaningless, or None. `not 0 <= x` also catches NaN, which compares false to everything."""
     what = f"{wire.action} {clean(wire.symbol, 20)}"
+    # Refused and not cut: the beginning of a name can be the name of something else.
+    if len(wire.symbol) > MAX_SYMBOL_CHARS or any(len(cite) > MAX_SYMBOL_CHARS for cite in wire.cites):
+        return f"{what}: a name is longer than {MAX_SYMBOL_CHARS} characters"
+    if len(wire.cites) > MAX_CITES:
+        return f"{what}: {len(wire.cites)} citations; at most {MAX_CITES} are read"
     if not 0 <= wire.notional_usd <= MAX_NOTIONAL_USD:
         return f"{what}: notional_usd is out of range"
     if not 0 <= wire.confidence <= 1:
@@ -89,6 +99,16 @@ def _problem(wire: _WireAction) -> str | None:
     return None
 
 
+def _contradiction(actions: Sequence[Action]) -> str | None:
+    """One symbol is wanted long and short, or closed and opened: whichever was meant, the other was not."""
+    wanted: dict[str, set[str]] = {}
+    for action in actions:
+        if action.action != "hold":
+            wanted.setdefault(action.symbol, set()).add("closed" if action.action == "close" else action.side or "")
+    torn = [f"{symbol} is to be {' and '.join(sorted(ends))}" for symbol, ends in wanted.items() if len(ends) > 1]
+    return f"{torn[0]} in one reply" if torn else None
+
+
 def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
     """Two readers of one object must not see two values: the guard one of them, a person the other."""
     names = [name for name, _ in pairs]
@@ -101,7 +121,7 @@ def _action(wire: _WireAction) -> Action:
     limit = wire.limit_price if wire.order_type == "limit" else None
     return Action(
         action=wire.action,
-        symbol=clean(wire.symbol, 40),
+        symbol=clean(wire.symbol, MAX_SYMBOL_CHARS),
         side=wire.side,
         notional_usd_e6=scaled(wire.notional_usd, E6),
         leverage=wire.leverage,
@@ -109,5 +129,5 @@ def _action(wire: _WireAction) -> Action:
         limit_price_e8=None if limit is None else scaled(limit, E8),
         confidence_e4=scaled(wire.confidence, 10_000),
         reason=clean(wire.reason, 240),
-        cites=tuple(clean(cite, 40) for cite in wire.cites[:16]),
+        cites=tuple(clean(cite, MAX_SYMBOL_CHARS) for cite in wire.cites),
     )

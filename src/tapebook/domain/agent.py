@@ -1,44 +1,87 @@
 """Who trades: a versioned profile, and the deployment that runs it against one broker."""
 
+from typing import Literal
+
 import msgspec
 
+from tapebook.domain.instants import MINUTE
 from tapebook.domain.money import E6
+
+Horizon = Literal["scalp", "intraday", "swing", "position"]
+MarginMode = Literal["cross", "isolated"]
+
+MOST_TRADES_SHOWN = 30
+
+HORIZONS: dict[Horizon, tuple[int, int]] = {
+    "scalp": (1, 60),
+    "intraday": (30, 48),
+    "swing": (180, 56),
+    "position": (720, 60),
+}
+"""How far back each horizon looks: minutes of a bar, and how many bars. An hour, a day, a week and thirty days.
+
+Sixty bars fit their section of the packet whatever they cost, so none of a horizon is ever left out.
+"""
 
 
 class RiskCaps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits the guard enforces; the packet shows them, no text can change them."""
+    """Limits the guard enforces; the packet shows them, no text can change them.
+
+    A position cap is of one symbol, the account cap of all of them together, working orders included.
+    """
 
     max_position_usd_e6: int = 2_000 * E6
     max_leverage: int = 5
     min_notional_usd_e6: int = 10 * E6
     max_data_age_ms: int = 120_000
+    max_account_usd_e6: int = 10_000 * E6
+    max_daily_loss_usd_e6: int = 1_000 * E6
+    max_orders_per_hour: int = 60
+    max_price_deviation_ppm: int = 20_000
+    cooldown_ms: int = 0
+    max_model_usd_e6_per_run: int = E6 // 2
+    max_model_usd_e6_per_day: int = 10 * E6
 
 
 class ContextProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much of each memory the packet offers."""
+    """How much of each memory the packet offers; without `memory` it shows the market and the portfolio alone."""
 
-    horizon: str = "intraday"
+    horizon: Horizon = "intraday"
     bar_minutes: int = 5
     bar_count: int = 100
     recent_trades_k: int = 10
+    memory: bool = True
+
+
+def context_of(horizon: Horizon) -> ContextProfile:
+    """A context profile with the bars of a horizon; pinned, so that a later table does not change who is there."""
+    minutes, count = HORIZONS[horizon]
+    return ContextProfile(horizon=horizon, bar_minutes=minutes, bar_count=count)
 
 
 class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything an agent is, apart from what it remembers. A change makes a new version.
 
-    An empty engine means the default of the home's settings.
+    An empty engine means the default of the home's settings; `model` and `members` are for engines that need them.
+    `shadow` is a second context profile whose decisions are recorded beside the real ones and never traded.
     """
 
     name: str
     watchlist: tuple[str, ...]
     engine: str = ""
     broker: str = "paper"
-    cadence_ms: int = 300_000
+    cadence_ms: int = 5 * MINUTE
     strategy: str = ""
     avoid: tuple[str, ...] = ()
     caps: RiskCaps = RiskCaps()
     context: ContextProfile = ContextProfile()
     starting_cash_usd_e6: int = 10_000 * E6
+    model: str = ""
+    members: tuple[str, ...] = ()
+    margin: MarginMode = "cross"
+    manual: str = ""
+    shadow: ContextProfile | None = None
+    enabled: bool = True
 
 
 class Deployment(msgspec.Struct, frozen=True):

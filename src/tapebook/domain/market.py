@@ -4,6 +4,8 @@
 part of the fact: the tape stamps that as it commits.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 
@@ -15,7 +17,26 @@ class Mid(msgspec.Struct, frozen=True):
     price_e8: int
 
 
-class Candle(msgspec.Struct, frozen=True):
+class MidFrame(msgspec.Struct, frozen=True):
+    """The midpoints of many symbols in one bucket, in two columns: what a thousand `Mid`s say, as one value."""
+
+    bucket_ts: int
+    symbols: tuple[str, ...]
+    prices_e8: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.symbols) != len(self.prices_e8):
+            raise ValueError(f"{len(self.symbols)} symbols have {len(self.prices_e8)} prices")
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def __iter__(self) -> Iterator[Mid]:
+        for symbol, price in zip(self.symbols, self.prices_e8, strict=True):
+            yield Mid(symbol, self.bucket_ts, price)
+
+
+class Candle(msgspec.Struct, frozen=True, gc=False):
     """One final bar; volumes are statistics, so they are floats and never enter money."""
 
     symbol: str

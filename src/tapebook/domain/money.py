@@ -5,12 +5,20 @@ without overflow; a product is brought back to a unit by `divide`, which rounds 
 that many roundings do not drift to one side.
 """
 
+from collections.abc import Collection
 from decimal import Decimal, InvalidOperation
+from math import dist
+from math import floor as whole
 
 E6 = 10**6
 E8 = 10**8
 E12 = 10**12
 _MOST_DIGITS = 30
+
+# What a float times 10**8 may be: up to the most it is off by a fifth of a unit, and below the least it says nothing.
+_LEAST_FLOAT, _MOST_FLOAT = 0.5, 9e14
+# So near to an integer it is nearer to it than to any other, the fifth included.
+_NEAR = 0.25
 
 
 def divide(numerator: int, denominator: int) -> int:
@@ -53,6 +61,34 @@ def scaled(text: str | int | float | Decimal, unit: int) -> int:
     # As a fraction, the product is exact: Decimal would round it to the digits of the thread's context first.
     numerator, denominator = value.as_integer_ratio()
     return divide(numerator * unit, denominator)
+
+
+def scaled_e8(text: str) -> int:
+    """What `scaled(text, E8)` gives or raises, several times as fast for positive numbers of up to eight decimals."""
+    try:
+        value = float(text) * E8
+    except ValueError:
+        return scaled(text, E8)
+    if _LEAST_FLOAT <= value < _MOST_FLOAT:
+        # `floor` of a half more is a quarter faster than `round`.
+        nearest = whole(value + 0.5)
+        if -_NEAR <= value - nearest <= _NEAR:
+            return nearest
+    return scaled(text, E8)
+
+
+def floats_e8(numbers: Collection[float]) -> list[int] | None:
+    """Floats as what `scaled_e8` would give for the texts they were read from; None when the texts must be asked."""
+    values = [number * E8 for number in numbers]
+    # A number that is none can pass this comparison, and not the next one.
+    if not values or not (min(values) >= _LEAST_FLOAT and max(values) < _MOST_FLOAT):
+        return None
+    try:
+        nearest = [whole(value + 0.5) for value in values]
+    except ValueError:
+        return None
+    # The distance of all together is no less than that of any one.
+    return nearest if dist(values, nearest) <= _NEAR else None
 
 
 def decimal_text(value: int, unit: int, digits: int) -> str:

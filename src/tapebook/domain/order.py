@@ -6,6 +6,7 @@ import msgspec
 
 Side = Literal["buy", "sell"]
 OrderType = Literal["market", "limit"]
+Ending = Literal["filled", "rejected", "cancelled"]
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -56,8 +57,16 @@ class OrderEnd(msgspec.Struct, frozen=True):
 
     client_id: str
     happened_at: int
-    status: Literal["filled", "rejected", "cancelled"]
+    status: Ending
     detail: str = ""
 
 
-BrokerEvent = Fill | FundingPayment | OrderEnd
+class InsurancePayment(msgspec.Struct, frozen=True):
+    """A loss beyond what there was to lose, made up by the exchange; without a symbol it is the whole account's."""
+
+    symbol: str
+    happened_at: int
+    amount_usd_e6: int
+
+
+BrokerEvent = Fill | FundingPayment | OrderEnd | InsurancePayment

@@ -2,6 +2,15 @@
 
 import msgspec
 
+from tapebook.domain.citation import Citation
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """One part of the system message: header, leash, strategy, lessons or footer."""
+
+    name: str
+    text: str
+
 
 class Section(msgspec.Struct, frozen=True):
     """One table of the packet. Cells are text with declared digits, so that they have one set of bytes."""
@@ -23,7 +32,10 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Packet(msgspec.Struct, frozen=True):
-    """The whole message, ready to send: a pure function of what was known."""
+    """The whole message, ready to send: a pure function of what was known.
+
+    `system` is its segments, an empty line between two of them; `citations` are those the text shows.
+    """
 
     agent: str
     symbol: str
@@ -36,7 +48,15 @@ class Packet(msgspec.Struct, frozen=True):
     section_tokens: dict[str, int]
     inputs_sha256: str
     sha256: str
+    segments: tuple[Segment, ...] = ()
+    citations: tuple[Citation, ...] = ()
 
     def section(self, name: str) -> Section | None:
         """A section by name, or None when nothing was there to say."""
         return next((section for section in self.sections if section.name == name), None)
+
+    @property
+    def citation_ids(self) -> frozenset[str]:
+        """What an action may cite: the first column of the citations."""
+        found = self.section("citations")
+        return frozenset(row[0] for row in found.rows) if found else frozenset()

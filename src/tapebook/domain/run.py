@@ -33,11 +33,36 @@ class Action(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the guard says of one action: allowed, or the code of the rule that refused it and why."""
+    """What the guard says of one action: allowed, or the code of the rule that refused it and why.
+
+    `flags` are the numbers of its reason that nothing in the packet explains; they refuse nothing.
+    """
 
     allowed: bool
     rule: str | None = None
     detail: str = ""
+    flags: tuple[str, ...] = ()
+
+
+class Vote(msgspec.Struct, frozen=True):
+    """What one member of an ensemble proposed, and how much its word counted."""
+
+    engine: str
+    action: ActionKind
+    side: Literal["long", "short"] | None
+    confidence_e4: int
+    weight_e4: int
+    reason: str
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What asking a model cost, over all attempts of one decision."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd_e6: int
+    attempts: int
 
 
 class DecisionRun(msgspec.Struct, frozen=True):
@@ -67,3 +92,5 @@ class DecisionRun(msgspec.Struct, frozen=True):
     degraded: tuple[str, ...] = ()
     note: str = ""
     error: str | None = None
+    votes: tuple[Vote, ...] = ()
+    usage: Usage | None = None

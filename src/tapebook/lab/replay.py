@@ -11,6 +11,7 @@ from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import Damaged
 from tapebook.loop.gather import gather
+from tapebook.loop.shadow import shadowed
 from tapebook.wiring import Rooms
 
 
@@ -38,15 +39,20 @@ def replay(
 
 
 def rebuild(rooms: Rooms, run: DecisionRun) -> Packet:
-    """The packet of a run, made again from what was known then."""
+    """The packet of a run, made again from what was known then; what could not be read then is left out again."""
     found = rooms.book.agent(run.agent, version=run.agent_version)
     if found is None:
         raise Damaged(f"run {run.run_id} names version {run.agent_version} of {run.agent}, which is not in the book")
-    deployment = Deployment(run.owner, run.deployment, found[1], run.agent_version)
-    return assemble(gather(rooms, deployment, run.symbol, as_of=run.as_of, watermarks=run.watermarks))
+    agent = shadowed(found[1]) if run.trigger == "shadow" else found[1]
+    deployment = Deployment(run.owner, run.deployment, agent, run.agent_version)
+    marks, skip = run.watermarks, run.degraded
+    return assemble(gather(rooms, deployment, run.symbol, as_of=run.as_of, watermarks=marks, skip=skip))
 
 
 def _difference(rooms: Rooms, run: DecisionRun) -> str | None:
+    if not run.packet_sha256:
+        # A slot that expired, or could not be opened: nobody was told anything.
+        return None
     if run.renderer != RENDERER:
         return f"rendered by version {run.renderer}, and this is {RENDERER}: replay it with the tapebook that made it"
     packet = rebuild(rooms, run)

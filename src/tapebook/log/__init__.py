@@ -2,12 +2,13 @@
 
 takes:  drafts of events with canonical bodies
 gives:  events with a sequence, two times and a hash; projections written in the same transaction
-never:  knows what a trade is
+never:  knows what a trade is; lets two processes write one stream
 """
 
 from tapebook.log.event import Draft, Event, Stream
+from tapebook.log.lease import Lease, Leases
 from tapebook.log.projection import Projection, Write
 from tapebook.log.store import Head, Log
 from tapebook.log.verify import Finding, verify_log
 
-__all__ = ["Draft", "Event", "Finding", "Head", "Log", "Projection", "Stream", "Write", "verify_log"]
+__all__ = ["Draft", "Event", "Finding", "Head", "Lease", "Leases", "Log", "Projection", "Stream", "Write", "verify_log"]

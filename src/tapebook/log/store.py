@@ -1,13 +1,15 @@
 """The log in a database: append under the stream's lock, read in order.
 
 Appending, in steps:
-1. read the head inside the write transaction and compare it with what the caller had read;
+1. inside the write transaction, check the lease (`lease.fence`), read the head and compare it with what the caller
+   had read;
 2. stamp one `known_at` for the whole append: later than the one before, not earlier than the clock;
 3. chain and insert the events, and write their projections;
 4. commit all of it or nothing.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
 import msgspec
@@ -15,6 +17,7 @@ import msgspec
 from tapebook.db import Database, Queries
 from tapebook.errors import StaleWriter
 from tapebook.log.event import GENESIS, Draft, Event, Stream, chained
+from tapebook.log.lease import Lease, fence
 from tapebook.log.projection import Projection, apply
 
 MIGRATIONS = "tapebook.log"
@@ -45,6 +48,7 @@ class Log:
     def __init__(self, db: Database, projections: Sequence[Projection], *, clock: Clock) -> None:
         self._db = db
         self._clock = clock
+        self._joined = False
         self.projections = tuple(projections)
 
     def head(self, stream: Stream) -> Head:
@@ -52,9 +56,15 @@ class Log:
         row = self._db.one(_QUERIES.head, owner=stream.owner, deployment=stream.deployment)
         return Head(*row) if row else Head()
 
-    def append(self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
-        """Adds events to a stream that ends at `expected_seq`; StaleWriter, and nothing is written, if it does not."""
-        with self._db.transaction():
+    def append(
+        self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None = None
+    ) -> list[Event]:
+        """Adds events to a stream that ends at `expected_seq`; StaleWriter, and nothing is written, if it does not.
+
+        The same when the lease is lost; without a lease, when somebody holds one.
+        """
+        with nullcontext() if self._joined else self._db.transaction():
+            fence(self._db, stream, lease)
             head = self.head(stream)
             if head.seq != expected_seq:
                 place = f"stream {stream.name} is at {head.seq}, not {expected_seq}"
@@ -65,6 +75,16 @@ class Log:
                 self._insert(event)
                 apply(self._db, self.projections, event)
         return events
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Appends inside are written in one transaction, all of them or none: one wait for the disk."""
+        with self._db.transaction():
+            self._joined = True
+            try:
+                yield
+            finally:
+                self._joined = False
 
     def events(self, stream: Stream, *, after: int = 0, until: int = _NO_END) -> Iterator[Event]:
         """A stream's events in order, read page by page."""

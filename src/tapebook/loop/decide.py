@@ -1,35 +1,44 @@
-"""One engine call, then parse and guard. No transaction is open while the engine thinks."""
+"""An answer becomes a decision: parsed, then judged against the account as it is now."""
 
 import msgspec
 
-from tapebook.context import Situation
-from tapebook.decision import Limits, Refusal, judge, parse
+from tapebook.decision import Answer, Limits, Refusal, clean, judge, parse, unexplained
 from tapebook.domain.packet import Packet
-from tapebook.domain.run import Action, Verdict
-from tapebook.wiring import Rooms
+from tapebook.domain.run import Action, Usage, Verdict, Vote
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A reply, what it proposed, and what the guard said; `error` when it was not understood."""
+    """A reply, what it proposed, and what the guard said; `error` when there is none or it was not understood."""
 
     reply: str
     actions: tuple[Action, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     note: str = ""
     error: str | None = None
+    failed: bool = False
+    votes: tuple[Vote, ...] = ()
+    usage: Usage | None = None
 
 
-def decide(rooms: Rooms, packet: Packet, situation: Situation) -> Decision:
-    """Asks the agent's engine and judges its answer."""
-    reply = rooms.engine(situation.deployment.agent.engine).decide(packet)
-    parsed = parse(reply)
+def judged(answer: Answer, packet: Packet, limits: Limits) -> Decision:
+    """What an answer comes to."""
+    if answer.problem is not None:
+        problem = clean(answer.problem, 300) or "the engine gave no reason"
+        return Decision(answer.reply, error=problem, failed=True, votes=answer.votes, usage=answer.usage)
+    parsed = parse(answer.reply)
     if isinstance(parsed, Refusal):
-        return Decision(reply, error=parsed.why)
-    verdicts = judge(parsed.actions, limits_of(situation))
-    return Decision(reply, parsed.actions, verdicts, parsed.note)
+        return Decision(answer.reply, error=parsed.why, votes=answer.votes, usage=answer.usage)
+    verdicts = judge(parsed.actions, msgspec.structs.replace(limits, citations=packet.citation_ids))
+    return Decision(
+        answer.reply,
+        parsed.actions,
+        tuple(_flagged(*pair, packet) for pair in zip(parsed.actions, verdicts, strict=True)),
+        note=parsed.note,
+        votes=answer.votes,
+        usage=answer.usage,
+    )
 
 
-def limits_of(situation: Situation) -> Limits:
-    """What the guard must know of a situation."""
-    agent = situation.deployment.agent
-    return Limits(agent.caps, situation.symbol, agent.watchlist, situation.held_usd_e6(), situation.price_age_ms)
+def _flagged(action: Action, verdict: Verdict, packet: Packet) -> Verdict:
+    flags = unexplained(action, packet)
+    return msgspec.structs.replace(verdict, flags=flags) if flags else verdict

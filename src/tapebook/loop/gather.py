@@ -1,17 +1,55 @@
-"""Reads every room for one decision. The only reader across rooms; replay calls it with stored watermarks."""
+"""Reads every room for one decision. The only reader across rooms; replay calls it with stored watermarks.
 
-from collections.abc import Mapping
+1. the market, which agents that are due together share (`_market`): bars must be read, features may fail;
+2. the account with its orders and marks, without which there is no decision;
+3. the memories (`_memory`), each by itself: one that fails is empty, and its name goes into `degraded`.
 
-from tapebook.context import Situation
-from tapebook.domain.agent import Deployment
+A replay names what had failed then, and it is left out again (`skip`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from tapebook.book.settle import Account
+from tapebook.context import Market, MarketKey, MarketShelf, Situation
+from tapebook.domain.agent import MOST_TRADES_SHOWN, Deployment
 from tapebook.domain.instants import MINUTE
-from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
+from tapebook.domain.market import Mid
+from tapebook.domain.order import Order
 from tapebook.domain.position import Position
 from tapebook.domain.run import Watermarks
+from tapebook.domain.trade import ClosedTrade
+from tapebook.errors import TapebookError
+from tapebook.loop.activity import activity_of
+from tapebook.loop.market import bars, read_market, with_features
+from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.tape.features import classify_regime
-from tapebook.tape.rollup import roll_up
 from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
+
+Found = TypeVar("Found")
+
+
+class OptionalReads:
+    """Reads that may fail: what comes instead is the empty default, and the name is remembered."""
+
+    def __init__(self, skip: Iterable[str]) -> None:
+        self._degraded = list(skip)
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """What was not read, and what could not be."""
+        return tuple(self._degraded)
+
+    def read(self, name: str, read: Callable[[], Found], empty: Found) -> Found:
+        """What a read gives, or the empty default."""
+        if name in self._degraded:
+            return empty
+        try:
+            return read()
+        except TapebookError:
+            self._degraded.append(name)
+            return empty
 
 
 def watermarks_now(rooms: Rooms, deployment: Deployment) -> Watermarks:
@@ -19,41 +57,42 @@ def watermarks_now(rooms: Rooms, deployment: Deployment) -> Watermarks:
     return Watermarks(tape=rooms.tape.head()[0], book=rooms.book.head(deployment.id))
 
 
-def gather(rooms: Rooms, deployment: Deployment, symbol: str, *, as_of: int, watermarks: Watermarks) -> Situation:
-    """Everything one decision may know, and nothing beyond its watermarks."""
-    view = View(as_of, watermarks.tape)
+def gather(
+    rooms: Rooms,
+    deployment: Deployment,
+    symbol: str,
+    *,
+    as_of: int,
+    watermarks: Watermarks,
+    skip: Iterable[str] = (),
+    shelf: MarketShelf | None = None,
+) -> Situation:
+    """Everything one decision may know, and nothing beyond its watermarks; a shelf offers markets read before."""
+    view, optional = View(as_of, watermarks.tape), OptionalReads(skip)
+    market = _market(rooms.tape, deployment, symbol, view=view, optional=optional, shelf=shelf)
     account = rooms.book.account(deployment.id, seq=watermarks.book)
-    profile = deployment.agent.context
-    most = profile.recent_trades_k
+    working = rooms.book.orders_under_way(deployment.id, seq=watermarks.book, as_of=as_of)
+    memory = _memory(rooms, deployment, symbol, account=account, view=view, optional=optional)
     return Situation(
         deployment=deployment,
-        symbol=symbol,
         as_of=as_of,
         watermarks=watermarks,
-        bars=tuple(bars(rooms.tape, symbol, minutes=profile.bar_minutes, count=profile.bar_count, view=view)),
-        mid=rooms.tape.newest(Mid, symbol, view=view),
-        liquidity=rooms.tape.newest(Liquidity, symbol, view=view),
-        context=rooms.tape.newest(AssetContext, symbol, view=view),
+        market=market,
         portfolio=account.portfolio,
-        marks=marks(rooms.tape, account.portfolio.positions, view=view),
+        marks=_marks(rooms.tape, market, account.portfolio.positions, working=working, view=view),
         open_trades=account.open_trades,
-        closed_trades=tuple(rooms.book.closed_trades(deployment.id, seq=watermarks.book, most=most)),
-        last_run=rooms.book.last_run(deployment.id, symbol, seq=watermarks.book),
+        working=working,
+        degraded=optional.degraded,
+        **memory,
     )
 
 
-def bars(tape: Tape, symbol: str, *, minutes: int, count: int, view: View) -> list[Candle]:
-    """The newest complete bars, rolled up from one-minute bars that had ended."""
-    step = minutes * MINUTE
-    end = view.as_of - view.as_of % step
-    found = tape.candles(symbol, granularity_sec=60, since=end - count * step, view=view)
-    return roll_up((minute for minute in found if minute.bucket_ts < end), granularity_sec=minutes * 60)
-
-
 def marks(tape: Tape, positions: Mapping[str, Position], *, view: View) -> dict[str, int]:
-    """What each position is valued at: the newest midpoint, or its cost where no price is known any more."""
-    newest = {symbol: tape.newest(Mid, symbol, view=view) for symbol in positions}
-    return {symbol: mid.price_e8 if mid else positions[symbol].entry_price_e8 for symbol, mid in newest.items()}
+    """What each position is valued at: the price last observed, or its cost where none is known."""
+    newest = {symbol: _fresh(tape.newest(Mid, symbol, view=view), view) for symbol in positions}
+    seen = {symbol: price for symbol, price in newest.items() if price is not None}
+    rest = [position for symbol, position in positions.items() if symbol not in seen]
+    return seen | marks_of(TapeQuotes(tape, view), rest, at=view.as_of)
 
 
 def regime(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> str:
@@ -61,3 +100,54 @@ def regime(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> st
     profile = deployment.agent.context
     window = bars(tape, symbol, minutes=profile.bar_minutes, count=profile.bar_count, view=view)
     return classify_regime([bar.close_e8 / 1e8 for bar in window])
+
+
+def _market(
+    tape: Tape, deployment: Deployment, symbol: str, *, view: View, optional: OptionalReads, shelf: MarketShelf | None
+) -> Market:
+    profile = deployment.agent.context
+    minutes, count = profile.bar_minutes, profile.bar_count
+    key = MarketKey(symbol, minutes, count, view.as_of, view.watermark)
+    shared = shelf if "features" not in optional.degraded else None
+    found = shared.get(key) if shared is not None else None
+    if found is not None:
+        return found
+    market = read_market(tape, symbol, minutes=minutes, count=count, view=view)
+    market = optional.read("features", lambda: with_features(tape, market, view=view), market)
+    # Only what was read whole is for others.
+    if shelf is not None and "features" not in optional.degraded:
+        shelf.put(key, market)
+    return market
+
+
+def _memory(
+    rooms: Rooms, deployment: Deployment, symbol: str, *, account: Account, view: View, optional: OptionalReads
+) -> dict[str, Any]:
+    """The fields of a situation that come from memory; without any, what the caps are weighed against is still read."""
+    book, seq, profile = rooms.book, account.seq, deployment.agent.context
+    doing = optional.read("activity", lambda: activity_of(rooms, deployment, account, view=view), None)
+    if not profile.memory:
+        return {"activity": doing}
+    most = min(profile.recent_trades_k, MOST_TRADES_SHOWN)
+    none: list[ClosedTrade] = []
+    closed = optional.read("recent_trades", lambda: book.closed_trades(deployment.id, seq=seq, most=most), none)
+    last = optional.read("last_decision", lambda: book.last_run(deployment.id, symbol, seq=seq), None)
+    return {"activity": doing, "closed_trades": tuple(closed), "last_run": last}
+
+
+def _marks(
+    tape: Tape, market: Market, positions: Mapping[str, Position], *, working: Iterable[Order], view: View
+) -> dict[str, int]:
+    """What is held, at its marks, and what is being traded, where there is a price; the market has its own already."""
+    own = _fresh(market.mid, view)
+    found = {} if own is None else {market.symbol: own}
+    found |= marks(tape, {symbol: held for symbol, held in positions.items() if symbol not in found}, view=view)
+    for symbol in sorted({order.symbol for order in working} - found.keys()):
+        price = TapeQuotes(tape, view).mark_e8(symbol, at=view.as_of)
+        found |= {} if price is None else {symbol: price}
+    return found
+
+
+def _fresh(mid: Mid | None, view: View) -> int | None:
+    """A midpoint of the last minute is the price last observed; only without one are bars looked at too."""
+    return mid.price_e8 if mid is not None and view.as_of - mid.bucket_ts < MINUTE else None

@@ -1,30 +1,35 @@
 """Live ingestion: a source runs as a task, and its intake is emptied a few times a second until it is stopped."""
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import pairwise
 
 import msgspec
 
+from tapebook.archive import put_content
 from tapebook.clock import elapsed_seconds
 from tapebook.config import Config
 from tapebook.domain.instants import HOUR, MINUTE, floor
-from tapebook.domain.market import AssetContext
-from tapebook.errors import Busy, StoreFailed
+from tapebook.errors import Busy, Retry, StoreFailed
 from tapebook.loop.ingest import Ingester, Intake
-from tapebook.loop.stage import WorldClock
+from tapebook.tape.recording import Recorder
 from tapebook.tape.retention import Keep
 from tapebook.tape.sources import hyperliquid
+from tapebook.tape.sources.hyperliquid.gaps import channel_of
+from tapebook.tape.sources.hyperliquid.universe import dex_of
 from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
 
 FLUSH_SECONDS = 0.25
-# Between two flushes: some 80 ms, and 16 symbols a second, which is all perps in a quarter of a minute.
-_DERIVED_AT_ONCE = 4
+# What is due is done in between: so long at once, one step more at most, and then frames come first for so long.
+_WORK_SECONDS = 0.02
+_REST_SECONDS = 0.03
 
 # What a start of the source asks for in any case, behind the newest bar; and what the exchange keeps, less a day.
 _LOOKED_AT = 55 * MINUTE
 _MOST_HISTORY = 60 * HOUR
+# Rows of midpoints stay for half an hour; a dex that was silent for longer is not known to have been before.
+_BEATS_LOOKED_AT = 15 * MINUTE
 
 
 class IngestProgress(msgspec.Struct, frozen=True):
@@ -47,7 +52,7 @@ def keep_of(config: Config) -> Keep:
         "predicted": minutes,
         "candles_3600": int(hours.hourly_candles_hours * HOUR),
         "funding": int(hours.funding_hours * HOUR),
-        **dict.fromkeys(("books", "volatility", "pressure", "positioning"), features),
+        **dict.fromkeys(("books", "volatility", "pressure", "positioning", "commits"), features),
     }
 
 
@@ -65,21 +70,41 @@ def source_settings(config: Config, *, url: str | None, stepped: bool = False) -
     )
 
 
-def resume_of(tape: Tape, *, now: int, history_ms: int) -> dict[str, int]:
-    """The newest bucket of each channel up to which the tape has all it can have.
+def resume_of(tape: Tape, *, now: int, history_ms: int, dexes: Iterable[str] = ()) -> dict[str, int]:
+    """The newest bucket of each channel up to which the tape has all it can have, dex by dex.
 
     A process can be killed while it still fetches: then one symbol is complete and the next is not. So settled rates
     are asked for again as far back as a first start does, which costs as much as one; bars from the first long hole on.
     """
-    found = tape.newest_buckets()
     since = now - min(history_ms, _MOST_HISTORY)
-    if "funding" in found:
-        found["funding"] = min(found["funding"], floor(since, HOUR))
-    if "candles" in found:
-        named = {(each.gap.subject, each.gap.from_ts) for each in tape.gaps(as_of=now) if each.gap.channel == "candles"}
-        perps = [symbol for symbol in tape.symbols() if tape.newest(AssetContext, symbol, view=View(now))]
-        holes = [_long_hole(tape, symbol, since=floor(since, MINUTE), now=now, named=named) for symbol in perps]
-        found["candles"] = min([found["candles"], *(hole for hole in holes if hole is not None)])
+    found = tape.newest_buckets()
+    if dexes := tuple(dexes):
+        found |= _of_dexes(tape, found, dexes, since=since)
+    for channel in (channel_of("funding", dex) for dex in ("", *dexes)):
+        if channel in found:
+            found[channel] = min(found[channel], floor(since, HOUR))
+    named = {(each.gap.subject, each.gap.from_ts) for each in tape.gaps(as_of=now) if each.gap.channel == "candles"}
+    for symbol in tape.newest_by_symbol("contexts", since=since):
+        channel = channel_of("candles", dex_of(symbol))
+        hole = _long_hole(tape, symbol, since=floor(since, MINUTE), now=now, named=named)
+        if channel in found and hole is not None:
+            found[channel] = min(found[channel], hole)
+    return found
+
+
+def _of_dexes(tape: Tape, newest: Mapping[str, int], dexes: Iterable[str], *, since: int) -> dict[str, int]:
+    """The same channels dex by dex: one dex can have been silent while another was heard.
+
+    What keeps a beat counts as missing for as far back as is looked; what can be asked for again, as far as is asked.
+    """
+    heard = {dex_of(symbol) for symbol in tape.symbols()}
+    found = {}
+    for channel in newest.keys() & {"mids", "contexts", "candles", "funding"}:
+        first = newest[channel] - _BEATS_LOOKED_AT if channel in ("mids", "contexts") else since
+        by_symbol = tape.newest_by_symbol(channel, since=first)
+        for dex in heard & {"", *dexes}:
+            buckets = (bucket for symbol, bucket in by_symbol.items() if dex_of(symbol) == dex)
+            found[channel_of(channel, dex)] = max(buckets, default=first)
     return found
 
 
@@ -96,37 +121,78 @@ def _long_hole(tape: Tape, symbol: str, *, since: int, now: int, named: Containe
 async def listen(
     rooms: Rooms, *, url: str | None, seconds: float | None, report: Callable[[IngestProgress], None]
 ) -> None:
-    """Ingests until `seconds` have passed or the task is cancelled; what was received by then is committed."""
+    """Ingests until `seconds` have passed or the task is cancelled; what was received by then is committed.
+
+    Retry when the seconds are over and nothing was received, because there was no connection.
+    """
+    before, unheard = rooms.tape.rows_written(), None
     intake = Intake()
     ingester = Ingester(rooms, intake, keep=keep_of(rooms.config))
-    settings = source_settings(rooms.config, url=url)
-    source = hyperliquid.create(
-        settings,
-        sink=intake,
-        clock=rooms.clock.now,
-        monotonic=rooms.clock.seconds if isinstance(rooms.clock, WorldClock) else elapsed_seconds,
-        sleep=rooms.clock.sleep if isinstance(rooms.clock, WorldClock) else asyncio.sleep,
-        resume=resume_of(rooms.tape, now=rooms.clock.now(), history_ms=settings.history_ms),
-    )
+    recorder = _recorder(rooms)
+    source = _source(rooms, intake, recorder, url=url)
     running = asyncio.create_task(source.run())
     end = None if seconds is None else elapsed_seconds() + seconds
     try:
         while end is None or elapsed_seconds() < end:
-            await asyncio.wait([running], timeout=FLUSH_SECONDS)
+            behind = await _until_the_next_flush(running, ingester)
             if running.done():
                 # The source never ends by itself: whatever stopped it is raised here.
                 running.result()
-            report(_progress(rooms, ingester.flush() or _kept_up(ingester) or _unheard(source.health())))
+            problem = ingester.flush() or behind
+            unrecorded = recorder.keep(rooms.clock.now()) if recorder else None
+            unheard = _unheard(source.health())
+            report(_progress(rooms, problem or unrecorded or unheard))
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        ingester.close()
+        try:
+            ingester.close()
+        finally:
+            if recorder:
+                recorder.close()
+    if unheard and rooms.tape.rows_written() == before:
+        raise Retry(f"nothing was received: {unheard}")
+
+
+def _source(
+    rooms: Rooms, intake: Intake, recorder: Recorder | None, *, url: str | None
+) -> hyperliquid.HyperliquidSource:
+    settings = source_settings(rooms.config, url=url)
+    return hyperliquid.create(
+        settings,
+        sink=intake,
+        clock=rooms.clock.now,
+        monotonic=rooms.clock.seconds,
+        sleep=rooms.clock.sleep,
+        resume=resume_of(rooms.tape, now=rooms.clock.now(), history_ms=settings.history_ms, dexes=settings.dexes),
+        record=recorder,
+    )
+
+
+def _recorder(rooms: Rooms) -> Recorder | None:
+    """What keeps raw payloads, if the settings ask for them."""
+    if not rooms.config.archive.raw:
+        return None
+    return Recorder(rooms.tape_db, lambda content: put_content(rooms.archive, content))
+
+
+async def _until_the_next_flush(running: "asyncio.Task[None]", ingester: Ingester) -> str | None:
+    """Lets frames come in, and does what is due meanwhile; says why it could not."""
+    flush_at = elapsed_seconds() + FLUSH_SECONDS
+    problem = None
+    while not running.done() and (left := flush_at - elapsed_seconds()) > 0:
+        works = problem is None and ingester.is_behind()
+        await asyncio.wait([running], timeout=min(left, _REST_SECONDS) if works else left)
+        problem = _kept_up(ingester) if works else problem
+    return problem
 
 
 def _kept_up(ingester: Ingester) -> str | None:
     """Keeps up with the time, or says why not: a full disk must not end what still listens."""
+    stop_at = elapsed_seconds() + _WORK_SECONDS
     try:
-        ingester.keep_up(at_once=_DERIVED_AT_ONCE)
+        while ingester.is_behind() and elapsed_seconds() < stop_at:
+            ingester.keep_up(at_once=1)
     except (StoreFailed, Busy) as error:
         return str(error)
     return None
@@ -136,7 +202,7 @@ def _unheard(health: hyperliquid.Health) -> str | None:
     """Why nothing is heard, when no connection stands; the source goes on trying."""
     if health.connections_up or not health.recent_problems:
         return None
-    return f"no connection to the exchange, still trying ({health.recent_problems[-1]})"
+    return f"no connection to the exchange ({health.recent_problems[-1]})"
 
 
 def _progress(rooms: Rooms, problem: str | None) -> IngestProgress:

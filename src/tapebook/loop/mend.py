@@ -31,18 +31,14 @@ def _is_there(tape: Tape, gap: Gap, now: int) -> bool:
 def untold_gaps(tape: Tape, *, now: int) -> list[Gap]:
     """The books missing in rounds of the last hour in which others came, that no gap names."""
     since = now - HOUR
-    books = {symbol: _buckets(tape, symbol, now=now) for symbol in tape.symbols()}
+    books = tape.buckets(Liquidity, since=now - 2 * HOUR, view=View(now))
     rounds = {bucket for each in books.values() for bucket in each if since <= bucket <= now - ROUND - _PATIENCE}
     named = [each.gap for each in tape.gaps(as_of=now) if each.gap.channel == "books" and each.gap.to_ts > since]
     return [
         Gap(SOURCE, "books", symbol, bucket, bucket + ROUND, NOT_RUNNING)
         for bucket in sorted(rounds)
-        for symbol, there in books.items()
+        for symbol, there in sorted(books.items())
         # A symbol without a book for an hour is not expected to have one.
         if bucket not in there and any(bucket - HOUR < other < bucket for other in there)
         if not any(gap.subject in (EVERY_SUBJECT, symbol) and gap.from_ts <= bucket < gap.to_ts for gap in named)
     ]
-
-
-def _buckets(tape: Tape, symbol: str, *, now: int) -> set[int]:
-    return {book.bucket_ts for book in tape.facts(Liquidity, symbol, since=now - 2 * HOUR, view=View(now))}

@@ -1,76 +1,111 @@
-"""Books what the broker says: fills and funding one by one, through ledger and materializer, in one transaction."""
+"""Books what the broker says, in one transaction (`reconcile`).
+
+1. the account and its working orders are read; with neither positions nor orders that is all;
+2. the broker says what happened up to now (`_standing` is what it is told);
+3. fills, funding, insurance and ends of orders go one by one through ledger and materializer (`_settle`);
+4. what is still held is valued, once per moment (`_marked`): equity, extremes, and how far margin was checked.
+"""
 
 import msgspec
 
 from tapebook.book.events import OrderEnded, RunEnded, draft
-from tapebook.book.settle import Account, Cause, settle_fill, settle_funding, settle_marks
+from tapebook.book.settle import Account, Cause, settle_fill, settle_funding, settle_insurance, settle_marks
+from tapebook.book.store import Snapshot
+from tapebook.broker import Account as Standing
 from tapebook.broker import Exposure
 from tapebook.domain.agent import Deployment
-from tapebook.domain.order import BrokerEvent, Fill, FundingPayment
+from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order
 from tapebook.log import Draft
-from tapebook.loop.gather import marks, regime
-from tapebook.loop.quotes import TapeQuotes
+from tapebook.loop.gather import regime
+from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
 
+Bodies = list[msgspec.Struct]
+
 
 def reconcile(rooms: Rooms, deployment: Deployment) -> None:
-    """Catches up with the broker to this moment; nothing new writes nothing."""
-    account = rooms.book.account(deployment.id, seq=rooms.book.head(deployment.id))
+    """Catches up with the broker to this moment; asked again at the same moment it writes nothing."""
+    seq = rooms.book.head(deployment.id)
     orders = [order for order, placed in rooms.book.working_orders(deployment.id) if placed]
-    exposures = [
-        Exposure(symbol, held.size_e8, account.open_trades[symbol].funded_until)
-        for symbol, held in account.portfolio.positions.items()
-    ]
-    if not orders and not exposures:
+    account = rooms.book.account(deployment.id, seq=seq)
+    if not orders and not account.portfolio.positions:
         return
-    now = rooms.clock.now()
+    now, newest = rooms.clock.now(), rooms.book.newest_snapshot(deployment.id, seq=seq)
+    quotes = TapeQuotes(rooms.tape, View(now))
     broker = rooms.broker(deployment.agent.broker)
-    said = broker.activity(orders, exposures, quotes=TapeQuotes(rooms.tape, View(now)), until=now)
-    working = {order.client_id: order.run_id for order in orders}
+    said = broker.activity(_standing(account, deployment, newest), orders, quotes=quotes, until=now)
+    working = {order.client_id: order for order in orders}
     drafts: list[Draft] = []
-    for event in said:
+    for event in said.events:
         account, bodies = _settle(rooms, deployment, account, event, working=working)
         drafts += [draft(event.happened_at, body) for body in bodies]
+    if drafts or newest is None or newest.happened_at < now or newest.walked_until < said.walked_until:
+        marked = _marked(account, deployment, newest, quotes=quotes, at=now, walked_until=said.walked_until)
+        drafts += [draft(now, body) for body in marked]
     if drafts:
-        rooms.book.append(deployment.id, drafts, expected_seq=account.seq)
+        rooms.book.append(deployment.id, drafts, expected_seq=seq)
 
 
-def mark_to_market(rooms: Rooms, deployment: Deployment) -> None:
-    """Values the open positions at this moment, once per moment."""
-    account = rooms.book.account(deployment.id, seq=rooms.book.head(deployment.id))
-    now = rooms.clock.now()
-    newest = rooms.book.newest_snapshot(deployment.id, seq=account.seq)
-    if not account.portfolio.positions or (newest is not None and newest[0] == now):
-        return
-    seen = marks(rooms.tape, account.portfolio.positions, view=View(now))
-    _, bodies = settle_marks(account, seen, _cause(deployment), at=now)
-    rooms.book.append(deployment.id, [draft(now, body) for body in bodies], expected_seq=account.seq)
+def _standing(account: Account, deployment: Deployment, newest: Snapshot | None) -> Standing:
+    """The account as a broker must know it."""
+    exposures = []
+    for symbol, held in sorted(account.portfolio.positions.items()):
+        trade = account.open_trades[symbol]
+        # Positions from before a move was noted have moved at their entry, as far as anybody knows.
+        since = held if held.moved_at else msgspec.structs.replace(held, moved_at=trade.entry_tick_at)
+        exposures.append(Exposure(since, trade.funded_until))
+    walked = newest.walked_until if newest else 0
+    return Standing(account.portfolio.cash_usd_e6, tuple(exposures), deployment.agent.margin, walked)
 
 
 def _settle(
-    rooms: Rooms, deployment: Deployment, account: Account, event: BrokerEvent, *, working: dict[str, str]
-) -> tuple[Account, list[msgspec.Struct]]:
+    rooms: Rooms, deployment: Deployment, account: Account, event: BrokerEvent, *, working: dict[str, Order]
+) -> tuple[Account, Bodies]:
     if isinstance(event, Fill):
-        view = View(rooms.clock.now())
-        mark = TapeQuotes(rooms.tape, view).mark_e8(event.symbol, at=event.happened_at)
-        return settle_fill(account, event, _fill_cause(rooms, deployment, event), mark_e8=mark)
+        mark = TapeQuotes(rooms.tape, View(rooms.clock.now())).mark_e8(event.symbol, at=event.happened_at)
+        order = working[event.client_id] if event.client_id else None
+        return settle_fill(account, event, _fill_cause(rooms, deployment, event, order), mark_e8=mark)
     if isinstance(event, FundingPayment):
         return settle_funding(account, event, _cause(deployment))
-    run = working.pop(event.client_id)
-    ended: list[msgspec.Struct] = [OrderEnded(event)]
-    return account, ended if run in working.values() else [*ended, RunEnded(run, "done")]
+    if isinstance(event, InsurancePayment):
+        return settle_insurance(account, event)
+    run = working.pop(event.client_id).run_id
+    ended: Bodies = [OrderEnded(event)]
+    going_on = not run or any(order.run_id == run for order in working.values())
+    return account, ended if going_on else [*ended, RunEnded(run, "done")]
+
+
+def _marked(
+    account: Account,
+    deployment: Deployment,
+    newest: Snapshot | None,
+    *,
+    quotes: TapeQuotes,
+    at: int,
+    walked_until: int,
+) -> Bodies:
+    """The value of what is held; nothing held needs none."""
+    held = account.portfolio.positions
+    if not held:
+        return []
+    marks = marks_of(quotes, held.values(), at=at, before=newest.marks if newest else None)
+    return settle_marks(account, marks, _cause(deployment), at=at, walked_until=walked_until)[1]
 
 
 def _cause(deployment: Deployment) -> Cause:
     return Cause(deployment.agent.name, deployment.version)
 
 
-def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill) -> Cause:
+def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill, order: Order | None) -> Cause:
     """The run that placed the order gives the reason; the bars before the fill give the regime."""
-    placed = rooms.book.order_reason(fill.client_id) if fill.client_id else None
     tag = regime(rooms.tape, deployment, fill.symbol, view=View(fill.happened_at))
-    if placed is None:
-        return msgspec.structs.replace(_cause(deployment), regime=tag)
-    run, reason, leverage = placed
-    return Cause(deployment.agent.name, deployment.version, run, reason, leverage, tag)
+    cause = msgspec.structs.replace(_cause(deployment), regime=tag)
+    if order is None:
+        return cause
+    if not order.run_id:
+        # No decision asked for it: somebody at the desk did.
+        return msgspec.structs.replace(cause, leverage=order.leverage, exit_label="external_flatten")
+    placed = rooms.book.order_reason(order.client_id)
+    reason = placed[1] if placed else ""
+    return msgspec.structs.replace(cause, run_id=order.run_id, reason=reason, leverage=order.leverage)

@@ -1,69 +1,69 @@
 """Writes a decision and the orders it intends, in one transaction, before anything leaves."""
 
-import msgspec
-
 from tapebook.archive import put_content
 from tapebook.book.events import OrderIntended, RunDecided, draft
 from tapebook.book.orders import orders_for
 from tapebook.book.runs import status_of
-from tapebook.context import Situation
+from tapebook.decision import Limits
 from tapebook.domain.order import Order
-from tapebook.domain.packet import Packet
-from tapebook.domain.run import DecisionRun, Trigger
+from tapebook.domain.run import DecisionRun, RunStatus
 from tapebook.loop.decide import Decision
+from tapebook.loop.slot import Opened
 from tapebook.wiring import Rooms
 
 
-def record(
-    rooms: Rooms,
-    situation: Situation,
-    packet: Packet,
-    decision: Decision,
-    *,
-    run_id: str,
-    scheduled_for: int,
-    trigger: Trigger,
-    branch: str,
-) -> DecisionRun:
-    """The run as it is stored from now on."""
-    orders = _orders(run_id, situation, decision)
-    run = DecisionRun(
-        run_id=run_id,
-        owner=rooms.book.owner,
-        deployment=situation.deployment.id,
-        agent=situation.deployment.agent.name,
-        agent_version=situation.deployment.version,
-        symbol=situation.symbol,
-        scheduled_for=scheduled_for,
-        trigger=trigger,
-        branch=branch,
+def record(rooms: Rooms, opened: Opened, decision: Decision, limits: Limits) -> DecisionRun:
+    """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
+    orders = _orders(opened, decision, limits)
+    run = _run(rooms, opened, decision, orders=len(orders))
+    drafts = [draft(run.as_of, RunDecided(run)), *(draft(limits.at, OrderIntended(order)) for order in orders)]
+    rooms.book.append(run.deployment, drafts, expected_seq=limits.seq)
+    return run
+
+
+def _orders(opened: Opened, decision: Decision, limits: Limits) -> list[Order]:
+    if opened.slot.trigger == "shadow":
+        return []
+    judged = list(zip(decision.actions, decision.verdicts, strict=True))
+    return orders_for(opened.slot.run_id(), judged, held=limits.held, mark_e8=limits.mark_e8, at=limits.at)
+
+
+def _run(rooms: Rooms, opened: Opened, decision: Decision, *, orders: int) -> DecisionRun:
+    slot, situation, packet = opened.slot, opened.situation, opened.packet
+    return DecisionRun(
+        run_id=slot.run_id(),
+        owner=slot.deployment.owner,
+        deployment=slot.deployment.id,
+        agent=slot.deployment.agent.name,
+        agent_version=slot.deployment.version,
+        symbol=slot.symbol,
+        scheduled_for=slot.scheduled_for,
+        trigger=slot.trigger,
+        branch=slot.branch,
         as_of=situation.as_of,
         watermarks=situation.watermarks,
         renderer=packet.renderer,
         inputs_sha256=packet.inputs_sha256,
         packet_sha256=packet.sha256,
         tokens=packet.tokens,
-        engine=situation.deployment.agent.engine or rooms.config.engine.default,
+        engine=slot.deployment.agent.engine or rooms.config.engine.default,
         packet_key=_keep(rooms, f"{packet.system}\n\n{packet.text}"),
         reply_key=_keep(rooms, decision.reply),
-        status=status_of(decision.actions, decision.verdicts, orders=len(orders), error=decision.error),
+        status=_status(decision, orders),
         actions=decision.actions,
         verdicts=decision.verdicts,
         degraded=situation.degraded,
         note=decision.note,
         error=decision.error,
+        votes=decision.votes,
+        usage=decision.usage,
     )
-    bodies: list[msgspec.Struct] = [RunDecided(run), *(OrderIntended(order) for order in orders)]
-    drafts = [draft(situation.as_of, body) for body in bodies]
-    rooms.book.append(situation.deployment.id, drafts, expected_seq=situation.watermarks.book)
-    return run
 
 
-def _orders(run_id: str, situation: Situation, decision: Decision) -> list[Order]:
-    judged = list(zip(decision.actions, decision.verdicts, strict=True))
-    held = situation.portfolio.positions.get(situation.symbol)
-    mark = situation.mid.price_e8 if situation.mid else None
-    return orders_for(run_id, judged, held=held, mark_e8=mark, at=situation.as_of)
+def _status(decision: Decision, orders: int) -> RunStatus:
+    if decision.failed:
+        return "failed"
+    return status_of(decision.actions, decision.verdicts, orders=orders, error=decision.error)
 
 
 def _keep(rooms: Rooms, text: str) -> str | None:

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tapebook.clock import VirtualClock
+from tapebook.context import MarketShelf
 from tapebook.domain.agent import Deployment
 from tapebook.domain.market import Observation
 from tapebook.loop.execute import execute
 from tapebook.loop.reconcile import reconcile
 from tapebook.loop.schedule import Pair, due
+from tapebook.loop.shadow import shadow_tick
+from tapebook.loop.slot import Look, Slot
 from tapebook.loop.tick import tick
 from tapebook.wiring import Rooms
 
@@ -41,6 +44,7 @@ class VirtualDesk:
         self._deployments = deployments
         self._clock = clock
         self._done: dict[Pair, int] = {}
+        self._shelf = MarketShelf()
         self.ticks = 0
 
     def run(self, steps: Iterable[Step], *, until: int, after_step: Callable[[], None]) -> None:
@@ -61,7 +65,9 @@ class VirtualDesk:
             if self._rooms.book.working_orders(deployment.id):
                 execute(self._rooms, deployment)
                 reconcile(self._rooms, deployment)
-        for deployment, symbol, slot in due(self._deployments, self._done, now=self._clock.now()):
-            tick(self._rooms, deployment, symbol, scheduled_for=slot)
-            self._done[deployment.id, symbol] = slot
+        look = Look(self._clock.now(), self._rooms.tape.head()[0], self._shelf)
+        for deployment, symbol, at in due(self._deployments, self._done, now=look.as_of):
+            slot = Slot(deployment, symbol, at)
+            shadow_tick(self._rooms, slot, tick(self._rooms, slot, look=look))
+            self._done[deployment.id, symbol] = at
             self.ticks += 1

@@ -22,23 +22,6 @@ class _WorldTime(msgspec.Struct):
     speed: float
 
 
-class WorldClock(ScaledClock):
-    """The clock of a world on this machine. Its seconds are the world's too: a timeout in a hurried world is short."""
-
-    def __init__(self, market_now: int, *, speed: float) -> None:
-        super().__init__(market_now, speed=speed)
-        # A world that is moved by hand has no speed, and leaves its followers the machine's seconds.
-        self._pace = speed or 1.0
-
-    def seconds(self) -> float:
-        """Monotonic seconds of the world."""
-        return elapsed_seconds() * self._pace
-
-    async def sleep(self, seconds: float) -> None:
-        """Waits for seconds of the world."""
-        await asyncio.sleep(seconds / self._pace)
-
-
 async def serve_world(*, seed: int, port: int, speed: float, storm: bool, told: Callable[[str], None]) -> None:
     """Serves a seeded market whose present is the machine's, with two days of history, until cancelled."""
     now = SystemClock().now()
@@ -70,4 +53,4 @@ async def clock_for(url: str) -> Clock:
         said = msgspec.json.decode(content, type=_WorldTime)
     except msgspec.DecodeError:
         return SystemClock()
-    return WorldClock(said.now, speed=said.speed)
+    return ScaledClock(said.now, speed=said.speed)

@@ -1,50 +1,79 @@
 """One tick, from what is known to what is done.
 
-1. `execute` and `reconcile` first finish what an earlier attempt may have left: a killed process loses nothing;
-2. `gather` reads every room as of now, and remembers how far it read;
-3. `assemble` makes the packet, the engine answers it, the parser and the guard judge the answer;
-4. `record` writes the decision and its intended orders before anything leaves;
-5. `execute` hands the orders over, `reconcile` books what came of them.
+1. `begin` finishes what an earlier attempt may have left (`execute`, `reconcile`), reads every room as of now
+   (`gather`) and makes the packet (`assemble`): a killed process loses nothing;
+2. the engine answers, once, with no transaction open; an answer that was kept is not asked for again;
+3. `conclude` parses and judges the answer against the account as it is now, and records the decision with its
+   intended orders before anything leaves;
+4. `execute` hands the orders over, `reconcile` books what came of them.
+
+A worker calls the same four with many decisions in flight; a backtest and `tapebook tick` call them in a row.
 """
 
-from tapebook.book.runs import run_id
-from tapebook.context import assemble
-from tapebook.domain.agent import Deployment
-from tapebook.domain.run import DecisionRun, Trigger
-from tapebook.loop.decide import decide
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from tapebook.book.work import Known
+from tapebook.context import MarketShelf, assemble
+from tapebook.decision import Answer
+from tapebook.domain.run import DecisionRun
+from tapebook.loop.decide import judged
 from tapebook.loop.execute import execute
 from tapebook.loop.gather import gather, watermarks_now
-from tapebook.loop.reconcile import mark_to_market, reconcile
+from tapebook.loop.limits import limits_now
+from tapebook.loop.reconcile import reconcile
 from tapebook.loop.record import record
+from tapebook.loop.replies import keep_answer, kept_answer
+from tapebook.loop.slot import Look, Opened, Slot
 from tapebook.wiring import Rooms
 
 
+def ask(rooms: Rooms, opened: Opened) -> Answer:
+    """The engine's answer."""
+    return rooms.engine(opened.slot.deployment.agent).decide(opened.packet)
+
+
 def tick(
-    rooms: Rooms,
-    deployment: Deployment,
-    symbol: str,
-    *,
-    scheduled_for: int,
-    trigger: Trigger = "schedule",
-    branch: str = "main",
+    rooms: Rooms, slot: Slot, *, look: Look | None = None, ask: Callable[[Rooms, Opened], Answer] = ask
 ) -> DecisionRun:
     """Decides once; the same tick again changes nothing and gives the run that is already there."""
-    stream = rooms.book.stream(deployment.id).name
-    run = run_id(stream, symbol, scheduled_for=scheduled_for, trigger=trigger, branch=branch)
+    opened = begin(rooms, slot, look=look)
+    if isinstance(opened, DecisionRun):
+        return opened
+    answer = kept_answer(rooms, opened) or ask(rooms, opened)
+    run = conclude(rooms, opened, answer)
+    execute(rooms, slot.deployment)
+    reconcile(rooms, slot.deployment)
+    return run
+
+
+def begin(
+    rooms: Rooms, slot: Slot, *, known: Known | None = None, look: Look | None = None
+) -> Opened | DecisionRun:
+    """What the engine is to be asked; or the run, when the decision was made already.
+
+    `known` is what an earlier attempt was allowed to know; the first attempt knows all there is, or what was
+    looked at for several decisions.
+    """
+    deployment, run = slot.deployment, slot.run_id()
     # A decision that is made may only finish its orders: what the next tick books, a restart must not book before it.
-    if not rooms.book.has_run(run) or rooms.book.working_orders(deployment.id):
+    if rooms.work.stirs(deployment.id) and (not rooms.book.has_run(run) or rooms.book.working_orders(deployment.id)):
         execute(rooms, deployment)
         reconcile(rooms, deployment)
     made = rooms.book.run(run)
     if made is not None:
         return made
-    mark_to_market(rooms, deployment)
-    situation = gather(rooms, deployment, symbol, as_of=rooms.clock.now(), watermarks=watermarks_now(rooms, deployment))
-    packet = assemble(situation)
-    decision = decide(rooms, packet, situation)
-    recorded = record(
-        rooms, situation, packet, decision, run_id=run, scheduled_for=scheduled_for, trigger=trigger, branch=branch
+    look = look or Look(rooms.clock.now(), rooms.tape.head()[0], MarketShelf())
+    known = known or Known(look.as_of, replace(watermarks_now(rooms, deployment), tape=look.tape_seq))
+    situation = gather(
+        rooms, deployment, slot.symbol, as_of=known.as_of, watermarks=known.watermarks, shelf=look.shelf
     )
-    execute(rooms, deployment)
-    reconcile(rooms, deployment)
-    return recorded
+    return Opened(slot, situation, assemble(situation))
+
+
+def conclude(rooms: Rooms, opened: Opened, answer: Answer) -> DecisionRun:
+    """The decision as it is stored from now on, with the orders it intends."""
+    keep_answer(rooms, opened, answer)
+    limits = limits_now(rooms, opened.slot, before=opened.situation)
+    return record(rooms, opened, judged(answer, opened.packet, limits), limits)

@@ -1,4 +1,4 @@
-"""History in and out: a file becomes rows of the tape, bars of the tape become a file.
+"""History in and out: a file becomes rows of the tape, bars of the tape or recorded payloads become a file.
 
 An import, in order:
 
@@ -14,7 +14,7 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 import msgspec
@@ -26,11 +26,13 @@ from tapebook.tape import exporter
 from tapebook.tape.importer import GRACE_MS, Ask, Kind, Parsed, Problem, Progress, Told, bar_ms, span_ms, span_text
 from tapebook.tape.importers.parse import parse
 from tapebook.tape.importers.stored import Compared, compared, mixture
+from tapebook.tape.recording import recorded_lines, recorded_range
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
 
 _SYMBOL = re.compile(r"[^\s\x00-\x1f\x7f]{1,64}")
 _SHOWN_SYMBOLS = 20
+_PROGRESS_LINES = 10_000
 
 
 class ImportReport(msgspec.Struct, frozen=True):
@@ -101,6 +103,19 @@ class ExportReport(msgspec.Struct, frozen=True):
         return f"{self.file}: {bars} from {iso(self.first_ts)} to {iso(self.last_ts)}, known by {iso(self.as_of)}"
 
 
+class StreamReport(msgspec.Struct, frozen=True):
+    """What was written of a recording."""
+
+    file: str
+    lines: int
+    first_at: int
+    last_at: int
+
+    def result(self) -> str:
+        """What was written, in one line."""
+        return f"{self.file}: {self.lines:,} payloads received from {iso(self.first_at)} to {iso(self.last_at)}"
+
+
 def import_file(
     rooms: Rooms,
     kind: Kind,
@@ -154,8 +169,7 @@ def export_candles(
     if moment > now:
         raise BadInput(f"{iso(moment)} lies in the future: nothing is known after {iso(now)}")
     end = moment if until is None else until
-    if since >= end:
-        raise BadInput(f"the range is empty: it begins at {iso(since)} and ends at {iso(end)}")
+    _require_range(since, end)
     exporter.check(path, overwrite=overwrite)
     _require_symbol(rooms, symbol)
     # Bars committed while the file is written are not part of it.
@@ -172,6 +186,47 @@ def export_candles(
             rows, last = rows + len(block), block[-1]
             progress(rows)
     return ExportReport(str(path), symbol, interval, rows, first[0].bucket_ts, last.bucket_ts, moment)
+
+
+def export_stream(
+    rooms: Rooms,
+    path: Path,
+    *,
+    since: int,
+    until: int | None = None,
+    overwrite: bool = False,
+    progress: Progress = lambda rows: None,
+) -> StreamReport:
+    """Writes the payloads received from `since` up to, not including, `until`, as `import stream` reads them."""
+    # A world that runs faster than real time can be ahead of the machine's clock.
+    end = max(rooms.clock.now(), rooms.tape.head()[1]) + 1 if until is None else until
+    _require_range(since, end)
+    exporter.check_place(path, overwrite=overwrite)
+    lines = recorded_lines(rooms.tape_db, rooms.archive.get, since=since, until=end)
+    found = next(lines, None)
+    if found is None:
+        raise BadInput(f"no payloads were recorded from {iso(since)} to {iso(end)}: {_recorded(rooms)}")
+    report = StreamReport(str(path), 0, found[0], found[0])
+    with exporter.written(path) as file:
+        for count, (at, line) in enumerate(chain([found], lines), 1):
+            file.write(line)
+            report = msgspec.structs.replace(report, lines=count, last_at=at)
+            if count % _PROGRESS_LINES == 0:
+                progress(count)
+    return report
+
+
+def _recorded(rooms: Rooms) -> str:
+    """What was recorded at all, or how to begin."""
+    found = recorded_range(rooms.tape_db)
+    if found is None:
+        return "set `raw = true` in [archive] of tapebook.toml and run `tapebook ingest`"
+    return f"there are some from {iso(found[0])} to {iso(found[1])}"
+
+
+def _require_range(since: int, end: int) -> None:
+    if since >= end:
+        raise BadInput(f"the range is empty: it begins at {iso(since)} and ends at {iso(end)}")
 
 
 @contextmanager

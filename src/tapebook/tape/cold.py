@@ -40,7 +40,9 @@ class Cold:
         """The rows of a query from the database and, where chunks were archived, from the archive, in bucket order."""
         rows = self._db.all(query, **params)
         where = {"table_name": family.table, "granularity_sec": params.get("granularity_sec", 0)}
-        keys = [row[1] for row in self._db.all(_QUERIES.archived, first_chunk=first, last_chunk=last, **where)]
+        archived = self._db.all(_QUERIES.archived, first_chunk=first, last_chunk=last, **where)
+        # An object may hold the rows of several chunks.
+        keys = list(dict.fromkeys(row[1] for row in archived))
         if not keys:
             return rows
         away = self._opened(family, keys).all(query, **params)
@@ -62,7 +64,7 @@ class Cold:
             self._scratch = connect(":memory:")
             migrate(self._scratch, (_PACKAGE,))
         for place in missing:
-            self._rows_loaded += self._scratch.many(family.queries.add, self._rows(place[1]))
+            self._rows_loaded += self._scratch.many(family.queries.add, self._rows(family, place[1]))
             self._loaded.add(place)
         return self._scratch
 
@@ -72,10 +74,13 @@ class Cold:
         self._scratch, self._rows_loaded = None, 0
         self._loaded.clear()
 
-    def _rows(self, key: str) -> list[Row]:
+    def _rows(self, family: Family, key: str) -> list[Row]:
         content = self._fetch(key)
         if content is None:
             raise Damaged(f"the archive has lost {key}, which holds market rows; restore it from a backup")
         rows = msgspec.json.decode(content, type=list[tuple[Any, ...]])
-        # The order of revisions is that of their commits, whichever object they are in.
-        return [(*row[:-3], row[-1] * _REVISIONS_PER_COMMIT + row[-3], *row[-2:]) for row in rows]
+        # The chunk is that of today, however it was counted when the row left. The order of revisions is that of their
+        # commits, whichever object they are in.
+        return [
+            (family.chunk_of(row), *row[1:-3], row[-1] * _REVISIONS_PER_COMMIT + row[-3], *row[-2:]) for row in rows
+        ]

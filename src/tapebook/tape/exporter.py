@@ -78,11 +78,16 @@ def writer(path: Path, file: BinaryIO) -> Writer:
 
 
 def check(path: Path, *, overwrite: bool) -> None:
-    """BadInput when a file cannot be written, before anything is read for it."""
+    """BadInput when bars cannot be written to a file, before anything is read for it."""
     known = plug.names(_FOLDER)
     if _suffix(path) not in known:
         endings = ", ".join(f".{name}" for name in known)
         raise BadInput(f"{path} has no known ending: choose one of {endings}, or .csv.gz")
+    check_place(path, overwrite=overwrite)
+
+
+def check_place(path: Path, *, overwrite: bool) -> None:
+    """BadInput when there can be no such file, whatever is in it."""
     if path.is_dir():
         raise BadInput(f"{path} is a folder: name a file in it")
     if not path.parent.is_dir():

@@ -1,8 +1,11 @@
 """The families of market rows: which table holds which fact, on which channel it arrives, and how it is chunked."""
 
+from collections.abc import Sequence
+from typing import cast
+
 import msgspec
 
-from tapebook.db import Queries
+from tapebook.db import Queries, Row
 from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
@@ -11,13 +14,13 @@ from tapebook.domain.market import (
     FundingRate,
     Liquidity,
     Mid,
+    MidFrame,
     Observation,
     PredictedFunding,
 )
 
 CHUNK_BUCKETS = 20
-"""Buckets per chunk. Measured with 1,000 symbols of one-minute bars: at 20, writing reaches two thirds of what a key by
-time reaches, and reading 500 bars of a symbol costs what it costs with a key by symbol (docs/decisions/0006)."""
+"""Buckets per chunk, unless a family says otherwise: fewer write faster, more read faster (docs/decisions/0006)."""
 
 _KEY_FIELDS = ("granularity_sec", "venue")
 
@@ -25,23 +28,42 @@ _KEY_FIELDS = ("granularity_sec", "venue")
 class Family:
     """One table of rows; `step_ms` is the usual distance between two rows of a symbol."""
 
-    def __init__(self, fact: type[msgspec.Struct], table: str, channel: str, *, step_ms: int) -> None:
+    def __init__(
+        self,
+        fact: type[msgspec.Struct],
+        table: str,
+        channel: str,
+        *,
+        step_ms: int,
+        chunk_buckets: int = CHUNK_BUCKETS,
+    ) -> None:
         own = [name for name in fact.__struct_fields__ if name not in ("symbol", "family")]
         self.table, self.channel, self.step_ms = table, channel, step_ms
         self.has_granularity = "granularity_sec" in own
         self.bucket_at = own.index("bucket_ts")
-        self.span_ms = step_ms * CHUNK_BUCKETS
+        # What of a fact stands in a row by itself: not the symbol, which has a number, nor the name of a family.
+        self.own = slice(1, -1 if "family" in fact.__struct_fields__ else None)
+        self.span_ms = step_ms * chunk_buckets
+        self.span_per_granularity = SECOND * chunk_buckets
         # Bucket, granularity and venue stand first in a fact, before what it says.
         self.key_width = 1 + sum(name in _KEY_FIELDS for name in own)
         self.queries = Queries.load("tapebook.tape", "family.sql", **_names(table, own))
 
     def chunk(self, bucket_ts: int, granularity_sec: int = 0) -> int:
         """The chunk a bucket lies in."""
-        return bucket_ts // (granularity_sec * SECOND * CHUNK_BUCKETS if granularity_sec else self.span_ms)
+        return bucket_ts // (granularity_sec * self.span_per_granularity if granularity_sec else self.span_ms)
 
-    def chunk_of(self, fact: Observation) -> int:
-        """The chunk a fact lies in."""
-        return self.chunk(fact.bucket_ts, fact.granularity_sec if isinstance(fact, Candle) else 0)
+    def chunk_of(self, row: Row) -> int:
+        """The chunk a stored row belongs to; before the fact's own fields, a row has its chunk and its symbol."""
+        return self.chunk(row[2 + self.bucket_at], row[2] if self.has_granularity else 0)
+
+    def chunks(self, facts: Sequence[Observation]) -> list[int]:
+        """The chunk each fact lies in: written out, for there are thousands at once."""
+        if self.has_granularity:
+            span = self.span_per_granularity
+            return [bar.bucket_ts // (bar.granularity_sec * span) for bar in cast("Sequence[Candle]", facts)]
+        span = self.span_ms
+        return [fact.bucket_ts // span for fact in facts]
 
 
 def _names(table: str, own: list[str]) -> dict[str, str]:
@@ -60,8 +82,8 @@ def _names(table: str, own: list[str]) -> dict[str, str]:
     }
 
 
-MIDS = Family(Mid, "hyperliquid_mid_prices", "mids", step_ms=5 * SECOND)
-CANDLES = Family(Candle, "hyperliquid_candles", "candles", step_ms=MINUTE)
+MIDS = Family(Mid, "hyperliquid_mid_prices", "mids", step_ms=5 * SECOND, chunk_buckets=4)
+CANDLES = Family(Candle, "hyperliquid_candles", "candles", step_ms=MINUTE, chunk_buckets=10)
 BOOKS = Family(Liquidity, "hyperliquid_liquidity_profiles", "books", step_ms=5 * MINUTE)
 CONTEXTS = Family(AssetContext, "hyperliquid_asset_contexts", "contexts", step_ms=MINUTE)
 FUNDING = Family(FundingRate, "hyperliquid_funding_rates", "funding", step_ms=HOUR)
@@ -73,6 +95,7 @@ POSITIONING = Family(FeatureRow, "hyperliquid_positioning_pressure", "positionin
 ALL = (MIDS, CANDLES, BOOKS, CONTEXTS, FUNDING, PREDICTED, VOLATILITY, PRESSURE, POSITIONING)
 OF_TYPE: dict[type, Family] = {
     Mid: MIDS,
+    MidFrame: MIDS,
     Candle: CANDLES,
     Liquidity: BOOKS,
     AssetContext: CONTEXTS,
@@ -80,8 +103,3 @@ OF_TYPE: dict[type, Family] = {
     PredictedFunding: PREDICTED,
 }
 OF_FEATURE = {family.channel: family for family in (VOLATILITY, PRESSURE, POSITIONING)}
-
-
-def family_of(fact: Observation) -> Family:
-    """The family a fact belongs to."""
-    return OF_FEATURE[fact.family] if isinstance(fact, FeatureRow) else OF_TYPE[type(fact)]

@@ -32,18 +32,34 @@ JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
 WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
 ORDER BY bucket_ts, seq, revision;
 
--- name: oldest_chunk
--- The oldest chunk before a limit with rows that were observed; imported history stays.
-SELECT MIN(chunk) FROM {table}
-WHERE {granularity}chunk < :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed');
+-- name: buckets
+-- Every bucket of some chunks there is a row of, with its symbol.
+SELECT bucket_ts, symbol_id FROM {table}
+WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk AND seq <= :watermark AND known_at <= :as_of
+ORDER BY bucket_ts, symbol_id;
+
+-- name: newest_by_symbol
+-- The newest observed bucket of each symbol since a chunk.
+SELECT symbol_id, MAX(bucket_ts) FROM {table}
+WHERE {granularity}chunk >= :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed')
+GROUP BY symbol_id;
+
+-- name: next_chunk
+-- The oldest chunk between two others.
+SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk > :after_chunk AND chunk < :before_chunk;
+
+-- name: observed_row
+-- Whether a chunk has a row that was observed.
+SELECT 1 FROM {table}
+WHERE {granularity}chunk = :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed') LIMIT 1;
 
 -- name: chunk_rows
--- The observed rows of a chunk, in the order of the insert.
+-- The observed rows of a chunk, in the order of the insert; imported history stays.
 SELECT {columns} FROM {table}
 WHERE {granularity}chunk = :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed')
 ORDER BY symbol_id, bucket_ts, seq, revision;
 
 -- name: drop_chunk
--- Deletes the observed rows of a chunk, after they were archived.
+-- Deletes the observed rows of a chunk.
 DELETE FROM {table}
 WHERE {granularity}chunk = :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed');

@@ -3,7 +3,7 @@
 1. `importers/formats.py` tells from the first bytes what a file is;
 2. a reader makes a table of it: `delimited` (CSV), `json_rows`, `columnar` (Parquet, feather);
 3. `columns` and `subject` find out which column is which and which rows are meant;
-4. `candles`, `funding` and `marks` make facts of the rows; `raw_stream` replays recorded frames instead.
+4. `candles`, `funding` and `marks` make facts of the rows; `raw_stream` replays recorded frames and answers instead.
 
 `importers/parse.py` is the whole of it. A row that is no fact becomes a `Problem`; what the file looks like becomes
 `Told`, so that it can be read before anything is stored.
@@ -16,11 +16,19 @@ from typing import Literal
 import msgspec
 
 from tapebook.domain.instants import SECOND
-from tapebook.domain.market import Candle, FundingRate, Mid, Observation
+from tapebook.domain.market import (
+    AssetContext,
+    Candle,
+    FundingRate,
+    Liquidity,
+    Mid,
+    Observation,
+    PredictedFunding,
+)
 from tapebook.errors import BadInput
 
 Kind = Literal["candles", "funding", "marks", "stream"]
-Imported = Candle | FundingRate | Mid
+Imported = Candle | FundingRate | Mid | Liquidity | AssetContext | PredictedFunding
 Progress = Callable[[int], None]
 KnownAt = Callable[[Observation], int]
 

@@ -3,12 +3,20 @@
 SELECT seq, known_at FROM tape_commits ORDER BY seq DESC LIMIT 1;
 
 -- name: first_commit
--- When the oldest commit was known.
-SELECT known_at FROM tape_commits ORDER BY seq LIMIT 1;
+-- The oldest commit.
+SELECT seq, known_at FROM tape_commits ORDER BY seq LIMIT 1;
 
 -- name: commit
 -- Remembers a commit.
 INSERT INTO tape_commits (seq, known_at, rows_written, known_basis) VALUES (:seq, :known_at, :rows_written, :known_basis);
+
+-- name: commits_after
+-- The next commits after one, and when they were known.
+SELECT seq, known_at FROM tape_commits WHERE seq > :after_seq ORDER BY seq LIMIT :most;
+
+-- name: forget_commits
+-- Forgets the commits of a stretch; those of imported history stay, for retention asks for them.
+DELETE FROM tape_commits WHERE seq > :after_seq AND seq <= :last_seq AND known_basis = 'observed';
 
 -- name: symbols
 -- Every symbol with its number.
@@ -35,17 +43,16 @@ ON CONFLICT (channel) DO UPDATE SET
 -- What each channel has delivered.
 SELECT channel, rows_written, newest_bucket_ts, newest_known_at FROM tape_channels ORDER BY channel;
 
--- name: add_gap
--- Records a gap; the same gap again is left alone, one that grew gets its new end.
-INSERT INTO tape_gaps (source, channel, subject, from_ts, to_ts, reason, found_at, found_seq)
-VALUES (:source, :channel, :subject, :from_ts, :to_ts, :reason, :found_at, :found_seq)
-ON CONFLICT (source, channel, subject, from_ts) DO UPDATE SET to_ts = excluded.to_ts
-WHERE excluded.to_ts > tape_gaps.to_ts;
+-- name: gap
+-- What is known of a gap by now.
+SELECT to_ts, reason, found_at, filled_at FROM tape_gaps
+WHERE source = :source AND channel = :channel AND subject = :subject AND from_ts = :from_ts ORDER BY seq DESC LIMIT 1;
 
--- name: fill_gap
--- Marks a gap as filled.
-UPDATE tape_gaps SET filled_at = :filled_at, filled_seq = :filled_seq
-WHERE source = :source AND channel = :channel AND subject = :subject AND from_ts = :from_ts AND filled_at IS NULL;
+-- name: add_gap
+-- Adds a version of a gap; what is said of it twice in one commit is one version.
+INSERT INTO tape_gaps (source, channel, subject, from_ts, seq, known_at, to_ts, reason, found_at, filled_at)
+VALUES (:source, :channel, :subject, :from_ts, :seq, :known_at, :to_ts, :reason, :found_at, :filled_at)
+ON CONFLICT (source, channel, subject, from_ts, seq) DO UPDATE SET to_ts = excluded.to_ts, filled_at = excluded.filled_at;
 
 -- name: archived
 -- The archive objects that hold rows of a table's chunks which are no longer here.
@@ -64,10 +71,39 @@ ON CONFLICT (table_name, granularity_sec, chunk, archive_key) DO NOTHING;
 SELECT MAX(chunk) FROM tape_archived WHERE table_name = :table_name AND granularity_sec = :granularity_sec AND chunk < :chunk;
 
 -- name: gaps
--- Gaps found by a moment, oldest first.
+-- Each gap as it was known at a moment, oldest first.
 SELECT source, channel, subject, from_ts, to_ts, reason, found_at, filled_at FROM tape_gaps
-WHERE found_at <= :as_of ORDER BY from_ts, channel, subject LIMIT :most;
+WHERE known_at <= :as_of AND NOT EXISTS (
+    SELECT 1 FROM tape_gaps later
+    WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
+        AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq AND later.known_at <= :as_of)
+ORDER BY from_ts, channel, subject LIMIT :most;
+
+-- name: newest_gap
+-- The newest commit that said something of a gap.
+SELECT MAX(seq) FROM tape_gaps;
 
 -- name: gap_count
 -- How many gaps are open.
-SELECT COUNT(*) FROM tape_gaps WHERE filled_at IS NULL;
+SELECT COUNT(*) FROM tape_gaps
+WHERE filled_at IS NULL AND NOT EXISTS (
+    SELECT 1 FROM tape_gaps later
+    WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
+        AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq);
+
+-- name: add_recording
+-- Remembers where recorded payloads lie.
+INSERT INTO tape_recordings (from_ts, archive_key, to_ts, payloads) VALUES (:from_ts, :archive_key, :to_ts, :payloads)
+ON CONFLICT (from_ts, archive_key) DO NOTHING;
+
+-- name: recordings
+-- The objects with payloads of a range, oldest first.
+SELECT archive_key FROM tape_recordings WHERE to_ts >= :since AND from_ts < :until ORDER BY from_ts, to_ts, archive_key;
+
+-- name: recorded_range
+-- From when to when payloads were recorded.
+SELECT MIN(from_ts), MAX(to_ts) FROM tape_recordings;
+
+-- name: newest_recording
+-- When the newest recorded payload was received.
+SELECT MAX(to_ts) FROM tape_recordings;

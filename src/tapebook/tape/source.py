@@ -5,12 +5,15 @@ and how often, is the sink's business. Under virtual time a caller moves the mar
 then calls `barrier`: when it returns, all that the step sent has been taken.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tapebook.domain.market import Gap, Observation, PredictedFunding
+from tapebook.domain.market import Gap, MidFrame, Observation
 
-Fact = Observation | PredictedFunding
+Fact = Observation | MidFrame
+
+Record = Callable[[int, str | bytes], None]
+"""Takes every payload with the moment it was received, before anything is made of it; it may not block."""
 
 
 class Sink(Protocol):

@@ -7,8 +7,10 @@ further. Rows are never changed: a correction is a new revision of its bucket. R
 the archive are read from there (`cold.py`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, repeat
+from operator import attrgetter
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 
@@ -22,17 +24,18 @@ from tapebook.domain.market import (
     Gap,
     Liquidity,
     Mid,
+    MidFrame,
     Observation,
     PredictedFunding,
 )
 from tapebook.tape.cold import Cold, Fetch
-from tapebook.tape.families import CANDLES, OF_FEATURE, OF_TYPE, PREDICTED, Family, family_of
+from tapebook.tape.families import ALL, CANDLES, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
 
 MIGRATIONS = "tapebook.tape"
 NO_WATERMARK = 2**62
 _QUERIES = Queries.load("tapebook.tape")
 
-Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate)
+Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
 KnownAt = Callable[[Observation], int]
 
 
@@ -76,6 +79,7 @@ class Tape:
         self._clock = clock
         self._cold = Cold(db, fetch)
         self._ids: dict[str, int] = {}
+        self._open_gaps = (0, 0)
 
     def head(self) -> tuple[int, int]:
         """The newest commit and when it was known; (0, 0) on an empty tape."""
@@ -85,11 +89,11 @@ class Tape:
     def first_known_at(self) -> int:
         """When the oldest commit was known; 0 on an empty tape."""
         row = self._db.one(_QUERIES.first_commit)
-        return row[0] if row else 0
+        return row[1] if row else 0
 
     def commit(
         self,
-        observations: Iterable[Observation],
+        observations: Iterable[Observation | MidFrame],
         *,
         gaps: Sequence[Gap] = (),
         filled: Sequence[Gap] = (),
@@ -109,7 +113,7 @@ class Tape:
 
     def _commit(
         self,
-        observations: Iterable[Observation],
+        observations: Iterable[Observation | MidFrame],
         gaps: Sequence[Gap],
         filled: Sequence[Gap],
         *,
@@ -135,19 +139,45 @@ class Tape:
         """The newest bucket each channel has delivered by itself; imported history does not count."""
         return {channel.name: channel.newest_bucket_ts for channel in self.channels() if channel.newest_bucket_ts}
 
+    def buckets(self, kind: type[Fact], *, since: int, view: View) -> dict[str, set[int]]:
+        """The buckets of all symbols of which there is a fact since a moment."""
+        family, found = OF_TYPE[kind], dict[str, set[int]]()
+        first, last = family.chunk(since), family.chunk(view.as_of)
+        where = {"first_chunk": first, "last_chunk": last, "as_of": view.as_of, "watermark": view.watermark}
+        names = {number: symbol for symbol, number in self._known_ids().items()}
+        for bucket, number in self._cold.both(family, family.queries.buckets, first=first, last=last, **where):
+            if bucket >= since:
+                found.setdefault(names[number], set()).add(bucket)
+        return found
+
+    def newest_by_symbol(self, channel: str, *, since: int) -> dict[str, int]:
+        """The newest bucket of each symbol of which a channel has delivered something since a moment.
+
+        Looks at what has not left for the archive; of bars at those of a minute.
+        """
+        family = next(family for family in ALL if family.channel == channel)
+        granularity = 60 if family.has_granularity else 0
+        where = {"chunk": family.chunk(since, granularity), "granularity_sec": granularity}
+        names = {number: symbol for symbol, number in self._known_ids().items()}
+        rows = self._db.all(family.queries.newest_by_symbol, **where)
+        return {names[number]: newest for number, newest in rows if newest >= since}
+
     def rows_written(self) -> int:
         """How many rows the tape has taken in."""
         return sum(channel.rows for channel in self.channels())
 
     def gaps(self, *, as_of: int, most: int = NO_WATERMARK) -> list[RecordedGap]:
-        """The gaps found by a moment, oldest first."""
+        """The gaps found by a moment, as they were known then, oldest first."""
         rows = self._db.all(_QUERIES.gaps, as_of=as_of, most=most)
         return [RecordedGap(Gap(*row[:6]), row[6], row[7]) for row in rows]
 
     def gap_count(self) -> int:
         """How many gaps have been found and not filled."""
-        row = self._db.one(_QUERIES.gap_count)
-        return row[0] if row else 0
+        # Asked at every flush, and counted only when one has changed.
+        newest = (self._db.one(_QUERIES.newest_gap) or (None,))[0] or 0
+        if newest != self._open_gaps[0]:
+            self._open_gaps = (newest, self._db.all(_QUERIES.gap_count)[0][0])
+        return self._open_gaps[1]
 
     def symbols(self) -> list[str]:
         """Every symbol the tape has heard of, in alphabetical order."""
@@ -231,17 +261,19 @@ class Tape:
         self._ids = dict(self._db.all(_QUERIES.symbols))
         return self._ids
 
-    def _add(self, family: Family, facts: list[Observation], place: "_Place") -> int:
+    def _add(self, family: Family, facts: list[Observation | MidFrame], place: "_Place") -> int:
         """Adds facts as revision 0, or as the next revision where they differ from what is stored."""
-        ids = self._numbered({fact.symbol for fact in facts})
-        rows = _rows(family, facts, ids, place)
+        try:
+            rows = _rows(family, facts, self._ids, place)
+        except KeyError:
+            rows = _rows(family, facts, self._numbered(_symbols(facts)), place)
         written = self._db.many(family.queries.add, rows)
         if written < len(rows):
             written += sum(self._revise(family, row) for row in rows)
         if written:
             # Imported history says nothing of how far a channel has come by itself.
             observed = place.assumed is None
-            newest = max(fact.bucket_ts for fact in facts) if observed else 0
+            newest = max(map(attrgetter("bucket_ts"), facts)) if observed else 0
             counted = {"channel": family.channel, "rows_written": written, "newest_bucket_ts": newest}
             self._db.run(_QUERIES.count_channel, newest_known_at=place.known_at if observed else 0, **counted)
         return written
@@ -257,8 +289,6 @@ class Tape:
 
     def _numbered(self, symbols: set[str]) -> dict[str, int]:
         """Numbers for symbols; new ones get theirs in alphabetical order, so that equal inputs give equal numbers."""
-        if symbols <= self._ids.keys():
-            return self._ids
         # The numbers given here are remembered only once they are read back: this transaction may still fail.
         ids = dict(self._known_ids())
         for symbol in sorted(symbols - ids.keys()):
@@ -267,12 +297,32 @@ class Tape:
         return ids
 
     def _note(self, gap: Gap, place: "_Place") -> int:
-        row = msgspec.structs.asdict(gap) | {"found_at": place.known_at, "found_seq": place.seq}
-        return self._db.many(_QUERIES.add_gap, [tuple(row[name] for name in _QUERIES.add_gap.params)])
+        """A gap that is new, or longer than it was known to be; the same again says nothing."""
+        known = self._gap(gap)
+        if known is None:
+            return self._add_gap(gap, place, found_at=place.known_at)
+        if gap.to_ts <= known.gap.to_ts:
+            return 0
+        longer = msgspec.structs.replace(known.gap, to_ts=gap.to_ts)
+        return self._add_gap(longer, place, found_at=known.found_at)
 
     def _fill(self, gap: Gap, place: "_Place") -> int:
-        row = msgspec.structs.asdict(gap) | {"filled_at": place.known_at, "filled_seq": place.seq}
-        return self._db.many(_QUERIES.fill_gap, [tuple(row[name] for name in _QUERIES.fill_gap.params)])
+        known = self._gap(gap)
+        if known is None or known.filled_at is not None:
+            return 0
+        return self._add_gap(known.gap, place, found_at=known.found_at, filled_at=place.known_at)
+
+    def _gap(self, gap: Gap) -> RecordedGap | None:
+        """What is known by now of the gap that begins here."""
+        row = self._db.one(_QUERIES.gap, **msgspec.structs.asdict(gap))
+        if row is None:
+            return None
+        return RecordedGap(msgspec.structs.replace(gap, to_ts=row[0], reason=row[1]), row[2], row[3])
+
+    def _add_gap(self, gap: Gap, place: "_Place", *, found_at: int, filled_at: int | None = None) -> int:
+        times = {"seq": place.seq, "known_at": place.known_at, "found_at": found_at, "filled_at": filled_at}
+        self._db.run(_QUERIES.add_gap, **msgspec.structs.asdict(gap), **times)
+        return 1
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -283,24 +333,47 @@ class _Place(msgspec.Struct, frozen=True):
     assumed: KnownAt | None
 
 
-def _rows(family: Family, facts: Sequence[Observation], ids: dict[str, int], place: _Place) -> list[Row]:
+def _rows(
+    family: Family, facts: Sequence[Observation | MidFrame], ids: Mapping[str, int], place: _Place
+) -> list[Row]:
     """The values in the order of the family's insert: place, the fact's own fields, revision, times."""
-    own = slice(1, -1) if family.channel in OF_FEATURE else slice(1, None)
-    values, seq = msgspec.structs.astuple, place.seq
-    if place.assumed is not None or family.has_granularity:
-        known_at = place.assumed or (lambda fact: place.known_at)
-        return [
-            (family.chunk_of(fact), ids[fact.symbol], *values(fact)[own], 0, known_at(fact), seq) for fact in facts
-        ]
-    # Written out for frames of all symbols, of which there are many.
-    span, known = family.span_ms, place.known_at
-    return [(fact.bucket_ts // span, ids[fact.symbol], *values(fact)[own], 0, known, seq) for fact in facts]
+    if family is MIDS:
+        return [row for fact in facts for row in _mid_rows(fact, ids, place)]
+    singles = cast("Sequence[Observation]", facts)
+    own, values, seq = family.own, msgspec.structs.astuple, place.seq
+    known_at = map(place.assumed, singles) if place.assumed else repeat(place.known_at)
+    return [
+        (chunk, ids[fact.symbol], *values(fact)[own], 0, known, seq)
+        for fact, chunk, known in zip(singles, family.chunks(singles), known_at, strict=False)
+    ]
 
 
-def _by_family(observations: Iterable[Observation]) -> list[tuple[Family, list[Observation]]]:
+def _mid_rows(fact: Observation | MidFrame, ids: Mapping[str, int], place: _Place) -> Iterable[Row]:
+    """A frame of midpoints column by column; one that came alone is a frame of one."""
+    if isinstance(fact, Mid):
+        fact = MidFrame(fact.bucket_ts, (fact.symbol,), (fact.price_e8,))
+    frame = cast("MidFrame", fact)
+    chunk, numbers = repeat(MIDS.chunk(frame.bucket_ts)), map(ids.__getitem__, frame.symbols)
+    known_at = map(place.assumed, frame) if place.assumed else repeat(place.known_at)
+    buckets, revisions, seqs = repeat(frame.bucket_ts), repeat(0), repeat(place.seq)
+    return zip(chunk, numbers, buckets, frame.prices_e8, revisions, known_at, seqs, strict=False)
+
+
+def _symbols(facts: Iterable[Observation | MidFrame]) -> set[str]:
+    named = (fact.symbols if isinstance(fact, MidFrame) else (fact.symbol,) for fact in facts)
+    return {symbol for symbols in named for symbol in symbols}
+
+
+def _by_family(observations: Iterable[Observation | MidFrame]) -> list[tuple[Family, list[Observation | MidFrame]]]:
     """Facts grouped by family, in a fixed order; within a family as they came."""
-    groups: dict[object, list[Observation]] = {}
-    for fact in observations:
-        groups.setdefault(fact.family if isinstance(fact, FeatureRow) else type(fact), []).append(fact)
-    families = [(family_of(facts[0]), facts) for facts in groups.values()]
-    return sorted(families, key=lambda pair: pair[0].table)
+    groups: dict[Family, list[Observation | MidFrame]] = {}
+    for kind, facts in groupby(observations, type):
+        if kind is FeatureRow:
+            for fact in facts:
+                groups.setdefault(OF_FEATURE[cast("FeatureRow", fact).family], []).append(fact)
+        elif kind is MidFrame:
+            # An empty one says nothing, not even that its bucket was reached.
+            groups.setdefault(MIDS, []).extend(frame for frame in facts if len(cast("MidFrame", frame)))
+        else:
+            groups.setdefault(OF_TYPE[kind], []).extend(facts)
+    return sorted(groups.items(), key=lambda group: group[0].table)

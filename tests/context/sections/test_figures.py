@@ -1,8 +1,10 @@
-"""Money and prices as lines about trades write them."""
+"""Money, prices and amounts as lines write them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tapebook.context.sections.figures import percent, price, signed_usd, whole_usd
+from tapebook.context.sections.figures import percent, price, signed_usd, statistic, three_digits, usd, whole_usd
 from tapebook.domain.money import E6, E8, scaled
 
 
@@ -34,6 +36,10 @@ def test_whole_usd(amount: str, shown: str) -> None:
     assert whole_usd(scaled(amount, E6)) == shown
 
 
+def test_usd() -> None:
+    assert [usd(amount) for amount in (1_020_004_999, -5_000_001, 0)] == ["1020.00", "-5.00", "0.00"]
+
+
 @pytest.mark.parametrize(
     ("amount", "digits", "shown"),
     [("28.4", 2, "+$28.40"), ("-9.7", 2, "-$9.70"), ("0", 2, "+$0.00"), ("22", 0, "+$22"), ("-8.4", 0, "-$8")],
@@ -43,14 +49,47 @@ def test_signed_usd(amount: str, digits: int, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "whole", "shown"),
+    ("part", "whole", "digits", "shown"),
     [
-        (2_840_000, 250 * E6, "+1.1%"),
-        (-1_842_105, 180 * E6, "-1.0%"),
-        (0, 250 * E6, "+0.0%"),
-        (5, 0, "+0.0%"),
-        (10**18, 1, "+100000000000000000000.0%"),
+        (2_840_000, 250 * E6, 1, "+1.1%"),
+        (-1_842_105, 180 * E6, 1, "-1.0%"),
+        (-123 * E6, 10_000 * E6, 2, "-1.23%"),
+        (0, 250 * E6, 1, "+0.0%"),
+        (5, 0, 1, "+0.0%"),
+        (5, 0, 2, "+0.00%"),
+        (10**18, 1, 1, "+100000000000000000000.0%"),
     ],
 )
-def test_percent(part: int, whole: int, shown: str) -> None:
-    assert percent(part, whole) == shown
+def test_percent(part: int, whole: int, digits: int, shown: str) -> None:
+    assert percent(part, whole, digits=digits) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [(1.25, 2, "1.25"), (-0.25, 2, "-0.25"), (-0.001, 2, "0.00"), (-0.0, 0, "0"), (3e6, 0, "3000000")],
+)
+def test_statistic(value: float, digits: int, shown: str) -> None:
+    assert statistic(value, digits) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (12.5, "12.5"),
+        (17_654.0, "17700"),
+        (2_740_123.0, "2740000"),
+        (0.000123456, "0.000123"),
+        (0.0000123456, "0.0000123"),
+        (0.0, "0"),
+        (-0.0, "0"),
+        (1e300, "1e+300"),
+        (1e-12, "1e-12"),
+    ],
+)
+def test_three_digits(value: float, shown: str) -> None:
+    assert three_digits(value) == shown
+
+
+@given(st.floats(0, 1e300))
+def test_three_digits_say_the_value(value: float) -> None:
+    assert float(three_digits(value)) == float(f"{value:.3g}")

@@ -1,14 +1,28 @@
-"""Market: what is known, in declared digits; what is not known is left out."""
+"""Market: what is known, in declared digits and with its age; what is not known is left out."""
 
-from tapebook.context.sections import market
-from tapebook.domain.market import AssetContext, Mid
+from tapebook.context.sections import market as section_of
+from tapebook.context.situation import Feature, Market
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.market import AssetContext, Liquidity, Mid
 from tapebook.domain.money import E8
-from tests.context.situations import NOW, situation
+from tapebook.domain.packet import Section
+from tests.context.situations import NOW, market
+
+PRESSURE = (
+    *(("aboveOtherVenues8h", "0.0000500000"), ("fundingRate1h", "0.0000125000"), ("fundingRate8h", "0.0001000000")),
+    *(("openInterestChange1hPct", "4.10"), ("premium", "0.0004"), ("regime", "crowded_long")),
+)
+
+
+def built(found: Market) -> Section:
+    """The section of a market that has something to say."""
+    section = section_of.build(found)
+    assert section is not None
+    return section
 
 
 def test_every_value_in_its_digits() -> None:
-    section = market.build(situation())
-    assert section is not None
+    section = built(market())
     assert section.title == "Market: BTC"
     assert section.rows == (
         ("price", "65900"),
@@ -22,24 +36,48 @@ def test_every_value_in_its_digits() -> None:
         ("premium_pct", "-0.0003"),
         ("open_interest", "1234"),
         ("funding_age_s", "60"),
+        ("fundingPressure", "fundingRate8h=0.0001000000 regime=crowded_long age_s=120"),
     )
-    assert market.LAYOUT.line(section.rows[0]) == "- price: 65900"
+    assert section_of.LAYOUT.line(section.rows[0]) == "- price: 65900"
+
+
+def test_features_stand_in_their_order_with_chosen_figures_and_their_age() -> None:
+    features = (
+        Feature("liquidityProfile", NOW - MINUTE, (("booksUsed", "288"), ("regime", "thin"), ("spreadBps", "1.2"))),
+        Feature("fundingPressure", NOW - 5 * MINUTE, PRESSURE),
+        Feature("volatilityProfile", NOW, (("realizedVol1h", "0.034000"), ("regime", "high"))),
+        Feature("positioningPressure", NOW, (("confidence", "0.6"), ("direction", "long_pressure"), ("score", "0.7"))),
+    )
+    section = built(market(mid=None, liquidity=None, context=None, features=features))
+    assert section.rows == (
+        ("liquidityProfile", "booksUsed=288 regime=thin age_s=60"),
+        (
+            "fundingPressure",
+            "fundingRate8h=0.0001000000 aboveOtherVenues8h=0.0000500000 openInterestChange1hPct=4.10 "
+            "regime=crowded_long age_s=300",
+        ),
+        ("volatilityProfile", "realizedVol1h=0.034000 regime=high age_s=0"),
+        ("positioningPressure", "direction=long_pressure score=0.7 confidence=0.6 age_s=0"),
+    )
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    section = market.build(situation(liquidity=None, context=None))
-    assert section is not None
+    section = built(market(liquidity=None, context=None, features=()))
     assert [name for name, _ in section.rows] == ["price", "price_age_s"]
-    assert market.build(situation(mid=None, liquidity=None, context=None)) is None
+    assert section_of.build(market(mid=None, liquidity=None, context=None, features=())) is None
 
 
 def test_age_is_of_the_price_that_is_shown() -> None:
-    section = market.build(situation(mid=Mid("BTC", NOW - 119_999, E8)))
-    assert section is not None
-    assert section.get("price_age_s") == "119"
+    assert built(market(mid=Mid("BTC", NOW - 119_999, E8))).get("price_age_s") == "119"
 
 
 def test_negative_funding_keeps_its_sign() -> None:
-    section = market.build(situation(context=AssetContext("BTC", NOW, -40_000_000, 0, 0.0, E8, E8)))
-    assert section is not None
+    section = built(market(context=AssetContext("BTC", NOW, -40_000_000, 0, 0.0, E8, E8)))
     assert section.get("funding_rate_1h_pct") == "-0.00400"
+
+
+def test_equal_books_have_equal_texts() -> None:
+    """A zero may have a sign, and is still the same zero."""
+    books = [Liquidity("BTC", NOW, E8, zero, zero, zero, zero, zero) for zero in (0.0, -0.0)]
+    assert books[0] == books[1]
+    assert built(market(liquidity=books[0])) == built(market(liquidity=books[1]))

@@ -1,5 +1,8 @@
 """Open positions: the row of the memory layer's specification, byte for byte."""
 
+from collections.abc import Callable
+
+from tapebook.context.render import draw
 from tapebook.context.sections import open_positions
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.money import E6, E8
@@ -23,11 +26,20 @@ def test_row_of_the_specification() -> None:
     assert [open_positions.LAYOUT.line(row) for row in section.rows] == [SPECIFIED]
 
 
-def test_rows_stand_by_symbol() -> None:
-    trades = {symbol: trade(symbol) for symbol in ("SOL", "BTC", "ETH")}
+def test_section_as_a_file(golden: Callable[[str, str], None]) -> None:
+    trades = {"ETH": ETH, "BTC": trade(side="short", mfe_usd_e6=1_500_000, mae_usd_e6=-250_000)}
+    section = open_positions.build(situation(open_trades=trades, marks={"ETH": 3_438 * E8, "BTC": 65_900 * E8}))
+    assert section is not None
+    text = draw(section, open_positions.LAYOUT).text
+    assert SPECIFIED in text
+    golden("section-open-positions.txt", text + "\n")
+
+
+def test_the_packets_symbol_comes_first_then_by_name() -> None:
+    trades = {symbol: trade(symbol) for symbol in ("SOL", "BTC", "ETH", "AAVE")}
     section = open_positions.build(situation(open_trades=trades, marks=dict.fromkeys(trades, E8)))
     assert section is not None
-    assert section.cells("what") == ["BTC long", "ETH long", "SOL long"]
+    assert section.cells("what") == ["BTC long", "AAVE long", "ETH long", "SOL long"]
 
 
 def test_reason_is_capped_and_time_is_whole_minutes() -> None:

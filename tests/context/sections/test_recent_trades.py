@@ -1,10 +1,12 @@
 """Recent trades: the rows of the memory layer's specification, with the arithmetic of what was really traded."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 
 from tapebook.book.settle import Account, Cause, settle_fill
+from tapebook.context.render import draw
 from tapebook.context.sections import recent_trades
 from tapebook.domain.instants import parse_instant
 from tapebook.domain.money import E6, E8, scaled
@@ -65,6 +67,13 @@ def test_format_is_the_specified_one() -> None:
         found, specified = ROW.fullmatch(ours), ROW.fullmatch(theirs)
         assert found and specified
         assert found.groupdict() == specified.groupdict()
+
+
+def test_section_as_a_file(golden: Callable[[str, str], None]) -> None:
+    sure = trade(trade_id="x", side="short", exited_e8=1, entry_regime_tag=None, entry_reason='a "sure" thing')
+    section = recent_trades.build(situation(closed_trades=(ETH, BTC, closed(sure))))
+    assert section is not None
+    golden("section-recent-trades.txt", draw(section, recent_trades.LAYOUT).text + "\n")
 
 
 def test_latest_entry_comes_first_whatever_the_order_of_exits() -> None:

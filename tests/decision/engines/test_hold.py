@@ -3,7 +3,7 @@
 from hypothesis import given
 
 from tapebook.context import Situation, assemble
-from tapebook.decision import Reply, parse
+from tapebook.decision import EngineTerms, Reply, parse
 from tapebook.decision.engines import hold
 from tests.context.situations import patient, situations
 
@@ -12,6 +12,6 @@ from tests.context.situations import patient, situations
 @given(situations())
 def test_holds_whatever_the_packet_says(drawn: Situation) -> None:
     packet = assemble(drawn)
-    parsed = parse(hold.create().decide(packet))
+    parsed = parse(hold.create(EngineTerms()).decide(packet).reply)
     assert isinstance(parsed, Reply)
     assert [(each.action, each.symbol) for each in parsed.actions] == [("hold", packet.symbol)]

@@ -2,27 +2,17 @@
 
 import pytest
 
-from tapebook.context import assemble
-from tapebook.decision import Reply, parse
 from tapebook.decision.engines import trend
-from tapebook.decision.engines.trend import ENTER_BPS, FAST, LEAVE_BPS, NOTIONAL_USD, SLOW
-from tapebook.domain.money import E6, E8
-from tapebook.domain.position import Portfolio, Position
+from tapebook.decision.engines.trend import ENTER_BPS, FAST, LEAVE_BPS, SLOW
+from tapebook.decision.signal import LEVERAGE, NOTIONAL_USD
+from tapebook.domain.money import E6
 from tapebook.domain.run import Action
-from tests.context.situations import bar, situation
-
-FLAT, LONG, SHORT = 0, 1, -1
+from tests.decision.engines.seen import FLAT, LONG, SHORT, proposed_by, seen
 
 
 def decided(closes: list[float], *, held: int = FLAT) -> Action:
     """What the engine proposes on bars with these closes."""
-    positions = {"BTC": Position("BTC", held * E8, held * 100 * E6)} if held else {}
-    bars = tuple(bar(5 * (len(closes) - n), round(close * E8)) for n, close in enumerate(closes))
-    packet = assemble(situation(bars=bars, portfolio=Portfolio(positions, 0), marks={"BTC": 100 * E8}, open_trades={}))
-    parsed = parse(trend.create().decide(packet))
-    assert isinstance(parsed, Reply)
-    (only,) = parsed.actions
-    return only
+    return proposed_by(trend, seen([(close, close, close) for close in closes], held=held))
 
 
 def gap(bps: float) -> list[float]:
@@ -59,7 +49,7 @@ def test_band(bps: float, held: int, kind: str, side: str | None) -> None:
 
 def test_open_has_a_size_and_a_story() -> None:
     proposed = decided(gap(100))
-    assert (proposed.notional_usd_e6, proposed.leverage) == (round(NOTIONAL_USD * E6), 2)
+    assert (proposed.notional_usd_e6, proposed.leverage) == (round(NOTIONAL_USD * E6), LEVERAGE)
     assert proposed.confidence_e4 == 7_500
     assert proposed.reason == f"average of {FAST} bars is +100.0 bps from the average of {SLOW}"
 

@@ -1,41 +1,32 @@
-"""Commands on agents: tables for people, the façade's values as JSON, and the arguments that reach it."""
+"""Commands on agents: who there is, and making, changing and showing one."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from tapebook import app
-from tapebook.domain.instants import parse_instant
 
 Run = Callable[..., tuple[int, str, str]]
 
-TRADE = {
-    "symbol": "ETH",
-    "side": "short",
-    "status": "closed",
-    "entry_tick_at": "2026-01-05T04:00:00.000Z",
-    "entry_price": 2122.5,
-    "exit_price": 2131.1,
-    "holding_minutes": 115.0,
-    "net_pnl_usd": -1004.9,
-    "exit_reason": "trend is gone",
-}
-STILL_OPEN = TRADE | {"symbol": "kPEPE", "status": "open", "entry_price": 0.01234} | dict.fromkeys(
-    ("exit_price", "holding_minutes", "exit_reason")
-)
+
+@pytest.fixture
+def own(run: Run, tmp_path: Path) -> str:
+    """A new home."""
+    home = str(tmp_path / "home")
+    assert run("init", "--home", home)[0] == 0
+    return home
 
 
 def test_agents_are_listed(run: Run, home: str) -> None:
-    assert run("agents", "--home", home)[1].splitlines() == [
-        "agent     version  engine  broker  every min  watches",
-        "alts-15m        1  trend   paper          15  SOL, HYPE, DOGE, kPEPE",
-        "btc-5m          1  trend   paper           5  BTC, ETH",
-        "hold-5m         1  hold    paper           5  BTC",
-    ]
+    for words in (["agents", "--home", home], ["agents", "list", "--home", home], ["agents", "--home", home, "list"]):
+        assert run(*words)[1].splitlines() == [
+            "agent     version  on   engine  broker  every min  watches",
+            "alts-15m        1  yes  trend   paper          15  SOL, HYPE, DOGE, kPEPE",
+            "btc-5m          1  yes  trend   paper           5  BTC, ETH",
+            "hold-5m         1  yes  hold    paper           5  BTC",
+        ]
 
 
 def test_agents_as_json_are_what_the_facade_gives(run: Run, home: str) -> None:
@@ -44,55 +35,95 @@ def test_agents_as_json_are_what_the_facade_gives(run: Run, home: str) -> None:
         assert (code, json.loads(out), err) == (0, book.agents(), "")
 
 
-def test_trades_fit_80_columns(run: Run, facade: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    facade.trades = lambda agent, *, status, most: [STILL_OPEN, TRADE, TRADE | {"exit_reason": "x" * 240}]
-    assert run("trades", "btc-5m")[1].splitlines() == [
-        "entry             symbol  side         in     out  min    net usd  why",
-        "2026-01-05T04:00  kPEPE   short  0.012340       -    -  -1,004.90  -",
-        "2026-01-05T04:00  ETH     short    2122.5  2131.1  115  -1,004.90  trend is gone",
-        "2026-01-05T04:00  ETH     short    2122.5  2131.1  115  -1,004.90  xxxxxxxxxxxx…",
+def test_a_new_home_has_two_agents(run: Run, own: str) -> None:
+    assert run("agents", "--home", own)[1].splitlines()[1:] == [
+        "btc-5m               1  yes  -         paper           5  BTC",
+        "demo-ensemble        1  yes  ensemble  paper           5  BTC, ETH",
     ]
 
 
-def test_trades_pass_on_what_was_asked(run: Run, facade: SimpleNamespace) -> None:
-    asked: list[Any] = []
-
-    def trades(agent: str, *, status: str | None, most: int) -> list[Any]:
-        asked.append((agent, status, most))
-        return []
-
-    facade.trades = trades
-    assert run("trades", "a")[:2] == (0, "no trades yet\n")
-    assert run("trades", "a", "--status", "open", "--most", "3", "--json")[:2] == (0, "[]\n")
-    assert asked == [("a", None, 20), ("a", "open", 3)]
-
-
-def test_context_shows_what_the_engine_is_sent(run: Run, home: str) -> None:
-    moment = "2026-01-05T00:30:00Z"
-    with app.open(home) as book:
-        packet = book.context("btc-5m", "BTC", as_of=parse_instant(moment))
-    for words in ([moment], [str(packet.as_of)], ["2026-01-05T00:30"], ["2026-01-05T01:30+01:00"]):
-        code, out, err = run("context", "btc-5m", "BTC", "--home", home, "--as-of", *words)
-        assert (code, out, err) == (0, f"{packet.system}\n\n{packet.text}\n", "")
-
-
-def test_context_as_json(run: Run, home: str) -> None:
-    code, out, err = run("context", "btc-5m", "BTC", "--home", home, "--as-of", "2026-01-05T00:30", "--json")
-    view = json.loads(out)
-    assert (code, err) == (0, "")
-    assert {"text", "system", "sections", "tokens", "sha256", "as_of"} <= view.keys()
-    assert view["as_of"] == "2026-01-05T00:30:00.000Z"
+def test_add_edit_and_show(run: Run, own: str) -> None:
+    flags = "--watch BTC,ETH --engine trend --every 15m --horizon swing --max-position-usd 500.5 --cash 2500"
+    flags += " --margin isolated --avoid a --avoid b --strategy go --set trades=20"
+    code, out, err = run("agents", "add", "mine", *flags.split(), "--home", own)
+    assert (code, out.splitlines()[0], err) == (0, "mine is now version 1", "")
+    assert "  bar_minutes: 30 -> 180" in out.splitlines()
+    assert run("agents", "edit", "mine", "--max-leverage", "3", "--shadow", "memory=off", "--home", own)[1] == (
+        "mine is now version 2\n"
+        "  max_leverage: 5 -> 3\n"
+        "  shadow: - -> horizon=swing, bar_minutes=180, bar_count=56, recent_trades…\n"
+    )
+    assert run("agents", "edit", "mine", "--max-leverage", "3", "--home", own)[1] == "mine is unchanged at version 2\n"
+    shown = json.loads(run("agents", "show", "mine", "--home", own, "--json")[1])
+    assert (shown["version"], shown["watch"], shown["every_minutes"]) == (2, ["BTC", "ETH"], 15)
+    assert (shown["horizon"], shown["bar_minutes"], shown["bar_count"]) == ("swing", 180, 56)
+    assert (shown["max_position_usd"], shown["cash_usd"], shown["margin"]) == (500.5, 2500, "isolated")
+    assert (shown["avoid"], shown["strategy"], shown["recent_trades_k"]) == (["a", "b"], "go", 20)
+    assert (shown["shadow"]["memory"], shown["memory"], shown["deployment"]) == (False, True, None)
+    older = json.loads(run("agents", "show", "mine", "--version", "1", "--home", own, "--json")[1])
+    assert (older["version"], older["max_leverage"], older["shadow"]) == (1, 5, None)
 
 
-def test_tick_shows_the_decision(run: Run, tmp_path: Path) -> None:
-    home = str(tmp_path / "home")
-    assert run("init", "--home", home)[0] == 0
-    code, out, err = run("tick", "btc-5m", "BTC", "--home", home)
-    assert (code, err) == (0, "")
-    assert "agent     btc-5m, version 1\n" in out and "decided   hold BTC: allowed\n" in out
-    code, out, err = run("tick", "btc-5m", "BTC", "--home", home, "--json")
-    assert (code, json.loads(out)["status"], err) == (0, "held", "")
+def test_show_for_people(run: Run, own: str) -> None:
+    run("agents", "edit", "btc-5m", "--strategy", "one\ntwo", "--home", own)
+    run("tick", "btc-5m", "BTC", "--home", own)
+    out = run("agents", "show", "btc-5m", "--home", own)[1]
+    assert "strategy                 one\n                         two\n" in out
+    assert "every_minutes            5\n" in out and "shadow                   -\n" in out
+    assert out.endswith(
+        "deployment               btc-5m.paper\nresult                   0 closed trades, net 0.00 USD\n"
+    )
+
+
+def test_a_file(run: Run, own: str, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('watch = ["SOL"]\nevery = "1h"\nmanual = "@m.md"\n')
+    (tmp_path / "m.md").write_text("Never chase.")
+    code, out, _ = run("agents", "add", "mine", "--file", str(tmp_path / "a.toml"), "--json", "--home", own)
+    saved = json.loads(out)
+    assert (code, saved["name"], saved["version"], saved["new"]) == (0, "mine", 1, True)
+    assert {"key": "manual", "before": "", "after": "Never chase."} in saved["changes"]
+    (tmp_path / "a.toml").write_text("watch = [\n'SOL']\nmax_postion_usd = 3\n")
+    said = f"error: {tmp_path}/a.toml line 3: unknown key `max_postion_usd`; did you mean `max_position_usd`?\n"
+    assert run("agents", "edit", "mine", "--file", str(tmp_path / "a.toml"), "--home", own) == (2, "", said)
+
+
+def test_enable_and_disable(run: Run, own: str) -> None:
+    off = "btc-5m is now version 2\n  enabled: yes -> no\n"
+    assert run("agents", "disable", "btc-5m", "--home", own) == (0, off, "")
+    assert run("agents", "disable", "btc-5m", "--home", own)[1] == "btc-5m is unchanged at version 2\n"
+    said = "error: btc-5m is disabled: enable it with `tapebook agents enable btc-5m` first\n"
+    assert run("tick", "btc-5m", "BTC", "--home", own) == (2, "", said)
+    assert json.loads(run("agents", "enable", "btc-5m", "--home", own, "--json")[1])["version"] == 3
+    assert run("tick", "btc-5m", "BTC", "--home", own)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("add a", "a would watch nothing: name symbols with --watch, or `watch` in the file"),
+        ("add a/b --watch BTC", '"a/b" cannot be the name of an agent: use up to 40 letters, digits, . _ or -'),
+        (
+            "add btc-5m --watch BTC",
+            "there is an agent called 'btc-5m' already: change it with `tapebook agents edit bt",
+        ),
+        ("edit nobody --watch BTC", "there is no agent called 'nobody'; agents: btc-5m, demo-ensemble"),
+        ("edit btc-5m --watch B/C", '`watch` is "B/C" but must be symbols such as BTC, ETH: each once, of up to 40 '),
+        ("edit btc-5m --every 5s", '`every_minutes` is "5s" but must be whole minutes from 1 to 1440, such as 5 (or '),
+        ("edit btc-5m --cash x", '`cash_usd` is "x" but must be a number of USD from 1 to 1,000,000,000'),
+        ("edit btc-5m --engine nope", "there is no 'nope' among the engines; choose one of: "),
+        ("edit btc-5m --strategy @none.md", "none.md cannot be read (No such file or directory): name a file you may "),
+        ("edit btc-5m --set nope=3", "unknown key `nope`; choose one of: watch, "),
+        ("edit btc-5m --set nope", "invalid value for --set: 'nope' has no value: write it like trades=20 (see: "),
+        ("edit btc-5m --shadow memory=on", "`shadow` is the same as the agent's own context: "),
+        ("show btc-5m --version 2", "btc-5m has no version 2; its newest is 1"),
+        ("enable nobody", "there is no agent called 'nobody'; agents: btc-5m, demo-ensemble"),
+    ],
+)
+def test_what_cannot_be_is_one_line(run: Run, own: str, words: str, says: str) -> None:
+    code, out, err = run("agents", *words.split(), "--home", own)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"error: {says}")
+    assert json.loads(run("agents", "show", "btc-5m", "--home", own, "--json")[1])["version"] == 1
 
 
 @pytest.mark.parametrize(

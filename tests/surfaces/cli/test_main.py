@@ -61,6 +61,9 @@ READS = sorted({*COMMANDS} - {"init", "world", "ingest", "import", "export"})
 def test_commands_are_those_promised() -> None:
     promised = ["init", "demo", "agents", "context", "tick", "trades", "replay", "verify", "doctor", "runs"]
     promised += ["world", "ingest", "market", "import", "export"]
+    promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
+    promised += ["agents enable", "agents disable"]
+    promised += ["halt", "resume", "flatten"]
     promised += ["import candles", "import funding", "import marks", "import stream", "export candles"]
     assert sorted(COMMANDS) == sorted([*promised, "runs show"])
 
@@ -81,7 +84,7 @@ def test_every_read_takes_json_and_home(name: str) -> None:
     assert {"--json", "--home"} <= flags
 
 
-@pytest.mark.parametrize("name", ["runs", "trades"])
+@pytest.mark.parametrize("name", ["runs", "trades", "orders", "compare"])
 def test_every_list_takes_most(name: str) -> None:
     assert "--most" in {flag for parameter in COMMANDS[name].params for flag in parameter.opts}
 

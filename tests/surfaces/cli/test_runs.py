@@ -12,7 +12,15 @@ from tapebook.app import ReplayReport
 
 Run = Callable[..., tuple[int, str, str]]
 
-HOLD = {"action": "hold", "symbol": "BTC", "side": None, "notional_usd": 0.0, "reason": "no\ntrend", "rule": None}
+HOLD: dict[str, Any] = {
+    "action": "hold",
+    "symbol": "BTC",
+    "side": None,
+    "notional_usd": 0.0,
+    "reason": "no\ntrend",
+    "rule": None,
+    "flags": [],
+}
 OPEN = {
     "action": "open",
     "symbol": "BTC",
@@ -22,8 +30,38 @@ OPEN = {
     "order_type": "market",
     "reason": "trend is up",
     "rule": None,
+    "flags": [],
 }
-REFUSED = OPEN | {"action": "adjust", "rule": "max_leverage", "detail": "2 is above 1"}
+REFUSED = OPEN | {"action": "adjust", "rule": "max_leverage", "detail": "2 is above 1", "flags": ["71,000"]}
+VOTE = {"engine": "trend", "action": "open", "side": "long", "confidence": 0.62, "weight": 1.2, "reason": "up"}
+USAGE = {"model": "gpt-6-luna", "input_tokens": 1200, "output_tokens": 80, "cost_usd": 0.0021, "attempts": 2}
+ORDER = {
+    "side": "buy",
+    "size": 0.0153,
+    "symbol": "BTC",
+    "order_type": "limit",
+    "limit_price": 65000.0,
+    "reduce_only": False,
+    "status": "cancelled",
+    "detail": "expired",
+}
+FILL = {
+    "happened_at": "2026-01-05T05:00:00.500Z",
+    "side": "buy",
+    "size": 0.0153,
+    "symbol": "BTC",
+    "price": 65000.1,
+    "fee_usd": 0.45,
+    "maker": True,
+}
+TRADE = {
+    "role": "exit",
+    "side": "short",
+    "symbol": "BTC",
+    "status": "closed",
+    "holding_minutes": 115.0,
+    "net_pnl_usd": -1.5,
+}
 DECISION = {
     "run_id": "618dc3cf2da887a63b0f",
     "agent": "btc-5m",
@@ -39,6 +77,15 @@ DECISION = {
     "degraded": [],
     "note": "",
     "error": None,
+    "late_ms": 250,
+    "votes": [],
+    "usage": None,
+    "sections": None,
+    "packet": "what was sent",
+    "reply": None,
+    "orders": [],
+    "fills": [],
+    "trades": [],
 }
 
 
@@ -68,24 +115,87 @@ def test_runs_pass_on_what_was_asked(run: Run, facade: SimpleNamespace) -> None:
 
 
 def test_one_run_is_told_in_full(run: Run, facade: SimpleNamespace) -> None:
-    facade.run = lambda run_id: DECISION | {"run_id": run_id}
+    part = {"name": "system", "tokens": 350, "shown": 0, "dropped": 0}
+    facade.run = lambda run_id: (
+        DECISION
+        | {
+            "run_id": run_id,
+            "sections": [part, part | {"name": "bars", "tokens": 1145, "shown": 88, "dropped": 12}],
+            "votes": [VOTE],
+            "usage": USAGE,
+            "orders": [ORDER, ORDER | {"limit_price": None, "order_type": "market", "reduce_only": True, "detail": ""}],
+            "fills": [FILL],
+            "trades": [TRADE, TRADE | {"role": "entry", "side": "long", "status": "open"}],
+        }
+    )
     assert run("runs", "show", "x")[1].splitlines() == [
         "run       x",
         "agent     btc-5m, version 1",
         "symbol    BTC",
-        "as of     2026-01-05T05:00:00.000Z",
+        "as of     2026-01-05T05:00:00.000Z, 0.2 s after its time",
         "trigger   schedule",
         "engine    trend",
         "told      1,495 tokens, sha256 249d2e858e3136ce…",
+        "          system 350",
+        "          bars 1,145 (88 of 100 rows)",
         "status    done",
         "decided   open long BTC 1,250.50 USD at 2x, market: allowed",
         "          adjust long BTC 1,250.50 USD at 2x, market: refused by max_leverage, 2 is above 1",
         "because   trend is up",
         "          trend is up",
+        "flagged   nothing in the packet explains 71,000",
+        "votes     trend: open long, confidence 0.62, weight 1.20: up",
+        "model     gpt-6-luna: 1,200 tokens in, 80 out, 0.002100 USD, attempts: 2",
         "degraded  -",
-        "note      -",
         "error     -",
+        "orders    buy 0.0153 BTC, limit at 65000: cancelled (expired)",
+        "          buy 0.0153 BTC, market, reduce only: cancelled",
+        "fills     2026-01-05T05:00:00.500Z buy 0.0153 BTC at 65000, fee 0.45 USD, maker",
+        "trades    exit of short BTC: closed after 115 min, net -1.50 USD",
+        "          entry of long BTC: open, net -1.50 USD",
     ]
+
+
+def test_a_run_that_did_nothing_is_short(run: Run, facade: SimpleNamespace) -> None:
+    facade.run = lambda run_id: DECISION | {"actions": [HOLD], "error": "no reply"}
+    out = run("runs", "show", "x")[1].splitlines()
+    assert [line.split("  ")[0] for line in out[-4:]] == ["decided", "because", "degraded", "error"]
+    assert out[-1] == "error     no reply"
+
+
+def test_texts_alone(run: Run, facade: SimpleNamespace) -> None:
+    facade.run = lambda run_id: DECISION
+    assert run("runs", "show", "x", "--packet") == (0, "what was sent\n", "")
+    said = "error: the reply of 618dc3cf2da887a63b0f is not kept: the setting archive.packets was off\n"
+    assert run("runs", "show", "x", "--reply") == (2, "", said)
+
+
+def test_a_shadow_is_marked_in_the_list(run: Run, facade: SimpleNamespace) -> None:
+    facade.runs = lambda agent, *, most: [DECISION | {"trigger": "shadow", "status": "held"}]
+    assert "held (shadow)" in run("runs")[1]
+    assert json.loads(run("runs", "--json")[1])[0]["status"] == "held"
+
+
+def test_a_traded_run_of_a_real_home_is_explained(run: Run, home: str) -> None:
+    order = next(o for o in json.loads(run("orders", "--home", home, "--json")[1]) if o["status"] == "filled")
+    found = json.loads(run("runs", "show", order["run_id"], "--home", home, "--json")[1])
+    assert [each["client_id"] for each in found["orders"]] == [order["client_id"]]
+    assert sum(fill["size"] for fill in found["fills"]) == pytest.approx(order["size"])
+    assert {trade["role"] for trade in found["trades"]} <= {"entry", "exit"} and found["trades"]
+    assert found["packet"].startswith("You are ") and found["reply"].startswith("{")
+    out = run("runs", "show", order["run_id"], "--home", home)[1]
+    assert "fills     " in out and "trades    " in out
+    assert run("runs", "show", order["run_id"], "--packet", "--home", home)[1] == found["packet"] + "\n"
+
+
+def test_tick_shows_the_decision(run: Run, tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    assert run("init", "--home", home)[0] == 0
+    code, out, err = run("tick", "btc-5m", "BTC", "--home", home)
+    assert (code, err) == (0, "")
+    assert "agent     btc-5m, version 1\n" in out and "decided   hold BTC: allowed\n" in out
+    code, out, err = run("tick", "btc-5m", "BTC", "--home", home, "--json")
+    assert (code, json.loads(out)["status"], err) == (0, "held", "")
 
 
 def test_flags_before_show_count_too(run: Run, facade: SimpleNamespace) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from tapebook import app
+from tapebook.archive import put_content
+from tapebook.tape.recording import Recorder
 from tests.surfaces.cli.conftest import Run
 from tests.tape.importers.files import HEADER, lines, write
 
@@ -65,6 +67,37 @@ def test_the_other_kinds(run: Run, new_home: str, tmp_path: Path) -> None:
     assert run("import", "stream", recorded, *home)[0] == 0
     code, _, err = run("import", "candles", recorded, *BARS, *home)
     assert code == 2 and "use `tapebook import stream" in err
+
+
+def test_a_recorded_range_is_written_or_it_is_said_what_there_is(run: Run, new_home: str, tmp_path: Path) -> None:
+    words = ("export", "stream", "--from", "2026-01-01", "--home", new_home, "--out", str(tmp_path / "out.log"))
+    code, out, err = run(*words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "no payloads were recorded" in err and "raw = true" in err
+    with app.open(new_home) as book:
+        recorder = Recorder(book._rooms.tape_db, lambda content: put_content(book._rooms.archive, content))
+        for n in range(3):
+            recorder(1_767_571_200_000 + n * 1_000, b'{"channel":"allMids","data":{"mids":{"ETH":"%d"}}}' % (n + 5))
+        recorder.close()
+    code, out, _ = run(*words, "--to", "2026-01-05T00:00:02", "--json")
+    assert (code, json.loads(out)["lines"]) == (0, 2)
+    assert len((tmp_path / "out.log").read_text().splitlines()) == 2
+    for more, says in (
+        ((), "is there already"),
+        (
+            ("--overwrite", "--to", "2026-01-02"),
+            "there are some from 2026-01-05T00:00:00.000Z to 2026-01-05T00:00:02.000Z",
+        ),
+        (("--overwrite", "--to", "2025-01-02"), "the range is empty"),
+        (("--overwrite", "--to", "soon"), "is not a time"),
+    ):
+        code, out, err = run(*words, *more)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert says in err
+    code, out, _ = run(*words, "--overwrite")
+    assert code == 0 and "3 payloads received from" in out
+    code, out, _ = run("import", "stream", str(tmp_path / "out.log"), "--home", new_home)
+    assert (code, out.splitlines()[-1]) == (0, "1 rows written, known when they were received")
 
 
 def test_an_export_and_its_refusals(run: Run, new_home: str, minutes: str, tmp_path: Path) -> None:

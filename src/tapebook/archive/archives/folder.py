@@ -3,9 +3,14 @@
 import os
 import threading
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 from tapebook.errors import BadInput, Damaged, StoreFailed
+
+# What is remembered of short texts, so that it takes a megabyte at most.
+_SHORT = 4_096
+_REMEMBERED = 256
 
 
 class FolderArchive:
@@ -13,14 +18,24 @@ class FolderArchive:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._stored: dict[str, bytes] = {}
 
     def create(self, key: str, content: bytes) -> None:
         """Stores an object once; a half-written file is never visible under its key."""
-        path = self._path(key)
-        if not path.exists() and _is_first(path, zlib.compress(content, 1)):
+        if self._stored.get(key) == content:
             return
-        if self.get(key) != content:
+        path = f"{self._root}/{_inside(key)}.z"
+        is_there = os.path.exists(path) or not _is_first(path, zlib.compress(content, 1))
+        if is_there and self.get(key) != content:
             raise Damaged(f"the archive already holds other bytes under {key}")
+        self._remember(key, content)
+
+    def _remember(self, key: str, content: bytes) -> None:
+        """Engines say the same short things again and again: what was stored or compared just now is not read again."""
+        if len(content) <= _SHORT:
+            while len(self._stored) >= _REMEMBERED:
+                del self._stored[next(iter(self._stored))]
+            self._stored[key] = content
 
     def get(self, key: str) -> bytes | None:
         """An object's bytes."""
@@ -51,24 +66,33 @@ def _inside(key: str) -> str:
     return key
 
 
-def _is_first(path: Path, packed: bytes) -> bool:
+def _is_first(path: str, packed: bytes) -> bool:
     """Writes a file unless there is one; False when another writer was first."""
     # Every writer has a name of its own; a link, unlike a rename, never takes the place of what is there.
-    beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    beside = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            beside.write_bytes(packed)
+            _write(Path(beside), packed)
             os.link(beside, path)
         finally:
-            beside.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(beside)
     except OSError as error:
-        if isinstance(error, FileExistsError) and path.exists():
+        if isinstance(error, FileExistsError) and os.path.exists(path):
             return False
         raise StoreFailed(
             f"cannot write {path}: {error.strerror}; make room or allow writing, then start again"
         ) from error
     return True
+
+
+def _write(path: Path, packed: bytes) -> None:
+    try:
+        path.write_bytes(packed)
+    except FileNotFoundError:
+        # Made when it is missing, not looked for every time: there are a few hundred folders and many files.
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(packed)
 
 
 def create(place: str) -> FolderArchive:

@@ -1,4 +1,6 @@
-"""Money and prices as the lines about trades write them."""
+"""Money, prices and amounts as lines write them."""
+
+from decimal import Decimal
 
 from tapebook.domain.money import E6, decimal_text, short_price
 
@@ -8,6 +10,11 @@ def price(price_e8: int) -> str:
     whole, _, part = short_price(price_e8).partition(".")
     part = part.rstrip("0")
     return f"{int(whole):,}.{part}" if part else f"{int(whole):,}"
+
+
+def usd(amount_e6: int) -> str:
+    """An amount to the cent, as a number: `1020.00`."""
+    return decimal_text(amount_e6, E6, 2)
 
 
 def whole_usd(amount_e6: int) -> str:
@@ -21,7 +28,22 @@ def signed_usd(amount_e6: int, *, digits: int = 2) -> str:
     return f"{'-' if amount_e6 < 0 else '+'}${text}"
 
 
-def percent(part_e6: int, whole_e6: int) -> str:
-    """A share with its sign and one decimal: `+1.1%`; integers all the way."""
-    text = decimal_text(abs(part_e6) * 100, abs(whole_e6), 1) if whole_e6 else "0.0"
+def percent(part_e6: int, whole_e6: int, *, digits: int = 1) -> str:
+    """A share with its sign: `+1.1%`; integers all the way."""
+    text = decimal_text(abs(part_e6) * 100, abs(whole_e6), digits) if whole_e6 else f"{0:.{digits}f}"
     return f"{'-' if part_e6 < 0 else '+'}{text}%"
+
+
+def statistic(value: float, digits: int) -> str:
+    """A statistic with declared digits; what rounds to zero has no sign, so that equal values have equal texts."""
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text
+
+
+def three_digits(value: float) -> str:
+    """A volume with three significant digits: `17700`, `12.5`, `0.000123`; in powers of ten when it is absurd."""
+    # Plus zero: a zero has no sign, so that equal values have equal texts.
+    text = f"{value + 0.0:.3g}"
+    if "e" not in text or not 1e-9 < abs(value) < 1e15:
+        return text
+    return f"{Decimal(text):f}"

@@ -1,36 +1,57 @@
-"""Market: the price now, the book, funding and open interest. What is not known is left out, never carried on."""
+"""Market: the price now, the book, funding, open interest and features, each with its age.
 
+What is not known is left out, never carried on. A feature is one row of `name=value` pairs under
+the name the tape gives it; figures that have a row of their own are not repeated in it.
+"""
+
+from tapebook.context.quote import plain, symbol_text
 from tapebook.context.sections import Layout, fact_line
-from tapebook.context.situation import Situation
+from tapebook.context.sections.figures import statistic
+from tapebook.context.situation import Feature, Market
 from tapebook.domain.market import AssetContext, Liquidity
 from tapebook.domain.money import E12, decimal_text, short_price
 from tapebook.domain.packet import Section
 
+FEATURES: dict[str, tuple[str, ...]] = {
+    "liquidityProfile": ("depthUsd05Pct", "spreadChange24hPct", "depthChange24hPct", "booksUsed", "regime"),
+    "fundingPressure": (
+        *("fundingRate8h", "fundingRateAnnual", "venueSpread8h", "aboveOtherVenues8h"),
+        *("openInterestChange1hPct", "openInterestChange24hPct", "regime"),
+    ),
+    "volatilityProfile": (
+        *("realizedVol1h", "realizedVol24h", "annualizedVol24h", "parkinsonVol1h", "volRatio1hTo24h", "regime"),
+    ),
+    "positioningPressure": ("direction", "score", "confidence", "momentumZ", "funding", "imbalance"),
+}
+"""Which figures of each feature are shown, in this order."""
 
-def build(situation: Situation) -> Section | None:
+
+def build(market: Market) -> Section | None:
     """Names and values."""
     rows: list[tuple[str, str]] = []
-    if situation.mid is not None:
-        rows.append(("price", short_price(situation.mid.price_e8)))
-        rows.append(("price_age_s", _age(situation, situation.mid.bucket_ts)))
-    if situation.liquidity is not None:
-        rows += [*_liquidity(situation.liquidity), ("book_age_s", _age(situation, situation.liquidity.bucket_ts))]
-    if situation.context is not None:
-        rows += [*_context(situation.context), ("funding_age_s", _age(situation, situation.context.bucket_ts))]
-    return Section("market", f"Market: {situation.symbol}", ("name", "value"), tuple(rows)) if rows else None
+    if market.mid is not None:
+        rows.append(("price", short_price(market.mid.price_e8)))
+        rows.append(("price_age_s", _age(market, market.mid.bucket_ts)))
+    if market.liquidity is not None:
+        rows += [*_liquidity(market.liquidity), ("book_age_s", _age(market, market.liquidity.bucket_ts))]
+    if market.context is not None:
+        rows += [*_context(market.context), ("funding_age_s", _age(market, market.context.bucket_ts))]
+    rows += [_feature(market, feature) for feature in market.features]
+    title = f"Market: {symbol_text(market.symbol)}"
+    return Section("market", title, ("name", "value"), tuple(rows)) if rows else None
 
 
-def _age(situation: Situation, bucket_ts: int) -> str:
+def _age(market: Market, bucket_ts: int) -> str:
     """How old a value is, so that a stale one is seen to be stale."""
-    return str((situation.as_of - bucket_ts) // 1000)
+    return str((market.as_of - bucket_ts) // 1000)
 
 
 def _liquidity(book: Liquidity) -> list[tuple[str, str]]:
     return [
-        ("spread_bps", f"{book.spread_bps:.2f}"),
-        ("depth_usd_0.1pct", f"{book.depth_usd_10bps:.0f}"),
-        ("depth_usd_1pct", f"{book.depth_usd_100bps:.0f}"),
-        ("imbalance", f"{book.imbalance:+.2f}"),
+        ("spread_bps", statistic(book.spread_bps, 2)),
+        ("depth_usd_0.1pct", statistic(book.depth_usd_10bps, 0)),
+        ("depth_usd_1pct", statistic(book.depth_usd_100bps, 0)),
+        ("imbalance", statistic(book.imbalance, 2)),
     ]
 
 
@@ -38,8 +59,14 @@ def _context(context: AssetContext) -> list[tuple[str, str]]:
     return [
         ("funding_rate_1h_pct", decimal_text(context.funding_e12 * 100, E12, 5)),
         ("premium_pct", decimal_text(context.premium_e12 * 100, E12, 4)),
-        ("open_interest", f"{context.open_interest_base:.0f}"),
+        ("open_interest", statistic(context.open_interest_base, 0)),
     ]
 
 
-LAYOUT = Layout(cap=700, build=build, line=fact_line)
+def _feature(market: Market, feature: Feature) -> tuple[str, str]:
+    known = dict(feature.metrics)
+    pairs = [f"{name}={plain(known[name], 24)}" for name in FEATURES[feature.name] if name in known]
+    return feature.name, " ".join([*pairs, f"age_s={_age(market, feature.bucket_ts)}"])
+
+
+LAYOUT = Layout(name="market", cap=700, build=build, line=fact_line)

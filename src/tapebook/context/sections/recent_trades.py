@@ -1,5 +1,8 @@
 """Recent trades (closed): the newest round trips, one line each, latest entry first."""
 
+from functools import lru_cache
+
+from tapebook.context.quote import plain, symbol_text
 from tapebook.context.sections import Layout
 from tapebook.context.sections.figures import percent, price, signed_usd, whole_usd
 from tapebook.context.situation import Situation
@@ -8,6 +11,7 @@ from tapebook.domain.packet import Section
 from tapebook.domain.trade import ClosedTrade
 
 COLUMNS = ("span", "what", "size", "prices", "pnl", "pct", "minutes", "regime", "reason")
+MOST_WORDS = 120
 
 
 def build(situation: Situation) -> Section | None:
@@ -19,18 +23,20 @@ def build(situation: Situation) -> Section | None:
     return Section("recent_trades", "Recent trades (closed)", COLUMNS, rows) if rows else None
 
 
+@lru_cache(maxsize=4_096)
 def _row(trade: ClosedTrade) -> tuple[str, ...]:
+    """Cached, since a trade that has ended looks the same in every packet after it."""
     state = trade.state
     return (
         f"{minute_text(state.entry_tick_at)} → {clock_text(trade.exit_tick_at)}",
-        f"{state.symbol} {state.side}",
+        f"{symbol_text(state.symbol)} {state.side}",
         whole_usd(state.entered_usd_e6),
         f"{price(state.entry_price_e8)} → {price(trade.exit_price_e8)}",
         signed_usd(state.net_usd_e6),
         percent(state.net_usd_e6, state.entered_usd_e6),
         f"{trade.holding_ms // MINUTE}m",
         f"regime={state.entry_regime_tag or 'unknown'}",
-        state.entry_reason[:120],
+        plain(state.entry_reason, MOST_WORDS),
     )
 
 
@@ -40,4 +46,4 @@ def line(row: tuple[str, ...]) -> str:
     return f'- {span} {what} {size} {prices} {pnl} ({pct}) {minutes} {regime} "{reason}"'
 
 
-LAYOUT = Layout(cap=600, build=build, line=line)
+LAYOUT = Layout(name="recent_trades", cap=600, build=build, line=line, memory=True)

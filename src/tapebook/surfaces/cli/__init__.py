@@ -15,7 +15,20 @@ import typer
 from typer.exceptions import TyperException
 
 from tapebook.errors import BadInput, TapebookError
-from tapebook.surfaces.cli import agents, demo, home, market, runs, transfer
+from tapebook.surfaces.cli import (
+    agents,
+    compare,
+    context,
+    control,
+    demo,
+    desk,
+    fills,
+    home,
+    market,
+    runs,
+    trades,
+    transfer,
+)
 from tapebook.surfaces.cli.output import complain, discard_output, one_line, prepare_output
 
 # What a shell reports for a program that SIGINT or SIGPIPE ended.
@@ -47,14 +60,17 @@ def _global_options(
 
 
 COMMANDS: list[Callable[..., None]] = [
-    *(home.init, demo.demo),
-    *(agents.agents, agents.context, agents.tick, agents.trades),
+    *(home.init, demo.demo, desk.up),
+    *(context.context, runs.tick, trades.orders, trades.trades),
     *(market.world, market.ingest, market.market),
-    *(runs.replay, home.verify, home.doctor),
+    *(control.halt, control.resume, control.flatten),
+    *(runs.replay, compare.compare, home.verify, home.doctor),
 ]
 for command in COMMANDS:
     root.command()(command)
+root.add_typer(agents.group, name="agents")
 root.add_typer(runs.group, name="runs")
+transfer.import_group.command("fills")(fills.import_fills)
 root.add_typer(transfer.import_group, name="import")
 root.add_typer(transfer.export_group, name="export")
 

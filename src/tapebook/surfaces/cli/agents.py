@@ -1,35 +1,128 @@
-"""Commands on agents: who there is, what they are told, what they decide, what they traded."""
+"""Commands on agents: `agents` lists them, `agents add|edit|enable|disable|show` make, change and show one."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, Most, Symbol, instant, opened
-from tapebook.surfaces.cli.output import Column, minute, money, price, print_json, print_table, whole
-from tapebook.surfaces.cli.runs import print_run
+from tapebook.surfaces.cli.options import Home, Json, inherited, opened
+from tapebook.surfaces.cli.output import Column, cell, money, print_json, print_lines, print_record, print_table, whole
+
+if TYPE_CHECKING:
+    from tapebook.app import Saved
 
 AGENTS = [
     Column("agent", "name"),
     Column("version", "version"),
+    Column("on", "enabled"),
     Column("engine", "engine"),
     Column("broker", "broker"),
-    Column("every min", "cadence_minutes", whole),
-    Column("watches", "watchlist", cut=True),
+    Column("every min", "every_minutes", whole),
+    Column("watches", "watch", cut=True),
 ]
-TRADES = [
-    Column("entry", "entry_tick_at", minute),
-    Column("symbol", "symbol"),
-    Column("side", "side"),
-    Column("in", "entry_price", price),
-    Column("out", "exit_price", price),
-    Column("min", "holding_minutes", whole),
-    Column("net usd", "net_pnl_usd", money),
-    Column("why", "exit_reason", cut=True),
-]
+# What a text may take of a line that says it changed.
+SHOWN_TEXT = 60
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name: letters, digits, . _ and -.")]
+Known = Annotated[str, typer.Argument(metavar="NAME", help="The name of an agent; `tapebook agents` lists them.")]
+Text = str | None
+
+group = typer.Typer(rich_markup_mode=None, invoke_without_command=True)
 
 
-def agents(home: Home = None, json: Json = False) -> None:
+@group.callback()
+def agents(context: typer.Context, *, home: Home = None, json: Json = False) -> None:
+    """List the agents, or add, change and show one."""
+    if context.invoked_subcommand is None:
+        _list(home, json)
+
+
+@group.command("list")
+def list_agents(context: typer.Context, *, home: Home = None, json: Json = False) -> None:
     """List the agents."""
+    _list(*inherited(context, home, json))
+
+
+@group.command()
+def show(
+    context: typer.Context,
+    name: Known,
+    *,
+    version: Annotated[int | None, typer.Option(metavar="N", min=1, help="An older version; else the newest.")] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Show an agent, where it runs, and how its trades did."""
+    home, json = inherited(context, home, json)
+    with opened(home) as book:
+        found = book.agent(name, version=version)
+    if json:
+        print_json(found)
+    else:
+        print_record(_record(found))
+
+
+def save(
+    context: typer.Context,
+    name: Name,
+    *,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="A TOML file; docs/agents.md has its keys.")] = None,
+    watch: Annotated[Text, typer.Option(metavar="A,B", help="The symbols to watch, such as BTC,ETH.")] = None,
+    engine: Annotated[Text, typer.Option(metavar="E", help="Who decides; empty for the home's default.")] = None,
+    model: Annotated[Text, typer.Option(metavar="M", help="The model, for engines that ask one.")] = None,
+    members: Annotated[Text, typer.Option(metavar="A,B", help="The engines of an ensemble.")] = None,
+    broker: Annotated[Text, typer.Option(metavar="B", help="Where orders go.")] = None,
+    every: Annotated[Text, typer.Option(metavar="SPAN", help="How often to decide: 5m, 1h, 1d.")] = None,
+    horizon: Annotated[Text, typer.Option(metavar="H", help="scalp, intraday, swing or position.")] = None,
+    strategy: Annotated[Text, typer.Option(metavar="TEXT", help="What it trades on; @FILE reads a file.")] = None,
+    avoid: Annotated[list[str] | None, typer.Option(metavar="RULE", help="What it must never do; repeatable.")] = None,
+    manual: Annotated[Text, typer.Option(metavar="TEXT", help="Its rules; @FILE reads a file.")] = None,
+    cash: Annotated[Text, typer.Option(metavar="USD", help="What it begins with.")] = None,
+    margin: Annotated[Text, typer.Option(metavar="MODE", help="cross or isolated.")] = None,
+    max_position_usd: Annotated[Text, typer.Option(metavar="USD", help="The cap of one position.")] = None,
+    max_leverage: Annotated[Text, typer.Option(metavar="N", help="The cap of leverage.")] = None,
+    shadow: Annotated[
+        Text, typer.Option(metavar="K=V,…", help="Decide twice, the second time with these; costs double.")
+    ] = None,
+    other: Annotated[
+        list[str] | None, typer.Option("--set", metavar="K=V", help="Any other key of docs/agents.md; repeatable.")
+    ] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Saves an agent; `add` and `edit` are both this."""
+    flags = {
+        **{"watch": watch, "engine": engine, "model": model, "members": members, "broker": broker},
+        **{"every_minutes": every, "horizon": horizon, "strategy": strategy, "avoid": avoid, "manual": manual},
+        **{"cash_usd": cash, "margin": margin, "max_position_usd": max_position_usd},
+        **{"max_leverage": max_leverage, "shadow": shadow},
+    }
+    settings = {key: value for key, value in flags.items() if value is not None} | _pairs(other or [])
+    home, json = inherited(context, home, json)
+    with opened(home) as book:
+        change = book.add_agent if context.info_name == "add" else book.edit_agent
+        saved = change(name, settings, file=file)
+    _print_saved(saved, json)
+
+
+group.command("add", help="Add an agent, from flags, a file, or both.")(save)
+group.command("edit", help="Change an agent, which makes a new version of it.")(save)
+
+
+@group.command()
+def enable(context: typer.Context, name: Known, *, home: Home = None, json: Json = False) -> None:
+    """Let an agent decide again."""
+    _switch(name, True, *inherited(context, home, json))
+
+
+@group.command()
+def disable(context: typer.Context, name: Known, *, home: Home = None, json: Json = False) -> None:
+    """Keep an agent from deciding; what it holds stays as it is."""
+    _switch(name, False, *inherited(context, home, json))
+
+
+def _list(home: str | None, json: bool) -> None:
     with opened(home) as book:
         found = book.agents()
     if json:
@@ -38,40 +131,46 @@ def agents(home: Home = None, json: Json = False) -> None:
         print_table(found, AGENTS, empty="no agents yet")
 
 
-def context(agent: Agent, symbol: Symbol, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
-    """Show what an agent is told about a symbol."""
+def _switch(name: str, on: bool, home: str | None, json: bool) -> None:
     with opened(home) as book:
-        packet = book.context(agent, symbol, as_of=None if as_of is None else instant(as_of))
+        saved = book.edit_agent(name, {"enabled": on})
+    _print_saved(saved, json)
+
+
+def _pairs(words: Iterable[str]) -> dict[str, str]:
+    pairs = [word.partition("=") for word in words]
+    wrong = next((name for name, equals, _ in pairs if not equals), None)
+    if wrong is not None:
+        raise typer.BadParameter(f"{wrong!r} has no value: write it like trades=20", param_hint="--set")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _print_saved(saved: "Saved", json: bool) -> None:
     if json:
-        from tapebook import views
-
-        print_json(views.packet_view(packet))
-    else:
-        print(packet.system, packet.text, sep="\n\n")
-
-
-def tick(agent: Agent, symbol: Symbol, *, home: Home = None, json: Json = False) -> None:
-    """Let an agent decide on a symbol once, now."""
-    with opened(home) as book:
-        run = book.run(book.tick(agent, symbol).run_id)
-    if json:
-        print_json(run)
-    else:
-        print_run(run)
+        print_json(saved)
+        return
+    what = "is unchanged at" if not saved.changes and not saved.new else "is now"
+    changes = [
+        f"  {change['key']}: {_brief(change['before'])} -> {_brief(change['after'])}" for change in saved.changes
+    ]
+    print_lines([f"{saved.name} {what} version {saved.version}"])
+    # Not through `print_lines`, which would take the indent away.
+    print(*changes, sep="\n", end="\n" if changes else "")
+    print_lines(f"note: {note}" for note in saved.notes)
 
 
-def trades(
-    agent: Agent,
-    *,
-    status: Annotated[Literal["open", "closed"] | None, typer.Option(help="Only trades of this status.")] = None,
-    most: Most = 20,
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """List an agent's trades, open ones first, then the newest."""
-    with opened(home) as book:
-        found = book.trades(agent, status=status, most=most)
-    if json:
-        print_json(found)
-    else:
-        print_table(found, TRADES, empty="no trades yet")
+def _record(agent: dict[str, Any]) -> dict[str, Any]:
+    """An agent for people: texts line by line, what it did at the end."""
+    result = f"{agent.pop('closed_trades'):,} closed trades, net {money(agent.pop('net_pnl_usd'))} USD"
+    texts = {key: agent[key].split("\n") for key in ("strategy", "manual")}
+    begun = {"deployment": agent["deployment"] or "has not begun"}
+    return agent | texts | begun | {"shadow": _shadow(agent["shadow"]), "result": result}
+
+
+def _shadow(shadow: dict[str, Any] | None) -> str | None:
+    return None if shadow is None else ", ".join(f"{key}={cell(value)}" for key, value in shadow.items())
+
+
+def _brief(value: Any) -> str:
+    text = cell(_shadow(value) if isinstance(value, dict) else value)
+    return text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"

@@ -70,9 +70,11 @@ class _Reporter:
         self._newest: IngestProgress | None = None
 
     def __call__(self, now: "IngestProgress") -> None:
-        if now.problem and now.problem != self._problem:
+        # What stands in brackets counts up while a problem lasts.
+        kind = now.problem.partition(" (")[0] if now.problem else None
+        if kind and kind != self._problem:
             print(f"warning: {now.problem}", file=sys.stderr, flush=True)
-        self._problem, self._newest = now.problem, now
+        self._problem, self._newest = kind, now
         self._show(None, f"{iso(now.market_time)[:19]}  {sum(now.rows.values()):,} rows  {now.gaps} open gaps")
 
     def lines(self) -> list[str]:

@@ -47,6 +47,12 @@ AsOf = Annotated[
 ]
 
 
+def inherited(context: typer.Context, home: str | None, json: bool) -> tuple[str | None, bool]:
+    """The home and the form of a command in a group: `tapebook runs --home DIR show RUN` gives them to the group."""
+    before = context.parent.params if context.parent else {}
+    return before.get("home") if home is None else home, json or bool(before.get("json"))
+
+
 def home_folder(given: str | None) -> Path:
     """The home a command works on."""
     from tapebook import config

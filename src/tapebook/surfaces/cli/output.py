@@ -71,6 +71,11 @@ def price(value: float | None) -> str:
     return _NOTHING if value is None else short_price(scaled(value, E8))
 
 
+def amount(value: float | None) -> str:
+    """A size with up to eight significant digits."""
+    return _NOTHING if value is None else f"{value:.8g}"
+
+
 def whole(value: float | None) -> str:
     """A number without decimals."""
     return _NOTHING if value is None else f"{value:,.0f}"

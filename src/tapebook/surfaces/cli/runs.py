@@ -1,17 +1,19 @@
-"""Commands on decisions: `runs`, `runs show`, `replay`."""
+"""Commands on decisions: `tick`, `runs`, `runs show`, `replay`."""
 
 from typing import Annotated, Any
 
 import typer
 
-from tapebook.errors import Stop
-from tapebook.surfaces.cli.options import Home, Json, Most, opened
+from tapebook.errors import BadInput, Stop
+from tapebook.surfaces.cli.options import Agent, Home, Json, Most, Symbol, inherited, opened
 from tapebook.surfaces.cli.output import (
     Column,
+    amount,
     cell,
     complain,
     minute,
     money,
+    price,
     print_json,
     print_lines,
     print_record,
@@ -51,20 +53,39 @@ def runs(
     if json:
         print_json(found)
     else:
-        print_table(found, RUNS, empty="no runs yet")
+        print_table([_marked(run) for run in found], RUNS, empty="no runs yet")
 
 
 @group.command()
-def show(context: typer.Context, run: Run, *, home: Home = None, json: Json = False) -> None:
-    """Show everything about one decision."""
-    # `tapebook runs --home DIR show RUN` gives the flags to the group.
-    before = context.parent.params if context.parent else {}
-    with opened(before.get("home") if home is None else home) as book:
+def show(
+    context: typer.Context,
+    run: Run,
+    *,
+    packet: Annotated[bool, typer.Option("--packet", help="Only the text the engine was sent.")] = False,
+    reply: Annotated[bool, typer.Option("--reply", help="Only the text the engine answered.")] = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Explain one decision: what was told, said, allowed, and done."""
+    home, json = inherited(context, home, json)
+    with opened(home) as book:
         found = book.run(run)
-    if json or before.get("json"):
+    if packet or reply:
+        print_text(found, ["packet"] * packet + ["reply"] * reply)
+    elif json:
         print_json(found)
     else:
         print_run(found)
+
+
+def tick(agent: Agent, symbol: Symbol, *, home: Home = None, json: Json = False) -> None:
+    """Let an agent decide on a symbol once, now."""
+    with opened(home) as book:
+        run = book.run(book.tick(agent, symbol).run_id)
+    if json:
+        print_json(run)
+    else:
+        print_run(run)
 
 
 def replay(
@@ -92,26 +113,82 @@ def replay(
         raise typer.Exit(Stop.exit_code)
 
 
+def print_text(run: dict[str, Any], names: list[str]) -> None:
+    """A text as it was sent or answered, without anything around it."""
+    for name in names:
+        if run[name] is None:
+            raise BadInput(f"the {name} of {run['run_id']} is not kept: the setting archive.packets was off")
+        print(run[name])
+
+
 def print_run(run: dict[str, Any]) -> None:
-    """One decision for people: what was known, what was decided, what the guard said."""
+    """One decision for people: what was known, what was decided, what the guard said, what came of it."""
     actions = run["actions"]
-    print_record(
-        {
-            "run": run["run_id"],
-            "agent": f"{run['agent']}, version {run['agent_version']}",
-            "symbol": run["symbol"],
-            "as of": run["as_of"],
-            "trigger": run["trigger"],
-            "engine": run["engine"],
-            "told": f"{run['tokens']:,} tokens, sha256 {run['packet_sha256'][:16]}…",
-            "status": run["status"],
-            "decided": [_sentence(action) for action in actions],
-            "because": [action["reason"] for action in actions],
-            "degraded": run["degraded"],
-            "note": run["note"],
-            "error": run["error"],
-        }
+    parts = [f"{part['name']} {part['tokens']:,}{_dropped(part)}" for part in run["sections"] or []]
+    record = {
+        "run": run["run_id"],
+        "agent": f"{run['agent']}, version {run['agent_version']}",
+        "symbol": run["symbol"],
+        "as of": f"{run['as_of']}, {run['late_ms'] / 1000:.1f} s after its time",
+        "trigger": run["trigger"],
+        "engine": run["engine"],
+        "told": [f"{run['tokens']:,} tokens, sha256 {run['packet_sha256'][:16]}…", *parts],
+        "status": run["status"],
+        "decided": [sentence(action) for action in actions],
+        "because": [action["reason"] for action in actions],
+        "flagged": [f"nothing in the packet explains {flag}" for action in actions for flag in action["flags"]],
+        "votes": [_vote(vote) for vote in run["votes"]],
+        "model": _usage(run["usage"]),
+        "degraded": run["degraded"],
+        "note": run["note"],
+        "error": run["error"],
+        "orders": [_order(order) for order in run["orders"]],
+        "fills": [_fill(fill) for fill in run["fills"]],
+        "trades": [_trade(trade) for trade in run["trades"]],
+    }
+    # A line that says nothing is left out, except of what went wrong: that nothing did is worth reading.
+    print_record({key: value for key, value in record.items() if value or key in ("degraded", "error")})
+
+
+def _marked(run: dict[str, Any]) -> dict[str, Any]:
+    """A run for the list; one that was never to be traded says so."""
+    return run | {"status": f"{run['status']} (shadow)"} if run["trigger"] == "shadow" else run
+
+
+def _dropped(part: dict[str, Any]) -> str:
+    return f" ({part['shown']} of {part['shown'] + part['dropped']} rows)" if part["dropped"] else ""
+
+
+def _vote(vote: dict[str, Any]) -> str:
+    what = " ".join(filter(None, [vote["action"], vote["side"]]))
+    return (
+        f"{vote['engine']}: {what}, confidence {vote['confidence']:.2f}, weight {vote['weight']:.2f}: {vote['reason']}"
     )
+
+
+def _usage(usage: dict[str, Any] | None) -> str | None:
+    if usage is None:
+        return None
+    tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
+    return f"{usage['model']}: {tokens}, {usage['cost_usd']:.6f} USD, attempts: {usage['attempts']}"
+
+
+def _order(order: dict[str, Any]) -> str:
+    limit = f" at {price(order['limit_price'])}" if order["limit_price"] is not None else ""
+    only = ", reduce only" if order["reduce_only"] else ""
+    detail = f" ({order['detail']})" if order["detail"] else ""
+    what = f"{order['side']} {amount(order['size'])} {order['symbol']}, {order['order_type']}{limit}{only}"
+    return f"{what}: {order['status']}{detail}"
+
+
+def _fill(fill: dict[str, Any]) -> str:
+    what = f"{fill['side']} {amount(fill['size'])} {fill['symbol']} at {price(fill['price'])}"
+    return f"{fill['happened_at']} {what}, fee {money(fill['fee_usd'])} USD, {'maker' if fill['maker'] else 'taker'}"
+
+
+def _trade(trade: dict[str, Any]) -> str:
+    ended = f"closed after {whole(trade['holding_minutes'])} min, " if trade["status"] == "closed" else "open, "
+    return f"{trade['role']} of {trade['side']} {trade['symbol']}: {ended}net {money(trade['net_pnl_usd'])} USD"
 
 
 def _short(action: dict[str, Any]) -> str:
@@ -122,7 +199,8 @@ def _short(action: dict[str, Any]) -> str:
     return f"{verb}{action['side']} {whole(action['notional_usd'])}"
 
 
-def _sentence(action: dict[str, Any]) -> str:
+def sentence(action: dict[str, Any]) -> str:
+    """An action with its verdict."""
     words = [action["action"], action["side"], action["symbol"]]
     if action["action"] in ("open", "adjust"):
         words += [f"{money(action['notional_usd'])} USD at {action['leverage']}x,", action["order_type"]]

@@ -1,7 +1,10 @@
-"""Commands on files of history: `import candles|funding|marks|stream` and `export candles`."""
+"""Commands on files of history: `import candles|funding|marks|stream` and `export candles|stream`."""
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -10,9 +13,9 @@ from tapebook.surfaces.cli.output import print_json, print_lines
 from tapebook.surfaces.cli.progress import progress
 
 if TYPE_CHECKING:
-    from tapebook.app import ImportReport
+    from tapebook.app import ExportReport, ImportReport, StreamReport
 
-import_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Bring history from a file into the tape.")
+import_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Bring history from a file into the home.")
 export_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Write history of the tape to a file.")
 
 File = Annotated[
@@ -28,73 +31,73 @@ Spacing = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen and write nothing.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out instead of refusing the file.")]
 Revise = Annotated[bool, typer.Option("--revise", help="Write rows that differ from the tape's as new revisions.")]
+Since = Annotated[str, typer.Option("--from", metavar="TIME", help="Where it begins: ISO-8601 (UTC) or epoch ms.")]
+Until = Annotated[
+    str | None, typer.Option("--to", metavar="TIME", help="Where the range ends, itself not in it; else now.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
 Kind = Literal["candles", "funding", "marks", "stream"]
 
 
+class Flags:
+    """What all imports have in common: flags, the home, and the form of what is said."""
+
+    def __init__(
+        self,
+        *,
+        dry_run: DryRun = False,
+        skip_bad: SkipBad = False,
+        revise: Revise = False,
+        home: Home = None,
+        json: Json = False,
+    ) -> None:
+        self.how = {"dry_run": dry_run, "skip_bad": skip_bad, "revise": revise}
+        self.home = home
+        self.json = json
+
+
+def flagged(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with all flags of an import as options of its own; it is given them as one value."""
+    own, flags = inspect.signature(command), inspect.signature(Flags)
+
+    def run(**given: Any) -> None:
+        chosen = {name: given.pop(name) for name in flags.parameters}
+        command(**given, flags=Flags(**chosen))
+
+    parameters = [parameter for parameter in own.parameters.values() if parameter.name != "flags"]
+    parameters += flags.parameters.values()
+    functools.update_wrapper(run, command)
+    # The command line is made from the signature.
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
 @import_group.command("candles")
-def import_candles(
-    file: File,
-    *,
-    symbol: Symbol,
-    interval: Interval,
-    dry_run: DryRun = False,
-    skip_bad: SkipBad = False,
-    revise: Revise = False,
-    home: Home = None,
-    json: Json = False,
-) -> None:
+@flagged
+def import_candles(file: File, *, symbol: Symbol, interval: Interval, flags: Flags) -> None:
     """Import bars."""
-    flags = _Flags(dry_run=dry_run, skip_bad=skip_bad, revise=revise, home=home, json=json)
     _import("candles", file, flags, symbol=symbol, interval=interval)
 
 
 @import_group.command("funding")
-def import_funding(
-    file: File,
-    *,
-    symbol: Symbol,
-    interval: Spacing = None,
-    dry_run: DryRun = False,
-    skip_bad: SkipBad = False,
-    revise: Revise = False,
-    home: Home = None,
-    json: Json = False,
-) -> None:
+@flagged
+def import_funding(file: File, *, symbol: Symbol, interval: Spacing = None, flags: Flags) -> None:
     """Import funding rates, each one payment at its hour."""
-    flags = _Flags(dry_run=dry_run, skip_bad=skip_bad, revise=revise, home=home, json=json)
     _import("funding", file, flags, symbol=symbol, interval=interval)
 
 
 @import_group.command("marks")
-def import_marks(
-    file: File,
-    *,
-    symbol: Symbol,
-    interval: Spacing = None,
-    dry_run: DryRun = False,
-    skip_bad: SkipBad = False,
-    revise: Revise = False,
-    home: Home = None,
-    json: Json = False,
-) -> None:
+@flagged
+def import_marks(file: File, *, symbol: Symbol, interval: Spacing = None, flags: Flags) -> None:
     """Import mark prices, kept as midpoints."""
-    flags = _Flags(dry_run=dry_run, skip_bad=skip_bad, revise=revise, home=home, json=json)
     _import("marks", file, flags, symbol=symbol, interval=interval)
 
 
 @import_group.command("stream")
-def import_stream(
-    file: Recording,
-    *,
-    symbol: AnySymbol = None,
-    dry_run: DryRun = False,
-    skip_bad: SkipBad = False,
-    revise: Revise = False,
-    home: Home = None,
-    json: Json = False,
-) -> None:
+@flagged
+def import_stream(file: Recording, *, symbol: AnySymbol = None, flags: Flags) -> None:
     """Import a recording of the exchange's frames."""
-    flags = _Flags(dry_run=dry_run, skip_bad=skip_bad, revise=revise, home=home, json=json)
     _import("stream", file, flags, symbol=symbol, interval=None)
 
 
@@ -103,15 +106,13 @@ def export_candles(
     *,
     symbol: Symbol,
     interval: Interval,
-    since: Annotated[str, typer.Option("--from", metavar="TIME", help="The first bar: ISO-8601 (UTC) or epoch ms.")],
-    until: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Where the range ends, itself not in it; else now.")
-    ] = None,
+    since: Since,
+    until: Until = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="A name in .csv, .json (each also .gz), .parquet.")
     ],
     as_of: AsOf = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    overwrite: Overwrite = False,
     home: Home = None,
     json: Json = False,
 ) -> None:
@@ -127,22 +128,39 @@ def export_candles(
             overwrite=overwrite,
             progress=lambda rows: show(None, f"{rows:,} bars"),
         )
+    _tell(report, json=json)
+
+
+@export_group.command("stream")
+def export_stream(
+    *,
+    since: Since,
+    until: Until = None,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Any name; one in .gz is packed.")],
+    overwrite: Overwrite = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Write recorded payloads to a file, to be imported again."""
+    with opened(home) as book, progress("export") as show:
+        report = book.export_stream(
+            out,
+            since=instant(since),
+            until=None if until is None else instant(until),
+            overwrite=overwrite,
+            progress=lambda lines: show(None, f"{lines:,} payloads"),
+        )
+    _tell(report, json=json)
+
+
+def _tell(report: "ExportReport | StreamReport", *, json: bool) -> None:
     if json:
         print_json(report)
     else:
         print_lines([report.result()])
 
 
-class _Flags:
-    """What all imports have in common."""
-
-    def __init__(self, *, dry_run: bool, skip_bad: bool, revise: bool, home: str | None, json: bool) -> None:
-        self.how = {"dry_run": dry_run, "skip_bad": skip_bad, "revise": revise}
-        self.home = home
-        self.json = json
-
-
-def _import(kind: Kind, file: Path, flags: _Flags, *, symbol: str | None, interval: str | None) -> None:
+def _import(kind: Kind, file: Path, flags: Flags, *, symbol: str | None, interval: str | None) -> None:
     found: list[ImportReport] = []
 
     def tell(report: "ImportReport") -> None:

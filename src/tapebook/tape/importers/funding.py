@@ -14,11 +14,11 @@ from tapebook.domain.money import E12, decimal_text
 from tapebook.errors import BadInput
 from tapebook.tape.importer import Ask, Parsed, Problems, Progress, known_at, span_text
 from tapebook.tape.importers import columns as column_names
-from tapebook.tape.importers import findings, numbers, series
+from tapebook.tape.importers import numbers
 from tapebook.tape.importers.columns import Columns
-from tapebook.tape.importers.subject import narrowed
+from tapebook.tape.importers.points import Points
 from tapebook.tape.importers.table import Block, Table
-from tapebook.tape.importers.times import BAD, Times, why_bad
+from tapebook.tape.importers.times import BAD, why_bad
 
 # Rates are stamped a few milliseconds past the hour.
 _PAST_THE_HOUR = MINUTE
@@ -33,58 +33,32 @@ def parse(table: Table, ask: Ask, *, problems: Problems, progress: Progress) -> 
     assert ask.symbol is not None
     columns = column_names.find(table, "funding")
     rate = "rate" if columns.has("rate") or not columns.has("open", *_ELSEWHERE) else "open"
-    columns.require("time", rate)
-    table = narrowed(table, columns, ask.symbol)
-    reader = _Reader(columns, findings.time_column(table, columns), ask.symbol, rate=rate)
-    for block in table.blocks:
-        reader.read(block, problems)
-        progress(reader.rows_read)
-    found = reader.found
-    series.put_in_order(found, problems)
-    series.require_spacing(found.times, ask.step_ms)
-    step = series.spacing(found.times)
-    found.drop([at > ask.now for at in found.times], "lies in the future", problems)
-    told = findings.told(
-        *(table, columns, found),
-        used=("time", rate, "premium"),
-        times=reader.times,
-        values=_range(found.facts),
-        rows_read=reader.rows_read,
-        buckets=found.times,
-        step=step,
-        notes=_notes(columns, rate, step),
-    )
+    points = _Rates(table, columns, ask.symbol, field=rate)
+    points.read(ask, problems=problems, progress=progress)
+    rates = points.found.facts
+    notes = _notes(columns, rate, points.step)
+    told = points.told(used=("time", rate, "premium"), values=_range(rates), notes=notes)
     stated = ("rate_e12", "premium_e12") if columns.has("premium") else ("rate_e12",)
-    return Parsed(found.facts, known_at, stated, problems.first(), problems.count, told)
+    return Parsed(rates, known_at, stated, problems.first(), problems.count, told)
 
 
-class _Reader:
-    """Collects the rates of the blocks; `rate` is the field that holds them."""
+class _Rates(Points[FundingRate]):
+    """Rates, each at its hour."""
 
-    def __init__(self, columns: Columns, times: Times, symbol: str, *, rate: str) -> None:
-        self.found: series.Series[FundingRate] = series.Series()
-        self.rows_read = 0
-        self.times = times
-        self._columns = columns
-        self._symbol = symbol
-        self._rate = rate
-
-    def read(self, block: Block, problems: Problems) -> None:
+    def _read(self, block: Block, problems: Problems) -> None:
         """Adds the rows of a block; what is no rate becomes a problem."""
         raw = {field: block.columns[place] for field, place in self._columns.at.items()}
-        if self._rate == "open" and any(numbers.rate_e12(value) for name in _ELSEWHERE for value in raw[name]):
+        if self._field == "open" and any(numbers.rate_e12(value) for name in _ELSEWHERE for value in raw[name]):
             raise BadInput("there is no column for the rate: these are bars with prices, not funding rates")
         premiums = raw.get("premium", [0] * len(block.numbers))
-        times = self.times.read(raw["time"])
-        values = zip(raw["time"], raw[self._rate], premiums, strict=True)
-        for number, at, (time, rate, premium) in zip(block.numbers, times, values, strict=True):
+        values = zip(raw["time"], raw[self._field], premiums, strict=True)
+        for number, at, (time, rate, premium) in zip(block.numbers, self._times.read(raw["time"]), values, strict=True):
             if why := why_bad(time) if at == BAD else _why(at, rate, premium):
                 problems.add(number, why)
                 continue
             hour = floor(at, HOUR)
             fact = FundingRate(self._symbol, hour, numbers.rate_e12(rate) or 0, numbers.rate_e12(premium) or 0)
             self.found.add(number, hour, fact)
-        self.rows_read += len(times)
 
 
 def _why(at: int, rate: Any, premium: Any) -> str:

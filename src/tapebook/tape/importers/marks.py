@@ -13,11 +13,10 @@ from tapebook.domain.instants import floor
 from tapebook.domain.market import Mid
 from tapebook.tape.importer import MID_BUCKET, Ask, Parsed, Problems, Progress, known_at
 from tapebook.tape.importers import columns as column_names
-from tapebook.tape.importers import findings, numbers, series
-from tapebook.tape.importers.columns import Columns
-from tapebook.tape.importers.subject import narrowed
+from tapebook.tape.importers import numbers, series
+from tapebook.tape.importers.points import Points
 from tapebook.tape.importers.table import Block, Table
-from tapebook.tape.importers.times import BAD, Times, why_bad
+from tapebook.tape.importers.times import BAD, why_bad
 
 
 def parse(table: Table, ask: Ask, *, problems: Problems, progress: Progress) -> Parsed:
@@ -25,46 +24,22 @@ def parse(table: Table, ask: Ask, *, problems: Problems, progress: Progress) -> 
     assert ask.symbol is not None
     columns = column_names.find(table, "marks")
     price = "open" if columns.has("open") and not columns.has("price") else "price"
-    columns.require("time", price)
-    table = narrowed(table, columns, ask.symbol)
-    reader = _Reader(columns, findings.time_column(table, columns), ask.symbol, price=price)
-    for block in table.blocks:
-        reader.read(block, problems)
-        progress(reader.rows_read)
-    found = reader.found
-    series.put_in_order(found, problems)
-    series.require_spacing(found.times, ask.step_ms)
-    step = series.spacing(found.times)
-    found.drop([at > ask.now for at in found.times], "lies in the future", problems)
-    mids, thinned = _first_of_bucket(found)
-    told = findings.told(
-        *(table, columns, found),
-        used=("time", price),
-        times=reader.times,
-        values=f"prices as written, to 8 decimals (the file uses {_decimals(mids)})",
-        rows_read=reader.rows_read,
-        buckets=found.times,
-        step=step,
-        notes=[*_notes(price), *([f"{thinned:,} prices have another in their five seconds"] if thinned else [])],
-    )
+    points = _Marks(table, columns, ask.symbol, field=price)
+    points.read(ask, problems=problems, progress=progress)
+    mids, thinned = _first_of_bucket(points.found)
+    values = f"prices as written, to 8 decimals (the file uses {_decimals(mids)})"
+    notes = [*_notes(price), *([f"{thinned:,} prices have another in their five seconds"] if thinned else [])]
+    told = points.told(used=("time", price), values=values, notes=notes)
     return Parsed(mids, known_at, ("price_e8",), problems.first(), problems.count, told)
 
 
-class _Reader:
-    """Collects the prices of the blocks; `price` is the field that holds them."""
+class _Marks(Points[Mid]):
+    """Prices, each in its five seconds."""
 
-    def __init__(self, columns: Columns, times: Times, symbol: str, *, price: str) -> None:
-        self.found: series.Series[Mid] = series.Series()
-        self.rows_read = 0
-        self.times = times
-        self._columns = columns
-        self._symbol = symbol
-        self._price = price
-
-    def read(self, block: Block, problems: Problems) -> None:
+    def _read(self, block: Block, problems: Problems) -> None:
         """Adds the rows of a block; what is no price becomes a problem."""
-        given = block.columns[self._columns.at["time"]], block.columns[self._columns.at[self._price]]
-        times, prices = self.times.read(given[0]), numbers.prices_e8(given[1])
+        given = block.columns[self._columns.at["time"]], block.columns[self._columns.at[self._field]]
+        times, prices = self._times.read(given[0]), numbers.prices_e8(given[1])
         for place, (number, at, price) in enumerate(zip(block.numbers, times, prices, strict=True)):
             if at == BAD:
                 problems.add(number, why_bad(given[0][place]))
@@ -72,7 +47,6 @@ class _Reader:
                 problems.add(number, numbers.why_bad("price", given[1][place]))
             else:
                 self.found.add(number, at, Mid(self._symbol, floor(at, MID_BUCKET), price))
-        self.rows_read += len(times)
 
 
 def _first_of_bucket(found: series.Series[Mid]) -> tuple[list[Mid], int]:

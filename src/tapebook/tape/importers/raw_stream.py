@@ -1,8 +1,9 @@
-"""A recorded stream of Hyperliquid's WebSocket, replayed: the same frames give the same facts as they did live.
+"""A recorded stream of Hyperliquid, replayed: the same frames give the same facts as they did live.
 
 Every line is a frame with the moment it was received, `{"at": ms, "frame": …}` or `ms<TAB>frame`. That moment is when
 its facts were known, so nothing is assumed. Frames go through the decoders of the live source: midpoints are the first
-of their five seconds, bars are final by the next bar or by the clock (`bars.py`).
+of their five seconds, bars are final by the next bar or by the clock (`bars.py`). A recording of our own holds answers
+of REST as well (`raw_answers.py`); from their lists it is known which perps are live, else all names count.
 
 A silence longer than the live source would bear means that the recording was interrupted: bars that were open then may
 lack trades, and are left out unless a later frame completes them.
@@ -12,44 +13,38 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 import msgspec
-from msgspec import Raw
 
 from tapebook.domain.instants import MINUTE, SECOND, floor
-from tapebook.domain.market import Candle, Observation
+from tapebook.domain.market import Candle, Mid, Observation, PredictedFunding
 from tapebook.errors import BadInput
 from tapebook.tape.importer import EARLIEST, Ask, Imported, Parsed, Problems, Progress, Told
+from tapebook.tape.importers.raw_answers import Answers
 from tapebook.tape.importers.series import longest
+from tapebook.tape.recording import read_line
 from tapebook.tape.sources.hyperliquid.bars import Bars
 from tapebook.tape.sources.hyperliquid.mids import Mids
+from tapebook.tape.sources.hyperliquid.rest import ANSWER_CHANNEL
 from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
-from tapebook.tape.sources.hyperliquid.universe import dex_of
-from tapebook.tape.sources.hyperliquid.wire import CandlesFrame, Frame, Malformed, MidsFrame, read_frame
+from tapebook.tape.sources.hyperliquid.universe import Names, dex_of
+from tapebook.tape.sources.hyperliquid.wire import CandlesFrame, Frame, Malformed, MidsFrame, OtherFrame, read_frame
 
 _LIVE = HyperliquidSettings()
 _PROGRESS_LINES = 1_000
-
-
-class _Stamped(msgspec.Struct):
-    at: int
-    frame: Raw
-
-
-_stamped = msgspec.json.Decoder(_Stamped)
-_text = msgspec.json.Decoder(str)
 
 
 def parse(file: BinaryIO, ask: Ask, *, problems: Problems, progress: Progress) -> Parsed:
     """A recording as midpoints and bars, of one symbol or of all."""
     replay = _Replay(ask.symbol)
     lines = 0
-    for lines, at, frame in _frames(file, ask.now, problems):
+    for lines, at, content in _lines(file, ask.now, problems):
         if lines % _PROGRESS_LINES == 0:
             progress(lines)
-        if why := _why_bad(frame, at):
+        if why := replay.line(content, at):
             problems.add(lines, why)
-        replay.frame(frame, at)
     if not replay.facts:
-        raise BadInput("the recording has neither midpoints nor whole bars" + (f" of {ask.symbol}" * bool(ask.symbol)))
+        bad = "".join(f"; line {first.row:,} {first.why}" for first in problems.first()[:1])
+        of = f" of {ask.symbol}" if ask.symbol else ""
+        raise BadInput(f"the recording has neither midpoints nor whole bars{of}{bad}")
     moments: dict[Observation, int] = dict(replay.facts)
     return Parsed(
         [fact for fact, _ in replay.facts],
@@ -61,14 +56,14 @@ def parse(file: BinaryIO, ask: Ask, *, problems: Problems, progress: Progress) -
     )
 
 
-def _frames(file: BinaryIO, now: int, problems: Problems) -> Iterator[tuple[int, int, Frame]]:
-    """Line number, moment and frame; lines without a moment in order become problems."""
+def _lines(file: BinaryIO, now: int, problems: Problems) -> Iterator[tuple[int, int, bytes]]:
+    """Line number, moment and content; lines without a moment in order become problems."""
     newest = 0
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
         try:
-            at, content = _split(line)
+            at, content = read_line(line)
         except (msgspec.DecodeError, ValueError) as error:
             problems.add(number, f"is no frame with a moment: {error}")
             continue
@@ -78,7 +73,7 @@ def _frames(file: BinaryIO, now: int, problems: Problems) -> Iterator[tuple[int,
             problems.add(number, f"was received at {at}, before the line above it")
         else:
             newest = at
-            yield number, at, read_frame(content)
+            yield number, at, content
 
 
 def _why_bad(frame: Frame, at: int) -> str:
@@ -96,16 +91,6 @@ def _is_ahead(bar: Candle, at: int) -> bool:
     return bar.bucket_ts > at + MINUTE
 
 
-def _split(line: bytes) -> tuple[int, bytes]:
-    if line.lstrip()[:1] != b"{":
-        at, _, content = line.partition(b"\t")
-        return int(at), content.strip()
-    stamped = _stamped.decode(line)
-    content = bytes(stamped.frame)
-    # A frame may have been recorded as the text it was.
-    return stamped.at, _text.decode(content).encode() if content[:1] == b'"' else content
-
-
 class _Replay:
     """The facts of a recording, each with the moment it was known."""
 
@@ -114,15 +99,35 @@ class _Replay:
         self._symbol = symbol
         self._mids: dict[str, Mids] = {}
         self._bars = Bars(grace_ms=_LIVE.grace_ms)
+        self._names = Names(_LIVE)
+        self._answers = Answers(self._names, self._bars)
+        # What was last said of a moment: an answer often repeats what is known.
+        self._said: dict[tuple[object, ...], Imported] = {}
         # Bars with trades that were seen, and whether they left: symbol and beginning of each.
         self._seen: dict[tuple[str, int], bool] = {}
         self._at = 0
         self._silences: list[tuple[int, int]] = []
         self._other = 0
 
-    def frame(self, frame: Frame, at: int) -> None:
-        """Takes the next frame."""
+    def line(self, content: bytes, at: int) -> str:
+        """Takes the next line; says what is wrong with it."""
+        frame = read_frame(content)
         self._pass_time(at)
+        if isinstance(frame, OtherFrame) and frame.channel == ANSWER_CHANNEL:
+            return self._answer(content, at)
+        self._frame(frame, at)
+        return _why_bad(frame, at)
+
+    def _answer(self, content: bytes, at: int) -> str:
+        version = self._names.version
+        facts, problems = self._answers.read(content, now=at)
+        if version != self._names.version:
+            for stream in self._mids.values():
+                stream.forget()
+        self._give((fact for fact in facts if self._is_asked_for(fact.symbol)), at)
+        return f"{problems[0].what}: {problems[0].why}" if problems else ""
+
+    def _frame(self, frame: Frame, at: int) -> None:
         if isinstance(frame, MidsFrame):
             dex = frame.dex or dex_of(next(iter(frame.prices_e8), ""))
             stream = self._mids.setdefault(dex, Mids(dex, wanted=self._wanted))
@@ -136,8 +141,10 @@ class _Replay:
     def told(self, lines: int) -> Told:
         """What the recording turned out to be."""
         symbols = {fact.symbol for fact, _ in self.facts}
-        bars = sum(isinstance(fact, Candle) for fact, _ in self.facts)
-        notes = [f"{len(self.facts) - bars:,} midpoints and {bars:,} bars of {len(symbols):,} symbols"]
+        mids, bars = (sum(isinstance(fact, kind) for fact, _ in self.facts) for kind in (Mid, Candle))
+        notes = [f"{mids:,} midpoints and {bars:,} bars of {len(symbols):,} symbols"]
+        others = len(self.facts) - mids - bars
+        notes += [f"{others:,} contexts, books and rates"] if others else []
         notes += [f"{self._other:,} frames of other channels"] if self._other else []
         if unfinished := sum(not left for left in self._seen.values()):
             notes.append(f"{unfinished:,} bars had not ended when the recording did or broke off, and are left out")
@@ -179,11 +186,19 @@ class _Replay:
         self._give(self._bars.frame(candle), at)
 
     def _wanted(self, name: str) -> bool:
-        # Sides of outcomes are not watched live either, unless they are named.
+        # Sides of outcomes are not watched live either, unless they are named; nor are perps that are delisted.
+        if self._symbol or not self._names.ready:
+            return self._is_asked_for(name)
+        return self._names.has_mid(name)
+
+    def _is_asked_for(self, name: str) -> bool:
         return name == self._symbol if self._symbol else not name.startswith("#")
 
     def _give(self, facts: Iterable[Imported], at: int) -> None:
         for fact in facts:
-            self.facts.append((fact, at))
             if isinstance(fact, Candle):
                 self._seen[fact.symbol, fact.bucket_ts] = True
+            place = (type(fact), fact.symbol, fact.bucket_ts, isinstance(fact, PredictedFunding) and fact.venue)
+            if self._said.get(place) != fact:
+                self._said[place] = fact
+                self.facts.append((fact, at))

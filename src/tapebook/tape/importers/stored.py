@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.instants import DAY, SECOND, floor, iso
-from tapebook.domain.market import Candle, FundingRate, Mid
+from tapebook.domain.market import Candle, PredictedFunding
 from tapebook.tape.importer import INTERVALS, Imported, Parsed, span_text
 from tapebook.tape.store import Tape, View
 
-Key = tuple[type, str, int]
+Key = tuple[type, str, int, str]
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ def mixture(tape: Tape, bars: Sequence[Candle], *, now: int) -> str:
 
 
 def _stored(tape: Tape, facts: Sequence[Imported], *, now: int) -> dict[Key, Imported]:
-    """What the tape has between the first and the last of these facts, by kind, symbol and moment."""
+    """What the tape has between the first and the last of these facts, by kind, symbol, moment and venue."""
     groups: dict[tuple[type, str], list[Imported]] = {}
     for fact in facts:
         groups.setdefault((type(fact), fact.symbol), []).append(fact)
@@ -79,13 +79,14 @@ def _beside(tape: Tape, fact: Imported, *, since: int, until: int, view: View) -
     if isinstance(fact, Candle):
         length = fact.granularity_sec
         return tape.candles(fact.symbol, granularity_sec=length, since=since, until=until, view=view)
-    if isinstance(fact, Mid):
-        return tape.mids(fact.symbol, since=since, until=until, view=view)
-    return tape.facts(FundingRate, fact.symbol, since=since, view=view)
+    # Any, since a type variable cannot stand for "one of these".
+    kind: Any = type(fact)
+    found: Sequence[Imported] = tape.facts(kind, fact.symbol, since=since, view=view)
+    return found
 
 
 def _key(fact: Imported) -> Key:
-    return type(fact), fact.symbol, fact.bucket_ts
+    return type(fact), fact.symbol, fact.bucket_ts, fact.venue if isinstance(fact, PredictedFunding) else ""
 
 
 def _equality(stated: Sequence[str]) -> Callable[[Any, Any], bool]:

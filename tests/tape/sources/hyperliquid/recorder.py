@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from tapebook.domain.market import Candle, Gap
+from tapebook.domain.market import Candle, Gap, MidFrame, Observation
 from tapebook.tape.source import Fact
 from tapebook.tape.sources.hyperliquid import HyperliquidSettings, HyperliquidSource, create
 
@@ -17,13 +17,14 @@ class Recorder:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, object]] = []
-        self.facts: list[Fact] = []
+        self.facts: list[Observation] = []
         self.gaps: list[Gap] = []
 
     def take(self, observations: Sequence[Fact]) -> None:
-        """Takes facts."""
+        """Takes facts; a frame of midpoints as what it says of each symbol."""
         self.calls.append(("take", tuple(observations)))
-        self.facts.extend(observations)
+        for fact in observations:
+            self.facts.extend(fact if isinstance(fact, MidFrame) else [fact])
 
     def gap(self, gap: Gap) -> None:
         """Takes a gap."""

@@ -439,7 +439,7 @@ def test_the_weight_budget_spreads_questions_over_market_time() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"base_url": "api.hyperliquid.xyz"}, "base_url"),
+        ({"base_url": "api.hyperliquid.xyz"}, "is no address"),
         ({"weight_share": 0.01}, "weight_share"),
         ({"weight_share": 2.0}, "weight_share"),
         ({"contexts_every_ms": 30_000}, "contexts whole minutes"),

@@ -14,23 +14,23 @@ def frame(**prices_e8: int) -> MidsFrame:
 
 def test_only_the_first_frame_of_a_bucket_counts() -> None:
     mids = Mids("", wanted=lambda name: True)
-    assert mids.frame(frame(BTC=1), at=10_000) == [Mid("BTC", 10_000, 1)]
-    assert mids.frame(frame(BTC=2), at=14_999) == []
-    assert mids.frame(frame(BTC=3), at=15_000) == [Mid("BTC", 15_000, 3)]
-    assert mids.frame(frame(BTC=4), at=12_000) == []
-    assert mids.frame(frame(BTC=5), at=27_001) == [Mid("BTC", 25_000, 5)]
+    assert list(mids.frame(frame(BTC=1), at=10_000)) == [Mid("BTC", 10_000, 1)]
+    assert list(mids.frame(frame(BTC=2), at=14_999)) == []
+    assert list(mids.frame(frame(BTC=3), at=15_000)) == [Mid("BTC", 15_000, 3)]
+    assert list(mids.frame(frame(BTC=4), at=12_000)) == []
+    assert list(mids.frame(frame(BTC=5), at=27_001)) == [Mid("BTC", 25_000, 5)]
 
 
 def test_an_empty_frame_does_not_take_the_bucket() -> None:
     mids = Mids("", wanted=lambda name: True)
-    assert mids.frame(frame(), at=10_000) == []
-    assert mids.frame(frame(BTC=2), at=10_001) == [Mid("BTC", 10_000, 2)]
+    assert list(mids.frame(frame(), at=10_000)) == []
+    assert list(mids.frame(frame(BTC=2), at=10_001)) == [Mid("BTC", 10_000, 2)]
 
 
 def test_a_bucket_the_tape_has_is_not_taken_again() -> None:
     mids = Mids("", wanted=lambda name: True, newest=10_000)
-    assert mids.frame(frame(BTC=1), at=14_000) == []
-    assert mids.frame(frame(BTC=1), at=15_000) == [Mid("BTC", 15_000, 1)]
+    assert list(mids.frame(frame(BTC=1), at=14_000)) == []
+    assert list(mids.frame(frame(BTC=1), at=15_000)) == [Mid("BTC", 15_000, 1)]
 
 
 def test_names_that_come_and_go() -> None:
@@ -41,10 +41,10 @@ def test_names_that_come_and_go() -> None:
         return name != "MATIC"
 
     mids = Mids("", wanted=wanted)
-    assert mids.frame(frame(BTC=1, MATIC=2), at=0) == [Mid("BTC", 0, 1)]
-    assert mids.frame(frame(BTC=3, MATIC=4), at=5_000) == [Mid("BTC", 5_000, 3)]
+    assert list(mids.frame(frame(BTC=1, MATIC=2), at=0)) == [Mid("BTC", 0, 1)]
+    assert list(mids.frame(frame(BTC=3, MATIC=4), at=5_000)) == [Mid("BTC", 5_000, 3)]
     assert asked == ["BTC", "MATIC"]
-    assert mids.frame(frame(MATIC=4, BTC=5, NEW=6), at=10_000) == [Mid("BTC", 10_000, 5), Mid("NEW", 10_000, 6)]
+    assert list(mids.frame(frame(MATIC=4, BTC=5, NEW=6), at=10_000)) == [Mid("BTC", 10_000, 5), Mid("NEW", 10_000, 6)]
 
 
 def test_what_is_watched_is_decided_anew_when_asked() -> None:
@@ -53,7 +53,7 @@ def test_what_is_watched_is_decided_anew_when_asked() -> None:
     assert len(mids.frame(frame(BTC=1, OLD=2), at=0)) == 2
     live.remove("OLD")
     mids.forget()
-    assert mids.frame(frame(BTC=1, OLD=2), at=5_000) == [Mid("BTC", 5_000, 1)]
+    assert list(mids.frame(frame(BTC=1, OLD=2), at=5_000)) == [Mid("BTC", 5_000, 1)]
 
 
 def test_a_builder_dex_may_leave_itself_out_of_its_names() -> None:

@@ -59,6 +59,29 @@ def test_mids_are_exact_whichever_way_they_are_read(prices: dict[str, str]) -> N
     assert not found.bad
 
 
+@given(st.lists(st.integers(0, 10**6).map(lambda units: f"{Decimal(2 * units + 1).scaleb(-9) * 5:f}"), min_size=1))
+def test_what_lies_between_two_prices_goes_to_the_even_one(texts: list[str]) -> None:
+    found = mids({str(place): text for place, text in enumerate(texts)})
+    exact = {str(place): scaled(text, E8) for place, text in enumerate(texts)}
+    assert found.prices_e8 == {name: price for name, price in exact.items() if price}
+    assert found.bad == tuple(name for name, price in exact.items() if not price)
+
+
+ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | texts(8)
+
+
+@given(st.dictionaries(st.sampled_from([*BAR, "other"]), ANYTHING), st.dictionaries(st.text(max_size=4), ANYTHING))
+def test_a_frame_says_the_same_however_it_is_written(damage: dict[str, Any], prices: dict[str, Any]) -> None:
+    """The exchange writes no spaces and the channel first; such a text is read only once, as any other twice."""
+    for channel, data in (("candle", BAR | damage), ("candle", [BAR | damage, BAR]), ("allMids", {"mids": prices})):
+        usual = json.dumps({"channel": channel, "data": data}, separators=(",", ":"))
+        assert usual.startswith(f'{{"channel":"{channel}",')
+        found = read_frame(usual)
+        for other in (usual.encode(), json.dumps({"data": data, "channel": channel}, indent=1)):
+            again = read_frame(other)
+            assert again == found or (isinstance(again, Malformed) and isinstance(found, Malformed))
+
+
 def test_numbers_are_texts_and_a_trailing_zero_is_nothing() -> None:
     assert mids({"BTC": "64340.0", "@1": "13.835", "#1710": "0.5", "PURR": "0.08", "PURR/USDC": "0.0804"}) == MidsFrame(
         "",

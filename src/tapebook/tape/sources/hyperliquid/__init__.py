@@ -7,7 +7,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
-from tapebook.tape.source import Sink
+from tapebook.tape.source import Record, Sink
 from tapebook.tape.sources.hyperliquid.client import Health, HyperliquidSource
 from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
 
@@ -24,9 +24,14 @@ def create(
     monotonic: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]],
     resume: Mapping[str, int] = _NOTHING,
+    record: Record | None = None,
 ) -> HyperliquidSource:
     """The source. `resume` names the newest bucket the tape has of each channel, so that an outage becomes a gap.
 
-    Channels: mids, candles, books, contexts, funding. A channel the tape has nothing of is left out.
+    Channels: mids, candles, books, contexts, funding; those of a builder dex but books as `mids:xyz`. A channel the
+    tape has nothing of is left out.
+    `record` is given every payload as it was received, an answer with its question as a frame of its own.
     """
-    return HyperliquidSource(settings, sink=sink, clock=clock, monotonic=monotonic, sleep=sleep, resume=resume)
+    return HyperliquidSource(
+        settings, sink=sink, clock=clock, monotonic=monotonic, sleep=sleep, resume=resume, record=record
+    )

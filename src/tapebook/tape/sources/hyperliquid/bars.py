@@ -23,7 +23,7 @@ REMEMBERED = 120
 _NEVER = 2**62
 
 
-class _Bar(msgspec.Struct):
+class _Bar(msgspec.Struct, gc=False):
     """The latest picture of a bar; a doubted one may lack trades that a lost connection did not bring."""
 
     candle: Candle
@@ -92,28 +92,31 @@ class Bars:
 
     def _see(self, series: _Series, candle: Candle) -> None:
         begins = candle.bucket_ts
-        series.newest = max(series.newest, begins)
+        if begins > series.newest:
+            series.newest = begins
         known = series.waiting.get(begins)
         given = series.given.get(begins) if known is None else None
         best = known.candle if known is not None else given
-        if best is not None and candle.sample_count < best.sample_count:
-            return
-        if candle == given:
+        if best is not None and (candle.sample_count < best.sample_count or candle == given):
             return
         series.waiting[begins] = _Bar(candle)
-        self._next_due = min(self._next_due, begins + MINUTE + self._grace)
+        due = begins + MINUTE + self._grace
+        if due < self._next_due:
+            self._next_due = due
 
     def _final(self, series: _Series, *, now: int) -> list[Candle]:
-        final = []
-        for begins in sorted(series.waiting):
-            bar = series.waiting[begins]
-            ended = begins < series.newest or now >= begins + MINUTE + self._grace
-            if not ended or bar.doubted:
+        final, waiting, given = [], series.waiting, series.given
+        for begins in sorted(waiting):
+            if begins >= series.newest and now < begins + MINUTE + self._grace:
+                # It has not ended, so no later one has.
+                break
+            bar = waiting[begins]
+            if bar.doubted:
                 continue
-            del series.waiting[begins]
+            del waiting[begins]
             if bar.candle.sample_count:
-                series.given[begins] = bar.candle
+                given[begins] = bar.candle
                 final.append(bar.candle)
-        while len(series.given) > REMEMBERED:
-            del series.given[min(series.given)]
+        while len(given) > REMEMBERED:
+            del given[min(given)]
         return final

@@ -18,7 +18,7 @@ import aiohttp
 import msgspec
 
 from tapebook.errors import Retry
-from tapebook.tape.source import Sink
+from tapebook.tape.source import Record, Sink
 from tapebook.tape.sources.hyperliquid import rest, subscriptions
 from tapebook.tape.sources.hyperliquid.errands import Errand, request_of
 from tapebook.tape.sources.hyperliquid.polls import Moment
@@ -55,6 +55,14 @@ class _Heard(msgspec.Struct):
     candles_at: int
 
 
+class _Answer(msgspec.Struct, frozen=True):
+    """What REST said, when it was asked and when it said it."""
+
+    body: bytes
+    asked_at: int
+    now: Moment
+
+
 class HyperliquidSource:
     """Watches Hyperliquid, or whatever speaks like it at `base_url`."""
 
@@ -67,6 +75,7 @@ class HyperliquidSource:
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         resume: Mapping[str, int],
+        record: Record | None,
     ) -> None:
         settings.check()
         self._settings = settings
@@ -74,6 +83,7 @@ class HyperliquidSource:
         self._clock = clock
         self._monotonic = monotonic
         self._sleep = sleep
+        self._record = record
         # Under virtual time the moment of the latest barrier; None before the first.
         self._step: int | None = None
         self._session = Session(settings, resume=resume, at=clock())
@@ -132,12 +142,15 @@ class HyperliquidSource:
         """The seconds by which silences, backoffs and budgets are counted: market time when it is virtual."""
         return self._now() / 1_000 if self._settings.stepped else self._monotonic()
 
-    def arrived(self, line: Line, event: Frame | Lost) -> None:
+    def arrived(self, line: Line, event: Frame | Lost, payload: str | bytes = b"") -> None:
         """Takes what happened on a line: at once, or under virtual time at the next barrier."""
+        at = self._clock()
+        if self._record is not None and payload:
+            self._record(at, payload)
         if self._settings.stepped:
             self._inbox.append((line.place, event))
         else:
-            self._handle(line, event, self._clock())
+            self._handle(line, event, at)
             self._session.outbox.flush(self._sink)
 
     def _now(self) -> int:
@@ -149,14 +162,16 @@ class HyperliquidSource:
     async def _learn_names(self) -> None:
         attempt = 0
         while not self._session.names.ready:
+            patience = wait_s("names", attempt)
             for errand in self._session.first():
                 answer = await self._post(errand)
                 if isinstance(answer, rest.Refusal):
                     self._session.outbox.problem("refused", f"names: {answer.why}")
+                    patience = max(patience, answer.wait_s)
                 else:
-                    self._session.learn(errand, answer, at=self._now())
+                    self._session.learn(errand, answer.body, at=answer.now.at)
             if not self._session.names.ready:
-                await self._sleep(wait_s("names", attempt))
+                await self._sleep(patience)
                 attempt += 1
 
     def _open_lines(self, http: aiohttp.ClientSession) -> None:
@@ -218,13 +233,12 @@ class HyperliquidSource:
     async def _ask_all(self) -> None:
         """Asks REST everything whose turn it is and that can be afforded now."""
         while (errand := self._session.errands.take(self.elapsed(), self._affordable)) is not None:
-            asked_at = self._now()
             answer = await self._post(errand)
-            now = self._moment()
             if isinstance(answer, rest.Refusal):
-                self._session.refused(errand, answer.why, now=now, limited=answer.limited)
+                now, wait_s = self._moment(), answer.wait_s
+                self._session.refused(errand, answer.why, now=now, limited=answer.limited, wait_s=wait_s)
             else:
-                self._session.answered(errand, answer, asked_at=asked_at, now=now)
+                self._session.answered(errand, answer.body, asked_at=answer.asked_at, now=answer.now)
             if not self._settings.stepped:
                 self._session.outbox.flush(self._sink)
             await self._follow_names()
@@ -232,11 +246,18 @@ class HyperliquidSource:
     def _affordable(self, errand: Errand) -> bool:
         return self._budget.delay(request_of(errand, now=self._now()).weight, self.elapsed()) <= 0
 
-    async def _post(self, errand: Errand) -> bytes | rest.Refusal:
+    async def _post(self, errand: Errand) -> _Answer | rest.Refusal:
         assert self._http is not None
-        request = request_of(errand, now=self._now())
+        asked_at = self._now()
+        request = request_of(errand, now=asked_at)
         self._budget.spend(request.weight, self.elapsed())
-        return await rest.ask(self._http, self._settings.info_url, request, timeout_s=self._settings.request_s)
+        body = await rest.ask(self._http, self._settings.info_url, request, timeout_s=self._settings.request_s)
+        if isinstance(body, rest.Refusal):
+            return body
+        answer = _Answer(body, asked_at, self._moment())
+        if self._record is not None:
+            self._record(answer.now.at, rest.as_frame(request, body, asked_at=asked_at))
+        return answer
 
     async def _follow_names(self) -> None:
         """Subscribes to what was listed since, and leaves what was delisted."""

@@ -1,5 +1,7 @@
 """The poll of contexts and predicted funding, every minute; it also brings the names that are listed now."""
 
+from collections.abc import Mapping
+
 from tapebook.domain.instants import MINUTE, floor
 from tapebook.tape.sources.hyperliquid.answers import read_contexts, read_predicted
 from tapebook.tape.sources.hyperliquid.contexts import contexts_of, predicted_of
@@ -25,11 +27,12 @@ class ContextPoll:
         self._cadences = {dex: Cadence("contexts", subject_of(dex), step=self._every) for dex in self._dexes}
         self.trouble = NOT_RUNNING
 
-    def resume(self, newest: int | None) -> None:
-        """Begins where the tape ends; a bucket it has is not asked for again."""
-        self._poll = Poll(self._every, newest=newest)
-        for cadence in self._cadences.values():
-            cadence.resume(newest)
+    def resume(self, newest: Mapping[str, int | None]) -> None:
+        """Begins where the tape ends, dex by dex; a bucket it has of all of them is not asked for again."""
+        for dex, cadence in self._cadences.items():
+            cadence.resume(newest[dex])
+        known = [bucket for bucket in newest.values() if bucket is not None]
+        self._poll = Poll(self._every, newest=min(known) if len(known) == len(newest) else None)
 
     def tick(self, at: int) -> None:
         """Queues the poll when it is due."""

@@ -130,11 +130,11 @@ class Errands:
             return None
         return self._queues[ready.kind].pop(ready.key)
 
-    def refused(self, errand: Errand, elapsed: float, *, limited: bool = False) -> None:
-        """Puts an errand back for later; when too much was asked, all wait."""
+    def refused(self, errand: Errand, elapsed: float, *, limited: bool = False, wait_s: float = 0.0) -> None:
+        """Puts an errand back for later; when too much was asked, all wait, and as long as they are told to."""
         pause = _BACKOFF_S[min(errand.tries, len(_BACKOFF_S) - 1)]
         if limited:
-            self._held_until = max(self._held_until, elapsed + min(pause, _BACKOFF_S[1]))
+            self._held_until = max(self._held_until, elapsed + (wait_s or min(pause, _BACKOFF_S[1])))
             pause = 0.0
         self.add(msgspec.structs.replace(errand, tries=errand.tries + 1, not_before=elapsed + pause))
 

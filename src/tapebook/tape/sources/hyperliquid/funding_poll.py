@@ -4,6 +4,8 @@ That rate comes back too, so a missing hour shows as a hole between two rows. An
 published yet is asked for again a little later.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tapebook.domain.instants import HOUR, floor
@@ -15,7 +17,7 @@ from tapebook.tape.sources.hyperliquid.gaps import holes
 from tapebook.tape.sources.hyperliquid.outbox import Outbox
 from tapebook.tape.sources.hyperliquid.polls import Moment, Poll
 from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
-from tapebook.tape.sources.hyperliquid.universe import Names
+from tapebook.tape.sources.hyperliquid.universe import Names, dex_of
 from tapebook.tape.sources.hyperliquid.wire import Malformed
 
 PAGE_ROWS = 500
@@ -33,17 +35,19 @@ class FundingPoll:
         self._names = names
         self._poll = Poll(settings.funding_every_ms, delay=settings.funding_delay_ms)
         self._newest: dict[str, int] = {}
-        self._start = 0
+        self._start: dict[str, int] = {}
 
-    def resume(self, newest: int | None, *, at: int) -> None:
-        """Begins where the tape ends."""
-        self._start = floor(at - self._settings.history_ms, HOUR) if newest is None else newest
+    def resume(self, newest: Mapping[str, int | None], *, at: int) -> None:
+        """Begins where the tape ends, dex by dex."""
+        first = floor(at - self._settings.history_ms, HOUR)
+        self._start = {dex: first if hour is None else hour for dex, hour in newest.items()}
 
     def tick(self, at: int) -> None:
         """Queues the poll when it is due."""
         if self._poll.due(at) is not None:
             for symbol in self._names.watched.perps:
-                self._errands.add(Errand("funding", symbol, self._newest.get(symbol, self._start)))
+                since = self._newest.get(symbol, self._start[dex_of(symbol)])
+                self._errands.add(Errand("funding", symbol, since))
 
     def answered(self, errand: Errand, body: bytes, now: Moment) -> bool:
         """Rates of one symbol; False when they cannot be read."""

@@ -53,15 +53,20 @@ def subject_of(dex: str) -> str:
     return f"{dex}:{EVERY_SUBJECT}" if dex else EVERY_SUBJECT
 
 
+def channel_of(channel: str, dex: str) -> str:
+    """A channel of one dex: `mids` is that of the main one, `mids:xyz` that of a builder dex."""
+    return f"{channel}:{dex}" if dex else channel
+
+
 def holes(buckets: Iterable[int], *, step: int) -> list[tuple[int, int]]:
     """The missing ranges between the first and the last bucket: from the first missing one to the next there is."""
     there = sorted(set(buckets))
     return [(before + step, after) for before, after in pairwise(there) if after - before > step]
 
 
-def beyond_keeping(since: int, now: int) -> tuple[int, Gap | None]:
-    """The first minute from `since` that the exchange still has, and the gap before it."""
+def beyond_keeping(since: int, now: int, *, dex: str = "") -> tuple[int, Gap | None]:
+    """The first minute from `since` that the exchange still has, and the gap of a dex before it."""
     oldest = floor(now, MINUTE) - (KEPT_BARS - 1) * MINUTE
     if since >= oldest:
         return since, None
-    return oldest, Gap(SOURCE, "candles", EVERY_SUBJECT, since, oldest, f"the exchange keeps {KEPT_BARS} bars")
+    return oldest, Gap(SOURCE, "candles", subject_of(dex), since, oldest, f"the exchange keeps {KEPT_BARS} bars")

@@ -5,10 +5,10 @@ order; which of them are watched is decided once and kept as a mask until the na
 """
 
 from collections.abc import Callable
-from itertools import compress, repeat
+from itertools import compress
 
 from tapebook.domain.instants import SECOND, floor
-from tapebook.domain.market import Mid
+from tapebook.domain.market import MidFrame
 from tapebook.tape.sources.hyperliquid.universe import full_name
 from tapebook.tape.sources.hyperliquid.wire import MidsFrame
 
@@ -24,18 +24,17 @@ class Mids:
         self._newest = -1 if newest is None else newest
         self._given: list[str] = []
         self._mask: list[bool] = []
-        self._names: list[str] = []
+        self._names: tuple[str, ...] = ()
 
-    def frame(self, frame: MidsFrame, *, at: int) -> list[Mid]:
+    def frame(self, frame: MidsFrame, *, at: int) -> MidFrame:
         """The mids of a frame received at a moment; none when its bucket has already had one."""
         bucket = floor(at, BUCKET)
         if bucket <= self._newest or not frame.prices_e8:
-            return []
+            return MidFrame(bucket, (), ())
         self._newest = bucket
         if self._given != (given := list(frame.prices_e8)):
             self._choose(given)
-        prices = compress(frame.prices_e8.values(), self._mask)
-        return list(map(Mid, self._names, repeat(bucket), prices))
+        return MidFrame(bucket, self._names, tuple(compress(frame.prices_e8.values(), self._mask)))
 
     def forget(self) -> None:
         """Decides anew which names are watched, at the next frame."""
@@ -45,4 +44,4 @@ class Mids:
         full = [full_name(self._dex, name) for name in given]
         self._given = given
         self._mask = [self._wanted(name) for name in full]
-        self._names = list(compress(full, self._mask))
+        self._names = tuple(compress(full, self._mask))

@@ -9,7 +9,7 @@ its minute asked for when it is over, and once an hour every symbol's last hour 
 what the exchange says of it (`_audit`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tapebook.domain.instants import HOUR, MINUTE, floor
 from tapebook.domain.market import Candle, Gap
@@ -20,6 +20,7 @@ from tapebook.tape.sources.hyperliquid.gaps import beyond_keeping, holes
 from tapebook.tape.sources.hyperliquid.outbox import Outbox
 from tapebook.tape.sources.hyperliquid.polls import Moment, Poll
 from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
+from tapebook.tape.sources.hyperliquid.universe import dex_of
 from tapebook.tape.sources.hyperliquid.wire import Malformed
 
 # A repair that was under way when the process was killed is not known after it; asking for 60 bars costs the
@@ -46,22 +47,26 @@ class Repairs:
         # Gaps named of late: symbol, beginning and end.
         self._named: set[tuple[str, int, int]] = set()
         self._minutes = Poll(MINUTE)
-        self._start = 0
-        self._start_gap: Gap | None = None
+        # Where the bars of each dex begin, and what was lost before that.
+        self._start: dict[str, int] = {}
+        self._start_gaps: dict[str, Gap] = {}
 
-    def resume(self, newest: int | None, *, at: int) -> None:
-        """Begins where the tape ends."""
-        if newest is None:
-            self._start = floor(at - self._settings.history_ms, MINUTE)
-            return
-        missing, self._start_gap = beyond_keeping(newest + MINUTE, at)
-        self._start = missing if self._start_gap else beyond_keeping(newest - _LOOK_BEHIND, at)[0]
+    def resume(self, newest: Mapping[str, int | None], *, at: int) -> None:
+        """Begins where the tape ends, dex by dex."""
+        for dex, minute in newest.items():
+            if minute is None:
+                self._start[dex] = floor(at - self._settings.history_ms, MINUTE)
+                continue
+            missing, gap = beyond_keeping(minute + MINUTE, at, dex=dex)
+            self._start[dex] = missing if gap else beyond_keeping(minute - _LOOK_BEHIND, at)[0]
+            if gap:
+                self._start_gaps[dex] = gap
 
     def follow(self, symbols: Iterable[str], *, at: int) -> None:
         """The symbols watched from now on; what is new is owed from the start."""
         now = set(symbols)
         for symbol in now - self._followed:
-            self._owed[symbol] = self._start
+            self._owed[symbol] = self._start[dex_of(symbol)]
         for symbol in self._followed - now:
             self._damaged.pop(symbol, None)
             self.stands(symbol)
@@ -161,6 +166,7 @@ class Repairs:
 
     def _give(self, bars: list[Candle]) -> None:
         if bars:
+            self._outbox.put(bars)
             # With the first bar after the outage, so that both are committed or neither.
-            self._outbox.put(bars, self._start_gap)
-            self._start_gap = None
+            for dex in self._start_gaps.keys() & {dex_of(bar.symbol) for bar in bars} if self._start_gaps else ():
+                self._outbox.put([], self._start_gaps.pop(dex))

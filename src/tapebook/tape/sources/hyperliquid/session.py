@@ -22,7 +22,7 @@ from tapebook.tape.sources.hyperliquid.book_poll import BookPoll
 from tapebook.tape.sources.hyperliquid.context_poll import ContextPoll
 from tapebook.tape.sources.hyperliquid.errands import Errand, Errands
 from tapebook.tape.sources.hyperliquid.funding_poll import FundingPoll
-from tapebook.tape.sources.hyperliquid.gaps import NO_FRAME, NOT_RUNNING, Cadence, subject_of
+from tapebook.tape.sources.hyperliquid.gaps import NO_FRAME, NOT_RUNNING, Cadence, channel_of, subject_of
 from tapebook.tape.sources.hyperliquid.mids import BUCKET, Mids
 from tapebook.tape.sources.hyperliquid.outbox import Outbox, printable
 from tapebook.tape.sources.hyperliquid.polls import Moment, Poll
@@ -61,16 +61,20 @@ class Session:
         self.errands = Errands()
         self.names = Names(settings)
         self._settings = settings
-        self._streams = {dex: self._stream(dex, resume.get("mids")) for dex in ("", *settings.dexes)}
+
+        def newest(channel: str) -> dict[str, int | None]:
+            return {dex: resume.get(channel_of(channel, dex)) for dex in ("", *settings.dexes)}
+
+        self._streams = {dex: self._stream(dex, bucket) for dex, bucket in newest("mids").items()}
         self._repairs = Repairs(settings, self.outbox, self.errands)
         self._contexts = ContextPoll(settings, self.outbox, self.errands, names=self.names)
         self._books = BookPoll(settings, self.outbox, self.errands, names=self.names)
         self._funding = FundingPoll(settings, self.outbox, self.errands, names=self.names)
         self._spots = Poll(settings.spot_names_every_ms, newest=at)
-        self._repairs.resume(resume.get("candles"), at=at)
-        self._contexts.resume(resume.get("contexts"))
+        self._repairs.resume(newest("candles"), at=at)
+        self._contexts.resume(newest("contexts"))
         self._books.resume(resume.get("books"))
-        self._funding.resume(resume.get("funding"), at=at)
+        self._funding.resume(newest("funding"), at=at)
 
     def wanted(self) -> list[Subscription]:
         """The subscriptions that follow from the names known now."""
@@ -147,7 +151,7 @@ class Session:
         if not self._read(errand, body, asked_at=asked_at, now=now):
             self.refused(errand, "an answer that cannot be read", now=now)
 
-    def refused(self, errand: Errand, why: str, *, now: Moment, limited: bool = False) -> None:
+    def refused(self, errand: Errand, why: str, *, now: Moment, limited: bool = False, wait_s: float = 0.0) -> None:
         """REST has not answered: the errand waits and comes back."""
         self.outbox.problem("limited" if limited else "refused", f"{errand.kind} {errand.subject}: {why}".strip())
         if errand.kind == "candles":
@@ -159,7 +163,7 @@ class Session:
         if errand.expires is not None and now.at >= errand.expires:
             self._expired(errand)
         else:
-            self.errands.refused(errand, now.elapsed, limited=limited)
+            self.errands.refused(errand, now.elapsed, limited=limited, wait_s=wait_s)
 
     def _expired(self, errand: Errand) -> None:
         if errand.kind == "books":
@@ -186,11 +190,11 @@ class Session:
             return
         if frame.bad:
             self.outbox.problem("malformed", f"no price of {', '.join(frame.bad[:5])} among the mids")
-        if facts := stream.mids.frame(frame, at=at):
+        if mids := stream.mids.frame(frame, at=at):
             # Frames that drift over a bucket's edge leave it empty without an outage; one that stayed away does not.
             punctual = stream.last_at is not None and at - stream.last_at <= PUNCTUAL_MS
             stream.last_at = at
-            self.outbox.put(facts, stream.cadence.seen(floor(at, BUCKET), stream.trouble, punctual=punctual))
+            self.outbox.put([mids], stream.cadence.seen(floor(at, BUCKET), stream.trouble, punctual=punctual))
             stream.trouble = NO_FRAME
 
     def _ack(self, ack: Ack) -> None:

@@ -67,7 +67,7 @@ class HyperliquidSettings(msgspec.Struct, frozen=True):
     def check(self) -> None:
         """Raises ConfigError for what cannot work."""
         if not self.base_url.startswith(("http://", "https://")):
-            raise ConfigError(f"base_url {self.base_url!r} is no address: write it like https://api.hyperliquid.xyz")
+            raise ConfigError(f"{self.base_url!r} is no address: write it like https://api.hyperliquid.xyz")
         if not _LEAST_SHARE <= self.weight_share <= 1:
             raise ConfigError(f"weight_share is {self.weight_share}: choose a share from {_LEAST_SHARE} to 1")
         if self.contexts_every_ms % MINUTE or self.books_every_ms % (5 * MINUTE) or self.funding_every_ms % HOUR:

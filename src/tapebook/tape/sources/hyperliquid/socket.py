@@ -36,8 +36,8 @@ class Lost(msgspec.Struct, frozen=True):
 class Owner(Protocol):
     """Who a line works for."""
 
-    def arrived(self, line: "Line", event: Frame | Lost) -> None:
-        """Takes what happened on a line."""
+    def arrived(self, line: "Line", event: Frame | Lost, payload: str | bytes = b"") -> None:
+        """Takes what happened on a line; a frame with the payload it was read from."""
         ...
 
     def elapsed(self) -> float:
@@ -159,10 +159,10 @@ class Line:
         async for message in socket:
             if message.type not in _READABLE:
                 break
-            self._receive(read_frame(message.data))
+            self._receive(read_frame(message.data), message.data)
         return self._verdict or Lost(f"closed by the exchange ({socket.close_code})")
 
-    def _receive(self, frame: Frame) -> None:
+    def _receive(self, frame: Frame, payload: str | bytes) -> None:
         if isinstance(frame, Pong):
             self.watch.ponged()
             if self._pings and not (ping := self._pings.popleft()).done():
@@ -171,7 +171,7 @@ class Line:
             kind = {"allMids": "mids", "candle": "candles"}.get(frame.kind, frame.kind)
             self._unacknowledged.discard(Subscription(kind, frame.coin or frame.dex))
         self._worked = self._worked or isinstance(frame, MidsFrame | CandlesFrame | Pong)
-        self._owner.arrived(self, frame)
+        self._owner.arrived(self, frame, payload)
 
     async def _subscribe(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         """Asks for everything, no faster than allowed."""

@@ -85,6 +85,10 @@ class Names:
         """Takes the spot pairs as they are now."""
         self._learn(self._universe.with_spots(names))
 
+    def live(self, dex: str) -> tuple[str, ...]:
+        """The perps a dex lists as live."""
+        return self._universe.perps.get(dex, ())
+
     def has_mid(self, name: str) -> bool:
         """Whether a name among the mids is watched; a perp's only while its dex lists it as live."""
         settings = self._settings
@@ -94,7 +98,7 @@ class Names:
             return settings.outcomes or bool(settings.symbols)
         if name.startswith("@") or "/" in name:
             return settings.spot or bool(settings.symbols)
-        return name in self._universe.perps.get(dex_of(name), ())
+        return name in self.live(dex_of(name))
 
     def _learn(self, universe: Universe) -> None:
         if universe != self._universe:

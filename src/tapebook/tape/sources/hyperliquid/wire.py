@@ -7,7 +7,7 @@ is the whole bar so far, and only `pong` comes without data.
 
 import re
 from collections.abc import Sequence
-from math import floor as whole
+from math import inf
 from typing import Annotated
 
 import msgspec
@@ -15,11 +15,10 @@ from msgspec import Meta, Raw, Struct, field
 
 from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8, scaled
+from tapebook.domain.money import E8, floats_e8, scaled_e8
 
-# Below this a float times 10**8 is off by less than half a unit, so rounding gives the exact integer.
-FAST_LIMIT = 9e6
-LEAST_PRICE = 1 / E8
+_MINUTE_SEC = MINUTE // SECOND
+_FOUR_E8 = 4 * E8
 READ_ERRORS = (msgspec.DecodeError, ValueError, RecursionError)
 
 # The year 2100: a later time is a damaged number, and would not fit where instants are kept.
@@ -43,7 +42,7 @@ class MidsFrame(Struct, frozen=True):
     bad: tuple[str, ...] = ()
 
 
-class CandlesFrame(Struct, frozen=True):
+class CandlesFrame(Struct, frozen=True, gc=False):
     """Bars as they stand; whether one is final, the wire does not say."""
 
     candles: tuple[Candle, ...]
@@ -77,7 +76,7 @@ class OtherFrame(Struct, frozen=True):
 Frame = MidsFrame | CandlesFrame | Ack | ErrorFrame | Pong | OtherFrame | Malformed
 
 
-class CandleRow(Struct, frozen=True):
+class CandleRow(Struct, frozen=True, gc=False):
     """A bar as the exchange writes it, over the socket and over REST."""
 
     begins: Instant = field(name="t")
@@ -93,7 +92,11 @@ class CandleRow(Struct, frozen=True):
 
 class _Envelope(Struct):
     channel: str
-    data: Raw = Raw(b"null")
+
+
+class _CandleMessage(Struct, gc=False):
+    # Documented as an array, sent as one object: both are read.
+    data: CandleRow | list[CandleRow]
 
 
 class _QuickMids(Struct):
@@ -101,9 +104,17 @@ class _QuickMids(Struct):
     dex: str | None = None
 
 
+class _QuickMidsMessage(Struct):
+    data: _QuickMids
+
+
 class _ExactMids(Struct):
     mids: dict[str, Raw]
     dex: str | None = None
+
+
+class _ExactMidsMessage(Struct):
+    data: _ExactMids
 
 
 class _Echo(Struct):
@@ -117,12 +128,21 @@ class _AckRow(Struct):
     subscription: _Echo
 
 
+class _AckMessage(Struct):
+    data: _AckRow
+
+
+class _ErrorMessage(Struct):
+    data: str
+
+
 _envelope = msgspec.json.Decoder(_Envelope)
-_quick_mids = msgspec.json.Decoder(_QuickMids, strict=False)
-_exact_mids = msgspec.json.Decoder(_ExactMids)
-# Documented as an array, sent as one object: both are read.
-_candles = msgspec.json.Decoder(CandleRow | list[CandleRow])
-_ack = msgspec.json.Decoder(_AckRow)
+_candle_message = msgspec.json.Decoder(_CandleMessage)
+# Not strict, so that texts are read as floats on the way.
+_quick_mids = msgspec.json.Decoder(_QuickMidsMessage, strict=False)
+_exact_mids = msgspec.json.Decoder(_ExactMidsMessage)
+_ack = msgspec.json.Decoder(_AckMessage)
+_error = msgspec.json.Decoder(_ErrorMessage)
 _echo = msgspec.json.Decoder(_Echo)
 _text = msgspec.json.Decoder(str)
 
@@ -139,45 +159,52 @@ _COMPLAINTS = {
 def read_frame(text: str | bytes) -> Frame:
     """One message of the socket as a value."""
     try:
-        envelope = _envelope.decode(text)
-        return _read_data(envelope.channel, envelope.data)
+        return _read_message(_channel_of(text), text)
     except READ_ERRORS as error:
         shown = text if isinstance(text, str) else text.decode(errors="replace")
         return OtherFrame("greeting") if shown.startswith(_GREETING) else malformed("frame", error, shown)
 
 
-def _read_data(channel: str, data: Raw) -> Frame:
+def _channel_of(text: str | bytes) -> str:
+    """The channel of a message, which the exchange writes first; a message that is all prices is read only once."""
+    if isinstance(text, str):
+        if text.startswith('{"channel":"candle",'):
+            return "candle"
+        if text.startswith('{"channel":"allMids",'):
+            return "allMids"
+    return _envelope.decode(text).channel
+
+
+def _read_message(channel: str, text: str | bytes) -> Frame:
     if channel == "candle":
-        rows = _candles.decode(data)
-        return CandlesFrame(tuple(map(candle_of, rows if isinstance(rows, list) else [rows])))
+        rows = _candle_message.decode(text).data
+        return CandlesFrame(tuple(map(candle_of, rows)) if isinstance(rows, list) else (candle_of(rows),))
     if channel == "allMids":
-        return _read_mids(data)
+        return _read_mids(text)
     if channel == "pong":
         return Pong()
     if channel == "subscriptionResponse":
-        ack = _ack.decode(data)
+        ack = _ack.decode(text).data
         return _ack_of(ack.method, ack.subscription)
     if channel == "error":
-        return _read_error(_text.decode(data))
+        return _read_error(_error.decode(text).data)
     return OtherFrame(channel)
 
 
-def _read_mids(data: Raw) -> MidsFrame:
+def _read_mids(text: str | bytes) -> MidsFrame:
     """The fast way when all prices are ordinary; one by one when any is not."""
     try:
-        quick = _quick_mids.decode(data)
-        values = quick.mids.values()
-        if quick.mids and min(values) >= LEAST_PRICE and max(values) < FAST_LIMIT:
-            # `floor` of a half more is a quarter faster than `round`, and a frame has a thousand prices.
-            return MidsFrame(quick.dex or "", {name: whole(price * E8 + 0.5) for name, price in quick.mids.items()})
-    except (msgspec.ValidationError, ValueError):
-        # A text that is no number, or the number that is none and passes every comparison: `nan` cannot be rounded.
-        pass
-    return _read_mids_one_by_one(data)
+        quick = _quick_mids.decode(text).data
+    except msgspec.ValidationError:
+        return _read_mids_one_by_one(text)
+    prices = floats_e8(quick.mids.values())
+    if prices is None:
+        return _read_mids_one_by_one(text)
+    return MidsFrame(quick.dex or "", dict(zip(quick.mids, prices, strict=True)))
 
 
-def _read_mids_one_by_one(data: Raw) -> MidsFrame:
-    exact = _exact_mids.decode(data)
+def _read_mids_one_by_one(text: str | bytes) -> MidsFrame:
+    exact = _exact_mids.decode(text).data
     prices: dict[str, int] = {}
     bad = []
     for name, raw in exact.mids.items():
@@ -201,27 +228,26 @@ def _read_error(text: str) -> Frame:
 
 def candle_of(row: CandleRow) -> Candle:
     """A bar as a fact. ValueError when it is none; the exchange names no quote volume, so it is estimated."""
-    if row.interval != "1m" or row.begins % MINUTE:
-        raise ValueError(f"a bar of {row.interval} at {row.begins} is no minute")
-    opened, high, low, close = price_e8(row.open), price_e8(row.high), price_e8(row.low), price_e8(row.close)
-    volume = float(row.volume)
+    begins, volume = row.begins, float(row.volume)
+    if row.interval != "1m" or begins % MINUTE:
+        raise ValueError(f"a bar of {row.interval} at {begins} is no minute")
     # A number that is not finite fails this comparison.
-    if not 0 <= volume < float("inf"):
+    if not 0 <= volume < inf:
         raise ValueError(f"{row.volume!r} is no volume")
-    quote = volume * (opened + high + low + close) / (4 * E8)
-    bar = (opened, high, low, close, volume, quote, row.trades)
-    return Candle(row.symbol, MINUTE // SECOND, row.begins, *bar)
+    opened, high, low, close = scaled_e8(row.open), scaled_e8(row.high), scaled_e8(row.low), scaled_e8(row.close)
+    total = opened + high + low + close
+    if opened <= 0 or high <= 0 or low <= 0 or close <= 0 or total >= 2**63:
+        raise ValueError(f"{row.open!r}, {row.high!r}, {row.low!r}, {row.close!r} are no prices")
+    quote = volume * total / _FOUR_E8
+    return Candle(row.symbol, _MINUTE_SEC, begins, opened, high, low, close, volume, quote, row.trades)
 
 
 def price_e8(text: str) -> int:
     """A positive price, exact to the last of eight decimals. ValueError when it is none."""
-    price = float(text)
-    if LEAST_PRICE <= price < FAST_LIMIT:
-        return whole(price * E8 + 0.5)
-    exact = scaled(text, E8)
-    if exact <= 0 or exact >= 2**63:
+    price = scaled_e8(text)
+    if not 0 < price < 2**63:
         raise ValueError(f"{text!r} is no price")
-    return exact
+    return price
 
 
 def damaged_candles(found: Malformed, carried: Sequence[str]) -> list[str]:

@@ -1,0 +1,54 @@
+-- name: add
+-- A decision that is due; one that is listed or made already is left out.
+INSERT INTO work (owner, deployment, symbol, scheduled_for, run_trigger, branch, run_id, state)
+SELECT
+    CAST(:owner AS TEXT), CAST(:deployment AS TEXT), CAST(:symbol AS TEXT), CAST(:scheduled_for AS BIGINT),
+    CAST(:run_trigger AS TEXT), CAST(:branch AS TEXT), CAST(:run_id AS TEXT), 'pending'
+WHERE NOT EXISTS (SELECT 1 FROM decision_runs WHERE run_id = :run_id)
+ON CONFLICT (run_id) DO NOTHING;
+
+-- name: waiting
+-- Deployments with decisions to make, the longest waiting first.
+SELECT deployment FROM work WHERE owner = :owner
+GROUP BY deployment ORDER BY MIN(scheduled_for), deployment LIMIT :most;
+
+-- name: of
+-- What a deployment has to decide, oldest first.
+SELECT run_id, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq, docs_seq FROM work
+WHERE owner = :owner AND deployment = :deployment ORDER BY scheduled_for, symbol, run_id;
+
+-- name: open
+-- What a decision may know, written at its first attempt and never again.
+UPDATE work SET state = 'running', as_of = :as_of, tape_seq = :tape_seq, book_seq = :book_seq, docs_seq = :docs_seq
+WHERE run_id = :run_id AND as_of IS NULL;
+
+-- name: remove
+-- A decision that was made.
+DELETE FROM work WHERE run_id = :run_id;
+
+-- name: counts
+-- How much is to be done, by state.
+SELECT state, COUNT(*) FROM work WHERE owner = :owner GROUP BY state;
+
+-- name: with_orders
+-- Deployments with orders that have not ended.
+SELECT DISTINCT deployment FROM orders WHERE owner = :owner AND ended_seq IS NULL ORDER BY deployment;
+
+-- name: with_positions
+-- Deployments that hold something and were last valued before a moment.
+SELECT DISTINCT t.deployment FROM trade_history t
+WHERE t.owner = :owner AND t.status = 'open' AND COALESCE((
+    SELECT s.happened_at FROM portfolio_snapshots s
+    WHERE s.owner = t.owner AND s.deployment = t.deployment ORDER BY s.seq DESC LIMIT 1
+), 0) < :before
+ORDER BY t.deployment;
+
+-- name: stirs
+-- Whether a deployment has an order that has not ended, or holds something.
+SELECT 1 WHERE
+    EXISTS (SELECT 1 FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS NULL)
+    OR EXISTS (SELECT 1 FROM trade_history WHERE owner = :owner AND deployment = :deployment AND status = 'open');
+
+-- name: deployed
+-- The agent and version a deployment runs.
+SELECT agent, version FROM deployments WHERE owner = :owner AND deployment = :deployment ORDER BY seq DESC LIMIT 1;

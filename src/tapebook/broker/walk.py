@@ -1,0 +1,224 @@
+"""One walk through time, from what an account was to what it is.
+
+Three kinds of turns are taken in the order of time; at one moment in this order (`Walk._turns`):
+
+1. a minute that has ended is judged (`_judge`): what falls short within it is liquidated. Positions
+   of a cross-margined account share their backing and fall together, isolated ones stand alone;
+2. at a full hour every position held until then pays or receives funding (`_fund`);
+3. an order that meets its observation executes or is refused (`_execute`).
+
+Executions do not wait for their minute to end, so the minute is judged after them. A bar that
+becomes known later is judged by a later walk, which begins where this one stopped (`walked`).
+
+Money cannot be lost that is not there: an isolated position that closes with a loss beyond its
+margin, and an account left without positions and with less than nothing, are made up for.
+"""
+
+from collections.abc import Callable, Sequence
+
+from tapebook.broker.impact import market_price_e8
+from tapebook.broker.liquidation import liquidation_prices
+from tapebook.broker.margin import Margins, covers_initial
+from tapebook.broker.matching import Match, match
+from tapebook.broker.minutes import Minutes
+from tapebook.broker.port import Account, Activity, PaperTerms, Quotes
+from tapebook.domain.canonical import short_id
+from tapebook.domain.instants import HOUR, MINUTE, floor
+from tapebook.domain.money import E12, divide, notional_usd_e6
+from tapebook.domain.order import BrokerEvent, Ending, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
+from tapebook.domain.position import Position, moved
+
+FUNDING_PATIENCE_MS = HOUR
+"""A funding rate that is not known so long after its hour is left out."""
+
+_PPM = 1_000_000
+
+_Turn = tuple[int, Callable[[int], None]]
+
+
+class Walk:
+    """An account on its way; the events it meets are collected."""
+
+    def __init__(self, account: Account, orders: Sequence[Order], *, quotes: Quotes, terms: PaperTerms) -> None:
+        self._quotes = quotes
+        self._terms = terms
+        self._margins = Margins(terms.default_max_leverage)
+        self._isolated = account.margin == "isolated"
+        self._cash = account.cash_usd_e6
+        self._held = {each.position.symbol: each.position for each in account.exposures}
+        self._walked = account.walked_until
+        # A rate that was not known when its hour was walked is asked for a while longer, not for ever.
+        asked = self._walked - FUNDING_PATIENCE_MS
+        self._funded = {each.position.symbol: max(each.funded_until, asked) for each in account.exposures}
+        self._orders = {order.client_id: order for order in orders}
+        self._matches: list[Match] = []
+        self._now = 0
+        self._events: list[BrokerEvent] = []
+
+    def until(self, moment: int) -> Activity:
+        """Walks up to a moment."""
+        found = [match(order, self._quotes, self._terms, until=moment) for order in self._orders.values()]
+        self._matches = sorted((each for each in found if each is not None), reverse=True)
+        minutes = Minutes(self._quotes, until=moment)
+        while turns := self._turns(minutes, moment):
+            at, take = min(turns, key=lambda turn: turn[0])
+            self._now = max(self._now, at)
+            take(at)
+        return Activity(tuple(self._events), self._walked)
+
+    def _turns(self, minutes: Minutes, until: int) -> list[_Turn]:
+        """What comes next of each kind; of equals the first is taken."""
+        turns: list[_Turn] = []
+        if self._held:
+            self._walked = max(self._walked, min(floor(each.moved_at, MINUTE) for each in self._held.values()))
+            ready = minutes.ready_at(self._held.values(), self._walked)
+            if ready is not None:
+                turns.append((max(ready, self._now), lambda at: self._judge(minutes, at)))
+            hour = min(floor(self._funded[symbol], HOUR) for symbol in self._held) + HOUR
+            turns.append((hour, self._fund))
+        if self._matches:
+            turns.append((self._matches[-1].at, lambda at: self._execute(self._matches.pop())))
+        return [turn for turn in turns if turn[0] <= until]
+
+    def _judge(self, minutes: Minutes, at: int) -> None:
+        start, self._walked = self._walked, self._walked + MINUTE
+        ways = minutes.ways(list(self._held.values()), start)
+        if ways is None:
+            return
+        together = [[each] for each in sorted(self._held)] if self._isolated else [sorted(self._held)]
+        for symbols in together:
+            sharing = {symbol: self._held[symbol] for symbol in symbols}
+            backing = self._held[symbols[0]].margin_usd_e6 if self._isolated else self._cash
+            prices = liquidation_prices(backing, sharing, ways, margins=self._margins)
+            if prices is not None:
+                self._liquidate(prices, at)
+
+    def _liquidate(self, prices: dict[str, int], at: int) -> None:
+        """Closes positions at the prices they fell at, and cancels what was still to come of them."""
+        rate = self._terms.taker_fee_ppm + self._terms.liquidation_fee_ppm
+        for symbol, price in prices.items():
+            size = -self._held[symbol].size_e8
+            fill_id = short_id("liquidation", symbol, at)
+            self._apply(Fill(fill_id, symbol, at, size, price, _fee(size, price, rate), False, None, True))
+        for order in sorted(self._orders.values(), key=lambda order: order.client_id):
+            if order.intended_at < at and (order.symbol in prices or not self._isolated):
+                self._end(order, at, "cancelled", "liquidated")
+
+    def _fund(self, hour: int) -> None:
+        for symbol, held in sorted(self._held.items()):
+            if self._funded[symbol] >= hour:
+                continue
+            self._funded[symbol] = hour
+            if held.moved_at >= hour:
+                # Its rate came so late that nobody knows any more what was held.
+                continue
+            rate, mark = self._quotes.funding_e12(symbol, hour=hour), self._quotes.mark_e8(symbol, at=hour)
+            if rate is not None and mark is not None:
+                amount = -divide(notional_usd_e6(held.size_e8, mark) * rate, E12)
+                self._held[symbol] = held.funded(amount)
+                self._cash += amount
+                self._events.append(FundingPayment(symbol, hour, amount, rate))
+
+    def _execute(self, found: Match) -> None:
+        order = self._orders.get(found.client_id)
+        if order is None:
+            return
+        held = self._held.get(order.symbol)
+        size = _allowed_size(order, held.size_e8 if held else 0)
+        if found.how == "given up":
+            self._end(order, found.at, "cancelled", _given_up(order, self._terms))
+        elif size == 0:
+            self._end(order, found.at, "rejected", "reduce-only order would increase the position")
+        else:
+            fill = self._fill(order, found, size)
+            objection = self._objection(order, fill, found.mid_e8)
+            if objection:
+                self._end(order, found.at, "rejected", objection)
+                return
+            self._apply(fill, leverage=order.leverage)
+            self._end(order, found.at, "filled")
+
+    def _fill(self, order: Order, found: Match, size: int) -> Fill:
+        """A maker gets its limit; a taker the market's price, or its limit if that is better."""
+        maker = found.how == "maker"
+        price = order.limit_price_e8
+        if price is None or not maker:
+            book = self._quotes.book(order.symbol, at=found.at)
+            market = market_price_e8(size, found.mid_e8, book, self._terms)
+            better = min if size > 0 else max
+            price = market if price is None else better(price, market)
+        rate = self._terms.maker_fee_ppm if maker else self._terms.taker_fee_ppm
+        fill_id = short_id("paper", order.client_id, 0)
+        fee = _fee(size, price, rate)
+        return Fill(fill_id, order.symbol, found.at, size, price, fee, maker, order.client_id)
+
+    def _objection(self, order: Order, fill: Fill, mid_e8: int) -> str:
+        """Why an account may not take a fill; what only reduces a position is never refused."""
+        before = self._held.get(order.symbol)
+        after, realised = moved(before, fill, leverage=order.leverage)
+        if after is None or (before and abs(after.size_e8) < abs(before.size_e8) and _same_side(before, after)):
+            return ""
+        most = self._margins.max_leverage(order.symbol, abs(after.size_e8) * mid_e8)
+        if order.leverage > most:
+            return f"leverage {order.leverage} exceeds the {most} that {order.symbol} allows at this size"
+        cash = self._cash + realised - fill.fee_usd_e6
+        held = self._held | {order.symbol: after}
+        if self._isolated:
+            enough = cash >= sum(each.margin_usd_e6 for each in held.values())
+        else:
+            marks = {symbol: self._mark(each, fill.happened_at) for symbol, each in self._held.items()}
+            enough = covers_initial(cash, held, marks | {order.symbol: mid_e8})
+        return "" if enough else "insufficient margin"
+
+    def _mark(self, held: Position, at: int) -> int:
+        return self._quotes.mark_e8(held.symbol, at=at) or held.entry_price_e8
+
+    def _apply(self, fill: Fill, *, leverage: int = 1) -> None:
+        """Moves the account by a fill."""
+        symbol = fill.symbol
+        before = self._held.pop(symbol, None)
+        after, realised = moved(before, fill, leverage=leverage)
+        self._cash += realised - fill.fee_usd_e6
+        self._events.append(fill)
+        if after is not None:
+            self._held[symbol] = after
+            if before is None:
+                self._funded[symbol] = fill.happened_at
+        elif before is not None and self._isolated:
+            self._insure(symbol, fill.happened_at, before.margin_usd_e6 + realised - fill.fee_usd_e6)
+        if not self._held:
+            self._insure("", fill.happened_at, self._cash)
+
+    def _insure(self, symbol: str, at: int, left_usd_e6: int) -> None:
+        """Makes up for what is less than nothing."""
+        if left_usd_e6 < 0:
+            self._cash -= left_usd_e6
+            self._events.append(InsurancePayment(symbol, at, -left_usd_e6))
+
+    def _end(self, order: Order, at: int, status: Ending, detail: str = "") -> None:
+        del self._orders[order.client_id]
+        self._events.append(OrderEnd(order.client_id, at, status, detail))
+
+
+def _allowed_size(order: Order, held_e8: int) -> int:
+    """The signed size that may execute: a reduce-only order never grows a position and never turns it."""
+    size = order.signed_size_e8
+    if not order.reduce_only:
+        return size
+    if held_e8 == 0 or (held_e8 > 0) == (size > 0):
+        return 0
+    return size if abs(size) <= abs(held_e8) else -held_e8
+
+
+def _given_up(order: Order, terms: PaperTerms) -> str:
+    if order.type == "market":
+        return "no price was observed in time"
+    return f"not filled within {terms.limit_order_ms // MINUTE} minutes"
+
+
+def _fee(size_e8: int, price_e8: int, rate_ppm: int) -> int:
+    return divide(abs(notional_usd_e6(size_e8, price_e8)) * rate_ppm, _PPM)
+
+
+def _same_side(before: Position, after: Position) -> bool:
+    return (before.size_e8 > 0) == (after.size_e8 > 0)

@@ -1,0 +1,72 @@
+"""Recent activity (this session): what was refused lately and what the day has come to.
+
+Lines about nothing are left out, and the whole section when all is quiet. When the last three
+refusals have the same code it says so, for a model that sees only its last one tends to propose the
+same again; two can be chance. What grows without bound (how many rules, how long their names) is
+shortened until the section fits.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tapebook.context.budget import text_tokens
+from tapebook.context.sections import Layout, fact_line
+from tapebook.context.sections.figures import percent
+from tapebook.context.situation import Situation
+from tapebook.domain.activity import LONGEST_STREAK, Activity
+from tapebook.domain.packet import Section
+
+CAP = 130
+TITLE = "Recent activity (this session)"
+NUDGE = "← same code in the last 3+ rejections; do not repeat the same proposal shape"
+DOUBT = "(consider whether your read of the regime still holds)"
+# How many codes of the sequence and how many rules are shown; the first shape that fits is taken.
+_SHAPES = ((4, 99), (3, 3), (3, 2), (3, 1), (1, 1))
+
+Rows = tuple[tuple[str, str], ...]
+
+
+def build(situation: Situation) -> Section | None:
+    """Names and values of what is not zero."""
+    activity = situation.activity
+    if activity is None:
+        return None
+    for tail, rules in _SHAPES:
+        rows = _rows(activity, tail=tail, rules=rules)
+        if text_tokens("\n".join([f"## {TITLE}", *map(fact_line, rows)])) <= CAP:
+            break
+    return Section("recent_activity", TITLE, ("name", "value"), rows) if rows else None
+
+
+def _rows(activity: Activity, *, tail: int, rules: int) -> Rows:
+    rows = []
+    if activity.rejections:
+        rows.append(("engine rejections (last 1h)", _counts(activity.rejections, rules)))
+        rows.append(("recent rejection sequence", _sequence(activity.rejections, tail)))
+    if activity.executed_today:
+        rows.append(("executed orders today (UTC)", str(activity.executed_today)))
+    start = activity.day_start_equity_usd_e6
+    if activity.realised_today_usd_e6 and start > 0:
+        share = percent(activity.realised_today_usd_e6, start, digits=2)
+        rows.append(("realized PnL today (UTC, vs day-start equity)", share))
+    if activity.losing_streak:
+        more = "+" if activity.losing_streak >= LONGEST_STREAK else ""
+        rows.append(("consecutive losing closes", f"{activity.losing_streak}{more} {DOUBT}"))
+    return tuple(rows)
+
+
+def _counts(codes: Sequence[str], rules: int) -> str:
+    """`R3_POSITION_CAP=4, R6_RATE_LIMIT=1`: the most frequent first."""
+    counted = sorted(Counter(codes).items(), key=lambda pair: (-pair[1], pair[0]))
+    told = [f"{code}={count}" for code, count in counted[:rules]]
+    more = len(counted) - len(told)
+    return ", ".join([*told, f"{more} more rules"] if more else told)
+
+
+def _sequence(codes: Sequence[str], tail: int) -> str:
+    """The last codes, oldest first, with the nudge when three are the same."""
+    shown = " → ".join(codes[-tail:])
+    return f"{shown} {NUDGE}" if len(codes) >= 3 and len(set(codes[-3:])) == 1 else shown
+
+
+LAYOUT = Layout(name="recent_activity", cap=CAP, build=build, line=fact_line, memory=True)

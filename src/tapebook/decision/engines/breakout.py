@@ -1,0 +1,45 @@
+"""Follows breakouts: goes with a close beyond the channel of the highs and lows before it.
+
+The way out is a shorter channel on the other side: a long leaves below the lowest low of the last
+few bars, a short above their highest high.
+"""
+
+from tapebook.decision.port import Answer, Engine, EngineTerms
+from tapebook.decision.reading import Bar, Side, bars
+from tapebook.decision.signal import Signal, abstain, follow
+from tapebook.domain.packet import Packet
+
+ENTER_BARS, LEAVE_BARS = 30, 10
+
+
+class BreakoutEngine:
+    """Two channels."""
+
+    identity = ""
+
+    def decide(self, packet: Packet) -> Answer:
+        """Opens beyond the long channel, closes beyond the short one on the other side, holds otherwise."""
+        *before, newest = [None, *bars(packet)][-ENTER_BARS - 1 :]
+        past = [bar for bar in before if bar is not None]
+        if newest is None or len(past) < ENTER_BARS:
+            return abstain(packet, f"fewer than {ENTER_BARS + 1} bars")
+        return follow(packet, _signal(past, newest.close))
+
+
+def _signal(past: list[Bar], close: float) -> Signal:
+    top, bottom = max(bar.high for bar in past), min(bar.low for bar in past)
+    near_top, near_bottom = max(bar.high for bar in past[-LEAVE_BARS:]), min(bar.low for bar in past[-LEAVE_BARS:])
+    wants: Side | None = "long" if close > top else "short" if close < bottom else None
+    rising: tuple[Side, ...] = ("long",) if close >= near_bottom else ()
+    falling: tuple[Side, ...] = ("short",) if close <= near_top else ()
+    beyond = max(close - top, bottom - close, 0.0)
+    # A channel without width is left by any move; that alone is no reason to be sure.
+    share = beyond / (top - bottom) if top > bottom else 0.0
+    place = "above" if wants == "long" else "below" if wants == "short" else "inside"
+    story = f"close {close:.8g} is {place} the {bottom:.8g} to {top:.8g} of {ENTER_BARS} bars"
+    return Signal(story, wants, min(0.9, 0.55 + share), rising + falling, leave_confidence=0.6)
+
+
+def create(_terms: EngineTerms) -> Engine:
+    """The adapter's entry point."""
+    return BreakoutEngine()

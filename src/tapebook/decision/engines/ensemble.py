@@ -1,0 +1,152 @@
+"""Asks several engines and goes with the weighted majority; every vote is recorded.
+
+1. Every member answers the packet; one that fails has a recorded vote to hold, with its problem as the reason.
+2. A vote weighs its confidence times the member's weight. Votes for the same action and side are added up.
+3. The heaviest proposal wins, and the strongest of its voters gives it size, leverage and limit. A tie holds.
+4. Its confidence is the share of all the weight there is: whoever votes otherwise lowers it.
+
+A member is the name of an engine, or `engine:model`, such as `openai:gpt-6-luna`; the members that
+cost money share the run's cap evenly. Weights are 1 unless the packet's section `experience` has
+rows ("provider", MEMBER, WEIGHT), such as ("provider", "trend", "1.20").
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tapebook.decision.answer import MOST_REASON, answer
+from tapebook.decision.parse import Refusal, clean, parse
+from tapebook.decision.port import Answer, Engine, EngineTerms
+from tapebook.decision.reading import number
+from tapebook.domain.money import E6, E8
+from tapebook.domain.packet import Packet
+from tapebook.domain.run import Action, Usage, Vote
+from tapebook.errors import ConfigError
+
+MEMBERS = ("trend", "reversion", "breakout", "carry")
+ONE_E4 = 10_000
+MOST_WEIGHT = 10.0
+
+
+class Ballot(msgspec.Struct, frozen=True):
+    """A vote, and the action behind it; without one the member has failed or said nothing."""
+
+    vote: Vote
+    action: Action | None
+
+    @property
+    def strength(self) -> int:
+        """What the vote weighs."""
+        return self.vote.confidence_e4 * self.vote.weight_e4
+
+    @property
+    def proposal(self) -> tuple[str, str | None]:
+        """What the vote is for."""
+        return self.vote.action, self.vote.side
+
+
+class EnsembleEngine:
+    """Several engines under their names."""
+
+    def __init__(self, members: Sequence[tuple[str, Engine]]) -> None:
+        self._members = members
+
+    @property
+    def identity(self) -> str:
+        """Those of all members; empty when every one of them is a pure function of the packet."""
+        if not any(engine.identity for _, engine in self._members):
+            return ""
+        return " + ".join(f"{name} {engine.identity}".strip() for name, engine in self._members)
+
+    def decide(self, packet: Packet) -> Answer:
+        """The proposal of the majority, with everybody's vote."""
+        weights = _weights(packet)
+        answers = [(name, engine.decide(packet)) for name, engine in self._members]
+        ballots = [_ballot(name, given, _weight(name, weights), packet.symbol) for name, given in answers]
+        votes, usage = tuple(ballot.vote for ballot in ballots), _usage([given for _, given in answers])
+        if all(given.problem for _, given in answers):
+            problem = "; ".join(f"{name}: {given.problem}" for name, given in answers)
+            return Answer("", votes, usage, f"every member failed: {clean(problem, MOST_REASON)}")
+        return Answer(_counted(packet, ballots).reply, votes, usage)
+
+
+def _weights(packet: Packet) -> dict[str, int]:
+    section = packet.section("experience")
+    rows = [row for row in section.rows if len(row) > 2 and row[0] == "provider"] if section else []
+    found = {row[1]: number(row[2]) for row in rows}
+    return {
+        name: round(min(max(weight, 0.0), MOST_WEIGHT) * ONE_E4) for name, weight in found.items() if weight is not None
+    }
+
+
+def _weight(name: str, weights: dict[str, int]) -> int:
+    return weights.get(name, weights.get(name.partition(":")[0], ONE_E4))
+
+
+def _ballot(name: str, given: Answer, weight_e4: int, symbol: str) -> Ballot:
+    parsed = parse(given.reply) if given.problem is None else Refusal(given.problem)
+    if isinstance(parsed, Refusal):
+        return Ballot(Vote(name, "hold", None, 0, weight_e4, clean(parsed.why, MOST_REASON)), None)
+    own = [action for action in parsed.actions if action.symbol == symbol]
+    said = next((action for action in own if action.action != "hold"), own[0] if own else None)
+    if said is None:
+        return Ballot(Vote(name, "hold", None, 0, weight_e4, f"no word on {symbol}"), None)
+    side = said.side if said.action in ("open", "adjust") else None
+    return Ballot(Vote(name, said.action, side, said.confidence_e4, weight_e4, said.reason), said)
+
+
+def _counted(packet: Packet, ballots: list[Ballot]) -> Answer:
+    sums: dict[tuple[str, str | None], int] = {}
+    for ballot in ballots:
+        sums[ballot.proposal] = sums.get(ballot.proposal, 0) + ballot.strength
+    heaviest = max(sums.values())
+    winners = [proposal for proposal, weight in sums.items() if weight == heaviest]
+    if len(winners) > 1 or not heaviest:
+        return answer(packet, "hold", reason=f"no majority: {_tally(ballots)}", confidence=0.0)
+    voters = [ballot for ballot in ballots if ballot.proposal == winners[0]]
+    confidence = heaviest / sum(ballot.vote.weight_e4 for ballot in ballots) / ONE_E4
+    return answer(packet, winners[0][0], reason=_tally(ballots), confidence=confidence, **_order(voters))
+
+
+def _order(voters: list[Ballot]) -> dict[str, object]:
+    """Everything else that an action says, from the strongest of its voters."""
+    action = max(voters, key=lambda ballot: ballot.strength).action
+    if action is None or action.action not in ("open", "adjust"):
+        return {}
+    limit = None if action.limit_price_e8 is None else action.limit_price_e8 / E8
+    return {
+        **{"side": action.side, "notional_usd": action.notional_usd_e6 / E6, "leverage": action.leverage},
+        **{"order_type": action.order_type, "limit_price": limit, "cites": action.cites},
+    }
+
+
+def _tally(ballots: list[Ballot]) -> str:
+    """Who is for what, in the order of the members."""
+    camps: dict[str, list[str]] = {}
+    for ballot in ballots:
+        what = ballot.vote.action if ballot.vote.side is None else f"{ballot.vote.action} {ballot.vote.side}"
+        camps.setdefault(what, []).append(ballot.vote.engine)
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in camps.items())
+
+
+def _usage(answers: list[Answer]) -> Usage | None:
+    used = [given.usage for given in answers if given.usage is not None]
+    if not used:
+        return None
+    return Usage(
+        " + ".join(each.model for each in used),
+        sum(each.input_tokens for each in used),
+        sum(each.output_tokens for each in used),
+        sum(each.cost_usd_e6 for each in used),
+        sum(each.attempts for each in used),
+    )
+
+
+def create(terms: EngineTerms) -> Engine:
+    """The adapter's entry point."""
+    names = terms.members or MEMBERS
+    if any(name.partition(":")[0] == "ensemble" for name in names):
+        raise ConfigError("an ensemble cannot be a member of an ensemble: name its members instead")
+    paid = sum(bool(terms.member(name, terms.max_usd_e6).identity) for name in names)
+    share = terms.max_usd_e6 // max(1, paid)
+    return EnsembleEngine([(name, terms.member(name, share)) for name in names])

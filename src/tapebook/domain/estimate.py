@@ -1,0 +1,128 @@
+"""What a sample says of the truth: estimates with their n and interval, so that no bare rate is ever shown.
+
+Plain Python floats in a fixed order of operations: the same numbers on every machine.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
+
+_TINY = 1e-300
+_LEVEL = 0.95
+_Z = 1.959963984540054
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A value, the interval that holds the truth 95 times of 100, and how many observations it rests on."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """The mean with its Student interval; without a second observation nothing is known of its spread."""
+    n = len(values)
+    if n < 2:
+        return Estimate(math.fsum(values) if n else 0.0, -math.inf, math.inf, n)
+    middle = math.fsum(values) / n
+    half = student_quantile((1 + _LEVEL) / 2, n - 1) * math.sqrt(_variance(values, middle) / n)
+    return Estimate(middle, middle - half, middle + half, n)
+
+
+def rate(hits: int, n: int) -> Estimate:
+    """A share with Wilson's interval, which is honest for small n and at the ends."""
+    if n == 0:
+        return Estimate(0.0, 0.0, 1.0, 0)
+    share, z2 = hits / n, _Z * _Z
+    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = _Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    return Estimate(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)), n)
+
+
+def difference_p(one: Sequence[float], other: Sequence[float]) -> float:
+    """How likely two means differ this much by luck alone: Welch's test, two-sided; 1 when nothing can be said."""
+    if len(one) < 2 or len(other) < 2:
+        return 1.0
+    middle, second = math.fsum(one) / len(one), math.fsum(other) / len(other)
+    a, b = _variance(one, middle) / len(one), _variance(other, second) / len(other)
+    spread = a * a / (len(one) - 1) + b * b / (len(other) - 1)
+    # Squares of numbers below 1e-77 vanish: such samples do not spread.
+    if spread < _TINY:
+        return 1.0 if middle == second else 0.0
+    freedom = (a + b) ** 2 / spread
+    return 2 * student_cdf(-abs(middle - second) / math.sqrt(a + b), freedom)
+
+
+def discoveries(chances: Sequence[float], *, false_share: float) -> list[bool]:
+    """Which of many tests may be believed when at most this share of them may be luck (Benjamini and Hochberg)."""
+    ranked = sorted(range(len(chances)), key=lambda at: chances[at])
+    last = 0
+    for place, at in enumerate(ranked, start=1):
+        if chances[at] <= false_share * place / len(chances):
+            last = place
+    believed = set(ranked[:last])
+    return [at in believed for at in range(len(chances))]
+
+
+def student_cdf(t: float, freedom: float) -> float:
+    """The chance that a Student variable lies below t."""
+    square = freedom + t * t
+    tail = 0.5 * _beta_share(freedom / square, t * t / square, freedom / 2, 0.5)
+    return tail if t < 0 else 1 - tail
+
+
+@lru_cache(maxsize=4_096)
+def student_quantile(chance: float, freedom: float) -> float:
+    """The t below which a Student variable lies with this chance, by bisection: slow, so it is remembered."""
+    if chance < 0.5:
+        return -student_quantile(1 - chance, freedom)
+    low, high = 0.0, 1.0
+    while student_cdf(high, freedom) < chance:
+        low, high = high, high * 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if student_cdf(middle, freedom) < chance else (low, middle)
+    return (low + high) / 2
+
+
+def _variance(values: Sequence[float], middle: float) -> float:
+    return math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1)
+
+
+def _beta_share(x: float, rest: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function at x; `rest` is 1 - x, given since the subtraction would lose it."""
+    if x <= 0 or rest <= 0:
+        return 0.0 if x <= 0 else 1.0
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest)
+    # The continued fraction converges fast on one side of the bulk only.
+    if x < (a + 1) / (a + b + 2):
+        return math.exp(log_front) * _fraction(x, a, b) / a
+    return 1 - math.exp(log_front) * _fraction(rest, b, a) / b
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """Lentz's evaluation: numerator and denominator grow together, so neither overflows."""
+    c, d = 1.0, 1 / _away_from_zero(1 - (a + b) * x / (a + 1))
+    result = d
+    for m in range(1, 500):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1 / _away_from_zero(1 + even * d)
+        c = _away_from_zero(1 + even / c)
+        result *= d * c
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1 / _away_from_zero(1 + odd * d)
+        c = _away_from_zero(1 + odd / c)
+        result *= d * c
+        if abs(d * c - 1) < 1e-15:
+            break
+    return result
+
+
+def _away_from_zero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY

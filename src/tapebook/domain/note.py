@@ -1,0 +1,31 @@
+"""Notes an agent's trades have earned, and how often it stops to write one."""
+
+from typing import Literal
+
+import msgspec
+
+from tapebook.domain.run import Usage
+
+
+class Reflection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When to reflect and who writes; `off`, after so many closed trades, or once a UTC day."""
+
+    cadence: Literal["off", "per_n_trades", "daily"] = "per_n_trades"
+    every_n_trades: int = 10
+    reflector: str = "statistics"
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A note that passed its check: the lessons of a deployment from `generated_at` until a newer one stands."""
+
+    note_id: str
+    agent: str
+    agent_version: int
+    generated_at: int
+    window_start: int
+    window_end: int
+    trades_considered: int
+    lessons_text: str
+    content_hash: str
+    written_by: str
+    usage: Usage | None = None

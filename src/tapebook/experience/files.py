@@ -1,0 +1,240 @@
+"""Experience as a folder of JSON files, and back: one per outcome and snapshot, and the records as two summaries.
+
+    outcome_<trade id>.json          a trade: prices, times, result, providers, conditions, win or loss
+    snapshot_<YYYYMMDD_HHMMSS>.json  what a chunk achieved; a second one of the same moment gets `_2`
+    provider_performance.json        trades and wins by provider
+    regime_performance.json          the same by regime
+
+Numbers are decimal text, so that nothing is lost on the way. Reading a folder takes the outcomes and
+snapshots; the summaries are computed from them and never read, so they cannot be counted twice. A
+file that is not what it should be is refused with one line, and the rest is read.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tapebook.domain.instants import iso, parse_instant
+from tapebook.domain.money import E6, E8, decimal_text, scaled
+from tapebook.domain.run import ActionKind
+from tapebook.domain.trade import TradeSide
+from tapebook.errors import BadInput
+from tapebook.experience.outcomes import Outcome, Proposal
+from tapebook.experience.records import PROVIDER, REGIME, Key, Record
+from tapebook.experience.rows import bps_text, rate_text
+from tapebook.experience.snapshots import Snapshot
+
+MOST_BYTES = 100_000
+_E4 = 10_000
+_PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_LONGEST = 200
+
+
+class VoteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A vote in a file."""
+
+    provider: str
+    action: ActionKind
+    side: Literal["long", "short"] | None
+    confidence: str
+
+
+class OutcomeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An outcome in a file. `realized_pnl` is net of fees and funding, `gross_pnl` is not."""
+
+    trade_id: str
+    decision_id: str | None
+    asset: str
+    side: TradeSide
+    provider: str
+    votes: tuple[VoteFile, ...]
+    decision_confidence: str | None
+    entry_price: str
+    exit_price: str
+    entry_time: str
+    exit_time: str
+    notional_usd: str
+    gross_pnl: str
+    realized_pnl: str
+    outcome: Literal["win", "loss"]
+    exit_reason: str
+    regime: str
+    market_conditions: dict[str, str]
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """What a folder holds, in the order of time; `problems` has a line for each file that was refused."""
+
+    outcomes: tuple[Outcome, ...]
+    snapshots: tuple[Snapshot, ...]
+    problems: tuple[str, ...]
+
+
+def export(
+    folder: Path, outcomes: Iterable[Outcome], snapshots: Sequence[Snapshot], *, records: Mapping[Key, Record]
+) -> int:
+    """Writes everything into a folder and returns how many files that were; BadInput when it is not empty."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise BadInput(f"{folder} is not empty: name a new folder to export to")
+    count = 2
+    for outcome in outcomes:
+        if not _PLAIN_ID.fullmatch(outcome.trade_id):
+            raise BadInput(f"trade {outcome.trade_id!r} has an id that is no file name")
+        _write(folder / f"outcome_{outcome.trade_id}.json", _outcome_file(outcome))
+        count += 1
+    for snapshot in snapshots:
+        _write(_free(folder, snapshot), snapshot)
+        count += 1
+    _write(folder / "provider_performance.json", _performance(records, PROVIDER))
+    _write(folder / "regime_performance.json", _performance(records, REGIME))
+    return count
+
+
+def read(folder: Path) -> Contents:
+    """Reads a folder; BadInput when there is none."""
+    if not folder.is_dir():
+        raise BadInput(f"{folder} is not a folder")
+    outcomes, snapshots, problems = [], [], []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            if path.name.startswith("outcome_"):
+                outcomes.append(_outcome(path))
+            elif path.name.startswith("snapshot_"):
+                snapshots.append(_snapshot(path))
+        except (ValueError, OSError) as error:
+            problems.append(f"{path.name}: {_one_line(error)}")
+    outcomes.sort(key=lambda outcome: (outcome.exited_at, outcome.trade_id))
+    snapshots.sort(key=lambda snapshot: (snapshot.ended_at, snapshot.chunk))
+    return Contents(tuple(outcomes), tuple(snapshots), tuple(problems))
+
+
+def _outcome_file(outcome: Outcome) -> OutcomeFile:
+    confidence = outcome.confidence_e4
+    return OutcomeFile(
+        trade_id=outcome.trade_id,
+        decision_id=outcome.run_id,
+        asset=outcome.symbol,
+        side=outcome.side,
+        provider=outcome.provider,
+        votes=tuple(
+            VoteFile(vote.provider, vote.action, vote.side, decimal_text(vote.confidence_e4, _E4, 4))
+            for vote in outcome.votes
+        ),
+        decision_confidence=None if confidence is None else decimal_text(confidence, _E4, 4),
+        entry_price=decimal_text(outcome.entry_price_e8, E8, 8),
+        exit_price=decimal_text(outcome.exit_price_e8, E8, 8),
+        entry_time=iso(outcome.entered_at),
+        exit_time=iso(outcome.exited_at),
+        notional_usd=decimal_text(outcome.notional_usd_e6, E6, 6),
+        gross_pnl=decimal_text(outcome.gross_usd_e6, E6, 6),
+        realized_pnl=decimal_text(outcome.net_usd_e6, E6, 6),
+        outcome="win" if outcome.won else "loss",
+        exit_reason=outcome.exit_reason,
+        regime=outcome.regime,
+        market_conditions=dict(outcome.conditions),
+    )
+
+
+def _outcome(path: Path) -> Outcome:
+    """The outcome of a file; ValueError when it contradicts itself or its name."""
+    said = msgspec.json.decode(_content(path), type=OutcomeFile)
+    outcome = Outcome(
+        trade_id=said.trade_id,
+        run_id=said.decision_id,
+        symbol=said.asset,
+        side=said.side,
+        provider=said.provider,
+        votes=tuple(
+            Proposal(vote.provider, vote.action, vote.side, _confidence(vote.confidence)) for vote in said.votes
+        ),
+        confidence_e4=None if said.decision_confidence is None else _confidence(said.decision_confidence),
+        regime=said.regime,
+        conditions=tuple(sorted(said.market_conditions.items())),
+        entry_price_e8=scaled(said.entry_price, E8),
+        exit_price_e8=scaled(said.exit_price, E8),
+        entered_at=parse_instant(said.entry_time),
+        exited_at=parse_instant(said.exit_time),
+        notional_usd_e6=scaled(said.notional_usd, E6),
+        gross_usd_e6=scaled(said.gross_pnl, E6),
+        net_usd_e6=scaled(said.realized_pnl, E6),
+        exit_reason=said.exit_reason,
+    )
+    _refuse_contradictions(said, outcome, path.name)
+    return outcome
+
+
+def _snapshot(path: Path) -> Snapshot:
+    snapshot = msgspec.json.decode(_content(path), type=Snapshot)
+    _refuse_strange([snapshot.chunk, *(text for record in snapshot.parts for text in record.key)])
+    if snapshot.ended_at < snapshot.started_at:
+        raise ValueError("it ends before it begins")
+    return snapshot
+
+
+def _refuse_strange(texts: Iterable[str]) -> None:
+    if any(len(text) > _LONGEST or _CONTROL.search(text) for text in texts):
+        raise ValueError(f"a text is longer than {_LONGEST} characters or holds control characters")
+
+
+def _refuse_contradictions(said: OutcomeFile, outcome: Outcome, name: str) -> None:
+    texts = [said.trade_id, said.asset, said.provider, said.regime, said.exit_reason, said.decision_id or ""]
+    texts += [text for pair in outcome.conditions for text in pair] + [vote.provider for vote in outcome.votes]
+    _refuse_strange(texts)
+    if not _PLAIN_ID.fullmatch(said.trade_id) or name != f"outcome_{said.trade_id}.json":
+        raise ValueError(f"it is about trade {said.trade_id!r}, which its name does not say")
+    if (said.outcome == "win") != outcome.won:
+        raise ValueError(f"it says {said.outcome!r} and a realized_pnl of {said.realized_pnl}")
+    if outcome.exited_at < outcome.entered_at or outcome.notional_usd_e6 < 0:
+        raise ValueError("it ends before it begins, or its notional is negative")
+    amounts = (outcome.entry_price_e8, outcome.exit_price_e8, outcome.notional_usd_e6, outcome.gross_usd_e6)
+    if any(abs(amount) >= 2**62 for amount in (*amounts, outcome.net_usd_e6)):
+        raise ValueError("an amount is longer than 64 bits")
+
+
+def _confidence(text: str) -> int:
+    value = scaled(text, _E4)
+    if not 0 <= value <= _E4:
+        raise ValueError(f"a confidence of {text} is not between 0 and 1")
+    return value
+
+
+def _performance(records: Mapping[Key, Record], kind: str) -> dict[str, dict[str, int | str]]:
+    return {
+        record.name: {
+            "total_trades": record.n,
+            "winning_trades": record.wins,
+            "total_pnl": decimal_text(record.usd_e6, E6, 6),
+            "mean_result": bps_text(record.mean_bps),
+            "win_rate": rate_text(record.win_rate),
+        }
+        for key, record in sorted(records.items())
+        if key[0] == kind
+    }
+
+
+def _free(folder: Path, snapshot: Snapshot) -> Path:
+    stamp = iso(snapshot.ended_at)[:19].translate({ord("-"): None, ord(":"): None, ord("T"): "_"})
+    path, number = folder / f"snapshot_{stamp}.json", 1
+    while path.exists():
+        number += 1
+        path = folder / f"snapshot_{stamp}_{number}.json"
+    return path
+
+
+def _content(path: Path) -> bytes:
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"it has over {MOST_BYTES} bytes")
+    return path.read_bytes()
+
+
+def _write(path: Path, value: object) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2) + b"\n")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

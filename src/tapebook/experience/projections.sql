@@ -1,0 +1,68 @@
+-- name: sight
+-- What a run saw.
+INSERT INTO experience_sights (
+    owner, deployment, run_id, seq, symbol, seen_at, sight_json
+) VALUES (
+    :owner, :deployment, :run_id, :seq, :symbol, :seen_at, :sight_json
+);
+
+-- name: outcome
+-- A closed trade.
+INSERT INTO experience_outcomes (
+    owner, deployment, seq, trade_id, exited_at, result_ppm, net_usd_e6, situations, packed, outcome_json
+) VALUES (
+    :owner, :deployment, :seq, :trade_id, :exited_at, :result_ppm, :net_usd_e6, :situations, :packed, :outcome_json
+);
+
+-- name: record
+-- One version of a record.
+INSERT INTO experience_records (
+    owner, deployment, kind, name, seq, n, wins, total_ppm, square_ppm2, usd_e6
+) VALUES (
+    :owner, :deployment, :kind, :name, :seq, :n, :wins, :total_ppm, :square_ppm2, :usd_e6
+);
+
+-- name: page
+-- A full page of situations.
+INSERT INTO experience_situations (owner, deployment, page, seq, packed)
+VALUES (:owner, :deployment, :page, :seq, :packed);
+
+-- name: fit
+-- How readings become vectors from here on.
+INSERT INTO experience_fits (
+    owner, deployment, seq, first_situation, last_situation, fit_json
+) VALUES (
+    :owner, :deployment, :seq, :first_situation, :last_situation, :fit_json
+);
+
+-- name: snapshot
+-- What a chunk achieved.
+INSERT INTO experience_snapshots (
+    owner, deployment, seq, chunk, ended_at, snapshot_json
+) VALUES (
+    :owner, :deployment, :seq, :chunk, :ended_at, :snapshot_json
+);
+
+-- name: forget_sights
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_sights WHERE owner = :owner AND deployment = :deployment;
+
+-- name: forget_outcomes
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_outcomes WHERE owner = :owner AND deployment = :deployment;
+
+-- name: forget_records
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_records WHERE owner = :owner AND deployment = :deployment;
+
+-- name: forget_situations
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_situations WHERE owner = :owner AND deployment = :deployment;
+
+-- name: forget_fits
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_fits WHERE owner = :owner AND deployment = :deployment;
+
+-- name: forget_snapshots
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_snapshots WHERE owner = :owner AND deployment = :deployment;

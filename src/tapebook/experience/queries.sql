@@ -1,0 +1,100 @@
+-- name: newest
+-- The newest outcome as of a sequence number, and how many situations there were with it.
+SELECT seq, situations FROM experience_outcomes
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
+
+-- name: known
+-- Whether a trade was learned from already.
+SELECT seq FROM experience_outcomes WHERE owner = :owner AND deployment = :deployment AND trade_id = :trade_id;
+
+-- name: sight
+-- What a run saw; its first word counts.
+SELECT sight_json FROM experience_sights
+WHERE owner = :owner AND deployment = :deployment AND run_id = :run_id AND seq <= :seq ORDER BY seq LIMIT 1;
+
+-- name: record
+-- One record as of a sequence number.
+SELECT kind, name, n, wins, total_ppm, square_ppm2, usd_e6 FROM experience_records
+WHERE owner = :owner AND deployment = :deployment AND kind = :kind AND name = :name AND seq <= :seq
+ORDER BY seq DESC LIMIT 1;
+
+-- name: records
+-- Every record of one kind as of a sequence number. Names are found by stepping through the key, so the
+-- cost does not grow with the number of versions.
+WITH RECURSIVE known (name) AS (
+    SELECT MIN(name) FROM experience_records WHERE owner = :owner AND deployment = :deployment AND kind = :kind
+    UNION ALL
+    SELECT (
+        SELECT MIN(r.name) FROM experience_records r
+        WHERE r.owner = :owner AND r.deployment = :deployment AND r.kind = :kind AND r.name > known.name
+    )
+    FROM known WHERE known.name IS NOT NULL
+)
+SELECT r.kind, r.name, r.n, r.wins, r.total_ppm, r.square_ppm2, r.usd_e6
+FROM known
+CROSS JOIN experience_records r
+WHERE r.owner = :owner AND r.deployment = :deployment AND r.kind = :kind AND r.name = known.name
+    AND r.seq = (
+        SELECT MAX(v.seq) FROM experience_records v
+        WHERE v.owner = :owner AND v.deployment = :deployment AND v.kind = :kind AND v.name = known.name AND v.seq <= :seq
+    )
+ORDER BY r.name;
+
+-- name: recent
+-- The sums of the newest outcomes by time, as of a sequence number.
+SELECT
+    COUNT(*), CAST(COALESCE(SUM(CASE WHEN net_usd_e6 > 0 THEN 1 ELSE 0 END), 0) AS BIGINT),
+    CAST(COALESCE(SUM(result_ppm), 0) AS BIGINT), CAST(COALESCE(SUM(result_ppm * result_ppm), 0) AS BIGINT),
+    CAST(COALESCE(SUM(net_usd_e6), 0) AS BIGINT)
+FROM (
+    SELECT result_ppm, net_usd_e6 FROM experience_outcomes
+    WHERE owner = :owner AND deployment = :deployment AND exited_at > :since AND exited_at <= :as_of AND seq <= :seq
+    ORDER BY exited_at DESC, trade_id DESC LIMIT :most
+) AS newest;
+
+-- name: outcomes
+-- The newest outcomes by time, as of a sequence number.
+SELECT outcome_json FROM experience_outcomes
+WHERE owner = :owner AND deployment = :deployment AND exited_at > :since AND seq <= :seq
+ORDER BY exited_at DESC, trade_id DESC LIMIT :most;
+
+-- name: learned
+-- A slice of the outcomes in the order they were learned, with all that was learned of them.
+SELECT seq, outcome_json, situations, packed FROM experience_outcomes
+WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until ORDER BY seq LIMIT :page;
+
+-- name: situation
+-- The outcome of one situation.
+SELECT outcome_json FROM experience_outcomes
+WHERE owner = :owner AND deployment = :deployment AND situations = :number AND packed IS NOT NULL;
+
+-- name: pages
+-- Full pages of situations.
+SELECT page, packed FROM experience_situations
+WHERE owner = :owner AND deployment = :deployment AND page >= :first_page AND page < :end_page ORDER BY page;
+
+-- name: unpacked
+-- Situations by number, one by one.
+SELECT packed FROM experience_outcomes
+WHERE owner = :owner AND deployment = :deployment AND situations > :after AND situations <= :until
+    AND packed IS NOT NULL
+ORDER BY situations;
+
+-- name: last_page
+-- The newest full page.
+SELECT MAX(page) FROM experience_situations WHERE owner = :owner AND deployment = :deployment;
+
+-- name: fit
+-- The fit in force as of a sequence number.
+SELECT seq, fit_json FROM experience_fits
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
+
+-- name: fits
+-- Every fit as of a sequence number, oldest first.
+SELECT fit_json FROM experience_fits
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq;
+
+-- name: snapshots
+-- The newest snapshots as of a sequence number.
+SELECT snapshot_json FROM experience_snapshots
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT :most;

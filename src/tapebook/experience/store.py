@@ -1,0 +1,261 @@
+"""Experience in its database: what closed trades teach, and what a decision gets to know of it.
+
+1. `learn` turns closed trades into events (`learning`), to be appended to the deployment's stream.
+2. `standing` reads the records as of a sequence number; they change only when an outcome was learned,
+   so one lookup tells whether those in memory still hold.
+3. `nearest` searches the situations in memory, which are loaded page by page when first asked for.
+4. `rows` says all of it to a packet.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tapebook.db import Database, Queries
+from tapebook.domain.instants import DAY
+from tapebook.domain.memory import ExperienceRow
+from tapebook.domain.run import DecisionRun
+from tapebook.domain.trade import ClosedTrade
+from tapebook.experience import events as ev
+from tapebook.experience import learning
+from tapebook.experience.fits import Fit, refit_due
+from tapebook.experience.outcomes import Outcome, outcome_of
+from tapebook.experience.pages import PAGE, ROW_BYTES
+from tapebook.experience.records import ALL, CONFIDENCE, KINDS, PROVIDER, PROVIDER_REGIME, Key, Record, credits_of
+from tapebook.experience.rows import Question, experience_rows
+from tapebook.experience.settings import ExperienceSettings
+from tapebook.experience.sights import Sight, reading_of
+from tapebook.experience.snapshots import KEPT, Snapshot, snapshot_of
+from tapebook.log import Draft
+
+if TYPE_CHECKING:
+    # It brings numpy, which only a search or a fit needs.
+    from tapebook.experience.situations import Nearest, Situations
+
+MIGRATIONS = "tapebook.experience"
+
+_QUERIES = Queries.load("tapebook.experience")
+_BATCH = 2_000
+# What a packet asks of every time; assets, of which there may be a thousand, are asked for by name.
+_EVERY_TIME = (ALL, PROVIDER, PROVIDER_REGIME, CONFIDENCE)
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What was known at a sequence number: the newest outcome's, the number of situations, and the records."""
+
+    seq: int
+    situations: int
+    records: dict[Key, Record]
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """One outcome as it was learned; `packed` is its situation in hex, if anybody saw one."""
+
+    seq: int
+    outcome: Outcome
+    situations: int
+    packed: str | None
+
+
+class Experience:
+    """The experience of one owner's deployments."""
+
+    def __init__(self, db: Database, *, owner: str) -> None:
+        self._db = db
+        self.owner = owner
+        self._standings: dict[str, Standing] = {}
+        self._fits: dict[str, tuple[int, Fit]] = {}
+        self._situations: dict[str, Situations] = {}
+
+    def learn(
+        self, deployment: str, closed: Sequence[tuple[ClosedTrade, DecisionRun | None]], *, seq: int
+    ) -> list[Draft]:
+        """The events that closed trades cause, each with the run that entered it; those already learned cause none.
+
+        Pages and a new fit come first, from what is stored already: a fit never sees the outcomes beside it.
+        """
+        pairs = {trade.state.trade_id: (trade, run) for trade, run in closed}
+        new = [pair for key, pair in pairs.items() if not self.is_learned(deployment, key)]
+        if not new:
+            return []
+        new.sort(key=lambda pair: (pair[0].exit_tick_at, pair[0].state.trade_id))
+        outcomes = [self._outcome(deployment, trade, run, seq=seq) for trade, run in new]
+        drafts = self._tended(deployment, seq=seq, at=outcomes[-1][0].exited_at)
+        return drafts + self._lessons(deployment, outcomes, seq=seq)
+
+    def learn_outcomes(self, deployment: str, outcomes: Sequence[Outcome], *, seq: int) -> list[Draft]:
+        """The same for outcomes that come from files, which have no situation; those already learned cause none."""
+        pairs = {outcome.trade_id: outcome for outcome in outcomes}
+        new = [outcome for key, outcome in pairs.items() if not self.is_learned(deployment, key)]
+        new.sort(key=lambda outcome: (outcome.exited_at, outcome.trade_id))
+        return self._lessons(deployment, [(outcome, None) for outcome in new], seq=seq)
+
+    def is_learned(self, deployment: str, trade_id: str) -> bool:
+        """Whether a trade was learned from already."""
+        return self._db.one(_QUERIES.known, **self._where(deployment), trade_id=trade_id) is not None
+
+    def standing(self, deployment: str, *, seq: int) -> Standing:
+        """The records a decision needs as of a sequence number."""
+        newest = self._db.one(_QUERIES.newest, **self._where(deployment), seq=seq)
+        if newest is None:
+            return Standing(0, 0, {})
+        known = self._standings.get(deployment)
+        if known is None or known.seq != newest[0]:
+            records = {record.key: record for kind in _EVERY_TIME for record in self._of_kind(deployment, kind, seq)}
+            known = self._standings[deployment] = Standing(newest[0], newest[1], records)
+        return known
+
+    def records(self, deployment: str, *, seq: int) -> dict[Key, Record]:
+        """Every record as of a sequence number."""
+        return {record.key: record for kind in KINDS for record in self._of_kind(deployment, kind, seq)}
+
+    def record(self, deployment: str, key: Key, *, seq: int) -> Record:
+        """One record as of a sequence number; empty when nothing is known."""
+        row = self._db.one(_QUERIES.record, **self._where(deployment), kind=key[0], name=key[1], seq=seq)
+        return Record(*row) if row else Record(*key)
+
+    def fit(self, deployment: str, *, seq: int) -> Fit | None:
+        """The fit in force as of a sequence number."""
+        row = self._db.one(_QUERIES.fit, **self._where(deployment), seq=seq)
+        if row is None:
+            return None
+        if self._fits.get(deployment, (0, None))[0] != row[0]:
+            self._fits[deployment] = row[0], msgspec.json.decode(row[1], type=Fit)
+        return self._fits[deployment][1]
+
+    def nearest(self, deployment: str, sight: Sight, *, seq: int) -> "Nearest | None":
+        """The situations like this one whose trades had ended; None before there was a fit."""
+        fit, count = self.fit(deployment, seq=seq), self.standing(deployment, seq=seq).situations
+        if fit is None:
+            return None
+        return self._loaded(deployment, count).nearest(fit, reading_of(sight), count=count)
+
+    def recent(self, deployment: str, settings: ExperienceSettings, *, seq: int, as_of: int) -> Record:
+        """The record of the last days: the newest outcomes by time, at most `max_memory_size`."""
+        row = self._db.one(
+            _QUERIES.recent,
+            **self._where(deployment),
+            since=as_of - settings.context_window * DAY,
+            as_of=as_of,
+            seq=seq,
+            most=settings.max_memory_size,
+        )
+        name = f"last {settings.context_window} days"
+        return Record("recent", name, *row) if row else Record("recent", name)
+
+    def rows(
+        self, deployment: str, question: Question, sight: Sight | None, *, seq: int, settings: ExperienceSettings
+    ) -> tuple[ExperienceRow, ...]:
+        """What a decision is told, most important first; nothing when experience is off or empty."""
+        standing = self.standing(deployment, seq=seq)
+        if not settings.enabled or not standing.seq:
+            return ()
+        named = (("regime", question.regime), ("asset", question.symbol))
+        extra = {key: self.record(deployment, key, seq=seq) for key in named}
+        return experience_rows(
+            question,
+            standing.records | extra,
+            nearest=self.nearest(deployment, sight, seq=seq) if sight else None,
+            recent=self.recent(deployment, settings, seq=seq, as_of=question.as_of),
+            prior=settings.prior_trades,
+        )
+
+    def outcomes(self, deployment: str, *, seq: int, most: int, since: int = 0) -> list[Outcome]:
+        """The outcomes that ended last, newest by time."""
+        rows = self._db.all(_QUERIES.outcomes, **self._where(deployment), seq=seq, since=since, most=most)
+        return [msgspec.json.decode(row[0], type=Outcome) for row in rows]
+
+    def situation(self, deployment: str, number: int) -> Outcome | None:
+        """The outcome of a situation by its number, such as a neighbour's."""
+        row = self._db.one(_QUERIES.situation, **self._where(deployment), number=number)
+        return msgspec.json.decode(row[0], type=Outcome) if row else None
+
+    def history(self, deployment: str, *, seq: int) -> Iterator[Learned]:
+        """Every outcome in the order it was learned, read page by page."""
+        after = 0
+        while True:
+            where = self._where(deployment) | {"after": after, "until": seq, "page": _BATCH}
+            rows = self._db.all(_QUERIES.learned, **where)
+            for row in rows:
+                yield Learned(row[0], msgspec.json.decode(row[1], type=Outcome), row[2], row[3])
+            if len(rows) < _BATCH:
+                return
+            after = rows[-1][0]
+
+    def packed(self, deployment: str, *, after: int, until: int) -> bytes:
+        """Situations number `after` + 1 to `until` as bytes: from full pages, and one by one behind the last."""
+        parts: list[bytes] = []
+        where, place = self._where(deployment), after
+        for page, rows in self._db.all(_QUERIES.pages, **where, first_page=after // PAGE, end_page=-(-until // PAGE)):
+            first, last = max(place - page * PAGE, 0), min(until - page * PAGE, PAGE)
+            parts.append(rows[first * ROW_BYTES : last * ROW_BYTES])
+            place = page * PAGE + last
+        parts += [bytes.fromhex(row[0]) for row in self._db.all(_QUERIES.unpacked, **where, after=place, until=until)]
+        return b"".join(parts)
+
+    def fits(self, deployment: str, *, seq: int) -> list[Fit]:
+        """Every fit so far, oldest first."""
+        rows = self._db.all(_QUERIES.fits, **self._where(deployment), seq=seq)
+        return [msgspec.json.decode(row[0], type=Fit) for row in rows]
+
+    def snapshot(self, deployment: str, chunk: str, *, since_seq: int, seq: int, span: tuple[int, int]) -> Draft:
+        """The event of a chunk's end: what was achieved between two sequence numbers, over a span of time."""
+        before, after = self.records(deployment, seq=since_seq), self.records(deployment, seq=seq)
+        return learning.taken(snapshot_of(chunk, before, after, started_at=span[0], ended_at=span[1]))
+
+    def snapshots(self, deployment: str, *, seq: int, most: int = KEPT) -> list[Snapshot]:
+        """The newest snapshots, newest first."""
+        rows = self._db.all(_QUERIES.snapshots, **self._where(deployment), seq=seq, most=most)
+        return [msgspec.json.decode(row[0], type=Snapshot) for row in rows]
+
+    def _where(self, deployment: str) -> dict[str, str | int]:
+        return {"owner": self.owner, "deployment": deployment}
+
+    def _of_kind(self, deployment: str, kind: str, seq: int) -> list[Record]:
+        return [Record(*row) for row in self._db.all(_QUERIES.records, **self._where(deployment), kind=kind, seq=seq)]
+
+    def _outcome(
+        self, deployment: str, trade: ClosedTrade, run: DecisionRun | None, *, seq: int
+    ) -> tuple[Outcome, ev.SituationSeen | None]:
+        run_id = trade.state.entry_run_id
+        row = self._db.one(_QUERIES.sight, **self._where(deployment), run_id=run_id, seq=seq) if run_id else None
+        sight = msgspec.json.decode(row[0], type=ev.SituationSeen) if row else None
+        return outcome_of(trade, run, conditions=sight.conditions if sight else ()), sight
+
+    def _lessons(
+        self, deployment: str, outcomes: Sequence[tuple[Outcome, ev.SituationSeen | None]], *, seq: int
+    ) -> list[Draft]:
+        known: dict[Key, Record] = {}
+        count = self.standing(deployment, seq=seq).situations
+        drafts = []
+        for outcome, sight in outcomes:
+            for key in {(credit.kind, credit.name) for credit in credits_of(outcome)} - known.keys():
+                known[key] = self.record(deployment, key, seq=seq)
+            reading = sight.reading if sight else None
+            body = learning.learned_from(outcome, known, situations=count, reading=reading)
+            known |= {record.key: record for record in body.records}
+            count = body.situations
+            drafts.append(ev.draft(outcome.exited_at, body))
+        return drafts
+
+    def _tended(self, deployment: str, *, seq: int, at: int) -> list[Draft]:
+        """Pages that are full by now, and a new fit when it is due."""
+        count = self.standing(deployment, seq=seq).situations
+        newest = self._db.one(_QUERIES.last_page, **self._where(deployment))
+        first = 0 if newest is None or newest[0] is None else newest[0] + 1
+        drafts = [
+            learning.packed_page(page, self.packed(deployment, after=page * PAGE, until=(page + 1) * PAGE), at=at)
+            for page in range(first, count // PAGE)
+        ]
+        if refit_due(count, self.fit(deployment, seq=seq)):
+            drafts.append(learning.fitted(self._loaded(deployment, count).fit(count), at=at))
+        return drafts
+
+    def _loaded(self, deployment: str, count: int) -> "Situations":
+        from tapebook.experience.situations import Situations
+
+        kept = self._situations.setdefault(deployment, Situations())
+        if kept.count < count:
+            kept.extend(self.packed(deployment, after=kept.count, until=count))
+        return kept

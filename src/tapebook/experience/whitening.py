@@ -1,0 +1,140 @@
+"""Readings as vectors whose plain distance means something: every field in its own spread, correlations taken out.
+
+`fitted` looks at past situations only, and what it finds is stored as a fact. Nothing here depends
+on a library for linear algebra or on the order in which it adds:
+
+1. a field becomes (reading − median) × 64 / scale in integers, a scale being 1.4826 × the median deviation;
+2. the covariance of those is summed in integers, shrunk towards the identity, and factored by Cholesky in
+   plain Python; the inverse of the factor, in 1/256, is the matrix;
+3. a vector is matrix × fields / 256, kept within ±1023. All products of two vectors add up to less than
+   2²⁴, so float32 holds every one of them and every partial sum exactly.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tapebook.experience.fits import Fit
+from tapebook.experience.pages import MISSING
+from tapebook.experience.sights import FIELDS, UNIT
+
+Readings = NDArray[np.int16]
+Vectors = NDArray[np.float32]
+
+WIDTH = len(FIELDS)
+DEVIATION = 64
+MOST = 1_023
+FAR_SHARE = 0.99
+_ONE = 256
+_SHIFT = 14
+_SHRINK = 0.1
+_LEAST_SCALE, _MOST_SCALE = UNIT // 16, 16 * UNIT
+_BLOCK = 8_192
+_LOO_BLOCK = 256
+
+
+def fitted(readings: Readings, *, last: int) -> Fit:
+    """The fit of some readings, of which the newest is situation number `last`."""
+    fields = readings.T.astype(np.int64)
+    scales = [_median_and_multiplier(field[field != MISSING]) for field in fields]
+    medians, multipliers = tuple(each[0] for each in scales), tuple(each[1] for each in scales)
+    scaled = _scaled(readings, medians, multipliers).astype(np.int64)
+    sums = np.einsum("ij,kj->ik", scaled, scaled)
+    covariance = [[int(sums[i, k]) / (len(readings) * DEVIATION**2) for k in range(WIDTH)] for i in range(WIDTH)]
+    matrix = tuple(tuple(round(_ONE * each) for each in row) for row in _whitener(covariance))
+    fit = Fit(last - len(readings) + 1, last, medians, multipliers, matrix, 0)
+    return msgspec.structs.replace(fit, far=_far(vectors(fit, readings)))
+
+
+def vectors(fit: Fit, readings: Readings, out: Vectors | None = None) -> Vectors:
+    """Readings as columns of whole numbers, in a new array or in `out`."""
+    matrix = np.array(fit.matrix, np.float32)
+    found = np.empty((WIDTH, len(readings)), np.float32) if out is None else out
+    for start in range(0, len(readings), _BLOCK):
+        block = found[:, start : start + _BLOCK]
+        scaled = _scaled(readings[start : start + _BLOCK], fit.medians, fit.multipliers).astype(np.float32)
+        # Not `@`: its threads would wait for one another on a busy machine, and this is as fast.
+        np.einsum("ij,jk->ik", matrix, scaled, out=block)
+        block *= np.float32(1 / _ONE)
+        np.clip(np.rint(block, out=block), -MOST, MOST, out=block)
+    return found
+
+
+def squares(columns: Vectors) -> NDArray[np.int32]:
+    """The squared length of every column."""
+    lengths: NDArray[np.int32] = np.einsum("ij,ij->j", columns, columns).astype(np.int32)
+    return lengths
+
+
+def _median_and_multiplier(known: NDArray[np.int64]) -> tuple[int, int]:
+    """The middle of a field and what its distance from there is multiplied with; 0 ignores a field nobody saw."""
+    if not len(known):
+        return 0, 0
+    middle = _median(known)
+    away = np.abs(known - middle)
+    # Where more than half are equal the median deviation is zero, and the mean one still says something.
+    scale = 1.4826 * _median(away) or 1.2533 * int(away.sum()) / len(away) or float(UNIT)
+    return middle, round(DEVIATION * 2**_SHIFT / min(max(scale, _LEAST_SCALE), _MOST_SCALE))
+
+
+def _median(values: NDArray[np.int64]) -> int:
+    return int(np.sort(values)[(len(values) - 1) // 2])
+
+
+def _scaled(readings: Readings, medians: Sequence[int], multipliers: Sequence[int]) -> NDArray[np.int32]:
+    """Fields as rows in 1/64 of their spread, in integers; what is not known is in the middle."""
+    fields = np.ascontiguousarray(readings.T).astype(np.int32)
+    missing = fields == MISSING
+    fields -= _column(medians)
+    fields *= _column(multipliers)
+    fields += 1 << (_SHIFT - 1)
+    fields >>= _SHIFT
+    np.putmask(fields, missing, 0)
+    return np.clip(fields, -MOST, MOST, out=fields)
+
+
+def _column(values: Sequence[int]) -> NDArray[np.int32]:
+    return np.array(values, np.int32)[:, None]
+
+
+def _whitener(covariance: list[list[float]]) -> list[list[float]]:
+    """The inverse of the Cholesky factor of a covariance drawn towards the identity."""
+    shrunk = [
+        [(1 - _SHRINK) * value + (_SHRINK if i == k else 0.0) for k, value in enumerate(row)]
+        for i, row in enumerate(covariance)
+    ]
+    factor = _cholesky(shrunk)
+    size = len(factor)
+    inverse = [[0.0] * size for _ in range(size)]
+    for k in range(size):
+        for i in range(k, size):
+            rest = math.fsum(factor[i][j] * inverse[j][k] for j in range(k, i))
+            inverse[i][k] = ((1.0 if i == k else 0.0) - rest) / factor[i][i]
+    return inverse
+
+
+def _cholesky(matrix: list[list[float]]) -> list[list[float]]:
+    size = len(matrix)
+    factor = [[0.0] * size for _ in range(size)]
+    for i in range(size):
+        for k in range(i + 1):
+            rest = matrix[i][k] - math.fsum(factor[i][j] * factor[k][j] for j in range(k))
+            factor[i][k] = math.sqrt(rest) if i == k else rest / factor[k][k]
+    return factor
+
+
+def _far(columns: Vectors) -> int:
+    """The squared distance to the nearest other situation that all but one in a hundred keep to."""
+    lengths, count = squares(columns), columns.shape[1]
+    nearest: list[Any] = []
+    for start in range(0, count, _LOO_BLOCK):
+        part = columns[:, start : start + _LOO_BLOCK]
+        dots = np.einsum("ij,ik->jk", part, columns).astype(np.int32)
+        away = lengths[start : start + _LOO_BLOCK, None] + lengths[None, :] - 2 * dots
+        away[np.arange(len(away)), np.arange(start, start + len(away))] = np.iinfo(np.int32).max
+        nearest += away.min(axis=1).tolist()
+    return int(sorted(nearest)[math.ceil(FAR_SHARE * count) - 1])

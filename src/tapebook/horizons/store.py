@@ -1,0 +1,87 @@
+"""Layers in the database: any key as of any sequence number, and the sums the next roll-up goes on from."""
+
+import msgspec
+
+from tapebook.db import Database, Queries, Row
+from tapebook.horizons.aggregate import Aggregate
+from tapebook.horizons.events import Origin
+from tapebook.horizons.layers import ContextLayer
+from tapebook.horizons.period import Kind, Period, parse_period, period_of
+
+MIGRATIONS = "tapebook.horizons"
+
+_QUERIES = Queries.load("tapebook.horizons")
+# Every timeframe sorts between these.
+_FIRST, _LAST = "", "~"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A key with its value as JSON, who wrote it, and of which timeframe it is."""
+
+    key: str
+    origin: Origin
+    value: str
+    timeframe: str
+
+
+class Horizons:
+    """The layers of one owner. A scope is a deployment, or empty: all of them together."""
+
+    def __init__(self, db: Database, *, owner: str) -> None:
+        self._db = db
+        self.owner = owner
+
+    def values(self, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> list[Found]:
+        """Every key of a timeframe; none when a cleanup had dropped it by then."""
+        if timeframe < self.first_kept(scope, layer, seq=seq):
+            return []
+        rows = self._db.all(_QUERIES.values, **self._where(scope, layer), timeframe=timeframe, seq=seq)
+        return [Found(*row) for row in rows]
+
+    def newest(self, scope: str, layer: ContextLayer, *, seq: int) -> list[Found]:
+        """Every key of a layer, each of the newest timeframe that has it."""
+        first = self.first_kept(scope, layer, seq=seq)
+        rows = self._db.all(_QUERIES.newest, **self._where(scope, layer), first_kept=first, seq=seq)
+        return [Found(*row) for row in rows]
+
+    def latest(self, scope: str, layer: ContextLayer, *, seq: int, last: str = _LAST) -> str | None:
+        """The newest timeframe of a layer up to `last`: by its time, not by when it was written."""
+        first = self.first_kept(scope, layer, seq=seq)
+        where = self._where(scope, layer) | {"first_kept": first, "last": last, "seq": seq}
+        row = self._db.one(_QUERIES.latest, **where)
+        return row[0] if row else None
+
+    def first_kept(self, scope: str, layer: ContextLayer, *, seq: int) -> str:
+        """The oldest timeframe that no cleanup had dropped; empty when there was none yet."""
+        row = self._db.one(_QUERIES.cutoff, **self._where(scope, layer), seq=seq)
+        return row[0] if row else _FIRST
+
+    def count_before(self, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> int:
+        """How many keys are kept of timeframes before one."""
+        first = self.first_kept(scope, layer, seq=seq)
+        where = self._where(scope, layer) | {"first": first, "last": timeframe, "seq": seq}
+        row = self._db.one(_QUERIES.keys_between, **where)
+        return row[0] if row else 0
+
+    def folds(self, scope: str, kind: Kind, within: Period) -> dict[Period, Aggregate]:
+        """The newest sums of a kind inside a period."""
+        first, last = period_of(kind, within.start).key, period_of(kind, within.end - 1).key
+        where = {"owner": self.owner, "deployment": scope, "kind": kind, "first": first, "last": last}
+        return {parse_period(kind, row[0]): _whole(row) for row in self._db.all(_QUERIES.folds, **where)}
+
+    def marks(self, scope: str) -> dict[str, int]:
+        """Up to which event of each deployment closed trades are in the layers."""
+        rows = self._db.all(_QUERIES.marks, owner=self.owner, deployment=scope)
+        return {row[0]: row[1] for row in rows}
+
+    def observed_days(self, scope: str, *, after: int, until: int) -> list[str]:
+        """The days whose sums somebody wrote between two sequence numbers."""
+        where = self._where(scope, ContextLayer.L6_DAILY)
+        return [row[0] for row in self._db.all(_QUERIES.observed_days, **where, after=after, until=until)]
+
+    def _where(self, scope: str, layer: ContextLayer) -> dict[str, str | int]:
+        return {"owner": self.owner, "deployment": scope, "layer": layer.value}
+
+
+def _whole(row: Row) -> Aggregate:
+    return msgspec.json.decode(row[1], type=Aggregate)

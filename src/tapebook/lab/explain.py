@@ -1,0 +1,62 @@
+"""Why a decision was what it was: what the engine was told, what it said, what was allowed, and what came of it."""
+
+import msgspec
+
+from tapebook import views
+from tapebook.book.store import KnownOrder, KnownTrade
+from tapebook.context import RENDERER, preview
+from tapebook.domain.packet import Packet
+from tapebook.domain.run import DecisionRun
+from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.lab.replay import rebuild
+from tapebook.wiring import Rooms
+
+
+def explain(rooms: Rooms, run: DecisionRun) -> views.View:
+    """Everything about one decision. `packet`, `reply` and `sections` are null where they are not kept any more."""
+    book = rooms.book
+    packet = rebuilt(rooms, run)
+    return views.run_view(run) | {
+        "sections": None if packet is None else [msgspec.to_builtins(part) for part in preview(packet).parts],
+        "packet": packet_text(rooms, run, packet),
+        "reply": _kept(rooms, run.reply_key),
+        "orders": [order_view(known) for known in book.orders_of_run(run.run_id)],
+        "fills": [views.fill_view(fill) for fill in book.fills_of_run(run.run_id)],
+        "trades": [_trade_view(known, run.run_id) for known in book.trades_of_run(run.run_id)],
+    }
+
+
+def order_view(known: KnownOrder) -> views.View:
+    """An order of the book with the newest word on it."""
+    return views.order_view(known.order, deployment=known.deployment, status=known.status, detail=known.detail)
+
+
+def rebuilt(rooms: Rooms, run: DecisionRun) -> Packet | None:
+    """The packet of a run, if it can be made again byte for byte."""
+    if run.renderer != RENDERER:
+        return None
+    packet = rebuild(rooms, run)
+    return packet if packet.sha256 == run.packet_sha256 else None
+
+
+def packet_text(rooms: Rooms, run: DecisionRun, packet: Packet | None) -> str | None:
+    """The text the engine was sent: as it was kept, else as it was made again."""
+    kept = _kept(rooms, run.packet_key)
+    return kept if kept is not None or packet is None else f"{packet.system}\n\n{packet.text}"
+
+
+def _kept(rooms: Rooms, key: str | None) -> str | None:
+    content = rooms.archive.get(key) if key else None
+    return None if content is None else content.decode()
+
+
+def _trade_view(known: KnownTrade, run_id: str) -> views.View:
+    role = {"role": _role(known.trade, run_id)}
+    return role | views.trade_view(known.trade, deployment=known.deployment, maker=(known.agent, known.agent_version))
+
+
+def _role(trade: TradeState | ClosedTrade, run_id: str) -> str:
+    """What a run did to a trade: `entry`, `exit`, or `change` for an add or a part of a close."""
+    if isinstance(trade, ClosedTrade):
+        return "exit" if trade.exit_run_id == run_id else _role(trade.state, run_id)
+    return "entry" if trade.entry_run_id == run_id else "change"

@@ -1,0 +1,117 @@
+"""What closed trades say in numbers: every grouping a slot asks about, each against the rest, with its evidence.
+
+1. each slot splits the trades in its own way (`_SPLITS`): by hour, size, symbol, holding time, regime;
+2. every group with enough trades is compared with the rest by Welch's test on the net result in basis points;
+3. of all these comparisons, those are believed that keep the share of lucky ones at `FALSE_SHARE`.
+
+The same table feeds the deterministic reflector, the model's prompt, and the check of the model's numbers.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import msgspec
+
+from tapebook.domain.estimate import Estimate, difference_p, discoveries, mean, rate
+from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.trade import ClosedTrade
+
+FALSE_SHARE = 0.05
+FEWEST = 8
+_BLOCK_HOURS = 4
+
+Key = Callable[[ClosedTrade], str]
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Trades of one kind beside the rest: net results in basis points of what was put in, and wins."""
+
+    slot: str
+    name: str
+    result_bps: Estimate
+    rest_bps: Estimate
+    wins: Estimate
+    net_usd: float
+    chance: float
+    believed: bool
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """Of the best mark a winner saw, the share it kept; and how far losers had been in the money, in basis points."""
+
+    kept_by_winners: Estimate
+    best_of_losers_bps: Estimate
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Everything there is to say."""
+
+    all_bps: Estimate
+    wins: Estimate
+    groups: tuple[Group, ...]
+    capture: Capture
+
+
+def facts_of(trades: Sequence[ClosedTrade]) -> Facts:
+    """The table of a set of closed trades."""
+    results = [result_bps(trade) for trade in trades]
+    found = [group for slot, key in _splits(trades) for group in _groups(slot, trades, key)]
+    believed = discoveries([group.chance for group in found], false_share=FALSE_SHARE)
+    groups = [msgspec.structs.replace(group, believed=yes) for group, yes in zip(found, believed, strict=True)]
+    return Facts(mean(results), _wins(trades), tuple(groups), _capture(trades))
+
+
+def result_bps(trade: ClosedTrade) -> float:
+    """The net result in basis points of the notional that was entered."""
+    entered = abs(trade.state.entered_usd_e6)
+    return 10_000 * trade.state.net_usd_e6 / entered if entered else 0.0
+
+
+def _splits(trades: Sequence[ClosedTrade]) -> list[tuple[str, Key]]:
+    size = median(abs(trade.state.entered_usd_e6) for trade in trades) if trades else 0
+    held = median(trade.holding_ms for trade in trades) if trades else 0
+    usd, minutes = math.floor(size / 1e6), math.floor(held / MINUTE)
+    return [
+        ("Entry timing", _entry_block),
+        ("Sizing", lambda each: f"size {'above' if abs(each.state.entered_usd_e6) > size else 'up to'} ${usd}"),
+        ("Sizing", lambda each: f"leverage {each.state.entry_leverage or 1}"),
+        ("Symbol selection", lambda each: each.state.symbol),
+        ("Symbol selection", lambda each: f"{each.state.symbol} {each.state.side}"),
+        ("Exit timing", lambda each: f"held {'over' if each.holding_ms > held else 'up to'} {minutes} minutes"),
+        ("Regime fit", lambda each: each.state.entry_regime_tag or "unknown"),
+        ("Regime fit", lambda each: f"{each.state.side} in {each.state.entry_regime_tag or 'unknown'}"),
+    ]
+
+
+def _entry_block(trade: ClosedTrade) -> str:
+    hour = trade.state.entry_tick_at // HOUR % 24
+    first = hour - hour % _BLOCK_HOURS
+    return f"entries {first:02d}-{first + _BLOCK_HOURS:02d} UTC"
+
+
+def _groups(slot: str, trades: Sequence[ClosedTrade], key: Key) -> list[Group]:
+    """Every group that is large enough, with a rest that is."""
+    named: dict[str, list[ClosedTrade]] = {}
+    for trade in trades:
+        named.setdefault(key(trade), []).append(trade)
+    large = {name: each for name, each in sorted(named.items()) if FEWEST <= len(each) <= len(trades) - FEWEST}
+    return [_group(slot, name, each, [t for t in trades if key(t) != name]) for name, each in large.items()]
+
+
+def _group(slot: str, name: str, trades: Sequence[ClosedTrade], rest: Sequence[ClosedTrade]) -> Group:
+    ours, theirs = [result_bps(trade) for trade in trades], [result_bps(trade) for trade in rest]
+    net = sum(trade.state.net_usd_e6 for trade in trades) / 1e6
+    return Group(slot, name, mean(ours), mean(theirs), _wins(trades), net, difference_p(ours, theirs), believed=False)
+
+
+def _wins(trades: Sequence[ClosedTrade]) -> Estimate:
+    return rate(sum(trade.state.net_usd_e6 > 0 for trade in trades), len(trades))
+
+
+def _capture(trades: Sequence[ClosedTrade]) -> Capture:
+    winners = [trade.state for trade in trades if trade.state.net_usd_e6 > 0 and trade.state.mfe_usd_e6 > 0]
+    losers = [trade.state for trade in trades if trade.state.net_usd_e6 <= 0 and trade.state.entered_usd_e6]
+    kept = [state.net_usd_e6 / state.mfe_usd_e6 for state in winners]
+    best = [10_000 * state.mfe_usd_e6 / abs(state.entered_usd_e6) for state in losers]
+    return Capture(mean(kept), mean(best))

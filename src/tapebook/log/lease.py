@@ -1,0 +1,195 @@
+"""Leases: one writer per stream at a time, across processes and machines.
+
+No two machines agree on the time, so a lease has none. It has an epoch, which grows with every
+new holder, and a beat, which its holder moves. Whoever wants a stream that is held watches both;
+when neither changed for `ttl_seconds` on the watcher's own monotonic clock, the holder is taken
+for dead and the next epoch begins. A holder that was only asleep finds its epoch gone: `fence`,
+called inside every write, lets it write nothing.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from tapebook.db import Database, Queries
+from tapebook.errors import Busy, StaleWriter
+from tapebook.log.event import Stream
+
+_QUERIES = Queries.load("tapebook.log", "leases.sql")
+_POLL_SECONDS = 0.05
+# A holder may miss two signs of life before it is taken for dead.
+_BEATS_PER_TTL = 3
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to write a stream, until somebody else has a later epoch."""
+
+    stream: Stream
+    holder: str
+    epoch: int
+
+
+class _Sign(msgspec.Struct, frozen=True):
+    """What was seen of somebody else's lease, and since when it has been so."""
+
+    holder: str
+    epoch: int
+    beat: int
+    since: float
+
+
+class Leases:
+    """The leases of one process: `holder` is its name, which no other process has or had."""
+
+    def __init__(
+        self,
+        db: Database,
+        *,
+        holder: str,
+        ttl_seconds: float,
+        elapsed: Callable[[], float],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._db = db
+        self._holder = holder
+        self._ttl = ttl_seconds
+        self._elapsed = elapsed
+        self._sleep = sleep
+        self._in_hand: dict[Stream, Lease] = {}
+        self._lost: set[Stream] = set()
+        self._seen: dict[Stream, _Sign] = {}
+        self._beat_at = elapsed()
+
+    def of(self, stream: Stream) -> Lease | None:
+        """The lease of a stream, if it is in hand."""
+        return self._in_hand.get(stream)
+
+    def for_write(self, stream: Stream) -> Lease | None:
+        """The lease to write a stream with, if it is in hand; StaleWriter if it was and is not any more.
+
+        Whoever took over may be done and gone: then nobody holds the stream, and still it is not ours to write.
+        """
+        if stream in self._lost:
+            raise StaleWriter(f"the lease of {stream.name} was lost: another process has worked on it since")
+        return self._in_hand.get(stream)
+
+    def others(self) -> int:
+        """Looks at what others hold, and says how much it is."""
+        rows = self._db.all(_QUERIES.held_by_others, holder=self._holder)
+        now, before = self._elapsed(), self._seen
+        self._seen = {}
+        for owner, deployment, holder, epoch, beat in rows:
+            stream, seen = Stream(owner, deployment), _Sign(holder, epoch, beat, now)
+            old = before.get(stream, seen)
+            self._seen[stream] = old if (old.epoch, old.beat) == (epoch, beat) else seen
+        return len(self._seen)
+
+    def take(self, streams: Iterable[Stream], *, most: int) -> list[Lease]:
+        """Takes streams that nobody holds, or whose holder is taken for dead, as `others` last saw them."""
+        wanted = [stream for stream in streams if stream not in self._in_hand]
+        free = [stream for stream in wanted if stream not in self._seen][:most]
+        dead = [stream for stream in wanted if self._is_dead(stream)][: most - len(free)]
+        if not free and not dead:
+            return []
+        # Always in one order, so that two processes cannot wait for each other.
+        free_rows = [(each.owner, each.deployment, self._holder, self._holder) for each in sorted(free)]
+        signs = [(each, self._seen[each]) for each in sorted(dead)]
+        dead_rows = [(self._holder, each.owner, each.deployment, sign.epoch, sign.beat) for each, sign in signs]
+        with self._db.transaction():
+            self._db.many(_QUERIES.take_free, free_rows)
+            self._db.many(_QUERIES.take_over, dead_rows)
+            held = self._held()
+        taken = [lease for stream, lease in held.items() if stream not in self._in_hand]
+        self._in_hand |= {lease.stream: lease for lease in taken}
+        self._lost -= {lease.stream for lease in taken}
+        return taken
+
+    @contextmanager
+    def holding(self, stream: Stream) -> Iterator[Lease]:
+        """Holds one stream for a while; Busy when its holder is alive, and a wait when that is not known yet."""
+        lease = self._await(stream)
+        try:
+            yield lease
+        finally:
+            self.release([lease])
+
+    def beat_if_due(self) -> list[Lease]:
+        """Gives a sign of life when it is time for one; returns the leases that were lost."""
+        if self._elapsed() - self._beat_at < self._ttl / _BEATS_PER_TTL:
+            return []
+        return self.beat()
+
+    def beat(self) -> list[Lease]:
+        """Gives a sign of life for everything in hand; returns the leases that were lost."""
+        self._beat_at = self._elapsed()
+        if not self._in_hand:
+            return []
+        with self._db.transaction():
+            self._db.run(_QUERIES.beat, holder=self._holder)
+            held = self._held()
+        lost = [lease for stream, lease in self._in_hand.items() if held.get(stream) != lease]
+        for lease in lost:
+            del self._in_hand[lease.stream]
+            self._lost.add(lease.stream)
+        return lost
+
+    def fence(self, leases: Sequence[Lease]) -> None:
+        """Inside a write about several streams: StaleWriter unless all of the leases still stand."""
+        rows = [_place(lease) for lease in leases]
+        if self._db.many(_QUERIES.fence, rows) != len(rows):
+            raise StaleWriter("a lease was lost: another process holds its stream by now")
+
+    def release(self, leases: Iterable[Lease]) -> None:
+        """Leaves streams to others."""
+        done = list(leases)
+        self._lost -= {lease.stream for lease in done}
+        mine = [lease for lease in done if self._in_hand.get(lease.stream) == lease]
+        for lease in mine:
+            del self._in_hand[lease.stream]
+        if mine:
+            with self._db.transaction():
+                self._db.many(_QUERIES.release, [_place(lease) for lease in sorted(mine, key=lambda each: each.stream)])
+
+    def release_all(self) -> None:
+        """Leaves everything to others."""
+        self.release(list(self._in_hand.values()))
+
+    def _await(self, stream: Stream) -> Lease:
+        first: _Sign | None = None
+        while True:
+            self.others()
+            taken = self.take([stream], most=1)
+            if taken:
+                return taken[0]
+            sign = self._seen.get(stream)
+            if first is not None and sign is not None and (sign.epoch, sign.beat) != (first.epoch, first.beat):
+                raise Busy(f"{stream.name} is in the hands of {sign.holder}, which is at work; try again in a moment")
+            first = first or sign
+            self._sleep(_POLL_SECONDS)
+
+    def _is_dead(self, stream: Stream) -> bool:
+        sign = self._seen.get(stream)
+        return sign is not None and self._elapsed() - sign.since > self._ttl
+
+    def _held(self) -> dict[Stream, Lease]:
+        rows = self._db.all(_QUERIES.held_by, holder=self._holder)
+        streams = [(Stream(owner, deployment), epoch) for owner, deployment, epoch in rows]
+        return {stream: Lease(stream, self._holder, epoch) for stream, epoch in streams}
+
+
+def fence(db: Database, stream: Stream, lease: Lease | None) -> None:
+    """Inside a write: StaleWriter unless the lease still stands; without one, unless nobody holds the stream."""
+    if lease is None:
+        row = db.one(_QUERIES.holder, owner=stream.owner, deployment=stream.deployment)
+        if row and row[0]:
+            raise StaleWriter(f"{stream.name} is in the hands of {row[0]}: try again when it is done")
+        return
+    owner, deployment, holder, epoch = _place(lease)
+    if db.one(_QUERIES.fence, owner=owner, deployment=deployment, holder=holder, epoch=epoch) is None:
+        raise StaleWriter(f"the lease of {stream.name} was lost: another process holds it by now")
+
+
+def _place(lease: Lease) -> tuple[str, str, str, int]:
+    return lease.stream.owner, lease.stream.deployment, lease.holder, lease.epoch

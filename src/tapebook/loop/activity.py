@@ -1,0 +1,27 @@
+"""What a deployment did lately: the book's rows, with the marks of midnight from the tape.
+
+The packet shows it, and the guard's caps on losses, orders and rests are weighed against it.
+"""
+
+from tapebook.book.activity import activity, day_start
+from tapebook.book.settle import Account
+from tapebook.domain.activity import Activity
+from tapebook.domain.agent import Deployment
+from tapebook.loop.quotes import TapeQuotes, marks_of
+from tapebook.tape.store import NO_WATERMARK, View
+from tapebook.wiring import Rooms
+
+
+def activity_now(
+    rooms: Rooms, deployment: Deployment, seq: int, as_of: int, *, watermark: int = NO_WATERMARK
+) -> Activity:
+    """The activity of a deployment as of a sequence number of its stream and a moment."""
+    account = rooms.book.account(deployment.id, seq=seq)
+    return activity_of(rooms, deployment, account, view=View(as_of, watermark))
+
+
+def activity_of(rooms: Rooms, deployment: Deployment, account: Account, *, view: View) -> Activity:
+    """The same, for whoever has read the account already."""
+    session = rooms.book.session(deployment.id, account, as_of=view.as_of)
+    marks = marks_of(TapeQuotes(rooms.tape, view), session.held.values(), at=day_start(view.as_of))
+    return activity(session, marks)

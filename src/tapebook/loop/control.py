@@ -1,0 +1,106 @@
+"""What a person at the desk can do at any time: halt, resume, flatten.
+
+Each is one event in the owner's stream, which nobody else holds: guard and gate read it fresh, so it
+works on a running desk within one tick, without stopping or asking it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tapebook.book.events import DeskFlattened, DeskHalted, DeskResumed, draft
+from tapebook.domain.agent import Deployment
+from tapebook.errors import HomeError, StaleWriter
+from tapebook.home import sole_writer
+from tapebook.loop.execute import execute
+from tapebook.loop.reconcile import reconcile
+from tapebook.loop.roster import Roster
+from tapebook.wiring import Rooms
+
+_ATTEMPTS = 5
+
+
+class Switched(msgspec.Struct, frozen=True):
+    """After a halt or a resume: whether it changed anything, and every halt that stands, with its reason."""
+
+    subject: str
+    changed: bool
+    halts: dict[str, str]
+
+
+class Flattened(msgspec.Struct, frozen=True):
+    """One deployment that is to be flat: symbols being closed, orders cancelled, whether a running desk does it."""
+
+    deployment: str
+    closing: list[str]
+    cancelled: int
+    left_to_desk: bool
+
+
+def halt(rooms: Rooms, subject: str, *, reason: str) -> Switched:
+    """From now on a deployment, or (empty) every one, sends no order; the same halt again changes nothing."""
+    before = rooms.book.halts()
+    if before.get(subject) != reason:
+        _tell(rooms, DeskHalted(subject, reason))
+    return Switched(subject, before.get(subject) != reason, rooms.book.halts())
+
+
+def resume(rooms: Rooms, subject: str, *, reason: str) -> Switched:
+    """Ends the halt of a deployment, or (empty) that of the whole desk; other halts stand."""
+    stood = subject in rooms.book.halts()
+    if stood:
+        _tell(rooms, DeskResumed(subject, reason))
+    return Switched(subject, stood, rooms.book.halts())
+
+
+def flatten(rooms: Rooms, subjects: Sequence[str], *, reason: str) -> list[Flattened]:
+    """Wants deployments flat: their orders are cancelled and their positions closed, here or by the desk that runs."""
+    for subject in subjects:
+        _tell(rooms, DeskFlattened(subject, reason))
+    roster = Roster(rooms)
+    found = [roster.running(subject) for subject in subjects]
+    return [_carry_out(rooms, deployment) for deployment in found if deployment is not None]
+
+
+def _carry_out(rooms: Rooms, deployment: Deployment) -> Flattened:
+    before = _orders_of_runs(rooms, deployment)
+    done = _served(rooms, deployment)
+    working = [order for order, _ in rooms.book.working_orders(deployment.id)]
+    closing = sorted(order.symbol for order in working if not order.run_id)
+    return Flattened(deployment.id, closing, before - _orders_of_runs(rooms, deployment) if done else 0, not done)
+
+
+def _served(rooms: Rooms, deployment: Deployment) -> bool:
+    """Does what is due at once, unless another process works here: then it finds the wish itself."""
+    try:
+        with sole_writer(rooms.home):
+            return _worked(rooms, deployment)
+    except HomeError:
+        return False
+
+
+def _worked(rooms: Rooms, deployment: Deployment) -> bool:
+    rooms.leases.others()
+    leases = rooms.leases.take([rooms.book.stream(deployment.id)], most=1)
+    try:
+        if leases:
+            execute(rooms, deployment)
+            reconcile(rooms, deployment)
+    finally:
+        rooms.leases.release(leases)
+    return bool(leases)
+
+
+def _orders_of_runs(rooms: Rooms, deployment: Deployment) -> int:
+    return sum(bool(order.run_id) for order, _ in rooms.book.working_orders(deployment.id))
+
+
+def _tell(rooms: Rooms, body: msgspec.Struct) -> None:
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            rooms.book.append("", [draft(rooms.clock.now(), body)], expected_seq=rooms.book.head())
+            return
+        except StaleWriter:
+            # Another process saved an agent in between; a halt must not fail for that.
+            if attempt == _ATTEMPTS:
+                raise

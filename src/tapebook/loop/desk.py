@@ -1,0 +1,62 @@
+"""The desk as processes: one role of it in this process, or all of them below a supervisor."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tapebook.config import load
+from tapebook.errors import HomeError
+from tapebook.home import fellow_writer, require_home
+from tapebook.loop.demo import is_demo
+from tapebook.loop.roles import ROLES, RoleName, RoleProgress, StopSign, serve
+from tapebook.loop.stage import clock_for
+from tapebook.loop.supervise import SupervisorProgress, Told, supervise
+from tapebook.wiring import Rooms
+
+
+def serve_role(
+    home: Path, role: RoleName, *, url: str | None, seconds: float | None, report: Callable[[RoleProgress], None]
+) -> None:
+    """Runs one role in this process until it is told to stop."""
+    _require_real_time(home)
+    clock = asyncio.run(clock_for(url or load(home).hyperliquid.url))
+    rooms = Rooms(home, clock=clock)
+    try:
+        with fellow_writer(home), StopSign() as stop:
+            serve(rooms, role, stop=stop, seconds=seconds, report=report)
+    finally:
+        rooms.close()
+
+
+def run_desk(
+    home: Path,
+    *,
+    with_ingest: bool,
+    url: str | None,
+    seconds: float | None,
+    told: Told,
+    report: Callable[[SupervisorProgress], None],
+) -> None:
+    """Runs every role in a process of its own until told to stop, or until `seconds` have passed."""
+    _require_real_time(home)
+    shared = ["--home", str(home), *_option("--url", url), *_option("--seconds", seconds)]
+    commands: dict[str, Sequence[str]] = {role: _command("up", "--only", role, *shared) for role in ROLES}
+    if with_ingest:
+        commands["ingest"] = _command("ingest", *shared)
+    with StopSign() as stop:
+        supervise(commands, stop=stop, told=told, report=report)
+
+
+def _require_real_time(home: Path) -> None:
+    require_home(home)
+    if is_demo(home):
+        raise HomeError(f"{home} is a demo, which lives in a time of its own: go on with `tapebook demo --home {home}`")
+
+
+def _command(*words: str) -> Sequence[str]:
+    return [sys.executable, "-m", "tapebook", *words]
+
+
+def _option(name: str, value: object) -> list[str]:
+    return [] if value is None else [name, str(value)]

@@ -1,0 +1,85 @@
+"""Agents are added and changed: what was written is laid over the newest version, checked, and saved as the next."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tapebook import plug
+from tapebook.context import oversize
+from tapebook.domain.agent import AgentProfile, context_of
+from tapebook.errors import BadInput, UnknownName
+from tapebook.loop.deploy import deployment_id
+from tapebook.profiles import changed, differences, require_name
+from tapebook.wiring import Rooms
+
+ENGINES = "tapebook.decision.engines"
+BROKERS = "tapebook.broker.brokers"
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """An agent after it was added or changed: what differs from before, and what its owner should know."""
+
+    name: str
+    version: int
+    new: bool
+    changes: list[dict[str, Any]]
+    notes: list[str]
+
+
+def add(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> Saved:
+    """A new agent; what is not written has its default."""
+    require_name(name)
+    if rooms.book.agent(name) is not None:
+        raise BadInput(f"there is an agent called {name!r} already: change it with `tapebook agents edit {name}`")
+    if "watch" not in settings:
+        raise BadInput(f"{name} would watch nothing: name symbols with --watch, or `watch` in the file")
+    blank = AgentProfile(name, (), context=context_of("intraday"))
+    return _save(rooms, blank, changed(blank, _own(name, settings)), new=True)
+
+
+def edit(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> Saved:
+    """An agent with changes; the same as before makes no new version."""
+    found = rooms.book.agent(name)
+    if found is None:
+        known = ", ".join(profile.name for _, profile in rooms.book.agents()) or "none yet"
+        raise UnknownName(f"there is no agent called {name!r}; agents: {known}")
+    return _save(rooms, found[1], changed(found[1], _own(name, settings)), new=False)
+
+
+def _own(name: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    if settings.get("name", name) != name:
+        raise BadInput(f"the file is about {settings['name']!r}, not about {name!r}: name the same agent in both")
+    return settings
+
+
+def _save(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new: bool) -> Saved:
+    if new or after != before:
+        _check(rooms, before, after, new=new)
+    version = rooms.book.save_agent(after, at=rooms.clock.now())
+    return Saved(after.name, version, new, differences(before, after), _notes(rooms, after))
+
+
+def _check(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new: bool) -> None:
+    """Refuses what could not run, before it is kept."""
+    for folder, names in ((ENGINES, _engines(rooms, after)), (BROKERS, [after.broker])):
+        for name in names:
+            plug.load(folder, name)
+    if any(member.partition(":")[0] == "ensemble" for member in after.members):
+        raise BadInput("`members` names ensemble: an ensemble cannot be a member of an ensemble")
+    too_long = oversize(after)
+    if too_long:
+        raise BadInput("; ".join(too_long))
+    begun = not new and rooms.book.head(deployment_id(after)) > 0
+    if begun and after.starting_cash_usd_e6 != before.starting_cash_usd_e6:
+        raise BadInput(f"{after.name} has begun with its cash already: add another agent to begin with another amount")
+
+
+def _engines(rooms: Rooms, agent: AgentProfile) -> list[str]:
+    return [agent.engine or rooms.config.engine.default, *(member.partition(":")[0] for member in agent.members)]
+
+
+def _notes(rooms: Rooms, agent: AgentProfile) -> list[str]:
+    known = rooms.tape.symbols()
+    missing = [symbol for symbol in agent.watchlist if known and symbol not in known]
+    return [f"the tape has nothing of {', '.join(missing)} yet: check how it is written"] if missing else []

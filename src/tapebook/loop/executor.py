@@ -1,0 +1,73 @@
+"""Follows what is in the market between decisions: orders on their way, positions that are open.
+
+A deployment with a working order is looked at every turn; one with only positions every minute of
+the market, and when the owner said something (a wish to be flat is in the owner's stream). Its
+lease is taken for that moment; while a worker holds it, the worker does the same.
+"""
+
+from tapebook.domain.instants import MINUTE, floor
+from tapebook.errors import StaleWriter
+from tapebook.loop.roster import Roster
+from tapebook.loop.workers import Trouble, carry_out, outcome
+from tapebook.wiring import Rooms
+
+
+class Executor:
+    """Places, follows and books."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._roster = Roster(rooms)
+        self._turns: dict[str, int] = {}
+        self._turn = 0
+        self._said = rooms.book.head()
+        self.served = self.lost = 0
+        self.problem: str | None = None
+
+    def turn(self) -> bool:
+        """Looks after the deployments that are due, a batch at most; True when there is more to do."""
+        due, batch = self._due(), self._rooms.config.desk.batch
+        if not due:
+            return False
+        self._rooms.leases.others()
+        taken = self._rooms.leases.take(map(self._rooms.book.stream, due), most=batch)
+        self._turn += 1
+        try:
+            for lease in taken:
+                self._serve(lease.stream.deployment)
+                self._rooms.leases.beat_if_due()
+        finally:
+            self._rooms.leases.release(taken)
+        return len(due) > batch
+
+    def words(self) -> str:
+        """How it goes."""
+        lost = f", {self.lost:,} times too late" if self.lost else ""
+        return f"looked after {self.served:,} accounts{lost}"
+
+    def close(self) -> None:
+        """Leaves what is in hand to others."""
+        self._rooms.leases.release_all()
+
+    def _due(self) -> list[str]:
+        now, said = self._rooms.clock.now(), self._rooms.book.head()
+        valued_before = floor(now, MINUTE) if said == self._said else now
+        self._said = said
+        held = self._rooms.work.with_positions(before=valued_before)
+        # Whoever waited longest comes first, so that a batch that is always full leaves nobody out.
+        return sorted({*self._rooms.work.with_orders(), *held}, key=lambda each: (self._turns.get(each, 0), each))
+
+    def _serve(self, deployment: str) -> None:
+        found = self._roster.running(deployment)
+        self._turns[deployment] = self._turn
+        if found is None:
+            return
+        try:
+            trouble = outcome(lambda: carry_out(self._rooms, found))
+        except StaleWriter:
+            # Somebody was faster; what is left to do is done at the next turn, or by them.
+            self.lost += 1
+            return
+        if isinstance(trouble, Trouble):
+            self.problem = f"{deployment}: {trouble.says}"
+        self.served += 1

@@ -1,0 +1,83 @@
+"""What a packet shows of one symbol, read as of a moment: the same for every agent that wants the same bars.
+
+Bars of an hour and more come from the hourly bars the tape has stored; minutes stand in for the
+hours that are not rolled up yet, or never were.
+"""
+
+from typing import Any
+
+import msgspec
+
+from tapebook.context import Feature, Market
+from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
+from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
+from tapebook.errors import Damaged
+from tapebook.tape.features import liquidity_profile, to_metrics
+from tapebook.tape.rollup import roll_up
+from tapebook.tape.store import Tape, View
+
+FAMILIES = {"fundingPressure": "pressure", "volatilityProfile": "volatility", "positioningPressure": "positioning"}
+
+
+def read_market(tape: Tape, symbol: str, *, minutes: int, count: int, view: View) -> Market:
+    """Bars and price: what no decision does without."""
+    return Market(
+        symbol=symbol,
+        as_of=view.as_of,
+        bar_minutes=minutes,
+        bars=tuple(bars(tape, symbol, minutes=minutes, count=count, view=view)),
+        mid=tape.newest(Mid, symbol, view=view),
+    )
+
+
+def with_features(tape: Tape, market: Market, *, view: View) -> Market:
+    """The market with its book, its funding and the features of its symbol."""
+    symbol = market.symbol
+    books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
+    profile = liquidity_profile(books, as_of=view.as_of)
+    features = [_feature("liquidityProfile", books[-1].bucket_ts, to_metrics(profile))] if profile else []
+    for name, family in FAMILIES.items():
+        row = tape.feature(family, symbol, view=view)
+        if row is not None:
+            features.append(_feature(name, row.bucket_ts, _metrics(row.metrics_json, symbol)))
+    return msgspec.structs.replace(
+        market,
+        liquidity=books[-1] if books else tape.newest(Liquidity, symbol, view=view),
+        context=tape.newest(AssetContext, symbol, view=view),
+        features=tuple(features),
+    )
+
+
+def bars(tape: Tape, symbol: str, *, minutes: int, count: int, view: View) -> list[Candle]:
+    """The newest complete bars, rolled up from smaller ones that had ended."""
+    end = floor(view.as_of, minutes * MINUTE)
+    since = end - count * minutes * MINUTE
+    read = _minutes if minutes % 60 else _hours
+    return roll_up(read(tape, symbol, since=since, end=end, view=view), granularity_sec=minutes * 60)
+
+
+def _minutes(tape: Tape, symbol: str, *, since: int, end: int, view: View) -> list[Candle]:
+    return tape.candles(symbol, granularity_sec=60, since=since, until=end - MINUTE, view=view)
+
+
+def _hours(tape: Tape, symbol: str, *, since: int, end: int, view: View) -> list[Candle]:
+    """Stored hours in order, with the minutes of those that are missing."""
+    found, at = [], since
+    for hour in tape.candles(symbol, granularity_sec=3600, since=since, until=end - HOUR, view=view):
+        if at < hour.bucket_ts:
+            found += _minutes(tape, symbol, since=at, end=hour.bucket_ts, view=view)
+        found.append(hour)
+        at = hour.end
+    return found + (_minutes(tape, symbol, since=at, end=end, view=view) if at < end else [])
+
+
+def _metrics(text: str, symbol: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise Damaged(f"a feature of {symbol} is not readable ({error}); restore tape.db from a backup") from error
+
+
+def _feature(name: str, bucket_ts: int, metrics: dict[str, Any]) -> Feature:
+    known = sorted((key, str(value)) for key, value in metrics.items() if value is not None)
+    return Feature(name, bucket_ts, tuple(known))

@@ -1,0 +1,42 @@
+"""Which decision is to be made, and all that is ready for making it."""
+
+import msgspec
+
+from tapebook.book.runs import run_id
+from tapebook.context import MarketShelf, Situation
+from tapebook.domain.agent import Deployment
+from tapebook.domain.packet import Packet
+from tapebook.domain.run import Trigger
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A symbol of a deployment at a moment of its schedule, on a branch."""
+
+    deployment: Deployment
+    symbol: str
+    scheduled_for: int
+    trigger: Trigger = "schedule"
+    branch: str = "main"
+
+    def run_id(self) -> str:
+        """The id of the decision, the same on every attempt."""
+        stream = f"{self.deployment.owner}/{self.deployment.id}"
+        return run_id(
+            stream, self.symbol, scheduled_for=self.scheduled_for, trigger=self.trigger, branch=self.branch
+        )
+
+
+class Look(msgspec.Struct, frozen=True):
+    """One look at the market that decisions which are due together share: when, how far, and what was read."""
+
+    as_of: int
+    tape_seq: int
+    shelf: MarketShelf
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A decision about to be made: what is known, and the packet made of it."""
+
+    slot: Slot
+    situation: Situation
+    packet: Packet

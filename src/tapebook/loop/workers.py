@@ -1,0 +1,331 @@
+"""Makes decisions: many engines are asked at once, one thread reads and writes.
+
+One turn (`Worker.turn`):
+
+1. `_take` takes the leases of deployments that have something to decide, a batch at a time;
+2. `_begin` makes packets as far as there is room in flight, keeps what each decision may know (an earlier attempt's
+   words count), and asks the engines in a pool of threads;
+3. `_conclude` records the answers that have come, and places their orders;
+4. leases of deployments that have nothing left are released, the others get a sign of life.
+
+A decision whose lease was lost is somebody else's: its answer is dropped, and nothing is written.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from tapebook.context import MarketShelf
+from tapebook.decision import Answer, Engine
+from tapebook.domain.agent import Deployment
+from tapebook.domain.run import DecisionRun
+from tapebook.errors import Retry, Stop
+from tapebook.log import Lease
+from tapebook.loop.abandon import abandon
+from tapebook.loop.deploy import deploy
+from tapebook.loop.execute import execute
+from tapebook.loop.reconcile import reconcile
+from tapebook.loop.replies import keep_answer, kept_answer
+from tapebook.loop.slot import Look, Opened
+from tapebook.loop.tasks import Flight, Task, agent_of, begun, concluded, is_over, known, slot_of
+from tapebook.wiring import Rooms
+
+T = TypeVar("T")
+
+# How many decisions are recorded with one wait for the disk, at most.
+_TOGETHER = 32
+# How long a worker that stops waits for the next answer.
+_GRACE_SECONDS = 3.0
+_TOO_LATE = "no worker was free before the next slot was due, or the agent was disabled"
+
+
+class Pool(Protocol):
+    """Where engines are asked."""
+
+    def submit(self, call: Callable[..., Any], /, *args: Any) -> Any:
+        """Calls a function, now or later, here or elsewhere."""
+        ...
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """An error that concerns one account alone, as a value."""
+
+    says: str
+
+
+def outcome(call: Callable[[], T]) -> T | Trouble:
+    """What a call gives, or what went wrong in it; what concerns the whole process (Retry, Stop) is raised."""
+    try:
+        return call()
+    except (Retry, Stop):
+        raise
+    except Exception as error:
+        return Trouble(f"{type(error).__name__}: {error}")
+
+
+def carry_out(rooms: Rooms, deployment: Deployment) -> None:
+    """Places what is intended and books what came of it."""
+    execute(rooms, deployment)
+    reconcile(rooms, deployment)
+
+
+class Worker:
+    """One worker: one connection, one thread, and a pool in which engines are asked."""
+
+    def __init__(self, rooms: Rooms, *, pool: Pool | None = None) -> None:
+        desk = rooms.config.desk
+        self._rooms = rooms
+        self._most, self._batch = desk.calls_in_flight, desk.batch
+        self._pool = pool or ThreadPoolExecutor(self._most, thread_name_prefix="engine")
+        self._waiting: deque[Task] = deque()
+        self._beside: dict[str, Task] = {}
+        self._owed: Counter[Lease] = Counter()
+        self._in_flight = 0
+        self._shelf = MarketShelf()
+        self._answers: SimpleQueue[tuple[Flight, Answer]] = SimpleQueue()
+        self.made = self.expired = self.failed = self.lost = 0
+        self.problem: str | None = None
+
+    def turn(self, *, patience: float = 0.05) -> bool:
+        """One turn; waits for an answer for `patience` seconds at most. True when there may be more at once."""
+        before = self._settled
+        try:
+            self._take()
+            self._begin()
+            self._conclude(patience)
+            self._release()
+            self._rooms.leases.beat_if_due()
+        except Retry:
+            self._let_go()
+            raise
+        return self._settled > before or self.busy
+
+    @property
+    def _settled(self) -> int:
+        return self.made + self.expired + self.failed + self.lost
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something in hand."""
+        return bool(self._owed)
+
+    def words(self) -> str:
+        """How it goes."""
+        odd = [(self.expired, "expired"), (self.failed, "failed"), (self.lost, "taken over by others")]
+        more = "".join(f", {count:,} {what}" for count, what in odd if count)
+        return f"{self.made:,} decisions made, {self._in_flight:,} in flight{more}"
+
+    def drain(self) -> None:
+        """Takes in the answers that are on their way, as long as one comes now and then; asks nothing new."""
+        self._waiting.clear()
+        still = -1
+        while self._in_flight and self._in_flight != still:
+            still = self._in_flight
+            self._conclude(_GRACE_SECONDS)
+
+    def close(self) -> None:
+        """Leaves what is in hand to others; a decision that was asked for and not answered is theirs to ask again."""
+        if isinstance(self._pool, ThreadPoolExecutor):
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._rooms.leases.release_all()
+
+    def _take(self) -> None:
+        if self._waiting or self._in_flight >= self._most:
+            return
+        leases, book = self._rooms.leases, self._rooms.book
+        held = leases.others() + len(self._owed)
+        names = self._rooms.work.waiting(most=self._batch + held)
+        taken = leases.take(map(book.stream, names), most=self._batch)
+        self._owed.update(dict.fromkeys(taken, 0))
+        for lease in taken:
+            self._list(lease)
+
+    def _list(self, lease: Lease) -> None:
+        """What a deployment has to decide; what is too late is recorded as such at once."""
+        items = self._rooms.work.of(lease.stream.deployment)
+        if not items:
+            return
+        deployment, now = deploy(self._rooms, agent_of(lease.stream.deployment)), self._rooms.clock.now()
+        slots = [slot_of(deployment, item) for item in items]
+        late = [slot for slot in slots if is_over(slot, now)]
+        abandon(self._rooms, late, status="expired", error=_TOO_LATE)
+        self.expired += len(late)
+        in_time = [(item, slot) for item, slot in zip(items, slots, strict=True) if not is_over(slot, now)]
+        tasks = [Task(lease, slot, item) for item, slot in in_time]
+        first = {task.item.run_id for task in tasks}
+        for task in tasks:
+            if task.after in first:
+                self._beside[task.after or ""] = task
+            else:
+                self._waiting.append(task)
+        self._owed[lease] += len(tasks)
+
+    def _begin(self) -> None:
+        room = min(len(self._waiting), self._most - self._in_flight, self._batch)
+        tasks = [self._waiting.popleft() for _ in range(room)]
+        look = Look(self._rooms.clock.now(), self._rooms.tape.head()[0], self._shelf)
+        flights = [flight for task in tasks if (flight := self._opened(task, look)) is not None]
+        if not flights:
+            return
+        try:
+            self._rooms.work.open([known(flight) for flight in flights])
+        except Retry:
+            # Nobody was asked yet. Those whose lease still stands begin again, the others are not ours any more.
+            self._rooms.leases.beat()
+            self._waiting.extendleft(flight.task for flight in reversed(flights))
+            return
+        for flight in flights:
+            self._ask(flight)
+
+    def _opened(self, task: Task, look: Look) -> Flight | None:
+        if not self._stands(task):
+            return None
+        try:
+            opened = outcome(lambda: begun(self._rooms, task, look))
+        except Retry:
+            self._rooms.leases.beat()
+            self._waiting.append(task)
+            return None
+        if isinstance(opened, Opened):
+            return Flight(task, opened)
+        if isinstance(opened, Trouble):
+            self._fail(task, opened)
+        else:
+            self._rooms.work.remove(opened.run_id)
+            self._settle(task)
+        return None
+
+    def _ask(self, flight: Flight) -> None:
+        answer = kept_answer(self._rooms, flight.opened)
+        self._in_flight += 1
+        if answer is not None:
+            self._answers.put((flight, answer))
+            return
+        engine = outcome(lambda: self._rooms.engine(flight.opened.slot.deployment.agent))
+        if isinstance(engine, Trouble):
+            self._answers.put((flight, Answer("", problem=engine.says)))
+        else:
+            self._pool.submit(_answered, engine, flight, self._answers)
+
+    def _conclude(self, patience: float) -> None:
+        """Records every answer that is there, after waiting a little for the first."""
+        while arrived := self._arrived(patience):
+            patience = 0.0
+            ours = [(flight, answer) for flight, answer in arrived if self._stands(flight.task)]
+            for flight, answer in ours:
+                # By itself and first: what a model was paid for must not be lost with the others.
+                keep_answer(self._rooms, flight.opened, answer)
+            if not self._finish_together(ours):
+                for flight, answer in ours:
+                    self._finish(flight, answer)
+            self._rooms.leases.beat_if_due()
+
+    def _arrived(self, patience: float) -> "list[tuple[Flight, Answer]]":
+        found: list[tuple[Flight, Answer]] = []
+        while self._in_flight and len(found) < _TOGETHER:
+            try:
+                wait_for = 0.0 if found else patience
+                found.append(self._answers.get(timeout=wait_for) if wait_for else self._answers.get_nowait())
+            except Empty:
+                break
+            self._in_flight -= 1
+        return found
+
+    def _finish_together(self, arrived: "list[tuple[Flight, Answer]]") -> bool:
+        """Records several decisions with one wait for the disk; False, and nothing is written, if one does not work."""
+        if len(arrived) < 2:
+            return False
+        try:
+            runs = outcome(lambda: self._recorded(arrived))
+        except Retry:
+            return False
+        if isinstance(runs, Trouble):
+            return False
+        for (flight, _), run in zip(arrived, runs, strict=True):
+            self._count(flight.task, run)
+        return True
+
+    def _recorded(self, arrived: "list[tuple[Flight, Answer]]") -> list[DecisionRun]:
+        with self._rooms.log.together():
+            return [concluded(self._rooms, flight, answer) for flight, answer in arrived]
+
+    def _finish(self, flight: Flight, answer: Answer) -> None:
+        if not self._stands(flight.task):
+            return
+        try:
+            run = outcome(lambda: concluded(self._rooms, flight, answer))
+        except Retry:
+            self._rooms.leases.beat()
+            self._in_flight += 1
+            self._answers.put((flight, answer))
+            return
+        if isinstance(run, Trouble):
+            self._fail(flight.task, run)
+        else:
+            self._count(flight.task, run)
+
+    def _count(self, task: Task, run: DecisionRun) -> None:
+        self.made += 1
+        self._settle(task)
+        if run.status == "placed":
+            self._carry_out(task.slot.deployment)
+
+    def _carry_out(self, deployment: Deployment) -> None:
+        """Places the orders at once; what does not work is left to the executor, which does the same."""
+        try:
+            trouble = outcome(lambda: carry_out(self._rooms, deployment))
+        except Retry:
+            return
+        if isinstance(trouble, Trouble):
+            self.problem = f"{deployment.id}: {trouble.says}"
+
+    def _fail(self, task: Task, trouble: "Trouble") -> None:
+        """One agent's trouble must not stop the others: it is recorded with its run, and the desk goes on."""
+        self.failed += 1
+        self.problem = f"{task.slot.deployment.id}: {trouble.says}"
+        abandon(self._rooms, [task.slot], status="failed", error=trouble.says)
+        self._settle(task)
+
+    def _settle(self, task: Task) -> None:
+        """A decision is made or recorded as failed; what waited for it may begin."""
+        self._owed[task.lease] -= 1
+        follows = self._beside.pop(task.item.run_id, None)
+        if follows is not None:
+            self._waiting.append(follows)
+
+    def _stands(self, task: Task) -> bool:
+        """Whether a decision is still ours to make."""
+        if self._rooms.leases.of(task.lease.stream) == task.lease:
+            return True
+        self.lost += 1
+        if task.lease in self._owed:
+            self._settle(task)
+        return False
+
+    def _let_go(self) -> None:
+        """The database was busy for too long: everything is left to whoever comes first, us included."""
+        self._waiting.clear()
+        self._beside.clear()
+        self._owed.clear()
+        with suppress(Retry):
+            self._rooms.leases.release_all()
+
+    def _release(self) -> None:
+        idle = [lease for lease, owed in self._owed.items() if not owed]
+        for lease in idle:
+            del self._owed[lease]
+        self._rooms.leases.release(idle)
+
+
+def _answered(engine: Engine, flight: Flight, answers: "SimpleQueue[tuple[Flight, Answer]]") -> None:
+    """Asks in a thread of the pool; whatever an engine does not answer for itself becomes a problem of its answer."""
+    try:
+        answer = engine.decide(flight.opened.packet)
+    except Exception as error:
+        answer = Answer("", problem=f"the engine broke: {type(error).__name__}: {error}")
+    answers.put((flight, answer))

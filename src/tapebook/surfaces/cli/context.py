@@ -1,0 +1,58 @@
+"""The command `context`: what an agent is told about a symbol, now or at any past moment, and what that takes."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, Symbol, instant, opened
+from tapebook.surfaces.cli.output import Column, print_json, print_lines, print_table, whole
+
+if TYPE_CHECKING:
+    from tapebook.app import Preview
+
+PARTS = [
+    Column("part", "name"),
+    Column("message", "place"),
+    Column("tokens", "tokens", whole),
+    Column("cap", "cap", whole),
+    Column("rows", "shown", whole),
+    Column("dropped", "dropped", whole),
+]
+
+
+def context(
+    agent: Agent,
+    symbol: Symbol,
+    *,
+    preview: Annotated[bool, typer.Option("--preview", help="Only what each part takes, and warnings.")] = False,
+    as_of: AsOf = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Show what an agent is told about a symbol."""
+    moment = None if as_of is None else instant(as_of)
+    with opened(home) as book:
+        if preview:
+            _print_preview(book.preview(agent, symbol, as_of=moment), json)
+            return
+        packet = book.context(agent, symbol, as_of=moment)
+    if json:
+        from tapebook import views
+
+        print_json(views.packet_view(packet))
+    else:
+        print(packet.system, packet.text, sep="\n\n")
+
+
+def _print_preview(found: "Preview", json: bool) -> None:
+    if json:
+        print_json(found)
+        return
+    rows = [{column.key: getattr(part, column.key) for column in PARTS} for part in found.parts]
+    print_table(rows, PARTS, empty="nothing to tell")
+    print_lines(
+        [
+            f"{found.tokens:,} tokens in all; the memory takes {found.memory_tokens:,} of {found.memory_cap:,}",
+            *(f"warning: {warning}" for warning in found.warnings),
+        ]
+    )

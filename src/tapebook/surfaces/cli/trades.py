@@ -1,0 +1,63 @@
+"""Commands on what came of decisions: `orders` and `trades`."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from tapebook.surfaces.cli.options import Agent, Home, Json, Most, opened
+from tapebook.surfaces.cli.output import Column, amount, minute, money, price, print_json, print_table, whole
+
+TRADES = [
+    Column("entry", "entry_tick_at", minute),
+    Column("symbol", "symbol"),
+    Column("side", "side"),
+    Column("in", "entry_price", price),
+    Column("out", "exit_price", price),
+    Column("min", "holding_minutes", whole),
+    Column("net usd", "net_pnl_usd", money),
+    Column("why", "exit_reason", cut=True),
+]
+ORDERS = [
+    Column("intended", "intended_at", minute),
+    Column("deployment", "deployment_id"),
+    Column("symbol", "symbol"),
+    Column("side", "side"),
+    Column("size", "size", amount),
+    Column("limit", "limit_price", price),
+    Column("status", "status"),
+    Column("detail", "detail", cut=True),
+]
+
+
+def trades(
+    agent: Agent,
+    *,
+    status: Annotated[Literal["open", "closed"] | None, typer.Option(help="Only trades of this status.")] = None,
+    most: Most = 20,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """List an agent's trades, open ones first, then the newest."""
+    with opened(home) as book:
+        found = book.trades(agent, status=status, most=most)
+    if json:
+        print_json(found)
+    else:
+        print_table(found, TRADES, empty="no trades yet")
+
+
+def orders(
+    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="Only orders of this agent.")] = None,
+    *,
+    working: Annotated[bool, typer.Option("--working", help="Only orders that have not ended.")] = False,
+    most: Most = 20,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """List orders, newest first, with what became of them."""
+    with opened(home) as book:
+        found = book.orders(agent, working=working, most=most)
+    if json:
+        print_json(found)
+    else:
+        print_table(found, ORDERS, empty="no orders are working" if working else "no orders yet")

@@ -1,0 +1,157 @@
+"""Two owners in one database: every read of the one, asked about the other's things by name, gives nothing."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapebook.book.replies import Kept, Replies
+from tapebook.book.settle import Account
+from tapebook.book.store import Book
+from tapebook.book.work import Item, Work
+from tapebook.decision import Answer
+from tapebook.domain.agent import Deployment
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.position import Portfolio
+from tapebook.errors import UnknownName
+from tapebook.loop import control
+from tapebook.loop.slot import Slot
+from tapebook.loop.tick import tick
+from tests.db.places import sql
+from tests.loop.desks import Desk, desk, reply
+
+ALL = 2**31 - 1
+# What writes, and what names a stream without reading it.
+NO_READS = {"append", "save_agent", "stream"}
+
+
+class Theirs:
+    """An owner who has done everything once, and the names of what came of it."""
+
+    def __init__(self, floor: Desk) -> None:
+        self.floor = floor
+        self.book = floor.rooms.book
+        self.agent = _trade(floor)
+        self.run = self.book.run_ids(most=ALL)[0]
+        self.seq, self.now = self.book.head(self.agent.id), floor.clock.now()
+        self.traded = self.book.closed_trades(self.agent.id, seq=self.seq, most=1)[0]
+        self.order = next(each.order for each in self.book.orders(working=False, most=ALL) if each.status == "filled")
+        self.fill_id = floor.rooms.book_db.all(sql("SELECT fill_id FROM fills"))[0][0]
+        self.account = self.book.account(self.agent.id, seq=self.seq)
+
+
+def _trade(floor: Desk) -> Deployment:
+    """A round trip, an open position, a working order, a shadow, a halt, a wish, a kept reply and something to do."""
+    agent = floor.hire()
+    floor.quote(BTC=100, ETH=10)
+    for text in (reply("open", "long", 500), reply("close"), reply("open", "short", 500), reply("hold", cites=["c9"])):
+        floor.say(agent, text)
+        floor.later(MINUTE, BTC=100, ETH=10)
+        floor.work(agent)
+    shadow = Slot(agent, "BTC", floor.clock.now(), trigger="shadow", branch="shadow")
+    floor.say(agent, reply("hold"))
+    tick(floor.rooms, shadow, ask=lambda _rooms, _opened: Answer(reply("hold")))
+    floor.say(agent, reply("open", "long", 100, symbol="ETH", order_type="limit", limit_price=9.9), symbol="ETH")
+    control.halt(floor.rooms, "", reason="mine")
+    control.flatten(floor.rooms, ["elsewhere.paper", ""], reason="mine")
+    floor.rooms.replies.keep("k", Kept("{}", "r"), deployment=agent.id, cost_usd_e6=7, at=floor.clock.now())
+    floor.rooms.work.add([Item("r9", agent.id, "BTC", 1)])
+    return agent
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Iterator[Theirs]:
+    with desk(tmp_path / "home") as floor:
+        yield Theirs(floor)
+
+
+Read = Callable[[Book, Theirs], Any]
+READS: dict[str, Read] = {
+    "head": lambda book, it: book.head(it.agent.id) or book.head(),
+    "seq_as_of": lambda book, it: book.seq_as_of(it.agent.id, it.now),
+    "agents": lambda book, it: book.agents(),
+    "agent": lambda book, it: book.agent(it.agent.agent.name) or book.agent(it.agent.agent.name, version=1),
+    "deployed_version": lambda book, it: book.deployed_version(it.agent.id, seq=it.seq),
+    "halts": lambda book, it: book.halts(),
+    "flatten_due": lambda book, it: book.flatten_due(it.agent.id),
+    "deployments": lambda book, it: book.deployments() + book.deployments(it.agent.agent.name),
+    "account": lambda book, it: _something(book.account(it.agent.id, seq=it.seq)),
+    "closed_trades": lambda book, it: book.closed_trades(it.agent.id, seq=it.seq, most=ALL),
+    "trade_maker": lambda book, it: _maker(book, it.traded.state.trade_id),
+    "trade_totals": lambda book, it: book.trade_totals(it.agent.id).count,
+    "closed_count": lambda book, it: book.closed_count(),
+    "last_run": lambda book, it: book.last_run(it.agent.id, "BTC", seq=it.seq),
+    "has_run": lambda book, it: book.has_run(it.run),
+    "run": lambda book, it: book.run(it.run),
+    "run_ids": lambda book, it: book.run_ids(most=ALL) + book.run_ids(it.agent.id, most=ALL),
+    "run_counts": lambda book, it: book.run_counts(),
+    "action_counts": lambda book, it: book.action_counts(),
+    "working_orders": lambda book, it: book.working_orders(it.agent.id),
+    "order_reason": lambda book, it: book.order_reason(it.order.client_id),
+    "open_orders_of": lambda book, it: sum(
+        book.open_orders_of(run) for run in it.book.run_ids(most=ALL) if it.book.open_orders_of(run)
+    ),
+    "newest_snapshot": lambda book, it: book.newest_snapshot(it.agent.id, seq=it.seq),
+    "cash_differences": lambda book, it: book.cash_differences(),
+    "orders": lambda book, it: book.orders(working=False, most=ALL) + book.orders(it.agent.id, working=False, most=ALL),
+    "orders_of_run": lambda book, it: book.orders_of_run(it.order.run_id),
+    "fills_of_run": lambda book, it: book.fills_of_run(it.order.run_id),
+    "trades_of_run": lambda book, it: book.trades_of_run(it.order.run_id),
+    "shadow_pairs": lambda book, it: book.shadow_pairs(it.agent.id, most=ALL),
+    "newest_fill_at": lambda book, it: book.newest_fill_at(it.agent.id),
+    "fill": lambda book, it: book.fill(it.agent.id, it.fill_id),
+    "orders_under_way": lambda book, it: book.orders_under_way(it.agent.id, seq=it.seq, as_of=it.now),
+    "session": lambda book, it: _done(book, it),
+}
+
+
+def _something(account: Account) -> bool:
+    return bool(account.portfolio.positions or account.portfolio.cash_usd_e6 or account.open_trades)
+
+
+def _maker(book: Book, trade: str) -> tuple[str, int] | None:
+    try:
+        return book.trade_maker(trade)
+    except UnknownName:
+        return None
+
+
+def _done(book: Book, it: Theirs) -> bool:
+    """Whether a session says anything; the account is handed over empty, as the other owner's own is."""
+    account = it.account if book is it.book else Account(it.seq, Portfolio({}), {})
+    found = book.session(it.agent.id, account, as_of=it.now)
+    return bool(found.orders or found.executed or found.nets or found.closes or found.rejections or found.held)
+
+
+def test_every_read_of_the_book_is_in_the_table() -> None:
+    public = {name for name, _ in inspect.getmembers(Book, inspect.isfunction) if not name.startswith("_")}
+    assert public - NO_READS == set(READS)
+
+
+@pytest.fixture
+def spoilt(theirs: Theirs) -> Theirs:
+    """With cash that is wrong, so that every read has something to give."""
+    wrong = "UPDATE wallet_ledger SET amount_usd_e6 = amount_usd_e6 + 1 WHERE kind = 'deposit'"
+    theirs.floor.rooms.book_db.run(sql(wrong))
+    return theirs
+
+
+def test_owner_sees_their_own_and_another_sees_nothing(spoilt: Theirs) -> None:
+    rooms = spoilt.floor.rooms
+    other = Book(rooms.log, rooms.book_db, owner="somebody else")
+    assert [name for name, read in READS.items() if not read(spoilt.book, spoilt)] == []
+    assert {name: found for name, read in READS.items() if (found := read(other, spoilt))} == {}
+
+
+def test_kept_replies_and_work_of_another_are_not_seen(theirs: Theirs) -> None:
+    rooms, name = theirs.floor.rooms, theirs.agent.id
+    other = Replies(rooms.book_db, owner="somebody else")
+    assert rooms.replies.kept("k") and rooms.replies.spent_usd_e6(name, since=0) == 7
+    assert (other.kept("k"), other.spent_usd_e6(name, since=0)) == (None, 0)
+    work = Work(rooms.book_db, owner="somebody else", leases=rooms.leases)
+    assert rooms.work.waiting(most=9) and rooms.work.of(name) and rooms.work.counts()
+    assert (work.waiting(most=9), work.of(name), work.counts()) == ([], [], {})
+    assert rooms.work.with_positions(before=ALL * ALL) and rooms.work.with_orders() and rooms.work.deployed(name)
+    assert (work.with_positions(before=ALL * ALL), work.with_orders(), work.deployed(name)) == ([], [], None)

@@ -1,0 +1,87 @@
+"""Tiers: how much leverage a size allows, and how much it must at least be backed by."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapebook.broker.margin import Margins, covers_initial
+from tapebook.domain.money import E6, E8
+from tapebook.domain.position import Position
+
+MARGINS = Margins(default_max_leverage=7)
+MILLION = 10**6
+
+
+def long(usd: int, symbol: str = "BTC", leverage: int = 1) -> Position:
+    """A long of so many USD, bought at 100."""
+    return Position(symbol, usd * E8 // 100, usd * E6, leverage)
+
+
+def needed(usd: int, symbol: str) -> Fraction:
+    """The least cash, in millionths of a USD, with which a position at its cost does not fall short."""
+    held, prices = {symbol: long(usd, symbol)}, {symbol: 100 * E8}
+    low, high = -1, usd * E6
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if MARGINS.falls_short(middle, held, prices) else (low, middle)
+    return Fraction(high, E6)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "usd", "most", "backing"),
+    [
+        ("BTC", 1_000, 40, 12.5),
+        ("BTC", 150 * MILLION - 1, 40, (150 * MILLION - 1) / 80),
+        ("BTC", 150 * MILLION, 20, 1.875 * MILLION),
+        # A rate of 2.5 % with the 1.875 million deducted that the first tier asks less for.
+        ("BTC", 200 * MILLION, 20, 0.025 * 200 * MILLION - 1.875 * MILLION),
+        ("ETH", 1_000, 25, 20),
+        ("kPEPE", 1_000, 10, 50),
+        ("ARB", 4 * MILLION, 5, 0.1 * 4 * MILLION - 0.15 * MILLION),
+        ("0G", 900, 3, 150),
+        # No table knows it.
+        ("NEW", 1_400, 7, 100),
+        ("btc", 1_400, 7, 100),
+    ],
+)
+def test_tiers(symbol: str, usd: int, most: int, backing: float) -> None:
+    assert MARGINS.max_leverage(symbol, usd * 10**16) == most
+    assert float(needed(usd, symbol)) == pytest.approx(backing, abs=1e-6)
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=2, max_size=6))
+def test_maintenance_grows_with_the_value_and_never_jumps(values: list[int]) -> None:
+    backings = [needed(usd, "BTC") for usd in sorted(values)]
+    for (less, smaller), (more, larger) in zip(
+        zip(sorted(values), backings, strict=True), zip(sorted(values)[1:], backings[1:], strict=True), strict=False
+    ):
+        assert 0 <= larger - smaller <= Fraction(more - less, 40) + Fraction(2, E6)
+
+
+def test_exactly_enough_is_enough() -> None:
+    held, prices = {"BTC": long(1_000)}, {"BTC": 100 * E8}
+    assert not MARGINS.falls_short(12_500_000, held, prices)
+    assert MARGINS.falls_short(12_499_999, held, prices)
+
+
+def test_positions_stand_in_for_each_other() -> None:
+    held = {"BTC": long(1_000), "ETH": Position("ETH", -10 * E8, -1_000 * E6)}
+    even = {"BTC": 100 * E8, "ETH": 100 * E8}
+    both = {"BTC": 60 * E8, "ETH": 60 * E8}
+    apart = {"BTC": 60 * E8, "ETH": 101 * E8}
+    assert [MARGINS.falls_short(33 * E6, held, prices) for prices in (even, both, apart)] == [False, False, True]
+
+
+@pytest.mark.parametrize(("cash", "enough"), [(499_999_999, False), (500_000_000, True)])
+def test_initial_margin_of_all_that_is_held(cash: int, enough: bool) -> None:
+    held = {"BTC": long(1_000, leverage=4), "ETH": long(500, "ETH", leverage=2)}
+    assert covers_initial(cash, held, {"BTC": 100 * E8, "ETH": 100 * E8}) is enough
+
+
+def test_what_was_won_counts() -> None:
+    held = {"BTC": long(1_000, leverage=4)}
+    # Ten percent up: 1,100 USD need 275, of which 100 were won.
+    assert covers_initial(175 * E6, held, {"BTC": 110 * E8})
+    assert not covers_initial(175 * E6 - 1, held, {"BTC": 110 * E8})

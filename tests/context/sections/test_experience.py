@@ -1,0 +1,27 @@
+"""Experience: rows of (kind, name, value), which engines read and people can."""
+
+from tapebook.context.sections import experience
+from tapebook.domain.memory import ExperienceRow
+from tests.context.situations import situation
+
+ROWS = (
+    ExperienceRow("provider", "trend", "1.20"),
+    ExperienceRow("record", "trend in chop_lowvol", "n=41, won 52 % [37, 67]"),
+    ExperienceRow("similar", "ETH short 2026-05-02", "-0.8 % in 45m"),
+)
+
+
+def test_rows_and_lines() -> None:
+    section = experience.build(situation(experience=ROWS))
+    assert section is not None
+    assert section.columns == ("kind", "name", "value")
+    assert section.rows[0] == ("provider", "trend", "1.20")
+    assert [experience.LAYOUT.line(row) for row in section.rows] == [
+        "- provider trend: 1.20",
+        "- record trend in chop_lowvol: n=41, won 52 % [37, 67]",
+        "- similar ETH short 2026-05-02: -0.8 % in 45m",
+    ]
+
+
+def test_nothing_learned_is_no_section() -> None:
+    assert experience.build(situation(experience=())) is None

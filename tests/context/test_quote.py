@@ -1,0 +1,57 @@
+"""Words from outside: one short line without quotes, whatever was written."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapebook.context.budget import line_tokens
+from tapebook.context.quote import plain, symbol_text, visible
+from tests.context.situations import HOSTILE, WORDS
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("breakout above prior swing high", "breakout above prior swing high"),
+        ("  two\n lines\t\r\n", "two lines"),
+        ('he said "buy"', "he said 'buy'"),
+        ("```json", "'''json"),
+        ("“x” «y»", "'x' 'y'"),
+        ("a\u200bb\u202ec\x00d", "a b c d"),
+        ("ü→日本", "ü→日本"),
+        ("a\ud800b", "a b"),
+    ],
+)
+def test_by_hand(text: str, shown: str) -> None:
+    assert plain(text, 60) == shown
+
+
+@given(WORDS, st.integers(1, 240))
+def test_any_words(text: str, most: int) -> None:
+    shown = plain(text, most)
+    assert len(shown) <= most
+    assert line_tokens(shown) <= most // 3 + 1
+    assert shown.splitlines() in ([], [shown])
+    assert not re.search(r'["`“”\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\ud800-\udfff]', shown)
+    assert shown == shown.strip()
+    shown.encode()
+    # Once more changes nothing.
+    assert plain(shown, most) == shown
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_signs_take_no_more_room_than_prose(text: str) -> None:
+    assert line_tokens(plain(text, 120)) <= 41
+
+
+def test_ordinary_prose_is_kept_whole() -> None:
+    prose = "funding is extreme and the book is thin, so a move back to the mean is likely within two hours or so"
+    assert plain(prose, 120) == prose
+
+
+def test_symbols_and_what_is_not_seen() -> None:
+    assert symbol_text("xyz:GOLD") == "xyz:GOLD"
+    assert len(symbol_text("A" * 500)) <= 24
+    assert visible('a "b" `c`\x1b[0m') == 'a "b" `c` [0m'

@@ -1,0 +1,91 @@
+"""Rows of a packet: the shape an ensemble reads, the most important first, and no rate without n and interval."""
+
+import random
+import re
+
+from tapebook.domain.memory import ExperienceRow
+from tapebook.experience.outcomes import outcome_of
+from tapebook.experience.records import Key, Record, recomputed
+from tapebook.experience.rows import Question, bps_text, experience_rows, rate_text
+from tapebook.experience.situations import Nearest, Neighbour
+from tests.experience.makers import T0, closed, run_of, vote
+
+QUESTION = Question(T0, "BTC", "chop_lowvol", ("trend", "carry"))
+NOTHING = Record("recent", "last 20 days")
+RATE = re.compile(r"won \d+% \(n=\d+, 95% \d+% to \d+%\)")
+MEAN = re.compile(r"[+-]\d+\.\d bps a trade \(n=\d+, 95% [+-]\d+\.\d to [+-]\d+\.\d\)")
+
+
+def records(n: int) -> dict[Key, Record]:
+    rng = random.Random(1)
+    found = []
+    for number in range(n):
+        trade = closed(number, net_bps=rng.gauss(5, 30))
+        run = run_of(trade, engine="ensemble", votes=[vote("trend", "long"), vote("carry", None, "hold")])
+        found.append(outcome_of(trade, run))
+    return recomputed(found)
+
+
+def nearest(n: int, *, distance: int = 10, side: str = "long") -> Nearest:
+    found = [Neighbour(number, distance, side if number % 3 else "short", 100 * number) for number in range(1, n + 1)]
+    return Nearest(tuple(found), 400, 100)
+
+
+def test_texts() -> None:
+    record = Record("record", "x", 34, 21, 34 * 1_210, 34 * 1_210**2 + 33 * 2_600**2)
+    assert bps_text(record.mean_bps) == "+12.1 bps a trade (n=34, 95% +3.0 to +21.2)"
+    assert rate_text(record.win_rate) == "won 62% (n=34, 95% 45% to 76%)"
+    assert bps_text(Record("record", "x", 2, 0, -4, 8).mean_bps).startswith("+0.0 bps")
+    assert bps_text(Record("record", "x", 1, 1, 100, 10_000).mean_bps) == "too few trades (n=1)"
+
+
+def test_weights_come_first_in_the_shape_an_ensemble_reads() -> None:
+    rows = experience_rows(QUESTION, records(60), nearest=nearest(25), recent=NOTHING, prior=10)
+    assert [(row.kind, row.name) for row in rows[:2]] == [("provider", "trend"), ("provider", "carry")]
+    assert float(rows[0].value) > 1
+    assert rows[1] == ExperienceRow("provider", "carry", "1.00")
+    assert [row.kind for row in rows[2:5]] == ["similar"] * 3
+    assert {row.kind for row in rows[5:]} == {"record"}
+    assert rows[5].name == "trend in chop_lowvol"
+
+
+def test_no_bare_percentage_and_no_bare_mean() -> None:
+    rows = experience_rows(QUESTION, records(300), nearest=nearest(25), recent=NOTHING, prior=10)
+    assert len(rows) > 8
+    for row in rows:
+        if row.kind != "provider":
+            rest = RATE.sub("", MEAN.sub("", row.value))
+            assert "%" not in rest, row
+            assert "bps" not in rest, row
+            assert rest != row.value, row
+        assert len(row.value) <= 120
+        assert len(row.name) <= 60
+
+
+def test_few_trades_are_withheld() -> None:
+    rows = experience_rows(QUESTION, records(4), nearest=None, recent=NOTHING, prior=10)
+    assert {row.kind for row in rows} == {"provider"}
+
+
+def test_calibration_is_told_when_there_is_enough_of_it() -> None:
+    rows = experience_rows(QUESTION, records(19), nearest=None, recent=NOTHING, prior=10)
+    assert not [row for row in rows if row.name.startswith("confidence")]
+    (row,) = [
+        row
+        for row in experience_rows(QUESTION, records(20), nearest=None, recent=NOTHING, prior=10)
+        if row.name.startswith("confidence")
+    ]
+    assert row.name == "confidence 0.6-0.7"
+    assert RATE.fullmatch(row.value)
+
+
+def test_unlike_anything_seen_is_said_instead_of_averages() -> None:
+    rows = experience_rows(QUESTION, {}, nearest=nearest(25, distance=401), recent=NOTHING, prior=10)
+    (row,) = [row for row in rows if row.kind == "similar"]
+    assert row.value == "unlike anything seen: the nearest of 400 situations is 2.0 times as far as is usual"
+
+
+def test_recent_record_has_its_own_row() -> None:
+    recent = Record("recent", "last 20 days", 6, 3, 600, 6 * 200**2)
+    rows = experience_rows(QUESTION, {}, nearest=None, recent=recent, prior=10)
+    assert [row.name for row in rows if row.kind == "record"] == ["last 20 days"]

@@ -1,0 +1,103 @@
+"""Sights: a market at another price reads the same, the future is not looked at, and nothing unknown is a zero."""
+
+import math
+import random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.market import AssetContext, Candle, Liquidity
+from tapebook.domain.money import E8
+from tapebook.experience.sights import FIELDS, MOST, UNIT, Sight, conditions_of, reading_of, sight_of
+from tests.experience.makers import T0
+
+STEP = 5 * MINUTE
+
+
+def bars(seed: int, count: int, *, price: float = 50_000.0) -> list[Candle]:
+    """Five-minute bars of a random walk that ends at T0."""
+    rng = random.Random(seed)
+    found, close = [], price
+    for number in range(count):
+        before, close = close, close * math.exp(rng.gauss(0, 0.002))
+        high, low = max(before, close) * 1.0005, min(before, close) * 0.9995
+        o, h, l, c = (round(each * E8) for each in (before, high, low, close))  # noqa: E741
+        found.append(Candle("BTC", 300, T0 - (count - number) * STEP, o, h, l, c, 1.0, 1.0, 1))
+    return found
+
+
+def test_sight_of_bars_is_plain_arithmetic() -> None:
+    day = bars(1, 289)
+    found = sight_of(day, None, None, held=-1, as_of=T0)
+    closes = [bar.close_e8 for bar in day]
+    assert found.return_15m == pytest.approx(math.log(closes[-1] / closes[-4]))
+    assert found.return_1h == pytest.approx(math.log(closes[-1] / closes[-13]))
+    assert found.return_24h == pytest.approx(math.log(closes[-1] / closes[-289]))
+    squares = sum(math.log(after / before) ** 2 for before, after in zip(closes[-13:-1], closes[-12:], strict=True))
+    assert found.volatility_1h == pytest.approx(math.sqrt(squares))
+    low, high = min(bar.low_e8 for bar in day[-49:]), max(bar.high_e8 for bar in day[-49:])
+    assert found.range_position_4h == pytest.approx((closes[-1] - low) / (high - low))
+    assert (found.held, found.funding, found.spread_bps) == (-1, None, None)
+
+
+def test_book_and_funding_are_taken_over() -> None:
+    context = AssetContext("BTC", T0, 12_500_000, -300_000_000, 1.0, E8, E8)
+    book = Liquidity("BTC", T0, E8, 0.8, 1.0, 1.0, 1.0, -0.25)
+    found = sight_of([], context, book, held=0, as_of=T0)
+    assert (found.funding, found.premium) == (1.25e-5, -3e-4)
+    assert (found.imbalance, found.spread_bps, found.return_1h) == (-0.25, 0.8, None)
+
+
+def test_windows_that_are_not_covered_are_unknown() -> None:
+    found = sight_of(bars(1, 40), None, None, held=0, as_of=T0)
+    assert found.return_1h is not None
+    assert (found.return_4h, found.return_24h, found.volatility_24h, found.range_position_24h) == (None,) * 4
+
+
+def test_bars_that_had_not_ended_change_nothing() -> None:
+    day = bars(1, 289)
+    as_of = T0 - 20 * MINUTE
+    known = [bar for bar in day if bar.end <= as_of]
+    assert sight_of(day, None, None, held=0, as_of=as_of) == sight_of(known, None, None, held=0, as_of=as_of)
+
+
+@given(st.integers(0, 50), st.floats(1e-3, 1e3))
+def test_price_level_does_not_matter(seed: int, factor: float) -> None:
+    one = reading_of(sight_of(bars(seed, 289, price=10.0), None, None, held=0, as_of=T0))
+    other = reading_of(sight_of(bars(seed, 289, price=10.0 * factor), None, None, held=0, as_of=T0))
+    for name, first, second in zip(FIELDS, one, other, strict=True):
+        assert (first is None) == (second is None)
+        assert first is None or second is None or abs(first - second) <= 2, name
+
+
+def test_reading_has_a_number_per_field_and_none_for_the_unknown() -> None:
+    empty = reading_of(Sight(as_of=T0 + 6 * HOUR))
+    assert dict(zip(FIELDS, empty, strict=True)) == {
+        **dict.fromkeys(FIELDS[:12]),
+        "held": 0,
+        "time_sin": UNIT,
+        "time_cos": 0,
+    }
+    assert reading_of(Sight(as_of=T0, funding=1e-4))[FIELDS.index("funding")] == round(math.asinh(1) * UNIT)
+    assert reading_of(Sight(as_of=T0, volatility_1h=0.01, return_1h=0.02))[1] == 2 * UNIT
+
+
+@given(st.builds(Sight, as_of=st.integers(0, 10**13), funding=st.floats(), premium=st.floats(), imbalance=st.floats()))
+def test_readings_stay_in_bounds(sight: Sight) -> None:
+    reading = reading_of(sight)
+    assert len(reading) == len(FIELDS)
+    assert all(each is None or abs(each) <= MOST for each in reading)
+
+
+def test_time_of_day_has_no_seam() -> None:
+    before, after = (reading_of(Sight(as_of=20_000 * DAY + shift))[-2:] for shift in (-1_000, 1_000))
+    assert all(abs((one or 0) - (two or 0)) <= 1 for one, two in zip(before, after, strict=True))
+
+
+def test_conditions_are_text_of_what_is_known() -> None:
+    sight = Sight(as_of=T0, volatility_1h=0.0051, funding=1e-5)
+    assert conditions_of(sight) == (("funding", "0.000010"), ("volatility_1h", "0.005100"))
+    assert conditions_of(msgspec.structs.replace(sight, funding=math.nan))[0][0] == "volatility_1h"

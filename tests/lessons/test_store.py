@@ -1,0 +1,48 @@
+"""Notes in the log and in their table, on both databases."""
+
+import pytest
+
+from tapebook.clock import VirtualClock
+from tapebook.db import Database, connect, migrate
+from tapebook.domain.note import Note
+from tapebook.domain.run import Usage
+from tapebook.lessons.events import NoteRefused, refused, written
+from tapebook.lessons.projection import PROJECTION
+from tapebook.lessons.store import MIGRATIONS, Notes
+from tapebook.log import Log, Stream, verify_log
+from tapebook.log.store import MIGRATIONS as LOG
+
+T0 = 1_767_571_200_000
+STREAM = Stream("me", "a.paper")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def db(request: pytest.FixtureRequest) -> Database:
+    made = connect(":memory:" if request.param == "sqlite" else request.getfixturevalue("postgres_url"))
+    request.addfinalizer(made.close)
+    migrate(made, (LOG, MIGRATIONS))
+    return made
+
+
+def note(number: int, usage: Usage | None = None) -> Note:
+    told = (f"text {number}", f"h{number}", "statistics")
+    return Note(f"n{number}", "a", 1, T0 + number, T0 - 5, T0, 10 * number, *told, usage)
+
+
+def test_a_new_note_takes_the_place_of_the_one_before(db: Database) -> None:
+    log, notes = Log(db, [PROJECTION], clock=VirtualClock(T0)), Notes(db, owner="me")
+    assert notes.active("a.paper", seq=100) is None
+    log.append(STREAM, [written(note(1))], expected_seq=0)
+    later = [refused(NoteRefused("no", 20), at=T0), written(note(2, Usage("m", 5, 6, 7, 1)))]
+    log.append(STREAM, later, expected_seq=1)
+    standing = [notes.active("a.paper", seq=seq) for seq in (0, 1, 2, 3)]
+    assert [each.note.note_id if each else None for each in standing] == [None, "n1", "n1", "n2"]
+    assert [each.note for each in notes.all("a.paper", most=9)] == [note(2, Usage("statistics", 5, 6, 7, 1)), note(1)]
+    assert verify_log(log, db, packages=(LOG, MIGRATIONS), anchors={}) == []
+
+
+def test_nobody_reads_anothers_notes(db: Database) -> None:
+    log = Log(db, [PROJECTION], clock=VirtualClock(T0))
+    log.append(STREAM, [written(note(1))], expected_seq=0)
+    assert Notes(db, owner="you").active("a.paper", seq=9) is None
+    assert Notes(db, owner="you").all("a.paper", most=9) == []

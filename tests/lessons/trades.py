@@ -1,0 +1,69 @@
+"""Closed trades for the tests of lessons: made to measure, or by a seeded world with a planted truth."""
+
+import random
+
+from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.money import E6, E8
+from tapebook.domain.trade import ClosedTrade, TradeState
+
+T0 = 1_767_571_200_000
+
+
+def closed(
+    number: int,
+    *,
+    net_usd: float,
+    symbol: str = "BTC",
+    side: str = "long",
+    hour: int = 12,
+    regime: str = "chop_lowvol",
+    size_usd: float = 1_000.0,
+    minutes: int = 60,
+    best_usd: float | None = None,
+) -> ClosedTrade:
+    """A trade that was entered at an hour of day `number`."""
+    entry = T0 + number * 24 * HOUR + hour * HOUR
+    net = round(net_usd * E6)
+    state = TradeState(
+        trade_id=f"t{number}",
+        symbol=symbol,
+        side="long" if side == "long" else "short",
+        entry_tick_at=entry,
+        entry_mark_e8=100 * E8,
+        entry_leverage=2,
+        entry_reason="test",
+        entry_run_id=None,
+        entry_regime_tag=regime,
+        entry_lessons_hash=None,
+        entered_e8=round(size_usd * E6),
+        entered_usd_e6=round(size_usd * E6),
+        funded_until=entry,
+        realised_usd_e6=net,
+        mfe_usd_e6=max(net, round((best_usd if best_usd is not None else max(net_usd, 0.0)) * E6)),
+        mae_usd_e6=min(net, 0),
+    )
+    return ClosedTrade(state, entry + minutes * MINUTE, "test", None)
+
+
+def world(seed: int, *, n: int = 200, edge_usd: float = 0.0) -> list[ClosedTrade]:
+    """Trades at random; those in `trend_up_lowvol` have an edge, everything else is luck."""
+    rng = random.Random(seed)
+    regimes = ("trend_up_lowvol", "trend_down_hivol", "chop_lowvol")
+    made = []
+    for number in range(n):
+        regime = rng.choice(regimes)
+        net = rng.gauss(edge_usd if regime == "trend_up_lowvol" else 0.0, 10.0)
+        made.append(
+            closed(
+                number,
+                net_usd=net,
+                symbol=rng.choice(("BTC", "ETH", "SOL")),
+                side=rng.choice(("long", "short")),
+                hour=rng.randrange(24),
+                regime=regime,
+                size_usd=rng.choice((500.0, 1_000.0, 2_000.0)),
+                minutes=rng.randrange(10, 300),
+                best_usd=max(net, 0.0) + abs(rng.gauss(0, 2)),
+            )
+        )
+    return made

@@ -1,0 +1,148 @@
+"""Agents are added and changed: only what can run is saved, and only what differs makes a version."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapebook import app, profiles
+from tapebook.book.store import Book
+from tapebook.clock import VirtualClock
+from tapebook.domain.instants import parse_instant
+from tapebook.errors import BadInput, UnknownName
+from tapebook.home import make_home
+from tapebook.loop import enlist
+from tapebook.loop.deploy import deploy
+from tapebook.wiring import Rooms
+
+NOW = parse_instant("2026-06-04T12:00:00Z")
+
+
+@pytest.fixture
+def rooms(tmp_path: Path) -> Iterator[Rooms]:
+    """An empty home."""
+    make_home(tmp_path / "home")
+    opened = Rooms(tmp_path / "home", clock=VirtualClock(NOW))
+    yield opened
+    opened.close()
+
+
+def add(rooms: Rooms, name: str, /, **words: Any) -> enlist.Saved:
+    """Adds an agent from words."""
+    return enlist.add(rooms, name, profiles.from_words(words))
+
+
+def edit(rooms: Rooms, name: str, /, **words: Any) -> enlist.Saved:
+    """Changes an agent by words."""
+    return enlist.edit(rooms, name, profiles.from_words(words))
+
+
+def test_a_change_makes_a_version_and_the_same_again_makes_none(rooms: Rooms) -> None:
+    first = add(rooms, "a", watch="BTC", engine="trend", max_leverage=4)
+    assert (first.version, first.new) == (1, True)
+    second = edit(rooms, "a", max_leverage=3, strategy="Go.")
+    assert (second.version, second.new) == (2, False)
+    assert second.changes == [
+        {"key": "strategy", "before": "", "after": "Go."},
+        {"key": "max_leverage", "before": 4, "after": 3},
+    ]
+    head = rooms.book.head()
+    again = edit(rooms, "a", max_leverage="3")
+    assert (again.version, again.changes, rooms.book.head()) == (2, [], head)
+    for version, leverage in ((1, 4), (2, 3)):
+        found = rooms.book.agent("a", version=version)
+        assert found is not None and found[1].caps.max_leverage == leverage
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({}, "a would watch nothing: name symbols with --watch, or `watch` in the file"),
+        ({"watch": "BTC", "engine": "nope"}, "there is no 'nope' among the engines; choose one of: "),
+        ({"watch": "BTC", "broker": "nope"}, "there is no 'nope' among the brokers; choose one of: "),
+        ({"watch": "BTC", "members": "trend,nope:x"}, "there is no 'nope' among the engines; choose one of: "),
+        ({"watch": "BTC", "members": "trend,ensemble"}, "`members` names ensemble: "),
+        ({"watch": "BTC", "strategy": "word " * 5_000}, "strategy takes "),
+        ({"watch": "BTC", "manual": "word\n" * 5_000}, "manual takes "),
+        ({"watch": "BTC", "avoid": ["word " * 45] * 20}, "avoid takes "),
+        ({"watch": "BTC", "name": "b"}, "the file is about 'b', not about 'a': "),
+    ],
+)
+def test_what_could_not_run_is_not_saved(rooms: Rooms, words: dict[str, Any], says: str) -> None:
+    with pytest.raises((BadInput, UnknownName)) as refused:
+        add(rooms, "a", **words)
+    assert str(refused.value).startswith(says) and "\n" not in str(refused.value)
+    assert rooms.book.agents() == []
+    add(rooms, "a", watch="BTC")
+    if words and "name" not in words:
+        with pytest.raises((BadInput, UnknownName)):
+            edit(rooms, "a", **words)
+        assert rooms.book.agent("a", version=2) is None
+
+
+def test_names_are_checked_and_taken_once(rooms: Rooms) -> None:
+    add(rooms, "a", watch="BTC")
+    with pytest.raises(BadInput, match="there is an agent called 'a' already"):
+        add(rooms, "a", watch="BTC")
+    with pytest.raises(BadInput, match="cannot be the name"):
+        add(rooms, "a/b", watch="BTC")
+    with pytest.raises(UnknownName, match="there is no agent called 'b'; agents: a"):
+        edit(rooms, "b", watch="BTC")
+
+
+def test_an_owner_has_agents_of_their_own(rooms: Rooms) -> None:
+    add(rooms, "a", watch="BTC")
+    assert Book(rooms.log, rooms.book_db, owner="stranger").agents() == []
+
+
+def test_cash_is_fixed_once_the_account_has_begun(rooms: Rooms) -> None:
+    add(rooms, "a", watch="BTC", cash=500)
+    edit(rooms, "a", cash=600)
+    deploy(rooms, "a")
+    with pytest.raises(BadInput, match="a has begun with its cash already"):
+        edit(rooms, "a", cash=700)
+    assert edit(rooms, "a", cash=600, max_leverage=2).version == 3
+
+
+def test_symbols_the_tape_does_not_know_are_noted_once_it_knows_some(tmp_path: Path) -> None:
+    app.demo(tmp_path / "home", seconds=0.3, paced=False)
+    with app.open(tmp_path / "home") as book:
+        assert book.add_agent("a", {"watch": "BTC"}).notes == []
+        assert book.edit_agent("a", {"watch": "BTC,btc"}).notes == [
+            "the tape has nothing of btc yet: check how it is written"
+        ]
+
+
+def test_a_file_and_words_together(tmp_path: Path) -> None:
+    app.init(tmp_path / "home")
+    (tmp_path / "a.toml").write_text('name = "a"\nwatch = ["BTC"]\nmax_leverage = 2\n[shadow]\nmemory = false\n')
+    with app.open(tmp_path / "home") as book:
+        book.add_agent("a", {"max_leverage": 3}, file=tmp_path / "a.toml")
+        view = book.agent("a")
+        assert (view["watch"], view["max_leverage"], view["shadow"]["memory"]) == (["BTC"], 3, False)
+        assert (view["deployment"], view["closed_trades"], view["net_pnl_usd"]) == (None, 0, 0.0)
+        with pytest.raises(BadInput, match="the file is about 'a', not about 'b'"):
+            book.add_agent("b", file=tmp_path / "a.toml")
+
+
+def test_a_disabled_agent_refuses_a_tick(tmp_path: Path) -> None:
+    app.init(tmp_path / "home")
+    with app.open(tmp_path / "home") as book:
+        book.edit_agent("btc-5m", {"enabled": False})
+        with pytest.raises(BadInput, match="btc-5m is disabled: enable it with `tapebook agents enable btc-5m` first"):
+            book.tick("btc-5m", "BTC")
+        assert book.runs() == []
+        book.edit_agent("btc-5m", {"enabled": True})
+        assert book.tick("btc-5m", "BTC").status == "held"
+
+
+def test_the_first_agents_of_a_home_can_decide(tmp_path: Path) -> None:
+    app.init(tmp_path / "home")
+    with app.open(tmp_path / "home") as book:
+        assert [agent["name"] for agent in book.agents()] == ["btc-5m", "demo-ensemble"]
+        run = book.tick("demo-ensemble", "ETH")
+        assert (run.engine, [vote.engine for vote in run.votes]) == (
+            "ensemble",
+            ["trend", "reversion", "breakout", "carry"],
+        )

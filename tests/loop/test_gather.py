@@ -1,0 +1,238 @@
+"""One decision's reads: bounded by watermarks, shared where they may be, and honest about what failed."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import pytest
+
+from tapebook.clock import VirtualClock
+from tapebook.context import RENDERER, MarketShelf, Situation, assemble
+from tapebook.context.assemble import draw_market
+from tapebook.domain.agent import ContextProfile, Deployment
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.market import FeatureRow
+from tapebook.domain.run import DecisionRun
+from tapebook.errors import Busy
+from tapebook.lab.replay import rebuild, replay
+from tapebook.loop.activity import activity_now
+from tapebook.loop.gather import gather, watermarks_now
+from tapebook.loop.slot import Slot
+from tapebook.loop.tick import tick
+from tapebook.tape.store import Tape
+from tapebook.wiring import Rooms
+from tests.db.places import sql
+from tests.replay import desk
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A desk after two hours; only to be copied."""
+    home = tmp_path_factory.mktemp("gather") / "desk"
+    desk.trade(home)
+    return home
+
+
+@pytest.fixture
+def rooms(recorded: Path, tmp_path: Path) -> Iterator[Rooms]:
+    """The rooms of a copy."""
+    with desk.opened(shutil.copytree(recorded, tmp_path / "copy")) as (opened, _):
+        yield opened
+
+
+def quick(rooms: Rooms, **context: Any) -> Deployment:
+    """The agent that trades most, perhaps with another context."""
+    found = rooms.book.agent("quick-2m")
+    assert found is not None
+    profile = msgspec.structs.replace(found[1], context=msgspec.structs.replace(found[1].context, **context))
+    return Deployment("local", "quick-2m.paper", profile, found[0])
+
+
+def now(rooms: Rooms, deployment: Deployment, **options: Any) -> Situation:
+    """What is known of HYPE now."""
+    known = watermarks_now(rooms, deployment)
+    return gather(rooms, deployment, "HYPE", as_of=rooms.clock.now(), watermarks=known, **options)
+
+
+def all_runs(rooms: Rooms) -> list[DecisionRun]:
+    """Every decision, newest first."""
+    found = (rooms.book.run(run_id) for run_id in rooms.book.run_ids(most=1_000))
+    return [run for run in found if run is not None]
+
+
+def failing(*_: object, **__: object) -> NoReturn:
+    """A store that does not answer."""
+    raise Busy("book.db is held by another process")
+
+
+# What is shared
+
+
+def test_packets_from_the_shelf_are_the_same_to_the_last_byte(rooms: Rooms) -> None:
+    shelf, sent = MarketShelf(most=8), all_runs(rooms)
+    assert len(sent) > 100
+    for run in sent:
+        found = rooms.book.agent(run.agent, version=run.agent_version)
+        assert found is not None
+        deployment = Deployment(run.owner, run.deployment, found[1], run.agent_version)
+        known: Any = {"as_of": run.as_of, "watermarks": run.watermarks}
+        shared = [assemble(gather(rooms, deployment, run.symbol, shelf=shelf, **known)) for _ in range(2)]
+        draw_market.cache_clear()
+        assert shared == [assemble(gather(rooms, deployment, run.symbol, **known))] * 2
+        assert shared[0].sha256 == run.packet_sha256
+    assert len(shelf) == 8
+
+
+def test_agents_due_together_read_the_market_once(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf, deployment = MarketShelf(), quick(rooms)
+    first = now(rooms, deployment, shelf=shelf)
+    other = msgspec.structs.replace(deployment, id="slow-40m.paper")
+    monkeypatch.setattr(Tape, "candles", failing)
+    second = gather(rooms, other, "HYPE", as_of=first.as_of, watermarks=first.watermarks, shelf=shelf)
+    assert second.market is first.market
+    with pytest.raises(Busy):
+        now(rooms, quick(rooms, bar_count=59), shelf=shelf)
+
+
+def test_market_that_was_not_read_whole_is_not_shared(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = MarketShelf()
+    with monkeypatch.context() as patch:
+        patch.setattr(Tape, "feature", failing)
+        assert now(rooms, quick(rooms), shelf=shelf).degraded == ("features",)
+    assert len(shelf) == 0
+    whole = now(rooms, quick(rooms), shelf=shelf)
+    assert (whole.degraded, len(shelf)) == ((), 1)
+    # One that leaves features out does not take them from the shelf either.
+    assert now(rooms, quick(rooms), shelf=shelf, skip=("features",)).market.liquidity is None
+
+
+# What fails
+
+EMPTY = ((), None, (None, None, ()))
+OPTIONAL: dict[str, tuple[str, str, Callable[[Situation], object]]] = {
+    "features": ("tape", "feature", lambda it: (it.market.liquidity, it.market.context, it.market.features)),
+    "activity": ("book", "session", lambda found: found.activity),
+    "recent_trades": ("book", "closed_trades", lambda found: found.closed_trades),
+    "last_decision": ("book", "last_run", lambda found: found.last_run),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_section_that_fails_is_empty_and_named(name: str, rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    room, method, part = OPTIONAL[name]
+    deployment = quick(rooms)
+    whole = now(rooms, deployment)
+    assert part(whole) not in EMPTY and whole.degraded == ()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(getattr(rooms, room)), method, failing)
+        found = now(rooms, deployment)
+    assert found.degraded == (name,)
+    assert part(found) in EMPTY
+    portfolio = assemble(found).section("portfolio")
+    assert portfolio is not None and portfolio.get("could_not_be_read") == name
+    # Named, it is left out again, and everything else is as it was.
+    again = now(rooms, deployment, skip=found.degraded)
+    assert again == found
+    assert assemble(again) == assemble(found) != assemble(whole)
+
+
+def test_run_that_was_made_degraded_replays_to_the_same_bytes(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    slot = Slot(quick(rooms), "HYPE", rooms.clock.now(), trigger="manual")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(rooms.book), "closed_trades", failing)
+        run = tick(rooms, slot)
+    assert run.degraded == ("recent_trades",)
+    assert rebuild(rooms, run).section("recent_trades") is None
+    assert replay(rooms, [run.run_id]).different == []
+    forgotten = msgspec.structs.replace(run, degraded=())
+    assert rebuild(rooms, forgotten).sha256 != run.packet_sha256
+
+
+def test_run_of_an_older_renderer_is_for_the_tapebook_that_made_it(rooms: Rooms) -> None:
+    assert RENDERER == 2
+    run = all_runs(rooms)[0]
+    rooms.book_db.run(sql("UPDATE decision_runs SET renderer = 1 WHERE run_id = :run_id"), run_id=run.run_id)
+    (said,) = replay(rooms, [run.run_id]).different
+    assert said == f"{run.run_id}: rendered by version 1, and this is 2: replay it with the tapebook that made it"
+
+
+def learn(rooms: Rooms, row: FeatureRow) -> None:
+    """The tape learns a row, and a minute goes by."""
+    rooms.tape.commit([row])
+    assert isinstance(rooms.clock, VirtualClock)
+    rooms.clock.advance(row.bucket_ts + MINUTE)
+
+
+def test_feature_that_cannot_be_read_is_a_failed_feature(rooms: Rooms) -> None:
+    learn(rooms, FeatureRow("HYPE", rooms.clock.now(), "not json", "pressure"))
+    assert now(rooms, quick(rooms)).degraded == ("features",)
+
+
+@pytest.mark.parametrize(
+    ("room", "method"), [("tape", "candles"), ("tape", "newest"), ("book", "account"), ("book", "orders_under_way")]
+)
+def test_without_bars_price_or_account_there_is_no_decision(
+    room: str, method: str, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment, known = quick(rooms), watermarks_now(rooms, quick(rooms))
+    monkeypatch.setattr(type(getattr(rooms, room)), method, failing)
+    with pytest.raises(Busy):
+        gather(rooms, deployment, "HYPE", as_of=rooms.clock.now(), watermarks=known)
+
+
+# What is offered
+
+
+def test_agent_without_memory_reads_none(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    for method in ("closed_trades", "last_run"):
+        monkeypatch.setattr(type(rooms.book), method, failing)
+    found = now(rooms, quick(rooms, memory=False))
+    assert (found.degraded, found.closed_trades, found.last_run) == ((), (), None)
+    assert found.activity is not None
+    assert [section.name for section in assemble(found).sections] == ["bars", "market", "portfolio"]
+
+
+@pytest.mark.parametrize(("asked", "read"), [(0, 0), (2, 2), (31, 30), (1_000, 30)])
+def test_trades_are_read_up_to_their_most(
+    asked: int, read: int, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def counted(book: object, name: str, *, seq: int, most: int) -> list[object]:
+        seen.append(most)
+        return []
+
+    monkeypatch.setattr(type(rooms.book), "closed_trades", counted)
+    now(rooms, quick(rooms, recent_trades_k=asked))
+    assert seen == [read]
+
+
+def test_features_of_the_tape_are_in_the_packet(rooms: Rooms) -> None:
+    metrics = '{"fundingRate8h":"0.0001000000","regime":"crowded_long","venueSpread8h":null}'
+    learn(rooms, FeatureRow("HYPE", rooms.clock.now(), metrics, "pressure"))
+    section = assemble(now(rooms, quick(rooms))).section("market")
+    assert section is not None
+    assert section.get("fundingPressure") == "fundingRate8h=0.0001000000 regime=crowded_long age_s=60"
+    assert "booksUsed=" in (section.get("liquidityProfile") or "")
+
+
+def test_activity_for_the_guard_is_the_packets(rooms: Rooms) -> None:
+    deployment = quick(rooms)
+    found = now(rooms, deployment)
+    assert found.activity is not None and found.activity.executed_today > 0
+    assert activity_now(rooms, deployment, found.watermarks.book, found.as_of) == found.activity
+
+
+def test_nothing_is_held_when_the_default_profile_asks(rooms: Rooms) -> None:
+    """The usual context of a new agent, on a tape that is younger than it reaches."""
+    stranger = msgspec.structs.replace(quick(rooms), id="new.paper")
+    fresh = msgspec.structs.replace(
+        stranger, agent=msgspec.structs.replace(stranger.agent, context=ContextProfile())
+    )
+    found = now(rooms, fresh)
+    assert 0 < len(found.market.bars) < 100
+    assert (found.portfolio.positions, found.closed_trades, found.degraded) == ({}, (), ())
+    assert found.activity is not None and found.activity.day_start_equity_usd_e6 == 0
+    assert found.watermarks.tape == rooms.tape.head()[0]

@@ -1,0 +1,156 @@
+"""Answers of models are paid for once, by the key of what was asked, and not at all when the day's money is spent."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tapebook.book.replies import Replies
+from tapebook.decision import Answer
+from tapebook.domain.agent import Deployment, RiskCaps
+from tapebook.domain.instants import DAY, MINUTE
+from tapebook.domain.packet import Packet
+from tapebook.domain.run import Usage, Vote
+from tapebook.loop.replies import keep_answer, kept_answer
+from tapebook.loop.slot import Opened, Slot
+from tapebook.loop.tick import begin, conclude, tick
+from tests.loop.desks import BRIEF, Desk, desk, reply
+
+VOTE = Vote("trend", "hold", None, 5_000, 10_000, "why")
+
+
+class Model:
+    """An engine that costs 40 cents a call and counts them."""
+
+    def __init__(self, identity: str = "model-1 temperature=0", text: str = reply("hold")) -> None:
+        self.identity = identity
+        self.text = text
+        self.calls = 0
+
+    def decide(self, packet: Packet) -> Answer:
+        self.calls += 1
+        return Answer(self.text, (VOTE,), Usage("model-1", 900, 80, 400_000, 1))
+
+
+@pytest.fixture
+def floor(tmp_path: Path) -> Iterator[Desk]:
+    with desk(tmp_path / "home") as opened:
+        yield opened
+
+
+@pytest.fixture
+def model(floor: Desk, monkeypatch: pytest.MonkeyPatch) -> Model:
+    found = Model()
+    monkeypatch.setattr(floor.rooms, "engine", lambda agent: found)
+    return found
+
+
+def hire(floor: Desk, **caps: int) -> Deployment:
+    agent = floor.hire(msgspec.structs.replace(BRIEF, caps=RiskCaps(**caps)))
+    floor.quote(BTC=100)
+    return agent
+
+
+def opened(floor: Desk, agent: Deployment, **where: Any) -> Opened:
+    found = begin(floor.rooms, Slot(agent, "BTC", floor.clock.now(), **where))
+    assert isinstance(found, Opened)
+    return found
+
+
+def test_answer_survives_a_kill_before_it_was_recorded(floor: Desk, model: Model) -> None:
+    agent = hire(floor)
+    first = opened(floor, agent)
+    assert kept_answer(floor.rooms, first) is None
+    answer = model.decide(first.packet)
+    keep_answer(floor.rooms, first, answer)
+    # Killed here. Whoever comes next asks the same question and gets the same answer, votes and cost included.
+    again = opened(floor, agent)
+    assert kept_answer(floor.rooms, again) == answer
+    run = tick(floor.rooms, again.slot)
+    assert (model.calls, run.usage, run.votes) == (1, answer.usage, (VOTE,))
+    assert floor.is_whole()
+
+
+def test_same_question_of_another_run_is_not_paid_again(floor: Desk, model: Model) -> None:
+    agent = hire(floor)
+    run = tick(floor.rooms, Slot(agent, "BTC", floor.clock.now()))
+    assert run.usage == Usage("model-1", 900, 80, 400_000, 1)
+    first = opened(floor, agent, branch="a")
+    conclude(floor.rooms, first, model.decide(first.packet))
+    beside = msgspec.structs.replace(first, slot=Slot(agent, "BTC", floor.clock.now(), branch="b"))
+    kept = kept_answer(floor.rooms, beside)
+    assert kept is not None and kept.usage == Usage("model-1", 0, 0, 0, 0) and kept.reply == model.text
+    assert floor.rooms.replies.spent_usd_e6(agent.id, since=0) == 800_000
+
+
+@pytest.mark.parametrize("change", ["engine", "packet", "owner"])
+def test_another_question_has_another_answer(floor: Desk, model: Model, change: str) -> None:
+    agent = hire(floor)
+    first = opened(floor, agent)
+    keep_answer(floor.rooms, first, model.decide(first.packet))
+    if change == "engine":
+        model.identity = "model-1 temperature=1"
+    elif change == "packet":
+        floor.later(MINUTE, BTC=101)
+        first = opened(floor, agent)
+    else:
+        floor.rooms.replies = Replies(floor.rooms.book_db, owner="somebody else")
+    assert kept_answer(floor.rooms, first) is None
+
+
+def test_pure_engines_and_problems_are_not_kept(floor: Desk, model: Model) -> None:
+    agent = hire(floor)
+    first = opened(floor, agent)
+    keep_answer(floor.rooms, first, Answer("", problem="timeout"))
+    assert kept_answer(floor.rooms, first) is None
+    model.identity = ""
+    keep_answer(floor.rooms, first, Answer(reply("hold")))
+    model.identity = "model-1 temperature=0"
+    assert kept_answer(floor.rooms, first) is None
+
+
+def test_first_answer_stays(floor: Desk, model: Model) -> None:
+    agent = hire(floor)
+    first = opened(floor, agent)
+    for text in ("one", "two"):
+        keep_answer(floor.rooms, first, Answer(text))
+    assert kept_answer(floor.rooms, first) == Answer("one")
+
+
+def test_reply_that_is_no_text_is_kept(floor: Desk, model: Model) -> None:
+    agent = hire(floor)
+    first = opened(floor, agent)
+    keep_answer(floor.rooms, first, Answer("\ud800\x00"))
+    assert kept_answer(floor.rooms, first) == Answer("\\ud800\x00")
+
+
+def test_day_has_a_limit(floor: Desk, model: Model) -> None:
+    agent = hire(floor, max_model_usd_e6_per_day=1_000_000)
+    statuses = []
+    for _ in range(5):
+        floor.later(MINUTE, BTC=100)
+        statuses.append(tick(floor.rooms, Slot(agent, "BTC", floor.clock.now())).status)
+    assert statuses == ["held", "held", "held", "failed", "failed"]
+    assert model.calls == 3
+    failed = floor.rooms.book.run(floor.rooms.book.run_ids(most=1)[0])
+    assert failed is not None and failed.usage is None
+    assert failed.error == "R11_MODEL_SPEND: $1.20 spent on models today; $1.00 are allowed"
+    floor.later(DAY, BTC=100)
+    assert tick(floor.rooms, Slot(agent, "BTC", floor.clock.now())).status == "held"
+    assert floor.is_whole()
+
+
+def test_answers_not_yet_recorded_count(floor: Desk, model: Model) -> None:
+    agent = hire(floor, max_model_usd_e6_per_day=400_000)
+    first = opened(floor, agent)
+    keep_answer(floor.rooms, first, model.decide(first.packet))
+    floor.later(MINUTE, BTC=100)
+    other = opened(floor, agent)
+    said = kept_answer(floor.rooms, other)
+    assert said is not None and said.problem is not None and said.problem.startswith("R11_MODEL_SPEND")
+    # The answer that was paid for is used all the same.
+    assert kept_answer(floor.rooms, first) is not None
+    another = floor.hire(msgspec.structs.replace(BRIEF, name="b", caps=RiskCaps(max_model_usd_e6_per_day=400_000)))
+    assert kept_answer(floor.rooms, opened(floor, another)) is None

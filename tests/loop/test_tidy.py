@@ -1,0 +1,131 @@
+"""The hour's work: a little at a time says the same as all at once, and decisions still replay after rows have left."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tapebook import app
+from tapebook.clock import VirtualClock
+from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.market import Candle, Mid
+from tapebook.errors import StoreFailed
+from tapebook.loop import demo
+from tapebook.loop.ingest import Ingester, Intake
+from tapebook.loop.listen import keep_of
+from tapebook.loop.tidy import Tidy
+from tapebook.loop.watchlists import Watchlists
+from tapebook.tape.families import ALL, CANDLES
+from tapebook.tape.retention import retire
+from tapebook.tape.store import View
+from tapebook.wiring import Rooms
+from tests.db.places import sql
+from tests.loop import weather
+from tests.loop.test_ingest import FULL, broken
+from tests.loop.weather import BORN, FOREVER, SYMBOLS
+
+OTHER = "NOBODY"
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    """A little before four in the morning."""
+    return VirtualClock(BORN + 4 * HOUR - 1)
+
+
+@pytest.fixture
+def rooms(tmp_path: Path, clock: VirtualClock) -> Iterator[Rooms]:
+    """A home with three hours of bars and midpoints, one symbol of which nobody watches."""
+    opened = Rooms(weather.make_home(tmp_path / "home", candles_hours=1.0), clock=clock)
+    for symbol in (*SYMBOLS, OTHER):
+        minutes = range(BORN + HOUR, BORN + 4 * HOUR, MINUTE)
+        opened.tape.commit([Candle(symbol, 60, at, 500, 900, 100, 300 + at % 97, 1.0, 2.0, 3) for at in minutes])
+        opened.tape.commit([Mid(symbol, at, at % 89) for at in minutes])
+    yield opened
+    opened.close()
+
+
+def hours(rooms: Rooms) -> dict[str, list[Candle]]:
+    found = (rooms.tape.candles(symbol, granularity_sec=3600, since=0, view=View(FOREVER)) for symbol in SYMBOLS)
+    return dict(zip(SYMBOLS, found, strict=True))
+
+
+def rows(rooms: Rooms) -> int:
+    return sum(int(rooms.tape_db.all(sql(f"SELECT COUNT(*) FROM {family.table}"))[0][0]) for family in ALL)
+
+
+def test_nothing_is_due_before_the_hour_and_its_delay_are_over(rooms: Rooms, clock: VirtualClock) -> None:
+    tidy = Tidy(rooms, keep=keep_of(rooms.config))
+    assert not tidy.is_due()
+    clock.advance(BORN + 4 * HOUR + MINUTE - 1)
+    assert not tidy.is_due()
+    clock.advance(BORN + 4 * HOUR + MINUTE)
+    assert tidy.is_due()
+    tidy.work(at_once=None)
+    assert not tidy.is_due() and all(len(bars) == 3 for bars in hours(rooms).values())
+
+
+def test_two_symbols_or_one_chunk_at_a_time(rooms: Rooms, clock: VirtualClock) -> None:
+    before = weather.digest(rooms.tape, as_of=clock.now())
+    clock.advance(BORN + 4 * HOUR + MINUTE)
+    tidy = Tidy(rooms, keep=keep_of(rooms.config))
+    clock.advance(BORN + 5 * HOUR + MINUTE)
+    assert tidy.is_due()
+    rolled, moved = [], []
+    for _ in range(4):
+        tidy.work(at_once=2)
+        rolled.append(sum(map(bool, hours(rooms).values())))
+    assert rolled == [2, 4, 5, 6], "in the order of names, nobody's symbol among them"
+    while tidy.is_due():
+        left = rows(rooms)
+        tidy.work(at_once=2)
+        moved.append(left - rows(rooms))
+        assert weather.digest(rooms.tape, as_of=BORN + 4 * HOUR - 1) == before
+    assert max(moved) == 7 * CANDLES.span_ms // MINUTE and sum(moved) > 1_000, "one chunk of all symbols"
+    assert rooms.tape.mids(OTHER, since=0, until=FOREVER, view=View(FOREVER)) == []
+    assert len(rooms.tape.mids("BTC", since=0, until=FOREVER, view=View(FOREVER))) == 180
+
+
+@pytest.mark.parametrize(("at_once", "least"), [(None, 1), (2, 12)])
+def test_what_a_full_disk_refused_is_done_afterwards(
+    rooms: Rooms, clock: VirtualClock, at_once: int | None, least: int
+) -> None:
+    tidy, refused = Tidy(rooms, keep=keep_of(rooms.config)), 0
+    clock.advance(BORN + 4 * HOUR + MINUTE)
+    while tidy.is_due():
+        before = rows(rooms), rooms.tape.head()
+        with broken(rooms, FULL):
+            try:
+                tidy.work(at_once=at_once)
+            except StoreFailed:
+                refused += 1
+                assert (rows(rooms), rooms.tape.head()) == before and tidy.is_due()
+        tidy.work(at_once=at_once)
+    assert refused >= least and all(len(bars) == 3 for bars in hours(rooms).values())
+
+
+def test_features_and_the_hour_take_turns(rooms: Rooms, clock: VirtualClock) -> None:
+    ingester = Ingester(rooms, Intake(), keep=keep_of(rooms.config))
+    clock.advance(BORN + 4 * HOUR + MINUTE)
+    features = sql("SELECT COUNT(*) FROM hyperliquid_volatility_profiles")
+    seen = []
+    for _ in range(6):
+        ingester.keep_up(at_once=2)
+        seen.append((rooms.tape_db.all(features)[0][0], sum(map(bool, hours(rooms).values()))))
+    assert seen == [(2, 0), (2, 2), (4, 2), (4, 4), (6, 4), (6, 5)]
+
+
+def test_every_decision_replays_after_all_rows_have_left(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    app.demo(home, seconds=4.0, seed=11)
+    rooms = Rooms(home, clock=VirtualClock(demo.START + 24 * HOUR))
+    try:
+        agents, shelf = Watchlists(rooms.book), Tidy(rooms, keep=keep_of(rooms.config))
+        nothing = dict.fromkeys(keep_of(rooms.config), 0)
+        moved = retire(rooms.tape_db, shelf._put, keep=nothing, now=rooms.clock.now(), watched=agents.symbols)
+        assert moved > 1_000 and rows(rooms) == 0
+    finally:
+        rooms.close()
+    with app.open(home) as book:
+        report = book.replay()
+    assert report.checked > 10 and report.equal == report.checked

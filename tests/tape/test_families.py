@@ -1,0 +1,83 @@
+"""Chunks: every row lies in the chunk its bucket says, and rows of the time when chunks were longer are still found."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapebook.clock import VirtualClock
+from tapebook.db import Database, Row
+from tapebook.db.migrations import _files
+from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.market import Candle, Mid, Observation
+from tapebook.tape.families import CANDLES, MIDS, OF_TYPE, Family
+from tapebook.tape.store import MIGRATIONS, Tape, View
+from tests.db.places import sql
+from tests.tape.places import db as db
+from tests.tape.places import empty_postgres as empty_postgres
+from tests.tape.places import shared_postgres as shared_postgres
+from tests.tape.shelf import Shelf
+
+NOON = 500_000 * HOUR
+VIEW = View(NOON + 9 * HOUR)
+
+
+def bar(at: int, seconds: int = 60) -> Candle:
+    return Candle("BTC", seconds, at, at % 7 + 1, at % 11 + 1, at % 5 + 1, at % 3 + 1, 1.0, 2.0, 3)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**41), st.sampled_from([60, 3_600])), min_size=1, max_size=20))
+def test_a_fact_a_row_and_a_question_agree_on_the_chunk(places: list[tuple[int, int]]) -> None:
+    bars: list[Observation] = [bar(at, seconds) for at, seconds in places]
+    mids: list[Observation] = [Mid("BTC", at, 1) for at, _ in places]
+    assert CANDLES.chunks(bars) == [at // (seconds * 10_000) for at, seconds in places]
+    assert CANDLES.chunks(bars) == [CANDLES.chunk(at, seconds) for at, seconds in places]
+    assert MIDS.chunks(mids) == [at // 20_000 for at, _ in places] == [MIDS.chunk(at) for at, _ in places]
+    for facts in (bars, mids):
+        family = OF_TYPE[type(facts[0])]
+        rows = [(-1, 1, *msgspec.structs.astuple(fact)[family.own], 0, 0, 1) for fact in facts]
+        assert [family.chunk_of(row) for row in rows] == family.chunks(facts)
+
+
+def old_rows(family: Family, facts: list[Observation], *, seq: int) -> list[Row]:
+    """Rows in chunks of twenty buckets."""
+    spans = [fact.granularity_sec * 20_000 if isinstance(fact, Candle) else 100_000 for fact in facts]
+    return [
+        (fact.bucket_ts // span, 1, *msgspec.structs.astuple(fact)[family.own], 0, NOON, seq)
+        for fact, span in zip(facts, spans, strict=True)
+    ]
+
+
+def archive(db: Database, shelf: Shelf, family: Family, rows: list[Row]) -> None:
+    """Every chunk of rows as an object of its own."""
+    note = sql(
+        "INSERT INTO tape_archived (table_name, granularity_sec, chunk, archive_key, rows_moved) "
+        "VALUES (:table_name, :granularity_sec, :chunk, :archive_key, :rows_moved)"
+    )
+    for chunk in sorted({row[0] for row in rows}):
+        there = [row for row in rows if row[0] == chunk]
+        key, seconds = shelf.put(msgspec.json.encode(there)), there[0][2] if family.has_granularity else 0
+        where = {"table_name": family.table, "granularity_sec": seconds, "chunk": chunk}
+        db.run(note, **where, archive_key=key, rows_moved=len(there))
+
+
+def test_rows_in_chunks_of_twenty_are_found_here_and_in_the_archive(db: Database) -> None:
+    mids = [Mid("BTC", NOON + number * 5_000, number + 1) for number in range(90)]
+    minutes = [bar(NOON + number * MINUTE) for number in range(90)]
+    hours = [bar(NOON - 90 * HOUR + number * HOUR, 3_600) for number in range(90)]
+    shelf = Shelf()
+    db.script("INSERT INTO tape_symbols (symbol_id, symbol) VALUES (1, 'BTC')")
+    for family, facts in ((MIDS, mids), (CANDLES, minutes), (CANDLES, hours)):
+        archive(db, shelf, family, old_rows(family, [*facts[:45]], seq=1))
+        db.many(family.queries.add, old_rows(family, [*facts[45:]], seq=2))
+    moved = db.all(sql("SELECT SUM(rows_moved) FROM tape_archived"))
+    db.script(dict(_files(MIGRATIONS))["0005_chunks.sql"])
+    assert db.all(sql("SELECT SUM(rows_moved) FROM tape_archived")) == moved
+    tape = Tape(db, clock=VirtualClock(NOON), fetch=shelf.get)
+    assert tape.mids("BTC", since=0, until=NOON + HOUR, view=VIEW) == mids
+    assert tape.candles("BTC", granularity_sec=60, since=0, view=VIEW) == minutes
+    assert tape.candles("BTC", granularity_sec=3_600, since=0, view=VIEW) == hours
+    for number in (0, 1, 19, 20, 21, 44, 45, 46, 89):
+        assert tape.newest(Mid, "BTC", view=View(NOON + number * 5_000)) == mids[number]
+        since = NOON + number * MINUTE
+        found = tape.candles("BTC", granularity_sec=60, since=since, until=since, view=VIEW)
+        assert found == [minutes[number]]
