@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tapebook.domain.agent import HORIZONS, AgentProfile, ContextProfile, RiskCaps, context_of
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.money import E6
+from tapebook.domain.note import CADENCES, Reflection
 from tapebook.errors import BadInput
 from tapebook.profile_keys import CONTEXT_KEYS, KEYS, SHORT
 from tapebook.profiles import changed, differences, from_file, from_words, require_name, shown
@@ -32,6 +33,7 @@ contexts = st.builds(
     recent_trades_k=st.integers(0, 30),
     memory=st.booleans(),
 )
+GROUPS = ("name", "caps", "context", "shadow", "reflection")
 caps = st.builds(
     RiskCaps,
     max_position_usd_e6=usd,
@@ -63,6 +65,7 @@ profiles = st.builds(
     margin=st.sampled_from(["cross", "isolated"]),
     manual=prose,
     enabled=st.booleans(),
+    reflection=st.builds(Reflection, st.sampled_from(CADENCES), st.integers(1, 1_000), names),
 )
 
 
@@ -88,9 +91,10 @@ def test_differences_are_what_turns_one_into_the_other(before: AgentProfile, aft
 
 def test_every_field_of_a_profile_has_a_key() -> None:
     places = {key.place for key in KEYS.values()}
-    fields = {name for name in AgentProfile.__struct_fields__ if name not in ("name", "caps", "context", "shadow")}
+    fields = {name for name in AgentProfile.__struct_fields__ if name not in GROUPS}
     caps = {f"caps.{name}" for name in RiskCaps.__struct_fields__}
-    assert places == fields | caps | {f"context.{name}" for name in ContextProfile.__struct_fields__}
+    reflection = {f"reflection.{name}" for name in Reflection.__struct_fields__}
+    assert places == fields | caps | reflection | {f"context.{name}" for name in ContextProfile.__struct_fields__}
 
 
 def test_every_key_is_documented_and_no_other() -> None:

@@ -13,8 +13,9 @@ The map, from the ground up:
     tape/      what the market did              book/       what the agent did, and how it ended
     context/   a situation becomes a packet     decision/   engines, the parser, the guard
     broker/    where orders go                  archive/    immutable bytes by content
-    llm/       language models, asked within a budget
-    loop/      one tick, told by calling        lab/        replay
+    lessons/   notes from closed trades         experience/ whom to trust, and what was like this
+    horizons/  the day, the week … all time     llm/        language models, asked within a budget
+    loop/      one tick, told by calling        lab/        replay, compare, explain
     world/     a seeded market, also as a server surfaces/  the command line
     home.py    the folder all of it lies in     views.py    stored values as surfaces show them
     wiring.py  what stands behind each port     app.py      the façade: Tapebook

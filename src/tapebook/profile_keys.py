@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, get_args
 from tapebook.domain.agent import HORIZONS, MOST_TRADES_SHOWN, MarginMode
 from tapebook.domain.instants import DAY, MINUTE, SECOND
 from tapebook.domain.money import E6, scaled
+from tapebook.domain.note import CADENCES
 
 SYMBOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,39}")
 _ADAPTER = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -187,6 +188,9 @@ KEYS: dict[str, Key] = {
     ),
     "max_model_usd_per_run": _usd("caps.max_model_usd_e6_per_run"),
     "max_model_usd_per_day": _usd("caps.max_model_usd_e6_per_day"),
+    "reflection": Key("reflection.cadence", _one_of(CADENCES), _same, f"one of {', '.join(CADENCES)}"),
+    "reflection_trades": Key("reflection.every_n_trades", _whole(1, 1_000), _same, "a whole number from 1 to 1000"),
+    "reflector": Key("reflection.reflector", _matching(_ADAPTER), _same, "the name of a reflector"),
     "enabled": Key("enabled", _switch, _same, "on or off"),
 }
 SHORT = {"trades": "recent_trades_k", "every": "every_minutes", "cash": "cash_usd"}

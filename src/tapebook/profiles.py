@@ -48,7 +48,7 @@ def require_name(name: str) -> None:
 
 def changed(profile: AgentProfile, settings: Mapping[str, Any]) -> AgentProfile:
     """The profile with what was written laid over it."""
-    parts: dict[str, dict[str, Any]] = {"": {}, "caps": {}, "context": {}}
+    parts: dict[str, dict[str, Any]] = {"": {}, "caps": {}, "context": {}, "reflection": {}}
     for name, value in settings.items():
         if name in KEYS:
             group, _, field = KEYS[name].place.rpartition(".")
@@ -60,12 +60,14 @@ def changed(profile: AgentProfile, settings: Mapping[str, Any]) -> AgentProfile:
     if shadow == context:
         raise BadInput("`shadow` is the same as the agent's own context: name at least one thing that differs")
     caps = msgspec.structs.replace(profile.caps, **parts["caps"])
-    return msgspec.structs.replace(profile, **parts[""], caps=caps, context=context, shadow=shadow)
+    reflection = msgspec.structs.replace(profile.reflection, **parts["reflection"])
+    own = parts[""] | {"caps": caps, "context": context, "shadow": shadow, "reflection": reflection}
+    return msgspec.structs.replace(profile, **own)
 
 
 def shown(profile: AgentProfile) -> dict[str, Any]:
     """A profile by the keys people write; `shadow` is null or a mapping of its own."""
-    groups = {"": profile, "caps": profile.caps, "context": profile.context}
+    groups = {"": profile, "caps": profile.caps, "context": profile.context, "reflection": profile.reflection}
     view = {}
     for name, key in KEYS.items():
         group, _, field = key.place.rpartition(".")

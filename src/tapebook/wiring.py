@@ -18,13 +18,17 @@ from tapebook.decision import Engine, EngineTerms
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE
 from tapebook.home import process_name, require_home
+from tapebook.lessons import Reflector, ReflectorTerms
+from tapebook.lessons.projection import PROJECTION as LESSONS_PROJECTION
+from tapebook.lessons.store import MIGRATIONS as LESSONS
+from tapebook.lessons.store import Notes
 from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, Waiting, price_of
 from tapebook.log import Leases, Log
 from tapebook.log.store import MIGRATIONS as LOG
 from tapebook.tape.store import MIGRATIONS as TAPE
 from tapebook.tape.store import Tape
 
-BOOK_PACKAGES = (LOG, BOOK)
+BOOK_PACKAGES = (LOG, BOOK, LESSONS)
 TAPE_PACKAGES = (TAPE,)
 
 
@@ -38,13 +42,14 @@ class Rooms:
         self.config: Config = load(home)
         self.book_db = _open(home, self.config.store.book, BOOK_PACKAGES, durable=True)
         self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
-        self.log = Log(self.book_db, [PROJECTION], clock=clock)
+        self.log = Log(self.book_db, [PROJECTION, LESSONS_PROJECTION], clock=clock)
         self.leases = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
         self.book = Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
         self.work = Work(self.book_db, owner=self.config.owner, leases=self.leases)
         self.replies = Replies(self.book_db, owner=self.config.owner)
+        self.notes = Notes(self.book_db, owner=self.config.owner)
         self.archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
             home / self.config.archive.place
         )
@@ -74,6 +79,12 @@ class Rooms:
         if (provider, model) not in self._askers:
             self._askers[provider, model] = asker(self.config, provider, model, key=self._keys[provider])
         return self._askers[provider, model]
+
+    def reflector(self, agent: AgentProfile) -> Reflector:
+        """Who writes an agent's notes; a model may spend on one what it may spend on a decision."""
+        terms = ReflectorTerms(agent.model, agent.caps.max_model_usd_e6_per_run, self._asker)
+        made: Reflector = plug.load("tapebook.lessons.reflectors", agent.reflection.reflector).create(terms)
+        return made
 
     def broker(self, name: str) -> Broker:
         """The broker of that name."""

@@ -48,6 +48,7 @@ def test_votes_are_credited_by_what_they_were_for() -> None:
         vote("reversion", "short"),
         vote("carry", None, "hold"),
         vote("other", None, "close"),
+        vote("unsure", None, "adjust"),
     ]
     found = recomputed([outcome_of(trade, run_of(trade, engine="ensemble", votes=votes, confidence_e4=6_400))])
     net = (1, 1, 1_000)

@@ -92,6 +92,12 @@ def test_readings_stay_in_bounds(sight: Sight) -> None:
     assert all(each is None or abs(each) <= MOST for each in reading)
 
 
+def test_numbers_beyond_all_bounds_are_cut() -> None:
+    reading = reading_of(Sight(as_of=T0, imbalance=-1.7e308, premium=1e300, funding=math.inf))
+    assert reading[FIELDS.index("imbalance")] == -MOST
+    assert reading[FIELDS.index("funding")] is None
+
+
 def test_time_of_day_has_no_seam() -> None:
     before, after = (reading_of(Sight(as_of=20_000 * DAY + shift))[-2:] for shift in (-1_000, 1_000))
     assert all(abs((one or 0) - (two or 0)) <= 1 for one, two in zip(before, after, strict=True))

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from tapebook.db import Database, connect
+from tapebook.db import connect
 from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.memory import ExperienceRow
 from tapebook.experience.learning import seen
@@ -18,7 +18,7 @@ from tapebook.experience.records import ALL, PROVIDER, recomputed
 from tapebook.experience.rows import Question
 from tapebook.experience.settings import ExperienceSettings
 from tapebook.experience.sights import Sight
-from tapebook.experience.store import MIGRATIONS, Experience
+from tapebook.experience.store import MIGRATIONS
 from tapebook.log import verify_log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.db.places import empty_postgres as empty_postgres
@@ -213,9 +213,7 @@ def test_only_a_search_needs_numpy() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_reader_of_a_home_nobody_wrote_to(desk: Desk) -> None:
-    reader: Experience = desk.reopened()
-    empty: Database = desk.db
-    assert reader.standing("d", seq=10).records == {}
-    assert reader.learn("d", [], seq=0) == []
-    assert empty.description
+def test_home_nobody_wrote_to_knows_nothing(desk: Desk) -> None:
+    assert desk.experience.standing("d", seq=10).records == {}
+    assert desk.experience.nearest("d", sight(random.Random(1)), seq=10) is None
+    assert desk.experience.learn("d", [], seq=0) == []

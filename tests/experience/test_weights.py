@@ -53,6 +53,13 @@ def test_same_mean_over_more_trades_moves_further() -> None:
     assert many == pytest.approx(1.2, abs=0.01)
 
 
+def test_regime_is_drawn_to_the_record_elsewhere_which_counts_once() -> None:
+    overall, here = of(30, 9_000), of(10, 4_000)
+    elsewhere = 5_000 / (20 + 10)
+    expected = (4_000 + 10 * elsewhere) / (10 + 10)
+    assert weight(overall, here, scale_ppm=1_000, prior=PRIOR) == pytest.approx(1 + expected / 1_000)
+
+
 def test_learning_rate_decides_how_soon() -> None:
     slow, quick = (weight(of(20, 4_000), of(0, 0), scale_ppm=1_000, prior=prior) for prior in (100.0, 2.0))
     assert 1 < slow < quick < 1.2

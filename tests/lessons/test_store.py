@@ -6,7 +6,7 @@ from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.note import Note
 from tapebook.domain.run import Usage
-from tapebook.lessons.events import NoteRefused, refused, written
+from tapebook.lessons.events import refused, written
 from tapebook.lessons.projection import PROJECTION
 from tapebook.lessons.store import MIGRATIONS, Notes
 from tapebook.log import Log, Stream, verify_log
@@ -33,11 +33,18 @@ def test_a_new_note_takes_the_place_of_the_one_before(db: Database) -> None:
     log, notes = Log(db, [PROJECTION], clock=VirtualClock(T0)), Notes(db, owner="me")
     assert notes.active("a.paper", seq=100) is None
     log.append(STREAM, [written(note(1))], expected_seq=0)
-    later = [refused(NoteRefused("no", 20), at=T0), written(note(2, Usage("m", 5, 6, 7, 1)))]
+    later = [refused(note(9), "no"), written(note(2, Usage("m", 5, 6, 7, 1)))]
     log.append(STREAM, later, expected_seq=1)
     standing = [notes.active("a.paper", seq=seq) for seq in (0, 1, 2, 3)]
-    assert [each.note.note_id if each else None for each in standing] == [None, "n1", "n1", "n2"]
-    assert [each.note for each in notes.all("a.paper", most=9)] == [note(2, Usage("statistics", 5, 6, 7, 1)), note(1)]
+    assert [each.note_id if each else None for each in standing] == [None, "n1", "n1", "n2"]
+    assert [notes.last_try("a.paper", seq=seq) for seq in (0, 1, 2)] == [None, (1, T0 + 1), (2, T0 + 9)]
+    kept = notes.all("a.paper", most=9)
+    assert [(each.note.note_id, each.status, each.problem) for each in kept] == [
+        ("n2", "active", ""),
+        ("n9", "refused", "no"),
+        ("n1", "superseded", ""),
+    ]
+    assert kept[0].note == note(2, Usage("statistics", 5, 6, 7, 1))
     assert verify_log(log, db, packages=(LOG, MIGRATIONS), anchors={}) == []
 
 

@@ -172,6 +172,11 @@ SELECT
     COALESCE(CAST(SUM(funding_usd_e6) AS BIGINT), 0)
 FROM trade_history WHERE owner = :owner AND deployment = :deployment AND status = 'closed';
 
+-- name: closed_since
+-- How many trades ended between two sequence numbers, and when the first of them did.
+SELECT COUNT(*), MIN(exit_tick_at) FROM trade_history
+WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq;
+
 -- name: closed_count
 -- How many round trips an owner has completed.
 SELECT COUNT(*) FROM trade_history WHERE owner = :owner AND status = 'closed';

@@ -167,6 +167,11 @@ class Book:
         row = self._db.one(_QUERIES.trade_totals, owner=self.owner, deployment=deployment)
         return TradeTotals(*row) if row else TradeTotals(0, 0, 0, 0, 0)
 
+    def closed_since(self, deployment: str, *, after: int, seq: int) -> tuple[int, int | None]:
+        """How many trades ended after one sequence number and up to another, and when the first of them did."""
+        row = self._db.one(_QUERIES.closed_since, owner=self.owner, deployment=deployment, after=after, seq=seq)
+        return (row[0], row[1]) if row else (0, None)
+
     def closed_count(self) -> int:
         """How many round trips are complete."""
         row = self._db.one(_QUERIES.closed_count, owner=self.owner)

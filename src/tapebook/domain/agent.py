@@ -6,6 +6,7 @@ import msgspec
 
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.money import E6
+from tapebook.domain.note import Reflection
 
 Horizon = Literal["scalp", "intraday", "swing", "position"]
 MarginMode = Literal["cross", "isolated"]
@@ -82,6 +83,7 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     manual: str = ""
     shadow: ContextProfile | None = None
     enabled: bool = True
+    reflection: Reflection = Reflection()
 
 
 class Deployment(msgspec.Struct, frozen=True):

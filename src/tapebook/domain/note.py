@@ -1,16 +1,19 @@
 """Notes an agent's trades have earned, and how often it stops to write one."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from tapebook.domain.run import Usage
 
+Cadence = Literal["off", "per_n_trades", "daily"]
+CADENCES: tuple[Cadence, ...] = get_args(Cadence)
+
 
 class Reflection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When to reflect and who writes; `off`, after so many closed trades, or once a UTC day."""
 
-    cadence: Literal["off", "per_n_trades", "daily"] = "per_n_trades"
+    cadence: Cadence = "per_n_trades"
     every_n_trades: int = 10
     reflector: str = "statistics"
 

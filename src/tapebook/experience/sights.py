@@ -152,4 +152,4 @@ def _logarithm(value: float | None) -> float | None:
 def _quantised(value: float | None) -> int | None:
     if value is None or not math.isfinite(value):
         return None
-    return max(-MOST, min(MOST, round(value * UNIT)))
+    return round(max(-MOST, min(MOST, value * UNIT)))

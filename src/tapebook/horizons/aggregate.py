@@ -11,7 +11,8 @@ import msgspec
 
 from tapebook.horizons.path import Path, joined
 
-MOST_NOTABLE = 5
+MOST_BEST = 5
+MOST_WORST = 1
 
 
 class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -131,13 +132,13 @@ def fold(parts: Iterable[Aggregate]) -> Aggregate:
 def best_of(trades: Iterable[Notable]) -> tuple[Notable, ...]:
     """The trades that won most; of equals, the earlier."""
     won = (trade for trade in trades if trade.net_usd_e6 > 0)
-    return tuple(sorted(won, key=lambda trade: (-trade.net_usd_e6, trade.exited_at, trade.trade_id))[:MOST_NOTABLE])
+    return tuple(sorted(won, key=lambda trade: (-trade.net_usd_e6, trade.exited_at, trade.trade_id))[:MOST_BEST])
 
 
 def worst_of(trades: Iterable[Notable]) -> tuple[Notable, ...]:
     """The trades that lost most; of equals, the earlier."""
     lost = (trade for trade in trades if trade.net_usd_e6 < 0)
-    return tuple(sorted(lost, key=lambda trade: (trade.net_usd_e6, trade.exited_at, trade.trade_id))[:MOST_NOTABLE])
+    return tuple(sorted(lost, key=lambda trade: (trade.net_usd_e6, trade.exited_at, trade.trade_id))[:MOST_WORST])
 
 
 def _sum_of_known(one: int | None, other: int | None) -> int | None:

@@ -33,11 +33,11 @@ class ContextStore:
     def set_context(self, layer: ContextLayer, timeframe: str, key: str, value: Any) -> None:
         """Writes a value that JSON can hold. Above the days it is the owner's comment: marked, and never summed."""
         seq, now = self._conn.head(self._scope), self._conn.now()
-        entry = entry_of(layer, timeframe, key, value)
+        told = told_of(layer, timeframe, {key: value})
         first = self._conn.store.first_kept(self._scope, layer, seq=seq)
         if timeframe < first:
             raise BadInput(f"{timeframe} of {layer} is past its time: the oldest that is kept is {first}")
-        self._conn.append(self._scope, [written([entry], owner=self._conn.owner, at=now)], expected_seq=seq)
+        self._conn.append(self._scope, [written(told, owner=self._conn.owner, at=now)], expected_seq=seq)
 
     def get_context(
         self,
@@ -48,7 +48,7 @@ class ContextStore:
         origin: ev.Origin | None = None,
         as_of: int | None = None,
         seq: int | None = None,
-    ) -> Any | None:
+    ) -> Any:
         """One value, or None; of a certain origin when asked."""
         SPECS[layer].period(timeframe)
         found = self._conn.store.values(self._scope, layer, timeframe, seq=self._seq(as_of, seq))
@@ -88,29 +88,25 @@ class ContextStore:
         return self._conn.head(self._scope) if as_of is None else self._conn.seq_as_of(self._scope, as_of)
 
 
-def entry_of(layer: ContextLayer, timeframe: str, key: str, value: Any) -> ev.Entry:
-    """A checked entry; BadInput says what is wrong with it."""
+def told_of(layer: ContextLayer, timeframe: str, values: Mapping[str, Any]) -> ev.Told:
+    """Checked values of a timeframe; BadInput says what is wrong with them."""
     SPECS[layer].period(timeframe)
-    check_key(key)
-    return ev.Entry(layer, timeframe, key, value_text(value))
+    for key in values:
+        check_key(key)
+    return ev.Told(layer, timeframe, {key: value_text(value) for key, value in values.items()})
 
 
-def written(entries: Iterable[ev.Entry], *, owner: str, at: int) -> Draft:
-    """The event of entries by hand, all above the leaf layers or all in them."""
-    entries = tuple(entries)
-    leaves = {is_leaf(entry.layer) for entry in entries}
-    if len(leaves) != 1 or len({(entry.layer, entry.timeframe, entry.key) for entry in entries}) < len(entries):
-        raise BadInput("write each key once, and entries of L6 and L7 apart from those above them")
-    return ev.draft(at, ev.LayerObserved(entries) if leaves.pop() else ev.LayerCurated(owner, entries))
+def written(told: ev.Told, *, owner: str, at: int) -> Draft:
+    """The event of values by hand: observed in the leaf layers, curated above them."""
+    return ev.draft(at, ev.LayerObserved(told) if is_leaf(told.layer) else ev.LayerCurated(owner, told))
 
 
 def observed(store: Horizons, scope: str, day: str, values: Mapping[str, Any], *, seq: int, at: int) -> list[Draft]:
     """The event of what a tick saw, such as `live_price_BTC`, in L7; only what differs from the values before."""
-    layer = ContextLayer.L7_REALTIME
-    known = {each.key: each.value for each in store.values(scope, layer, day, seq=seq)}
-    entries = [entry_of(layer, day, key, value) for key, value in sorted(values.items())]
-    new = [entry for entry in entries if known.get(entry.key) != entry.value]
-    return [written(new, owner=store.owner, at=at)] if new else []
+    told = told_of(ContextLayer.L7_REALTIME, day, values)
+    known = {each.key: each.value for each in store.values(scope, told.layer, day, seq=seq)}
+    new = {key: value for key, value in told.values.items() if known.get(key) != value}
+    return [written(ev.Told(told.layer, day, new), owner=store.owner, at=at)] if new else []
 
 
 def beside(found: Iterable[Found]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The events of this room: layers were rolled up, somebody wrote an entry, what is too old was dropped."""
+"""The events of this room: layers were rolled up, somebody wrote values, what is too old was dropped."""
 
 from typing import Literal, TypeVar
 
@@ -15,13 +15,12 @@ Origin = Literal["rollup", "curated", "observed"]
 """Who wrote a value: the roll-up; a person, above the leaf layers; or whoever saw it, in the leaf layers."""
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One value of a layer, as JSON text; `null` when the key has none any more."""
+class Told(msgspec.Struct, frozen=True):
+    """Values of one timeframe by key, each as JSON text; `null` when the key has none any more."""
 
     layer: ContextLayer
     timeframe: str
-    key: str
-    value: str
+    values: dict[str, str]
 
 
 class Fold(msgspec.Struct, frozen=True):
@@ -40,21 +39,21 @@ class LayerRolled(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     folds: tuple[Fold, ...]
-    entries: tuple[Entry, ...]
+    told: tuple[Told, ...]
     until: dict[str, int] = {}
 
 
 class LayerCurated(msgspec.Struct, frozen=True):
-    """Entries above the leaf layers, written by a person; they stand beside the roll-up and are never summed."""
+    """Values above the leaf layers, written by a person; they stand beside the roll-up and are never summed."""
 
     owner: str
-    entries: tuple[Entry, ...]
+    told: Told
 
 
 class LayerObserved(msgspec.Struct, frozen=True):
-    """Entries of the leaf layers: positions, prices and volatility of this moment, or the sums of a day."""
+    """Values of the leaf layers: positions, prices and volatility of this moment, or the sums of a day."""
 
-    entries: tuple[Entry, ...]
+    told: Told
 
 
 class LayerExpired(msgspec.Struct, frozen=True):

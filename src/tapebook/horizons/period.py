@@ -7,6 +7,7 @@ A week carries the year of its Thursday: 1 January 2027 lies in 2026-W53.
 
 import re
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -49,17 +50,7 @@ class Period(msgspec.Struct, frozen=True, order=True):
     @property
     def key(self) -> str:
         """Its name; of one kind, the order of names is the order of time."""
-        if self.kind == "legacy":
-            return LEGACY
-        day = _date(self.start)
-        year, week, _ = day.isocalendar()
-        return {
-            "day": f"{day.year:04d}-{day.month:02d}-{day.day:02d}",
-            "week": f"{year:04d}-W{week:02d}",
-            "month": f"{day.year:04d}-{day.month:02d}",
-            "quarter": f"{day.year:04d}-Q{(day.month + 2) // 3}",
-            "year": f"{day.year:04d}",
-        }[self.kind]
+        return _key(self.kind, self.start)
 
     @property
     def end(self) -> int:
@@ -98,6 +89,7 @@ def period_of(kind: Kind, instant: int) -> Period:
     return Period(kind, _instant(first))
 
 
+@lru_cache(maxsize=8_192)
 def parse_period(kind: Kind, key: str) -> Period:
     """The period of that name; BadInput for a name that no period of the kind has."""
     found = re.fullmatch(_FORMS[kind], key, re.ASCII)
@@ -109,6 +101,21 @@ def parse_period(kind: Kind, key: str) -> Period:
     if period is None or period.key != key:
         raise BadInput(f"{key!r} is no {kind}: write it like {_SAMPLES[kind]}")
     return period
+
+
+# A roll-up asks for the names of the same few days, months and years again and again.
+@lru_cache(maxsize=8_192)
+def _key(kind: Kind, start: int) -> str:
+    day = _date(start)
+    year, week, _ = day.isocalendar()
+    return {
+        "day": f"{day.year:04d}-{day.month:02d}-{day.day:02d}",
+        "week": f"{year:04d}-W{week:02d}",
+        "month": f"{day.year:04d}-{day.month:02d}",
+        "quarter": f"{day.year:04d}-Q{(day.month + 2) // 3}",
+        "year": f"{day.year:04d}",
+        "legacy": LEGACY,
+    }[kind]
 
 
 def _first_day(kind: Kind, parts: list[int]) -> date:

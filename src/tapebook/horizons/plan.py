@@ -2,7 +2,7 @@
 
 1. leaves that are as they were are put aside;
 2. every period above a changed leaf is merged again, from its parts in the order of time (`_PARTS`);
-3. of the values of these periods, those that differ from what is stored become entries.
+3. of the values of these periods, those that differ from what is stored are told.
 
 Months and years are kept, weeks, quarters and all time are not. A kept sum is a merge of day leaves in another
 grouping, and merging is associative: each layer is what the leaves of its days give, and no week is in any of them.
@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from tapebook.horizons.aggregate import EMPTY, Aggregate, fold
-from tapebook.horizons.events import Entry, Fold
+from tapebook.horizons.events import Fold, Told
 from tapebook.horizons.layers import LAYER_OF, ContextLayer
 from tapebook.horizons.period import Kind, Period, period_of
 from tapebook.horizons.values import Terms, Values, values_of
@@ -48,7 +48,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Sums and values that are new; empty when nothing changed."""
 
     folds: tuple[Fold, ...]
-    entries: tuple[Entry, ...]
+    told: tuple[Told, ...]
 
 
 def roll_up(
@@ -68,14 +68,14 @@ def roll_up(
         for period, whole in sorted(wholes.items())
         if period.kind in _KEPT and whole != _known(stored, period)
     ]
-    return Plan(tuple(folds), tuple(_entries(wholes, stored, terms or Terms())))
+    return Plan(tuple(folds), tuple(_told(wholes, stored, terms or Terms())))
 
 
 def _known(stored: Stored, period: Period) -> Aggregate:
     return stored.folds(period.kind, period).get(period, EMPTY)
 
 
-def _entries(wholes: Mapping[Period, Aggregate], stored: Stored, terms: Terms) -> Iterator[Entry]:
+def _told(wholes: Mapping[Period, Aggregate], stored: Stored, terms: Terms) -> Iterator[Told]:
     for period, whole in sorted(wholes.items(), key=lambda each: each[0]):
         layer, timeframe = LAYER_OF[period.kind], period.key
         if not stored.is_kept(layer, timeframe):
@@ -86,4 +86,5 @@ def _entries(wholes: Mapping[Period, Aggregate], stored: Stored, terms: Terms) -
             continue
         changed = {key: value for key, value in new.items() if old.get(key) != value}
         changed |= {key: GONE for key, value in old.items() if key not in new and value != GONE}
-        yield from (Entry(layer, timeframe, key, value) for key, value in sorted(changed.items()))
+        if changed:
+            yield Told(layer, timeframe, changed)

@@ -1,6 +1,5 @@
 """The tables of layers: what each event of this room writes. Nothing here reads a table or a clock."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -30,7 +29,7 @@ def _place(event: Event) -> dict[str, Any]:
 
 def _rolled(event: Event) -> list[Write]:
     body = ev.body_of(event, ev.LayerRolled)
-    writes = _entries(event, body.entries, "rollup")
+    writes = [write for told in body.told for write in _values(event, told, "rollup")]
     # Sums as they were written: a field that aggregates get later must not change the row of an old one.
     for fold in msgspec.json.decode(event.body, type=_Rolled).folds:
         row = {"kind": fold.kind, "timeframe": fold.timeframe, "whole_json": bytes(fold.whole).decode()}
@@ -41,11 +40,11 @@ def _rolled(event: Event) -> list[Write]:
 
 
 def _curated(event: Event) -> list[Write]:
-    return _entries(event, ev.body_of(event, ev.LayerCurated).entries, "curated")
+    return _values(event, ev.body_of(event, ev.LayerCurated).told, "curated")
 
 
 def _observed(event: Event) -> list[Write]:
-    return _entries(event, ev.body_of(event, ev.LayerObserved).entries, "observed")
+    return _values(event, ev.body_of(event, ev.LayerObserved).told, "observed")
 
 
 def _expired(event: Event) -> list[Write]:
@@ -54,11 +53,12 @@ def _expired(event: Event) -> list[Write]:
     return [Write(_QUERIES.cutoff, _place(event) | row) for row in rows]
 
 
-def _entries(event: Event, entries: Iterable[ev.Entry], origin: ev.Origin) -> list[Write]:
+def _values(event: Event, told: ev.Told, origin: ev.Origin) -> list[Write]:
+    place = _place(event) | {"layer": told.layer.value, "timeframe": told.timeframe}
+    place |= {"origin": origin, "known_at": event.known_at}
     writes = []
-    for entry in entries:
-        row = _place(event) | msgspec.structs.asdict(entry)
-        row |= {"layer": entry.layer.value, "origin": origin, "known_at": event.known_at}
+    for key, value in told.values.items():
+        row = place | {"key": key, "value": value}
         writes += [Write(_QUERIES.current, row), Write(_QUERIES.version, row)]
     return writes
 

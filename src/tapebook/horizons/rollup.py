@@ -48,7 +48,7 @@ def catch_up(store: Horizons, days: Days, scope: str, *, seq: int, now: int, ter
     plans = _plans(_Ahead(store, scope, seq), leaves, terms)
     if not plans:
         return []
-    bodies = [ev.LayerRolled(plan.folds, plan.entries) for plan in plans]
+    bodies = [ev.LayerRolled(plan.folds, plan.told) for plan in plans]
     bodies[-1] = msgspec.structs.replace(bodies[-1], until=dict(until))
     return [ev.draft(now, body) for body in bodies]
 
@@ -64,7 +64,7 @@ def roll_again(
         dirty.add(period)
     leaves = {day: days.leaf(scope, day, until=until) for day in sorted(dirty)}
     plans = _plans(_Ahead(store, scope, seq), leaves, terms, again=(period,))
-    return [ev.draft(now, ev.LayerRolled(plan.folds, plan.entries)) for plan in plans]
+    return [ev.draft(now, ev.LayerRolled(plan.folds, plan.told)) for plan in plans]
 
 
 def expire(store: Horizons, scope: str, *, seq: int, now: int) -> tuple[dict[ContextLayer, int], list[Draft]]:
@@ -89,7 +89,7 @@ def _plans(
     for start in range(0, max(len(order), 1), _MOST_DAYS):
         batch = {day: leaves[day] for day in order[start : start + _MOST_DAYS]}
         plan = roll_up(batch, ahead, terms=terms, again=again)
-        if plan.folds or plan.entries:
+        if plan.folds or plan.told:
             ahead.add(plan)
             plans.append(plan)
     return plans
@@ -106,8 +106,8 @@ class _Ahead:
     def add(self, plan: Plan) -> None:
         """Counts a plan as written."""
         self._folds |= {parse_period(fold.kind, fold.timeframe): fold.whole for fold in plan.folds}
-        for entry in plan.entries:
-            self._values.setdefault((entry.layer, entry.timeframe), {})[entry.key] = entry.value
+        for told in plan.told:
+            self._values.setdefault((told.layer, told.timeframe), {}).update(told.values)
 
     def folds(self, kind: Kind, within: Period) -> dict[Period, Aggregate]:
         """The sums of a kind inside a period."""

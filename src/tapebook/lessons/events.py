@@ -1,9 +1,8 @@
-"""The events of this room: a note was written, or a reflection came to nothing."""
+"""The events of this room: a reflection ended, with a note or with the reason why there is none."""
 
 import msgspec
 
 from tapebook.domain.note import Note
-from tapebook.domain.run import Usage
 from tapebook.log import Draft
 
 NOTE_WRITTEN = "note.written"
@@ -17,11 +16,10 @@ class NoteWritten(msgspec.Struct, frozen=True):
 
 
 class NoteRefused(msgspec.Struct, frozen=True):
-    """A reflection that came to nothing: why, and what it cost. The active note stays."""
+    """A reflection that came to nothing, and why. The active note stays; the next trigger tries again."""
 
-    why: str
-    closed_count: int
-    usage: Usage | None = None
+    note: Note
+    problem: str
 
 
 def written(note: Note) -> Draft:
@@ -29,6 +27,6 @@ def written(note: Note) -> Draft:
     return Draft.of(NOTE_WRITTEN, note.generated_at, NoteWritten(note))
 
 
-def refused(body: NoteRefused, *, at: int) -> Draft:
-    """The event of a reflection without a note."""
-    return Draft.of(NOTE_REFUSED, at, body)
+def refused(note: Note, problem: str) -> Draft:
+    """The event of a reflection without a note; what it cost is in the note, which has no text."""
+    return Draft.of(NOTE_REFUSED, note.generated_at, NoteRefused(note, problem))

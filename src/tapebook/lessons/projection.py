@@ -1,10 +1,13 @@
 """The table of notes: what each event of this room writes."""
 
+from typing import Any
+
 import msgspec
 
 from tapebook.db import Queries
+from tapebook.domain.note import Note
 from tapebook.domain.run import Usage
-from tapebook.lessons.events import NOTE_WRITTEN, NoteWritten
+from tapebook.lessons.events import NOTE_REFUSED, NOTE_WRITTEN, NoteRefused, NoteWritten
 from tapebook.log import Event, Projection, Write
 
 _QUERIES = Queries.load("tapebook.lessons", "projections.sql")
@@ -14,9 +17,23 @@ _NO_USAGE = Usage("", 0, 0, 0, 0)
 
 def _note_written(event: Event) -> list[Write]:
     note = msgspec.json.decode(event.body, type=NoteWritten).note
-    where = {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
-    row = msgspec.structs.asdict(note) | msgspec.structs.asdict(note.usage or _NO_USAGE) | where
-    return [Write(_QUERIES.supersede, where | {"agent": note.agent}), Write(_QUERIES.note, row)]
+    return [Write(_QUERIES.supersede, _place(event)), Write(_QUERIES.note, _row(event, note, "active", ""))]
 
 
-PROJECTION = Projection(tables=("reflection_notes",), projectors={NOTE_WRITTEN: _note_written})
+def _note_refused(event: Event) -> list[Write]:
+    body = msgspec.json.decode(event.body, type=NoteRefused)
+    return [Write(_QUERIES.note, _row(event, body.note, "refused", body.problem))]
+
+
+def _place(event: Event) -> dict[str, Any]:
+    return {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
+
+
+def _row(event: Event, note: Note, status: str, problem: str) -> dict[str, Any]:
+    used = msgspec.structs.asdict(note.usage or _NO_USAGE)
+    return msgspec.structs.asdict(note) | used | _place(event) | {"status": status, "problem": problem}
+
+
+PROJECTION = Projection(
+    tables=("reflection_notes",), projectors={NOTE_WRITTEN: _note_written, NOTE_REFUSED: _note_refused}
+)

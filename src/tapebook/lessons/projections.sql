@@ -1,14 +1,15 @@
 -- name: supersede
 -- The note before a new one is active no more.
 UPDATE reflection_notes SET status = 'superseded', superseded_seq = :seq
-WHERE owner = :owner AND deployment = :deployment AND agent = :agent AND status = 'active';
+WHERE owner = :owner AND deployment = :deployment AND status = 'active';
 
 -- name: note
--- A note that stands from now on.
+-- A reflection: a note that stands from now on, or one that came to nothing.
 INSERT INTO reflection_notes (
     owner, deployment, seq, id, agent, agent_version, status, generated_at, window_start, window_end, trades_considered,
-    lessons_text, content_hash, model_used, input_tokens, output_tokens, cost_usd_e6, attempts
+    lessons_text, content_hash, model_used, input_tokens, output_tokens, cost_usd_e6, attempts, problem
 ) VALUES (
-    :owner, :deployment, :seq, :note_id, :agent, :agent_version, 'active', :generated_at, :window_start, :window_end,
-    :trades_considered, :lessons_text, :content_hash, :written_by, :input_tokens, :output_tokens, :cost_usd_e6, :attempts
+    :owner, :deployment, :seq, :note_id, :agent, :agent_version, :status, :generated_at, :window_start, :window_end,
+    :trades_considered, :lessons_text, :content_hash, :written_by, :input_tokens, :output_tokens, :cost_usd_e6, :attempts,
+    :problem
 );

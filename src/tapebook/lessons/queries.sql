@@ -3,13 +3,19 @@
 SELECT seq, id, agent, agent_version, generated_at, window_start, window_end, trades_considered, lessons_text,
     content_hash, model_used, input_tokens, output_tokens, cost_usd_e6, attempts
 FROM reflection_notes
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq AND status <> 'refused'
+ORDER BY seq DESC LIMIT 1;
+
+-- name: last_try
+-- The newest reflection as of a sequence number, whatever came of it, and when it was.
+SELECT seq, generated_at FROM reflection_notes
 WHERE owner = :owner AND deployment = :deployment AND seq <= :seq
 ORDER BY seq DESC LIMIT 1;
 
 -- name: notes
--- An owner's notes, of one deployment, newest first.
+-- A deployment's reflections, newest first.
 SELECT seq, id, agent, agent_version, generated_at, window_start, window_end, trades_considered, lessons_text,
-    content_hash, model_used, input_tokens, output_tokens, cost_usd_e6, attempts
+    content_hash, model_used, input_tokens, output_tokens, cost_usd_e6, attempts, status, problem
 FROM reflection_notes
 WHERE owner = :owner AND deployment = :deployment
 ORDER BY seq DESC LIMIT :most;

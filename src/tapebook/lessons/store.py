@@ -1,4 +1,4 @@
-"""Notes in the database: the one that stood as of any sequence number, and all of them."""
+"""Notes in the database: the one that stood as of any sequence number, and all that were tried."""
 
 import msgspec
 
@@ -11,10 +11,12 @@ _QUERIES = Queries.load("tapebook.lessons")
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A note, and the sequence number from which it stands."""
+    """A reflection in its place: the note, whether it is active, superseded or refused, and why it was refused."""
 
     seq: int
     note: Note
+    status: str = ""
+    problem: str = ""
 
 
 class Notes:
@@ -24,19 +26,23 @@ class Notes:
         self._db = db
         self._owner = owner
 
-    def active(self, deployment: str, *, seq: int) -> Kept | None:
+    def active(self, deployment: str, *, seq: int) -> Note | None:
         """The note that stood as of a sequence number."""
         row = self._db.one(_QUERIES.active, owner=self._owner, deployment=deployment, seq=seq)
-        return None if row is None else _kept(row)
+        return None if row is None else _note(row)
+
+    def last_try(self, deployment: str, *, seq: int) -> tuple[int, int] | None:
+        """Where and when the newest reflection was, whatever came of it."""
+        row = self._db.one(_QUERIES.last_try, owner=self._owner, deployment=deployment, seq=seq)
+        return None if row is None else (row[0], row[1])
 
     def all(self, deployment: str, *, most: int) -> list[Kept]:
-        """A deployment's notes, newest first."""
+        """A deployment's reflections, newest first."""
         rows = self._db.all(_QUERIES.notes, owner=self._owner, deployment=deployment, most=most)
-        return [_kept(row) for row in rows]
+        return [Kept(row[0], _note(row), row[15], row[16]) for row in rows]
 
 
-def _kept(row: Row) -> Kept:
-    # The last four columns are what a model used; a note without a model has no attempts.
-    usage = Usage(row[10], *row[11:15]) if row[14] else None
-    fields: Row = (*row[1:11], usage)
-    return Kept(row[0], Note(*fields))
+def _note(row: Row) -> Note:
+    # A note without a model has no attempts.
+    fields: Row = (*row[1:11], Usage(row[10], *row[11:15]) if row[14] else None)
+    return Note(*fields)

@@ -1,6 +1,7 @@
 """The families of market rows: which table holds which fact, on which channel it arrives, and how it is chunked."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import cast
 
 import msgspec
@@ -41,6 +42,7 @@ class Family:
         self.table, self.channel, self.step_ms = table, channel, step_ms
         self.has_granularity = "granularity_sec" in own
         self.bucket_at = own.index("bucket_ts")
+        self.bucket_of: Callable[[Row], int] = itemgetter(self.bucket_at)
         # What of a fact stands in a row by itself: not the symbol, which has a number, nor the name of a family.
         self.own = slice(1, -1 if "family" in fact.__struct_fields__ else None)
         self.span_ms = step_ms * chunk_buckets

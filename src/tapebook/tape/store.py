@@ -249,7 +249,7 @@ class Tape:
         where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "since": since, "until": until}
         where |= {"first_chunk": first, "last_chunk": last, "as_of": view.as_of, "watermark": view.watermark}
         rows = self._cold.both(family, family.queries.between, first=first, last=last, **where)
-        if len({row[family.bucket_at] for row in rows}) == len(rows):
+        if len(set(map(family.bucket_of, rows))) == len(rows):
             return rows
         return list({row[: family.key_width]: row for row in rows}.values())
 

@@ -55,7 +55,7 @@ def commands() -> Iterator[tuple[list[str], Any]]:
 
 
 COMMANDS = {" ".join(words): found for words, found in commands()}
-READS = sorted({*COMMANDS} - {"init", "world", "ingest", "import", "export"})
+READS = sorted({*COMMANDS} - {"init", "up", "world", "ingest", "import", "export"})
 
 
 def test_commands_are_those_promised() -> None:
@@ -63,8 +63,8 @@ def test_commands_are_those_promised() -> None:
     promised += ["world", "ingest", "market", "import", "export"]
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable"]
-    promised += ["halt", "resume", "flatten"]
-    promised += ["import candles", "import funding", "import marks", "import stream", "export candles"]
+    promised += ["halt", "resume", "flatten", "up"]
+    promised += ["import candles", "import funding", "import marks", "import stream", "export candles", "export stream"]
     assert sorted(COMMANDS) == sorted([*promised, "runs show"])
 
 

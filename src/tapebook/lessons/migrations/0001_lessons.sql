@@ -1,4 +1,5 @@
--- One row per note; the newest of a deployment is active. A note of a whole agent has an empty deployment.
+-- One row per reflection: the newest note of a deployment is active, older ones are superseded, and one that came to
+-- nothing is refused and says why.
 CREATE TABLE reflection_notes (
     owner TEXT NOT NULL,
     deployment TEXT NOT NULL,
@@ -19,7 +20,8 @@ CREATE TABLE reflection_notes (
     output_tokens BIGINT NOT NULL,
     cost_usd_e6 BIGINT NOT NULL,
     attempts BIGINT NOT NULL,
+    problem TEXT NOT NULL,
     PRIMARY KEY (owner, deployment, seq)
 ) WITHOUT ROWID;
 
-CREATE UNIQUE INDEX reflection_notes_active ON reflection_notes (owner, deployment, agent) WHERE status = 'active';
+CREATE UNIQUE INDEX reflection_notes_active ON reflection_notes (owner, deployment) WHERE status = 'active';

@@ -1,0 +1,57 @@
+"""What an account learns between two decisions: a reflection, when one is due.
+
+It is a function of the log: whether it is due follows from the trades closed since the last one, so a process that
+was killed before it is made up for by the next tick.
+"""
+
+from tapebook.domain.agent import Deployment
+from tapebook.domain.canonical import short_id
+from tapebook.domain.note import Note
+from tapebook.domain.trade import ClosedTrade
+from tapebook.lessons import ReflectionState, Rejected, run_reflection, should_run_reflection
+from tapebook.lessons.events import refused, written
+from tapebook.lessons.run import Lesson
+from tapebook.loop.patience import waited_for
+from tapebook.wiring import Rooms
+
+MOST_TRADES = 200
+"""How many of the newest closed trades a note rests on."""
+
+
+def learn(rooms: Rooms, deployment: Deployment) -> None:
+    """Reflects if it is time to; asked again at the same moment it does nothing."""
+    seq, now = rooms.book.head(deployment.id), rooms.clock.now()
+    reflection = deployment.agent.reflection
+    if reflection.cadence == "off" or not should_run_reflection(_state(rooms, deployment, seq), reflection, as_of=now):
+        return
+    trades = rooms.book.closed_trades(deployment.id, seq=seq, most=MOST_TRADES)[::-1]
+    active = rooms.notes.active(deployment.id, seq=seq)
+    reflector = rooms.reflector(deployment.agent)
+    text = active.lessons_text if active else None
+    found = waited_for(rooms, lambda: run_reflection(reflector, deployment.agent, trades, active=text))
+    note = _note(deployment, found, trades, at=now)
+    event = refused(note, found.why) if isinstance(found, Rejected) else written(note)
+    rooms.book.append(deployment.id, [event], expected_seq=seq)
+
+
+def _state(rooms: Rooms, deployment: Deployment, seq: int) -> ReflectionState:
+    last = rooms.notes.last_try(deployment.id, seq=seq)
+    count, first = rooms.book.closed_since(deployment.id, after=last[0] if last else 0, seq=seq)
+    return ReflectionState(count, last[1] if last else None, first)
+
+
+def _note(deployment: Deployment, found: Lesson | Rejected, trades: list[ClosedTrade], *, at: int) -> Note:
+    lesson = None if isinstance(found, Rejected) else found
+    return Note(
+        note_id=short_id("note", deployment.owner, deployment.id, at),
+        agent=deployment.agent.name,
+        agent_version=deployment.version,
+        generated_at=at,
+        window_start=min(trade.state.entry_tick_at for trade in trades),
+        window_end=max(trade.exit_tick_at for trade in trades),
+        trades_considered=len(trades),
+        lessons_text=lesson.text if lesson else "",
+        content_hash=lesson.content_hash if lesson else "",
+        written_by=lesson.written_by if lesson else deployment.agent.reflection.reflector,
+        usage=found.usage,
+    )

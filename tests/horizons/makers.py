@@ -1,0 +1,130 @@
+"""Exits at random, a ledger that learns of them in any order, and what naive arithmetic says of a span."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tapebook.clock import VirtualClock
+from tapebook.db import Database, connect, migrate
+from tapebook.domain.instants import DAY, parse_instant
+from tapebook.domain.money import E6
+from tapebook.horizons.aggregate import Aggregate
+from tapebook.horizons.connection import Connection
+from tapebook.horizons.leaf import Exit, leaf_of
+from tapebook.horizons.period import KINDS, Kind, Period, period_of
+from tapebook.horizons.projection import PROJECTION
+from tapebook.horizons.rollup import catch_up
+from tapebook.horizons.store import MIGRATIONS
+from tapebook.log import Log
+from tapebook.log.store import MIGRATIONS as LOG
+
+START = parse_instant("2025-12-20")
+NOW = parse_instant("2027-02-01")
+SCOPE = "a.paper"
+TAGS = ("trend_up_lowvol", "trend_down_hivol", "chop_lowvol", "chop_hivol", None)
+
+
+def exit_at(instant: int | str, net_usd: float = 1.0, **more: Any) -> Exit:
+    """A trade of 1,000 USD that ended at a moment, held for an hour."""
+    at = parse_instant(instant) if isinstance(instant, str) else instant
+    fields: dict[str, Any] = {
+        "trade_id": f"t{at}",
+        "symbol": "BTC",
+        "side": "long",
+        "held_ms": 3_600_000,
+        "entered_usd_e6": 1_000 * E6,
+        "fees_usd_e6": 0,
+        "funding_usd_e6": 0,
+    }
+    return Exit(exited_at=at, gross_usd_e6=round(net_usd * E6), **(fields | more))
+
+
+@st.composite
+def ledgers(draw: st.DrawFn, most: int = 40, days: int = 420) -> list[Exit]:
+    """Closed trades over somewhat more than a year, several on some days, in no order."""
+    count = draw(st.integers(0, most))
+    busy = draw(st.lists(st.integers(0, days), min_size=1, max_size=12))
+    made = []
+    for number in range(count):
+        at = START + draw(st.sampled_from(busy)) * DAY + draw(st.integers(0, DAY - 1))
+        made.append(
+            Exit(
+                trade_id=f"t{number}",
+                symbol=draw(st.sampled_from(("BTC", "ETH", "SOL"))),
+                side=draw(st.sampled_from(("long", "short"))),
+                exited_at=at,
+                held_ms=draw(st.integers(0, 10 * DAY)),
+                entered_usd_e6=draw(st.integers(1, 10**11)),
+                gross_usd_e6=draw(st.integers(-(10**10), 10**10)),
+                fees_usd_e6=draw(st.integers(0, 10**8)),
+                funding_usd_e6=draw(st.integers(-(10**8), 10**8)),
+                strategy=draw(st.sampled_from(("trend", "carry", "external"))),
+                confidence_e4=draw(st.none() | st.integers(0, 10_000)),
+                regime=draw(st.sampled_from(TAGS)),
+                reason=draw(st.sampled_from(("stop", "target"))),
+            )
+        )
+    return made
+
+
+def leaves_of(exits: Sequence[Exit]) -> dict[Period, Aggregate]:
+    """The leaf of every day something ended on, in the order of time."""
+    days: dict[Period, list[Exit]] = {}
+    for each in exits:
+        days.setdefault(period_of("day", each.exited_at), []).append(each)
+    return {day: leaf_of(day, days[day]) for day in sorted(days)}
+
+
+class Ledger:
+    """Trades of one deployment, each known from a sequence number on; what a book would answer."""
+
+    def __init__(self, log: Log | None = None) -> None:
+        self.known: list[tuple[int, Exit]] = []
+        self.read_days: list[str] = []
+        self.head = 0
+
+    def learn(self, exits: Sequence[Exit]) -> None:
+        """The next trades, in the order they became known."""
+        for each in exits:
+            self.head += 1
+            self.known.append((self.head, each))
+
+    def heads(self, scope: str) -> dict[str, int]:
+        """One deployment."""
+        return {SCOPE: self.head}
+
+    def changed(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> list[int]:
+        """Exits known between."""
+        return [each.exited_at for seq, each in self.known if after.get(SCOPE, 0) < seq <= until[SCOPE]]
+
+    def leaf(self, scope: str, day: Period, *, until: Mapping[str, int]) -> Aggregate:
+        """A day's leaf; which days were asked for is noted."""
+        self.read_days.append(day.key)
+        return leaf_of(day, [each for seq, each in self.known if seq <= until[SCOPE] and each.exited_at in day])
+
+
+def opened(db: Database, ledger: Ledger | None = None, *, now: int = NOW, owner: str = "me") -> Connection:
+    """A connection on a database that has the tables."""
+    clock = VirtualClock(now)
+    return Connection(db, Log(db, [PROJECTION], clock=clock), owner=owner, clock=clock, days=ledger)
+
+
+@contextmanager
+def in_memory(ledger: Ledger | None = None, *, now: int = NOW) -> Any:
+    """A connection on a new database."""
+    with closing(connect(":memory:")) as db:
+        migrate(db, (LOG, MIGRATIONS))
+        yield opened(db, ledger, now=now)
+
+
+def roll(conn: Connection, scope: str = SCOPE) -> int:
+    """Catches up and writes it; how many events that took."""
+    seq = conn.head(scope)
+    drafts = catch_up(conn.store, conn.days, scope, seq=seq, now=conn.now())
+    conn.append(scope, drafts, expected_seq=seq)
+    return len(drafts)
+
+
+ABOVE_DAYS: tuple[Kind, ...] = KINDS[1:]

@@ -1,0 +1,84 @@
+"""Layers as rows of a packet."""
+
+import re
+from typing import Any
+
+from hypothesis import given, settings
+
+from tapebook.domain.instants import parse_instant
+from tapebook.domain.memory import LayerRow
+from tapebook.horizons.contexts import ContextStore
+from tapebook.horizons.layers import ContextLayer
+from tapebook.horizons.leaf import Exit
+from tapebook.horizons.rows import curated_rows, layer_rows, words
+from tests.horizons.makers import NOW, SCOPE, Ledger, exit_at, in_memory, ledgers, roll
+
+AS_OF = parse_instant("2026-02-05T12:00")
+
+
+def test_the_nearest_layer_comes_first_and_estimates_have_their_interval() -> None:
+    ledger = Ledger()
+    ledger.learn([exit_at("2026-02-04T10:00", 12.504, regime="trend_up_lowvol"), exit_at("2026-02-05T10:00", -20)])
+    with in_memory(ledger) as conn:
+        roll(conn)
+        ContextStore(conn, scope=SCOPE).set_context(ContextLayer.L1_LEGACY, "LEGACY", "never_again", ["a", "b"])
+        rows = layer_rows(conn.store, SCOPE, seq=conn.head(SCOPE), as_of=AS_OF)
+    assert [row.layer for row in rows] == sorted((row.layer for row in rows), reverse=True)
+    assert rows[0] == LayerRow("L6", "2026-02-05", "total_pnl_usd", "-20.00")
+    assert LayerRow("L6", "2026-02-05", "win_rate", "0% (n=1, 95% 0% to 79%)") in rows
+    assert LayerRow("L5", "2026-W06", "weekly_pnl_usd", "-7.50") in rows
+    assert LayerRow("L3", "2026-Q1", "market_phase", "Bull (n=1 trades)") in rows
+    assert rows[-1] == LayerRow("L1", "LEGACY", "never_again (curated)", "a; b")
+
+
+@settings(max_examples=25)
+@given(ledgers(most=15))
+def test_no_rate_is_bare_and_nothing_lies_in_the_future(exits: list[Exit]) -> None:
+    ledger = Ledger()
+    ledger.learn(sorted(exits, key=lambda each: each.exited_at))
+    with in_memory(ledger) as conn:
+        roll(conn)
+        rows = layer_rows(conn.store, SCOPE, seq=conn.head(SCOPE), as_of=NOW)
+        assert bool(rows) == bool(exits)
+        for row in rows:
+            if row.key in ("win_rate", "avg_confidence", "sharpe_ratio"):
+                assert re.search(r"\(n=\d+, 95% \S+ to \S+\)$", row.value)
+        early = layer_rows(conn.store, SCOPE, seq=conn.head(SCOPE), as_of=parse_instant("2025-12-19"))
+        assert {row.layer for row in early} <= {"L1", "L2", "L3", "L4", "L5"}
+
+
+def test_rows_do_not_move_when_something_comes_later() -> None:
+    ledger = Ledger()
+    with in_memory(ledger) as conn:
+        ledger.learn([exit_at("2026-02-04T10:00", 1.0)])
+        roll(conn)
+        seq, store = conn.head(SCOPE), ContextStore(conn, scope=SCOPE)
+        before = layer_rows(conn.store, SCOPE, seq=seq, as_of=AS_OF)
+        ledger.learn(
+            [exit_at("2026-02-03T10:00", 5.0), exit_at("2026-02-04T11:00", 5.0), exit_at("2026-02-05T11:00", 5.0)]
+        )
+        roll(conn)
+        store.set_context(ContextLayer.L4_MONTHLY, "2026-02", "rebalancing_notes", "none")
+        store.cleanup_expired_contexts()
+        assert layer_rows(conn.store, SCOPE, seq=seq, as_of=AS_OF) == before
+        assert layer_rows(conn.store, SCOPE, seq=conn.head(SCOPE), as_of=AS_OF) != before
+
+
+def test_the_owners_own_principles() -> None:
+    with in_memory() as conn:
+        ContextStore(conn).set_context(ContextLayer.L1_LEGACY, "LEGACY", "core_principles", ["Cut losses fast"])
+        assert curated_rows(conn.store, "", seq=0) == ()
+        assert curated_rows(conn.store, "", seq=1) == (
+            LayerRow("L1", "LEGACY", "core_principles (curated)", "Cut losses fast"),
+        )
+
+
+def test_words_are_one_short_line() -> None:
+    cases: list[tuple[Any, str]] = [
+        ("a", "a"),
+        (["a", 1, {"b": 2}], 'a; 1; {"b":2}'),
+        (True, "true"),
+        ("x" * 500, "x" * 120),
+    ]
+    for value, expected in cases:
+        assert words(value) == expected
