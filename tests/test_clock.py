@@ -26,6 +26,15 @@ def test_system_clock_does_not_depend_on_the_zone(monkeypatch: pytest.MonkeyPatc
         time.tzset()
 
 
+def test_system_clock_goes_on_from_what_is_known_to_have_passed() -> None:
+    clock = SystemClock()
+    clock.catch_up(clock.now() - 1_000_000)
+    assert clock.now() - time.time_ns() // 1_000_000 <= 0
+    ahead = clock.now() + 1_000_000
+    clock.catch_up(ahead)
+    assert ahead <= clock.now() < ahead + 60_000
+
+
 def test_virtual_clock_stands_until_it_is_moved() -> None:
     virtual = VirtualClock(5)
     assert [virtual.now(), virtual.now()] == [5, 5]

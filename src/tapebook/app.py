@@ -101,7 +101,10 @@ class Tapebook:
     def __init__(self, home: str | Path, *, clock: Clock | None = None) -> None:
         home = Path(home)
         virtual = VirtualClock(demo_loop.START) if clock is None and demo_loop.is_demo(home) else None
-        self._rooms = Rooms(home, clock=clock or virtual or SystemClock())
+        system = SystemClock()
+        self._rooms = Rooms(home, clock=clock or virtual or system)
+        # What is done now is done after all that is known, also where a world runs faster than real time.
+        system.catch_up(self._rooms.tape.head()[1])
         if virtual:
             # In a demo home "now" is where its market stopped.
             virtual.advance(max(virtual.now(), self._rooms.tape.head()[1]))
@@ -200,6 +203,11 @@ class Tapebook:
                 maker = book.trade_maker(closed.state.trade_id)
                 rows.append(views.closed_trade_view(closed, deployment=deployment, maker=maker))
         return rows[:most]
+
+    def lessons(self, agent: str, *, most: int = 10) -> list[dict[str, Any]]:
+        """An agent's notes, the active one and those before it, newest first."""
+        kept = self._rooms.notes.all(self._deployment(agent).id, most=most)
+        return [views.note_view(each) for each in kept]
 
     def market(self, symbol: str, *, as_of: int | str | None = None) -> dict[str, Any]:
         """What is known of a symbol: price, liquidity, funding, volatility, positioning, gaps."""

@@ -35,9 +35,16 @@ class _MachineSeconds:
 class SystemClock(_MachineSeconds):
     """Market time is the machine's UTC time."""
 
+    def __init__(self) -> None:
+        self._ahead_ms = 0
+
     def now(self) -> int:
         """The machine's time in UTC milliseconds."""
-        return time.time_ns() // 1_000_000
+        return time.time_ns() // 1_000_000 + self._ahead_ms
+
+    def catch_up(self, instant: int) -> None:
+        """Goes on from an instant that is known to have passed: an invented world can run ahead of the machine."""
+        self._ahead_ms += max(0, instant - self.now())
 
 
 class VirtualClock(_MachineSeconds):

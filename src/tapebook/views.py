@@ -7,6 +7,7 @@ import msgspec
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE, iso
 from tapebook.domain.money import E6, E8, notional_usd_e6
+from tapebook.domain.note import Kept
 from tapebook.domain.order import Fill, Order
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Vote
@@ -85,6 +86,14 @@ def fill_view(fill: Fill) -> View:
         "maker": fill.maker,
         "liquidation": fill.liquidation,
     }
+
+
+def note_view(kept: Kept) -> View:
+    """A reflection: its note, whether it stands, and why it came to nothing if it did."""
+    note = kept.note
+    moments = {name: iso(getattr(note, name)) for name in ("generated_at", "window_start", "window_end")}
+    used = {"usage": _usage_view(note.usage) if note.usage else None}
+    return msgspec.structs.asdict(note) | moments | used | {"status": kept.status, "problem": kept.problem}
 
 
 def trade_view(trade: TradeState | ClosedTrade, *, deployment: str, maker: tuple[str, int]) -> View:

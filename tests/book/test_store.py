@@ -397,7 +397,7 @@ def test_reason_of_an_order_is_that_of_the_action_that_placed_it(book: Book) -> 
     judged = [(HOLD, Verdict(True)), (msgspec.structs.replace(OPEN, reason="refused"), REFUSED), (OPEN, Verdict(True))]
     placed = order("r1", 2, leverage=3)
     write(book, "d1", ev.RunDecided(run("r1", *judged)), ev.OrderIntended(placed))
-    assert book.order_reason(placed.client_id) == ("r1", "breakout → 日本", 3)
+    assert book.order_reason(placed.client_id) == ("r1", "breakout → 日本", 8)
     assert book.order_reason("none") is None
 
 

@@ -96,6 +96,14 @@ def test_what_people_write_stands_beside_the_roll_up_and_is_never_summed(conn: C
     assert store.get_context(ContextLayer.L1_LEGACY, "LEGACY", "total_pnl") == 5.0
 
 
+def test_nothing_takes_a_value_back(conn: Connection) -> None:
+    store = ContextStore(conn)
+    for value in (["martingale"], None):
+        store.set_context(ContextLayer.L1_LEGACY, "LEGACY", "never_again", value)
+    assert store.get_all_contexts(ContextLayer.L1_LEGACY) == {}
+    assert store.get_all_contexts(ContextLayer.L1_LEGACY, "LEGACY", seq=1) == {"never_again": ["martingale"]}
+
+
 def test_a_scope_is_a_room_of_its_own(conn: Connection) -> None:
     one, all_of_them = ContextStore(conn, scope=SCOPE), ContextStore(conn)
     one.set_context(ContextLayer.L1_LEGACY, "LEGACY", "never_again", ["martingale"])

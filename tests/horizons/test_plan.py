@@ -118,6 +118,18 @@ def test_a_day_that_lost_its_trades_is_told_so() -> None:
     assert shelf.told[ContextLayer.L1_LEGACY, "LEGACY"]["total_pnl"] == "0.0"
 
 
+def test_what_is_as_it_was_costs_nothing_above_it() -> None:
+    shelf, exits = Shelf(), [exit_at(f"2026-03-{day:02d}T10:00") for day in range(1, 29)]
+    shelf.keep(roll_up(leaves_of(exits), shelf))
+    shelf.read = 0
+    assert roll_up(leaves_of(exits[:1]), shelf) == Plan((), ()) and shelf.read == 1
+
+
+def test_a_period_that_never_had_anything_has_nothing_to_say() -> None:
+    quiet = [period_of(kind, exit_at("2026-03-10T10:00").exited_at) for kind in KINDS]
+    assert roll_up({}, Shelf(), again=quiet) == Plan((), ())
+
+
 def test_dropped_timeframes_stay_dropped_and_still_count() -> None:
     shelf = Shelf(dropped={"2026-03-10", "2026-W11"})
     plan = roll_up(leaves_of([exit_at("2026-03-10T10:00")]), shelf)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from tapebook.domain.instants import DAY
 from tapebook.horizons.aggregate import Aggregate, Sums, fold
 from tapebook.horizons.layers import LAYER_OF, ContextLayer
-from tapebook.horizons.leaf import Exit
+from tapebook.horizons.leaf import Exit, leaf_of
 from tapebook.horizons.period import KINDS, Kind, Period, period_of
 from tapebook.horizons.values import Terms, correlation, mean_confidence, sharpe, values_of
 from tests.horizons.makers import exit_at, leaves_of, ledgers
@@ -67,6 +67,12 @@ def test_the_values_of_a_month() -> None:
     assert found["exposure"] == pytest.approx(4_000 / 72, abs=1e-6)
 
 
+def test_more_than_all_of_a_fall_is_not_regained() -> None:
+    exits = [exit_at(f"2026-02-0{day}T10:00", net) for day, net in ((2, 10.0), (3, -4.0), (4, 9.0))]
+    assert (told("month", exits)["max_drawdown"], told("month", exits)["recovery"]) == (4.0, 1.0)
+    assert "recovery" not in told("month", exits[:1]) and told("month", exits[:1])["max_drawdown"] == 0.0
+
+
 def test_the_values_of_the_other_layers() -> None:
     week, year, legacy = told("week", MONTH), told("year", MONTH), told("legacy", MONTH)
     assert week["top_performers"] == ["BTC", "SOL"] and week["volatility_regime"] == "low"
@@ -76,6 +82,15 @@ def test_the_values_of_the_other_layers() -> None:
     assert (year["worst_mistake"]["symbol"], year["worst_mistake"]["pnl"]) == ("ETH", -20.25)
     assert [trade["pnl"] for trade in legacy["greatest_trades"]] == [12.5, 4.5, 4.0]
     assert (legacy["years_traded"], legacy["avg_annual_pnl"]) == (1, 0.75)
+
+
+def test_what_was_booked_on_a_day_stands_beside_what_ended_on_it() -> None:
+    day = period_of("day", MONTH[0].exited_at)
+    booked = values_of(day, leaf_of(day, MONTH[:1], ledger_usd_e6=-1_250_000), Terms())
+    assert (booked["total_pnl"], booked["ledger_pnl"]) == ("12.5", "-1.25")
+    assert "ledger_pnl" not in told("day", MONTH)
+    parts = [leaf_of(day, []), leaf_of(day, [], ledger_usd_e6=3), leaf_of(day, MONTH[:1], ledger_usd_e6=-5)]
+    assert fold(parts).ledger_usd_e6 == -2 and fold(parts[:1]).ledger_usd_e6 is None
 
 
 def test_sectors_and_remarks_come_from_outside() -> None:

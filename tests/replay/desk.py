@@ -25,6 +25,7 @@ from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, Risk
 from tapebook.domain.instants import MINUTE, parse_instant
 from tapebook.domain.market import Candle, Mid, Observation
 from tapebook.domain.money import E6
+from tapebook.domain.note import Reflection
 from tapebook.home import make_home
 from tapebook.loop.deploy import deploy
 from tapebook.loop.services import VirtualDesk
@@ -41,7 +42,15 @@ SYMBOLS = ("HYPE", "kPEPE")
 
 _BARS = ContextProfile(bar_minutes=1, bar_count=60)
 AGENTS = (
-    AgentProfile("quick-2m", SYMBOLS, engine="trend", cadence_ms=2 * MINUTE, context=_BARS),
+    # Reflects after every trade, so that a kill can meet it while it learns.
+    AgentProfile(
+        "quick-2m",
+        SYMBOLS,
+        engine="trend",
+        cadence_ms=2 * MINUTE,
+        context=_BARS,
+        reflection=Reflection(every_n_trades=1),
+    ),
     AgentProfile("turner-10m", ("kPEPE",), engine="trend", cadence_ms=10 * MINUTE, context=_BARS),
     # Its ticks miss the full hour, so funding waits for the tick after it.
     AgentProfile("slow-40m", SYMBOLS, engine="trend", cadence_ms=40 * MINUTE, context=_BARS),

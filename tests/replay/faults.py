@@ -32,10 +32,15 @@ class Fuse:
         self._blow = blow
         self.acts: list[str] = []
 
+    @property
+    def blown(self) -> bool:
+        """Whether its act was reached."""
+        return 0 < self._at <= len(self.acts)
+
     def burn(self, act: str) -> None:
-        """One act is about to be done."""
+        """One act is about to be done; after the one that blew, none is: the dead do not clear up."""
         self.acts.append(act)
-        if len(self.acts) == self._at:
+        if self.blown:
             self._blow()
 
 
@@ -73,6 +78,17 @@ def lit(fuse: Fuse) -> Iterator[None]:
             yield
     finally:
         apsw.connection_hooks.remove(hook)
+
+
+@contextmanager
+def until_blown(fuse: Fuse) -> Iterator[None]:
+    """Whatever is raised after a fuse has blown is the end that was wanted."""
+    try:
+        with lit(fuse):
+            yield
+    except BaseException:
+        if not fuse.blown:
+            raise
 
 
 @contextmanager

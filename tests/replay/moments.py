@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tapebook.domain.instants import floor
 from tapebook.world.cadence import STEP
 from tests.db.places import sql
 from tests.replay import desk, storm
-from tests.replay.faults import Fuse, Killed, lit, stop
+from tests.replay.faults import Fuse, stop, until_blown
 from tests.replay.remains import Remains, assert_whole
 from tests.replay.stage import Stage
 
@@ -81,7 +81,7 @@ def end_everywhere(
     def go_on(home: Path, fuse: Fuse) -> None:
         if not home.exists():
             stage.copy(base, home.name)
-        with suppress(Killed), lit(fuse):
+        with until_blown(fuse):
             desk.trade(home, until=when + STEP, story=story, hands=hands)
 
     acts = compare_ends(go_on, stage, points=points)
@@ -127,13 +127,13 @@ def some(most: int) -> Points:
 
 def start_desk(home: Path, fuse: Fuse) -> None:
     """The desk from nothing to its first moment: settings, tables, agents, first prices, first ticks."""
-    with suppress(Killed), lit(fuse):
+    with until_blown(fuse):
         desk.trade(home, until=desk.START)
 
 
 def start_demo(home: Path, fuse: Fuse) -> None:
     """The demo from nothing to its first moment, with the history it fetches through its sockets."""
-    with suppress(Killed), lit(fuse):
+    with until_blown(fuse):
         app.demo(home, seconds=0, seed=storm.SEED)
 
 

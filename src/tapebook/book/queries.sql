@@ -141,7 +141,8 @@ FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS N
 
 -- name: order_reason
 -- The run that placed an order, and the reason it gave; a hold beside it places nothing.
-SELECT o.run_id, a.reason, o.leverage FROM orders o
+SELECT o.run_id, a.reason, r.book_seq FROM orders o
+JOIN decision_runs r ON r.run_id = o.run_id
 JOIN decision_actions a ON a.run_id = o.run_id AND a.symbol = o.symbol AND a.allowed = 1 AND a.action <> 'hold'
 WHERE o.owner = :owner AND o.client_id = :client_id ORDER BY a.position LIMIT 1;
 

@@ -212,7 +212,7 @@ class Book:
         return [(_order(row), row[10] is not None) for row in rows]
 
     def order_reason(self, client_id: str) -> tuple[str, str, int] | None:
-        """The run that placed an order, the reason it gave, and the leverage it asked for."""
+        """The run that placed an order, the reason it gave, and how far it had read the book."""
         row = self._db.one(_QUERIES.order_reason, owner=self.owner, client_id=client_id)
         return (row[0], row[1], row[2]) if row else None
 

@@ -32,3 +32,12 @@ class Note(msgspec.Struct, frozen=True):
     content_hash: str
     written_by: str
     usage: Usage | None = None
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A reflection in its place: the note, whether it is active, superseded or refused, and why it was refused."""
+
+    seq: int
+    note: Note
+    status: Literal["active", "superseded", "refused"]
+    problem: str

@@ -1,6 +1,7 @@
 """Layers as rows of a packet: the nearest layer first, in each its newest timeframe, estimates with n and interval.
 
-L7 is not among them: positions and prices have sections of their own.
+In two rounds, for a section that is full drops what stands last: first what every layer has to say in a line, with
+the owner's principles, then the rest. L7 is in neither: positions and prices have sections of their own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,17 +18,25 @@ from tapebook.horizons.store import Found, Horizons
 
 _MOST_WORDS = 120
 
-SHOWN: dict[ContextLayer, tuple[str, ...]] = {
-    ContextLayer.L6_DAILY: ("total_pnl", "trade_count", "win_rate", "avg_confidence"),
-    ContextLayer.L5_WEEKLY: ("weekly_pnl", "win_rate", "top_performers", "sector_focus", "volatility_regime"),
-    ContextLayer.L4_MONTHLY: ("monthly_pnl", "max_drawdown", "recovery", "sharpe_ratio"),
-    ContextLayer.L3_QUARTERLY: ("market_phase", "quarterly_pnl", "strategy_adjustments", "lessons_learned"),
-    ContextLayer.L2_ANNUAL: ("annual_pnl", "win_rate", "sharpe_ratio", "best_strategy"),
-    ContextLayer.L1_LEGACY: ("total_pnl", "years_traded", "avg_annual_pnl"),
+FIRST: dict[ContextLayer, tuple[str, ...]] = {
+    ContextLayer.L6_DAILY: ("total_pnl", "win_rate"),
+    ContextLayer.L5_WEEKLY: ("weekly_pnl",),
+    ContextLayer.L4_MONTHLY: ("monthly_pnl",),
+    ContextLayer.L3_QUARTERLY: ("market_phase",),
+    ContextLayer.L2_ANNUAL: ("annual_pnl",),
+    ContextLayer.L1_LEGACY: ("total_pnl",),
 }
-"""The keys of the roll-up that a decision is told, in their order; what people wrote comes behind them."""
+THEN: dict[ContextLayer, tuple[str, ...]] = {
+    ContextLayer.L6_DAILY: ("trade_count", "avg_confidence"),
+    ContextLayer.L5_WEEKLY: ("win_rate", "top_performers", "sector_focus", "volatility_regime"),
+    ContextLayer.L4_MONTHLY: ("max_drawdown", "recovery", "sharpe_ratio"),
+    ContextLayer.L3_QUARTERLY: ("quarterly_pnl", "strategy_adjustments", "lessons_learned"),
+    ContextLayer.L2_ANNUAL: ("win_rate", "sharpe_ratio", "best_strategy"),
+    ContextLayer.L1_LEGACY: ("years_traded",),
+}
+"""The keys of the roll-up that a decision is told, in the two rounds; what people wrote of a period comes behind it."""
 
-_MONEY = ("total_pnl", "weekly_pnl", "monthly_pnl", "quarterly_pnl", "annual_pnl", "avg_annual_pnl", "max_drawdown")
+_MONEY = ("total_pnl", "weekly_pnl", "monthly_pnl", "quarterly_pnl", "annual_pnl", "max_drawdown")
 _DIGITS = {"win_rate": (0, "%"), "avg_confidence": (2, ""), "sharpe_ratio": (1, "")}
 # A Sharpe ratio of fewer days says nothing, whatever its interval.
 _FEWEST = {"sharpe_ratio": 20}
@@ -35,13 +44,18 @@ _FEWEST = {"sharpe_ratio": 20}
 
 def layer_rows(store: Horizons, scope: str, *, seq: int, as_of: int) -> tuple[LayerRow, ...]:
     """What a decision is told of a scope's layers as of a sequence number."""
-    rows: list[LayerRow] = []
-    for layer, keys in SHOWN.items():
+    first: list[LayerRow] = []
+    then: list[LayerRow] = []
+    for layer in FIRST:
         last = period_of(SPECS[layer].kind, as_of).key
         timeframe = store.latest(scope, layer, seq=seq, last=last)
         if timeframe is not None:
-            rows += _rows(layer, timeframe, store.values(scope, layer, timeframe, seq=seq), keys)
-    return tuple(rows)
+            found = store.values(scope, layer, timeframe, seq=seq)
+            first += _rows(layer, timeframe, found, FIRST[layer])
+            then += _rows(layer, timeframe, found, THEN[layer])
+            # What holds for all time is the owner's word on every decision.
+            (first if layer is ContextLayer.L1_LEGACY else then).extend(_curated(layer, timeframe, found))
+    return (*first, *then)
 
 
 def curated_rows(store: Horizons, scope: str, *, seq: int) -> tuple[LayerRow, ...]:
@@ -57,7 +71,6 @@ def _rows(layer: ContextLayer, timeframe: str, found: Sequence[Found], keys: Seq
         if told is not None:
             name = f"{key}_usd" if key in _MONEY else key
             yield LayerRow(layer.short, timeframe, name, told)
-    yield from _curated(layer, timeframe, found)
 
 
 def _curated(layer: ContextLayer, timeframe: str, found: Sequence[Found]) -> Iterator[LayerRow]:
@@ -78,7 +91,8 @@ def _told(key: str, values: Mapping[str, Any]) -> str | None:
         return f"{value:.{digits}f}{unit} (n={n}, 95% {low} to {high})"
     if key == "recovery":
         return f"{100 * value:.0f}% of the drawdown"
-    return words(value) + (f" (n={n} trades)" if n is not None else "")
+    text = words(value)
+    return f"{text} (n={n} trades)" if n is not None else text or None
 
 
 def words(value: Any) -> str:

@@ -1,22 +1,11 @@
 """Notes in the database: the one that stood as of any sequence number, and all that were tried."""
 
-import msgspec
-
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.note import Note
+from tapebook.domain.note import Kept, Note
 from tapebook.domain.run import Usage
 
 MIGRATIONS = "tapebook.lessons"
 _QUERIES = Queries.load("tapebook.lessons")
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """A reflection in its place: the note, whether it is active, superseded or refused, and why it was refused."""
-
-    seq: int
-    note: Note
-    status: str = ""
-    problem: str = ""
 
 
 class Notes:

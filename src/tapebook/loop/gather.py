@@ -15,11 +15,13 @@ from tapebook.context import Market, MarketKey, MarketShelf, Situation
 from tapebook.domain.agent import MOST_TRADES_SHOWN, Deployment
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Mid
+from tapebook.domain.memory import Lessons
 from tapebook.domain.order import Order
 from tapebook.domain.position import Position
 from tapebook.domain.run import Watermarks
 from tapebook.domain.trade import ClosedTrade
 from tapebook.errors import TapebookError
+from tapebook.lessons import bullets
 from tapebook.loop.activity import activity_of
 from tapebook.loop.market import bars, read_market, with_features
 from tapebook.loop.quotes import TapeQuotes, marks_of
@@ -132,7 +134,15 @@ def _memory(
     none: list[ClosedTrade] = []
     closed = optional.read("recent_trades", lambda: book.closed_trades(deployment.id, seq=seq, most=most), none)
     last = optional.read("last_decision", lambda: book.last_run(deployment.id, symbol, seq=seq), None)
-    return {"activity": doing, "closed_trades": tuple(closed), "last_run": last}
+    lessons = optional.read("lessons", lambda: lessons_of(rooms, deployment, seq=seq), None)
+    return {"activity": doing, "closed_trades": tuple(closed), "last_run": last, "lessons": lessons}
+
+
+def lessons_of(rooms: Rooms, deployment: Deployment, *, seq: int) -> Lessons | None:
+    """What an agent is told of its lessons: the bullets of its note, or nothing when that has none."""
+    note = rooms.notes.active(deployment.id, seq=seq)
+    told = bullets(note.lessons_text) if note else ()
+    return Lessons(told, note.content_hash) if note and told else None
 
 
 def _marks(

@@ -16,7 +16,7 @@ from tapebook.broker import Exposure
 from tapebook.domain.agent import Deployment
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order
 from tapebook.log import Draft
-from tapebook.loop.gather import regime
+from tapebook.loop.gather import lessons_of, regime
 from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
@@ -107,5 +107,19 @@ def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill, order: Order |
         # No decision asked for it: somebody at the desk did.
         return msgspec.structs.replace(cause, leverage=order.leverage, exit_label="external_flatten")
     placed = rooms.book.order_reason(order.client_id)
-    reason = placed[1] if placed else ""
-    return msgspec.structs.replace(cause, run_id=order.run_id, reason=reason, leverage=order.leverage)
+    if placed is None:
+        return msgspec.structs.replace(cause, run_id=order.run_id, leverage=order.leverage)
+    _, reason, book_seq = placed
+    return msgspec.structs.replace(
+        cause,
+        run_id=order.run_id,
+        reason=reason,
+        leverage=order.leverage,
+        lessons_hash=_lessons_hash(rooms, deployment, seq=book_seq),
+    )
+
+
+def _lessons_hash(rooms: Rooms, deployment: Deployment, *, seq: int) -> str | None:
+    """The note a run was told, if it was told any."""
+    lessons = lessons_of(rooms, deployment, seq=seq) if deployment.agent.context.memory else None
+    return lessons.content_hash if lessons else None

@@ -1,7 +1,7 @@
 """One tick, from what is known to what is done.
 
-1. `begin` finishes what an earlier attempt may have left (`execute`, `reconcile`), reads every room as of now
-   (`gather`) and makes the packet (`assemble`): a killed process loses nothing;
+1. `begin` finishes what an earlier attempt may have left (`execute`, `reconcile`), reflects if it is time to
+   (`learn`), reads every room as of now (`gather`) and makes the packet (`assemble`): a killed process loses nothing;
 2. the engine answers, once, with no transaction open; an answer that was kept is not asked for again;
 3. `conclude` parses and judges the answer against the account as it is now, and records the decision with its
    intended orders before anything leaves;
@@ -21,6 +21,7 @@ from tapebook.domain.run import DecisionRun
 from tapebook.loop.decide import judged
 from tapebook.loop.execute import execute
 from tapebook.loop.gather import gather, watermarks_now
+from tapebook.loop.learn import learn
 from tapebook.loop.limits import limits_now
 from tapebook.loop.reconcile import reconcile
 from tapebook.loop.record import record
@@ -64,6 +65,7 @@ def begin(
     made = rooms.book.run(run)
     if made is not None:
         return made
+    learn(rooms, deployment)
     look = look or Look(rooms.clock.now(), rooms.tape.head()[0], MarketShelf())
     known = known or Known(look.as_of, replace(watermarks_now(rooms, deployment), tape=look.tape_seq))
     situation = gather(

@@ -210,7 +210,15 @@ class Worker:
         if isinstance(engine, Trouble):
             self._answers.put((flight, Answer("", problem=engine.says)))
         else:
-            self._pool.submit(_answered, engine, flight, self._answers)
+            self._pool.submit(self._answer, engine, flight)
+
+    def _answer(self, engine: Engine, flight: Flight) -> None:
+        """Asks in a thread of the pool; what an engine does not answer for itself becomes a problem of its answer."""
+        try:
+            answer = engine.decide(flight.opened.packet)
+        except Exception as error:
+            answer = Answer("", problem=f"the engine broke: {type(error).__name__}: {error}")
+        self._answers.put((flight, answer))
 
     def _conclude(self, patience: float) -> None:
         """Records every answer that is there, after waiting a little for the first."""
@@ -320,12 +328,3 @@ class Worker:
         for lease in idle:
             del self._owed[lease]
         self._rooms.leases.release(idle)
-
-
-def _answered(engine: Engine, flight: Flight, answers: "SimpleQueue[tuple[Flight, Answer]]") -> None:
-    """Asks in a thread of the pool; whatever an engine does not answer for itself becomes a problem of its answer."""
-    try:
-        answer = engine.decide(flight.opened.packet)
-    except Exception as error:
-        answer = Answer("", problem=f"the engine broke: {type(error).__name__}: {error}")
-    answers.put((flight, answer))

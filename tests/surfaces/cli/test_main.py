@@ -63,7 +63,7 @@ def test_commands_are_those_promised() -> None:
     promised += ["world", "ingest", "market", "import", "export"]
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable"]
-    promised += ["halt", "resume", "flatten", "up"]
+    promised += ["halt", "resume", "flatten", "up", "lessons"]
     promised += ["import candles", "import funding", "import marks", "import stream", "export candles", "export stream"]
     assert sorted(COMMANDS) == sorted([*promised, "runs show"])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tapebook.errors import BadInput, Damaged, StoreFailed
 
-# What is remembered of short texts, so that it takes a megabyte at most.
+# What is remembered of short texts takes a megabyte at most.
 _SHORT = 4_096
 _REMEMBERED = 256
 
@@ -19,6 +19,7 @@ class FolderArchive:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._stored: dict[str, bytes] = {}
+        self._lock = threading.Lock()
 
     def create(self, key: str, content: bytes) -> None:
         """Stores an object once; a half-written file is never visible under its key."""
@@ -31,8 +32,10 @@ class FolderArchive:
         self._remember(key, content)
 
     def _remember(self, key: str, content: bytes) -> None:
-        """Engines say the same short things again and again: what was stored or compared just now is not read again."""
-        if len(content) <= _SHORT:
+        """What was stored or compared just now is not read again: engines say the same things again and again."""
+        if len(content) > _SHORT:
+            return
+        with self._lock:
             while len(self._stored) >= _REMEMBERED:
                 del self._stored[next(iter(self._stored))]
             self._stored[key] = content

@@ -24,6 +24,7 @@ from tapebook.surfaces.cli import (
     desk,
     fills,
     home,
+    lessons,
     market,
     runs,
     trades,
@@ -61,7 +62,7 @@ def _global_options(
 
 COMMANDS: list[Callable[..., None]] = [
     *(home.init, demo.demo, desk.up),
-    *(context.context, runs.tick, trades.orders, trades.trades),
+    *(context.context, runs.tick, trades.orders, trades.trades, lessons.lessons),
     *(market.world, market.ingest, market.market),
     *(control.halt, control.resume, control.flatten),
     *(runs.replay, compare.compare, home.verify, home.doctor),

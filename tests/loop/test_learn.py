@@ -1,0 +1,115 @@
+"""Reflection in the tick: when it is due, what it writes, who is told, and which trades were made under it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.note import Reflection
+from tapebook.domain.trade import ClosedTrade
+from tapebook.lab.replay import replay
+from tapebook.lessons import Reflected
+from tapebook.loop.learn import learn
+from tests.loop.desks import Desk, desk, reply
+
+LEARNER = AgentProfile("a", ("BTC", "ETH"), cadence_ms=MINUTE, reflection=Reflection(every_n_trades=4))
+ROUNDS = 12
+
+
+def trade(floor: Desk, agent: Deployment, symbol: str, *, wins: bool, odd: float) -> None:
+    """One round trip of 100 USD, up or down about a percent."""
+    floor.later(MINUTE, BTC=100, ETH=100)
+    floor.say(agent, reply("open", "long", 100, symbol=symbol), symbol=symbol)
+    floor.later(10_000, BTC=100, ETH=100)
+    floor.work(agent)
+    floor.later(MINUTE, **{symbol: 101 + odd if wins else 99 - odd})
+    floor.say(agent, reply("close", symbol=symbol), symbol=symbol)
+    floor.later(10_000, **{symbol: 101 + odd if wins else 99 - odd})
+    floor.work(agent)
+
+
+def season(floor: Desk, agent: Deployment) -> None:
+    """BTC always wins, ETH always loses."""
+    for number in range(ROUNDS):
+        trade(floor, agent, "BTC", wins=True, odd=number / 100)
+        trade(floor, agent, "ETH", wins=False, odd=number / 100)
+
+
+def test_a_pattern_becomes_a_lesson_and_the_agent_is_told(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(LEARNER)
+        season(floor, agent)
+        floor.later(MINUTE, BTC=100, ETH=100)
+        run = floor.say(agent, reply("open", "long", 100))
+        kept = floor.rooms.notes.all(agent.id, most=99)
+        assert [each.note.trades_considered for each in kept] == [24, 20, 16, 12, 8, 4]
+        assert [each.status for each in kept] == ["active", *["superseded"] * 5]
+        assert "BTC does better" in kept[0].note.lessons_text
+        stored = floor.rooms.archive.get(run.packet_key or "")
+        assert stored is not None and b"signal, not strategy" in stored and b"BTC does better" in stored
+        floor.later(10_000, BTC=100, ETH=100)
+        floor.work(agent)
+        account = floor.rooms.book.account(agent.id, seq=floor.rooms.book.head(agent.id))
+        assert account.open_trades["BTC"].entry_lessons_hash == kept[0].note.content_hash
+        report = replay(floor.rooms, floor.rooms.book.run_ids(most=999))
+        assert report.different == [] and report.checked > 40
+        assert floor.is_whole()
+
+
+def test_a_note_that_says_nothing_is_no_lesson(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(LEARNER)
+        for _ in range(2):
+            trade(floor, agent, "BTC", wins=True, odd=0.0)
+            trade(floor, agent, "ETH", wins=False, odd=0.0)
+        learn(floor.rooms, agent)
+        note = floor.rooms.notes.active(agent.id, seq=floor.rooms.book.head(agent.id))
+        assert note is not None and "(no clear pattern yet)" in note.lessons_text
+        floor.later(MINUTE, BTC=100, ETH=100)
+        floor.say(agent, reply("open", "long", 100))
+        floor.later(10_000, BTC=100)
+        floor.work(agent)
+        account = floor.rooms.book.account(agent.id, seq=floor.rooms.book.head(agent.id))
+        assert account.open_trades["BTC"].entry_lessons_hash is None
+
+
+def test_learning_again_changes_nothing(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(LEARNER)
+        season(floor, agent)
+        learn(floor.rooms, agent)
+        before = floor.rooms.book.head(agent.id)
+        learn(floor.rooms, agent)
+        assert floor.rooms.book.head(agent.id) == before
+
+
+def test_without_a_cadence_nothing_is_learned(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(AgentProfile("a", ("BTC", "ETH"), reflection=Reflection("off")))
+        season(floor, agent)
+        learn(floor.rooms, agent)
+        assert floor.rooms.notes.all(agent.id, most=9) == []
+
+
+def test_a_reflection_that_fails_is_kept_with_its_reason_and_tried_at_the_next_trigger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def reflect(self, agent: AgentProfile, trades: Sequence[ClosedTrade], *, active: str | None) -> Reflected:
+            return Reflected("", "broken", problem="the model would not answer")
+
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(LEARNER)
+        monkeypatch.setattr(floor.rooms, "reflector", lambda agent: Broken())
+        for _ in range(2):
+            trade(floor, agent, "BTC", wins=True, odd=0.0)
+            trade(floor, agent, "ETH", wins=False, odd=0.0)
+        learn(floor.rooms, agent)
+        (kept,) = floor.rooms.notes.all(agent.id, most=9)
+        assert (kept.status, kept.problem) == ("refused", "the model would not answer")
+        assert floor.rooms.notes.active(agent.id, seq=floor.rooms.book.head(agent.id)) is None
+        learn(floor.rooms, agent)
+        assert len(floor.rooms.notes.all(agent.id, most=9)) == 1
+        assert floor.is_whole()
