@@ -82,6 +82,15 @@ def test_a_stated_day_counts_its_trades() -> None:
         assert store.get_context(ContextLayer.L5_WEEKLY, "2026-W06", "avg_confidence") == 80.0
 
 
+def test_a_day_that_is_stated_again_is_what_was_said_last() -> None:
+    with in_memory() as conn:
+        store, aggregator = ContextStore(conn), ContextAggregator(conn)
+        for value in (5, 7):
+            store.set_context(ContextLayer.L6_DAILY, "2026-02-04", "total_pnl", value)
+            aggregator.run_all_aggregations()
+            assert store.get_context(ContextLayer.L1_LEGACY, "LEGACY", "total_pnl") == value
+
+
 def test_it_takes_what_holds_a_connection() -> None:
     class Home:
         def __init__(self, horizons: Connection) -> None:
