@@ -17,6 +17,9 @@ from tapebook.db import Database, connect, migrate
 from tapebook.decision import Engine, EngineTerms
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE
+from tapebook.experience import Experience
+from tapebook.experience.projection import PROJECTION as EXPERIENCE_PROJECTION
+from tapebook.experience.store import MIGRATIONS as EXPERIENCE
 from tapebook.home import process_name, require_home
 from tapebook.lessons import Reflector, ReflectorTerms
 from tapebook.lessons.projection import PROJECTION as LESSONS_PROJECTION
@@ -28,7 +31,7 @@ from tapebook.log.store import MIGRATIONS as LOG
 from tapebook.tape.store import MIGRATIONS as TAPE
 from tapebook.tape.store import Tape
 
-BOOK_PACKAGES = (LOG, BOOK, LESSONS)
+BOOK_PACKAGES = (LOG, BOOK, LESSONS, EXPERIENCE)
 TAPE_PACKAGES = (TAPE,)
 
 
@@ -42,13 +45,14 @@ class Rooms:
         self.config: Config = load(home)
         self.book_db = _open(home, self.config.store.book, BOOK_PACKAGES, durable=True)
         self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
-        self.log = Log(self.book_db, [PROJECTION, LESSONS_PROJECTION], clock=clock)
+        self.log = Log(self.book_db, [PROJECTION, LESSONS_PROJECTION, EXPERIENCE_PROJECTION], clock=clock)
         self.leases = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
         self.book = Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
         self.work = Work(self.book_db, owner=self.config.owner, leases=self.leases)
         self.replies = Replies(self.book_db, owner=self.config.owner)
+        self.experience = Experience(self.book_db, owner=self.config.owner)
         self.notes = Notes(self.book_db, owner=self.config.owner)
         self.archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
             home / self.config.archive.place

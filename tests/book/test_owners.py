@@ -81,6 +81,7 @@ READS: dict[str, Read] = {
     "closed_trades": lambda book, it: book.closed_trades(it.agent.id, seq=it.seq, most=ALL),
     "trade_maker": lambda book, it: _maker(book, it.traded.state.trade_id),
     "trade_totals": lambda book, it: book.trade_totals(it.agent.id).count,
+    "closed_after": lambda book, it: book.closed_after(it.agent.id, after=0, seq=it.seq),
     "closed_since": lambda book, it: book.closed_since(it.agent.id, after=0, seq=it.seq)[0],
     "closed_count": lambda book, it: book.closed_count(),
     "last_run": lambda book, it: book.last_run(it.agent.id, "BTC", seq=it.seq),

@@ -58,6 +58,29 @@ def test_a_pattern_becomes_a_lesson_and_the_agent_is_told(tmp_path: Path) -> Non
         assert floor.is_whole()
 
 
+def test_outcomes_teach_whom_to_trust_and_the_agent_is_told(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(LEARNER)
+        season(floor, agent)
+        floor.later(MINUTE, BTC=100, ETH=100)
+        run = floor.say(agent, reply("hold"))
+        seq = floor.rooms.book.head(agent.id)
+        assert len(floor.rooms.experience.outcomes(agent.id, seq=seq, most=99)) == 2 * ROUNDS
+        assert floor.rooms.experience.standing(agent.id, seq=seq).situations == 2 * ROUNDS
+        stored = (floor.rooms.archive.get(run.packet_key or "") or b"").decode()
+        assert "- record BTC: " in stored and f"(n={ROUNDS}" in stored
+        # What was learned later is not in what was known before.
+        first = floor.rooms.book.run_ids(most=999)[-1]
+        assert "## Experience" not in (floor.rooms.archive.get(_packet_key(floor, first)) or b"").decode()
+        assert replay(floor.rooms, floor.rooms.book.run_ids(most=999)).different == []
+        assert floor.is_whole()
+
+
+def _packet_key(floor: Desk, run_id: str) -> str:
+    run = floor.rooms.book.run(run_id)
+    return (run.packet_key or "") if run else ""
+
+
 def test_a_note_that_says_nothing_is_no_lesson(tmp_path: Path) -> None:
     with desk(tmp_path / "home") as floor:
         agent = floor.hire(LEARNER)

@@ -29,7 +29,7 @@ def bar(at: int, seconds: int = 60) -> Candle:
 def test_a_fact_a_row_and_a_question_agree_on_the_chunk(places: list[tuple[int, int]]) -> None:
     bars: list[Observation] = [bar(at, seconds) for at, seconds in places]
     mids: list[Observation] = [Mid("BTC", at, 1) for at, _ in places]
-    assert CANDLES.chunks(bars) == [at // (seconds * 10_000) for at, seconds in places]
+    assert CANDLES.chunks(bars) == [at // (seconds * 20_000) for at, seconds in places]
     assert CANDLES.chunks(bars) == [CANDLES.chunk(at, seconds) for at, seconds in places]
     assert MIDS.chunks(mids) == [at // 20_000 for at, _ in places] == [MIDS.chunk(at) for at, _ in places]
     for facts in (bars, mids):

@@ -173,6 +173,16 @@ SELECT
     COALESCE(CAST(SUM(funding_usd_e6) AS BIGINT), 0)
 FROM trade_history WHERE owner = :owner AND deployment = :deployment AND status = 'closed';
 
+-- name: closed_after
+-- The trades that ended between two sequence numbers, oldest exit first.
+SELECT
+    id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
+    entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
+    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, exit_tick_at, exit_reason, exit_run_id
+FROM trade_history
+WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq
+ORDER BY exit_seq;
+
 -- name: closed_since
 -- How many trades ended between two sequence numbers, and when the first of them did.
 SELECT COUNT(*), MIN(exit_tick_at) FROM trade_history

@@ -167,6 +167,11 @@ class Book:
         row = self._db.one(_QUERIES.trade_totals, owner=self.owner, deployment=deployment)
         return TradeTotals(*row) if row else TradeTotals(0, 0, 0, 0, 0)
 
+    def closed_after(self, deployment: str, *, after: int, seq: int) -> list[ClosedTrade]:
+        """The trades that ended after one sequence number and up to another, oldest exit first."""
+        where = {"owner": self.owner, "deployment": deployment, "after": after, "seq": seq}
+        return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_after, **where)]
+
     def closed_since(self, deployment: str, *, after: int, seq: int) -> tuple[int, int | None]:
         """How many trades ended after one sequence number and up to another, and when the first of them did."""
         row = self._db.one(_QUERIES.closed_since, owner=self.owner, deployment=deployment, after=after, seq=seq)

@@ -8,6 +8,7 @@ A replay names what had failed then, and it is left out again (`skip`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from tapebook.book.settle import Account
@@ -15,7 +16,7 @@ from tapebook.context import Market, MarketKey, MarketShelf, Situation
 from tapebook.domain.agent import MOST_TRADES_SHOWN, Deployment
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Mid
-from tapebook.domain.memory import Lessons
+from tapebook.domain.memory import ExperienceRow, Lessons
 from tapebook.domain.order import Order
 from tapebook.domain.position import Position
 from tapebook.domain.run import Watermarks
@@ -23,6 +24,7 @@ from tapebook.domain.trade import ClosedTrade
 from tapebook.errors import TapebookError
 from tapebook.lessons import bullets
 from tapebook.loop.activity import activity_of
+from tapebook.loop.experience import told
 from tapebook.loop.market import bars, read_market, with_features
 from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.tape.features import classify_regime
@@ -74,7 +76,7 @@ def gather(
     market = _market(rooms.tape, deployment, symbol, view=view, optional=optional, shelf=shelf)
     account = rooms.book.account(deployment.id, seq=watermarks.book)
     working = rooms.book.orders_under_way(deployment.id, seq=watermarks.book, as_of=as_of)
-    memory = _memory(rooms, deployment, symbol, account=account, view=view, optional=optional)
+    memory = _memory(rooms, deployment, market, account=account, view=view, optional=optional)
     return Situation(
         deployment=deployment,
         as_of=as_of,
@@ -123,7 +125,7 @@ def _market(
 
 
 def _memory(
-    rooms: Rooms, deployment: Deployment, symbol: str, *, account: Account, view: View, optional: OptionalReads
+    rooms: Rooms, deployment: Deployment, market: Market, *, account: Account, view: View, optional: OptionalReads
 ) -> dict[str, Any]:
     """The fields of a situation that come from memory; without any, what the caps are weighed against is still read."""
     book, seq, profile = rooms.book, account.seq, deployment.agent.context
@@ -133,16 +135,20 @@ def _memory(
     most = min(profile.recent_trades_k, MOST_TRADES_SHOWN)
     none: list[ClosedTrade] = []
     closed = optional.read("recent_trades", lambda: book.closed_trades(deployment.id, seq=seq, most=most), none)
-    last = optional.read("last_decision", lambda: book.last_run(deployment.id, symbol, seq=seq), None)
+    last = optional.read("last_decision", lambda: book.last_run(deployment.id, market.symbol, seq=seq), None)
     lessons = optional.read("lessons", lambda: lessons_of(rooms, deployment, seq=seq), None)
-    return {"activity": doing, "closed_trades": tuple(closed), "last_run": last, "lessons": lessons}
+    nothing: tuple[ExperienceRow, ...] = ()
+    ask = partial(told, rooms, deployment, market, account.portfolio, seq=seq)
+    experience = optional.read("experience", ask, nothing)
+    past = {"closed_trades": tuple(closed), "last_run": last, "lessons": lessons, "experience": experience}
+    return {"activity": doing, **past}
 
 
 def lessons_of(rooms: Rooms, deployment: Deployment, *, seq: int) -> Lessons | None:
     """What an agent is told of its lessons: the bullets of its note, or nothing when that has none."""
     note = rooms.notes.active(deployment.id, seq=seq)
-    told = bullets(note.lessons_text) if note else ()
-    return Lessons(told, note.content_hash) if note and told else None
+    lines = bullets(note.lessons_text) if note else ()
+    return Lessons(lines, note.content_hash) if note and lines else None
 
 
 def _marks(

@@ -1,6 +1,6 @@
-"""What an account learns between two decisions: a reflection, when one is due.
+"""What an account learns between two decisions: from every trade that ended, and by a reflection when one is due.
 
-It is a function of the log: whether it is due follows from the trades closed since the last one, so a process that
+Both are functions of the log: what is due follows from the trades closed since the last time, so a process that
 was killed before it is made up for by the next tick.
 """
 
@@ -11,6 +11,7 @@ from tapebook.domain.trade import ClosedTrade
 from tapebook.lessons import ReflectionState, Rejected, run_reflection, should_run_reflection
 from tapebook.lessons.events import refused, written
 from tapebook.lessons.run import Lesson
+from tapebook.loop.experience import outcomes_due
 from tapebook.loop.patience import waited_for
 from tapebook.wiring import Rooms
 
@@ -19,7 +20,14 @@ MOST_TRADES = 200
 
 
 def learn(rooms: Rooms, deployment: Deployment) -> None:
-    """Reflects if it is time to; asked again at the same moment it does nothing."""
+    """Learns all there is to learn; asked again at the same moment it does nothing."""
+    seq = rooms.book.head(deployment.id)
+    if outcomes := outcomes_due(rooms, deployment, seq=seq):
+        rooms.book.append(deployment.id, outcomes, expected_seq=seq)
+    _reflect(rooms, deployment)
+
+
+def _reflect(rooms: Rooms, deployment: Deployment) -> None:
     seq, now = rooms.book.head(deployment.id), rooms.clock.now()
     reflection = deployment.agent.reflection
     if reflection.cadence == "off" or not should_run_reflection(_state(rooms, deployment, seq), reflection, as_of=now):

@@ -8,6 +8,7 @@ from tapebook.decision import Limits
 from tapebook.domain.order import Order
 from tapebook.domain.run import DecisionRun, RunStatus
 from tapebook.loop.decide import Decision
+from tapebook.loop.experience import sighting
 from tapebook.loop.slot import Opened
 from tapebook.wiring import Rooms
 
@@ -17,6 +18,8 @@ def record(rooms: Rooms, opened: Opened, decision: Decision, limits: Limits) -> 
     orders = _orders(opened, decision, limits)
     run = _run(rooms, opened, decision, orders=len(orders))
     drafts = [draft(run.as_of, RunDecided(run)), *(draft(limits.at, OrderIntended(order)) for order in orders)]
+    if any(not order.reduce_only for order in orders):
+        drafts.append(sighting(run.run_id, opened.situation))
     rooms.book.append(run.deployment, drafts, expected_seq=limits.seq)
     return run
 

@@ -85,7 +85,7 @@ def _names(table: str, own: list[str]) -> dict[str, str]:
 
 
 MIDS = Family(Mid, "hyperliquid_mid_prices", "mids", step_ms=5 * SECOND, chunk_buckets=4)
-CANDLES = Family(Candle, "hyperliquid_candles", "candles", step_ms=MINUTE, chunk_buckets=10)
+CANDLES = Family(Candle, "hyperliquid_candles", "candles", step_ms=MINUTE)
 BOOKS = Family(Liquidity, "hyperliquid_liquidity_profiles", "books", step_ms=5 * MINUTE)
 CONTEXTS = Family(AssetContext, "hyperliquid_asset_contexts", "contexts", step_ms=MINUTE)
 FUNDING = Family(FundingRate, "hyperliquid_funding_rates", "funding", step_ms=HOUR)
