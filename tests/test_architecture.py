@@ -29,9 +29,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "domain": set(),
     "db": {"domain", "errors"},
     "log": {"domain", "errors", "db"},
-    "surfaces": {"app", "views", "config", "errors", "domain", "clock"},
+    "surfaces": {"app", "app_recall", "views", "config", "errors", "domain", "clock"},
     **{room: {"domain", "errors", "log", "db", "llm", "plug"} for room in ROOMS},
     "llm": {"domain", "errors", "plug"},
+    # The seed's API knows no clock: a database of layers alone goes by the machine's.
+    "horizons": {"domain", "errors", "log", "db", "clock"},
 }
 
 CLOCK_READS = [

@@ -20,6 +20,7 @@ from tapebook.config import (
     Hyperliquid,
     Llm,
     Paper,
+    Recall,
     Retention,
     Store,
     find_home,
@@ -31,7 +32,7 @@ from tapebook.errors import ConfigError
 LINES = TEMPLATE.split("\n")
 SECTIONS = {
     **{"store": Store, "archive": Archive, "paper": Paper, "engine": Engine, "llm": Llm},
-    **{"desk": Desk, "hyperliquid": Hyperliquid, "retention": Retention},
+    **{"desk": Desk, "recall": Recall, "hyperliquid": Hyperliquid, "retention": Retention},
 }
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tapebook.domain.agent import HORIZONS, AgentProfile, ContextProfile, RiskCaps, context_of
 from tapebook.domain.instants import MINUTE
+from tapebook.domain.memory import ExperienceSettings
 from tapebook.domain.money import E6
 from tapebook.domain.note import CADENCES, Reflection
 from tapebook.errors import BadInput
@@ -33,7 +34,7 @@ contexts = st.builds(
     recent_trades_k=st.integers(0, 30),
     memory=st.booleans(),
 )
-GROUPS = ("name", "caps", "context", "shadow", "reflection")
+GROUPS = ("name", "caps", "context", "shadow", "reflection", "experience")
 caps = st.builds(
     RiskCaps,
     max_position_usd_e6=usd,
@@ -66,6 +67,15 @@ profiles = st.builds(
     manual=prose,
     enabled=st.booleans(),
     reflection=st.builds(Reflection, st.sampled_from(CADENCES), st.integers(1, 1_000), names),
+    experience=st.builds(
+        ExperienceSettings,
+        enabled=st.booleans(),
+        max_memory_size=st.integers(1, 100_000),
+        learning_rate_e4=st.integers(10, 10_000),
+        context_window=st.integers(1, 3_650),
+        neighbours=st.integers(5, 200),
+    ),
+    skills=st.lists(names, max_size=3, unique=True).map(tuple),
 )
 
 
@@ -94,7 +104,9 @@ def test_every_field_of_a_profile_has_a_key() -> None:
     fields = {name for name in AgentProfile.__struct_fields__ if name not in GROUPS}
     caps = {f"caps.{name}" for name in RiskCaps.__struct_fields__}
     reflection = {f"reflection.{name}" for name in Reflection.__struct_fields__}
-    assert places == fields | caps | reflection | {f"context.{name}" for name in ContextProfile.__struct_fields__}
+    experience = {f"experience.{name}" for name in ExperienceSettings.__struct_fields__}
+    context = {f"context.{name}" for name in ContextProfile.__struct_fields__}
+    assert places == fields | caps | reflection | experience | context
 
 
 def test_every_key_is_documented_and_no_other() -> None:

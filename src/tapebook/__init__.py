@@ -14,7 +14,8 @@ The map, from the ground up:
     context/   a situation becomes a packet     decision/   engines, the parser, the guard
     broker/    where orders go                  archive/    immutable bytes by content
     lessons/   notes from closed trades         experience/ whom to trust, and what was like this
-    horizons/  the day, the week … all time     llm/        language models, asked within a budget
+    horizons/  the day, the week … all time     recall/     documents, and where they say it
+    llm/       models, asked within a budget
     loop/      one tick, told by calling        lab/        replay, compare, explain
     world/     a seeded market, also as a server surfaces/  the command line
     home.py    the folder all of it lies in     views.py    stored values as surfaces show them

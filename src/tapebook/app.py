@@ -6,28 +6,36 @@
 `as_of` is required inside the rooms; here it defaults to the clock's now.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from tapebook import profiles, views
+from tapebook.app_backtests import Backtests
+from tapebook.app_homes import demo, ingest, init
+from tapebook.app_recall import Recall
 from tapebook.clock import Clock, SystemClock, VirtualClock
-from tapebook.config import load
 from tapebook.context import Preview, assemble, preview
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import iso, parse_instant
 from tapebook.domain.money import E6
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, Watermarks
-from tapebook.errors import BadInput, HomeError, UnknownName
-from tapebook.home import fellow_writer, is_home, make_home, require_home, sole_writer
+from tapebook.errors import BadInput, UnknownName
+from tapebook.home import fellow_writer, sole_writer
+from tapebook.lab.backtest import Progress as BacktestProgress
+from tapebook.lab.backtest import Watch, backtest
+from tapebook.lab.backtest_view import chunk_lines, summary_lines
 from tapebook.lab.compare import ShadowReport, compare_runs, compare_shadow
-from tapebook.lab.demo_report import DemoReport, demo_report
+from tapebook.lab.demo_report import DemoReport
 from tapebook.lab.explain import explain, order_view
+from tapebook.lab.home_experience import HomeExperience
 from tapebook.lab.market_view import market_view
+from tapebook.lab.planning import plan_for
 from tapebook.lab.replay import ReplayReport, replay
+from tapebook.lab.rerun import Comparison, run_again
+from tapebook.lab.result import BacktestResult, ChunkResult
 from tapebook.log import Finding, verify_log
 from tapebook.loop import control, enlist, transfer
 from tapebook.loop import demo as demo_loop
@@ -39,13 +47,17 @@ from tapebook.loop.desk import run_desk, serve_role
 from tapebook.loop.enlist import Saved
 from tapebook.loop.gather import gather
 from tapebook.loop.health import Check, checks
-from tapebook.loop.listen import IngestProgress, listen
+from tapebook.loop.home_layers import HomeLayers
+from tapebook.loop.horizons import curated_until
+from tapebook.loop.listen import IngestProgress
 from tapebook.loop.maintain import anchors
 from tapebook.loop.patience import patiently
+from tapebook.loop.recall import docs_head
 from tapebook.loop.roles import RoleProgress
 from tapebook.loop.shadow import shadow_tick
+from tapebook.loop.skills import HomeSkills
 from tapebook.loop.slot import Slot
-from tapebook.loop.stage import clock_for, serve_world
+from tapebook.loop.stage import serve_world
 from tapebook.loop.supervise import SupervisorProgress
 from tapebook.loop.tick import tick
 from tapebook.loop.transfer import ExportReport, ImportReport, StreamReport
@@ -55,19 +67,12 @@ from tapebook.wiring import BOOK_PACKAGES, Rooms
 
 _ALL = 2**31 - 1
 
-FIRST_AGENTS: dict[str, dict[str, Any]] = {
-    "btc-5m": {"watch": "BTC", "strategy": "Hold until a strategy is written."},
-    "demo-ensemble": {
-        "watch": "BTC, ETH",
-        "engine": "ensemble",
-        "members": "trend, reversion, breakout, carry",
-        "strategy": "Go with the weighted majority of the rule engines.",
-    },
-}
-"""The agents of a new home, as their owner would write them."""
-
 __all__ = [
+    "BacktestProgress",
+    "BacktestResult",
     "Check",
+    "ChunkResult",
+    "Comparison",
     "DemoProgress",
     "DemoReport",
     "ExportReport",
@@ -85,6 +90,7 @@ __all__ = [
     "SupervisorProgress",
     "Switched",
     "Tapebook",
+    "chunk_lines",
     "demo",
     "ingest",
     "init",
@@ -92,17 +98,18 @@ __all__ = [
     "run_desk",
     "serve_role",
     "serve_world",
+    "summary_lines",
 ]
 
 
 class Tapebook:
     """A home, opened. Use it as a context manager, or close it."""
 
-    def __init__(self, home: str | Path, *, clock: Clock | None = None) -> None:
+    def __init__(self, home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> None:
         home = Path(home)
         virtual = VirtualClock(demo_loop.START) if clock is None and demo_loop.is_demo(home) else None
         system = SystemClock()
-        self._rooms = Rooms(home, clock=clock or virtual or system)
+        self._rooms = Rooms(home, clock=clock or virtual or system, slot=recall)
         # What is done now is done after all that is known, also where a world runs faster than real time.
         system.catch_up(self._rooms.tape.head()[1])
         if virtual:
@@ -140,7 +147,10 @@ class Tapebook:
         deployment = self._deployment(agent)
         self._require_symbol(deployment, symbol)
         moment = self._moment(as_of)
-        known = Watermarks(self._rooms.tape.head()[0], self._rooms.book.seq_as_of(deployment.id, moment))
+        seq, curated = self._rooms.book.seq_as_of(deployment.id, moment), curated_until(self._rooms, as_of=moment)
+        known_docs = docs_head(self._rooms)
+        docs = known_docs if as_of is None else min(known_docs, self._rooms.documents.seq_as_of(moment))
+        known = Watermarks(self._rooms.tape.head()[0], seq, docs=docs, curated=curated)
         return assemble(gather(self._rooms, deployment, symbol, as_of=moment, watermarks=known))
 
     def preview(self, agent: str, symbol: str, *, as_of: int | str | None = None) -> Preview:
@@ -208,6 +218,55 @@ class Tapebook:
         """An agent's notes, the active one and those before it, newest first."""
         kept = self._rooms.notes.all(self._deployment(agent).id, most=most)
         return [views.note_view(each) for each in kept]
+
+    def backtest(
+        self,
+        agent: str,
+        *,
+        progress: Callable[[BacktestProgress], None] = lambda progress: None,
+        chunk: Callable[[ChunkResult], None] = lambda result: None,
+        **wish: Any,
+    ) -> BacktestResult:
+        """Runs an agent over past bars, or goes on where it stopped, or gives what is there; see `planning.Wish`."""
+        plan = plan_for(self._rooms, self._deployment(agent), wish)
+        return backtest(self._rooms.home, self._rooms.config, plan, watch=Watch(progress, chunk))
+
+    def backtest_again(
+        self,
+        agent: str,
+        *,
+        chunk: str | None = None,
+        progress: Callable[[BacktestProgress], None] = lambda progress: None,
+        **wish: Any,
+    ) -> Comparison:
+        """Makes a finished backtest, or one chunk of it, a second time and compares what is kept, byte for byte."""
+        plan = plan_for(self._rooms, self._deployment(agent), wish)
+        return run_again(self._rooms.home, self._rooms.config, plan, chunk=chunk, progress=progress)
+
+    @property
+    def backtests(self) -> Backtests:
+        """Those that were made: list, show, compare, export and remove them."""
+        return Backtests(self._rooms.home)
+
+    @property
+    def recall(self) -> Recall:
+        """The documents: search them, sync them, append to them."""
+        return Recall(self._rooms)
+
+    @property
+    def horizons(self) -> HomeLayers:
+        """The layers of all agents: what the day, the week, the year and all time came to."""
+        return HomeLayers(self._rooms, moment=self._moment, scope_of=lambda agent: self._deployment(agent).id)
+
+    @property
+    def experience(self) -> HomeExperience:
+        """What outcomes taught the agents: show, export, import and rebuild it."""
+        return HomeExperience(self._rooms, moment=self._moment, find=self._deployment)
+
+    @property
+    def skills(self) -> HomeSkills:
+        """Lessons that are promoted from one agent to others."""
+        return HomeSkills(self._rooms, find=self._deployment)
 
     def market(self, symbol: str, *, as_of: int | str | None = None) -> dict[str, Any]:
         """What is known of a symbol: price, liquidity, funding, volatility, positioning, gaps."""
@@ -307,62 +366,10 @@ class Tapebook:
         return run
 
 
-def open(home: str | Path, *, clock: Clock | None = None) -> Tapebook:
-    """Opens a home."""
-    return Tapebook(home, clock=clock)
-
-
-async def ingest(
-    home: str | Path, *, url: str | None, seconds: float | None, report: Callable[[IngestProgress], None]
-) -> None:
-    """Listens to the market and keeps it in the tape until `seconds` have passed, or for ever."""
-    require_home(Path(home))
-    clock = await clock_for(url or load(Path(home)).hyperliquid.url)
-    rooms = Rooms(Path(home), clock=clock)
-    try:
-        with sole_writer(rooms.home, "tape"):
-            await listen(rooms, url=url, seconds=seconds, report=report)
-    finally:
-        rooms.close()
-
-
-def init(home: str | Path) -> list[str]:
-    """Makes a new home with commented settings and its first agents; says what was made."""
-    home = Path(home)
-    if is_home(home):
-        raise HomeError(f"{home} is a tapebook home already: edit its tapebook.toml, or choose another --home")
-    make_home(home)
-    rooms = Rooms(home, clock=SystemClock())
-    for name, settings in FIRST_AGENTS.items():
-        enlist.add(rooms, name, profiles.from_words(settings))
-    rooms.close()
-    return [
-        f"{home}/tapebook.toml   settings, each with a comment",
-        f"{home}/book.db         the log and what is computed from it",
-        f"{home}/tape.db         the market, empty",
-        "agent btc-5m (engine: the default of the settings) watches BTC",
-        "agent demo-ensemble (engine: ensemble of the rule engines) watches BTC, ETH",
-    ]
+def open(home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> Tapebook:
+    """Opens a home; `recall` names another slot than its settings do."""
+    return Tapebook(home, clock=clock, recall=recall)
 
 
 def _written(settings: Mapping[str, Any] | None, file: str | Path | None) -> dict[str, Any]:
     return (profiles.from_file(Path(file)) if file else {}) | profiles.from_words(settings or {})
-
-
-def demo(
-    home: str | Path,
-    *,
-    seconds: float = 30,
-    seed: int = 7,
-    paced: bool = False,
-    progress: Callable[[DemoProgress], None] = lambda progress: None,
-) -> DemoReport:
-    """Runs the seeded world for `seconds` times twenty minutes of market, and reports; a home goes on where it was."""
-    demo_loop.prepare(Path(home), seed=seed)
-    clock = VirtualClock(demo_loop.START)
-    rooms = Rooms(Path(home), clock=clock)
-    try:
-        asyncio.run(demo_loop.run(rooms, clock, seconds=seconds, seed=seed, paced=paced, progress=progress))
-        return demo_report(rooms, seed=seed)
-    finally:
-        rooms.close()

@@ -57,6 +57,15 @@ ModelAddress = Annotated[
 Calls = Annotated[int, Meta(ge=1, le=2000, description="a whole number from 1 to 2000")]
 LeaseSeconds = Annotated[float, Meta(ge=0.5, le=3600, description="a number of seconds from 0.5 to 3600")]
 Batch = Annotated[int, Meta(ge=1, le=1000, description="a whole number from 1 to 1000")]
+EmbedderModel = Annotated[str, Meta(pattern=r"^[\x21-\x7e]{0,120}\Z", description="the name of a model, or empty")]
+EmbedderAddress = Annotated[
+    str, Meta(pattern=r"^(https?://[^\s@?#]+)?\Z", description="an address like http://127.0.0.1:11434/v1, or empty")
+]
+KindCap = Annotated[str, Meta(pattern=r"^[a-z]+:[1-9][0-9]{0,3}\Z")]
+KindCaps = Annotated[tuple[KindCap, ...], Meta(description='a list of kinds with a number, such as ["transcript:2"]')]
+Weight = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
+PerDocument = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100")]
+Slot = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z", description="the name of a search, in lower case")]
 Adapter = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z", description="the name of an engine, in lower case")]
 
 
@@ -139,6 +148,21 @@ class Desk(msgspec.Struct, frozen=True):
     batch: Batch = 50
 
 
+class Recall(msgspec.Struct, frozen=True):
+    """How documents are searched, and how often they are looked at."""
+
+    slot: Slot = "sqlite_fts"
+    embedder: Slot = "wordllama"
+    embedder_model: EmbedderModel = ""
+    embedder_url: EmbedderAddress = ""
+    lexical_weight: Weight = 0.5
+    semantic_weight: Weight = 0.5
+    minimum_likeness: Weight = 0.3
+    per_document: PerDocument = 3
+    per_kind: KindCaps = ("trade:2", "transcript:1")
+    sync_minutes: Minutes = 5
+
+
 class Config(msgspec.Struct, frozen=True):
     """All settings of a home."""
 
@@ -149,17 +173,19 @@ class Config(msgspec.Struct, frozen=True):
     engine: Engine = Engine()
     llm: Llm = Llm()
     desk: Desk = Desk()
+    recall: Recall = Recall()
     hyperliquid: Hyperliquid = Hyperliquid()
     retention: Retention = Retention()
 
 
 _SECTIONS: dict[str, type[msgspec.Struct]] = {
     **{"store": Store, "archive": Archive, "paper": Paper, "engine": Engine, "llm": Llm},
-    **{"desk": Desk, "hyperliquid": Hyperliquid, "retention": Retention},
+    **{"desk": Desk, "recall": Recall, "hyperliquid": Hyperliquid, "retention": Retention},
 }
 
 # Where each provider of models has its key: in the environment and nowhere else.
 MODEL_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+EMBEDDER_KEYS = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY", "voyage": "VOYAGE_API_KEY"}
 _MODEL_KEY = re.compile(r"[\x21-\x7e]*")
 
 # The name of a setting: its section, if it has one, and its key.
@@ -186,10 +212,35 @@ def load(home: Path, environ: Mapping[str, str] | None = None) -> Config:
     return _overlay(msgspec.convert(found, Config), _environment(environ))
 
 
+def as_toml(config: Config) -> str:
+    """The settings as a file that `load` reads back."""
+    fields = msgspec.to_builtins(config)
+    top = [f"{name} = {_toml(value)}" for name, value in fields.items() if name not in _SECTIONS]
+    sections = [
+        "\n".join([f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in fields[name].items())])
+        for name in _SECTIONS
+    ]
+    return "\n\n".join(["\n".join(top), *sections]) + "\n"
+
+
+def _toml(value: Any) -> str:
+    # The two notations write these alike, save for characters beyond the first plane.
+    return json.dumps(value, ensure_ascii=False)
+
+
 def model_keys(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The key of each provider of models, empty where none is set; apart from the settings, which may be shown."""
+    return _keys(MODEL_KEYS, environ)
+
+
+def embedder_keys(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The same for embedders that ask a server."""
+    return _keys(EMBEDDER_KEYS, environ)
+
+
+def _keys(variables: Mapping[str, str], environ: Mapping[str, str] | None) -> dict[str, str]:
     keys = {}
-    for provider, variable in MODEL_KEYS.items():
+    for provider, variable in variables.items():
         keys[provider] = _environment(environ).get(variable, "").strip()
         if not _MODEL_KEY.fullmatch(keys[provider]):
             raise ConfigError(f"{variable} in the environment has characters that no key has: copy it again")

@@ -12,6 +12,7 @@ from tapebook.domain.instants import DAY, MINUTE, SECOND
 from tapebook.domain.money import E6, scaled
 from tapebook.domain.note import CADENCES
 
+SKILL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 SYMBOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,39}")
 _ADAPTER = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _MEMBER = re.compile(r"[a-z][a-z0-9_]{0,39}(:[\x21-\x2b\x2d-\x7e]{1,100})?")
@@ -24,6 +25,7 @@ _MOST_SYMBOLS = 500
 _MOST_RULES = 20
 _MOST_TEXT = 100_000
 _PPM_OF_BPS = 100
+_RATE = 10_000
 
 
 class Key(NamedTuple):
@@ -191,6 +193,14 @@ KEYS: dict[str, Key] = {
     "reflection": Key("reflection.cadence", _one_of(CADENCES), _same, f"one of {', '.join(CADENCES)}"),
     "reflection_trades": Key("reflection.every_n_trades", _whole(1, 1_000), _same, "a whole number from 1 to 1000"),
     "reflector": Key("reflection.reflector", _matching(_ADAPTER), _same, "the name of a reflector"),
+    "skills": Key("skills", _listed(SKILL, 0, 20), _same, "names of skills, each once, of letters, digits, . _ or -"),
+    "experience": Key("experience.enabled", _switch, _same, "on or off"),
+    "max_memory_size": Key("experience.max_memory_size", _whole(1, 100_000), _same, "a whole number from 1 to 100000"),
+    "learning_rate": Key(
+        *("experience.learning_rate_e4", _number(_RATE, 0.001, 1), _units(_RATE)), "a number from 0.001 to 1"
+    ),
+    "context_window": Key("experience.context_window", _whole(1, 3_650), _same, "whole days from 1 to 3650"),
+    "neighbours": Key("experience.neighbours", _whole(5, 200), _same, "a whole number from 5 to 200"),
     "enabled": Key("enabled", _switch, _same, "on or off"),
 }
 SHORT = {"trades": "recent_trades_k", "every": "every_minutes", "cash": "cash_usd"}

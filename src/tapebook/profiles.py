@@ -48,7 +48,7 @@ def require_name(name: str) -> None:
 
 def changed(profile: AgentProfile, settings: Mapping[str, Any]) -> AgentProfile:
     """The profile with what was written laid over it."""
-    parts: dict[str, dict[str, Any]] = {"": {}, "caps": {}, "context": {}, "reflection": {}}
+    parts: dict[str, dict[str, Any]] = {"": {}, "caps": {}, "context": {}, "reflection": {}, "experience": {}}
     for name, value in settings.items():
         if name in KEYS:
             group, _, field = KEYS[name].place.rpartition(".")
@@ -60,14 +60,17 @@ def changed(profile: AgentProfile, settings: Mapping[str, Any]) -> AgentProfile:
     if shadow == context:
         raise BadInput("`shadow` is the same as the agent's own context: name at least one thing that differs")
     caps = msgspec.structs.replace(profile.caps, **parts["caps"])
-    reflection = msgspec.structs.replace(profile.reflection, **parts["reflection"])
-    own = parts[""] | {"caps": caps, "context": context, "shadow": shadow, "reflection": reflection}
+    memory = {
+        "reflection": msgspec.structs.replace(profile.reflection, **parts["reflection"]),
+        "experience": msgspec.structs.replace(profile.experience, **parts["experience"]),
+    }
+    own = parts[""] | memory | {"caps": caps, "context": context, "shadow": shadow}
     return msgspec.structs.replace(profile, **own)
 
 
 def shown(profile: AgentProfile) -> dict[str, Any]:
     """A profile by the keys people write; `shadow` is null or a mapping of its own."""
-    groups = {"": profile, "caps": profile.caps, "context": profile.context, "reflection": profile.reflection}
+    groups = {"": profile} | {name: getattr(profile, name) for name in ("caps", "context", "reflection", "experience")}
     view = {}
     for name, key in KEYS.items():
         group, _, field = key.place.rpartition(".")

@@ -3,17 +3,21 @@
 import time
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from tapebook import plug
 from tapebook.archive import Archive
 from tapebook.book.projection import PROJECTION
 from tapebook.book.replies import Replies
+from tapebook.book.sole import SoleBook
 from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book
 from tapebook.book.work import Work
 from tapebook.broker import Broker, PaperTerms
 from tapebook.clock import Clock, elapsed_seconds
-from tapebook.config import Config, load, model_keys
+from tapebook.config import Config, embedder_keys, load, model_keys
 from tapebook.db import Database, connect, migrate
+from tapebook.db.buffered import Buffered
 from tapebook.decision import Engine, EngineTerms
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE
@@ -21,47 +25,80 @@ from tapebook.experience import Experience
 from tapebook.experience.projection import PROJECTION as EXPERIENCE_PROJECTION
 from tapebook.experience.store import MIGRATIONS as EXPERIENCE
 from tapebook.home import process_name, require_home
+from tapebook.horizons import Almanac, Horizons
+from tapebook.horizons.projection import PROJECTION as HORIZONS_PROJECTION
+from tapebook.horizons.store import MIGRATIONS as HORIZONS
 from tapebook.lessons import Reflector, ReflectorTerms
 from tapebook.lessons.projection import PROJECTION as LESSONS_PROJECTION
 from tapebook.lessons.store import MIGRATIONS as LESSONS
 from tapebook.lessons.store import Notes
 from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, Waiting, price_of
-from tapebook.log import Leases, Log
+from tapebook.log import Answers, Leases, Log
+from tapebook.log.sole import SoleLog
 from tapebook.log.store import MIGRATIONS as LOG
+from tapebook.recall import Index
+from tapebook.recall.embedder import EmbedderTerms
+from tapebook.recall.port import IndexTerms
+from tapebook.recall.projection import PROJECTION as RECALL_PROJECTION
+from tapebook.recall.shelf import Indexes
+from tapebook.recall.store import MIGRATIONS as RECALL
+from tapebook.recall.store import Documents
+from tapebook.recall.terms import SearchTerms
 from tapebook.tape.store import MIGRATIONS as TAPE
 from tapebook.tape.store import Tape
 
-BOOK_PACKAGES = (LOG, BOOK, LESSONS, EXPERIENCE)
+BOOK_PACKAGES = (LOG, BOOK, LESSONS, EXPERIENCE, HORIZONS, RECALL)
 TAPE_PACKAGES = (TAPE,)
+PROJECTIONS = (PROJECTION, LESSONS_PROJECTION, EXPERIENCE_PROJECTION, HORIZONS_PROJECTION, RECALL_PROJECTION)
 
 
 class Rooms:
-    """Everything a tick needs, opened on one home with one clock."""
+    """Everything a tick needs, opened on one home with one clock.
 
-    def __init__(self, home: Path, *, clock: Clock) -> None:
+    `sole` says that nobody else writes this book for as long as it is open, as in a backtest: what was written is
+    remembered, and rows wait for the end of their transaction. The bytes are the same.
+    """
+
+    def __init__(self, home: Path, *, clock: Clock, sole: bool = False, slot: str | None = None) -> None:
         require_home(home)
         self.home = home
         self.clock = clock
-        self.config: Config = load(home)
-        self.book_db = _open(home, self.config.store.book, BOOK_PACKAGES, durable=True)
+        self.config: Config = with_slot(load(home), slot)
+        self.book_db = _open(home, self.config.store.book, BOOK_PACKAGES, durable=not sole)
+        if sole:
+            self.book_db = Buffered(self.book_db)
         self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
-        self.log = Log(self.book_db, [PROJECTION, LESSONS_PROJECTION, EXPERIENCE_PROJECTION], clock=clock)
+        self.log = (SoleLog if sole else Log)(self.book_db, PROJECTIONS, clock=clock)
         self.leases = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
-        self.book = Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
+        self.book = self._book()
         self.work = Work(self.book_db, owner=self.config.owner, leases=self.leases)
         self.replies = Replies(self.book_db, owner=self.config.owner)
-        self.experience = Experience(self.book_db, owner=self.config.owner)
-        self.notes = Notes(self.book_db, owner=self.config.owner)
+        self.experience = Experience(
+            self.book_db, owner=self.config.owner, answers=Answers(self.log, EXPERIENCE_PROJECTION.projectors)
+        )
+        self.horizons = Almanac(
+            Horizons(self.book_db, owner=self.config.owner, answers=Answers(self.log, HORIZONS_PROJECTION.projectors))
+        )
+        self.notes = Notes(
+            self.book_db, owner=self.config.owner, answers=Answers(self.log, LESSONS_PROJECTION.projectors)
+        )
         self.archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
             home / self.config.archive.place
         )
         self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get)
+        self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
+        self.indexes = Indexes(home, self._index, chosen=self.search_terms())
         self._keys = {provider: Key(text) for provider, text in model_keys().items()}
         self._askers: dict[tuple[str, str], Asker] = {}
         self._engines: dict[tuple[str, EngineTerms], Engine] = {}
         self._brokers: dict[str, Broker] = {}
+
+    def _book(self) -> Book:
+        if isinstance(self.log, SoleLog):
+            return SoleBook(self.log, self.book_db, owner=self.config.owner)
+        return Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
 
     def engine(self, agent: AgentProfile) -> Engine:
         """The engine of an agent, made once; an agent that names none has the home's default."""
@@ -90,6 +127,26 @@ class Rooms:
         made: Reflector = plug.load("tapebook.lessons.reflectors", agent.reflection.reflector).create(terms)
         return made
 
+    def search_terms(self) -> SearchTerms:
+        """How the settings want documents to be searched."""
+        return search_terms(self.config)
+
+    def _index(self, terms: SearchTerms, place: Path) -> Index:
+        recall = self.config.recall
+        made: Index = plug.load("tapebook.recall.indexes", terms.slot).create(
+            IndexTerms(
+                str(place),
+                embedder=terms.embedder or recall.embedder,
+                embedding=EmbedderTerms(terms.model, recall.embedder_url, Key(embedder_keys().get(terms.embedder, ""))),
+                lexical_percent=terms.lexical_percent,
+                semantic_percent=terms.semantic_percent,
+                minimum_percent=terms.minimum_percent,
+                per_path=terms.per_path,
+                per_kind=dict(terms.per_kind),
+            )
+        )
+        return made
+
     def broker(self, name: str) -> Broker:
         """The broker of that name."""
         if name not in self._brokers:
@@ -100,6 +157,7 @@ class Rooms:
         """Ends all connections."""
         for each in self._askers.values():
             each.close()
+        self.indexes.close()
         self.book_db.close()
         self.tape_db.close()
 
@@ -118,6 +176,26 @@ def asker(config: Config, provider: str, model: str, *, key: Key) -> Asker:
         price=price_of(name, unknown=unknown),
         budget=Budget(llm.attempts, llm.timeout_seconds, llm.total_seconds, llm.max_tokens),
         waiting=Waiting(elapsed_seconds, time.sleep),
+    )
+
+
+def with_slot(config: Config, slot: str | None) -> Config:
+    """The settings, with another search than they name."""
+    return config if slot is None else replace(config, recall=replace(config.recall, slot=slot))
+
+
+def search_terms(config: Config) -> SearchTerms:
+    """The settings of recall, in the integers that are kept."""
+    recall, plain = config.recall, config.recall.slot == SearchTerms().slot
+    return SearchTerms(
+        slot=recall.slot,
+        embedder="" if plain else recall.embedder,
+        model="" if plain else recall.embedder_model,
+        lexical_percent=round(recall.lexical_weight * 100),
+        semantic_percent=round(recall.semantic_weight * 100),
+        minimum_percent=round(recall.minimum_likeness * 100),
+        per_path=recall.per_document,
+        per_kind=tuple((kind, int(most)) for kind, _, most in (cap.partition(":") for cap in recall.per_kind)),
     )
 
 

@@ -129,13 +129,13 @@ def test_another_owner_sees_nothing(bench: Bench) -> None:
 
 
 def test_what_stirs(bench: Bench) -> None:
-    assert not bench.work.stirs("d1")
+    assert not bench.book.stirs("d1")
     order = Order("c1", "run-1", "BTC", "buy", 1, "market", None, False, 1, NOON)
     bench.book.append("d1", [ev.draft(NOON, ev.OrderIntended(order))], expected_seq=0)
-    assert bench.work.stirs("d1") and not bench.work.stirs("d2")
+    assert bench.book.stirs("d1") and not bench.book.stirs("d2")
     assert (bench.work.with_orders(), bench.work.with_positions(before=NOON)) == (["d1"], [])
     bench.db.run(sql("UPDATE orders SET ended_seq = 2"))
-    assert not bench.work.stirs("d1") and bench.work.with_orders() == []
+    assert not bench.book.stirs("d1") and bench.work.with_orders() == []
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "decide"]), st.integers(1, 6)), max_size=25)

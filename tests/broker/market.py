@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from tapebook.book.ledger import apply_fill, apply_funding, apply_insurance
-from tapebook.broker import Account, Activity, Book, Broker, Exposure, PaperTerms
+from tapebook.broker import Account, Activity, Book, Broker, Exposure, PaperTerms, Quotes
 from tapebook.domain.agent import MarginMode
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
@@ -63,6 +63,10 @@ class WrittenQuotes:
         self.seen = max(self.seen, until)
         return [bar for bar in self._bars if bar.symbol == symbol and since <= bar.bucket_ts and bar.end <= until]
 
+    def bar_ms(self, symbol: str) -> int:
+        """The length of the bars that are written down."""
+        return next((bar.granularity_sec * 1_000 for bar in self._bars if bar.symbol == symbol), MINUTE)
+
     def book(self, symbol: str, *, at: int) -> Book | None:
         """The newest book of the hour before a moment."""
         self.seen = max(self.seen, at)
@@ -95,8 +99,12 @@ class Teller:
 
     def ask(self, broker: Broker, market: Market, *, until: int) -> Activity:
         """Asks a broker what happened and books it; orders are known from the moment they were intended."""
+        return self.hear(broker, WrittenQuotes(market), until=until)
+
+    def hear(self, broker: Broker, quotes: Quotes, *, until: int) -> Activity:
+        """The same of any market."""
         known = [order for order in self._orders.values() if order.intended_at <= until]
-        said = broker.activity(self.account(), known, quotes=WrittenQuotes(market), until=until)
+        said = broker.activity(self.account(), known, quotes=quotes, until=until)
         for event in said.events:
             self.book(event)
         if self.portfolio.positions:
@@ -137,10 +145,12 @@ def mid(minutes: float, price: float, symbol: str = "BTC") -> Mid:
     return Mid(symbol, NOON + round(minutes * MINUTE), round(price * E8))
 
 
-def bar(minute: int, open: float, high: float, low: float, close: float, symbol: str = "BTC") -> Candle:
+def bar(
+    minute: int, open: float, high: float, low: float, close: float, symbol: str = "BTC", *, minutes: int = 1
+) -> Candle:
     """A bar that begins so many minutes after noon."""
     start, (first, top, bottom, last) = NOON + minute * MINUTE, (round(each * E8) for each in (open, high, low, close))
-    return Candle(symbol, 60, start, first, top, bottom, last, 1.0, 1.0, 1)
+    return Candle(symbol, minutes * 60, start, first, top, bottom, last, 1.0, 1.0, 1)
 
 
 def order(minutes: float = 0, side: Any = "buy", size: float = 1, **changes: Any) -> Order:

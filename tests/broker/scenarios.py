@@ -2,7 +2,8 @@
 
 Times lie on a grid of twenty seconds around a full hour. A market is calm, lively or wild; a wild
 one liquidates nearly everything. Bars are sometimes missing and never quite agree with the
-midpoints, so that whoever takes one for the other is found out.
+midpoints, so that whoever takes one for the other is found out. Most are minutes; some symbols have
+bars of two or four.
 """
 
 from random import Random
@@ -75,15 +76,16 @@ class Chance:
         return [mid for mid in found if not silent <= mid.bucket_ts < silent + gap and self._random.random() < 0.9]
 
     def bars(self, symbol: str) -> list[Candle]:
-        """Bars of most minutes."""
-        starts = range(START - MINUTE, END, MINUTE)
+        """Bars of most of the time, all of one length."""
+        minutes = self._random.choice([1, 1, 1, 2, 4])
+        starts = range(START - 4 * MINUTE, END, minutes * MINUTE)
         prices = self.path(len(starts) + 1)
         found = []
         for start, first, last in zip(starts, prices, prices[1:], strict=False):
             high = max(first, last) + round(abs(self._random.gauss(0, self.swing)) * 100 * E8)
             low = min(first, last) - round(abs(self._random.gauss(0, self.swing)) * 100 * E8)
             if self._random.random() < 0.85:
-                found.append(Candle(symbol, 60, start, first, high, max(1, low), last, 1.0, 1.0, 1))
+                found.append(Candle(symbol, minutes * 60, start, first, high, max(1, low), last, 1.0, 1.0, 1))
         return found
 
     def book(self) -> Book:

@@ -41,10 +41,10 @@ class Lot:
 
 @dataclass
 class Waiting:
-    """An order, and whether it has met its first observation and rests."""
+    """An order, and when it met its first observation and began to rest."""
 
     order: Order
-    rests: bool = False
+    rests_since: int | None = None
 
 
 @dataclass
@@ -80,9 +80,9 @@ class SlowDesk:
                     continue
                 if not due:
                     break
-                client, how = due.pop(0)
+                client, how, mid = due.pop(0)
                 if client in self.waiting:
-                    self.execute(client, how, moment)
+                    self.execute(client, how, mid, moment)
 
     def moments(self, orders: list[Order], until: int) -> list[int]:
         """Observations, deadlines, and every full minute."""
@@ -98,35 +98,51 @@ class SlowDesk:
         return order.intended_at + self.terms.latency_ms
 
     def deadline(self, order: Order) -> int:
-        return self.arrival(order) + (5 * MINUTE if order.type == "market" else self.terms.limit_order_ms)
+        if order.type == "limit":
+            return self.arrival(order) + self.terms.limit_order_ms
+        return self.arrival(order) + max(5 * MINUTE, self.length(order.symbol) + 2 * MINUTE)
 
-    def due(self, moment: int) -> list[tuple[str, str]]:
-        """Orders whose waiting ends at this very moment."""
+    def due(self, moment: int) -> list[tuple[str, str, int]]:
+        """Orders whose waiting ends at this very moment, how, and at which price of the market."""
         found = []
         for client, waiting in self.waiting.items():
             order = waiting.order
-            seen = self.observed(order.symbol, moment)
-            if seen is not None and self.arrival(order) <= moment <= self.deadline(order):
-                how = self.meets(waiting, seen, moment)
-                if how:
-                    found.append((client, how))
+            if self.arrival(order) <= moment <= self.deadline(order):
+                met = self.met(waiting, moment)
+                if met:
+                    found.append((client, *met))
                     continue
             if moment == self.deadline(order):
-                found.append((client, "given up"))
+                found.append((client, "given up", 0))
         return found
+
+    def met(self, waiting: Waiting, moment: int) -> tuple[str, int] | None:
+        """What an order meets at a moment: an observation, or the end of a long bar that went beyond its limit."""
+        seen = self.observed(waiting.order.symbol, moment)
+        how = self.meets(waiting, seen, moment) if seen is not None else ""
+        if how and seen is not None:
+            return how, seen
+        limit, rested = waiting.order.limit_price_e8, waiting.rests_since
+        for bar in self.market.bars:
+            ends_now = bar.symbol == waiting.order.symbol and bar.granularity_sec > 60 and bar.end == moment
+            if ends_now and limit is not None and rested is not None and rested <= bar.bucket_ts:
+                through = bar.low_e8 < limit if waiting.order.side == "buy" else bar.high_e8 > limit
+                if through:
+                    return "maker", bar.close_e8
+        return None
 
     def meets(self, waiting: Waiting, mid: int, moment: int) -> str:
         order, limit = waiting.order, waiting.order.limit_price_e8
         sign = 1 if order.side == "buy" else -1
         if limit is None:
             return "taker"
-        if not waiting.rests:
-            waiting.rests = True
+        if waiting.rests_since is None:
+            waiting.rests_since = moment
             best = self.worse(mid, Fraction(self.spread(order.symbol, moment), 2), sign)
             return "taker" if sign * (limit - best) >= 0 else ""
         return "maker" if sign * (limit - mid) > 0 else ""
 
-    def execute(self, client: str, how: str, moment: int) -> None:
+    def execute(self, client: str, how: str, mid: int, moment: int) -> None:
         order = self.waiting[client].order
         wanted = order.size_e8 if order.side == "buy" else -order.size_e8
         have = self.lots[order.symbol].size if order.symbol in self.lots else 0
@@ -136,8 +152,6 @@ class SlowDesk:
             return self.end(client, moment, "cancelled")
         if wanted == 0:
             return self.end(client, moment, "rejected")
-        mid = self.observed(order.symbol, moment)
-        assert mid is not None
         price = self.price(order, wanted, mid, how, moment)
         fee = self.fee(wanted, price, self.terms.maker_fee_ppm if how == "maker" else self.terms.taker_fee_ppm)
         if not self.affordable(order, wanted, price, fee, mid, moment):
@@ -269,20 +283,27 @@ class SlowDesk:
                 rate = steeper
         return usd * rate - deduction
 
-    # Minutes and hours
+    # Bars and hours
+
+    def length(self, symbol: str) -> int:
+        lengths = {each.granularity_sec * 1_000 for each in self.market.bars if each.symbol == symbol}
+        return max(lengths, default=MINUTE)
 
     def judge(self, moment: int) -> bool:
-        """Judges the next minute if it can be judged by now; whether it did."""
+        """Judges the next stretch if it can be judged by now; whether it did."""
         if not self.lots:
             return False
-        self.checked = max(self.checked, min(lot.moved // MINUTE * MINUTE for lot in self.lots.values()))
-        start, end = self.checked, self.checked + MINUTE
-        missing = [name for name, lot in self.lots.items() if lot.moved < end and self.bar(name, start) is None]
+        begins = [lot.moved // self.length(name) * self.length(name) for name, lot in self.lots.items()]
+        self.checked = max(self.checked, min(begins))
+        longest = max(self.length(name) for name in self.lots)
+        start, end = self.checked, (self.checked // longest + 1) * longest
+        slots = {name: self.slots(name, start, end) for name in self.lots}
+        missing = [at for name in slots for at in slots[name] if self.bar(name, at) is None]
         if moment < (end + 2 * MINUTE if missing else end):
             return False
         self.checked = end
-        paths = {name: self.path(name, start) for name in self.lots}
-        if not any(lot.moved < end and self.minute(name, start) for name, lot in self.lots.items()):
+        paths = {name: self.path(name, slots[name], end) for name in self.lots}
+        if not any(self.prices(name, at) for name in slots for at in slots[name]):
             return True
         groups = [[name] for name in sorted(self.lots)] if self.isolated else [sorted(self.lots)]
         for names in groups:
@@ -291,36 +312,48 @@ class SlowDesk:
                 self.liquidate(prices, moment)
         return True
 
+    def slots(self, symbol: str, start: int, end: int) -> list[int]:
+        """Where the bars begin that end within a stretch, and after the lot was last moved."""
+        length, moved = self.length(symbol), self.lots[symbol].moved
+        begins = range(start // length * length, end, length)
+        return [at for at in begins if start < at + length <= end and moved < at + length]
+
     def bar(self, symbol: str, start: int) -> list[int] | None:
         for each in self.market.bars:
             if (each.symbol, each.bucket_ts) == (symbol, start):
                 return [each.open_e8, each.high_e8, each.low_e8, each.close_e8]
         return None
 
-    def minute(self, symbol: str, start: int) -> list[int] | None:
+    def prices(self, symbol: str, start: int) -> list[int] | None:
         known = self.bar(symbol, start)
         if known:
             return known
         within = sorted(
             (each.bucket_ts, each.price_e8)
             for each in self.market.mids
-            if each.symbol == symbol and start <= each.bucket_ts < start + MINUTE
+            if each.symbol == symbol and start <= each.bucket_ts < start + self.length(symbol)
         )
         prices = [price for _, price in within]
         return [prices[0], max(prices), min(prices), prices[-1]] if prices else None
 
-    def path(self, symbol: str, start: int) -> tuple[int, int]:
-        """From where to where a price goes in a minute, for the position held."""
-        lot, end = self.lots[symbol], start + MINUTE
-        known = self.minute(symbol, start) if lot.moved < end else None
-        if known is None:
+    def path(self, symbol: str, slots: list[int], end: int) -> tuple[int, int]:
+        """From where to where a price goes in a stretch, for the position held."""
+        lot = self.lots[symbol]
+        points: list[int] = []
+        for at in slots:
+            known = self.prices(symbol, at)
+            if known is None:
+                continue
+            first, high, low, close = known
+            if lot.moved > at and not points:
+                points = [close]
+            else:
+                points += [first, low if lot.size > 0 else high]
+        if not points:
             price = self.last(symbol, max(end, lot.moved))
             price = self.entry(lot) if price is None else price
             return price, price
-        first, high, low, close = known
-        if lot.moved > start:
-            return close, close
-        return first, low if lot.size > 0 else high
+        return points[0], min(points) if lot.size > 0 else max(points)
 
     def fallen(self, names: list[str], paths: dict[str, tuple[int, int]]) -> dict[str, int] | None:
         """The prices of the first step at which a group falls short, found by looking at steps in a row."""

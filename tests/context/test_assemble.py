@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from tapebook.book.events import TradeClosed
 from tapebook.book.settle import Account, Cause, settle_fill
 from tapebook.context import RENDERER, Feature, Situation, assemble
-from tapebook.context.assemble import draw_market
-from tapebook.context.budget import line_tokens, text_tokens
-from tapebook.context.quote import _plain
-from tapebook.context.sections import bars, recent_trades, rules
-from tapebook.context.system import system_of
+from tapebook.context.budget import text_tokens
 from tapebook.decision import Reply, parse
 from tapebook.domain.activity import Activity
 from tapebook.domain.agent import ContextProfile, RiskCaps
@@ -30,6 +26,7 @@ from tapebook.domain.packet import Packet
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Verdict
 from tapebook.domain.trade import ClosedTrade
+from tests.caches import forget
 from tests.context.situations import (
     HOSTILE,
     MARKET,
@@ -174,8 +171,7 @@ def test_what_was_drawn_before_leaves_no_trace(drawn: Situation, others: list[Si
     for other in others:
         assemble(other)
     shared = assemble(drawn)
-    for cache in (draw_market, system_of, bars._row, recent_trades._row, rules.section_of, _plain, line_tokens):
-        cache.cache_clear()
+    forget()
     assert assemble(drawn) == shared
 
 

@@ -5,18 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.context.budget import line_tokens, text_tokens
-from tapebook.context.render import draw, heading, user_text
-from tapebook.context.sections import Layout, fact_line
+from tapebook.context.render import Drawn, draw, heading, lines_of, user_text
+from tapebook.context.sections import fact_line
 from tapebook.domain.canonical import canonical
 from tapebook.domain.packet import Section
 
-LINES = st.text(st.characters(exclude_characters="\n"), max_size=40)
+LINES = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=40)
 WHOLE = Section("s", "Title", ("name", "value"), (("a", "1"), ("b", "2")))
 
 
-def layout(cap: int, *, oldest_first: bool = False) -> Layout[None]:
-    """A layout of plain lines."""
-    return Layout("s", cap, build=lambda _: None, line=" ".join, oldest_first=oldest_first)
+def drawn_in(room: int, section: Section, *, oldest_first: bool = False) -> Drawn:
+    """A section of plain lines."""
+    return draw(section, lines_of(section.rows, " ".join), room=room, oldest_first=oldest_first)
 
 
 def numbered(count: int) -> Section:
@@ -31,9 +31,10 @@ def test_heading_says_how_many_rows_are_shown() -> None:
 
 
 def test_section_is_a_heading_and_its_lines() -> None:
-    drawn = draw(WHOLE, Layout("s", 100, build=lambda _: None, line=fact_line))
+    drawn = draw(WHOLE, lines_of(WHOLE.rows, fact_line), room=100)
     assert drawn.text == "## Title\n- a: 1\n- b: 2"
     assert (drawn.section, drawn.tokens, drawn.content) == (WHOLE, text_tokens(drawn.text), canonical(WHOLE))
+    assert drawn.encoded == drawn.text.encode()
 
 
 def test_sections_stand_apart_by_an_empty_line() -> None:
@@ -46,21 +47,29 @@ def test_sections_stand_apart_by_an_empty_line() -> None:
 @pytest.mark.parametrize("oldest_first", [False, True])
 def test_rows_that_fit(cap: int, kept: int, oldest_first: bool) -> None:
     section = numbered(5)
-    fitted = draw(section, layout(cap, oldest_first=oldest_first)).section
+    fitted = drawn_in(cap, section, oldest_first=oldest_first).section
     assert fitted.rows == (section.rows[5 - kept :] if oldest_first else section.rows[:kept])
     assert fitted.dropped == 5 - kept
     assert (fitted.name, fitted.title, fitted.columns) == (section.name, section.title, section.columns)
 
 
-def test_smaller_cap_of_the_caller_holds() -> None:
-    assert draw(numbered(5), layout(100), cap=13).section.dropped == 4
-    assert draw(numbered(5), layout(13), cap=100).section.dropped == 4
+CELLS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(CELLS, st.lists(CELLS, max_size=3), st.lists(st.lists(CELLS, max_size=3), max_size=6), st.data())
+def test_bytes_put_together_are_those_of_the_section(
+    name: str, columns: list[str], cells: list[list[str]], data: st.DataObject
+) -> None:
+    section = Section(name, data.draw(CELLS), tuple(columns), tuple(tuple(row) for row in cells))
+    drawn = drawn_in(data.draw(st.integers(0, 60)), section, oldest_first=data.draw(st.booleans()))
+    assert drawn.content == canonical(drawn.section)
+    assert drawn.encoded == drawn.text.encode()
 
 
 @given(st.lists(LINES, max_size=12), st.integers(0, 80), st.booleans())
 def test_what_is_kept_fits_and_what_is_dropped_is_counted(lines: list[str], cap: int, oldest_first: bool) -> None:
     section = Section("s", "t", ("c",), tuple((line,) for line in lines))
-    drawn = draw(section, layout(cap, oldest_first=oldest_first))
+    drawn = drawn_in(cap, section, oldest_first=oldest_first)
     newest = lines[::-1] if oldest_first else lines
     assert len(drawn.section.rows) + drawn.section.dropped == len(lines)
     assert drawn.tokens == text_tokens(drawn.text)

@@ -1,10 +1,16 @@
 """What is missing, broken or absurd in a packet is left out."""
 
-import pytest
+from typing import Any
 
-from tapebook.decision.reading import Bar, bars, fact, figure, held_side, number
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapebook.decision.reading import Bars, number, read
 from tapebook.domain.packet import Section
-from tests.decision.engines.seen import LONG, SHORT, facts, packet_of, portfolio
+from tests.caches import forget
+from tests.decision.engines.seen import LONG, SHORT, bars, facts, packet_of, portfolio
 
 COLUMNS = ("time", "high", "low", "close")
 
@@ -21,25 +27,41 @@ def test_what_is_no_number(text: str) -> None:
 
 def test_rows_that_are_not_whole_are_left_out() -> None:
     rows = (("t", "3", "1", "2"), ("t", "3", "x", "2"), ("t", "3"), (), ("t", "6", "4", "5"))
-    assert bars(packet_of(Section("bars", "", COLUMNS, rows))) == [Bar(3, 1, 2), Bar(6, 4, 5)]
+    assert read(packet_of(Section("bars", "", COLUMNS, rows))).bars == Bars((3, 6), (1, 4), (2, 5))
 
 
 def test_columns_are_found_by_name() -> None:
     turned = Section("bars", "", COLUMNS[::-1], (("2", "1", "3", "t"),))
-    assert bars(packet_of(turned)) == [Bar(3, 1, 2)]
-    assert bars(packet_of(Section("bars", "", COLUMNS[:-1], (("t", "3", "1"),)))) == []
-    assert bars(packet_of()) == []
+    assert read(packet_of(turned)).bars == Bars((3,), (1,), (2,))
+    assert read(packet_of(Section("bars", "", COLUMNS[:-1], (("t", "3", "1"),)))).bars == Bars()
+    assert read(packet_of()).bars == Bars()
 
 
 def test_facts() -> None:
-    packet = packet_of(facts("market", price="5"), Section("odd", "", ("name",), (("price",), ())))
-    assert fact(packet, "market", "price") == "5"
-    assert figure(packet, "market", "price") == 5.0
-    assert fact(packet, "market", "spread") is fact(packet, "odd", "price") is fact(packet, "none", "x") is None
+    odd = Section("portfolio", "", ("name",), (("price",), (), ("cash", "1"), ("cash", "2")))
+    reading = read(packet_of(facts("market", price="5"), odd))
+    assert reading.market == {"price": "5"}
+    # A name without a value is none, and of two values the first holds.
+    assert reading.portfolio == {"cash": "1"}
+    assert read(packet_of()).market == {}
 
 
 def test_held_side() -> None:
-    assert held_side(packet_of(portfolio(LONG))) == "long"
-    assert held_side(packet_of(portfolio(SHORT))) == "short"
-    assert held_side(packet_of(portfolio())) is held_side(packet_of()) is None
-    assert held_side(packet_of(facts("portfolio", position_side="both"))) is None
+    sections = [(portfolio(LONG),), (portfolio(SHORT),), (portfolio(),), (), (facts("portfolio", position_side="both"),)]
+    assert [read(packet_of(*each)).held for each in sections] == ["long", "short", None, None, None]
+
+
+PRICES = st.lists(st.tuples(*[st.floats(0, 1e9)] * 3), max_size=4)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), PRICES, st.sampled_from([LONG, SHORT]), st.booleans()), max_size=6))
+def test_what_was_read_before_leaves_no_trace(shown: list[tuple[str, list[Any], int, bool]]) -> None:
+    packets = [
+        msgspec.structs.replace(packet_of(bars(prices), portfolio(held), facts("market", n=str(n))), agent=agent)
+        for n, (agent, prices, held, _) in enumerate(shown)
+    ]
+    again = [packet for packet, (*_, twice) in zip(packets, shown, strict=True) for _ in range(1 + twice)]
+    found = [read(packet) for packet in again]
+    for packet, reading in zip(again, found, strict=True):
+        forget()
+        assert read(packet) == reading

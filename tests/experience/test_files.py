@@ -1,6 +1,7 @@
 """Files: what is written is read back to the last digit, and a broken file is refused with one line."""
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from tapebook.errors import BadInput
 from tapebook.experience.files import export, read
 from tapebook.experience.outcomes import Outcome, outcome_of
 from tapebook.experience.records import recomputed
+from tapebook.experience.sights import Reading, reading_of
 from tapebook.experience.snapshots import snapshot_of
-from tests.experience.makers import T0, closed, memory_desk, run_of, vote
+from tests.experience.makers import T0, closed, memory_desk, run_of, sight, vote
 
 
 def outcomes(n: int) -> list[Outcome]:
@@ -25,12 +27,14 @@ def outcomes(n: int) -> list[Outcome]:
     return found
 
 
-def exported(folder: Path, n: int = 5) -> list[Outcome]:
-    found = outcomes(n)
+def exported(folder: Path, n: int = 5) -> list[tuple[Outcome, Reading | None]]:
+    """What was written; nobody saw the situation of every third."""
+    rng, found = random.Random(1), outcomes(n)
     records = recomputed(found)
     snapshots = [snapshot_of(name, {}, records, started_at=T0, ended_at=T0 + 1) for name in ("Q1", "Q2")]
-    export(folder, found, snapshots, records=records)
-    return found
+    pairs = [(each, reading_of(sight(rng)) if place % 3 else None) for place, each in enumerate(found)]
+    export(folder, pairs, snapshots, records=records)
+    return pairs
 
 
 def test_layout_is_one_file_per_outcome_and_the_summaries(tmp_path: Path) -> None:
@@ -54,9 +58,10 @@ def test_round_trip_loses_nothing(tmp_path: Path) -> None:
     found = exported(tmp_path / "memory", 12)
     contents = read(tmp_path / "memory")
     assert contents.problems == ()
-    assert list(contents.outcomes) == sorted(found, key=lambda each: each.exited_at)
+    assert list(contents.outcomes) == sorted(found, key=lambda each: each[0].exited_at)
+    assert any(reading and None in reading for _, reading in found)
     assert [each.chunk for each in contents.snapshots] == ["Q1", "Q2"]
-    assert recomputed(contents.outcomes) == recomputed(found)
+    assert recomputed([each for each, _ in contents.outcomes]) == recomputed([each for each, _ in found])
 
 
 def test_what_was_imported_is_learned_once(tmp_path: Path) -> None:
@@ -65,8 +70,9 @@ def test_what_was_imported_is_learned_once(tmp_path: Path) -> None:
         for _ in range(3):
             contents = read(tmp_path / "memory")
             desk.append(desk.experience.learn_outcomes("d", contents.outcomes, seq=desk.seq))
-            assert desk.experience.records("d", seq=desk.seq) == recomputed(found)
+            assert desk.experience.records("d", seq=desk.seq) == recomputed([each for each, _ in found])
         assert desk.seq == 9
+        assert desk.experience.standing("d", seq=9).situations == 6
 
 
 def changed(**new: Any) -> Callable[[dict[str, Any]], None]:
@@ -86,6 +92,9 @@ BREAKS: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (changed(exit_time="yesterday"), "is not a time"),
     (changed(decision_confidence="1.5"), "not between 0 and 1"),
     (changed(regime="a\nb"), "control characters"),
+    (changed(situation={"return_1h": 0.5}), "Expected `int"),
+    (changed(situation={"return_1h": 40_000}), "beyond"),
+    (changed(situation={"mood": 1}), "'mood' in situation is no field"),
     (lambda content: content.pop("asset"), "missing required field"),
 ]
 
@@ -98,7 +107,7 @@ def test_broken_file_is_refused_with_one_line(tmp_path: Path, break_it: Any, say
     break_it(content)
     path.write_text(json.dumps(content))
     contents = read(tmp_path / "memory")
-    assert [each.trade_id for each in contents.outcomes] == ["t2", "t3"] and len(found) == 3
+    assert [each.trade_id for each, _ in contents.outcomes] == ["t2", "t3"] and len(found) == 3
     (problem,) = contents.problems
     assert problem.startswith("outcome_t1.json: ")
     assert says in problem
@@ -122,4 +131,4 @@ def test_folders_that_will_not_do_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not a folder"):
         read(tmp_path / "nowhere")
     with pytest.raises(BadInput, match="no file name"):
-        export(tmp_path / "new", [outcome_of(closed(1, net_bps=1, trade_id="a/b"), None)], [], records={})
+        export(tmp_path / "new", [(outcome_of(closed(1, net_bps=1, trade_id="a/b"), None), None)], [], records={})

@@ -6,6 +6,7 @@ import statistics
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ttest_ind
 
 from tapebook.domain.estimate import mean
 from tapebook.experience.outcomes import Outcome, outcome_of
@@ -17,6 +18,7 @@ from tapebook.experience.records import (
     PROVIDER_REGIME,
     REGIME,
     Record,
+    gap_bps,
     learned,
     merged,
     recomputed,
@@ -114,3 +116,18 @@ def test_learned_gives_the_new_versions_alone() -> None:
     assert (ASSET, "ETH") not in new
     assert new[ASSET, "BTC"].n == 2
     assert known[ASSET, "BTC"].n == 1
+
+
+def test_gap_of_two_records_is_welchs_interval() -> None:
+    rng = random.Random(4)
+    first, second = [rng.gauss(10, 20) for _ in range(30)], [rng.gauss(0, 60) for _ in range(12)]
+    one, other = (
+        Record("x", "x", len(ppm), 0, sum(ppm), sum(each**2 for each in ppm))
+        for ppm in ([round(100 * bps) for bps in results] for results in (first, second))
+    )
+    found = gap_bps(one, other)
+    theirs = ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=0.02)
+    assert gap_bps(one, Record("x", "x", 1, 0, 100, 10_000)) is None
+    assert gap_bps(Record("x", "x", 2, 0, 200, 20_000), Record("x", "x", 2, 0, 200, 20_000)) is None

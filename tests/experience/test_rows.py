@@ -6,8 +6,8 @@ import re
 from tapebook.domain.memory import ExperienceRow
 from tapebook.experience.outcomes import outcome_of
 from tapebook.experience.records import Key, Record, recomputed
-from tapebook.experience.rows import Question, bps_text, experience_rows, rate_text
-from tapebook.experience.situations import Nearest, Neighbour
+from tapebook.experience.rows import Question, bps_text, experience_rows, rate_text, standing_rows
+from tapebook.experience.situations import Nearest
 from tests.experience.makers import T0, closed, run_of, vote
 
 QUESTION = Question(T0, "BTC", "chop_lowvol", ("trend", "carry"))
@@ -26,9 +26,16 @@ def records(n: int) -> dict[Key, Record]:
     return recomputed(found)
 
 
-def nearest(n: int, *, distance: int = 10, side: str = "long") -> Nearest:
-    found = [Neighbour(number, distance, side if number % 3 else "short", 100 * number) for number in range(1, n + 1)]
-    return Nearest(tuple(found), 400, 100)
+def nearest(n: int, *, distance: int = 10) -> Nearest:
+    numbers = range(1, n + 1)
+    sides = tuple(1 if number % 3 else -1 for number in numbers)
+    return Nearest(tuple(numbers), (distance,) * n, sides, tuple(100 * number for number in numbers), 400, 100)
+
+
+def rows_of(
+    known: dict[Key, Record], *, like: Nearest | None = None, recent: Record = NOTHING
+) -> tuple[ExperienceRow, ...]:
+    return experience_rows(standing_rows(QUESTION, known, prior=10), nearest=like, recent=recent)
 
 
 def test_texts() -> None:
@@ -40,7 +47,7 @@ def test_texts() -> None:
 
 
 def test_weights_come_first_in_the_shape_an_ensemble_reads() -> None:
-    rows = experience_rows(QUESTION, records(60), nearest=nearest(25), recent=NOTHING, prior=10)
+    rows = rows_of(records(60), like=nearest(25))
     assert [(row.kind, row.name) for row in rows[:2]] == [("provider", "trend"), ("provider", "carry")]
     assert float(rows[0].value) > 1
     assert rows[1] == ExperienceRow("provider", "carry", "1.00")
@@ -50,7 +57,7 @@ def test_weights_come_first_in_the_shape_an_ensemble_reads() -> None:
 
 
 def test_no_bare_percentage_and_no_bare_mean() -> None:
-    rows = experience_rows(QUESTION, records(300), nearest=nearest(25), recent=NOTHING, prior=10)
+    rows = rows_of(records(300), like=nearest(25))
     assert len(rows) > 8
     for row in rows:
         if row.kind != "provider":
@@ -63,29 +70,25 @@ def test_no_bare_percentage_and_no_bare_mean() -> None:
 
 
 def test_few_trades_are_withheld() -> None:
-    rows = experience_rows(QUESTION, records(4), nearest=None, recent=NOTHING, prior=10)
+    rows = rows_of(records(4))
     assert {row.kind for row in rows} == {"provider"}
 
 
 def test_calibration_is_told_when_there_is_enough_of_it() -> None:
-    rows = experience_rows(QUESTION, records(19), nearest=None, recent=NOTHING, prior=10)
+    rows = rows_of(records(19))
     assert not [row for row in rows if row.name.startswith("confidence")]
-    (row,) = [
-        row
-        for row in experience_rows(QUESTION, records(20), nearest=None, recent=NOTHING, prior=10)
-        if row.name.startswith("confidence")
-    ]
+    (row,) = [row for row in rows_of(records(20)) if row.name.startswith("confidence")]
     assert row.name == "confidence 0.6-0.7"
     assert RATE.fullmatch(row.value)
 
 
 def test_unlike_anything_seen_is_said_instead_of_averages() -> None:
-    rows = experience_rows(QUESTION, {}, nearest=nearest(25, distance=401), recent=NOTHING, prior=10)
+    rows = rows_of({}, like=nearest(25, distance=401))
     (row,) = [row for row in rows if row.kind == "similar"]
     assert row.value == "unlike anything seen: the nearest of 400 situations is 2.0 times as far as is usual"
 
 
 def test_recent_record_has_its_own_row() -> None:
     recent = Record("recent", "last 20 days", 6, 3, 600, 6 * 200**2)
-    rows = experience_rows(QUESTION, {}, nearest=None, recent=recent, prior=10)
+    rows = rows_of({}, recent=recent)
     assert [row.name for row in rows if row.kind == "record"] == ["last 20 days"]

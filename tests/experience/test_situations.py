@@ -130,9 +130,10 @@ def test_summary_counts_by_side() -> None:
     sides = ((1, "long"), (2, "long"), (3, "short"))
     pairs = [(PAIRS[0][0], ended(number, 10.0 * number, side)) for number, side in sides]
     found = filled(pairs).nearest(FIT, PAIRS[0][0], count=3)
-    assert (found.record().n, found.record().total_ppm) == (3, 6_000)
-    assert (found.record("long").n, found.record("long").total_ppm) == (2, 3_000)
-    assert (found.record("short").n, found.record("short").wins) == (1, 1)
+    every, long, short = found.records
+    assert (every.n, every.wins, every.total_ppm) == (3, 3, 6_000)
+    assert (long.name, long.n, long.total_ppm, long.square_ppm2) == ("long", 2, 3_000, 5_000_000)
+    assert (short.name, short.n, short.wins, short.total_ppm) == ("short", 1, 1, 3_000)
 
 
 def test_fit_is_of_the_newest_of_a_prefix() -> None:

@@ -10,13 +10,12 @@ import pytest
 
 from tapebook.db import connect
 from tapebook.domain.instants import DAY, HOUR
-from tapebook.domain.memory import ExperienceRow
+from tapebook.domain.memory import ExperienceRow, ExperienceSettings
 from tapebook.experience.learning import seen
 from tapebook.experience.outcomes import outcome_of
 from tapebook.experience.pages import PAGE
 from tapebook.experience.records import ALL, PROVIDER, recomputed
 from tapebook.experience.rows import Question
-from tapebook.experience.settings import ExperienceSettings
 from tapebook.experience.sights import Sight
 from tapebook.experience.store import MIGRATIONS
 from tapebook.log import verify_log

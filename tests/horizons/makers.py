@@ -15,7 +15,7 @@ from tapebook.horizons.connection import Connection
 from tapebook.horizons.leaf import Exit, leaf_of
 from tapebook.horizons.period import KINDS, Kind, Period, period_of
 from tapebook.horizons.projection import PROJECTION
-from tapebook.horizons.rollup import catch_up
+from tapebook.horizons.rollup import News, catch_up
 from tapebook.horizons.store import MIGRATIONS
 from tapebook.log import Log
 from tapebook.log.store import MIGRATIONS as LOG
@@ -95,9 +95,10 @@ class Ledger:
         """One deployment."""
         return {SCOPE: self.head}
 
-    def changed(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> list[int]:
+    def changed(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> list[News]:
         """Exits known between."""
-        return [each.exited_at for seq, each in self.known if after.get(SCOPE, 0) < seq <= until[SCOPE]]
+        known = [(seq, each) for seq, each in self.known if after.get(SCOPE, 0) < seq <= until[SCOPE]]
+        return [News(SCOPE, seq, each.exited_at) for seq, each in known]
 
     def leaf(self, scope: str, day: Period, *, until: Mapping[str, int]) -> Aggregate:
         """A day's leaf; which days were asked for is noted."""
@@ -122,7 +123,7 @@ def in_memory(ledger: Ledger | None = None, *, now: int = NOW) -> Any:
 def roll(conn: Connection, scope: str = SCOPE) -> int:
     """Catches up and writes it; how many events that took."""
     seq = conn.head(scope)
-    drafts = catch_up(conn.store, conn.days, scope, seq=seq, now=conn.now())
+    drafts = catch_up(conn.store, conn.days, scope, seq=seq, at=conn.now())
     conn.append(scope, drafts, expected_seq=seq)
     return len(drafts)
 

@@ -54,17 +54,17 @@ def live(told: dict[tuple[ContextLayer, str], Values]) -> dict[tuple[ContextLaye
     return {place: {key: value for key, value in values.items() if value != "null"} for place, values in told.items()}
 
 
-def stored(conn: Connection, exits: list[Exit]) -> dict[tuple[ContextLayer, str], Values]:
+def stored(conn: Connection, exits: list[Exit], *, scope: str = SCOPE) -> dict[tuple[ContextLayer, str], Values]:
     """Every stored value of the periods of some exits."""
-    seq = conn.head(SCOPE)
+    seq = conn.head(scope)
     places = [(LAYER_OF[kind], period.key) for kind in KINDS for period in periods_of(exits, kind)]
-    return live({place: rollup_values(conn.store, SCOPE, *place, seq=seq) for place in places})
+    return live({place: rollup_values(conn.store, scope, *place, seq=seq) for place in places})
 
 
-def check_conservation(conn: Connection, exits: list[Exit]) -> None:
+def check_conservation(conn: Connection, exits: list[Exit], *, scope: str = SCOPE) -> None:
     """Σ days = Σ weeks = Σ months = Σ quarters = Σ years = all time = Σ trades, in millionths of a dollar."""
-    seq, total = conn.head(SCOPE), sum(each.net_usd_e6 for each in exits)
+    seq, total = conn.head(scope), sum(each.net_usd_e6 for each in exits)
     for kind in KINDS:
-        told = [rollup_values(conn.store, SCOPE, LAYER_OF[kind], each.key, seq=seq) for each in periods_of(exits, kind)]
+        told = [rollup_values(conn.store, scope, LAYER_OF[kind], each.key, seq=seq) for each in periods_of(exits, kind)]
         assert sum(Decimal(values[PNL[kind]]) for values in told) * 10**6 == total
         assert sum(int(values["trade_count"]) for values in told) == len(exits)

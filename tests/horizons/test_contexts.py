@@ -1,16 +1,15 @@
 """The seed's API: its examples, its best practices, and the faults of its origin that must not come back."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
-from tapebook.clock import SystemClock, VirtualClock
+from tapebook.clock import VirtualClock
 from tapebook.db import Database, Query
 from tapebook.domain.instants import DAY, parse_instant
 from tapebook.errors import BadInput
-from tapebook.horizons import ContextAggregator, ContextLayer, ContextStore, connect, observed
+from tapebook.horizons import ContextLayer, ContextStore
 from tapebook.horizons.connection import Connection
 from tapebook.horizons.leaf import Exit
 from tapebook.horizons.projection import PROJECTION
@@ -18,31 +17,6 @@ from tapebook.log import Log
 from tests.horizons.makers import NOW, SCOPE, Ledger, exit_at, in_memory, ledgers, opened, roll
 
 PRINCIPLES = ["Cut losses fast", "Let winners run", "Never average down on losing positions"]
-
-
-def test_the_examples_run_as_written(tmp_path: Path) -> None:
-    conn = connect(str(tmp_path / "layers.db"), clock=SystemClock())
-    store = ContextStore(conn)
-    store.set_context(layer=ContextLayer.L6_DAILY, timeframe="2026-02-04", key="total_pnl", value=1234.56)
-    store.set_context(
-        layer=ContextLayer.L5_WEEKLY, timeframe="2026-W06", key="top_performers", value=["005930", "000660", "035720"]
-    )
-    store.set_context(layer=ContextLayer.L1_LEGACY, timeframe="LEGACY", key="core_principles", value=PRINCIPLES)
-    assert store.get_context(ContextLayer.L6_DAILY, "2026-02-04", "total_pnl") == 1234.56
-    assert store.get_all_contexts(ContextLayer.L6_DAILY, "2026-02-04") == {"total_pnl": 1234.56}
-    assert store.get_all_contexts(ContextLayer.L6_DAILY) == {"total_pnl": 1234.56}
-    assert store.get_latest_timeframe(ContextLayer.L6_DAILY) == "2026-02-04"
-    assert store.get_context(ContextLayer.L1_LEGACY, "LEGACY", "core_principles") == PRINCIPLES
-    aggregator = ContextAggregator(conn)
-    aggregator.aggregate_daily_from_trades("2026-02-04")
-    aggregator.aggregate_weekly_from_daily("2026-W06")
-    aggregator.run_all_aggregations()
-    assert store.get_context(ContextLayer.L5_WEEKLY, "2026-W06", "weekly_pnl") == 1234.56
-    assert store.get_context(ContextLayer.L1_LEGACY, "LEGACY", "total_pnl") == 1234.56
-    assert store.get_context(ContextLayer.L5_WEEKLY, "2026-W06", "top_performers", origin="curated")[0] == "005930"
-    assert set(store.cleanup_expired_contexts()) == set(ContextLayer)
-    assert store.get_context(ContextLayer.L7_REALTIME, "2026-02-04", "live_price_005930") is None
-    conn.close()
 
 
 @pytest.fixture
@@ -196,17 +170,3 @@ def test_what_cannot_be_kept_is_refused(layer: ContextLayer, timeframe: str, key
 def test_layers_belong_to_somebody() -> None:
     with in_memory() as conn, pytest.raises(BadInput, match="owner"):
         Connection(conn._db, conn._log, owner="", clock=VirtualClock(NOW))
-
-
-def test_a_tick_writes_only_what_differs() -> None:
-    with in_memory() as conn:
-        first = observed(conn.store, "", "2026-02-04", {"live_price_BTC": 1.5, "live_price_ETH": 2}, seq=0, at=NOW)
-        conn.append("", first, expected_seq=0)
-        assert observed(conn.store, "", "2026-02-04", {"live_price_BTC": 1.5}, seq=1, at=NOW) == []
-        (second,) = observed(conn.store, "", "2026-02-04", {"live_price_BTC": 1.5, "live_price_ETH": 3}, seq=1, at=NOW)
-        assert "live_price_BTC" not in second.body
-        conn.append("", [second], expected_seq=1)
-        assert ContextStore(conn).get_all_contexts(ContextLayer.L7_REALTIME) == {
-            "live_price_BTC": 1.5,
-            "live_price_ETH": 3,
-        }

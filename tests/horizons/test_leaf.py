@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from tapebook.domain.money import E6
-from tapebook.domain.run import Action, DecisionRun, Verdict, Watermarks
-from tapebook.domain.trade import ClosedTrade, TradeSide, TradeState
+from tapebook.domain.trade import ClosedTrade, TradeState
 from tapebook.horizons.aggregate import EMPTY
 from tapebook.horizons.leaf import EXTERNAL, Exit, exit_of, leaf_of
 from tapebook.horizons.period import parse_period, period_of
@@ -39,7 +38,7 @@ def test_symbols_are_squared_by_the_day_and_not_by_the_trade() -> None:
     assert (leaf.wins, leaf.trades, leaf.symbols["BTC"].wins) == (1, 2, 1)
 
 
-def test_a_closed_trade_with_the_run_that_entered_it() -> None:
+def test_a_closed_trade_with_who_entered_it() -> None:
     state = TradeState(
         *("t1", "BTC", "short", 1_000, 10**8, 2, "why", "r1", "chop_hivol", None, -(10**8), -50 * E6, 1_000),
         realised_usd_e6=5 * E6,
@@ -47,21 +46,8 @@ def test_a_closed_trade_with_the_run_that_entered_it() -> None:
         funding_usd_e6=-2 * E6,
     )
     trade = ClosedTrade(state, 61_000, "a long\n reason " + "x" * 200, "r2")
-    told = exit_of(trade, run_of("BTC", "short"))
+    told = exit_of(trade, "trend", 7_000)
     assert (told.net_usd_e6, told.entered_usd_e6, told.held_ms) == (2 * E6, 50 * E6, 60_000)
     assert (told.strategy, told.confidence_e4, told.regime) == ("trend", 7_000, "chop_hivol")
     assert told.reason.startswith("a long reason xxx") and len(told.reason) == 80
-    assert exit_of(trade, run_of("ETH", "short")).confidence_e4 is None
-    assert (exit_of(trade, None).strategy, exit_of(trade, None).confidence_e4) == (EXTERNAL, None)
-
-
-def run_of(symbol: str, side: TradeSide) -> DecisionRun:
-    """A run with a refused action on one side, and an allowed one."""
-    actions = (
-        Action("open", symbol, side, 50 * E6, 2, "market", None, 9_000, ""),
-        Action("open", symbol, side, 50 * E6, 2, "market", None, 7_000, ""),
-    )
-    return DecisionRun(
-        *("r1", "me", "a.paper", "a", 1, symbol, 0, "manual", "main", 0, Watermarks(0, 0), 1, "", "", 0, "trend"),
-        *(None, None, "placed", actions, (Verdict(False, "R1"), Verdict(True))),
-    )
+    assert (exit_of(trade).strategy, exit_of(trade).confidence_e4) == (EXTERNAL, None)

@@ -67,7 +67,7 @@ def test_one_period_alone_leaves_the_rest_for_later() -> None:
     with in_memory(ledger) as conn:
         ledger.learn(exits)
         february = parse_period("month", "2026-02")
-        drafts = roll_again(conn.store, ledger, SCOPE, february, seq=0, now=NOW)
+        drafts = roll_again(conn.store, ledger, SCOPE, february, seq=0, at=NOW)
         conn.append(SCOPE, drafts, expected_seq=0)
         check_conservation(conn, exits[:1])
         roll(conn)
@@ -119,5 +119,5 @@ def test_events_are_small(names: int) -> None:
         )
         roll(conn)
         ledger.learn([exit_at("2026-02-02T10:00", symbol="S1")])
-        (draft,) = catch_up(conn.store, ledger, SCOPE, seq=conn.head(SCOPE), now=NOW)
+        (draft,) = catch_up(conn.store, ledger, SCOPE, seq=conn.head(SCOPE), at=NOW)
         assert len(draft.body) < 8_000 + 300 * names

@@ -10,7 +10,7 @@ from tapebook.domain.memory import LayerRow
 from tapebook.horizons.contexts import ContextStore
 from tapebook.horizons.layers import ContextLayer
 from tapebook.horizons.leaf import Exit
-from tapebook.horizons.rows import curated_rows, layer_rows, words
+from tapebook.horizons.rows import layer_rows, words
 from tests.horizons.makers import NOW, SCOPE, Ledger, exit_at, in_memory, ledgers, roll
 
 AS_OF = parse_instant("2026-02-05T12:00")
@@ -66,13 +66,33 @@ def test_rows_do_not_move_when_something_comes_later() -> None:
         assert layer_rows(conn.store, SCOPE, seq=conn.head(SCOPE), as_of=AS_OF) != before
 
 
-def test_the_owners_own_principles() -> None:
+def test_the_owners_word_for_all_stands_behind_that_for_one() -> None:
     with in_memory() as conn:
-        ContextStore(conn).set_context(ContextLayer.L1_LEGACY, "LEGACY", "core_principles", ["Cut losses fast"])
-        assert curated_rows(conn.store, "", seq=0) == ()
-        assert curated_rows(conn.store, "", seq=1) == (
-            LayerRow("L1", "LEGACY", "core_principles (curated)", "Cut losses fast"),
-        )
+        for scope, said in ((SCOPE, ["Trade less"]), ("", ["Cut losses fast"])):
+            ContextStore(conn, scope=scope).set_context(ContextLayer.L1_LEGACY, "LEGACY", "core_principles", said)
+        ContextStore(conn).set_context(ContextLayer.L4_MONTHLY, "2026-02", "rebalancing_notes", "none")
+        ContextStore(conn).set_context(ContextLayer.L4_MONTHLY, "2026-01", "rebalancing_notes", "of another month")
+        own = LayerRow("L1", "LEGACY", "core_principles (curated)", "Trade less")
+        alls = LayerRow("L1", "LEGACY", "core_principles (curated for all)", "Cut losses fast")
+        month = LayerRow("L4", "2026-02", "rebalancing_notes (curated for all)", "none")
+        told = [layer_rows(conn.store, SCOPE, seq=1, as_of=AS_OF, curated=curated) for curated in range(4)]
+        assert told == [(own,), (own, alls), (own, alls, month), (own, alls, month)]
+        assert layer_rows(conn.store, SCOPE, seq=0, as_of=AS_OF) == ()
+
+
+def test_a_comment_on_the_period_we_are_in_does_not_hide_the_newest_roll_up() -> None:
+    ledger = Ledger()
+    ledger.learn([exit_at("2026-01-30T10:00", 7.0)])
+    with in_memory(ledger) as conn:
+        roll(conn)
+        store = ContextStore(conn, scope=SCOPE)
+        store.set_context(ContextLayer.L5_WEEKLY, "2026-W06", "plan", "rest")
+        store.set_context(ContextLayer.L5_WEEKLY, "2026-W05", "plan", "go on")
+        store.set_context(ContextLayer.L6_DAILY, "2026-02-05", "mood", "fine")
+        rows = layer_rows(conn.store, SCOPE, seq=conn.head(SCOPE), as_of=AS_OF)
+    assert LayerRow("L6", "2026-01-30", "total_pnl_usd", "7.00") in rows
+    assert LayerRow("L5", "2026-W05", "weekly_pnl_usd", "7.00") in rows
+    assert [row.value for row in rows if row.key == "plan (curated)"] == ["go on", "rest"]
 
 
 def test_words_are_one_short_line() -> None:

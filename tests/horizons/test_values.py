@@ -93,11 +93,9 @@ def test_what_was_booked_on_a_day_stands_beside_what_ended_on_it() -> None:
     assert fold(parts).ledger_usd_e6 == -2 and fold(parts[:1]).ledger_usd_e6 is None
 
 
-def test_sectors_and_remarks_come_from_outside() -> None:
+def test_sectors_come_from_outside() -> None:
     sectors = {"BTC": "majors", "ETH": "majors", "SOL": "layer 1"}
-    terms = Terms(sectors.__getitem__, lambda period: {"lessons_learned": [f"of {period.key}"]})
-    assert told("week", MONTH, terms)["sector_focus"] == ["majors", "layer 1"]
-    assert told("quarter", MONTH, terms)["lessons_learned"] == ["of 2026-Q1"]
+    assert told("week", MONTH, Terms(sectors.__getitem__))["sector_focus"] == ["majors", "layer 1"]
     assert told("week", MONTH)["sector_focus"] == ["BTC", "ETH", "SOL"]
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.note import Note
+from tapebook.domain.note import Note, SkillNote
 from tapebook.domain.run import Usage
-from tapebook.lessons.events import refused, written
+from tapebook.lessons.events import promoted, refused, written
 from tapebook.lessons.projection import PROJECTION
 from tapebook.lessons.store import MIGRATIONS, Notes
 from tapebook.log import Log, Stream, verify_log
@@ -53,3 +53,17 @@ def test_nobody_reads_anothers_notes(db: Database) -> None:
     log.append(STREAM, [written(note(1))], expected_seq=0)
     assert Notes(db, owner="you").active("a.paper", seq=9) is None
     assert Notes(db, owner="you").all("a.paper", most=9) == []
+
+
+def test_the_newest_promotion_of_each_skill_holds_as_of_a_sequence_number(db: Database) -> None:
+    log, notes = Log(db, [PROJECTION], clock=VirtualClock(T0)), Notes(db, owner="me")
+    one, two = (SkillNote("sizing", f"n{each}", "a.paper", "a", T0, f"text {each}", f"h{each}") for each in (1, 2))
+    other = SkillNote("chop", "n1", "a.paper", "a", T0, "text", "h")
+    ended = SkillNote("sizing", "n2", "a.paper", "a", T0, "", "")
+    log.append(Stream("me"), [promoted(one), promoted(other), promoted(two), promoted(ended)], expected_seq=0)
+    log.append(STREAM, [promoted(one)], expected_seq=0)
+    assert [notes.skills("", seq=seq) for seq in (0, 1, 2, 3)] == [[], [one], [other, one], [other, two]]
+    assert notes.skills("", seq=9) == [other, ended]
+    assert notes.skills("a.paper", seq=9) == [one]
+    assert Notes(db, owner="you").skills("", seq=9) == []
+    assert verify_log(log, db, packages=(LOG, MIGRATIONS), anchors={}) == []

@@ -140,7 +140,7 @@ def test_wish_to_be_flat_is_heard_at_once(home: Path) -> None:
         executor.turn()
         move(one, 5 * SECOND)
         executor.turn()
-        assert one.rooms.work.with_orders() == [] and not one.rooms.work.stirs("a.paper")
+        assert one.rooms.work.with_orders() == [] and not one.rooms.book.stirs("a.paper")
 
 
 def test_trouble_with_one_account_is_told_and_the_others_are_served(

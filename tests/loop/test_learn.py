@@ -1,5 +1,6 @@
 """Reflection in the tick: when it is due, what it writes, who is told, and which trades were made under it."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,11 +9,17 @@ import pytest
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.note import Reflection
+from tapebook.domain.run import Usage
 from tapebook.domain.trade import ClosedTrade
 from tapebook.lab.replay import replay
-from tapebook.lessons import Reflected
+from tapebook.lessons import SLOTS, Reflected
 from tapebook.loop.learn import learn
+from tapebook.loop.skills import lessons_of
+from tests.llm.conftest import offline, one_server, server
+from tests.llm.model_server import ModelServer, Said, anthropic_message
 from tests.loop.desks import Desk, desk, reply
+
+__all__ = ["offline", "one_server", "server"]
 
 LEARNER = AgentProfile("a", ("BTC", "ETH"), cadence_ms=MINUTE, reflection=Reflection(every_n_trades=4))
 ROUNDS = 12
@@ -135,4 +142,35 @@ def test_a_reflection_that_fails_is_kept_with_its_reason_and_tried_at_the_next_t
         assert floor.rooms.notes.active(agent.id, seq=floor.rooms.book.head(agent.id)) is None
         learn(floor.rooms, agent)
         assert len(floor.rooms.notes.all(agent.id, most=9)) == 1
+        assert floor.is_whole()
+
+
+def test_a_model_reflects_and_a_bad_answer_leaves_the_note_that_stands(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-0123456789")
+    good, invented = (
+        Said(body=anthropic_message(json.dumps({slot: [bullet] if slot == "Sizing" else [] for slot in SLOTS})))
+        for bullet in ("all 4 trades were of the same size (n=4)", "sizes of 987654 win")
+    )
+    server.says(good, invented, invented, good)
+    writer = Reflection(every_n_trades=4, reflector="anthropic")
+    agent_of = AgentProfile("a", ("BTC", "ETH"), cadence_ms=MINUTE, reflection=writer, model="claude-haiku-4-5")
+    with desk(tmp_path / "home", settings=f'[llm]\nanthropic_url = "{server.url}"\nattempts = 1\n') as floor:
+        agent = floor.hire(agent_of)
+        for _ in range(6):
+            trade(floor, agent, "BTC", wins=True, odd=0.0)
+            trade(floor, agent, "ETH", wins=False, odd=0.0)
+        learn(floor.rooms, agent)
+        kept = floor.rooms.notes.all(agent.id, most=9)[::-1]
+        assert [each.status for each in kept] == ["active", "refused", "refused"]
+        assert "do not give 987654" in kept[1].problem
+        # Each was asked once and paid for, whatever came of it.
+        assert [each.note.usage for each in kept] == [Usage("claude-haiku-4-5", 1_000, 100, 1_500, 1)] * 3
+        told = lessons_of(floor.rooms, agent, seq=floor.rooms.book.head(agent.id))
+        assert told is not None and told.bullets == ("Sizing: all 4 trades were of the same size (n=4)",)
+        assert len(server.seen) == 3 and "all 4 trades" in json.dumps(server.seen[2].body)
+        trade(floor, agent, "BTC", wins=True, odd=0.0)
+        learn(floor.rooms, agent)
+        assert len(server.seen) == 3
         assert floor.is_whole()

@@ -2,17 +2,29 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from random import Random
 
+import msgspec
 import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 
+from tapebook.broker import Account
+from tapebook.broker.brokers import paper
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, Observation
 from tapebook.domain.money import E6, E8
+from tapebook.domain.order import Order, OrderType
 from tapebook.domain.position import Position
-from tapebook.loop.quotes import TapeQuotes, marks_of
+from tapebook.loop.quotes import TapeQuotes, last_price, marks_of
+from tapebook.tape import track
+from tapebook.tape.importer import known_at
+from tapebook.tape.reel import Reel
 from tapebook.tape.store import MIGRATIONS, Tape, View
+from tests.broker.market import TERMS, Teller
+from tests.tape.random_tapes import HOURS, SYMBOLS, T0, random_tape
 
 NOON = 500_000 * HOUR
 
@@ -64,6 +76,11 @@ def bar(minute: int, price: int) -> Candle:
     return Candle("BTC", 60, NOON + minute * MINUTE, price * E8, close, price * E8, close, 1.0, 1.0, 1)
 
 
+def long_bar(minute: int, price: int, *, minutes: int = 5) -> Candle:
+    """The same, of five minutes."""
+    return msgspec.structs.replace(bar(minute, price), granularity_sec=minutes * 60)
+
+
 def shown(at: int, rate: int) -> AssetContext:
     """What the exchange shows of BTC's funding."""
     return AssetContext("BTC", at, rate, 0, 1.0, E8, E8)
@@ -112,6 +129,119 @@ def test_bars_that_have_ended(recorder: Recorder) -> None:
     quotes = recorder.quotes(NOON + 10 * MINUTE)
     assert quotes.bars("BTC", since=NOON + MINUTE, until=NOON + 4 * MINUTE) == bars[1:4]
     assert quotes.bars("BTC", since=NOON + 1, until=NOON + 4 * MINUTE - 1) == bars[1:3]
+
+
+def imported(recorder: Recorder, *facts: Observation) -> None:
+    """Commits history as an import does: each fact is known two seconds after its end."""
+    recorder.tape.commit(facts, assumed=known_at)
+
+
+def told(quotes: TapeQuotes, since: float, until: float) -> list[tuple[float, int]]:
+    """What is observed between two minutes."""
+    found = quotes.mids("BTC", since=NOON + round(since * MINUTE), until=NOON + round(until * MINUTE))
+    return [((each.bucket_ts - NOON) / MINUTE, each.price_e8 // E8) for each in found]
+
+
+def test_long_bar_tells_its_open_and_its_close(recorder: Recorder) -> None:
+    imported(recorder, *(long_bar(minute, 1_000 + minute) for minute in (0, 5, 10, 20)))
+    quotes = recorder.quotes(NOON + HOUR)
+    # Of one moment the bar that ends is told first.
+    assert told(quotes, 0, 25) == [
+        *((0, 1000), (5, 1100), (5, 1005), (10, 1105), (10, 1010), (15, 1110), (20, 1020), (25, 1120)),
+    ]
+    assert told(quotes, 5, 14.9) == [(5, 1100), (5, 1005), (10, 1105)]
+    assert told(quotes, 5.01, 10) == [(10, 1105)]
+    assert quotes.bar_ms("BTC") == 5 * MINUTE
+    assert quotes.bars("BTC", since=NOON, until=NOON + 10 * MINUTE) == [long_bar(0, 1_000), long_bar(5, 1_005)]
+    assert quotes.bars("BTC", since=NOON + 1, until=NOON + 10 * MINUTE - 1) == []
+
+
+def test_long_bar_is_told_once_it_is_known(recorder: Recorder) -> None:
+    imported(recorder, *(long_bar(minute, 1_000 + minute) for minute in (0, 5, 10)))
+    # An order decided when the first bar was known meets the end of the second, as soon as that is known.
+    decided = (5 * MINUTE + 2_500) / MINUTE
+    assert told(recorder.quotes(NOON + 10 * MINUTE + 1_999), decided, 10) == []
+    assert told(recorder.quotes(NOON + 10 * MINUTE + 2_000), decided, 10.1) == [(10, 1105)]
+    assert told(recorder.quotes(NOON + 15 * MINUTE + 2_000), decided, 15) == [(10, 1105), (10, 1010), (15, 1110)]
+
+
+def test_midpoints_go_before_the_ends_of_long_bars(recorder: Recorder) -> None:
+    mids = [mid(NOON + round(minute * MINUTE), 50) for minute in (4.5, 5, 10.25)]
+    imported(recorder, long_bar(0, 1_000), long_bar(5, 1_005), long_bar(10, 1_010), *mids)
+    quotes = recorder.quotes(NOON + HOUR)
+    # The close at 5 and the open at 5 have midpoints in their minute; the open at 10 has, the close at 10 has not.
+    assert told(quotes, 0, 15) == [(0, 1000), (4.5, 50), (5, 50), (10, 1105), (10.25, 50), (15, 1110)]
+
+
+def test_length_of_bars_is_that_of_the_newest_that_is_known(recorder: Recorder) -> None:
+    assert recorder.quotes(NOON).bar_ms("BTC") == MINUTE
+    imported(recorder, *(long_bar(minute, 1_000) for minute in (0, 5)), *(bar(minute, 1_000) for minute in (10, 11)))
+    lengths = [recorder.quotes(NOON + minute * MINUTE + 2_000).bar_ms("BTC") for minute in (4, 5, 10, 11, 60)]
+    assert lengths == [MINUTE, 5 * MINUTE, 5 * MINUTE, MINUTE, MINUTE]
+
+
+def price_at(recorder: Recorder, ms: int) -> Mid | None:
+    """The price last observed, so many milliseconds after noon."""
+    return last_price(recorder.tape, "BTC", view=View(NOON + ms))
+
+
+def test_last_price_is_a_close_where_there_are_no_midpoints(recorder: Recorder) -> None:
+    imported(recorder, *(long_bar(minute, 1_000 + minute) for minute in (0, 5)))
+    assert price_at(recorder, 5 * MINUTE + 1_999) is None
+    assert price_at(recorder, 5 * MINUTE + 2_000) == mid(NOON + 5 * MINUTE, 1_100)
+    assert price_at(recorder, 10 * MINUTE + 1_999) == mid(NOON + 5 * MINUTE, 1_100)
+    assert price_at(recorder, 10 * MINUTE + 2_000) == price_at(recorder, 20 * DAY) == mid(NOON + 10 * MINUTE, 1_105)
+
+
+def test_last_price_is_a_midpoint_while_they_flow(recorder: Recorder) -> None:
+    recorder.learn(NOON + MINUTE, bar(0, 90), mid(NOON + 55_000, 70))
+    assert price_at(recorder, MINUTE) == price_at(recorder, 2 * MINUTE + 55_000) == mid(NOON + 55_000, 70)
+    # Two minutes without one, and the bar that ended after it is newer.
+    assert price_at(recorder, 2 * MINUTE + 55_001) == mid(NOON + MINUTE, 190)
+    recorder.learn(NOON + 10 * MINUTE, mid(NOON + 2 * MINUTE, 71))
+    assert price_at(recorder, 10 * MINUTE) == mid(NOON + 2 * MINUTE, 71)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), st.sampled_from([(3, 5), (8_000, 12_000)]))
+def test_a_broker_hears_the_same_from_a_reel(seed: int, rows: tuple[int, int]) -> None:
+    """Every tick of some hours, with orders and positions of everything, from the tape and from memory."""
+    with random_tape(seed) as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(track, "PAGE_ROWS", rows[0])
+        patch.setattr(track, "KEPT_ROWS", rows[1])
+        reel = Reel(made.db, clock=made.clock, fetch=made.archive.get)
+        lives = [_lived(tape, seed) for tape in (made.tape, reel)]
+        event("events", len(lives[0].events))
+        assert lives[0].events == lives[1].events
+        assert lives[0].portfolio == lives[1].portfolio
+
+
+def _random_order(chance: Random, number: int) -> Order:
+    kind: OrderType = chance.choice(["market", "limit"])
+    return Order(
+        client_id=f"c{number}",
+        run_id="r",
+        symbol=chance.choice(SYMBOLS),
+        side=chance.choice(["buy", "sell"]),
+        size_e8=chance.randrange(1, 40) * E8,
+        type=kind,
+        limit_price_e8=chance.randrange(95, 105) * E8 if kind == "limit" else None,
+        reduce_only=False,
+        leverage=chance.choice([1, 5, 10]),
+        intended_at=T0 + chance.randrange(HOURS * HOUR),
+    )
+
+
+def _lived(tape: Tape, seed: int) -> Teller:
+    """An account that trades at random for six hours, asked about every few minutes."""
+    chance = Random(seed)
+    orders = [_random_order(chance, number) for number in range(20)]
+    teller, broker = Teller(Account(2_000 * E6), orders), paper.create(TERMS)
+    for at in range(T0, T0 + HOURS * HOUR, 7 * MINUTE):
+        quotes = TapeQuotes(tape, View(at + 2_000))
+        teller.hear(broker, quotes, until=at + 2_000)
+        marks_of(quotes, teller.portfolio.positions.values(), at=at)
+    return teller
 
 
 def test_mark_of_a_symbol_without_midpoints_is_its_last_close(recorder: Recorder) -> None:

@@ -56,7 +56,7 @@ def exchanged(perp_fills: list[dict[str, str]]) -> list[Exit]:
 
 def unique(closed: Sequence[ClosedTrade]) -> list[Exit]:
     """Exits of one ledger: desks number their trades each for itself."""
-    exits = [exit_of(trade, None) for trade in closed]
+    exits = [exit_of(trade) for trade in closed]
     return [msgspec.structs.replace(each, trade_id=f"t{at}") for at, each in enumerate(exits)]
 
 

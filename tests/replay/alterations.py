@@ -47,6 +47,8 @@ BEYOND = {
     "tape_archived": "(1 = 0)",
     # Answers that were paid for: what a model said is no part of what it is asked.
     "kept_replies": "(1 = 1)",
+    # What the layers are: fixed, and told by the code.
+    "context_metadata": "(1 = 1)",
     # The payloads as they came: no packet is made from them.
     "tape_recordings": "(1 = 1)",
 }

@@ -98,6 +98,7 @@ def _run_decided(event: Event) -> list[Write]:
         "tape_seq": marks.tape,
         "book_seq": marks.book,
         "docs_seq": marks.docs,
+        "curated_seq": marks.curated,
         "degraded_json": canonical(run.degraded).decode(),
         "votes_json": canonical(run.votes).decode(),
         **msgspec.structs.asdict(run.usage or _NO_USAGE),

@@ -34,11 +34,11 @@ INSERT INTO desk_flattenings (
 -- A decision, as it was made.
 INSERT INTO decision_runs (
     owner, deployment, seq, run_id, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of,
-    tape_seq, book_seq, docs_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key,
+    tape_seq, book_seq, docs_seq, curated_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key,
     reply_key, status, degraded_json, note, error, model, input_tokens, output_tokens, cost_usd_e6, attempts, votes_json
 ) VALUES (
     :owner, :deployment, :seq, :run_id, :agent, :agent_version, :symbol, :scheduled_for, :run_trigger,
-    :branch, :as_of, :tape_seq, :book_seq, :docs_seq, :renderer, :inputs_sha256, :packet_sha256, :tokens,
+    :branch, :as_of, :tape_seq, :book_seq, :docs_seq, :curated_seq, :renderer, :inputs_sha256, :packet_sha256, :tokens,
     :engine, :packet_key, :reply_key, :status, :degraded_json, :note, :error,
     :model, :input_tokens, :output_tokens, :cost_usd_e6, :attempts, :votes_json
 );

@@ -100,7 +100,7 @@ ORDER BY seq DESC LIMIT 1;
 -- One decision, found by its id; an owner sees only their own.
 SELECT
     run_id, owner, deployment, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq,
-    docs_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key, reply_key, status,
+    docs_seq, curated_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key, reply_key, status,
     degraded_json, note, error, votes_json, model, input_tokens, output_tokens, cost_usd_e6, attempts
 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 
@@ -138,6 +138,12 @@ GROUP BY action, COALESCE(rule, '') ORDER BY action, COALESCE(rule, '');
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at, placed_seq
 FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS NULL ORDER BY seq, client_id;
+
+-- name: stirs
+-- Whether a deployment has an order that has not ended, or holds something.
+SELECT 1 WHERE
+    EXISTS (SELECT 1 FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS NULL)
+    OR EXISTS (SELECT 1 FROM trade_history WHERE owner = :owner AND deployment = :deployment AND status = 'open');
 
 -- name: order_reason
 -- The run that placed an order, and the reason it gave; a hold beside it places nothing.
@@ -182,6 +188,44 @@ SELECT
 FROM trade_history
 WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq
 ORDER BY exit_seq;
+
+-- name: closed_on
+-- The trades that ended between two moments, as far as they were known as of a sequence number, with the engine that
+-- entered each and how sure the allowed action was. The plus keeps SQLite from searching by it.
+SELECT
+    t.id, t.symbol, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
+    t.entry_regime_tag, t.entry_lessons_hash, t.entered_e8, t.entered_usd_e6, t.funded_until, t.exited_e8,
+    t.exited_usd_e6, t.realised_usd_e6, t.fees_usd_e6, t.funding_usd_e6, t.mfe_usd_e6, t.mae_usd_e6,
+    t.exit_tick_at, t.exit_reason, t.exit_run_id, r.engine, (
+        SELECT a.confidence_e4 FROM decision_actions a
+        WHERE a.run_id = r.run_id AND a.symbol = t.symbol AND a.side = t.side AND a.allowed = 1
+            AND a.action IN ('open', 'adjust')
+        ORDER BY a.position LIMIT 1
+    )
+FROM trade_history t
+LEFT JOIN decision_runs r ON r.run_id = t.entry_run_id AND r.owner = t.owner
+WHERE t.owner = :owner AND t.deployment = :deployment AND t.exit_tick_at >= :since AND t.exit_tick_at < :until
+    AND +t.exit_seq <= :seq
+ORDER BY t.exit_tick_at, t.id;
+
+-- name: days_changed
+-- The days (counted since 1970) of trades that ended and of what was posted between two sequence numbers, each with the
+-- first event of it; what was paid in or out is no result.
+SELECT day, MIN(seq) FROM (
+    SELECT exit_tick_at / 86400000 AS day, exit_seq AS seq FROM trade_history
+    WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq
+    UNION ALL
+    SELECT happened_at / 86400000, seq FROM wallet_ledger
+    WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :seq
+        AND kind NOT IN ('deposit', 'withdrawal')
+) news
+GROUP BY day ORDER BY day;
+
+-- name: posted_on
+-- What was posted between two moments, as of a sequence number, save what was paid in or out; nothing when nothing was.
+SELECT CAST(SUM(amount_usd_e6) AS BIGINT) FROM wallet_ledger
+WHERE owner = :owner AND deployment = :deployment AND happened_at >= :since AND happened_at < :until AND +seq <= :seq
+    AND kind NOT IN ('deposit', 'withdrawal');
 
 -- name: closed_since
 -- How many trades ended between two sequence numbers, and when the first of them did.

@@ -71,6 +71,14 @@ class KnownTrade(msgspec.Struct, frozen=True):
     agent_version: int
 
 
+class EndedTrade(msgspec.Struct, frozen=True):
+    """A trade that ended, with the engine that entered it and how sure that was; None when no run of ours did."""
+
+    trade: ClosedTrade
+    engine: str | None
+    confidence_e4: int | None
+
+
 class Book:
     """The book of one owner."""
 
@@ -172,6 +180,23 @@ class Book:
         where = {"owner": self.owner, "deployment": deployment, "after": after, "seq": seq}
         return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_after, **where)]
 
+    def closed_on(self, deployment: str, *, since: int, until: int, seq: int) -> list[EndedTrade]:
+        """The trades that ended between two moments, as of a sequence number, oldest exit first."""
+        where = {"owner": self.owner, "deployment": deployment, "since": since, "until": until, "seq": seq}
+        rows = self._db.all(_QUERIES.closed_on, **where)
+        return [EndedTrade(ClosedTrade(TradeState(*row[:20]), *row[20:23]), *row[23:]) for row in rows]
+
+    def posted_on(self, deployment: str, *, since: int, until: int, seq: int) -> int | None:
+        """What was posted between two moments, transfers excluded; None when nothing was."""
+        where = {"owner": self.owner, "deployment": deployment, "since": since, "until": until, "seq": seq}
+        row = self._db.one(_QUERIES.posted_on, **where)
+        return row[0] if row else None
+
+    def days_changed(self, deployment: str, *, after: int, seq: int) -> list[tuple[int, int]]:
+        """The days, as instants, whose trades or postings became known between two sequence numbers, and from where."""
+        rows = self._db.all(_QUERIES.days_changed, owner=self.owner, deployment=deployment, after=after, seq=seq)
+        return [(row[0] * DAY, row[1]) for row in rows]
+
     def closed_since(self, deployment: str, *, after: int, seq: int) -> tuple[int, int | None]:
         """How many trades ended after one sequence number and up to another, and when the first of them did."""
         row = self._db.one(_QUERIES.closed_since, owner=self.owner, deployment=deployment, after=after, seq=seq)
@@ -215,6 +240,10 @@ class Book:
         """Orders that have not ended, oldest first, each with whether the broker has it."""
         rows = self._db.all(_QUERIES.working_orders, owner=self.owner, deployment=deployment)
         return [(_order(row), row[10] is not None) for row in rows]
+
+    def stirs(self, deployment: str) -> bool:
+        """Whether a deployment has an order that has not ended, or holds something."""
+        return self._db.one(_QUERIES.stirs, owner=self.owner, deployment=deployment) is not None
 
     def order_reason(self, client_id: str) -> tuple[str, str, int] | None:
         """The run that placed an order, the reason it gave, and how far it had read the book."""
@@ -327,10 +356,10 @@ def _trade(row: Row) -> TradeState | ClosedTrade:
 
 
 def _run(row: Row, actions: list[Action], verdicts: list[Verdict]) -> DecisionRun:
-    # The columns stand in the order of the struct's fields, with three columns for its watermarks.
-    before, after = (*row[:10], Watermarks(*row[10:13]), *row[13:21]), row[22:24]
-    degraded, votes = tuple(msgspec.json.decode(row[21])), msgspec.json.decode(row[24], type=tuple[Vote, ...])
-    usage = Usage(*row[25:]) if row[25] else None
+    # The columns stand in the order of the struct's fields, with four columns for its watermarks.
+    before, after = (*row[:10], Watermarks(*row[10:14]), *row[14:22]), row[23:25]
+    degraded, votes = tuple(msgspec.json.decode(row[22])), msgspec.json.decode(row[25], type=tuple[Vote, ...])
+    usage = Usage(*row[26:]) if row[26] else None
     fields: Row = (*before, tuple(actions), tuple(verdicts), degraded, *after, votes, usage)
     return DecisionRun(*fields)
 

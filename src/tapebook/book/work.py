@@ -87,10 +87,6 @@ class Work:
         """Deployments that hold something and were last valued before a moment."""
         return [row[0] for row in self._db.all(_QUERIES.with_positions, owner=self._owner, before=before)]
 
-    def stirs(self, deployment: str) -> bool:
-        """Whether a deployment has an order that has not ended, or holds something."""
-        return self._db.one(_QUERIES.stirs, owner=self._owner, deployment=deployment) is not None
-
     def deployed(self, deployment: str) -> tuple[str, int] | None:
         """The agent and the version a deployment runs."""
         row = self._db.one(_QUERIES.deployed, owner=self._owner, deployment=deployment)
@@ -102,7 +98,7 @@ class Work:
 
 
 def _marks(known: Known) -> Row:
-    return known.as_of, known.watermarks.tape, known.watermarks.book, known.watermarks.docs
+    return known.as_of, *msgspec.structs.astuple(known.watermarks)
 
 
 def _item(deployment: str, row: Row) -> Item:

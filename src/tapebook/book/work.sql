@@ -14,12 +14,14 @@ GROUP BY deployment ORDER BY MIN(scheduled_for), deployment LIMIT :most;
 
 -- name: of
 -- What a deployment has to decide, oldest first.
-SELECT run_id, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq, docs_seq FROM work
+SELECT run_id, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq, docs_seq, curated_seq FROM work
 WHERE owner = :owner AND deployment = :deployment ORDER BY scheduled_for, symbol, run_id;
 
 -- name: open
 -- What a decision may know, written at its first attempt and never again.
-UPDATE work SET state = 'running', as_of = :as_of, tape_seq = :tape_seq, book_seq = :book_seq, docs_seq = :docs_seq
+UPDATE work SET
+    state = 'running', as_of = :as_of, tape_seq = :tape_seq, book_seq = :book_seq, docs_seq = :docs_seq,
+    curated_seq = :curated_seq
 WHERE run_id = :run_id AND as_of IS NULL;
 
 -- name: remove
@@ -42,12 +44,6 @@ WHERE t.owner = :owner AND t.status = 'open' AND COALESCE((
     WHERE s.owner = t.owner AND s.deployment = t.deployment ORDER BY s.seq DESC LIMIT 1
 ), 0) < :before
 ORDER BY t.deployment;
-
--- name: stirs
--- Whether a deployment has an order that has not ended, or holds something.
-SELECT 1 WHERE
-    EXISTS (SELECT 1 FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS NULL)
-    OR EXISTS (SELECT 1 FROM trade_history WHERE owner = :owner AND deployment = :deployment AND status = 'open');
 
 -- name: deployed
 -- The agent and version a deployment runs.

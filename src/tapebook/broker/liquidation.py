@@ -1,9 +1,9 @@
-"""Where an account falls short within a minute, and the prices it is closed at.
+"""Where an account falls short within a bar, a minute as a rule, and the prices it is closed at.
 
-Prices move together, in equal steps, from where the minute opened to where it hurt most: a long to
-the low, a short to the high. The first step at which what is held is worth less than it must at
-least be is where it is closed. For a single position that is its liquidation price, to a millionth
-of the way and never on the better side; a minute that opens beyond it is closed at its open.
+Prices move together, in equal steps, from where the bar opened to where it hurt most: a long to the
+low, a short to the high. The first step at which what is held is worth less than it must at least be
+is where it is closed. For a single position that is its liquidation price, to a millionth of the way
+and never on the better side; a bar that opens beyond it is closed at its open.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ STEPS = 1_000_000
 
 
 class Way(msgspec.Struct, frozen=True):
-    """How a price goes through a minute, as far as it matters: from its first to its worst."""
+    """How a price goes through a bar, as far as it matters: from its first to its worst."""
 
     first_e8: int
     worst_e8: int
@@ -30,7 +30,7 @@ class Way(msgspec.Struct, frozen=True):
 def liquidation_prices(
     backing_usd_e6: int, positions: Mapping[str, Position], ways: Mapping[str, Way], *, margins: Margins
 ) -> dict[str, int] | None:
-    """The prices at which positions that share a backing are closed; None when it lasts through the minute."""
+    """The prices at which positions that share a backing are closed; None when it lasts through the bar."""
 
     def prices(step: int) -> dict[str, int]:
         return {symbol: ways[symbol].at(step) for symbol in positions}

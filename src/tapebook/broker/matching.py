@@ -1,10 +1,12 @@
 """When an order executes: a function of the order and what was observed, whatever the account holds.
 
 - A market order meets the first observation at or after its arrival, which is the decision plus
-  the latency. After a gap nobody wants the next price: without one in `PATIENCE_MS` it is cancelled.
+  the latency. After a gap nobody wants the next price: without one in `PATIENCE_MS`, or in the time
+  of a longer bar, it is cancelled.
 - A limit order that the best price of that first observation satisfies is executed at once, as a
   taker. Otherwise it rests, and executes when an observation goes beyond its limit: as a maker, at
-  its limit. One that nobody wanted is cancelled after `limit_order_ms`.
+  its limit. Of bars longer than a minute the extremes count too, at their end: of those that began
+  when it rested already. One that nobody wanted is cancelled after `limit_order_ms`.
 """
 
 from typing import Literal
@@ -13,6 +15,7 @@ import msgspec
 
 from tapebook.broker.impact import touch_price_e8
 from tapebook.broker.port import PaperTerms, Quotes
+from tapebook.broker.stretches import GRACE_MS
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Mid
 from tapebook.domain.order import Order
@@ -32,14 +35,25 @@ class Match(msgspec.Struct, frozen=True, order=True):
 def match(order: Order, quotes: Quotes, terms: PaperTerms, *, until: int) -> Match | None:
     """How an order's waiting has ended by a moment; None while it goes on."""
     since = order.intended_at + terms.latency_ms
-    deadline = since + (PATIENCE_MS if order.type == "market" else terms.limit_order_ms)
-    seen = quotes.mids(order.symbol, since=since, until=min(until, deadline))
+    deadline = since + _patience_ms(order, quotes, terms)
+    last = min(until, deadline)
+    seen = quotes.mids(order.symbol, since=since, until=last)
     if seen and _executes_at_once(order, seen[0], quotes, terms):
         return Match(seen[0].bucket_ts, order.client_id, "taker", seen[0].price_e8)
-    for mid in seen[1:]:
-        if _beyond(order, mid):
-            return Match(mid.bucket_ts, order.client_id, "maker", mid.price_e8)
+    passed = [mid for mid in seen[1:] if _beyond(order, mid.price_e8)][:1]
+    if seen:
+        passed += _traded_through(order, quotes, since=seen[0].bucket_ts, until=last)
+    if passed:
+        first = min(passed, key=lambda mid: mid.bucket_ts)
+        return Match(first.bucket_ts, order.client_id, "maker", first.price_e8)
     return Match(deadline, order.client_id, "given up", 0) if until >= deadline else None
+
+
+def _patience_ms(order: Order, quotes: Quotes, terms: PaperTerms) -> int:
+    """How long an order waits; within a bar's length and its grace, a bar that is not missing is known."""
+    if order.type == "limit":
+        return terms.limit_order_ms
+    return max(PATIENCE_MS, quotes.bar_ms(order.symbol) + GRACE_MS)
 
 
 def _executes_at_once(order: Order, first: Mid, quotes: Quotes, terms: PaperTerms) -> bool:
@@ -50,7 +64,17 @@ def _executes_at_once(order: Order, first: Mid, quotes: Quotes, terms: PaperTerm
     return best <= order.limit_price_e8 if buying else best >= order.limit_price_e8
 
 
-def _beyond(order: Order, mid: Mid) -> bool:
+def _beyond(order: Order, price_e8: int) -> bool:
     if order.limit_price_e8 is None:
         return False
-    return mid.price_e8 < order.limit_price_e8 if order.side == "buy" else mid.price_e8 > order.limit_price_e8
+    return price_e8 < order.limit_price_e8 if order.side == "buy" else price_e8 > order.limit_price_e8
+
+
+def _traded_through(order: Order, quotes: Quotes, *, since: int, until: int) -> list[Mid]:
+    """The close of the first bar longer than a minute that went beyond the limit of an order that rests."""
+    if quotes.bar_ms(order.symbol) == MINUTE:
+        return []
+    for bar in quotes.bars(order.symbol, since=since, until=until):
+        if _beyond(order, bar.low_e8 if order.side == "buy" else bar.high_e8):
+            return [Mid(order.symbol, bar.end, bar.close_e8)]
+    return []

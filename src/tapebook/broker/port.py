@@ -64,7 +64,11 @@ class Quotes(Protocol):
         ...
 
     def bars(self, symbol: str, *, since: int, until: int) -> Sequence[Candle]:
-        """One-minute bars that begin at or after one moment and end by another, oldest first."""
+        """Bars that begin at or after one moment and end by another, oldest first, all as long as `bar_ms` says."""
+        ...
+
+    def bar_ms(self, symbol: str) -> int:
+        """How long a symbol's bars are: a minute, or longer where that is all there is; lengths divide one another."""
         ...
 
     def book(self, symbol: str, *, at: int) -> Book | None:

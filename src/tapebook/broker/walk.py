@@ -2,26 +2,28 @@
 
 Three kinds of turns are taken in the order of time; at one moment in this order (`Walk._turns`):
 
-1. a minute that has ended is judged (`_judge`): what falls short within it is liquidated. Positions
+1. a stretch that has ended is judged (`_judge`): what falls short within it is liquidated. Positions
    of a cross-margined account share their backing and fall together, isolated ones stand alone;
 2. at a full hour every position held until then pays or receives funding (`_fund`);
 3. an order that meets its observation executes or is refused (`_execute`).
 
-Executions do not wait for their minute to end, so the minute is judged after them. A bar that
-becomes known later is judged by a later walk, which begins where this one stopped (`walked`).
+A stretch is a minute where there are minutes (`stretches`). Executions do not wait for theirs to
+end, so it is judged after them. A bar that becomes known later is judged by a later walk, which
+begins where this one stopped (`walked`).
 
 Money cannot be lost that is not there: an isolated position that closes with a loss beyond its
 margin, and an account left without positions and with less than nothing, are made up for.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tapebook.broker.impact import market_price_e8
 from tapebook.broker.liquidation import liquidation_prices
 from tapebook.broker.margin import Margins, covers_initial
 from tapebook.broker.matching import Match, match
-from tapebook.broker.minutes import Minutes
 from tapebook.broker.port import Account, Activity, PaperTerms, Quotes
+from tapebook.broker.stretches import Stretch, Stretches
 from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import HOUR, MINUTE, floor
 from tapebook.domain.money import E12, divide, notional_usd_e6
@@ -59,30 +61,31 @@ class Walk:
         """Walks up to a moment."""
         found = [match(order, self._quotes, self._terms, until=moment) for order in self._orders.values()]
         self._matches = sorted((each for each in found if each is not None), reverse=True)
-        minutes = Minutes(self._quotes, until=moment)
-        while turns := self._turns(minutes, moment):
+        stretches = Stretches(self._quotes, until=moment)
+        while turns := self._turns(stretches, moment):
             at, take = min(turns, key=lambda turn: turn[0])
             self._now = max(self._now, at)
             take(at)
         return Activity(tuple(self._events), self._walked)
 
-    def _turns(self, minutes: Minutes, until: int) -> list[_Turn]:
+    def _turns(self, stretches: Stretches, until: int) -> list[_Turn]:
         """What comes next of each kind; of equals the first is taken."""
         turns: list[_Turn] = []
         if self._held:
-            self._walked = max(self._walked, min(floor(each.moved_at, MINUTE) for each in self._held.values()))
-            ready = minutes.ready_at(self._held.values(), self._walked)
-            if ready is not None:
-                turns.append((max(ready, self._now), lambda at: self._judge(minutes, at)))
+            stretch = stretches.next(self._held.values(), self._walked)
+            self._walked = stretch.start
+            if stretch.ready_at is not None:
+                judge = partial(self._judge, stretches, stretch)
+                turns.append((max(stretch.ready_at, self._now), judge))
             hour = min(floor(self._funded[symbol], HOUR) for symbol in self._held) + HOUR
             turns.append((hour, self._fund))
         if self._matches:
             turns.append((self._matches[-1].at, lambda at: self._execute(self._matches.pop())))
         return [turn for turn in turns if turn[0] <= until]
 
-    def _judge(self, minutes: Minutes, at: int) -> None:
-        start, self._walked = self._walked, self._walked + MINUTE
-        ways = minutes.ways(list(self._held.values()), start)
+    def _judge(self, stretches: Stretches, stretch: Stretch, at: int) -> None:
+        self._walked = stretch.end
+        ways = stretches.ways(self._held.values(), stretch)
         if ways is None:
             return
         together = [[each] for each in sorted(self._held)] if self._isolated else [sorted(self._held)]
@@ -112,7 +115,8 @@ class Walk:
             if held.moved_at >= hour:
                 # Its rate came so late that nobody knows any more what was held.
                 continue
-            rate, mark = self._quotes.funding_e12(symbol, hour=hour), self._quotes.mark_e8(symbol, at=hour)
+            rate = self._quotes.funding_e12(symbol, hour=hour)
+            mark = None if rate is None else self._quotes.mark_e8(symbol, at=hour)
             if rate is not None and mark is not None:
                 amount = -divide(notional_usd_e6(held.size_e8, mark) * rate, E12)
                 self._held[symbol] = held.funded(amount)

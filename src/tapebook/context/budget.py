@@ -1,38 +1,30 @@
-"""Token budgets: one fixed estimator of ours, and how many rows fit.
+"""Token budgets: how many rows fit, by the one estimator of ours."""
 
-The estimator counts pieces as tokenizers tend to cut them: up to eight letters, with the underscore
-before them if there is one; up to three digits; or one other sign. A line break is one more. It is
-meant to be a little high, above all to be the same for ever: a packet's bytes depend on it.
-"""
-
-import re
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import islice
 
-_PIECE = re.compile(r"_?[A-Za-z]{1,8}|[0-9]{1,3}|[^\sA-Za-z0-9]")
+from tapebook.domain.tokens import PIECE, line_tokens, text_tokens, within
+
+__all__ = ["MEMORY_CAP", "kept", "line_tokens", "row_tokens", "text_tokens", "within"]
 
 MEMORY_CAP = 1_100
 """What recent activity, closed trades, open positions and lessons may take together, at any setting."""
 
-
-@lru_cache(maxsize=20_000)
-def line_tokens(line: str) -> int:
-    """The estimate for one line and its break; cached, since most bars of a packet were in the one before."""
-    return len(_PIECE.findall(line)) + 1
+SHORT_LINE = 36
+"""Characters of a line that is counted sooner than its words are looked up."""
 
 
-def text_tokens(text: str) -> int:
-    """The estimate for a text."""
-    return sum(line_tokens(line) for line in text.split("\n"))
+def row_tokens(line: str) -> int:
+    """What `line_tokens` says, for lines that are new at almost every tick while most of their words are not."""
+    if len(line) <= SHORT_LINE:
+        return len(PIECE.findall(line)) + 1
+    # No piece holds a space, so a line is the sum of its words.
+    return sum(map(_word_tokens, line.split())) + 1
 
 
-def within(line: str, tokens: int) -> str:
-    """The beginning of a line that takes at most so many tokens, its break not counted."""
-    if line_tokens(line) <= tokens + 1:
-        return line
-    last = next(islice(_PIECE.finditer(line), tokens - 1, None)) if tokens > 0 else None
-    return line[: last.end()] if last else ""
+@lru_cache(maxsize=8_192)
+def _word_tokens(word: str) -> int:
+    return len(PIECE.findall(word))
 
 
 def kept(costs: Iterable[int], room: int) -> int:

@@ -1,7 +1,6 @@
 """What of a profile does not fit a packet: asked when an agent is saved, so that nothing is ever cut from its rules."""
 
-from tapebook.context.budget import line_tokens, text_tokens
-from tapebook.context.render import heading
+from tapebook.context.budget import text_tokens
 from tapebook.context.sections import rules
 from tapebook.context.system import leash
 from tapebook.domain.agent import MOST_TRADES_SHOWN, AgentProfile, ContextProfile
@@ -29,10 +28,8 @@ def oversize(profile: AgentProfile) -> list[str]:
 
 
 def _manual_tokens(manual: str) -> int:
-    section = rules.section_of(manual)
-    if section is None:
-        return 0
-    return line_tokens(heading(section)) + sum(line_tokens(rules.line(row)) for row in section.rows)
+    lines = [rules.line(row) for row in rules.rows(manual)]
+    return text_tokens("\n".join([f"## {rules.TITLE}", *lines])) if lines else 0
 
 
 def _too_much(name: str, context: ContextProfile) -> list[str]:

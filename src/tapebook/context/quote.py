@@ -24,7 +24,8 @@ CHARACTERS_PER_TOKEN = 3
 
 def visible(text: str) -> str:
     """A text without what is not seen."""
-    return _HIDDEN.sub(" ", text)
+    # Of the first 128 characters those that can be printed are just those that are seen.
+    return text if text.isascii() and text.isprintable() else _HIDDEN.sub(" ", text)
 
 
 def plain(text: str, most: int) -> str:
@@ -35,10 +36,12 @@ def plain(text: str, most: int) -> str:
 
 @lru_cache(maxsize=8_192)
 def _plain(text: str, most: int) -> str:
-    seen = visible(text).translate(_QUOTES)
-    return within(" ".join(seen.split())[:most], most // CHARACTERS_PER_TOKEN).rstrip()
+    seen = " ".join(visible(text).translate(_QUOTES).split())[:most]
+    # A token has a character at least, so that so few are never too many.
+    return (seen if len(seen) <= most // CHARACTERS_PER_TOKEN else within(seen, most // CHARACTERS_PER_TOKEN)).rstrip()
 
 
+@lru_cache(maxsize=4_096)
 def symbol_text(symbol: str) -> str:
     """A symbol as lines show it: token names are given by whoever lists the token."""
     return plain(symbol, 24)

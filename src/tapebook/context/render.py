@@ -3,12 +3,13 @@
 The version is stored with every run; an old renderer is never changed, only joined by a new one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import msgspec
 
-from tapebook.context.budget import kept, line_tokens
-from tapebook.context.sections import Layout, Source
+from tapebook.context.budget import kept, row_tokens
+from tapebook.context.sections import Row, Rows
 from tapebook.domain.canonical import canonical
 from tapebook.domain.packet import Section
 
@@ -16,9 +17,21 @@ RENDERER = 2
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """A section as it stands in the user message, what it costs, and its canonical bytes."""
+    """A section as it stands in the user message, the bytes of that text, what it costs, and its canonical bytes."""
 
     section: Section
+    text: str
+    encoded: bytes
+    tokens: int
+    content: bytes
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """Rows as the message shows them: the line of each and what it costs; and all of them as one."""
+
+    rows: Rows
+    texts: tuple[str, ...]
+    costs: tuple[int, ...]
     text: str
     tokens: int
     content: bytes
@@ -31,22 +44,54 @@ def heading(section: Section) -> str:
     return f"## {section.title} ({len(section.rows)} of {len(section.rows) + section.dropped} shown)"
 
 
-def draw(section: Section, layout: Layout[Source], *, cap: int | None = None) -> Drawn:
-    """A section within its cap, or within a smaller one."""
-    lines = [layout.line(row) for row in section.rows]
-    costs = [line_tokens(line) for line in lines]
-    room = layout.cap if cap is None else min(cap, layout.cap)
-    if line_tokens(heading(section)) + sum(costs) > room:
-        # Counted as it looks when almost all is shown: the longest it can get.
-        longest = f"{heading(section)} ({len(lines)} of {len(lines)} shown)"
-        count = kept(reversed(costs) if layout.oldest_first else costs, room - line_tokens(longest))
-        shown = slice(len(lines) - count, None) if layout.oldest_first else slice(count)
-        section = msgspec.structs.replace(section, rows=section.rows[shown], dropped=len(lines) - count)
-        lines, costs = lines[shown], costs[shown]
+def lines_of(rows: Rows, line: Callable[[Row], str]) -> Lines:
+    """The lines of rows."""
+    texts = tuple([line(row) for row in rows])
+    return _joined(rows, texts, tuple(map(_cost, texts)))
+
+
+def draw(section: Section, lines: Lines, *, room: int, oldest_first: bool = False) -> Drawn:
+    """A section with those of its lines that fit into the room."""
     title = heading(section)
-    return Drawn(section, "\n".join([title, *lines]), line_tokens(title) + sum(costs), canonical(section))
+    tokens = _cost(title)
+    if tokens + lines.tokens > room:
+        # Counted as it looks when almost all is shown: the longest it can get.
+        longest = _cost(f"{title} ({len(lines.rows)} of {len(lines.rows)} shown)")
+        count = kept(reversed(lines.costs) if oldest_first else lines.costs, room - longest)
+        dropped = len(lines.rows) - count
+        shown = slice(dropped, None) if oldest_first else slice(count)
+        lines = _joined(lines.rows[shown], lines.texts[shown], lines.costs[shown])
+        section = msgspec.structs.replace(section, rows=lines.rows, dropped=dropped)
+        title = heading(section)
+        tokens = _cost(title)
+    text = f"{title}\n{lines.text}" if lines.rows else title
+    return Drawn(section, text, text.encode(), tokens + lines.tokens, _content(section, lines))
 
 
 def user_text(texts: Sequence[str]) -> str:
     """The whole user message."""
     return "\n\n".join(texts)
+
+
+@lru_cache(maxsize=20_000)
+def _cost(line: str) -> int:
+    """Cached, since most lines of a packet were in the one before."""
+    return row_tokens(line)
+
+
+def _joined(rows: Rows, texts: tuple[str, ...], costs: tuple[int, ...]) -> Lines:
+    # Without the brackets: a section puts them back.
+    return Lines(rows, texts, costs, "\n".join(texts), sum(costs), canonical(rows)[1:-1])
+
+
+def _content(section: Section, lines: Lines) -> bytes:
+    """The canonical bytes of a section, put together from those of its rows; fields stand in the order of names."""
+    columns, name, title = _named(section.columns), _named(section.name), _named(section.title)
+    parts = (columns, section.dropped, name, lines.content, title)
+    return b'{"columns":%b,"dropped":%d,"name":%b,"rows":[%b],"title":%b}' % parts
+
+
+@lru_cache(maxsize=512)
+def _named(value: str | tuple[str, ...]) -> bytes:
+    """Cached, since columns, names and most titles are the same in every packet."""
+    return canonical(value)

@@ -36,9 +36,10 @@ cites names citations of the packet, such as "c1"; without any it stays empty.""
 
 
 class System(msgspec.Struct, frozen=True):
-    """The system message, what it and its lessons cost, and its canonical bytes."""
+    """The system message, its bytes, what it and its lessons cost, and its canonical bytes."""
 
     text: str
+    encoded: bytes
     segments: tuple[Segment, ...]
     tokens: int
     lessons_tokens: int
@@ -51,7 +52,7 @@ def system_of(agent: AgentProfile, lessons: Lessons | None) -> System:
     parts = segments(agent, lessons)
     text = "\n\n".join(part.text for part in parts)
     learned = sum(text_tokens(part.text) for part in parts if part.name == "lessons")
-    return System(text, parts, text_tokens(text), learned, canonical(text))
+    return System(text, text.encode(), parts, text_tokens(text), learned, canonical(text))
 
 
 def segments(agent: AgentProfile, lessons: Lessons | None = None) -> tuple[Segment, ...]:

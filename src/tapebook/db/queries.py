@@ -21,21 +21,25 @@ _ENTRY = re.compile(r"^-- name: (\w+)\n((?:^--.*\n)*)", re.MULTILINE)
 # Literals, quoted names, comments and `::` are matched first, so that what looks like a parameter in them is not one.
 _PARAM = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|::|:([a-z_][a-z0-9_]*)""")
 
+_TABLE = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+([a-z_][a-z0-9_]*)")
+
 
 class Query(msgspec.Struct, frozen=True):
-    """One statement in the shared dialect, compiled for both placeholder styles."""
+    """One statement in the shared dialect, compiled for both placeholder styles; `tables` are those it names."""
 
     name: str
     sentence: str
     params: tuple[str, ...]
     sqlite: str
     postgres: str
+    tables: frozenset[str] = frozenset()
 
     @classmethod
     def compile(cls, name: str, sentence: str, sql: str) -> "Query":
         """Reads `:name` parameters; they may repeat, each use takes a place of its own."""
         params = tuple(found for found in _PARAM.findall(sql) if found)
-        return cls(name, sentence, params, _marked(sql, "?"), _marked(sql.replace("%", "%%"), "%s"))
+        marked = _marked(sql, "?"), _marked(sql.replace("%", "%%"), "%s")
+        return cls(name, sentence, params, *marked, frozenset(_TABLE.findall(sql)))
 
     @classmethod
     def whole_table(cls, table: str) -> "Query":

@@ -8,9 +8,16 @@ from tapebook.domain.packet import Packet
 
 MOST_REASON = 240
 
+_ENCODER = msgspec.json.Encoder()
+
 
 def answer(packet: Packet, action: str, *, reason: str, confidence: float = 0.5, **fields: object) -> Answer:
     """A reply with one action on the packet's symbol."""
-    said = {"confidence": round(confidence, 4), "reason": clean(reason, MOST_REASON)}
-    body = {"action": action, "symbol": packet.symbol, **said, **fields}
-    return Answer(msgspec.json.encode({"actions": [body]}).decode())
+    body = {
+        "action": action,
+        "symbol": packet.symbol,
+        "confidence": round(confidence, 4),
+        "reason": clean(reason, MOST_REASON),
+        **fields,
+    }
+    return Answer(_ENCODER.encode({"actions": [body]}).decode())

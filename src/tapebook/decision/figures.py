@@ -8,8 +8,9 @@ pass by chance; a flagged one is made up, or computed in a way that a reader sho
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import lru_cache
 
 import msgspec
 
@@ -21,6 +22,8 @@ from tapebook.domain.run import Action
 _NUMBER = re.compile(r"(?<![\w.:])[-+$]{0,2}(\d[\d,]*(?:\.\d+)?|\.\d+)(?:\s?(%|bps?\b|[kKMB]\b))?(?![\w:]|\.\d)")
 _SCALES = {"k": 3, "K": 3, "M": 6, "B": 9}
 _RELATIVE = {"%": 100, "bp": 10_000, "bps": 10_000}
+_SPILLED = re.compile(r"\n(?:%|bps?\b|[kKMB]\b)")
+_EXACT_DIGITS = 28
 _COUNTS = 20
 _MOST = 12
 
@@ -39,8 +42,7 @@ def unexplained(action: Action, packet: Packet) -> tuple[str, ...]:
     figures = [figure for figure in _figures(action.reason) if not _is_count(figure)][:_MOST]
     if not figures:
         return ()
-    said = (figure.value for figure in _figures(f"{packet.system}\n{packet.text}"))
-    known = sorted({*said, *_own(action)})
+    known = sorted({*_said(f"{packet.system}\n{packet.text}"), *_own(action)})
     return tuple(figure.text for figure in figures if not _explained(figure, known))
 
 
@@ -52,6 +54,24 @@ def _figures(text: str) -> Iterator[_Figure]:
         exponent = exact.as_tuple().exponent
         half = 0.5 * 10.0 ** (exponent if isinstance(exponent, int) else 0)
         yield _Figure(match[0].strip(), float(exact), half, _RELATIVE.get(unit))
+
+
+def _said(text: str) -> set[float]:
+    """Every number of a text; line by line, since most lines of a packet were in the one before."""
+    # A unit at the beginning of a line belongs to the number before it.
+    lines = [text] if _SPILLED.search(text) else text.split("\n")
+    return set().union(*map(_said_in, lines))
+
+
+@lru_cache(maxsize=20_000)
+def _said_in(line: str) -> tuple[float, ...]:
+    return tuple([_value(number, unit) for number, unit in _NUMBER.findall(line)])
+
+
+def _value(number: str, unit: str) -> float:
+    """What `_figures` says of a number; without a Decimal as long as that would not round it."""
+    digits, scale = number.replace(",", ""), _SCALES.get(unit, 0)
+    return float(f"{digits}e{scale}") if len(digits) <= _EXACT_DIGITS else float(Decimal(digits).scaleb(scale))
 
 
 def _is_count(figure: _Figure) -> bool:
@@ -67,19 +87,22 @@ def _own(action: Action) -> list[float]:
 
 def _explained(figure: _Figure, known: Sequence[float]) -> bool:
     value, slack = figure.value, figure.slack
-    if _has(known, value, slack) or any(_has(known, base + value, slack) for base in known):
+    if _met(known, [(value, slack)]) or _met(known, [(base + value, slack) for base in known]):
         return True
     if figure.out_of is None:
         return False
     part, width = value / figure.out_of, slack / figure.out_of
     # Up by, down by, and a share of: each as the other number it would need.
-    return any(
-        _has(known, base * factor, base * width) for base in known if base for factor in (part, 1 + part, 1 - part)
-    )
+    factors = (part, 1 + part, 1 - part)
+    return any(_met(known, [(base * factor, base * width) for base in known if base]) for factor in factors)
 
 
-def _has(known: Sequence[float], value: float, slack: float) -> bool:
-    """Whether a number lies within `slack` of a value; a little more, for what floats lose."""
-    slack += 1e-9 * abs(value)
-    at = bisect_left(known, value - slack)
-    return at < len(known) and known[at] <= value + slack
+def _met(known: Sequence[float], wanted: Iterable[tuple[float, float]]) -> bool:
+    """Whether a number lies within the slack of a wanted one; a little more, for what floats lose."""
+    count = len(known)
+    for value, slack in wanted:
+        slack += 1e-9 * abs(value)
+        at = bisect_left(known, value - slack)
+        if at < count and known[at] <= value + slack:
+            return True
+    return False

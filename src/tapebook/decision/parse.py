@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -41,6 +42,11 @@ class _WireReply(msgspec.Struct, forbid_unknown_fields=True):
     note: str = ""
 
 
+_WIRE = msgspec.json.Decoder(_WireReply)
+_DECODER = msgspec.json.Decoder()
+_ENCODER = msgspec.json.Encoder()
+
+
 class Reply(msgspec.Struct, frozen=True):
     """What the engine proposed."""
 
@@ -54,13 +60,16 @@ class Refusal(msgspec.Struct, frozen=True):
     why: str
 
 
+@lru_cache(maxsize=512)
 def parse(text: str) -> Reply | Refusal:
-    """Reads a reply; any deviation refuses all of it."""
+    """Reads a reply; any deviation refuses all of it. Cached, since rules say the same for as long as the bars stay."""
     if len(text) > MAX_REPLY_CHARS:
         return Refusal(f"the reply has {len(text)} characters; at most {MAX_REPLY_CHARS} are read")
     try:
-        wire = msgspec.json.decode(text.encode(), type=_WireReply)
-        json.loads(text, object_pairs_hook=_refuse_repeated_keys)
+        content = text.encode()
+        wire = _WIRE.decode(content)
+        if not _is_compact(content):
+            json.loads(text, object_pairs_hook=_refuse_repeated_keys)
     except (msgspec.DecodeError, ValueError) as error:
         return Refusal(f"not the JSON that was asked for: {clean(str(error), 200)}")
     if len(wire.actions) > MAX_ACTIONS:
@@ -73,7 +82,9 @@ def parse(text: str) -> Reply | Refusal:
 
 def clean(text: str, most: int) -> str:
     """Outside text as one capped line without control characters."""
-    return _CONTROL.sub(" ", text).strip()[:most].rstrip()
+    # Of the first 128 characters those that can be printed are just those that are not control characters.
+    seen = text if text.isascii() and text.isprintable() else _CONTROL.sub(" ", text)
+    return seen.strip()[:most].rstrip()
 
 
 def _problem(wire: _WireAction) -> str | None:
@@ -107,6 +118,14 @@ def _contradiction(actions: Sequence[Action]) -> str | None:
             wanted.setdefault(action.symbol, set()).add("closed" if action.action == "close" else action.side or "")
     torn = [f"{symbol} is to be {' and '.join(sorted(ends))}" for symbol, ends in wanted.items() if len(ends) > 1]
     return f"{torn[0]} in one reply" if torn else None
+
+
+def _is_compact(content: bytes) -> bool:
+    """Whether a text is what its own value is written as, so that every key stands once; engines of ours write so."""
+    try:
+        return _ENCODER.encode(_DECODER.decode(content)) == content
+    except (msgspec.DecodeError, ValueError):
+        return False
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:

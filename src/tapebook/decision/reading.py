@@ -1,45 +1,48 @@
-"""What a rule engine reads off a packet. Whatever is missing or is no number is left out, never guessed."""
+"""What rule engines read off a packet. Whatever is missing or is no number is left out, never guessed.
+
+The members of an ensemble read the same packet, so it is read once; and bars that were in the packet
+before are not read again.
+"""
 
 import math
-from typing import Literal, NamedTuple
+from functools import lru_cache
+from typing import Literal
 
-from tapebook.domain.packet import Packet
+import msgspec
+
+from tapebook.domain.memo import Memo
+from tapebook.domain.packet import Packet, Section
 
 Side = Literal["long", "short"]
 
-
-class Bar(NamedTuple):
-    """The prices of a bar."""
-
-    high: float
-    low: float
-    close: float
+_PRICES = ("high", "low", "close")
 
 
-def bars(packet: Packet) -> list[Bar]:
-    """The bars that are shown, oldest first."""
-    section = packet.section("bars")
-    if section is None or not {"high", "low", "close"} <= set(section.columns):
-        return []
-    places = [section.columns.index(name) for name in ("high", "low", "close")]
-    found = []
-    for row in section.rows:
-        prices = [price for place in places if (price := number(_cell(row, place))) is not None]
-        if len(prices) == len(places):
-            found.append(Bar(*prices))
-    return found
+class Bars(msgspec.Struct, frozen=True):
+    """The prices of the bars that are shown, oldest first, in columns of the same length."""
+
+    highs: tuple[float, ...] = ()
+    lows: tuple[float, ...] = ()
+    closes: tuple[float, ...] = ()
 
 
-def fact(packet: Packet, section: str, name: str) -> str | None:
-    """A value by its section and its name."""
-    shown = packet.section(section)
-    rows = shown.rows if shown else ()
-    return next((row[1] for row in rows if len(row) > 1 and row[0] == name), None)
+class Reading(msgspec.Struct, frozen=True):
+    """A packet as rule engines see it: the bars, and the facts of two sections by their names."""
+
+    bars: Bars
+    market: dict[str, str]
+    portfolio: dict[str, str]
+
+    @property
+    def held(self) -> Side | None:
+        """The side of the position in the packet's symbol, if there is one."""
+        side = self.portfolio.get("position_side")
+        return "long" if side == "long" else "short" if side == "short" else None
 
 
-def figure(packet: Packet, section: str, name: str) -> float | None:
-    """The same, as a number."""
-    return number(fact(packet, section, name))
+def read(packet: Packet) -> Reading:
+    """What a packet says."""
+    return _reader(packet.agent, packet.symbol).reading(packet)
 
 
 def number(text: str | None) -> float | None:
@@ -51,11 +54,43 @@ def number(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def held_side(packet: Packet) -> Side | None:
-    """The side of the position in the packet's symbol, if there is one."""
-    side = fact(packet, "portfolio", "position_side")
-    return "long" if side == "long" else "short" if side == "short" else None
+class _Reader:
+    """The packet that was read last, and the bars."""
+
+    def __init__(self) -> None:
+        self.reading = Memo(self._read)
+        self._bars = Memo(_bars)
+
+    def _read(self, packet: Packet) -> Reading:
+        shown = packet.section("bars")
+        bars = self._bars((shown.columns, shown.rows)) if shown else Bars()
+        return Reading(bars, _facts(packet.section("market")), _facts(packet.section("portfolio")))
 
 
-def _cell(row: tuple[str, ...], place: int) -> str | None:
-    return row[place] if place < len(row) else None
+@lru_cache(maxsize=512)
+def _reader(_agent: str, _symbol: str) -> _Reader:
+    return _Reader()
+
+
+def _facts(section: Section | None) -> dict[str, str]:
+    """Names and values; of a name that stands twice, the first value."""
+    rows = section.rows if section else ()
+    return {row[0]: row[1] for row in reversed(rows) if len(row) > 1}
+
+
+def _bars(table: tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]) -> Bars:
+    """The bars of a table whose columns are found by name; a row that is not whole is left out."""
+    columns, rows = table
+    if not set(_PRICES) <= set(columns):
+        return Bars()
+    high, low, close = (columns.index(name) for name in _PRICES)
+    found = [prices for row in rows if (prices := _prices(row, high, low, close))]
+    return Bars(*zip(*found, strict=True)) if found else Bars()
+
+
+def _prices(row: tuple[str, ...], high: int, low: int, close: int) -> tuple[float, float, float] | None:
+    try:
+        prices = float(row[high]), float(row[low]), float(row[close])
+    except (ValueError, IndexError):
+        return None
+    return prices if all(map(math.isfinite, prices)) else None

@@ -11,11 +11,12 @@ import msgspec
 
 from tapebook.decision.answer import answer
 from tapebook.decision.port import Answer
-from tapebook.decision.reading import Side, figure, held_side
+from tapebook.decision.reading import Side, number, read
 from tapebook.domain.packet import Packet
 
 NOTIONAL_USD = 1_000.0
 LEVERAGE = 2
+_ROOM = ("max_position_usd", "equity_usd", "max_leverage", "min_notional_usd", "max_account_usd", "account_used_usd")
 
 
 class Signal(msgspec.Struct, frozen=True):
@@ -34,7 +35,9 @@ class Signal(msgspec.Struct, frozen=True):
 
 def follow(packet: Packet, signal: Signal) -> Answer:
     """The proposal that follows from a signal."""
-    held, order = held_side(packet), _order(packet)
+    reading = read(packet)
+    held = reading.held
+    order = _order(reading.portfolio) if signal.wants and signal.wants != held else None
     if signal.wants and signal.wants != held and order:
         return answer(packet, "open", reason=signal.story, confidence=signal.confidence, side=signal.wants, **order)
     if held and held not in signal.stays and signal.wants != held:
@@ -49,18 +52,13 @@ def abstain(packet: Packet, why: str) -> Answer:
     return answer(packet, "hold", reason=why, confidence=0.0)
 
 
-def _order(packet: Packet) -> dict[str, object] | None:
+def _order(portfolio: dict[str, str]) -> dict[str, object] | None:
     """Size and leverage within what the portfolio section allows; None when it allows nothing or is not there."""
-    cap, equity = figure(packet, "portfolio", "max_position_usd"), figure(packet, "portfolio", "equity_usd")
-    leverage = figure(packet, "portfolio", "max_leverage")
+    cap, equity, leverage, least, account, used = (number(portfolio.get(name)) for name in _ROOM)
     if cap is None or equity is None or leverage is None or leverage < 1:
         return None
-    size = round(min(NOTIONAL_USD, cap, equity, _account_room(packet)), 2)
-    enough = size > 0 and size >= (figure(packet, "portfolio", "min_notional_usd") or 0.0)
+    # No less than asked for where the cap of the whole account is not shown.
+    left = NOTIONAL_USD if account is None or used is None else account - used
+    size = round(min(NOTIONAL_USD, cap, equity, left), 2)
+    enough = size > 0 and size >= (least or 0.0)
     return {"notional_usd": size, "leverage": int(min(LEVERAGE, leverage))} if enough else None
-
-
-def _account_room(packet: Packet) -> float:
-    """What the cap of the whole account leaves; no less than asked for where none is shown."""
-    cap, used = figure(packet, "portfolio", "max_account_usd"), figure(packet, "portfolio", "account_used_usd")
-    return NOTIONAL_USD if cap is None or used is None else cap - used

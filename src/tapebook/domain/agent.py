@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from tapebook.domain.instants import MINUTE
+from tapebook.domain.memory import ExperienceSettings
 from tapebook.domain.money import E6
 from tapebook.domain.note import Reflection
 
@@ -64,7 +65,8 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything an agent is, apart from what it remembers. A change makes a new version.
 
     An empty engine means the default of the home's settings; `model` and `members` are for engines that need them.
-    `shadow` is a second context profile whose decisions are recorded beside the real ones and never traded.
+    `shadow` is a second context profile whose decisions are recorded beside the real ones and never traded. `skills`
+    name whose promoted lessons it is told besides those of its own name.
     """
 
     name: str
@@ -84,6 +86,8 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shadow: ContextProfile | None = None
     enabled: bool = True
     reflection: Reflection = Reflection()
+    experience: ExperienceSettings = ExperienceSettings()
+    skills: tuple[str, ...] = ()
 
 
 class Deployment(msgspec.Struct, frozen=True):

@@ -10,12 +10,15 @@ from typing import Any, NoReturn
 import msgspec
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
+_PACKER = msgspec.msgpack.Encoder()
+_UNPACKER = msgspec.msgpack.Decoder()
+_PACKED_FLOAT = b"\xcb"
 
 
 def canonical(value: Any) -> bytes:
     """The canonical bytes of a value built from structs, mappings, sequences, text, integers, booleans and None."""
     content = _ENCODER.encode(value)
-    if _may_hold_a_float(content):
+    if _may_hold_a_float(value, content):
         _refuse_floats(msgspec.to_builtins(value), "$")
     return content
 
@@ -37,16 +40,22 @@ def _float_seen(text: str) -> NoReturn:
 _READER = msgspec.json.Decoder(float_hook=_float_seen)
 
 
-def _may_hold_a_float(content: bytes) -> bool:
-    """Whether the value must be walked. Reading its bytes again is ten times as fast, and rules most values out."""
-    # One that is not finite is written as null.
-    if b"null" in content:
-        return True
+def _may_hold_a_float(value: Any, content: bytes) -> bool:
+    """Whether the value must be walked: two looks that are many times as fast rule almost every value out."""
     try:
-        _READER.decode(content)
+        packed = _PACKER.encode(value)
+    except OverflowError:
+        # An integer beyond 64 bits has no place there, and a float beside it is not seen.
+        return True
+    # MessagePack begins every float with this byte, also one that is not finite; text and integers may hold it too.
+    if _PACKED_FLOAT not in packed:
+        return False
+    try:
+        read = _READER.decode(content)
     except msgspec.ValidationError:
         return True
-    return False
+    # JSON writes null for a float that is not finite; MessagePack does not.
+    return bool(read != _UNPACKER.decode(packed))
 
 
 def _refuse_floats(value: Any, path: str) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -38,12 +39,18 @@ def iso(instant: int) -> str:
 
 def minute_text(instant: int) -> str:
     """An instant as `2026-01-31T12:05`, for lines people and models read."""
-    return iso(instant)[:16]
+    return f"{_day_text(instant // DAY)}T{clock_text(instant)}"
 
 
 def clock_text(instant: int) -> str:
     """The time of day of an instant as `12:05`."""
-    return iso(instant)[11:16]
+    return f"{instant // HOUR % 24:02d}:{instant // MINUTE % 60:02d}"
+
+
+@lru_cache(maxsize=1_024)
+def _day_text(day: int) -> str:
+    """A day as `2026-01-31`; kept, since the moments of a run of ticks are of few days."""
+    return iso(day * DAY)[:10]
 
 
 def floor(instant: int, step: int) -> int:

@@ -23,6 +23,37 @@ class ExperienceRow(msgspec.Struct, frozen=True):
     value: str
 
 
+class ExperienceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How an agent uses what its outcomes taught.
+
+    enabled           off: nothing is offered to decisions; outcomes are learned all the same
+    max_memory_size   of the newest outcomes, by time, how many make up the recent record
+    learning_rate_e4  how quickly to believe, 1,000 for 0.1: weights behave as if 1 / rate trades without result came first
+    context_window    how many days the recent record reaches back
+    neighbours        how many situations like this one are looked at
+
+    Records and situations are not cut by the two bounds: sums cost the same at any age, and a situation that
+    returns after years is found.
+    """
+
+    enabled: bool = True
+    max_memory_size: int = 1_000
+    learning_rate_e4: int = 1_000
+    context_window: int = 20
+    neighbours: int = 25
+
+    def __post_init__(self) -> None:
+        if not 0 < self.learning_rate_e4 <= 10_000:
+            raise ValueError(f"learning_rate_e4 is {self.learning_rate_e4}: it must be above 0 and at most 10000")
+        if min(self.max_memory_size, self.context_window, self.neighbours) < 1:
+            raise ValueError("max_memory_size, context_window and neighbours must be at least 1")
+
+    @property
+    def prior_trades(self) -> float:
+        """How many trades without result stand before the first real one."""
+        return 10_000 / self.learning_rate_e4
+
+
 class LayerRow(msgspec.Struct, frozen=True):
     """One key of a layer: `("L6", "2026-06-03", "total_pnl_usd", "-12.50")`; the nearest layers come first."""
 

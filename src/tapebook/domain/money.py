@@ -7,6 +7,7 @@ that many roundings do not drift to one side.
 
 from collections.abc import Collection
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from math import dist
 from math import floor as whole
 
@@ -15,7 +16,7 @@ E8 = 10**8
 E12 = 10**12
 _MOST_DIGITS = 30
 
-# What a float times 10**8 may be: up to the most it is off by a fifth of a unit, and below the least it says nothing.
+# What a float times a unit may be: up to the most it is off by a fifth of a unit, and below the least it says nothing.
 _LEAST_FLOAT, _MOST_FLOAT = 0.5, 9e14
 # So near to an integer it is nearer to it than to any other, the fifth included.
 _NEAR = 0.25
@@ -50,6 +51,9 @@ def size_e8_for(notional_e6: int, price_e8: int) -> int:
 
 def scaled(text: str | int | float | Decimal, unit: int) -> int:
     """A decimal text as an integer of `unit`: `scaled("0.1", E8)` is 10_000_000. ValueError when it is no number."""
+    quick = _scaled_float(text, unit) if isinstance(text, float) else None
+    if quick is not None:
+        return quick
     try:
         value = Decimal(str(text))
     except InvalidOperation as error:
@@ -77,6 +81,17 @@ def scaled_e8(text: str) -> int:
     return scaled(text, E8)
 
 
+def _scaled_float(number: float, unit: int) -> int | None:
+    """The same shortcut for the text of a float, and for zero; None when the text must be asked."""
+    if not number:
+        return 0
+    value = number * unit
+    if not _LEAST_FLOAT <= value < _MOST_FLOAT:
+        return None
+    nearest = whole(value + 0.5)
+    return nearest if -_NEAR <= value - nearest <= _NEAR else None
+
+
 def floats_e8(numbers: Collection[float]) -> list[int] | None:
     """Floats as what `scaled_e8` would give for the texts they were read from; None when the texts must be asked."""
     values = [number * E8 for number in numbers]
@@ -93,20 +108,29 @@ def floats_e8(numbers: Collection[float]) -> list[int] | None:
 
 def decimal_text(value: int, unit: int, digits: int) -> str:
     """An integer of `unit` as text with exactly `digits` decimals: never a float on the way."""
-    shifted = divide(value * 10**digits, unit)
-    sign = "-" if shifted < 0 else ""
-    whole, part = divmod(abs(shifted), 10**digits)
-    return f"{sign}{whole}.{part:0{digits}d}" if digits else f"{sign}{whole}"
+    return _pointed(divide(value * 10**digits, unit), digits)
 
 
+def _pointed(shifted: int, digits: int) -> str:
+    """An integer with a point before its last digits."""
+    if not digits:
+        return str(shifted)
+    text = str(abs(shifted)).zfill(digits + 1)
+    return f"{'-' if shifted < 0 else ''}{text[:-digits]}.{text[-digits:]}"
+
+
+@lru_cache(maxsize=4_096)
 def short_price(price_e8: int) -> str:
-    """A price with five significant digits, as the exchange quotes it; whole numbers keep all their digits."""
+    """A price with five significant digits, as the exchange quotes it; whole numbers keep all their digits.
+
+    Cached, since a packet shows its mark several times, and an entry in all packets of a trade.
+    """
     digits = 5 - _digits_before_point(price_e8)
-    text = decimal_text(price_e8, E8, max(0, min(8, digits)))
+    shown = max(0, min(8, digits))
+    shifted = divide(price_e8 * 10**shown, E8)
     # 99.9996 rounds up to 100.000: one digit more before the point, one less after it.
-    rounded = scaled(text, E8)
-    fewer = 5 - _digits_before_point(rounded)
-    return text if fewer == digits else decimal_text(price_e8, E8, max(0, min(8, fewer)))
+    fewer = 5 - _digits_before_point(shifted * 10 ** (8 - shown))
+    return _pointed(shifted, shown) if fewer == digits else decimal_text(price_e8, E8, max(0, min(8, fewer)))
 
 
 def _digits_before_point(price_e8: int) -> int:

@@ -41,3 +41,18 @@ class Kept(msgspec.Struct, frozen=True):
     note: Note
     status: Literal["active", "superseded", "refused"]
     problem: str
+
+
+class SkillNote(msgspec.Struct, frozen=True):
+    """A note that an owner promoted: whoever has the skill is told it. Without a text, it was taken back.
+
+    `source` is the deployment it comes from, `agent` that deployment's agent.
+    """
+
+    skill: str
+    note_id: str
+    source: str
+    agent: str
+    happened_at: int
+    lessons_text: str
+    content_hash: str

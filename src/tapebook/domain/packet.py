@@ -28,7 +28,10 @@ class Section(msgspec.Struct, frozen=True):
 
     def get(self, key: str) -> str | None:
         """The value of a row in a section of (key, value) rows."""
-        return next((row[1] for row in self.rows if row[0] == key), None)
+        for row in self.rows:
+            if row[0] == key:
+                return row[1]
+        return None
 
 
 class Packet(msgspec.Struct, frozen=True):
@@ -53,7 +56,10 @@ class Packet(msgspec.Struct, frozen=True):
 
     def section(self, name: str) -> Section | None:
         """A section by name, or None when nothing was there to say."""
-        return next((section for section in self.sections if section.name == name), None)
+        for section in self.sections:
+            if section.name == name:
+                return section
+        return None
 
     @property
     def citation_ids(self) -> frozenset[str]:

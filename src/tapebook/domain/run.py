@@ -10,11 +10,12 @@ ActionKind = Literal["open", "adjust", "close", "hold"]
 
 
 class Watermarks(msgspec.Struct, frozen=True):
-    """How far each store was read; replay reads no further."""
+    """How far each store was read; replay reads no further. `curated` is of the owner's stream: what holds for all."""
 
     tape: int
     book: int
     docs: int = 0
+    curated: int = 0
 
 
 class Action(msgspec.Struct, frozen=True):

@@ -8,8 +8,7 @@ never:  counts anything that is not in the log, or uses a trade before it ended
 from tapebook.experience.learning import seen
 from tapebook.experience.outcomes import Outcome, outcome_of
 from tapebook.experience.rows import Question
-from tapebook.experience.settings import ExperienceSettings
-from tapebook.experience.sights import Sight, sight_of
+from tapebook.experience.sights import Sight, shape_of, sight_at, sight_of
 from tapebook.experience.store import Experience
 
-__all__ = ["Experience", "ExperienceSettings", "Outcome", "Question", "Sight", "outcome_of", "seen", "sight_of"]
+__all__ = ["Experience", "Outcome", "Question", "Sight", "outcome_of", "seen", "shape_of", "sight_at", "sight_of"]

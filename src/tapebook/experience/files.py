@@ -5,9 +5,10 @@
     provider_performance.json        trades and wins by provider
     regime_performance.json          the same by regime
 
-Numbers are decimal text, so that nothing is lost on the way. Reading a folder takes the outcomes and
-snapshots; the summaries are computed from them and never read, so they cannot be counted twice. A
-file that is not what it should be is refused with one line, and the rest is read.
+Amounts are decimal text, so that nothing is lost on the way. An outcome also has what its decision saw, in the
+whole numbers of `sights`: vectors are fitted again from the files alone. Reading a folder takes the outcomes and
+snapshots; the summaries are computed from them and never read, so they cannot be counted twice. A file that is
+not what it should be is refused with one line, and the rest is read.
 """
 
 import re
@@ -25,6 +26,7 @@ from tapebook.errors import BadInput
 from tapebook.experience.outcomes import Outcome, Proposal
 from tapebook.experience.records import PROVIDER, REGIME, Key, Record
 from tapebook.experience.rows import bps_text, rate_text
+from tapebook.experience.sights import FIELDS, MOST, Reading
 from tapebook.experience.snapshots import Snapshot
 
 MOST_BYTES = 100_000
@@ -32,6 +34,9 @@ _E4 = 10_000
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _LONGEST = 200
+
+Remembered = tuple[Outcome, Reading | None]
+"""An outcome, and what the decision that entered it saw."""
 
 
 class VoteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,28 +69,29 @@ class OutcomeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exit_reason: str
     regime: str
     market_conditions: dict[str, str]
+    situation: dict[str, int] | None = None
 
 
 class Contents(msgspec.Struct, frozen=True):
     """What a folder holds, in the order of time; `problems` has a line for each file that was refused."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[Remembered, ...]
     snapshots: tuple[Snapshot, ...]
     problems: tuple[str, ...]
 
 
 def export(
-    folder: Path, outcomes: Iterable[Outcome], snapshots: Sequence[Snapshot], *, records: Mapping[Key, Record]
+    folder: Path, outcomes: Iterable[Remembered], snapshots: Sequence[Snapshot], *, records: Mapping[Key, Record]
 ) -> int:
     """Writes everything into a folder and returns how many files that were; BadInput when it is not empty."""
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise BadInput(f"{folder} is not empty: name a new folder to export to")
     count = 2
-    for outcome in outcomes:
+    for outcome, reading in outcomes:
         if not _PLAIN_ID.fullmatch(outcome.trade_id):
             raise BadInput(f"trade {outcome.trade_id!r} has an id that is no file name")
-        _write(folder / f"outcome_{outcome.trade_id}.json", _outcome_file(outcome))
+        _write(folder / f"outcome_{outcome.trade_id}.json", _outcome_file(outcome, reading))
         count += 1
     for snapshot in snapshots:
         _write(_free(folder, snapshot), snapshot)
@@ -108,13 +114,14 @@ def read(folder: Path) -> Contents:
                 snapshots.append(_snapshot(path))
         except (ValueError, OSError) as error:
             problems.append(f"{path.name}: {_one_line(error)}")
-    outcomes.sort(key=lambda outcome: (outcome.exited_at, outcome.trade_id))
+    outcomes.sort(key=lambda pair: (pair[0].exited_at, pair[0].trade_id))
     snapshots.sort(key=lambda snapshot: (snapshot.ended_at, snapshot.chunk))
     return Contents(tuple(outcomes), tuple(snapshots), tuple(problems))
 
 
-def _outcome_file(outcome: Outcome) -> OutcomeFile:
+def _outcome_file(outcome: Outcome, reading: Reading | None) -> OutcomeFile:
     confidence = outcome.confidence_e4
+    known = None if reading is None else dict(zip(FIELDS, reading, strict=True))
     return OutcomeFile(
         trade_id=outcome.trade_id,
         decision_id=outcome.run_id,
@@ -137,10 +144,11 @@ def _outcome_file(outcome: Outcome) -> OutcomeFile:
         exit_reason=outcome.exit_reason,
         regime=outcome.regime,
         market_conditions=dict(outcome.conditions),
+        situation=None if known is None else {name: each for name, each in known.items() if each is not None},
     )
 
 
-def _outcome(path: Path) -> Outcome:
+def _outcome(path: Path) -> Remembered:
     """The outcome of a file; ValueError when it contradicts itself or its name."""
     said = msgspec.json.decode(_content(path), type=OutcomeFile)
     outcome = Outcome(
@@ -165,7 +173,16 @@ def _outcome(path: Path) -> Outcome:
         exit_reason=said.exit_reason,
     )
     _refuse_contradictions(said, outcome, path.name)
-    return outcome
+    return outcome, _reading(said)
+
+
+def _reading(said: OutcomeFile) -> Reading | None:
+    if said.situation is None:
+        return None
+    strange = [name for name, each in said.situation.items() if name not in FIELDS or abs(each) > MOST]
+    if strange:
+        raise ValueError(f"{strange[0][:40]!r} in situation is no field, or beyond ±{MOST}")
+    return tuple(said.situation.get(name) for name in FIELDS)
 
 
 def _snapshot(path: Path) -> Snapshot:

@@ -6,6 +6,8 @@ import msgspec
 
 FEWEST = 100
 WINDOW = 2_000
+NEAREST = 25
+"""How many situations are looked at where nobody says otherwise."""
 _GROWTH = 1.25
 
 

@@ -21,3 +21,8 @@ def packed(reading: Reading, outcome: Outcome) -> bytes:
     numbers = (MISSING if each is None else each for each in reading)
     digest = int(sha256_hex(outcome.trade_id.encode())[:16], 16)
     return _ROW.pack(*numbers, outcome.result_ppm, digest, 1 if outcome.side == "long" else -1)
+
+
+def reading_in(row: bytes) -> Reading:
+    """The reading of a packed situation."""
+    return tuple(None if each == MISSING else each for each in _ROW.unpack(row)[: len(FIELDS)])

@@ -52,6 +52,12 @@ FROM (
     ORDER BY exited_at DESC, trade_id DESC LIMIT :most
 ) AS newest;
 
+-- name: results
+-- The newest outcomes by time, as of a sequence number, as far as sums need them.
+SELECT exited_at, result_ppm, net_usd_e6 FROM experience_outcomes
+WHERE owner = :owner AND deployment = :deployment AND exited_at > :since AND seq <= :seq
+ORDER BY exited_at DESC, trade_id DESC LIMIT :most;
+
 -- name: outcomes
 -- The newest outcomes by time, as of a sequence number.
 SELECT outcome_json FROM experience_outcomes

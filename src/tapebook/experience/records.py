@@ -101,6 +101,19 @@ def with_credit(record: Record, credit: Credit) -> Record:
     return merged(record, Record(*record.key, 1, int(credit.usd_e6 > 0), result, result * result, credit.usd_e6))
 
 
+def gap_bps(one: Record, other: Record) -> Estimate | None:
+    """By how much the mean of one record lies above another's, with Welch's interval; None when nothing can be said."""
+    if one.n < 2 or other.n < 2:
+        return None
+    a, b = ((each.deviation_ppm / PPM_PER_BP) ** 2 / each.n for each in (one, other))
+    if a + b <= 0:
+        return None
+    freedom = (a + b) ** 2 / (a * a / (one.n - 1) + b * b / (other.n - 1))
+    gap = (one.total_ppm / one.n - other.total_ppm / other.n) / PPM_PER_BP
+    half = student_quantile(_TWO_SIDED, freedom) * sqrt(a + b)
+    return Estimate(gap, gap - half, gap + half, one.n)
+
+
 def within(provider: str, regime: str) -> str:
     """The name of a provider's record in one regime."""
     return f"{provider} in {regime}"

@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,21 +44,35 @@ class Question(msgspec.Struct, frozen=True):
     providers: tuple[str, ...]
 
 
+class StandingRows(msgspec.Struct, frozen=True):
+    """The rows that hold until the next outcome is learned: before, between and after those that change every time."""
+
+    weights: tuple[ExperienceRow, ...]
+    here: tuple[ExperienceRow, ...]
+    rest: tuple[ExperienceRow, ...]
+
+
+def standing_rows(question: Question, records: Mapping[Key, Record], *, prior: float) -> StandingRows:
+    """What the records say, whenever it is asked."""
+    regime, providers = question.regime, question.providers
+    here = [(within(name, regime), records.get((PROVIDER_REGIME, within(name, regime)))) for name in providers]
+    here += [(regime, records.get((REGIME, regime))), (question.symbol, records.get((ASSET, question.symbol)))]
+    return StandingRows(
+        weights=weight_rows(records, providers, regime=regime, prior=prior),
+        here=tuple(row for name, record in here for row in record_rows(name, record)),
+        rest=(
+            *_calibration(records, prior),
+            *(row for name in providers for row in record_rows(name, records.get((PROVIDER, name)))),
+        ),
+    )
+
+
 def experience_rows(
-    question: Question, records: Mapping[Key, Record], *, nearest: "Nearest | None", recent: Record, prior: float
+    standing: StandingRows, *, nearest: "Nearest | None", recent: Record
 ) -> tuple[ExperienceRow, ...]:
     """Everything there is to say to a decision."""
-    weights = weight_rows(records, question.providers, regime=question.regime, prior=prior)
-    shown = [*weights, *(_similar(nearest) if nearest else ())]
-    for name in question.providers:
-        shown += _record(within(name, question.regime), records.get((PROVIDER_REGIME, within(name, question.regime))))
-    shown += _record(question.regime, records.get((REGIME, question.regime)))
-    shown += _record(question.symbol, records.get((ASSET, question.symbol)))
-    shown += _record(recent.name, recent)
-    shown += _calibration(records, prior)
-    for name in question.providers:
-        shown += _record(name, records.get((PROVIDER, name)))
-    return tuple(shown)
+    similar = _similar(nearest) if nearest else ()
+    return (*standing.weights, *similar, *standing.here, *record_rows(recent.name, recent), *standing.rest)
 
 
 def bps_text(mean: Estimate) -> str:
@@ -77,19 +92,21 @@ def _similar(nearest: "Nearest") -> list[ExperienceRow]:
     if nearest.unlike:
         far = f"the nearest of {nearest.searched} situations is {nearest.times_usual:.1f} times as far as is usual"
         return [ExperienceRow("similar", "none", f"unlike anything seen: {far}")]
+    found = len(nearest.numbers)
     rows = []
-    for name, side in ((f"{len(nearest.neighbours)} nearest", ""), ("those long", "long"), ("those short", "short")):
-        record = nearest.record(side)
-        if record.n >= FEWEST_SHOWN and not (side and record.n == len(nearest.neighbours)):
+    for name, record in zip((f"{found} nearest", "those long", "those short"), nearest.records, strict=True):
+        if record.n >= FEWEST_SHOWN and not (record.name and record.n == found):
             value = f"{bps_text(record.mean_bps)}; {rate_text(record.win_rate)}"
             rows.append(ExperienceRow("similar", name, value))
     return rows
 
 
-def _record(name: str, record: Record | None) -> list[ExperienceRow]:
+@lru_cache(maxsize=4_096)
+def record_rows(name: str, record: Record | None) -> tuple[ExperienceRow, ...]:
+    """The row of a record, if there is enough of it; few records change between two decisions."""
     if record is None or record.n < FEWEST_SHOWN:
-        return []
-    return [ExperienceRow("record", name, bps_text(record.mean_bps))]
+        return ()
+    return (ExperienceRow("record", name, bps_text(record.mean_bps)),)
 
 
 def _calibration(records: Mapping[Key, Record], prior: float) -> list[ExperienceRow]:

@@ -11,6 +11,7 @@ What is not known is None, and never a zero.
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -61,22 +62,38 @@ def sight_of(
     bars: Sequence[Candle], context: AssetContext | None, liquidity: Liquidity | None, *, held: int, as_of: int
 ) -> Sight:
     """The sight from bars of one size, oldest first; bars that had not ended are left out."""
-    ended = [bar for bar in bars if bar.end <= as_of and bar.low_e8 > 0]
-    return Sight(
+    return sight_at(as_of, shape_of([bar for bar in bars if bar.end <= as_of]), context, liquidity, held=held)
+
+
+def sight_at(
+    as_of: int, shape: Sight, context: AssetContext | None, liquidity: Liquidity | None, *, held: int
+) -> Sight:
+    """The same from a shape, which many decisions may share."""
+    return msgspec.structs.replace(
+        shape,
         as_of=as_of,
-        return_15m=_move(ended, 15 * MINUTE),
-        return_1h=_move(ended, HOUR),
-        return_4h=_move(ended, 4 * HOUR),
-        return_24h=_move(ended, DAY),
-        volatility_1h=_volatility(ended, HOUR),
-        volatility_24h=_volatility(ended, DAY),
-        range_position_4h=_range_position(ended, 4 * HOUR),
-        range_position_24h=_range_position(ended, DAY),
         funding=context.funding_e12 / E12 if context else None,
         premium=context.premium_e12 / E12 if context else None,
         imbalance=liquidity.imbalance if liquidity else None,
         spread_bps=liquidity.spread_bps if liquidity else None,
         held=held,
+    )
+
+
+def shape_of(bars: Sequence[Candle]) -> Sight:
+    """What bars that have ended say by themselves: the returns, volatilities and ranges of a sight."""
+    past = _Past([bar for bar in bars if bar.low_e8 > 0])
+    day = past.window(DAY)
+    return Sight(
+        as_of=0,
+        return_15m=past.move(15 * MINUTE),
+        return_1h=past.move(HOUR),
+        return_4h=past.move(4 * HOUR),
+        return_24h=past.move(DAY),
+        volatility_1h=past.volatility(past.window(HOUR), HOUR),
+        volatility_24h=past.volatility(day, DAY),
+        range_position_4h=past.range_position(past.window(4 * HOUR)),
+        range_position_24h=past.range_position(day),
     )
 
 
@@ -106,39 +123,48 @@ def conditions_of(sight: Sight) -> tuple[tuple[str, str], ...]:
     return tuple((name, f"{value:.6f}") for name, value in known.items() if value is not None and math.isfinite(value))
 
 
-def _move(bars: Sequence[Candle], span: int) -> float | None:
-    """The log return over a window; None when no bar ended near its start."""
-    if not bars:
-        return None
-    start = bars[-1].end - span
-    before = next((bar for bar in reversed(bars) if bar.end <= start), None)
-    if before is None or start - before.end > (1 - _LEAST_COVERED) * span:
-        return None
-    return math.log(bars[-1].close_e8 / before.close_e8)
+class _Past:
+    """Bars that have ended, column by column: every decision looks at them, so they are walked through once."""
 
+    def __init__(self, bars: Sequence[Candle]) -> None:
+        self._bars = bars
+        self._ends = [bar.end for bar in bars]
+        self._closes = [bar.close_e8 for bar in bars]
 
-def _window(bars: Sequence[Candle], span: int) -> Sequence[Candle]:
-    """The bars of a window, from the close it starts with; nothing when they span too little of it."""
-    inside = [bar for bar in bars if bar.end >= bars[-1].end - span]
-    if len(inside) <= _LEAST_RETURNS or inside[-1].end - inside[0].end < _LEAST_COVERED * span:
-        return ()
-    return inside
+    def move(self, span: int) -> float | None:
+        """The log return over a window; None when no bar ended near its start."""
+        if not self._ends:
+            return None
+        start = self._ends[-1] - span
+        place = bisect_right(self._ends, start) - 1
+        if place < 0 or start - self._ends[place] > (1 - _LEAST_COVERED) * span:
+            return None
+        return math.log(self._closes[-1] / self._closes[place])
 
+    def window(self, span: int) -> int | None:
+        """Where a window begins, with the close it starts from; None when the bars span too little of it."""
+        if not self._ends:
+            return None
+        newest = self._ends[-1]
+        first = bisect_left(self._ends, newest - span)
+        covered = len(self._ends) - first > _LEAST_RETURNS and newest - self._ends[first] >= _LEAST_COVERED * span
+        return first if covered else None
 
-def _volatility(bars: Sequence[Candle], span: int) -> float | None:
-    inside = _window(bars, span)
-    if not inside:
-        return None
-    squares = math.fsum(math.log(bar.close_e8 / before.close_e8) ** 2 for before, bar in pairwise(inside))
-    return math.sqrt(squares * span / (inside[-1].end - inside[0].end))
+    def volatility(self, first: int | None, span: int) -> float | None:
+        """The root of the squared log returns of a window, as if it were covered whole."""
+        if first is None:
+            return None
+        inside = self._closes[first:]
+        squares = math.fsum([math.log(after / before) ** 2 for before, after in pairwise(inside)])
+        return math.sqrt(squares * span / (self._ends[-1] - self._ends[first]))
 
-
-def _range_position(bars: Sequence[Candle], span: int) -> float | None:
-    inside = _window(bars, span)
-    if not inside:
-        return None
-    low, high = min(bar.low_e8 for bar in inside), max(bar.high_e8 for bar in inside)
-    return (inside[-1].close_e8 - low) / (high - low) if high > low else None
+    def range_position(self, first: int | None) -> float | None:
+        """Where the newest close lies between the low and the high of a window."""
+        if first is None:
+            return None
+        inside = self._bars[first:]
+        low, high = min([bar.low_e8 for bar in inside]), max([bar.high_e8 for bar in inside])
+        return (self._closes[-1] - low) / (high - low) if high > low else None
 
 
 def _in_deviations(move: float | None, hourly: float | None, hours: float) -> float | None:

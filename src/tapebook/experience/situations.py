@@ -6,20 +6,20 @@ all of them, however old, and never at how they ended; equal distances go by the
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tapebook.experience.fits import WINDOW, Fit
-from tapebook.experience.pages import MISSING
-from tapebook.experience.records import Credit, Record, with_credit
+from tapebook.experience.fits import NEAREST, WINDOW, Fit
+from tapebook.experience.records import Record, merged
 from tapebook.experience.sights import FIELDS, Reading
-from tapebook.experience.whitening import Readings, Vectors, fitted, squares, vectors
+from tapebook.experience.whitening import Readings, Vectors, fitted, matrix_of, squares, vector_of, vectors
 
-NEAREST = 25
-_BLOCK = 128
+LONG, SHORT = "long", "short"
+_GROUPS_EACH = 4
 _FITS_KEPT = 2
 
 ROW = np.dtype([("reading", "<i2", (len(FIELDS),)), ("result", "<i4"), ("id", "<u8"), ("side", "<i1")])
@@ -35,29 +35,45 @@ class Neighbour(msgspec.Struct, frozen=True):
 
 
 class Nearest(msgspec.Struct, frozen=True):
-    """The nearest of `searched` situations, nearest first; `usual` is what 99 of 100 have as their nearest."""
+    """The nearest of `searched` situations, nearest first, in columns; a side is 1 for long and -1 for short.
 
-    neighbours: tuple[Neighbour, ...]
+    `usual` is the squared distance that 99 of 100 have to their nearest.
+    """
+
+    numbers: tuple[int, ...]
+    distances: tuple[int, ...]
+    sides: tuple[int, ...]
+    results_ppm: tuple[int, ...]
     searched: int
     usual: int
 
     @property
+    def neighbours(self) -> tuple[Neighbour, ...]:
+        """The same, one by one."""
+        sides = (LONG if side > 0 else SHORT for side in self.sides)
+        return tuple(map(Neighbour, self.numbers, self.distances, sides, self.results_ppm))
+
+    @property
     def unlike(self) -> bool:
         """Whether nothing like this was seen before."""
-        return not self.neighbours or self.neighbours[0].distance > self.usual
+        return not self.distances or self.distances[0] > self.usual
 
     @property
     def times_usual(self) -> float:
         """How far the nearest one is, in usual distances."""
-        return math.sqrt(self.neighbours[0].distance / max(self.usual, 1)) if self.neighbours else math.inf
+        return math.sqrt(self.distances[0] / max(self.usual, 1)) if self.distances else math.inf
 
-    def record(self, side: str = "") -> Record:
-        """How they ended, all or those of one side."""
-        found = Record("similar", side)
-        for each in self.neighbours:
-            if side in ("", each.side):
-                found = with_credit(found, Credit("similar", side, each.result_ppm, each.result_ppm))
-        return found
+    @property
+    def records(self) -> tuple[Record, Record, Record]:
+        """How they ended: all, those long, those short."""
+        every = _summed("", self.results_ppm)
+        long = _summed(LONG, [ppm for ppm, side in zip(self.results_ppm, self.sides, strict=True) if side > 0])
+        return every, long, merged(Record("similar", SHORT), merged(every, long, sign=-1))
+
+
+def _summed(side: str, results_ppm: Sequence[int]) -> Record:
+    total, wins = sum(results_ppm), sum([ppm > 0 for ppm in results_ppm])
+    return Record("similar", side, len(results_ppm), wins, total, sum([ppm * ppm for ppm in results_ppm]), total)
 
 
 class _View:
@@ -65,14 +81,13 @@ class _View:
 
     def __init__(self, fit: Fit) -> None:
         self.fit = fit
+        self.matrix = matrix_of(fit)
         self.count = 0
         self.columns: Vectors = np.empty((len(FIELDS), 0), np.float32)
-        self.lengths: NDArray[np.int32] = np.empty(0, np.int32)
+        self.lengths: NDArray[np.float32] = np.empty(0, np.float32)
 
     def fill(self, readings: Readings) -> None:
         """Adds the vectors of the readings it does not have yet."""
-        if len(readings) <= self.count:
-            return
         if len(readings) > len(self.lengths):
             room = 2 * len(readings) if self.count else len(readings)
             columns = np.empty((len(FIELDS), room), np.float32)
@@ -110,29 +125,40 @@ class Situations:
         return fitted(self._readings(count)[max(0, count - WINDOW) :], last=count)
 
     def nearest(self, fit: Fit, reading: Reading, *, count: int, most: int = NEAREST) -> Nearest:
-        """The nearest of the first `count` situations."""
+        """The nearest of the first `count` situations.
+
+        A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for all
+        in single precision. It may be rounded there, which never changes an order, so the nearest are among those
+        that are not farther than enough others; theirs is computed once more in integers.
+        """
         view = self._view(fit)
-        view.fill(self._readings(count))
-        query = vectors(fit, np.array([[MISSING if each is None else each for each in reading]], np.int16))[:, 0]
-        dots = np.einsum("i,ij->j", query, view.columns[:, :count]).astype(np.int32)
-        # The query's own length is the same for all: it does not change the order.
-        away = view.lengths[:count] - 2 * dots
-        close = _candidates(away, most)
+        if view.count < count:
+            view.fill(self._readings(count))
+        query = vector_of(fit, view.matrix, reading)
+        # Even numbers below 2²⁵: exact.
+        twice = np.einsum("i,ij->j", query + query, view.columns[:, :count])
+        close = _candidates(view.lengths[:count] - twice, most)
+        own = int(query.dot(query))
+        away = view.lengths[close].astype(np.int32) - twice[close].astype(np.int32) + own
         rows = self._rows[close]
-        order = np.lexsort((close, rows["id"], away[close]))[:most]
-        own = int(squares(query[:, None])[0])
-        found = [
-            Neighbour(int(close[at]) + 1, int(away[close[at]]) + own, _side(rows[at]["side"]), int(rows[at]["result"]))
-            for at in order
-        ]
-        return Nearest(tuple(found), count, fit.far)
+        order = np.lexsort((close, rows["id"], away))[:most]
+        chosen = rows[order]
+        return Nearest(
+            numbers=tuple((close[order] + 1).tolist()),
+            distances=tuple(away[order].tolist()),
+            sides=tuple(chosen["side"].tolist()),
+            results_ppm=tuple(chosen["result"].tolist()),
+            searched=count,
+            usual=fit.far,
+        )
 
     def _readings(self, count: int) -> Readings:
         return self._rows["reading"][:count]
 
     def _view(self, fit: Fit) -> _View:
         view = self._views.pop(fit.last, None)
-        if view is None or view.fit != fit:
+        # The same object most of the time, and two fits are long to compare.
+        if view is None or (view.fit is not fit and view.fit != fit):
             view = _View(fit)
         self._views[fit.last] = view
         while len(self._views) > _FITS_KEPT:
@@ -140,17 +166,17 @@ class Situations:
         return view
 
 
-def _candidates(away: NDArray[np.int32], most: int) -> NDArray[np.int64]:
-    """All places that can be among the nearest: as near as the `most`-th best block has one, or nearer.
+def _candidates(away: NDArray[np.float32], most: int) -> NDArray[np.intp]:
+    """All places that can be among the nearest: as near as the nearest of the `most`-th best group, or nearer.
 
-    Taking the least of each block first is ten times as fast as partitioning all.
+    Taking the least of each group first is ten times as fast as partitioning all.
     """
-    whole = len(away) // _BLOCK * _BLOCK
-    least = away[:whole].reshape(-1, _BLOCK).min(axis=1)
-    if len(least) <= most:
+    groups = _GROUPS_EACH * most
+    if len(away) < 2 * groups:
         return np.arange(len(away))
-    bound = np.partition(least, most - 1)[most - 1]
-    return np.flatnonzero(away <= bound)
+    least = away[: len(away) // groups * groups].reshape(-1, groups).min(axis=0)
+    least.partition(most - 1)
+    return np.flatnonzero(away <= least[most - 1])
 
 
 def _roomier(array: NDArray[Any], room: int) -> NDArray[Any]:
@@ -159,6 +185,3 @@ def _roomier(array: NDArray[Any], room: int) -> NDArray[Any]:
     longer[: len(array)] = array
     return longer
 
-
-def _side(sign: np.int8) -> str:
-    return "long" if sign > 0 else "short"

@@ -4,11 +4,14 @@ A snapshot is the difference between two versions of the records, so it needs no
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Literal
 
 import msgspec
 
+from tapebook.domain.estimate import Estimate
 from tapebook.domain.money import E6, decimal_text
-from tapebook.experience.records import ALL, ASSET, PROVIDER, REGIME, Key, Record, merged
+from tapebook.experience.records import ALL, ASSET, PROVIDER, REGIME, Key, Record, gap_bps, merged
 
 KEPT = 100
 _SHOWN = (PROVIDER, REGIME, ASSET)
@@ -52,6 +55,30 @@ def trajectory(snapshots: Sequence[Snapshot], kind: str = PROVIDER) -> dict[str,
             if record.kind == kind:
                 lines.setdefault(record.name, []).append((snapshot.chunk, record))
     return lines
+
+
+class Trend(msgspec.Struct, frozen=True):
+    """How the newer half of some chunks compares with the older: the change of the mean result, and what it means."""
+
+    direction: Literal["improving", "declining", "unclear"]
+    change_bps: Estimate
+
+
+def trend_of(chunks: Sequence[Record]) -> Trend | None:
+    """The trend of one name's records, oldest chunk first; None below two chunks, or with too few trades.
+
+    A change that its own interval does not tell from none is unclear, whatever the last chunk looks like.
+    """
+    half = len(chunks) // 2
+    if not half:
+        return None
+    older, newer = (reduce(merged, part) for part in (chunks[:half], chunks[len(chunks) - half :]))
+    change = gap_bps(newer, older)
+    if change is None:
+        return None
+    if change.low > 0:
+        return Trend("improving", change)
+    return Trend("declining" if change.high < 0 else "unclear", change)
 
 
 def _gained(record: Record, before: Mapping[Key, Record]) -> Record:

@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tapebook.db import Database, Queries
+from tapebook.db import Database, Queries, Row
 from tapebook.domain.instants import DAY
-from tapebook.domain.memory import ExperienceRow
+from tapebook.domain.memory import ExperienceRow, ExperienceSettings
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.trade import ClosedTrade
 from tapebook.experience import events as ev
 from tapebook.experience import learning
-from tapebook.experience.fits import Fit, refit_due
+from tapebook.experience.fits import FEWEST, NEAREST, Fit, refit_due
 from tapebook.experience.outcomes import Outcome, outcome_of
 from tapebook.experience.pages import PAGE, ROW_BYTES
-from tapebook.experience.records import ALL, CONFIDENCE, KINDS, PROVIDER, PROVIDER_REGIME, Key, Record, credits_of
-from tapebook.experience.rows import Question, experience_rows
-from tapebook.experience.settings import ExperienceSettings
-from tapebook.experience.sights import Sight, reading_of
+from tapebook.experience.recent import Recent
+from tapebook.experience.records import ASSET, KINDS, REGIME, Key, Record
+from tapebook.experience.rows import Question, experience_rows, standing_rows
+from tapebook.experience.sights import Reading, Sight, reading_of
 from tapebook.experience.snapshots import KEPT, Snapshot, snapshot_of
-from tapebook.log import Draft
+from tapebook.experience.standing import EVERY_TIME, Standing
+from tapebook.log import Answers, Draft, Stream
 
 if TYPE_CHECKING:
     # It brings numpy, which only a search or a fit needs.
@@ -37,16 +38,7 @@ MIGRATIONS = "tapebook.experience"
 
 _QUERIES = Queries.load("tapebook.experience")
 _BATCH = 2_000
-# What a packet asks of every time; assets, of which there may be a thousand, are asked for by name.
-_EVERY_TIME = (ALL, PROVIDER, PROVIDER_REGIME, CONFIDENCE)
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """What was known at a sequence number: the newest outcome's, the number of situations, and the records."""
-
-    seq: int
-    situations: int
-    records: dict[Key, Record]
+_FEW = 20
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -61,12 +53,14 @@ class Learned(msgspec.Struct, frozen=True):
 class Experience:
     """The experience of one owner's deployments."""
 
-    def __init__(self, db: Database, *, owner: str) -> None:
+    def __init__(self, db: Database, *, owner: str, answers: Answers | None = None) -> None:
         self._db = db
+        self._answers = answers or Answers()
         self.owner = owner
         self._standings: dict[str, Standing] = {}
         self._fits: dict[str, tuple[int, Fit]] = {}
         self._situations: dict[str, Situations] = {}
+        self._passed: dict[str, int] = {}
 
     def learn(
         self, deployment: str, closed: Sequence[tuple[ClosedTrade, DecisionRun | None]], *, seq: int
@@ -81,30 +75,56 @@ class Experience:
             return []
         new.sort(key=lambda pair: (pair[0].exit_tick_at, pair[0].state.trade_id))
         outcomes = [self._outcome(deployment, trade, run, seq=seq) for trade, run in new]
-        drafts = self._tended(deployment, seq=seq, at=outcomes[-1][0].exited_at)
-        return drafts + self._lessons(deployment, outcomes, seq=seq)
+        standing = self.standing(deployment, seq=seq)
+        return self._tended(standing, at=outcomes[-1][0].exited_at) + self._lessons(standing, outcomes)
 
-    def learn_outcomes(self, deployment: str, outcomes: Sequence[Outcome], *, seq: int) -> list[Draft]:
-        """The same for outcomes that come from files, which have no situation; those already learned cause none."""
-        pairs = {outcome.trade_id: outcome for outcome in outcomes}
-        new = [outcome for key, outcome in pairs.items() if not self.is_learned(deployment, key)]
-        new.sort(key=lambda outcome: (outcome.exited_at, outcome.trade_id))
-        return self._lessons(deployment, [(outcome, None) for outcome in new], seq=seq)
+    def learn_outcomes(
+        self, deployment: str, outcomes: Sequence[tuple[Outcome, Reading | None]], *, seq: int
+    ) -> list[Draft]:
+        """The same for outcomes that come from files, each with what was seen; those already learned cause none."""
+        pairs = {outcome.trade_id: (outcome, reading) for outcome, reading in outcomes}
+        new = [pair for key, pair in pairs.items() if not self.is_learned(deployment, key)]
+        if not new:
+            return []
+        new.sort(key=lambda pair: (pair[0].exited_at, pair[0].trade_id))
+        standing = self.standing(deployment, seq=seq)
+        return self._tended(standing, at=new[-1][0].exited_at) + self._lessons(standing, new)
+
+    def passed(self, deployment: str, *, seq: int) -> int:
+        """Up to which sequence number every trade that ended was learned from."""
+        known = self._passed.get(deployment)
+        return self.standing(deployment, seq=seq).seq if known is None or known > seq else known
+
+    def pass_over(self, deployment: str, *, seq: int) -> None:
+        """Somebody looked, and up to here there is nothing to learn from any more."""
+        self._passed[deployment] = seq
 
     def is_learned(self, deployment: str, trade_id: str) -> bool:
         """Whether a trade was learned from already."""
         return self._db.one(_QUERIES.known, **self._where(deployment), trade_id=trade_id) is not None
 
     def standing(self, deployment: str, *, seq: int) -> Standing:
-        """The records a decision needs as of a sequence number."""
-        newest = self._db.one(_QUERIES.newest, **self._where(deployment), seq=seq)
+        """What was known as of a sequence number; asked again before anything was learned, it is the same object."""
+
+        def read() -> Row | None:
+            return self._db.one(_QUERIES.newest, **self._where(deployment), seq=seq)
+
+        newest = self._answers.answer("newest", Stream(self.owner, deployment), read, seq=seq)
         if newest is None:
-            return Standing(0, 0, {})
+            return Standing(deployment, records={})
         known = self._standings.get(deployment)
         if known is None or known.seq != newest[0]:
-            records = {record.key: record for kind in _EVERY_TIME for record in self._of_kind(deployment, kind, seq)}
-            known = self._standings[deployment] = Standing(newest[0], newest[1], records)
+            fresh = Standing(deployment, seq=newest[0], situations=newest[1], records={})
+            if known is None or not self._caught_up(known, fresh):
+                every = (record for kind in EVERY_TIME for record in self._of_kind(deployment, kind, newest[0]))
+                fresh.records.update((record.key, record) for record in every)
+            known = self._standings[deployment] = fresh
         return known
+
+    def forget(self, deployment: str) -> None:
+        """Drops what is in memory of a deployment, whose tables were written anew."""
+        for kept in (self._standings, self._fits, self._situations, self._passed):
+            kept.pop(deployment, None)
 
     def records(self, deployment: str, *, seq: int) -> dict[Key, Record]:
         """Every record as of a sequence number."""
@@ -124,12 +144,9 @@ class Experience:
             self._fits[deployment] = row[0], msgspec.json.decode(row[1], type=Fit)
         return self._fits[deployment][1]
 
-    def nearest(self, deployment: str, sight: Sight, *, seq: int) -> "Nearest | None":
+    def nearest(self, deployment: str, sight: Sight, *, seq: int, most: int = NEAREST) -> "Nearest | None":
         """The situations like this one whose trades had ended; None before there was a fit."""
-        fit, count = self.fit(deployment, seq=seq), self.standing(deployment, seq=seq).situations
-        if fit is None:
-            return None
-        return self._loaded(deployment, count).nearest(fit, reading_of(sight), count=count)
+        return self._nearest(self.standing(deployment, seq=seq), sight, most)
 
     def recent(self, deployment: str, settings: ExperienceSettings, *, seq: int, as_of: int) -> Record:
         """The record of the last days: the newest outcomes by time, at most `max_memory_size`."""
@@ -141,24 +158,30 @@ class Experience:
             seq=seq,
             most=settings.max_memory_size,
         )
-        name = f"last {settings.context_window} days"
-        return Record("recent", name, *row) if row else Record("recent", name)
+        return Record("recent", _days(settings), *row) if row else Record("recent", _days(settings))
 
     def rows(
         self, deployment: str, question: Question, sight: Sight | None, *, seq: int, settings: ExperienceSettings
     ) -> tuple[ExperienceRow, ...]:
         """What a decision is told, most important first; nothing when experience is off or empty."""
-        standing = self.standing(deployment, seq=seq)
+        return self.told(self.standing(deployment, seq=seq), question, sight, settings=settings)
+
+    def told(
+        self, standing: Standing, question: Question, sight: Sight | None, *, settings: ExperienceSettings
+    ) -> tuple[ExperienceRow, ...]:
+        """The same for whoever has asked already what was known."""
         if not settings.enabled or not standing.seq:
             return ()
-        named = (("regime", question.regime), ("asset", question.symbol))
-        extra = {key: self.record(deployment, key, seq=seq) for key in named}
+        key = (question.symbol, question.regime, question.providers, settings.prior_trades)
+        said = standing.rows.get(key)
+        if said is None:
+            named = {key: self._named(standing, key) for key in ((REGIME, question.regime), (ASSET, question.symbol))}
+            said = standing_rows(question, standing.records | named, prior=settings.prior_trades)
+            standing.rows[key] = said
         return experience_rows(
-            question,
-            standing.records | extra,
-            nearest=self.nearest(deployment, sight, seq=seq) if sight else None,
-            recent=self.recent(deployment, settings, seq=seq, as_of=question.as_of),
-            prior=settings.prior_trades,
+            said,
+            nearest=self._nearest(standing, sight, settings.neighbours) if sight else None,
+            recent=self._recent(standing, settings, question.as_of),
         )
 
     def outcomes(self, deployment: str, *, seq: int, most: int, since: int = 0) -> list[Outcome]:
@@ -215,40 +238,79 @@ class Experience:
     def _of_kind(self, deployment: str, kind: str, seq: int) -> list[Record]:
         return [Record(*row) for row in self._db.all(_QUERIES.records, **self._where(deployment), kind=kind, seq=seq)]
 
+    def _caught_up(self, known: Standing, fresh: Standing) -> bool:
+        """Fills a standing from one that is a few outcomes older; what is stored was computed in the same way."""
+        if known.seq > fresh.seq:
+            return False
+        where = self._where(known.deployment) | {"after": known.seq, "until": fresh.seq, "page": _FEW + 1}
+        rows = self._db.all(_QUERIES.learned, **where)
+        if len(rows) > _FEW:
+            return False
+        fresh.take_over(known, [msgspec.json.decode(row[1], type=Outcome) for row in rows])
+        return True
+
+    def _named(self, standing: Standing, key: Key) -> Record:
+        """A record that not every decision asks for."""
+        found = standing.named.get(key)
+        if found is None:
+            found = standing.named[key] = self.record(standing.deployment, key, seq=standing.seq)
+        return found
+
+    def _nearest(self, standing: Standing, sight: Sight, most: int) -> "Nearest | None":
+        fit = self._fit(standing)
+        if fit is None:
+            return None
+        count = standing.situations
+        return self._loaded(standing.deployment, count).nearest(fit, reading_of(sight), count=count, most=most)
+
+    def _fit(self, standing: Standing) -> Fit | None:
+        """The fit in force; a new one is written together with the outcome behind it, so it changes with them."""
+        if not standing.fits:
+            standing.fits.append(self.fit(standing.deployment, seq=standing.seq))
+        return standing.fits[0]
+
+    def _recent(self, standing: Standing, settings: ExperienceSettings, as_of: int) -> Record:
+        """The record of the last days from memory; a moment that memory does not reach is asked of the tables."""
+        since, most = as_of - settings.context_window * DAY, settings.max_memory_size
+        kept = standing.recent.get(settings)
+        if kept is None or not kept.serves(since=since, as_of=as_of):
+            where = self._where(standing.deployment) | {"seq": standing.seq, "since": since, "most": most}
+            kept = standing.recent[settings] = Recent(self._db.all(_QUERIES.results, **where)[::-1], most=most)
+            if not kept.serves(since=since, as_of=as_of):
+                return self.recent(standing.deployment, settings, seq=standing.seq, as_of=as_of)
+        return kept.record(_days(settings), since=since)
+
     def _outcome(
         self, deployment: str, trade: ClosedTrade, run: DecisionRun | None, *, seq: int
-    ) -> tuple[Outcome, ev.SituationSeen | None]:
+    ) -> tuple[Outcome, Reading | None]:
         run_id = trade.state.entry_run_id
         row = self._db.one(_QUERIES.sight, **self._where(deployment), run_id=run_id, seq=seq) if run_id else None
         sight = msgspec.json.decode(row[0], type=ev.SituationSeen) if row else None
-        return outcome_of(trade, run, conditions=sight.conditions if sight else ()), sight
+        return outcome_of(trade, run, conditions=sight.conditions if sight else ()), sight.reading if sight else None
 
-    def _lessons(
-        self, deployment: str, outcomes: Sequence[tuple[Outcome, ev.SituationSeen | None]], *, seq: int
-    ) -> list[Draft]:
-        known: dict[Key, Record] = {}
-        count = self.standing(deployment, seq=seq).situations
+    def _lessons(self, standing: Standing, outcomes: Sequence[tuple[Outcome, Reading | None]]) -> list[Draft]:
+        known, count = dict(standing.records), standing.situations
         drafts = []
-        for outcome, sight in outcomes:
-            for key in {(credit.kind, credit.name) for credit in credits_of(outcome)} - known.keys():
-                known[key] = self.record(deployment, key, seq=seq)
-            reading = sight.reading if sight else None
+        for outcome, reading in outcomes:
+            for key in ((REGIME, outcome.regime), (ASSET, outcome.symbol)):
+                if key not in known:
+                    known[key] = self._named(standing, key)
             body = learning.learned_from(outcome, known, situations=count, reading=reading)
             known |= {record.key: record for record in body.records}
             count = body.situations
             drafts.append(ev.draft(outcome.exited_at, body))
         return drafts
 
-    def _tended(self, deployment: str, *, seq: int, at: int) -> list[Draft]:
+    def _tended(self, standing: Standing, *, at: int) -> list[Draft]:
         """Pages that are full by now, and a new fit when it is due."""
-        count = self.standing(deployment, seq=seq).situations
+        deployment, count = standing.deployment, standing.situations
         newest = self._db.one(_QUERIES.last_page, **self._where(deployment))
         first = 0 if newest is None or newest[0] is None else newest[0] + 1
         drafts = [
             learning.packed_page(page, self.packed(deployment, after=page * PAGE, until=(page + 1) * PAGE), at=at)
             for page in range(first, count // PAGE)
         ]
-        if refit_due(count, self.fit(deployment, seq=seq)):
+        if count >= FEWEST and refit_due(count, self._fit(standing)):
             drafts.append(learning.fitted(self._loaded(deployment, count).fit(count), at=at))
         return drafts
 
@@ -259,3 +321,7 @@ class Experience:
         if kept.count < count:
             kept.extend(self.packed(deployment, after=kept.count, until=count))
         return kept
+
+
+def _days(settings: ExperienceSettings) -> str:
+    return f"last {settings.context_window} days"

@@ -12,7 +12,7 @@ on a library for linear algebra or on the order in which it adds:
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from tapebook.experience.fits import Fit
 from tapebook.experience.pages import MISSING
-from tapebook.experience.sights import FIELDS, UNIT
+from tapebook.experience.sights import FIELDS, UNIT, Reading
 
 Readings = NDArray[np.int16]
 Vectors = NDArray[np.float32]
+Number = TypeVar("Number", np.int32, np.float32)
 
 WIDTH = len(FIELDS)
 DEVIATION = 64
@@ -31,9 +32,12 @@ MOST = 1_023
 FAR_SHARE = 0.99
 _ONE = 256
 _SHIFT = 14
+_HALF = 1 << (_SHIFT - 1)
 _SHRINK = 0.1
 _LEAST_SCALE, _MOST_SCALE = UNIT // 16, 16 * UNIT
-_BLOCK = 8_192
+# 15 × 15 × 1,024 products: below that, a library for linear algebra does not call in threads, which would wait for
+# one another on a busy machine.
+_BLOCK = 1_024
 _LOO_BLOCK = 256
 
 
@@ -52,16 +56,32 @@ def fitted(readings: Readings, *, last: int) -> Fit:
 
 def vectors(fit: Fit, readings: Readings, out: Vectors | None = None) -> Vectors:
     """Readings as columns of whole numbers, in a new array or in `out`."""
-    matrix = np.array(fit.matrix, np.float32)
+    matrix = matrix_of(fit)
     found = np.empty((WIDTH, len(readings)), np.float32) if out is None else out
     for start in range(0, len(readings), _BLOCK):
-        block = found[:, start : start + _BLOCK]
-        scaled = _scaled(readings[start : start + _BLOCK], fit.medians, fit.multipliers).astype(np.float32)
-        # Not `@`: its threads would wait for one another on a busy machine, and this is as fast.
-        np.einsum("ij,jk->ik", matrix, scaled, out=block)
-        block *= np.float32(1 / _ONE)
-        np.clip(np.rint(block, out=block), -MOST, MOST, out=block)
+        scaled = _scaled(readings[start : start + _BLOCK], fit.medians, fit.multipliers)
+        found[:, start : start + _BLOCK] = _whole(np.matmul(matrix, scaled))
     return found
+
+
+def matrix_of(fit: Fit) -> NDArray[np.float32]:
+    """The matrix of a fit with its 1/256 in it: a power of two, so nothing is rounded."""
+    return np.array(fit.matrix, np.float32) * np.float32(1 / _ONE)
+
+
+def vector_of(fit: Fit, matrix: NDArray[np.float32], reading: Reading) -> NDArray[np.float32]:
+    """One reading as a vector; `matrix` is that of the fit. Small arrays cost more than Python's own integers."""
+    fields = [
+        0 if value is None else ((value - median) * multiplier + _HALF) >> _SHIFT
+        for value, median, multiplier in zip(reading, fit.medians, fit.multipliers, strict=True)
+    ]
+    if max(fields) > MOST or min(fields) < -MOST:
+        fields = [max(-MOST, min(MOST, field)) for field in fields]
+    return _whole(matrix.dot(np.array(fields, np.float32)))
+
+
+def _whole(block: NDArray[np.float32]) -> NDArray[np.float32]:
+    return _cut(np.rint(block, out=block))
 
 
 def squares(columns: Vectors) -> NDArray[np.int32]:
@@ -85,16 +105,23 @@ def _median(values: NDArray[np.int64]) -> int:
     return int(np.sort(values)[(len(values) - 1) // 2])
 
 
-def _scaled(readings: Readings, medians: Sequence[int], multipliers: Sequence[int]) -> NDArray[np.int32]:
-    """Fields as rows in 1/64 of their spread, in integers; what is not known is in the middle."""
-    fields = np.ascontiguousarray(readings.T).astype(np.int32)
-    missing = fields == MISSING
-    fields -= _column(medians)
-    fields *= _column(multipliers)
-    fields += 1 << (_SHIFT - 1)
-    fields >>= _SHIFT
-    np.putmask(fields, missing, 0)
-    return np.clip(fields, -MOST, MOST, out=fields)
+def _scaled(readings: Readings, medians: Sequence[int], multipliers: Sequence[int]) -> NDArray[np.float32]:
+    """Fields as rows in 1/64 of their spread, whole numbers; what is not known is in the middle."""
+    offsets = [_HALF - median * multiplier for median, multiplier in zip(medians, multipliers, strict=True)]
+    fields = np.ascontiguousarray(readings.T)
+    scaled = fields.astype(np.int32)
+    scaled *= _column(multipliers)
+    scaled += _column(offsets)
+    scaled >>= _SHIFT
+    np.copyto(scaled, 0, where=fields == MISSING)
+    return _cut(scaled).astype(np.float32)
+
+
+def _cut(block: NDArray[Number]) -> NDArray[Number]:
+    """Keeps all within bounds; looking first is cheaper, since hardly any are beyond."""
+    if block.max() > MOST or block.min() < -MOST:
+        np.clip(block, -MOST, MOST, out=block)
+    return block
 
 
 def _column(values: Sequence[int]) -> NDArray[np.int32]:

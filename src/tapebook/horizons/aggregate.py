@@ -5,6 +5,7 @@ they stay in order. Its arguments are of different days: squares are of daily su
 """
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Literal
 
 import msgspec
@@ -21,9 +22,6 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     n: int = 0
     total: int = 0
     square: int = 0
-
-    def __add__(self, other: "Sums") -> "Sums":
-        return Sums(self.n + other.n, self.total + other.total, self.square + other.square)
 
 
 class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -97,36 +95,46 @@ EMPTY = Aggregate()
 
 def merged(earlier: Aggregate, later: Aggregate) -> Aggregate:
     """Two spans as one; every day of the first lies before every day of the second."""
-    return Aggregate(
-        trades=earlier.trades + later.trades,
-        wins=earlier.wins + later.wins,
-        net_usd_e6=earlier.net_usd_e6 + later.net_usd_e6,
-        gross_usd_e6=earlier.gross_usd_e6 + later.gross_usd_e6,
-        fees_usd_e6=earlier.fees_usd_e6 + later.fees_usd_e6,
-        funding_usd_e6=earlier.funding_usd_e6 + later.funding_usd_e6,
-        entered_usd_e6=earlier.entered_usd_e6 + later.entered_usd_e6,
-        notional_ms=earlier.notional_ms + later.notional_ms,
-        ledger_usd_e6=_sum_of_known(earlier.ledger_usd_e6, later.ledger_usd_e6),
-        first_day=later.first_day if earlier.first_day is None else earlier.first_day,
-        last_day=earlier.last_day if later.last_day is None else later.last_day,
-        daily=earlier.daily + later.daily,
-        confidence_e4=earlier.confidence_e4 + later.confidence_e4,
-        path=joined(earlier.path, later.path),
-        symbols=_tallies(earlier.symbols, later.symbols),
-        strategies=_tallies(earlier.strategies, later.strategies),
-        regimes=_counts(earlier.regimes, later.regimes),
-        years=tuple(sorted({*earlier.years, *later.years})),
-        best=best_of(earlier.best + later.best),
-        worst=worst_of(earlier.worst + later.worst),
-    )
+    return fold((earlier, later))
 
 
 def fold(parts: Iterable[Aggregate]) -> Aggregate:
     """Spans in the order of time as one."""
-    whole = EMPTY
-    for part in parts:
-        whole = merged(whole, part)
-    return whole
+    spans = list(parts)
+    if len(spans) == 1:
+        return spans[0]
+    booked = [each.ledger_usd_e6 for each in spans if each.ledger_usd_e6 is not None]
+    firsts = [each.first_day for each in spans if each.first_day is not None]
+    lasts = [each.last_day for each in spans if each.last_day is not None]
+    return Aggregate(
+        trades=sum(each.trades for each in spans),
+        wins=sum(each.wins for each in spans),
+        net_usd_e6=sum(each.net_usd_e6 for each in spans),
+        gross_usd_e6=sum(each.gross_usd_e6 for each in spans),
+        fees_usd_e6=sum(each.fees_usd_e6 for each in spans),
+        funding_usd_e6=sum(each.funding_usd_e6 for each in spans),
+        entered_usd_e6=sum(each.entered_usd_e6 for each in spans),
+        notional_ms=sum(each.notional_ms for each in spans),
+        ledger_usd_e6=sum(booked) if booked else None,
+        first_day=firsts[0] if firsts else None,
+        last_day=lasts[-1] if lasts else None,
+        daily=_summed(each.daily for each in spans),
+        confidence_e4=_summed(each.confidence_e4 for each in spans),
+        path=reduce(joined, (each.path for each in spans), Path()),
+        symbols=_tallies(each.symbols for each in spans),
+        strategies=_tallies(each.strategies for each in spans),
+        regimes=_counts(each.regimes for each in spans),
+        years=tuple(sorted({year for each in spans for year in each.years})),
+        best=best_of(trade for each in spans for trade in each.best),
+        worst=worst_of(trade for each in spans for trade in each.worst),
+    )
+
+
+def _summed(values: Iterable[Sums]) -> Sums:
+    n = total = square = 0
+    for each in values:
+        n, total, square = n + each.n, total + each.total, square + each.square
+    return Sums(n, total, square)
 
 
 def best_of(trades: Iterable[Notable]) -> tuple[Notable, ...]:
@@ -141,13 +149,22 @@ def worst_of(trades: Iterable[Notable]) -> tuple[Notable, ...]:
     return tuple(sorted(lost, key=lambda trade: (trade.net_usd_e6, trade.exited_at, trade.trade_id))[:MOST_WORST])
 
 
-def _sum_of_known(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else one + other
+def _counts(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            counts[name] = counts.get(name, 0) + count
+    return counts
 
 
-def _counts(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in one | other}
+def _tallies(parts: Iterable[dict[str, Tally]]) -> dict[str, Tally]:
+    found: dict[str, list[Tally]] = {}
+    for part in parts:
+        for name, one in part.items():
+            found.setdefault(name, []).append(one)
+    return {name: ones[0] if len(ones) == 1 else _tally(ones) for name, ones in found.items()}
 
 
-def _tallies(one: dict[str, Tally], other: dict[str, Tally]) -> dict[str, Tally]:
-    return {name: one.get(name, Tally()) + other.get(name, Tally()) for name in one | other}
+def _tally(ones: list[Tally]) -> Tally:
+    columns = zip(*map(msgspec.structs.astuple, ones), strict=True)
+    return Tally(*map(sum, columns))

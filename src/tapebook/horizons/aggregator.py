@@ -45,11 +45,11 @@ class ContextAggregator:
     def run_all_aggregations(self) -> None:
         """Brings every layer up to date, whatever was missed; twice in a row, the second writes nothing."""
         conn, seq = self._conn, self._conn.head(self._scope)
-        drafts = catch_up(conn.store, conn.days, self._scope, seq=seq, now=conn.now(), terms=self._terms)
+        drafts = catch_up(conn.store, conn.days, self._scope, seq=seq, at=conn.now(), terms=self._terms)
         conn.append(self._scope, drafts, expected_seq=seq)
 
     def _roll(self, kind: Kind, key: str | None) -> None:
         conn, seq = self._conn, self._conn.head(self._scope)
         period = period_of(kind, conn.now()) if key is None else parse_period(kind, key)
-        drafts = roll_again(conn.store, conn.days, self._scope, period, seq=seq, now=conn.now(), terms=self._terms)
+        drafts = roll_again(conn.store, conn.days, self._scope, period, seq=seq, at=conn.now(), terms=self._terms)
         conn.append(self._scope, drafts, expected_seq=seq)

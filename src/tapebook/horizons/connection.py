@@ -1,12 +1,14 @@
 """What the seed's API works on: a database with its log, whose it is, and what time it is.
 
-`tapebook.open(home)` gives one for a home. `connect` opens a database that holds layers and nothing else: there,
-days are what somebody writes into L6, for there are no trades.
+`tapebook.open(home)` gives one for a home. `init_db` opens a database that holds layers and nothing else: there, days
+are what somebody writes into L6, for there are no trades, and L7 is what somebody writes into it.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
+from tapebook.clock import SystemClock
 from tapebook.db import Database, migrate
 from tapebook.db import connect as open_database
 from tapebook.errors import BadInput
@@ -28,6 +30,14 @@ class Clock(Protocol):
         ...
 
 
+class Live(Protocol):
+    """What is so at a moment, computed when it is asked for: positions, prices, short volatility (L7)."""
+
+    def values(self, scope: str, *, at: int, key: str | None = None) -> Mapping[str, Any]:
+        """The keys of a scope with their values at a moment, all of them or one."""
+        ...
+
+
 class Connection:
     """The layers of one owner, for reading and writing at this moment."""
 
@@ -39,6 +49,7 @@ class Connection:
         owner: str,
         clock: Clock,
         days: Days | None = None,
+        live: Live | None = None,
         leases: Leases | None = None,
     ) -> None:
         if not owner:
@@ -50,6 +61,7 @@ class Connection:
         self.owner = owner
         self.store = Horizons(db, owner=owner)
         self.days: Days = days or StatedDays(self.store, log)
+        self.live = live
 
     def now(self) -> int:
         """The clock's time."""
@@ -62,6 +74,11 @@ class Connection:
     def seq_as_of(self, scope: str, as_of: int) -> int:
         """The newest sequence number known at a moment."""
         return self._log.seq_as_of(Stream(self.owner, scope), as_of)
+
+    def known_at(self, scope: str, seq: int) -> int:
+        """When an event of a scope became known; 0 when there is none of that number."""
+        events = self._log.events(Stream(self.owner, scope), after=seq - 1, until=seq)
+        return next((event.known_at for event in events), 0)
 
     def append(self, scope: str, drafts: Sequence[Draft], *, expected_seq: int) -> None:
         """Writes events under the lease in hand, if any; StaleWriter when the stream moved on."""
@@ -84,9 +101,11 @@ class Opened(Protocol):
         ...
 
 
-def connect(place: str, *, clock: Clock, owner: str = OWNER) -> Connection:
-    """Opens or makes a database of layers alone: a path, or a `postgresql://` URL."""
-    db = open_database(place)
+def init_db(place: str, *, clock: Clock | None = None, owner: str = OWNER) -> Connection:
+    """Opens or makes a database of layers alone: a path, or a `postgresql://` URL; time is the machine's by default."""
+    if "://" not in place and place != ":memory:":
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+    db, clock = open_database(place), clock or SystemClock()
     migrate(db, (LOG, MIGRATIONS))
     return Connection(db, Log(db, [PROJECTION], clock=clock), owner=owner, clock=clock)
 

@@ -5,7 +5,8 @@
     store.get_context(ContextLayer.L6_DAILY, "2026-02-04", "total_pnl")
 
 Where the roll-up and somebody else both have a value of one key, the roll-up's stands under the key, for it can be
-computed again, and the other one beside it as `<key>_curated` or `<key>_observed`.
+computed again, and the other one beside it as `<key>_curated` or `<key>_observed`. The same in L7 for what is `live`:
+in a home its positions, prices and volatilities are not stored but computed as of the moment that is asked for.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,10 +18,13 @@ from tapebook.errors import BadInput
 from tapebook.horizons import events as ev
 from tapebook.horizons.connection import Connection, Opened, connection_of
 from tapebook.horizons.layers import SPECS, ContextLayer, check_key, is_leaf, value_text
+from tapebook.horizons.period import period_of
 from tapebook.horizons.plan import GONE
 from tapebook.horizons.rollup import expire
-from tapebook.horizons.store import Found, Horizons
+from tapebook.horizons.store import Found
 from tapebook.log import Draft
+
+COMPUTED = ("rollup", "live")
 
 
 class ContextStore:
@@ -50,8 +54,7 @@ class ContextStore:
         seq: int | None = None,
     ) -> Any:
         """One value, or None; of a certain origin when asked."""
-        SPECS[layer].period(timeframe)
-        found = self._conn.store.values(self._scope, layer, timeframe, seq=self._seq(as_of, seq))
+        found = self._found(layer, timeframe, self._when(as_of, seq), key=key)
         if origin:
             found = [each for each in found if each.origin == origin]
         return beside(each for each in found if each.key == key).get(key)
@@ -60,17 +63,29 @@ class ContextStore:
         self, layer: ContextLayer, timeframe: str | None = None, *, as_of: int | None = None, seq: int | None = None
     ) -> dict[str, Any]:
         """Every key of a timeframe; or every key of a layer, each of the latest timeframe that has it."""
-        known = self._seq(as_of, seq)
-        if timeframe is None:
-            return beside(self._conn.store.newest(self._scope, layer, seq=known))
-        SPECS[layer].period(timeframe)
-        return beside(self._conn.store.values(self._scope, layer, timeframe, seq=known))
+        when = self._when(as_of, seq)
+        if timeframe is not None:
+            return beside(self._found(layer, timeframe, when))
+        live = {each.key: each for each in self._live(layer, when)}
+        newest = self._conn.store.newest(self._scope, layer, seq=when.seq)
+        old = [each for each in newest if each.key in live and each.timeframe < live[each.key].timeframe]
+        return beside([*live.values(), *(each for each in newest if each not in old)])
 
     def get_latest_timeframe(
         self, layer: ContextLayer, *, as_of: int | None = None, seq: int | None = None
     ) -> str | None:
         """The latest timeframe of a layer: by its own time, whichever was written last."""
-        return self._conn.store.latest(self._scope, layer, seq=self._seq(as_of, seq))
+        when = self._when(as_of, seq)
+        stored = self._conn.store.latest(self._scope, layer, seq=when.seq)
+        return max([stored or "", *(each.timeframe for each in self._live(layer, when))]) or None
+
+    def entries(self, layer: ContextLayer, *, as_of: int | None = None, seq: int | None = None) -> list[Found]:
+        """Everything of a layer that is kept, the newest timeframe first, with who wrote it."""
+        when = self._when(as_of, seq)
+        frames = set(self._conn.store.timeframes(self._scope, layer, seq=when.seq))
+        frames |= {each.timeframe for each in self._live(layer, when)}
+        found = [each for frame in sorted(frames, reverse=True) for each in self._found(layer, frame, when)]
+        return [each for each in found if each.value != GONE]
 
     def cleanup_expired_contexts(self) -> dict[ContextLayer, int]:
         """Drops what is past its retention, counted from the end of its period; returns how many keys of each layer.
@@ -82,10 +97,37 @@ class ContextStore:
         self._conn.append(self._scope, drafts, expected_seq=seq)
         return counts
 
-    def _seq(self, as_of: int | None, seq: int | None) -> int:
+    def _found(self, layer: ContextLayer, timeframe: str, when: "_When", *, key: str | None = None) -> list[Found]:
+        SPECS[layer].period(timeframe)
+        stored = self._conn.store.values(self._scope, layer, timeframe, seq=when.seq)
+        return [*self._live(layer, when, timeframe=timeframe, key=key), *stored]
+
+    def _live(
+        self, layer: ContextLayer, when: "_When", *, timeframe: str | None = None, key: str | None = None
+    ) -> list[Found]:
+        """What is computed of a day of L7: as it was at its end, or is by now; nothing once it is past its time."""
+        if layer is not ContextLayer.L7_REALTIME or self._conn.live is None:
+            return []
+        spec, today = SPECS[layer], period_of("day", when.at)
+        day = today if timeframe is None else spec.period(timeframe)
+        if day > today or day.key < (spec.first_kept(now=when.at) or ""):
+            return []
+        values = self._conn.live.values(self._scope, at=min(when.at, day.end - 1), key=key)
+        return [Found(name, "live", value_text(value), day.key) for name, value in values.items()]
+
+    def _when(self, as_of: int | None, seq: int | None) -> "_When":
         if seq is not None:
-            return seq
-        return self._conn.head(self._scope) if as_of is None else self._conn.seq_as_of(self._scope, as_of)
+            return _When(seq, self._conn.known_at(self._scope, seq))
+        if as_of is not None:
+            return _When(self._conn.seq_as_of(self._scope, as_of), as_of)
+        return _When(self._conn.head(self._scope), self._conn.now())
+
+
+class _When(msgspec.Struct, frozen=True):
+    """How far a read may see: the newest event, and the moment it is asked for."""
+
+    seq: int
+    at: int
 
 
 def told_of(layer: ContextLayer, timeframe: str, values: Mapping[str, Any]) -> ev.Told:
@@ -101,18 +143,10 @@ def written(told: ev.Told, *, owner: str, at: int) -> Draft:
     return ev.draft(at, ev.LayerObserved(told) if is_leaf(told.layer) else ev.LayerCurated(owner, told))
 
 
-def observed(store: Horizons, scope: str, day: str, values: Mapping[str, Any], *, seq: int, at: int) -> list[Draft]:
-    """The event of what a tick saw, such as `live_price_BTC`, in L7; only what differs from the values before."""
-    told = told_of(ContextLayer.L7_REALTIME, day, values)
-    known = {each.key: each.value for each in store.values(scope, told.layer, day, seq=seq)}
-    new = {key: value for key, value in told.values.items() if known.get(key) != value}
-    return [written(ev.Told(told.layer, day, new), owner=store.owner, at=at)] if new else []
-
-
 def beside(found: Iterable[Found]) -> dict[str, Any]:
-    """Values by key, the roll-up's first; those that are gone are left out."""
+    """Values by key, those that were computed first; those that are gone are left out."""
     shown: dict[str, Any] = {}
-    for each in sorted(found, key=lambda each: (each.key, each.origin != "rollup", each.origin)):
+    for each in sorted(found, key=lambda each: (each.key, each.origin not in COMPUTED, each.origin)):
         if each.value != GONE:
             shown[f"{each.key}_{each.origin}" if each.key in shown else each.key] = msgspec.json.decode(each.value)
     return shown

@@ -11,8 +11,9 @@ from tapebook.log import Draft, Event
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
-Origin = Literal["rollup", "curated", "observed"]
-"""Who wrote a value: the roll-up; a person, above the leaf layers; or whoever saw it, in the leaf layers."""
+Origin = Literal["rollup", "curated", "observed", "live"]
+"""Who wrote a value: the roll-up; a person, above the leaf layers; whoever saw it, in the leaf layers; or nobody: what
+is live is computed when it is asked for."""
 
 
 class Told(msgspec.Struct, frozen=True):

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tapebook.domain.instants import DAY
-from tapebook.domain.run import DecisionRun
 from tapebook.domain.trade import ClosedTrade, TradeSide
 from tapebook.horizons.aggregate import Aggregate, Notable, Sums, Tally, best_of, worst_of
 from tapebook.horizons.path import Path, joined, step
@@ -46,8 +45,8 @@ class Exit(msgspec.Struct, frozen=True):
         return self.net_usd_e6 > 0
 
 
-def exit_of(trade: ClosedTrade, run: DecisionRun | None) -> Exit:
-    """A closed trade with the run that entered it; None when nobody of ours did."""
+def exit_of(trade: ClosedTrade, strategy: str | None = None, confidence_e4: int | None = None) -> Exit:
+    """A closed trade, with the engine that entered it and how sure that was; None when nobody of ours did."""
     state = trade.state
     return Exit(
         trade_id=state.trade_id,
@@ -59,8 +58,8 @@ def exit_of(trade: ClosedTrade, run: DecisionRun | None) -> Exit:
         gross_usd_e6=state.realised_usd_e6,
         fees_usd_e6=state.fees_usd_e6,
         funding_usd_e6=state.funding_usd_e6,
-        strategy=run.engine if run and run.engine else EXTERNAL,
-        confidence_e4=_confidence(trade, run) if run else None,
+        strategy=strategy or EXTERNAL,
+        confidence_e4=confidence_e4,
         regime=state.entry_regime_tag,
         # Models write reasons: one line of them is enough to recognise a trade by.
         reason=" ".join(trade.exit_reason.split())[:_MOST_REASON],
@@ -118,12 +117,3 @@ def _tallies(named: Sequence[tuple[str, Exit]]) -> dict[str, Tally]:
 
 def _notable(each: Exit) -> Notable:
     return Notable(each.trade_id, each.symbol, each.side, each.exited_at, each.net_usd_e6, each.reason)
-
-
-def _confidence(trade: ClosedTrade, run: DecisionRun) -> int | None:
-    """What the allowed action that asked for this position was said with."""
-    wanted = (trade.state.symbol, trade.state.side)
-    for action, verdict in zip(run.actions, run.verdicts, strict=True):
-        if verdict.allowed and action.action in ("open", "adjust") and (action.symbol, action.side) == wanted:
-            return action.confidence_e4
-    return None

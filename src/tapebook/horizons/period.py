@@ -77,7 +77,14 @@ def period_of(kind: Kind, instant: int) -> Period:
     """The period of a kind that an instant lies in."""
     if not _BEGIN <= instant < _END:
         raise BadInput(f"{instant} is no moment of the years 1 to 9998: give milliseconds since 1970")
-    day = _date(instant)
+    return _period(kind, instant // DAY)
+
+
+# A roll-up asks for the periods and the names of the same few days again and again.
+@lru_cache(maxsize=8_192)
+def _period(kind: Kind, number: int) -> Period:
+    """The period that a day, counted since 1970, lies in."""
+    day = _EPOCH + timedelta(days=number)
     first = {
         "day": day,
         "week": day - timedelta(days=day.weekday()),
@@ -103,7 +110,6 @@ def parse_period(kind: Kind, key: str) -> Period:
     return period
 
 
-# A roll-up asks for the names of the same few days, months and years again and again.
 @lru_cache(maxsize=8_192)
 def _key(kind: Kind, start: int) -> str:
     day = _date(start)

@@ -10,7 +10,10 @@ from tapebook.log import Event, Projection, Write
 
 _QUERIES = Queries.load("tapebook.horizons", "projections.sql")
 
-TABLES = ("contexts", "context_versions", "context_folds", "context_marks", "context_cutoffs")
+TABLES = (
+    *("context_keys", "context_versions", "context_changes"),
+    *("context_folds", "context_marks", "context_cutoffs"),
+)
 
 
 class _Fold(msgspec.Struct):
@@ -29,7 +32,7 @@ def _place(event: Event) -> dict[str, Any]:
 
 def _rolled(event: Event) -> list[Write]:
     body = ev.body_of(event, ev.LayerRolled)
-    writes = [write for told in body.told for write in _values(event, told, "rollup")]
+    writes = [_change(event), *(write for told in body.told for write in _values(event, told, "rollup"))]
     # Sums as they were written: a field that aggregates get later must not change the row of an old one.
     for fold in msgspec.json.decode(event.body, type=_Rolled).folds:
         row = {"kind": fold.kind, "timeframe": fold.timeframe, "whole_json": bytes(fold.whole).decode()}
@@ -40,17 +43,21 @@ def _rolled(event: Event) -> list[Write]:
 
 
 def _curated(event: Event) -> list[Write]:
-    return _values(event, ev.body_of(event, ev.LayerCurated).told, "curated")
+    return [_change(event), *_values(event, ev.body_of(event, ev.LayerCurated).told, "curated")]
 
 
 def _observed(event: Event) -> list[Write]:
-    return _values(event, ev.body_of(event, ev.LayerObserved).told, "observed")
+    return [_change(event), *_values(event, ev.body_of(event, ev.LayerObserved).told, "observed")]
 
 
 def _expired(event: Event) -> list[Write]:
     kept = ev.body_of(event, ev.LayerExpired).first_kept
     rows = ({"layer": layer.value, "first_kept": first} for layer, first in kept.items())
-    return [Write(_QUERIES.cutoff, _place(event) | row) for row in rows]
+    return [_change(event), *(Write(_QUERIES.cutoff, _place(event) | row) for row in rows)]
+
+
+def _change(event: Event) -> Write:
+    return Write(_QUERIES.change, _place(event))
 
 
 def _values(event: Event, told: ev.Told, origin: ev.Origin) -> list[Write]:
@@ -59,7 +66,7 @@ def _values(event: Event, told: ev.Told, origin: ev.Origin) -> list[Write]:
     writes = []
     for key, value in told.values.items():
         row = place | {"key": key, "value": value}
-        writes += [Write(_QUERIES.current, row), Write(_QUERIES.version, row)]
+        writes += [Write(_QUERIES.key, row), Write(_QUERIES.version, row)]
     return writes
 
 

@@ -1,17 +1,17 @@
--- name: current
--- The newest value of a key; when it was first written stays.
-INSERT INTO contexts (
-    owner, deployment, layer, timeframe, key, origin, value, created_at, updated_at, created_seq, seq
-) VALUES (
-    :owner, :deployment, :layer, :timeframe, :key, :origin, :value, :known_at, :known_at, :seq, :seq
-)
-ON CONFLICT (owner, deployment, layer, timeframe, key, origin) DO UPDATE
-SET value = excluded.value, updated_at = excluded.updated_at, seq = excluded.seq;
+-- name: change
+-- Something of a scope was written.
+INSERT INTO context_changes (owner, deployment, seq) VALUES (:owner, :deployment, :seq);
+
+-- name: key
+-- A key that was not there before.
+INSERT INTO context_keys (owner, deployment, layer, timeframe, key, origin, seq, known_at)
+VALUES (:owner, :deployment, :layer, :timeframe, :key, :origin, :seq, :known_at)
+ON CONFLICT (owner, deployment, layer, timeframe, key, origin) DO NOTHING;
 
 -- name: version
 -- One version of a value.
-INSERT INTO context_versions (owner, deployment, layer, timeframe, key, origin, seq, value)
-VALUES (:owner, :deployment, :layer, :timeframe, :key, :origin, :seq, :value);
+INSERT INTO context_versions (owner, deployment, layer, timeframe, key, origin, seq, known_at, value)
+VALUES (:owner, :deployment, :layer, :timeframe, :key, :origin, :seq, :known_at, :value);
 
 -- name: fold
 -- The newest sum of a day, a month or a year.

@@ -3,6 +3,8 @@
 The marks of the last roll-up say how far each deployment's trades were looked at. Whatever closed behind them, in
 whatever order and on whatever day, makes its day's leaf new; so a roll-up that was missed is made up for by the
 next, a late trade repairs its ancestors, and with nothing new nothing is written.
+
+A roll-up may leave days for later that are not over yet; then the marks stay before the first news of such a day.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -23,6 +25,14 @@ from tapebook.log import Draft
 _MOST_DAYS = 31
 
 
+class News(msgspec.Struct, frozen=True):
+    """A day whose leaf is new: an instant of it, and the first event of a deployment that made it so."""
+
+    source: str
+    seq: int
+    at: int
+
+
 class Days(Protocol):
     """Where leaves come from: the closed trades of a deployment, or of all (an empty scope)."""
 
@@ -30,8 +40,8 @@ class Days(Protocol):
         """The deployments of a scope, each with its newest sequence number."""
         ...
 
-    def changed(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> Iterable[int]:
-        """The exits of trades that became known after one sequence number and up to another, as instants."""
+    def changed(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> Iterable[News]:
+        """The days something became known of after one sequence number and up to another, by deployment."""
         ...
 
     def leaf(self, scope: str, day: Period, *, until: Mapping[str, int]) -> Aggregate:
@@ -39,32 +49,47 @@ class Days(Protocol):
         ...
 
 
-def catch_up(store: Horizons, days: Days, scope: str, *, seq: int, now: int, terms: Terms | None = None) -> list[Draft]:
-    """The events that bring the layers of a scope up to date; none when they are."""
+def catch_up(
+    store: Horizons,
+    days: Days,
+    scope: str,
+    *,
+    seq: int,
+    at: int,
+    terms: Terms | None = None,
+    before: int | None = None,
+) -> list[Draft]:
+    """The events that bring the layers of a scope up to date, as far as days began `before` a moment; none if they are.
+
+    `at` is when it happens.
+    """
     until, after = days.heads(scope), store.marks(scope)
-    exits = days.changed(scope, after=after, until=until)
-    dirty = sorted({period_of("day", instant) for instant in exits})
+    news = list(days.changed(scope, after=after, until=until))
+    ripe = [each for each in news if before is None or each.at < before]
+    if not ripe:
+        return []
+    dirty = sorted({period_of("day", each.at) for each in ripe})
     leaves = {day: days.leaf(scope, day, until=until) for day in dirty}
     plans = _plans(_Ahead(store, scope, seq), leaves, terms)
     if not plans:
         return []
     bodies = [ev.LayerRolled(plan.folds, plan.told) for plan in plans]
-    bodies[-1] = msgspec.structs.replace(bodies[-1], until=dict(until))
-    return [ev.draft(now, body) for body in bodies]
+    bodies[-1] = msgspec.structs.replace(bodies[-1], until=_marks(until, set(news) - set(ripe)))
+    return [ev.draft(at, body) for body in bodies]
 
 
 def roll_again(
-    store: Horizons, days: Days, scope: str, period: Period, *, seq: int, now: int, terms: Terms | None = None
+    store: Horizons, days: Days, scope: str, period: Period, *, seq: int, at: int, terms: Terms | None = None
 ) -> list[Draft]:
     """The same for one period: its days that are new, or itself when it is a day, and its own values in any case."""
     until, after = days.heads(scope), store.marks(scope)
-    exits = days.changed(scope, after=after, until=until)
-    dirty = {period_of("day", instant) for instant in exits if instant in period}
+    news = days.changed(scope, after=after, until=until)
+    dirty = {period_of("day", each.at) for each in news if each.at in period}
     if period.kind == "day":
         dirty.add(period)
     leaves = {day: days.leaf(scope, day, until=until) for day in sorted(dirty)}
     plans = _plans(_Ahead(store, scope, seq), leaves, terms, again=(period,))
-    return [ev.draft(now, ev.LayerRolled(plan.folds, plan.told)) for plan in plans]
+    return [ev.draft(at, ev.LayerRolled(plan.folds, plan.told)) for plan in plans]
 
 
 def expire(store: Horizons, scope: str, *, seq: int, now: int) -> tuple[dict[ContextLayer, int], list[Draft]]:
@@ -82,6 +107,14 @@ def rollup_values(store: Horizons, scope: str, layer: ContextLayer, timeframe: s
     return {each.key: each.value for each in found if each.origin == "rollup"}
 
 
+def _marks(until: Mapping[str, int], left: Iterable[News]) -> dict[str, int]:
+    """How far all is in the layers: no further than before the first news that was left for later."""
+    marks = dict(until)
+    for each in left:
+        marks[each.source] = min(marks[each.source], each.seq - 1)
+    return marks
+
+
 def _plans(
     ahead: "_Ahead", leaves: Mapping[Period, Aggregate], terms: Terms | None, *, again: Collection[Period] = ()
 ) -> list[Plan]:
@@ -95,11 +128,16 @@ def _plans(
     return plans
 
 
+# Sums are read a block at a time: one roll-up asks for a day, its week and its month.
+_BLOCKS: dict[Kind, Kind] = {"day": "month", "month": "year", "year": "legacy"}
+
+
 class _Ahead:
-    """What is stored, and on top of it what earlier plans will have written."""
+    """What is stored, read once, and on top of it what earlier plans will have written."""
 
     def __init__(self, store: Horizons, scope: str, seq: int) -> None:
         self._store, self._scope, self._seq = store, scope, seq
+        self._read: dict[tuple[Kind, Period], dict[Period, Aggregate]] = {}
         self._folds: dict[Period, Aggregate] = {}
         self._values: dict[tuple[ContextLayer, str], Values] = {}
 
@@ -111,8 +149,11 @@ class _Ahead:
 
     def folds(self, kind: Kind, within: Period) -> dict[Period, Aggregate]:
         """The sums of a kind inside a period."""
-        inside = {each for each in self._folds if each.kind == kind and each.start in within}
-        return self._store.folds(self._scope, kind, within) | {each: self._folds[each] for each in inside}
+        start, end = within.start, within.end
+        blocks = {period_of(_BLOCKS[kind], instant) for instant in (start, end - 1)}
+        found = {each: whole for block in blocks for each, whole in self._block(kind, block).items()}
+        found |= {each: whole for each, whole in self._folds.items() if each.kind == kind}
+        return {each: whole for each, whole in found.items() if start <= each.start < end}
 
     def values(self, layer: ContextLayer, timeframe: str) -> Values:
         """What the roll-up last said of a timeframe."""
@@ -122,3 +163,8 @@ class _Ahead:
     def is_kept(self, layer: ContextLayer, timeframe: str) -> bool:
         """Whether a timeframe was not dropped."""
         return timeframe >= self._store.first_kept(self._scope, layer, seq=self._seq)
+
+    def _block(self, kind: Kind, block: Period) -> dict[Period, Aggregate]:
+        if (kind, block) not in self._read:
+            self._read[kind, block] = self._store.folds(self._scope, kind, block)
+        return self._read[kind, block]

@@ -1,7 +1,8 @@
 """Layers as rows of a packet: the nearest layer first, in each its newest timeframe, estimates with n and interval.
 
 In two rounds, for a section that is full drops what stands last: first what every layer has to say in a line, with
-the owner's principles, then the rest. L7 is in neither: positions and prices have sections of their own.
+the owner's principles, then the rest. What people wrote is told of the period the roll-up tells of, and of the one we
+are in. L7 is in neither round: positions and prices have sections of their own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ THEN: dict[ContextLayer, tuple[str, ...]] = {
     ContextLayer.L6_DAILY: ("trade_count", "avg_confidence"),
     ContextLayer.L5_WEEKLY: ("win_rate", "top_performers", "sector_focus", "volatility_regime"),
     ContextLayer.L4_MONTHLY: ("max_drawdown", "recovery", "sharpe_ratio"),
-    ContextLayer.L3_QUARTERLY: ("quarterly_pnl", "strategy_adjustments", "lessons_learned"),
+    ContextLayer.L3_QUARTERLY: ("quarterly_pnl",),
     ContextLayer.L2_ANNUAL: ("win_rate", "sharpe_ratio", "best_strategy"),
     ContextLayer.L1_LEGACY: ("years_traded",),
 }
@@ -42,41 +43,44 @@ _DIGITS = {"win_rate": (0, "%"), "avg_confidence": (2, ""), "sharpe_ratio": (1, 
 _FEWEST = {"sharpe_ratio": 20}
 
 
-def layer_rows(store: Horizons, scope: str, *, seq: int, as_of: int) -> tuple[LayerRow, ...]:
-    """What a decision is told of a scope's layers as of a sequence number."""
+def layer_rows(store: Horizons, scope: str, *, seq: int, as_of: int, curated: int = 0) -> tuple[LayerRow, ...]:
+    """What a decision is told of a scope's layers as of a sequence number.
+
+    `curated` is one of the owner's own stream: what the owner wrote for every scope is told up to it.
+    """
     first: list[LayerRow] = []
     then: list[LayerRow] = []
     for layer in FIRST:
-        last = period_of(SPECS[layer].kind, as_of).key
-        timeframe = store.latest(scope, layer, seq=seq, last=last)
-        if timeframe is not None:
-            found = store.values(scope, layer, timeframe, seq=seq)
-            first += _rows(layer, timeframe, found, FIRST[layer])
-            then += _rows(layer, timeframe, found, THEN[layer])
-            # What holds for all time is the owner's word on every decision.
-            (first if layer is ContextLayer.L1_LEGACY else then).extend(_curated(layer, timeframe, found))
+        now = period_of(SPECS[layer].kind, as_of).key
+        newest = store.latest(scope, layer, seq=seq, last=now, origin="rollup")
+        found = store.values(scope, layer, newest, seq=seq) if newest else []
+        first += _rows(layer, found, FIRST[layer])
+        then += _rows(layer, found, THEN[layer])
+        if newest != now:
+            found = found + store.values(scope, layer, now, seq=seq)
+        comments = list(_curated(layer, found, "curated"))
+        if curated:
+            comments += _curated(layer, store.values("", layer, now, seq=curated), "curated for all")
+        # What holds for all time is the owner's word on every decision.
+        (first if layer is ContextLayer.L1_LEGACY else then).extend(comments)
     return (*first, *then)
 
 
-def curated_rows(store: Horizons, scope: str, *, seq: int) -> tuple[LayerRow, ...]:
-    """What people wrote into L1 of a scope, such as the owner's own, which has a stream and watermark of its own."""
-    layer = ContextLayer.L1_LEGACY
-    return tuple(_curated(layer, "LEGACY", store.values(scope, layer, "LEGACY", seq=seq)))
-
-
-def _rows(layer: ContextLayer, timeframe: str, found: Sequence[Found], keys: Sequence[str]) -> Iterator[LayerRow]:
-    values = {each.key: msgspec.json.decode(each.value) for each in found if each.origin == "rollup"}
+def _rows(layer: ContextLayer, found: Sequence[Found], keys: Sequence[str]) -> Iterator[LayerRow]:
+    told = [each for each in found if each.origin == "rollup"]
+    values = {each.key: msgspec.json.decode(each.value) for each in told}
     for key in keys:
-        told = _told(key, values)
-        if told is not None:
+        text = _told(key, values)
+        if text is not None:
             name = f"{key}_usd" if key in _MONEY else key
-            yield LayerRow(layer.short, timeframe, name, told)
+            yield LayerRow(layer.short, told[0].timeframe, name, text)
 
 
-def _curated(layer: ContextLayer, timeframe: str, found: Sequence[Found]) -> Iterator[LayerRow]:
+def _curated(layer: ContextLayer, found: Sequence[Found], mark: str) -> Iterator[LayerRow]:
     for each in found:
         if each.origin == "curated" and each.value != GONE:
-            yield LayerRow(layer.short, timeframe, f"{each.key} (curated)", words(msgspec.json.decode(each.value)))
+            text = words(msgspec.json.decode(each.value))
+            yield LayerRow(layer.short, each.timeframe, f"{each.key} ({mark})", text)
 
 
 def _told(key: str, values: Mapping[str, Any]) -> str | None:

@@ -11,6 +11,7 @@ from tapebook.horizons.aggregate import Aggregate, Sums
 from tapebook.horizons.layers import ContextLayer
 from tapebook.horizons.path import step
 from tapebook.horizons.period import Period, parse_period
+from tapebook.horizons.rollup import News
 from tapebook.horizons.store import Horizons
 from tapebook.log import Log, Stream
 
@@ -26,11 +27,11 @@ class StatedDays:
         """The scope's own stream, for that is where entries are."""
         return {scope: self._log.head(Stream(self._store.owner, scope)).seq}
 
-    def changed(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> list[int]:
+    def changed(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> list[News]:
         """The days that were written since."""
         since, head = after.get(scope, 0), until[scope]
         days = self._store.observed_days(scope, after=since, until=head)
-        return [parse_period("day", day).start for day in days]
+        return [News(scope, since + 1, parse_period("day", day).start) for day in days]
 
     def leaf(self, scope: str, day: Period, *, until: Mapping[str, int]) -> Aggregate:
         """What was written of a day."""

@@ -7,6 +7,7 @@ from tapebook.horizons.aggregate import Aggregate
 from tapebook.horizons.events import Origin
 from tapebook.horizons.layers import ContextLayer
 from tapebook.horizons.period import Kind, Period, parse_period, period_of
+from tapebook.log import Answers, Stream
 
 MIGRATIONS = "tapebook.horizons"
 
@@ -27,14 +28,13 @@ class Found(msgspec.Struct, frozen=True):
 class Horizons:
     """The layers of one owner. A scope is a deployment, or empty: all of them together."""
 
-    def __init__(self, db: Database, *, owner: str) -> None:
+    def __init__(self, db: Database, *, owner: str, answers: Answers | None = None) -> None:
         self._db = db
+        self._answers = answers or Answers()
         self.owner = owner
 
     def values(self, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> list[Found]:
         """Every key of a timeframe; none when a cleanup had dropped it by then."""
-        if timeframe < self.first_kept(scope, layer, seq=seq):
-            return []
         rows = self._db.all(_QUERIES.values, **self._where(scope, layer), timeframe=timeframe, seq=seq)
         return [Found(*row) for row in rows]
 
@@ -44,12 +44,27 @@ class Horizons:
         rows = self._db.all(_QUERIES.newest, **self._where(scope, layer), first_kept=first, seq=seq)
         return [Found(*row) for row in rows]
 
-    def latest(self, scope: str, layer: ContextLayer, *, seq: int, last: str = _LAST) -> str | None:
-        """The newest timeframe of a layer up to `last`: by its time, not by when it was written."""
-        first = self.first_kept(scope, layer, seq=seq)
-        where = self._where(scope, layer) | {"first_kept": first, "last": last, "seq": seq}
+    def latest(
+        self, scope: str, layer: ContextLayer, *, seq: int, last: str = _LAST, origin: Origin | None = None
+    ) -> str | None:
+        """The newest timeframe of a layer up to `last`, by its time and not by when it was written."""
+        where = self._where(scope, layer) | {"last": last, "seq": seq, "origin": origin or ""}
         row = self._db.one(_QUERIES.latest, **where)
         return row[0] if row else None
+
+    def timeframes(self, scope: str, layer: ContextLayer, *, seq: int) -> list[str]:
+        """Every timeframe of a layer that is kept, newest first."""
+        where = self._where(scope, layer) | {"first_kept": self.first_kept(scope, layer, seq=seq), "seq": seq}
+        return [row[0] for row in self._db.all(_QUERIES.timeframes, **where)]
+
+    def changed(self, scope: str, *, seq: int) -> int:
+        """The newest event up to a sequence number that wrote anything of a scope; 0 when there is none."""
+
+        def read() -> int:
+            row = self._db.one(_QUERIES.changed, owner=self.owner, deployment=scope, seq=seq)
+            return row[0] if row else 0
+
+        return self._answers.answer("changed", Stream(self.owner, scope), read, seq=seq)
 
     def first_kept(self, scope: str, layer: ContextLayer, *, seq: int) -> str:
         """The oldest timeframe that no cleanup had dropped; empty when there was none yet."""

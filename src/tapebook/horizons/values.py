@@ -16,7 +16,7 @@ worst_mistake        the trade that lost most
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -32,8 +32,6 @@ from tapebook.horizons.regimes import Word, market_phase, volatility_regime
 Values = dict[str, str]
 """Values by key, each as JSON."""
 
-Remarks = Callable[[Period], Mapping[str, Any]]
-
 _MOST_NAMED = 5
 _MOST_SECTORS = 3
 _DAYS_PER_YEAR = 365
@@ -45,20 +43,15 @@ _LARGE = 200
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What a roll-up is told from outside: the sector of a symbol, and remarks on a period.
-
-    Remarks are keys such as `lessons_learned` and `strategy_adjustments` that other memories can fill.
-    """
+    """What a roll-up is told from outside: the sector of a symbol."""
 
     sector_of: Callable[[str], str] = str
-    remarks: Remarks = lambda period: {}
 
 
 def values_of(period: Period, whole: Aggregate, terms: Terms) -> Values:
     """Every value of a period's layer that is known."""
     layer = LAYER_OF[period.kind]
-    found = _KEYS[layer](whole, terms) | {"trade_count": str(whole.trades), "win_count": str(whole.wins)}
-    return found | {key: value_text(value) for key, value in terms.remarks(period).items()}
+    return _KEYS[layer](whole, terms) | {"trade_count": str(whole.trades), "win_count": str(whole.wins)}
 
 
 def usd(amount_e6: int) -> str:

@@ -5,6 +5,7 @@ import msgspec
 from tapebook import views
 from tapebook.book.store import KnownOrder, KnownTrade
 from tapebook.context import RENDERER, preview
+from tapebook.domain.citation import Citation
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.trade import ClosedTrade, TradeState
@@ -18,6 +19,7 @@ def explain(rooms: Rooms, run: DecisionRun) -> views.View:
     packet = rebuilt(rooms, run)
     return views.run_view(run) | {
         "sections": None if packet is None else [msgspec.to_builtins(part) for part in preview(packet).parts],
+        "citations": None if packet is None else [_citation_view(rooms, each, run) for each in packet.citations],
         "packet": packet_text(rooms, run, packet),
         "reply": _kept(rooms, run.reply_key),
         "orders": [order_view(known) for known in book.orders_of_run(run.run_id)],
@@ -43,6 +45,14 @@ def packet_text(rooms: Rooms, run: DecisionRun, packet: Packet | None) -> str | 
     """The text the engine was sent: as it was kept, else as it was made again."""
     kept = _kept(rooms, run.packet_key)
     return kept if kept is not None or packet is None else f"{packet.system}\n\n{packet.text}"
+
+
+def _citation_view(rooms: Rooms, citation: Citation, run: DecisionRun) -> views.View:
+    """A citation with the lines it names, as they were then, and whether an action of the run cites it."""
+    content = rooms.archive.get(f"sha256/{citation.content_sha256[:2]}/{citation.content_sha256}")
+    lines = None if content is None else content.decode().split("\n")[citation.start_line - 1 : citation.end_line]
+    cited = any(citation.id in action.cites for action in run.actions)
+    return citation.to_dict() | {"text": None if lines is None else "\n".join(lines), "cited": cited}
 
 
 def _kept(rooms: Rooms, key: str | None) -> str | None:

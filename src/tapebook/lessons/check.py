@@ -1,6 +1,7 @@
 """Whether a proposed note may become the active one: well-formed, bounded, grounded, and no rule in disguise."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -53,7 +54,7 @@ def _strange_number(slots: dict[str, tuple[str, ...]], trades: Sequence[ClosedTr
     """The first bullet with a number that these trades do not give; a bullet of the active note may stay as it is."""
     before = read_slots(active) if active else {}
     known = set() if isinstance(before, str) else {bullet for bullets in before.values() for bullet in bullets}
-    truth = sorted(set(_numbers(facts_of(trades), trades)))
+    truth = sorted({abs(number) for number in _numbers(facts_of(trades), trades)})
     for bullet in (bullet for bullets in slots.values() for bullet in bullets if bullet not in known):
         numbers = _NUMBER.findall(bullet)
         if not numbers:
@@ -66,9 +67,10 @@ def _strange_number(slots: dict[str, tuple[str, ...]], trades: Sequence[ClosedTr
 
 def _given(number: str, truth: Sequence[float]) -> bool:
     plain = number.replace(",", "").replace("$", "").lstrip("+-")
-    digits = len(plain.partition(".")[2])
-    # The last digit may have been rounded or cut.
-    return any(abs(abs(value) - float(plain)) <= 10**-digits for value in truth)
+    wanted, slack = float(plain), 10 ** -len(plain.partition(".")[2])
+    # The last digit may have been rounded or cut; the neighbours of where it would stand are the nearest there are.
+    place = bisect_left(truth, wanted)
+    return any(abs(value - wanted) <= slack for value in truth[max(place - 1, 0) : place + 1])
 
 
 def _numbers(facts: Facts, trades: Sequence[ClosedTrade]) -> Iterator[float]:

@@ -1,12 +1,17 @@
-"""The events of this room: a reflection ended, with a note or with the reason why there is none."""
+"""The events of this room: how a reflection ended, and what an owner promoted.
+
+A promotion is an event of the owner's stream. The same event in a deployment's stream says that it was told: a
+decision reads its own stream alone, so it needs no second watermark.
+"""
 
 import msgspec
 
-from tapebook.domain.note import Note
+from tapebook.domain.note import Note, SkillNote
 from tapebook.log import Draft
 
 NOTE_WRITTEN = "note.written"
 NOTE_REFUSED = "note.refused"
+NOTE_PROMOTED = "note.promoted"
 
 
 class NoteWritten(msgspec.Struct, frozen=True):
@@ -30,3 +35,14 @@ def written(note: Note) -> Draft:
 def refused(note: Note, problem: str) -> Draft:
     """The event of a reflection without a note; what it cost is in the note, which has no text."""
     return Draft.of(NOTE_REFUSED, note.generated_at, NoteRefused(note, problem))
+
+
+class NotePromoted(msgspec.Struct, frozen=True):
+    """A note holds for a skill from now on, instead of the one before it; without a text, none does."""
+
+    note: SkillNote
+
+
+def promoted(note: SkillNote) -> Draft:
+    """The event of a promotion, or of its end."""
+    return Draft.of(NOTE_PROMOTED, note.happened_at, NotePromoted(note))

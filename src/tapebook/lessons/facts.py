@@ -8,8 +8,11 @@ The same table feeds the deterministic reflector, the model's prompt, and the ch
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from statistics import median
+from typing import NamedTuple
 
 import msgspec
 
@@ -55,11 +58,17 @@ class Facts(msgspec.Struct, frozen=True):
 
 def facts_of(trades: Sequence[ClosedTrade]) -> Facts:
     """The table of a set of closed trades."""
-    results = [result_bps(trade) for trade in trades]
-    found = [group for slot, key in _splits(trades) for group in _groups(slot, trades, key)]
+    return _facts(tuple(trades))
+
+
+# Whoever writes a note and whoever checks it ask about the same trades.
+@lru_cache(maxsize=8)
+def _facts(trades: tuple[ClosedTrade, ...]) -> Facts:
+    outcomes = [_Outcome(result_bps(trade), trade.state.net_usd_e6) for trade in trades]
+    found = [group for slot, key in _splits(trades) for group in _groups(slot, [*map(key, trades)], outcomes)]
     believed = discoveries([group.chance for group in found], false_share=FALSE_SHARE)
     groups = [msgspec.structs.replace(group, believed=yes) for group, yes in zip(found, believed, strict=True)]
-    return Facts(mean(results), _wins(trades), tuple(groups), _capture(trades))
+    return Facts(mean([each.bps for each in outcomes]), _wins(outcomes), tuple(groups), _capture(trades))
 
 
 def result_bps(trade: ClosedTrade) -> float:
@@ -90,23 +99,30 @@ def _entry_block(trade: ClosedTrade) -> str:
     return f"entries {first:02d}-{first + _BLOCK_HOURS:02d} UTC"
 
 
-def _groups(slot: str, trades: Sequence[ClosedTrade], key: Key) -> list[Group]:
-    """Every group that is large enough, with a rest that is."""
-    named: dict[str, list[ClosedTrade]] = {}
-    for trade in trades:
-        named.setdefault(key(trade), []).append(trade)
-    large = {name: each for name, each in sorted(named.items()) if FEWEST <= len(each) <= len(trades) - FEWEST}
-    return [_group(slot, name, each, [t for t in trades if key(t) != name]) for name, each in large.items()]
+class _Outcome(NamedTuple):
+    bps: float
+    net_usd_e6: int
 
 
-def _group(slot: str, name: str, trades: Sequence[ClosedTrade], rest: Sequence[ClosedTrade]) -> Group:
-    ours, theirs = [result_bps(trade) for trade in trades], [result_bps(trade) for trade in rest]
-    net = sum(trade.state.net_usd_e6 for trade in trades) / 1e6
-    return Group(slot, name, mean(ours), mean(theirs), _wins(trades), net, difference_p(ours, theirs), believed=False)
+def _groups(slot: str, keys: Sequence[str], outcomes: Sequence[_Outcome]) -> list[Group]:
+    """Every group that is large enough, with a rest that is; `keys` names the group of each outcome."""
+    counts = sorted(Counter(keys).items())
+    large = [name for name, count in counts if FEWEST <= count <= len(outcomes) - FEWEST]
+    pairs = list(zip(keys, outcomes, strict=True))
+    return [
+        _group(slot, name, [each for key, each in pairs if key == name], [each for key, each in pairs if key != name])
+        for name in large
+    ]
 
 
-def _wins(trades: Sequence[ClosedTrade]) -> Estimate:
-    return rate(sum(trade.state.net_usd_e6 > 0 for trade in trades), len(trades))
+def _group(slot: str, name: str, ours: Sequence[_Outcome], rest: Sequence[_Outcome]) -> Group:
+    own, theirs = [each.bps for each in ours], [each.bps for each in rest]
+    net = sum(each.net_usd_e6 for each in ours) / 1e6
+    return Group(slot, name, mean(own), mean(theirs), _wins(ours), net, difference_p(own, theirs), believed=False)
+
+
+def _wins(outcomes: Sequence[_Outcome]) -> Estimate:
+    return rate(sum(each.net_usd_e6 > 0 for each in outcomes), len(outcomes))
 
 
 def _capture(trades: Sequence[ClosedTrade]) -> Capture:

@@ -1,4 +1,4 @@
-"""The table of notes: what each event of this room writes."""
+"""The tables of notes: what each event of this room writes."""
 
 from typing import Any
 
@@ -7,7 +7,14 @@ import msgspec
 from tapebook.db import Queries
 from tapebook.domain.note import Note
 from tapebook.domain.run import Usage
-from tapebook.lessons.events import NOTE_REFUSED, NOTE_WRITTEN, NoteRefused, NoteWritten
+from tapebook.lessons.events import (
+    NOTE_PROMOTED,
+    NOTE_REFUSED,
+    NOTE_WRITTEN,
+    NotePromoted,
+    NoteRefused,
+    NoteWritten,
+)
 from tapebook.log import Event, Projection, Write
 
 _QUERIES = Queries.load("tapebook.lessons", "projections.sql")
@@ -25,6 +32,11 @@ def _note_refused(event: Event) -> list[Write]:
     return [Write(_QUERIES.note, _row(event, body.note, "refused", body.problem))]
 
 
+def _note_promoted(event: Event) -> list[Write]:
+    note = msgspec.json.decode(event.body, type=NotePromoted).note
+    return [Write(_QUERIES.skill, msgspec.structs.asdict(note) | _place(event))]
+
+
 def _place(event: Event) -> dict[str, Any]:
     return {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
 
@@ -35,5 +47,6 @@ def _row(event: Event, note: Note, status: str, problem: str) -> dict[str, Any]:
 
 
 PROJECTION = Projection(
-    tables=("reflection_notes",), projectors={NOTE_WRITTEN: _note_written, NOTE_REFUSED: _note_refused}
+    tables=("reflection_notes", "skill_notes"),
+    projectors={NOTE_WRITTEN: _note_written, NOTE_REFUSED: _note_refused, NOTE_PROMOTED: _note_promoted},
 )

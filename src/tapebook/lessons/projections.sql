@@ -13,3 +13,11 @@ INSERT INTO reflection_notes (
     :trades_considered, :lessons_text, :content_hash, :written_by, :input_tokens, :output_tokens, :cost_usd_e6, :attempts,
     :problem
 );
+
+-- name: skill
+-- What holds for a skill from now on: a note, or with an empty text that there is none any more.
+INSERT INTO skill_notes (
+    owner, deployment, skill, seq, note_id, source, agent, happened_at, lessons_text, content_hash
+) VALUES (
+    :owner, :deployment, :skill, :seq, :note_id, :source, :agent, :happened_at, :lessons_text, :content_hash
+);

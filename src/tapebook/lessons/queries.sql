@@ -19,3 +19,13 @@ SELECT seq, id, agent, agent_version, generated_at, window_start, window_end, tr
 FROM reflection_notes
 WHERE owner = :owner AND deployment = :deployment
 ORDER BY seq DESC LIMIT :most;
+
+-- name: skills
+-- What holds for each skill as of a sequence number, in the owner's stream or as a deployment was told.
+SELECT s.skill, s.note_id, s.source, s.agent, s.happened_at, s.lessons_text, s.content_hash
+FROM skill_notes s
+WHERE s.owner = :owner AND s.deployment = :deployment AND s.seq = (
+    SELECT MAX(v.seq) FROM skill_notes v
+    WHERE v.owner = :owner AND v.deployment = :deployment AND v.skill = s.skill AND v.seq <= :seq
+)
+ORDER BY s.skill;

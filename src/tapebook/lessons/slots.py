@@ -1,6 +1,7 @@
 """The five slots of a note, and its text form: a heading each, at most four bullets, or that nothing is clear yet."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 SLOTS = ("Entry timing", "Sizing", "Symbol selection", "Exit timing", "Regime fit")
 NOTHING = "(no clear pattern yet)"
@@ -39,8 +40,9 @@ def read_slots(text: str) -> dict[str, tuple[str, ...]] | str:
     return f"more than {MOST_BULLETS} bullets in {crowded[0]!r}" if crowded else {k: tuple(v) for k, v in found.items()}
 
 
+@lru_cache(maxsize=1_024)
 def bullets(text: str) -> tuple[str, ...]:
-    """The bullets of a note that was checked, each with its slot in front."""
+    """The bullets of a note that was checked, each with its slot in front; a note is read by many ticks."""
     slots = read_slots(text)
     if isinstance(slots, str):
         return ()

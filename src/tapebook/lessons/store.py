@@ -1,8 +1,9 @@
-"""Notes in the database: the one that stood as of any sequence number, and all that were tried."""
+"""Notes in the database: the one that stood as of any sequence number, all that were tried, and those of skills."""
 
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.note import Kept, Note
+from tapebook.domain.note import Kept, Note, SkillNote
 from tapebook.domain.run import Usage
+from tapebook.log import Answers, Stream
 
 MIGRATIONS = "tapebook.lessons"
 _QUERIES = Queries.load("tapebook.lessons")
@@ -11,24 +12,42 @@ _QUERIES = Queries.load("tapebook.lessons")
 class Notes:
     """The notes of one owner."""
 
-    def __init__(self, db: Database, *, owner: str) -> None:
+    def __init__(self, db: Database, *, owner: str, answers: Answers | None = None) -> None:
         self._db = db
         self._owner = owner
+        self._answers = answers or Answers()
 
     def active(self, deployment: str, *, seq: int) -> Note | None:
         """The note that stood as of a sequence number."""
-        row = self._db.one(_QUERIES.active, owner=self._owner, deployment=deployment, seq=seq)
-        return None if row is None else _note(row)
+
+        def read() -> Note | None:
+            row = self._db.one(_QUERIES.active, owner=self._owner, deployment=deployment, seq=seq)
+            return None if row is None else _note(row)
+
+        return self._answers.answer("active", Stream(self._owner, deployment), read, seq=seq)
 
     def last_try(self, deployment: str, *, seq: int) -> tuple[int, int] | None:
         """Where and when the newest reflection was, whatever came of it."""
-        row = self._db.one(_QUERIES.last_try, owner=self._owner, deployment=deployment, seq=seq)
-        return None if row is None else (row[0], row[1])
+
+        def read() -> tuple[int, int] | None:
+            row = self._db.one(_QUERIES.last_try, owner=self._owner, deployment=deployment, seq=seq)
+            return None if row is None else (row[0], row[1])
+
+        return self._answers.answer("last_try", Stream(self._owner, deployment), read, seq=seq)
 
     def all(self, deployment: str, *, most: int) -> list[Kept]:
         """A deployment's reflections, newest first."""
         rows = self._db.all(_QUERIES.notes, owner=self._owner, deployment=deployment, most=most)
         return [Kept(row[0], _note(row), row[15], row[16]) for row in rows]
+
+    def skills(self, deployment: str, *, seq: int) -> list[SkillNote]:
+        """What a deployment was told of each skill; of an empty name, what the owner promoted. Some have no text."""
+
+        def read() -> list[SkillNote]:
+            rows = self._db.all(_QUERIES.skills, owner=self._owner, deployment=deployment, seq=seq)
+            return [SkillNote(*row) for row in rows]
+
+        return self._answers.answer("skills", Stream(self._owner, deployment), read, seq=seq)
 
 
 def _note(row: Row) -> Note:

@@ -5,10 +5,24 @@ gives:  events with a sequence, two times and a hash; projections written in the
 never:  knows what a trade is; lets two processes write one stream
 """
 
+from tapebook.log.answers import Answers
 from tapebook.log.event import Draft, Event, Stream
 from tapebook.log.lease import Lease, Leases
 from tapebook.log.projection import Projection, Write
 from tapebook.log.store import Head, Log
 from tapebook.log.verify import Finding, verify_log
 
-__all__ = ["Draft", "Event", "Finding", "Head", "Lease", "Leases", "Log", "Projection", "Stream", "Write", "verify_log"]
+__all__ = [
+    "Answers",
+    "Draft",
+    "Event",
+    "Finding",
+    "Head",
+    "Lease",
+    "Leases",
+    "Log",
+    "Projection",
+    "Stream",
+    "Write",
+    "verify_log",
+]

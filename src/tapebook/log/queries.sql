@@ -5,6 +5,15 @@ VALUES (:owner, :deployment, :seq, :kind, :schema_version, :happened_at, :known_
 ON CONFLICT (owner, deployment, seq) DO NOTHING
 RETURNING seq;
 
+-- name: newest_of_kinds
+-- The newest event of each kind in a stream.
+SELECT kind, MAX(seq) FROM log_events WHERE owner = :owner AND deployment = :deployment GROUP BY kind;
+
+-- name: add
+-- Adds one event of a stream that nobody else writes.
+INSERT INTO log_events (owner, deployment, seq, kind, schema_version, happened_at, known_at, body, hash)
+VALUES (:owner, :deployment, :seq, :kind, :schema_version, :happened_at, :known_at, :body, :hash);
+
 -- name: head
 -- The newest event of a stream.
 SELECT seq, hash, known_at FROM log_events

@@ -8,7 +8,7 @@ Appending, in steps:
 4. commit all of it or nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from tapebook.log.lease import Lease, fence
 from tapebook.log.projection import Projection, apply
 
 MIGRATIONS = "tapebook.log"
-_QUERIES = Queries.load("tapebook.log")
+QUERIES = Queries.load("tapebook.log")
 _PAGE = 2_000
 _NO_END = 2**62
 
@@ -53,7 +53,7 @@ class Log:
 
     def head(self, stream: Stream) -> Head:
         """The end of a stream; seq 0 when it has no events."""
-        row = self._db.one(_QUERIES.head, owner=stream.owner, deployment=stream.deployment)
+        row = self._db.one(QUERIES.head, owner=stream.owner, deployment=stream.deployment)
         return Head(*row) if row else Head()
 
     def append(
@@ -64,7 +64,7 @@ class Log:
         The same when the lease is lost; without a lease, when somebody holds one.
         """
         with nullcontext() if self._joined else self._db.transaction():
-            fence(self._db, stream, lease)
+            self._fence(stream, lease)
             head = self.head(stream)
             if head.seq != expected_seq:
                 place = f"stream {stream.name} is at {head.seq}, not {expected_seq}"
@@ -75,6 +75,13 @@ class Log:
                 self._insert(event)
                 apply(self._db, self.projections, event)
         return events
+
+    def restore(self, events: Iterable[Event]) -> None:
+        """Writes events of another log as they are, with their rows, in one transaction."""
+        with self._db.transaction():
+            for event in events:
+                self._insert(event)
+                apply(self._db, self.projections, event)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -90,7 +97,7 @@ class Log:
         """A stream's events in order, read page by page."""
         while True:
             where = {"owner": stream.owner, "deployment": stream.deployment, "after": after, "until": until}
-            rows = self._db.all(_QUERIES.events, page=_PAGE, **where)
+            rows = self._db.all(QUERIES.events, page=_PAGE, **where)
             for row in rows:
                 yield Event(stream, *row)
             if len(rows) < _PAGE:
@@ -99,34 +106,50 @@ class Log:
 
     def seq_as_of(self, stream: Stream, as_of: int) -> int:
         """The watermark of a moment: the newest sequence number known then."""
-        row = self._db.one(_QUERIES.known_seq, owner=stream.owner, deployment=stream.deployment, as_of=as_of)
+        row = self._db.one(QUERIES.known_seq, owner=stream.owner, deployment=stream.deployment, as_of=as_of)
         return row[0] if row else 0
+
+    def changed(self, stream: Stream, kinds: frozenset[str]) -> int | None:
+        """The newest sequence number of an event of some kinds; None here, where others may write at any moment."""
+        return None
+
+    def newest_of_kinds(self, stream: Stream) -> dict[str, int]:
+        """The newest sequence number of each kind of event there is."""
+        rows = self._db.all(QUERIES.newest_of_kinds, owner=stream.owner, deployment=stream.deployment)
+        return {row[0]: row[1] for row in rows}
 
     def size(self, stream: Stream) -> int:
         """How many rows a stream has; equal to the head's seq unless somebody changed the table."""
-        row = self._db.one(_QUERIES.size, owner=stream.owner, deployment=stream.deployment)
+        row = self._db.one(QUERIES.size, owner=stream.owner, deployment=stream.deployment)
         return row[0] if row else 0
 
     def streams(self) -> list[Stream]:
         """Every stream, by name."""
-        return [Stream(*row) for row in self._db.all(_QUERIES.streams)]
+        return [Stream(*row) for row in self._db.all(QUERIES.streams)]
+
+    def _fence(self, stream: Stream, lease: Lease | None) -> None:
+        fence(self._db, stream, lease)
 
     def _insert(self, event: Event) -> None:
-        inserted = self._db.one(
-            _QUERIES.append,
-            owner=event.stream.owner,
-            deployment=event.stream.deployment,
-            seq=event.seq,
-            kind=event.kind,
-            schema_version=event.schema,
-            happened_at=event.happened_at,
-            known_at=event.known_at,
-            body=event.body,
-            hash=event.hash,
-        )
+        inserted = self._db.one(QUERIES.append, **row_of(event))
         # On PostgreSQL two transactions can read the same head; the slower one's insert does nothing.
         if inserted is None:
             raise StaleWriter(f"another writer was first in stream {event.stream.name}: read it again before writing")
+
+
+def row_of(event: Event) -> dict[str, str | int]:
+    """An event as the columns of its table."""
+    return {
+        "owner": event.stream.owner,
+        "deployment": event.stream.deployment,
+        "seq": event.seq,
+        "kind": event.kind,
+        "schema_version": event.schema,
+        "happened_at": event.happened_at,
+        "known_at": event.known_at,
+        "body": event.body,
+        "hash": event.hash,
+    }
 
 
 def _chain(head: Head, drafts: Sequence[Draft], *, stream: Stream, known_at: int) -> Iterator[Event]:

@@ -10,11 +10,11 @@ import msgspec
 from tapebook.book.events import OrderEnded, OrderPlaced, RunEnded, draft
 from tapebook.decision import gate
 from tapebook.domain.agent import Deployment
-from tapebook.domain.market import Mid
 from tapebook.domain.order import Order, OrderEnd
 from tapebook.domain.run import RunStatus, Verdict
 from tapebook.loop.flatten import flatten_if_due
 from tapebook.loop.limits import limits_at_send
+from tapebook.loop.quotes import last_price
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
 
@@ -39,7 +39,7 @@ def execute(rooms: Rooms, deployment: Deployment) -> None:
 
 def _gated(rooms: Rooms, deployment: Deployment, order: Order, *, others: list[Order], seq: int) -> Verdict:
     limits = limits_at_send(rooms, deployment, order, others=others, seq=seq)
-    decided = rooms.tape.newest(Mid, order.symbol, view=View(order.intended_at))
+    decided = last_price(rooms.tape, order.symbol, view=View(order.intended_at))
     return gate(
         order,
         limits,

@@ -1,29 +1,33 @@
 """Experience in the tick: what a decision is told of it, what is kept of what it saw, and what its outcome teaches."""
 
+from functools import lru_cache
+
 from tapebook.context import Market, Situation
 from tapebook.decision.engines.ensemble import MEMBERS
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.memory import ExperienceRow
+from tapebook.domain.market import Candle
+from tapebook.domain.memory import ExperienceRow, ExperienceSettings
 from tapebook.domain.position import Portfolio
-from tapebook.experience import ExperienceSettings, Question, Sight, seen, sight_of
+from tapebook.experience import Question, Sight, seen, shape_of, sight_at
 from tapebook.log import Draft
 from tapebook.tape.features import classify_regime
 from tapebook.wiring import Rooms
 
-# Not in the home's settings: a packet must be the same whatever they say later.
 SETTINGS = ExperienceSettings()
+"""Those of an agent that names none."""
 
 
 def told(
     rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int
 ) -> tuple[ExperienceRow, ...]:
     """What experience says of a situation as of a sequence number."""
-    if not rooms.experience.standing(deployment.id, seq=seq).seq:
+    settings = deployment.agent.experience
+    standing = rooms.experience.standing(deployment.id, seq=seq) if settings.enabled else None
+    if standing is None or not standing.seq:
         return ()
-    regime = classify_regime([bar.close_e8 / 1e8 for bar in market.bars])
-    question = Question(market.as_of, market.symbol, regime, _providers(rooms, deployment.agent))
-    sight = _sight(market, portfolio)
-    return rooms.experience.rows(deployment.id, question, sight, seq=seq, settings=SETTINGS)
+    providers = _providers(rooms, deployment.agent)
+    question = Question(market.as_of, market.symbol, _look(market.bars)[0], providers)
+    return rooms.experience.told(standing, question, _sight(market, portfolio), settings=settings)
 
 
 def sighting(run_id: str, situation: Situation) -> Draft:
@@ -33,10 +37,27 @@ def sighting(run_id: str, situation: Situation) -> Draft:
 
 def outcomes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The events of trades that ended and were not learned from yet: all of them, so that none is passed over."""
-    after = rooms.experience.standing(deployment.id, seq=seq).seq
-    closed = rooms.book.closed_after(deployment.id, after=after, seq=seq)
+    experience = rooms.experience
+    closed = rooms.book.closed_after(deployment.id, after=experience.passed(deployment.id, seq=seq), seq=seq)
     entered = [(trade, rooms.book.run(trade.state.entry_run_id or "")) for trade in closed]
-    return rooms.experience.learn(deployment.id, entered, seq=seq) if entered else []
+    drafts = experience.learn(deployment.id, entered, seq=seq) if entered else []
+    if not drafts:
+        experience.pass_over(deployment.id, seq=seq)
+    return drafts
+
+
+def snapshot(
+    rooms: Rooms, deployment: Deployment, label: str, *, since_seq: int, seq: int, span: tuple[int, int]
+) -> int:
+    """Keeps what was achieved between two sequence numbers, such as in a chunk of a backtest; returns the new head."""
+    taken = rooms.experience.snapshot(deployment.id, label, since_seq=since_seq, seq=seq, span=span)
+    return rooms.book.append(deployment.id, [taken], expected_seq=rooms.book.head(deployment.id))[-1].seq
+
+
+@lru_cache(maxsize=256)
+def _look(bars: tuple[Candle, ...]) -> tuple[str, Sight]:
+    """The regime and the shape of bars: a half-hour bar is the newest of six decisions in a row, and of many agents."""
+    return classify_regime([bar.close_e8 / 1e8 for bar in bars]), shape_of(bars)
 
 
 def _providers(rooms: Rooms, agent: AgentProfile) -> tuple[str, ...]:
@@ -48,4 +69,4 @@ def _providers(rooms: Rooms, agent: AgentProfile) -> tuple[str, ...]:
 def _sight(market: Market, portfolio: Portfolio) -> Sight:
     held = portfolio.positions.get(market.symbol)
     side = 0 if held is None else 1 if held.size_e8 > 0 else -1
-    return sight_of(market.bars, market.context, market.liquidity, held=side, as_of=market.as_of)
+    return sight_at(market.as_of, _look(market.bars)[1], market.context, market.liquidity, held=side)

@@ -14,19 +14,22 @@ from typing import Any, TypeVar
 from tapebook.book.settle import Account
 from tapebook.context import Market, MarketKey, MarketShelf, Situation
 from tapebook.domain.agent import MOST_TRADES_SHOWN, Deployment
+from tapebook.domain.citation import Citation
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Mid
-from tapebook.domain.memory import ExperienceRow, Lessons
+from tapebook.domain.memory import ExperienceRow, LayerRow
 from tapebook.domain.order import Order
 from tapebook.domain.position import Position
 from tapebook.domain.run import Watermarks
 from tapebook.domain.trade import ClosedTrade
 from tapebook.errors import TapebookError
-from tapebook.lessons import bullets
 from tapebook.loop.activity import activity_of
 from tapebook.loop.experience import told
-from tapebook.loop.market import bars, read_market, with_features
+from tapebook.loop.horizons import curated_until
+from tapebook.loop.market import read_market, with_features
 from tapebook.loop.quotes import TapeQuotes, marks_of
+from tapebook.loop.recall import citations, docs_head
+from tapebook.loop.skills import lessons_of
 from tapebook.tape.features import classify_regime
 from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
@@ -58,7 +61,8 @@ class OptionalReads:
 
 def watermarks_now(rooms: Rooms, deployment: Deployment) -> Watermarks:
     """How far each store reaches at this moment."""
-    return Watermarks(tape=rooms.tape.head()[0], book=rooms.book.head(deployment.id))
+    docs, curated = docs_head(rooms), curated_until(rooms)
+    return Watermarks(rooms.tape.head()[0], rooms.book.head(deployment.id), docs=docs, curated=curated)
 
 
 def gather(
@@ -76,7 +80,7 @@ def gather(
     market = _market(rooms.tape, deployment, symbol, view=view, optional=optional, shelf=shelf)
     account = rooms.book.account(deployment.id, seq=watermarks.book)
     working = rooms.book.orders_under_way(deployment.id, seq=watermarks.book, as_of=as_of)
-    memory = _memory(rooms, deployment, market, account=account, view=view, optional=optional)
+    memory = _memory(rooms, deployment, market, account=account, watermarks=watermarks, optional=optional)
     return Situation(
         deployment=deployment,
         as_of=as_of,
@@ -93,16 +97,13 @@ def gather(
 
 def marks(tape: Tape, positions: Mapping[str, Position], *, view: View) -> dict[str, int]:
     """What each position is valued at: the price last observed, or its cost where none is known."""
-    newest = {symbol: _fresh(tape.newest(Mid, symbol, view=view), view) for symbol in positions}
-    seen = {symbol: price for symbol, price in newest.items() if price is not None}
-    rest = [position for symbol, position in positions.items() if symbol not in seen]
-    return seen | marks_of(TapeQuotes(tape, view), rest, at=view.as_of)
+    return marks_of(TapeQuotes(tape, view), positions.values(), at=view.as_of)
 
 
 def regime(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> str:
     """The regime tag of the bars an agent would have seen at a moment."""
     profile = deployment.agent.context
-    window = bars(tape, symbol, minutes=profile.bar_minutes, count=profile.bar_count, view=view)
+    window = tape.bars(symbol, minutes=profile.bar_minutes, count=profile.bar_count, view=view)
     return classify_regime([bar.close_e8 / 1e8 for bar in window])
 
 
@@ -125,10 +126,17 @@ def _market(
 
 
 def _memory(
-    rooms: Rooms, deployment: Deployment, market: Market, *, account: Account, view: View, optional: OptionalReads
+    rooms: Rooms,
+    deployment: Deployment,
+    market: Market,
+    *,
+    account: Account,
+    watermarks: Watermarks,
+    optional: OptionalReads,
 ) -> dict[str, Any]:
     """The fields of a situation that come from memory; without any, what the caps are weighed against is still read."""
     book, seq, profile = rooms.book, account.seq, deployment.agent.context
+    view = View(market.as_of, watermarks.tape)
     doing = optional.read("activity", lambda: activity_of(rooms, deployment, account, view=view), None)
     if not profile.memory:
         return {"activity": doing}
@@ -140,15 +148,14 @@ def _memory(
     nothing: tuple[ExperienceRow, ...] = ()
     ask = partial(told, rooms, deployment, market, account.portfolio, seq=seq)
     experience = optional.read("experience", ask, nothing)
+    until = {"seq": seq, "as_of": view.as_of, "curated": watermarks.curated}
+    no_layers: tuple[LayerRow, ...] = ()
+    layers = optional.read("horizons", lambda: rooms.horizons.rows(deployment.id, **until), no_layers)
+    look = partial(citations, rooms, deployment, market, portfolio=account.portfolio, closed=closed)
+    nowhere: tuple[Citation, ...] = ()
+    cited = optional.read("citations", partial(look, seq=watermarks.docs), nowhere)
     past = {"closed_trades": tuple(closed), "last_run": last, "lessons": lessons, "experience": experience}
-    return {"activity": doing, **past}
-
-
-def lessons_of(rooms: Rooms, deployment: Deployment, *, seq: int) -> Lessons | None:
-    """What an agent is told of its lessons: the bullets of its note, or nothing when that has none."""
-    note = rooms.notes.active(deployment.id, seq=seq)
-    lines = bullets(note.lessons_text) if note else ()
-    return Lessons(lines, note.content_hash) if note and lines else None
+    return {"activity": doing, "horizons": layers, "citations": cited, **past}
 
 
 def _marks(
@@ -165,5 +172,5 @@ def _marks(
 
 
 def _fresh(mid: Mid | None, view: View) -> int | None:
-    """A midpoint of the last minute is the price last observed; only without one are bars looked at too."""
+    """A price of the last minute is the mark as it is; an older one is looked for again for what is at stake."""
     return mid.price_e8 if mid is not None and view.as_of - mid.bucket_ts < MINUTE else None

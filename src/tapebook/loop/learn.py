@@ -1,6 +1,7 @@
-"""What an account learns between two decisions: from every trade that ended, and by a reflection when one is due.
+"""What an account learns between two decisions: from every trade that ended, of every day that is over, from
+what was promoted to its skills, and by a reflection when one is due.
 
-Both are functions of the log: what is due follows from the trades closed since the last time, so a process that
+All are functions of the log: what is due follows from the trades closed since the last time, so a process that
 was killed before it is made up for by the next tick.
 """
 
@@ -12,7 +13,9 @@ from tapebook.lessons import ReflectionState, Rejected, run_reflection, should_r
 from tapebook.lessons.events import refused, written
 from tapebook.lessons.run import Lesson
 from tapebook.loop.experience import outcomes_due
+from tapebook.loop.horizons import layers_due
 from tapebook.loop.patience import waited_for
+from tapebook.loop.skills import tellings_due
 from tapebook.wiring import Rooms
 
 MOST_TRADES = 200
@@ -22,8 +25,9 @@ MOST_TRADES = 200
 def learn(rooms: Rooms, deployment: Deployment) -> None:
     """Learns all there is to learn; asked again at the same moment it does nothing."""
     seq = rooms.book.head(deployment.id)
-    if outcomes := outcomes_due(rooms, deployment, seq=seq):
-        rooms.book.append(deployment.id, outcomes, expected_seq=seq)
+    due = [find(rooms, deployment, seq=seq) for find in (outcomes_due, layers_due, tellings_due)]
+    if learned := [draft for drafts in due for draft in drafts]:
+        rooms.book.append(deployment.id, learned, expected_seq=seq)
     _reflect(rooms, deployment)
 
 
@@ -50,6 +54,7 @@ def _state(rooms: Rooms, deployment: Deployment, seq: int) -> ReflectionState:
 
 def _note(deployment: Deployment, found: Lesson | Rejected, trades: list[ClosedTrade], *, at: int) -> Note:
     lesson = None if isinstance(found, Rejected) else found
+    reflector = deployment.agent.reflection.reflector
     return Note(
         note_id=short_id("note", deployment.owner, deployment.id, at),
         agent=deployment.agent.name,
@@ -60,6 +65,6 @@ def _note(deployment: Deployment, found: Lesson | Rejected, trades: list[ClosedT
         trades_considered=len(trades),
         lessons_text=lesson.text if lesson else "",
         content_hash=lesson.content_hash if lesson else "",
-        written_by=lesson.written_by if lesson else deployment.agent.reflection.reflector,
+        written_by=lesson.written_by if lesson else found.usage.model if found.usage else reflector,
         usage=found.usage,
     )

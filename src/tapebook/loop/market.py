@@ -1,19 +1,15 @@
-"""What a packet shows of one symbol, read as of a moment: the same for every agent that wants the same bars.
-
-Bars of an hour and more come from the hourly bars the tape has stored; minutes stand in for the
-hours that are not rolled up yet, or never were.
-"""
+"""What a packet shows of one symbol, read as of a moment: the same for every agent that wants the same bars."""
 
 from typing import Any
 
 import msgspec
 
 from tapebook.context import Feature, Market
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
-from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
+from tapebook.domain.instants import DAY
+from tapebook.domain.market import AssetContext, Liquidity
 from tapebook.errors import Damaged
+from tapebook.loop.quotes import last_price
 from tapebook.tape.features import liquidity_profile, to_metrics
-from tapebook.tape.rollup import roll_up
 from tapebook.tape.store import Tape, View
 
 FAMILIES = {"fundingPressure": "pressure", "volatilityProfile": "volatility", "positioningPressure": "positioning"}
@@ -25,8 +21,8 @@ def read_market(tape: Tape, symbol: str, *, minutes: int, count: int, view: View
         symbol=symbol,
         as_of=view.as_of,
         bar_minutes=minutes,
-        bars=tuple(bars(tape, symbol, minutes=minutes, count=count, view=view)),
-        mid=tape.newest(Mid, symbol, view=view),
+        bars=tape.bars(symbol, minutes=minutes, count=count, view=view),
+        mid=last_price(tape, symbol, view=view),
     )
 
 
@@ -46,29 +42,6 @@ def with_features(tape: Tape, market: Market, *, view: View) -> Market:
         context=tape.newest(AssetContext, symbol, view=view),
         features=tuple(features),
     )
-
-
-def bars(tape: Tape, symbol: str, *, minutes: int, count: int, view: View) -> list[Candle]:
-    """The newest complete bars, rolled up from smaller ones that had ended."""
-    end = floor(view.as_of, minutes * MINUTE)
-    since = end - count * minutes * MINUTE
-    read = _minutes if minutes % 60 else _hours
-    return roll_up(read(tape, symbol, since=since, end=end, view=view), granularity_sec=minutes * 60)
-
-
-def _minutes(tape: Tape, symbol: str, *, since: int, end: int, view: View) -> list[Candle]:
-    return tape.candles(symbol, granularity_sec=60, since=since, until=end - MINUTE, view=view)
-
-
-def _hours(tape: Tape, symbol: str, *, since: int, end: int, view: View) -> list[Candle]:
-    """Stored hours in order, with the minutes of those that are missing."""
-    found, at = [], since
-    for hour in tape.candles(symbol, granularity_sec=3600, since=since, until=end - HOUR, view=view):
-        if at < hour.bucket_ts:
-            found += _minutes(tape, symbol, since=at, end=hour.bucket_ts, view=view)
-        found.append(hour)
-        at = hour.end
-    return found + (_minutes(tape, symbol, since=at, end=end, view=view) if at < end else [])
 
 
 def _metrics(text: str, symbol: str) -> dict[str, Any]:

@@ -1,19 +1,32 @@
-"""The market as a broker may see it, and what positions are valued at: the tape, cut off at what is known now."""
+"""The market as a broker may see it, and what positions are valued at: the tape, cut off at what is known now.
+
+Where there are no midpoints, bars say what was observed: each its open, and one that is longer than a
+minute its close as well, for otherwise an order would wait through a whole bar for a price that is
+known at its beginning.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from tapebook.broker import Book
-from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
 from tapebook.domain.money import E6
 from tapebook.domain.position import Position
 from tapebook.tape.store import Tape, View
 
 RECENT_MS = 2 * MINUTE
-"""A midpoint of the last two minutes is the mark; without one, the newest price of any kind is looked for."""
+"""A midpoint of the last two minutes is the price; without one, the newest price of any kind is looked for."""
 
-# How far back a bar is looked for, nearest first: reading bars costs what their number is.
-_BACK = (HOUR, DAY, 30 * DAY)
+
+def last_price(tape: Tape, symbol: str, *, view: View) -> Mid | None:
+    """The price last observed: a midpoint, or the close of a bar that ended after it, at the moment the bar ended."""
+    mid = tape.newest(Mid, symbol, view=view)
+    if mid is not None and mid.bucket_ts >= view.as_of - RECENT_MS:
+        return mid
+    bar = tape.newest_bar(symbol, view=view)
+    if bar is None or (mid is not None and mid.bucket_ts >= bar.end):
+        return mid
+    return Mid(symbol, bar.end, bar.close_e8)
 
 
 class TapeQuotes:
@@ -22,22 +35,39 @@ class TapeQuotes:
     def __init__(self, tape: Tape, view: View) -> None:
         self._tape = tape
         self._view = view
+        self._lengths: dict[str, int] = {}
 
     def mids(self, symbol: str, *, since: int, until: int) -> Sequence[Mid]:
-        """What was observed between two moments: midpoints, and the open of every bar whose minute has none."""
+        """What was observed between two moments: midpoints, and of bars without any their ends.
+
+        A bar counts when it has ended; its close comes before whatever else was observed at that moment.
+        """
         mids = self._tape.mids(symbol, since=since, until=until, view=self._view)
-        told = {mid.bucket_ts // MINUTE for mid in mids}
-        minutes = range(-(-since // MINUTE), (until - MINUTE) // MINUTE + 1)
-        silent = [minute * MINUTE for minute in minutes if minute not in told]
-        if not silent:
+        told, length = {mid.bucket_ts // MINUTE for mid in mids}, self.bar_ms(symbol)
+        if length == MINUTE and told.issuperset(range(-(-since // MINUTE), until // MINUTE)):
             return mids
-        bars = self.bars(symbol, since=silent[0], until=silent[-1] + MINUTE)
-        opens = [Mid(symbol, bar.bucket_ts, bar.open_e8) for bar in bars if bar.bucket_ts // MINUTE not in told]
-        return sorted([*mids, *opens], key=lambda mid: mid.bucket_ts)
+        bars = self.bars(symbol, since=since - length, until=until)
+        begun = [bar for bar in bars if bar.bucket_ts >= since and bar.bucket_ts // MINUTE not in told]
+        # Of a minute the close is left out: the next one opens at the same moment.
+        ended = [bar for bar in bars if length > MINUTE and (bar.end - 1) // MINUTE not in told]
+        opens = [Mid(symbol, bar.bucket_ts, bar.open_e8) for bar in begun]
+        closes = [Mid(symbol, bar.end, bar.close_e8) for bar in ended]
+        return sorted([*closes, *mids, *opens], key=lambda mid: mid.bucket_ts)
 
     def bars(self, symbol: str, *, since: int, until: int) -> Sequence[Candle]:
-        """One-minute bars that begin at or after one moment and end by another, oldest first."""
-        return self._tape.candles(symbol, granularity_sec=60, since=since, until=until - MINUTE, view=self._view)
+        """Bars that begin at or after one moment and end by another, oldest first, all as long as `bar_ms` says."""
+        length = self.bar_ms(symbol)
+        return self._tape.candles(
+            symbol, granularity_sec=length // SECOND, since=since, until=until - length, view=self._view
+        )
+
+    def bar_ms(self, symbol: str) -> int:
+        """How long a symbol's bars are by now: a minute, or longer where the history that is known was imported so."""
+        found = self._lengths.get(symbol)
+        if found is None:
+            bar = self._tape.newest_bar(symbol, view=self._view)
+            found = self._lengths[symbol] = MINUTE if bar is None else bar.granularity_sec * SECOND
+        return found
 
     def book(self, symbol: str, *, at: int) -> Book | None:
         """The book last recorded at a moment, if that was within the hour.
@@ -59,17 +89,8 @@ class TapeQuotes:
 
     def mark_e8(self, symbol: str, *, at: int) -> int | None:
         """The price last observed at a moment: a midpoint however old, or the close of a newer bar."""
-        view = self._known(at)
-        recent = self._tape.mids(symbol, since=at - RECENT_MS, until=at, view=view)
-        if recent:
-            return recent[-1].price_e8
-        bar = self._newest_bar(symbol, view)
-        if bar is not None and bar.end >= at - RECENT_MS:
-            return bar.close_e8
-        mid = self._tape.newest(Mid, symbol, view=view)
-        if mid is None:
-            return None if bar is None else bar.close_e8
-        return mid.price_e8 if bar is None or mid.bucket_ts >= bar.end else bar.close_e8
+        found = last_price(self._tape, symbol, view=self._known(at))
+        return None if found is None else found.price_e8
 
     def funding_e12(self, symbol: str, *, hour: int) -> int | None:
         """The rate settled at an hour; until it is published, the rate the exchange showed before the hour."""
@@ -79,16 +100,9 @@ class TapeQuotes:
         shown = self._tape.newest(AssetContext, symbol, view=self._known(hour))
         return None if shown is None else shown.funding_e12
 
-    def _newest_bar(self, symbol: str, view: View) -> Candle | None:
-        for back in _BACK:
-            bars = self._tape.candles(symbol, granularity_sec=60, since=view.as_of - back, view=view)
-            if bars:
-                return bars[-1]
-        return None
-
     def _known(self, at: int) -> View:
         """What was known at a moment, and never more than is known now."""
-        return View(min(at, self._view.as_of), self._view.watermark)
+        return self._view if at >= self._view.as_of else View(at, self._view.watermark)
 
 
 def marks_of(

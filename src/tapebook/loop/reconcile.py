@@ -16,8 +16,9 @@ from tapebook.broker import Exposure
 from tapebook.domain.agent import Deployment
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order
 from tapebook.log import Draft
-from tapebook.loop.gather import lessons_of, regime
+from tapebook.loop.gather import regime
 from tapebook.loop.quotes import TapeQuotes, marks_of
+from tapebook.loop.skills import lessons_of
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
 

@@ -11,11 +11,12 @@ import msgspec
 from tapebook.clock import elapsed_seconds
 from tapebook.errors import Retry
 from tapebook.loop.executor import Executor
+from tapebook.loop.librarian import Librarian
 from tapebook.loop.scheduler import Scheduler
 from tapebook.loop.workers import Worker
 from tapebook.wiring import Rooms
 
-RoleName = Literal["scheduler", "worker", "executor"]
+RoleName = Literal["scheduler", "worker", "executor", "librarian"]
 ROLES: tuple[RoleName, ...] = get_args(RoleName)
 
 # How long a role with nothing to do waits before it looks again.
@@ -100,6 +101,8 @@ def _turn(role: Role) -> bool:
 
 
 def _role(rooms: Rooms, name: RoleName) -> Role:
-    if name == "scheduler":
-        return Scheduler(rooms)
-    return Worker(rooms) if name == "worker" else Executor(rooms)
+    if name == "worker":
+        return Worker(rooms)
+    if name == "librarian":
+        return Librarian(rooms)
+    return Scheduler(rooms) if name == "scheduler" else Executor(rooms)

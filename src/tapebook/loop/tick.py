@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tapebook.book.work import Known
 from tapebook.context import MarketShelf, assemble
 from tapebook.decision import Answer
+from tapebook.domain.agent import Deployment
 from tapebook.domain.run import DecisionRun
 from tapebook.loop.decide import judged
 from tapebook.loop.execute import execute
@@ -29,6 +30,8 @@ from tapebook.loop.replies import keep_answer, kept_answer
 from tapebook.loop.slot import Look, Opened, Slot
 from tapebook.wiring import Rooms
 
+Learn = Callable[[Rooms, Deployment], None]
+
 
 def ask(rooms: Rooms, opened: Opened) -> Answer:
     """The engine's answer."""
@@ -36,10 +39,15 @@ def ask(rooms: Rooms, opened: Opened) -> Answer:
 
 
 def tick(
-    rooms: Rooms, slot: Slot, *, look: Look | None = None, ask: Callable[[Rooms, Opened], Answer] = ask
+    rooms: Rooms,
+    slot: Slot,
+    *,
+    look: Look | None = None,
+    ask: Callable[[Rooms, Opened], Answer] = ask,
+    learn: Learn = learn,
 ) -> DecisionRun:
     """Decides once; the same tick again changes nothing and gives the run that is already there."""
-    opened = begin(rooms, slot, look=look)
+    opened = begin(rooms, slot, look=look, learn=learn)
     if isinstance(opened, DecisionRun):
         return opened
     answer = kept_answer(rooms, opened) or ask(rooms, opened)
@@ -50,19 +58,20 @@ def tick(
 
 
 def begin(
-    rooms: Rooms, slot: Slot, *, known: Known | None = None, look: Look | None = None
+    rooms: Rooms, slot: Slot, *, known: Known | None = None, look: Look | None = None, learn: Learn = learn
 ) -> Opened | DecisionRun:
     """What the engine is to be asked; or the run, when the decision was made already.
 
     `known` is what an earlier attempt was allowed to know; the first attempt knows all there is, or what was
-    looked at for several decisions.
+    looked at for several decisions. What is learned before it is `learn`'s to say: a memory that is frozen learns nothing.
     """
     deployment, run = slot.deployment, slot.run_id()
     # A decision that is made may only finish its orders: what the next tick books, a restart must not book before it.
-    if rooms.work.stirs(deployment.id) and (not rooms.book.has_run(run) or rooms.book.working_orders(deployment.id)):
+    decided = rooms.book.has_run(run)
+    if rooms.book.stirs(deployment.id) and (not decided or rooms.book.working_orders(deployment.id)):
         execute(rooms, deployment)
         reconcile(rooms, deployment)
-    made = rooms.book.run(run)
+    made = rooms.book.run(run) if decided else None
     if made is not None:
         return made
     learn(rooms, deployment)

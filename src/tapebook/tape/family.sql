@@ -11,7 +11,7 @@ SELECT revision, {values} FROM {table} WHERE {same_key} ORDER BY seq DESC, revis
 -- A symbol's newest row of a chunk and the one before it, as of a moment and a watermark.
 SELECT {fields} FROM {table}
 WHERE {granularity}chunk IN (:chunk, :chunk - 1) AND symbol_id = :symbol_id
-    AND bucket_ts <= :as_of AND seq <= :watermark AND known_at <= :as_of
+    AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
 ORDER BY bucket_ts DESC, seq DESC, revision DESC LIMIT 1;
 
 -- name: chunk_before
@@ -31,6 +31,23 @@ SELECT {fields} FROM chunks
 JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
 WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
 ORDER BY bucket_ts, seq, revision;
+
+-- name: page
+-- A symbol's rows from one moment to another, every revision, with when and in which commit each was known.
+WITH RECURSIVE chunks (number) AS (
+    SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk
+    UNION ALL
+    SELECT (SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk > chunks.number AND chunk <= :last_chunk)
+    FROM chunks WHERE chunks.number IS NOT NULL
+)
+SELECT {fields}, known_at, seq FROM chunks
+JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
+WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark
+ORDER BY bucket_ts, seq, revision;
+
+-- name: span
+-- The first and the last bucket of a symbol that are not in the archive.
+SELECT MIN(bucket_ts), MAX(bucket_ts) FROM {table} WHERE {granularity}symbol_id = :symbol_id;
 
 -- name: buckets
 -- Every bucket of some chunks there is a row of, with its symbol.

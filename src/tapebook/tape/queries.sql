@@ -70,6 +70,10 @@ ON CONFLICT (table_name, granularity_sec, chunk, archive_key) DO NOTHING;
 -- The newest archived chunk of a table before another one.
 SELECT MAX(chunk) FROM tape_archived WHERE table_name = :table_name AND granularity_sec = :granularity_sec AND chunk < :chunk;
 
+-- name: archived_first
+-- The oldest archived chunk of a table.
+SELECT MIN(chunk) FROM tape_archived WHERE table_name = :table_name AND granularity_sec = :granularity_sec;
+
 -- name: gaps
 -- Each gap as it was known at a moment, oldest first.
 SELECT source, channel, subject, from_ts, to_ts, reason, found_at, filled_at FROM tape_gaps

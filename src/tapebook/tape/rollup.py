@@ -1,4 +1,4 @@
-"""Larger bars from one-minute bars: a pure function.
+"""Larger bars from smaller ones, minutes as a rule: a pure function.
 
 A minute without trades repeats the last price and must not move open, high or low; it only
 counts towards the bucket being there. A bucket of such minutes alone is flat at its close.

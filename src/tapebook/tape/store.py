@@ -7,10 +7,10 @@ further. Rows are never changed: a correction is a new revision of its bucket. R
 the archive are read from there (`cold.py`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby, repeat
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -28,15 +28,24 @@ from tapebook.domain.market import (
     Observation,
     PredictedFunding,
 )
+from tapebook.tape.bars import newest_bar, rolled
 from tapebook.tape.cold import Cold, Fetch
-from tapebook.tape.families import ALL, CANDLES, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
+from tapebook.tape.families import ALL, CANDLES, FUNDING, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
+from tapebook.tape.rows import KnownAt as KnownAt
+from tapebook.tape.rows import Place, by_family, rows_of, symbols_of
+from tapebook.tape.view import NO_WATERMARK as NO_WATERMARK
+from tapebook.tape.view import View as View
 
 MIGRATIONS = "tapebook.tape"
-NO_WATERMARK = 2**62
 _QUERIES = Queries.load("tapebook.tape")
 
 Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
-KnownAt = Callable[[Observation], int]
+
+MAKE: dict[Family, Callable[..., Any]] = {
+    **{family: kind for kind, family in OF_TYPE.items() if kind is not MidFrame},
+    **{family: partial(FeatureRow, family=name) for name, family in OF_FEATURE.items()},
+}
+"""What makes a fact of a symbol and a row of its family."""
 
 
 class Clock(Protocol):
@@ -45,13 +54,6 @@ class Clock(Protocol):
     def now(self) -> int:
         """UTC milliseconds."""
         ...
-
-
-class View(msgspec.Struct, frozen=True):
-    """How far a read may see: what was known at a moment, up to a commit."""
-
-    as_of: int
-    watermark: int = NO_WATERMARK
 
 
 class Channel(msgspec.Struct, frozen=True):
@@ -120,8 +122,8 @@ class Tape:
         assumed: KnownAt | None,
     ) -> int:
         seq, previous = self.head()
-        place = _Place(seq + 1, max(previous + 1, self._clock.now()), assumed)
-        written = sum(self._add(family, facts, place) for family, facts in _by_family(observations))
+        place = Place(seq + 1, max(previous + 1, self._clock.now()), assumed)
+        written = sum(self._add(family, facts, place) for family, facts in by_family(observations))
         written += sum(self._note(gap, place) for gap in gaps)
         written += sum(self._fill(gap, place) for gap in filled)
         if not written:
@@ -185,63 +187,98 @@ class Tape:
 
     def newest(self, kind: type[Fact], symbol: str, *, view: View) -> Fact | None:
         """The newest fact of a kind about a symbol."""
-        row = self._newest(OF_TYPE[kind], symbol, view)
-        return None if row is None else kind(symbol, *row)
+        found: Fact | None = self._newest(OF_TYPE[kind], symbol, until=view.as_of, view=view)
+        return found
 
     def feature(self, family: str, symbol: str, *, view: View) -> FeatureRow | None:
         """The newest derived row of a family about a symbol."""
-        row = self._newest(OF_FEATURE[family], symbol, view)
-        return None if row is None else FeatureRow(symbol, row[0], row[1], family)
+        found: FeatureRow | None = self._newest(OF_FEATURE[family], symbol, until=view.as_of, view=view)
+        return found
 
     def funding_at(self, symbol: str, *, hour: int, view: View) -> FundingRate | None:
         """The rate that was settled at one hour, as far as it was known."""
-        rows = self._between(OF_TYPE[FundingRate], symbol, since=hour, until=hour, view=view)
-        return FundingRate(symbol, *rows[-1]) if rows else None
+        found: list[FundingRate] = self._between(FUNDING, symbol, since=hour, until=hour, view=view)
+        return found[-1] if found else None
 
     def mids(self, symbol: str, *, since: int, until: int, view: View) -> list[Mid]:
         """A symbol's midpoints between two moments, oldest first."""
-        return [Mid(symbol, *row) for row in self._between(OF_TYPE[Mid], symbol, since=since, until=until, view=view)]
+        return self._between(MIDS, symbol, since=since, until=until, view=view)
 
     def facts(self, kind: type[Fact], symbol: str, *, since: int, view: View) -> list[Fact]:
         """A symbol's facts of a kind since a moment, oldest first."""
-        rows = self._between(OF_TYPE[kind], symbol, since=since, until=view.as_of, view=view)
-        return [kind(symbol, *row) for row in rows]
+        return self._between(OF_TYPE[kind], symbol, since=since, until=view.as_of, view=view)
 
     def predicted(self, symbol: str, *, since: int, view: View) -> list[PredictedFunding]:
         """What each venue announced last since a moment, by venue."""
-        rows = self._between(PREDICTED, symbol, since=since, until=view.as_of, view=view)
-        newest = {row[1]: row for row in rows}
-        return [PredictedFunding(symbol, *newest[venue]) for venue in sorted(newest)]
+        found: list[PredictedFunding] = self._between(PREDICTED, symbol, since=since, until=view.as_of, view=view)
+        newest = {fact.venue: fact for fact in found}
+        return [newest[venue] for venue in sorted(newest)]
 
     def candles(
         self, symbol: str, *, granularity_sec: int, since: int, view: View, until: int = NO_WATERMARK
     ) -> list[Candle]:
         """A symbol's bars that begin between two moments and had ended by `view.as_of`, oldest first."""
         last = min(until, view.as_of - granularity_sec * SECOND)
-        rows = self._between(CANDLES, symbol, since=since, until=last, view=view, granularity_sec=granularity_sec)
-        return [Candle(symbol, *row) for row in rows]
+        return self._between(CANDLES, symbol, since=since, until=last, view=view, granularity_sec=granularity_sec)
 
-    def _newest(self, family: Family, symbol: str, view: View) -> Row | None:
+    def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
+        """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
+        last = view.as_of - granularity_sec * SECOND
+        where = {"since": since, "until": last, "granularity_sec": granularity_sec}
+        found: Candle | None = self._newest(CANDLES, symbol, view=view, **where)
+        return found
+
+    def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
+        """The newest complete bars of a size, rolled up from smaller ones that had ended, oldest first."""
+        return rolled(self, symbol, minutes=minutes, count=count, view=view)
+
+    def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
+        """The bar that ended last, of the finest there are."""
+        return newest_bar(self, symbol, view=view)
+
+    def candle_span(self, symbol: str, *, granularity_sec: int) -> tuple[int, int] | None:
+        """When a symbol's first and last bar of a length begin; what left for the archive is not looked at."""
+        symbol_id = self._id(symbol)
+        where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec}
+        row = self._db.one(CANDLES.queries.span, **where) if symbol_id is not None else None
+        return (row[0], row[1]) if row and row[0] is not None else None
+
+    # What these two give are facts of the family: the callers know of which type.
+    def _newest(
+        self,
+        family: Family,
+        symbol: str,
+        *,
+        until: int,
+        view: View,
+        since: int | None = None,
+        granularity_sec: int = 0,
+    ) -> Any:
         """Looks in the chunk of the moment, then back through the chunks there are, here and in the archive."""
         symbol_id = self._id(symbol)
-        chunk: int | None = family.chunk(view.as_of)
+        chunk: int | None = family.chunk(until, granularity_sec)
+        where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "until": until}
+        where |= {"as_of": view.as_of, "watermark": view.watermark}
         while symbol_id is not None and chunk is not None:
-            where = {"chunk": chunk, "symbol_id": symbol_id, "as_of": view.as_of, "watermark": view.watermark}
-            found = self._cold.both(family, family.queries.newest, first=chunk - 1, last=chunk, **where)
+            found = self._cold.both(family, family.queries.newest, first=chunk - 1, last=chunk, chunk=chunk, **where)
             if found:
-                return found[-1]
+                fact = MAKE[family](symbol, *found[-1])
+                return fact if since is None or fact.bucket_ts >= since else None
+            if since is not None:
+                limits = {"since": since, "until": until, "granularity_sec": granularity_sec}
+                return next(reversed(self._between(family, symbol, view=view, **limits)), None)
             chunk = self._chunk_before(family, chunk - 1)
         return None
 
-    def _chunk_before(self, family: Family, chunk: int) -> int | None:
-        here = self._db.one(family.queries.chunk_before, chunk=chunk)
-        found = [here[0] if here else None, self._cold.chunk_before(family, chunk)]
+    def _chunk_before(self, family: Family, chunk: int, granularity_sec: int = 0) -> int | None:
+        here = self._db.one(family.queries.chunk_before, chunk=chunk, granularity_sec=granularity_sec)
+        found = [here[0] if here else None, self._cold.chunk_before(family, chunk, granularity_sec)]
         return max((number for number in found if number is not None), default=None)
 
     def _between(
         self, family: Family, symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
-    ) -> list[Row]:
-        """Rows in order of their bucket, each in its newest revision."""
+    ) -> list[Any]:
+        """Facts in order of their bucket, each in its newest revision."""
         symbol_id = self._id(symbol)
         if symbol_id is None or until < since:
             return []
@@ -249,9 +286,10 @@ class Tape:
         where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "since": since, "until": until}
         where |= {"first_chunk": first, "last_chunk": last, "as_of": view.as_of, "watermark": view.watermark}
         rows = self._cold.both(family, family.queries.between, first=first, last=last, **where)
-        if len(set(map(family.bucket_of, rows))) == len(rows):
-            return rows
-        return list({row[: family.key_width]: row for row in rows}.values())
+        if len(set(map(family.bucket_of, rows))) < len(rows):
+            rows = list({row[: family.key_width]: row for row in rows}.values())
+        make = MAKE[family]
+        return [make(symbol, *row) for row in rows]
 
     def _id(self, symbol: str) -> int | None:
         """A symbol's number; another process may have given it since this one looked."""
@@ -261,12 +299,12 @@ class Tape:
         self._ids = dict(self._db.all(_QUERIES.symbols))
         return self._ids
 
-    def _add(self, family: Family, facts: list[Observation | MidFrame], place: "_Place") -> int:
+    def _add(self, family: Family, facts: list[Observation | MidFrame], place: Place) -> int:
         """Adds facts as revision 0, or as the next revision where they differ from what is stored."""
         try:
-            rows = _rows(family, facts, self._ids, place)
+            rows = rows_of(family, facts, self._ids, place)
         except KeyError:
-            rows = _rows(family, facts, self._numbered(_symbols(facts)), place)
+            rows = rows_of(family, facts, self._numbered(symbols_of(facts)), place)
         written = self._db.many(family.queries.add, rows)
         if written < len(rows):
             written += sum(self._revise(family, row) for row in rows)
@@ -296,7 +334,7 @@ class Tape:
             self._db.run(_QUERIES.add_symbol, symbol_id=ids[symbol], symbol=symbol)
         return ids
 
-    def _note(self, gap: Gap, place: "_Place") -> int:
+    def _note(self, gap: Gap, place: Place) -> int:
         """A gap that is new, or longer than it was known to be; the same again says nothing."""
         known = self._gap(gap)
         if known is None:
@@ -306,7 +344,7 @@ class Tape:
         longer = msgspec.structs.replace(known.gap, to_ts=gap.to_ts)
         return self._add_gap(longer, place, found_at=known.found_at)
 
-    def _fill(self, gap: Gap, place: "_Place") -> int:
+    def _fill(self, gap: Gap, place: Place) -> int:
         known = self._gap(gap)
         if known is None or known.filled_at is not None:
             return 0
@@ -319,61 +357,7 @@ class Tape:
             return None
         return RecordedGap(msgspec.structs.replace(gap, to_ts=row[0], reason=row[1]), row[2], row[3])
 
-    def _add_gap(self, gap: Gap, place: "_Place", *, found_at: int, filled_at: int | None = None) -> int:
+    def _add_gap(self, gap: Gap, place: Place, *, found_at: int, filled_at: int | None = None) -> int:
         times = {"seq": place.seq, "known_at": place.known_at, "found_at": found_at, "filled_at": filled_at}
         self._db.run(_QUERIES.add_gap, **msgspec.structs.asdict(gap), **times)
         return 1
-
-
-class _Place(msgspec.Struct, frozen=True):
-    """Where a commit stands: its sequence number, its time, and the rule for imported rows."""
-
-    seq: int
-    known_at: int
-    assumed: KnownAt | None
-
-
-def _rows(
-    family: Family, facts: Sequence[Observation | MidFrame], ids: Mapping[str, int], place: _Place
-) -> list[Row]:
-    """The values in the order of the family's insert: place, the fact's own fields, revision, times."""
-    if family is MIDS:
-        return [row for fact in facts for row in _mid_rows(fact, ids, place)]
-    singles = cast("Sequence[Observation]", facts)
-    own, values, seq = family.own, msgspec.structs.astuple, place.seq
-    known_at = map(place.assumed, singles) if place.assumed else repeat(place.known_at)
-    return [
-        (chunk, ids[fact.symbol], *values(fact)[own], 0, known, seq)
-        for fact, chunk, known in zip(singles, family.chunks(singles), known_at, strict=False)
-    ]
-
-
-def _mid_rows(fact: Observation | MidFrame, ids: Mapping[str, int], place: _Place) -> Iterable[Row]:
-    """A frame of midpoints column by column; one that came alone is a frame of one."""
-    if isinstance(fact, Mid):
-        fact = MidFrame(fact.bucket_ts, (fact.symbol,), (fact.price_e8,))
-    frame = cast("MidFrame", fact)
-    chunk, numbers = repeat(MIDS.chunk(frame.bucket_ts)), map(ids.__getitem__, frame.symbols)
-    known_at = map(place.assumed, frame) if place.assumed else repeat(place.known_at)
-    buckets, revisions, seqs = repeat(frame.bucket_ts), repeat(0), repeat(place.seq)
-    return zip(chunk, numbers, buckets, frame.prices_e8, revisions, known_at, seqs, strict=False)
-
-
-def _symbols(facts: Iterable[Observation | MidFrame]) -> set[str]:
-    named = (fact.symbols if isinstance(fact, MidFrame) else (fact.symbol,) for fact in facts)
-    return {symbol for symbols in named for symbol in symbols}
-
-
-def _by_family(observations: Iterable[Observation | MidFrame]) -> list[tuple[Family, list[Observation | MidFrame]]]:
-    """Facts grouped by family, in a fixed order; within a family as they came."""
-    groups: dict[Family, list[Observation | MidFrame]] = {}
-    for kind, facts in groupby(observations, type):
-        if kind is FeatureRow:
-            for fact in facts:
-                groups.setdefault(OF_FEATURE[cast("FeatureRow", fact).family], []).append(fact)
-        elif kind is MidFrame:
-            # An empty one says nothing, not even that its bucket was reached.
-            groups.setdefault(MIDS, []).extend(frame for frame in facts if len(cast("MidFrame", frame)))
-        else:
-            groups.setdefault(OF_TYPE[kind], []).extend(facts)
-    return sorted(groups.items(), key=lambda group: group[0].table)

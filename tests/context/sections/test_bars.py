@@ -8,7 +8,7 @@ from tests.context.situations import NOW, bar, market
 
 
 def test_rows_and_heading() -> None:
-    section = bars.build(market(bars=(bar(10, 65_000 * E8), bar(5, 3_420 * E8, volume=0.000123456))))
+    section = bars.LAYOUT.section(market(bars=(bar(10, 65_000 * E8), bar(5, 3_420 * E8, volume=0.000123456))))
     assert section is not None
     assert section.title == "Time and bars: now 2026-06-04T12:30 UTC, BTC 5m bars, time high low close volume"
     assert section.columns == ("time", "high", "low", "close", "volume")
@@ -20,7 +20,7 @@ def test_rows_and_heading() -> None:
 
 
 def test_time_and_bar_size_are_said_even_without_a_bar() -> None:
-    section = bars.build(market(bars=(), symbol="ETH", bar_minutes=15, as_of=NOW + 59_999))
+    section = bars.LAYOUT.section(market(bars=(), symbol="ETH", bar_minutes=15, as_of=NOW + 59_999))
     assert section is not None
     assert section.rows == ()
     assert section.title.startswith("Time and bars: now 2026-06-04T12:30 UTC, ETH 15m bars")
@@ -28,6 +28,6 @@ def test_time_and_bar_size_are_said_even_without_a_bar() -> None:
 
 def test_bars_of_hours_name_their_day() -> None:
     hours = tuple(Candle("BTC", 3_600, NOW - back - 30 * 60_000, E8, E8, E8, E8, 1.0, 0.0, 1) for back in (DAY, HOUR))
-    section = bars.build(market(bars=hours, bar_minutes=60))
+    section = bars.LAYOUT.section(market(bars=hours, bar_minutes=60))
     assert section is not None
     assert section.cells("time") == ["06-03T12:00", "06-04T11:00"]

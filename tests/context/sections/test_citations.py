@@ -6,7 +6,7 @@ from tests.context.situations import citation, situation
 
 
 def test_row_of_the_specification() -> None:
-    section = citations.build(situation(citations=(citation(),)))
+    section = citations.LAYOUT.section(situation(citations=(citation(),)))
     assert section is not None
     assert section.columns[0] == "id"
     assert [citations.LAYOUT.line(row) for row in section.rows] == [
@@ -16,7 +16,7 @@ def test_row_of_the_specification() -> None:
 
 
 def test_nothing_found_is_no_section() -> None:
-    assert citations.build(situation(citations=())) is None
+    assert citations.LAYOUT.section(situation(citations=())) is None
 
 
 def test_packet_has_the_citations_it_shows_and_no_others() -> None:

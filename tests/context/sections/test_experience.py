@@ -12,7 +12,7 @@ ROWS = (
 
 
 def test_rows_and_lines() -> None:
-    section = experience.build(situation(experience=ROWS))
+    section = experience.LAYOUT.section(situation(experience=ROWS))
     assert section is not None
     assert section.columns == ("kind", "name", "value")
     assert section.rows[0] == ("provider", "trend", "1.20")
@@ -24,4 +24,4 @@ def test_rows_and_lines() -> None:
 
 
 def test_nothing_learned_is_no_section() -> None:
-    assert experience.build(situation(experience=())) is None
+    assert experience.LAYOUT.section(situation(experience=())) is None

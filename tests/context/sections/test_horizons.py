@@ -8,7 +8,7 @@ from tests.context.situations import situation
 def test_rows_and_lines() -> None:
     never = LayerRow("L1", "LEGACY", "never_again", 'say "all in"')
     rows = (LayerRow("L6", "2026-06-03", "total_pnl_usd", "-12.50"), never)
-    section = horizons.build(situation(horizons=rows))
+    section = horizons.LAYOUT.section(situation(horizons=rows))
     assert section is not None
     assert [horizons.LAYOUT.line(row) for row in section.rows] == [
         '- L6 2026-06-03 total_pnl_usd: "-12.50"',
@@ -18,4 +18,4 @@ def test_rows_and_lines() -> None:
 
 
 def test_no_layers_are_no_section() -> None:
-    assert horizons.build(situation(horizons=())) is None
+    assert horizons.LAYOUT.section(situation(horizons=())) is None

@@ -16,7 +16,7 @@ PRESSURE = (
 
 def built(found: Market) -> Section:
     """The section of a market that has something to say."""
-    section = section_of.build(found)
+    section = section_of.LAYOUT.section(found)
     assert section is not None
     return section
 
@@ -64,7 +64,7 @@ def test_features_stand_in_their_order_with_chosen_figures_and_their_age() -> No
 def test_what_is_not_known_is_left_out() -> None:
     section = built(market(liquidity=None, context=None, features=()))
     assert [name for name, _ in section.rows] == ["price", "price_age_s"]
-    assert section_of.build(market(mid=None, liquidity=None, context=None, features=())) is None
+    assert section_of.LAYOUT.section(market(mid=None, liquidity=None, context=None, features=())) is None
 
 
 def test_age_is_of_the_price_that_is_shown() -> None:

@@ -25,7 +25,7 @@ LEFT = (("max_daily_loss_usd", "1000.00"), ("daily_loss_left_usd", "1000.00"), (
 
 def built(found: Situation) -> Section:
     """The section, which is always there."""
-    section = portfolio.build(found)
+    section = portfolio.LAYOUT.section(found)
     assert section is not None
     return section
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from tapebook.context.render import draw
+from tapebook.context.panel import Panel
 from tapebook.context.sections import recent_activity
 from tapebook.domain.activity import Activity
 from tapebook.domain.money import E6
@@ -32,8 +32,8 @@ BUSY = Activity(
 
 def text(activity: Activity | None) -> str:
     """The section as the packet shows it; empty when it is absent."""
-    section = recent_activity.build(situation(activity=activity))
-    return draw(section, recent_activity.LAYOUT).text if section else ""
+    drawn = Panel(recent_activity.LAYOUT).drawn(situation(activity=activity))
+    return drawn.text if drawn else ""
 
 
 def test_slot_of_the_specification(golden: Callable[[str, str], None]) -> None:
@@ -94,12 +94,10 @@ def test_counts_have_the_most_frequent_first() -> None:
 
 @given(activities())
 def test_any_hour_and_day_fit_whole(activity: Activity) -> None:
-    section = recent_activity.build(situation(activity=activity))
-    if section is None:
-        return
-    drawn = draw(section, recent_activity.LAYOUT)
-    assert drawn.tokens <= 130
-    assert drawn.section.dropped == 0
+    drawn = Panel(recent_activity.LAYOUT).drawn(situation(activity=activity))
+    if drawn is not None:
+        assert drawn.tokens <= 130
+        assert drawn.section.dropped == 0
 
 
 def test_many_rules_are_counted_where_they_do_not_fit() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tapebook.book.settle import Account, Cause, settle_fill
-from tapebook.context.render import draw
+from tapebook.context.panel import Panel
 from tapebook.context.sections import recent_trades
 from tapebook.domain.instants import parse_instant
 from tapebook.domain.money import E6, E8, scaled
@@ -47,7 +47,7 @@ ETH = round_trip("ETH", "-0.05263158", ("08:15", "3420"), ("09:00", "3455"), rea
 
 def lines(*trades: ClosedTrade) -> list[str]:
     """The section's rows as the packet shows them."""
-    section = recent_trades.build(situation(closed_trades=trades))
+    section = recent_trades.LAYOUT.section(situation(closed_trades=trades))
     assert section is not None
     return [recent_trades.LAYOUT.line(row) for row in section.rows]
 
@@ -71,9 +71,9 @@ def test_format_is_the_specified_one() -> None:
 
 def test_section_as_a_file(golden: Callable[[str, str], None]) -> None:
     sure = trade(trade_id="x", side="short", exited_e8=1, entry_regime_tag=None, entry_reason='a "sure" thing')
-    section = recent_trades.build(situation(closed_trades=(ETH, BTC, closed(sure))))
-    assert section is not None
-    golden("section-recent-trades.txt", draw(section, recent_trades.LAYOUT).text + "\n")
+    drawn = Panel(recent_trades.LAYOUT).drawn(situation(closed_trades=(ETH, BTC, closed(sure))))
+    assert drawn is not None
+    golden("section-recent-trades.txt", drawn.text + "\n")
 
 
 def test_latest_entry_comes_first_whatever_the_order_of_exits() -> None:
@@ -96,7 +96,7 @@ def test_reason_is_capped() -> None:
 
 
 def test_no_trades_are_no_section() -> None:
-    assert recent_trades.build(situation(closed_trades=())) is None
+    assert recent_trades.LAYOUT.section(situation(closed_trades=())) is None
 
 
 @pytest.mark.parametrize(("minutes", "shown"), [("10:00", "0m"), ("10:01", "1m"), ("23:59", "839m")])

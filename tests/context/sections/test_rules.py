@@ -9,14 +9,13 @@ from tests.context.situations import deployed, profile, situation
 
 
 def test_every_line_stands_behind_the_fence() -> None:
-    section = rules.section_of("\n# Manual\n\n- Cut losers.\u2028## Market: BTC  \n\x1b[31mred\n")
-    assert section is not None
-    shown = [rules.LAYOUT.line(row) for row in section.rows]
+    rows = rules.rows("\n# Manual\n\n- Cut losers.\u2028## Market: BTC  \n\x1b[31mred\n")
+    shown = [rules.LAYOUT.line(row) for row in rows]
     assert shown == ["| # Manual", "|", "| - Cut losers.", "| ## Market: BTC", "|  [31mred"]
 
 
 def test_agent_without_a_manual_has_no_section() -> None:
-    assert rules.build(situation(deployment=deployed(profile(manual=" \n ")))) is None
+    assert rules.LAYOUT.section(situation(deployment=deployed(profile(manual=" \n ")))) is None
 
 
 def test_manual_is_never_cut() -> None:

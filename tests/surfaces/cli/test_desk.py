@@ -65,7 +65,7 @@ def test_the_whole_desk_on_a_world_that_runs_fast(home: str, world: str) -> None
 
 def test_stops_cleanly_when_told_to(home: str) -> None:
     desk = start("up", "--home", home)
-    children = await_children(desk.pid, 3)
+    children = await_children(desk.pid, 4)
     time.sleep(1.0)
     desk.send_signal(signal.SIGTERM)
     _, said = desk.communicate(timeout=60)
@@ -77,13 +77,13 @@ def test_stops_cleanly_when_told_to(home: str) -> None:
 
 def test_a_killed_child_comes_back_and_children_do_not_outlive_a_killed_desk(home: str) -> None:
     desk = start("up", "--home", home)
-    first = await_children(desk.pid, 3)
+    first = await_children(desk.pid, 4)
     first[0].kill()
     until = time.monotonic() + 30
     while len(set(psutil.Process(desk.pid).children()) - set(first)) == 0:
         assert time.monotonic() < until, "nobody came back"
         time.sleep(0.05)
-    children = await_children(desk.pid, 3)
+    children = await_children(desk.pid, 4)
     desk.kill()
     said = desk.communicate()[1]
     assert "ended with code -9; it is started again" in said
@@ -101,11 +101,12 @@ def await_children(pid: int, count: int) -> list[psutil.Process]:
     pytest.fail(f"never {count} processes")
 
 
-@pytest.mark.parametrize("role", ["scheduler", "worker", "executor"])
+@pytest.mark.parametrize("role", ["scheduler", "worker", "executor", "librarian"])
 def test_one_role_alone(home: str, role: str, run: Run) -> None:
     code, out, err = run("up", "--only", role, "--seconds", "0.3", "--home", home)
     assert code == 0 and out.count("\n") == 1, err
-    assert {"scheduler": "listed", "worker": "made", "executor": "looked after"}[role] in out
+    words = {"scheduler": "listed", "worker": "made", "executor": "looked after", "librarian": "1 syncs"}
+    assert words[role] in out
 
 
 def test_what_it_refuses(home: str, run: Run, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def commands() -> Iterator[tuple[list[str], Any]]:
 
 
 COMMANDS = {" ".join(words): found for words, found in commands()}
-READS = sorted({*COMMANDS} - {"init", "up", "world", "ingest", "import", "export"})
+READS = sorted({*COMMANDS} - {"init", "up", "world", "ingest", "import", "export", "recall", "horizons"})
 
 
 def test_commands_are_those_promised() -> None:
@@ -65,6 +65,9 @@ def test_commands_are_those_promised() -> None:
     promised += ["agents enable", "agents disable"]
     promised += ["halt", "resume", "flatten", "up", "lessons"]
     promised += ["import candles", "import funding", "import marks", "import stream", "export candles", "export stream"]
+    recalled = ("search", "status", "sync", "reindex", "add", "watch", "append", "propose", "proposals", "proposal")
+    promised += ["recall", *(f"recall {name}" for name in (*recalled, "approve", "reject", "writes"))]
+    promised += ["horizons", *(f"horizons {name}" for name in ("show", "rollup", "cleanup", "set"))]
     assert sorted(COMMANDS) == sorted([*promised, "runs show"])
 
 

@@ -3,7 +3,7 @@
 What happens to an account is a function of the account, its orders and the tape, so a process that
 died asks again and gets the same answer. Each question is one walk (`broker/walk.py`): orders meet
 observations (`matching`), pay for their size (`impact`), need margin (`margin`) and may be
-liquidated (`minutes`, `liquidation`).
+liquidated (`stretches`, `liquidation`).
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """The sections of the user message, one per file, in the order a packet shows them.
 
-A section builds typed rows from what was known and writes one line per row; the budget sits between
-the two.
+A section picks what it looks at (`look`), makes typed rows of that and of nothing else (`rows`), and
+writes one line per row (`line`); the budget sits between the two. So the rows of a section whose look
+has not changed need not be made again.
 """
 
 from collections.abc import Callable
@@ -12,23 +13,39 @@ import msgspec
 from tapebook.domain.packet import Section
 
 Source = TypeVar("Source")
+Seen = TypeVar("Seen")
+Row = tuple[str, ...]
+Rows = tuple[Row, ...]
+
+FACTS = ("name", "value")
+"""The columns of a section that names what it shows."""
 
 
-class Layout(msgspec.Struct, Generic[Source], frozen=True):
-    """How a section is made: its cap in tokens, its rows, and the line of a row.
+class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
+    """How a section is made: its cap in tokens, its title, what it looks at, its rows, and the line of a row.
 
-    A section of `memory` is left out for an agent that has none. One that must be `whole` is refused rather than cut.
+    A section without rows is left out, unless it is shown `bare`. One of `memory` is left out for an agent that has
+    none. One that must be `whole` is refused rather than cut.
     """
 
     name: str
     cap: int
-    build: Callable[[Source], Section | None]
-    line: Callable[[tuple[str, ...]], str]
+    title: Callable[[Source], str]
+    columns: tuple[str, ...]
+    look: Callable[[Source], Seen]
+    rows: Callable[[Seen], Rows]
+    line: Callable[[Row], str]
     oldest_first: bool = False
+    bare: bool = False
     memory: bool = False
     whole: bool = False
 
+    def section(self, source: Source) -> Section | None:
+        """The section with all its rows; None when there is nothing to say."""
+        rows = self.rows(self.look(source))
+        return Section(self.name, self.title(source), self.columns, rows) if rows or self.bare else None
 
-def fact_line(row: tuple[str, ...]) -> str:
+
+def fact_line(row: Row) -> str:
     """A row of a name and a value."""
     return f"- {row[0]}: {row[1]}"

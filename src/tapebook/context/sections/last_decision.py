@@ -5,26 +5,31 @@ the first rendering and a replay.
 """
 
 from tapebook.context.quote import plain
-from tapebook.context.sections import Layout, fact_line
+from tapebook.context.sections import FACTS, Layout, Rows, fact_line
 from tapebook.context.situation import Situation
 from tapebook.domain.instants import minute_text
-from tapebook.domain.packet import Section
-from tapebook.domain.run import Action, Verdict
+from tapebook.domain.run import Action, DecisionRun, Verdict
 
 MOST_WORDS = 120
 
+Seen = tuple[DecisionRun | None, tuple[str, ...]]
 
-def build(situation: Situation) -> Section | None:
-    """One row per action of the newest run on this symbol."""
-    run = situation.last_run
+
+def look(situation: Situation) -> Seen:
+    """The newest run on this symbol, and the symbols the agent was given."""
+    return situation.last_run, situation.deployment.agent.watchlist
+
+
+def rows(seen: Seen) -> Rows:
+    """When it was, and one row per action."""
+    run, watched = seen
     if run is None:
-        return None
-    watched = situation.deployment.agent.watchlist
-    rows = [("at", minute_text(run.as_of))]
-    rows += [_row(action, verdict, watched) for action, verdict in zip(run.actions, run.verdicts, strict=True)]
+        return ()
+    found = [("at", minute_text(run.as_of))]
+    found += [_row(action, verdict, watched) for action, verdict in zip(run.actions, run.verdicts, strict=True)]
     if run.error:
-        rows.append(("not understood", f'"{plain(run.error, MOST_WORDS)}"'))
-    return Section("last_decision", "Last decision", ("name", "value"), tuple(rows))
+        found.append(("not understood", f'"{plain(run.error, MOST_WORDS)}"'))
+    return tuple(found)
 
 
 def _row(action: Action, verdict: Verdict, watched: tuple[str, ...]) -> tuple[str, str]:
@@ -35,4 +40,13 @@ def _row(action: Action, verdict: Verdict, watched: tuple[str, ...]) -> tuple[st
     return what, f'{outcome}; reason: "{plain(action.reason, MOST_WORDS)}"'
 
 
-LAYOUT = Layout(name="last_decision", cap=100, build=build, line=fact_line, memory=True)
+LAYOUT = Layout(
+    name="last_decision",
+    cap=100,
+    title=lambda _: "Last decision",
+    columns=FACTS,
+    look=look,
+    rows=rows,
+    line=fact_line,
+    memory=True,
+)

@@ -5,12 +5,11 @@ the name the tape gives it; figures that have a row of their own are not repeate
 """
 
 from tapebook.context.quote import plain, symbol_text
-from tapebook.context.sections import Layout, fact_line
+from tapebook.context.sections import FACTS, Layout, Row, Rows, fact_line
 from tapebook.context.sections.figures import statistic
 from tapebook.context.situation import Feature, Market
 from tapebook.domain.market import AssetContext, Liquidity
 from tapebook.domain.money import E12, decimal_text, short_price
-from tapebook.domain.packet import Section
 
 FEATURES: dict[str, tuple[str, ...]] = {
     "liquidityProfile": ("depthUsd05Pct", "spreadChange24hPct", "depthChange24hPct", "booksUsed", "regime"),
@@ -26,9 +25,19 @@ FEATURES: dict[str, tuple[str, ...]] = {
 """Which figures of each feature are shown, in this order."""
 
 
-def build(market: Market) -> Section | None:
+def title(market: Market) -> str:
+    """Names the symbol."""
+    return f"Market: {symbol_text(market.symbol)}"
+
+
+def look(market: Market) -> Market:
+    """All of it: every figure has its age, so nothing outlives the moment."""
+    return market
+
+
+def rows(market: Market) -> Rows:
     """Names and values."""
-    rows: list[tuple[str, str]] = []
+    rows: list[Row] = []
     if market.mid is not None:
         rows.append(("price", short_price(market.mid.price_e8)))
         rows.append(("price_age_s", _age(market, market.mid.bucket_ts)))
@@ -37,8 +46,7 @@ def build(market: Market) -> Section | None:
     if market.context is not None:
         rows += [*_context(market.context), ("funding_age_s", _age(market, market.context.bucket_ts))]
     rows += [_feature(market, feature) for feature in market.features]
-    title = f"Market: {symbol_text(market.symbol)}"
-    return Section("market", title, ("name", "value"), tuple(rows)) if rows else None
+    return tuple(rows)
 
 
 def _age(market: Market, bucket_ts: int) -> str:
@@ -46,7 +54,7 @@ def _age(market: Market, bucket_ts: int) -> str:
     return str((market.as_of - bucket_ts) // 1000)
 
 
-def _liquidity(book: Liquidity) -> list[tuple[str, str]]:
+def _liquidity(book: Liquidity) -> list[Row]:
     return [
         ("spread_bps", statistic(book.spread_bps, 2)),
         ("depth_usd_0.1pct", statistic(book.depth_usd_10bps, 0)),
@@ -55,7 +63,7 @@ def _liquidity(book: Liquidity) -> list[tuple[str, str]]:
     ]
 
 
-def _context(context: AssetContext) -> list[tuple[str, str]]:
+def _context(context: AssetContext) -> list[Row]:
     return [
         ("funding_rate_1h_pct", decimal_text(context.funding_e12 * 100, E12, 5)),
         ("premium_pct", decimal_text(context.premium_e12 * 100, E12, 4)),
@@ -63,10 +71,10 @@ def _context(context: AssetContext) -> list[tuple[str, str]]:
     ]
 
 
-def _feature(market: Market, feature: Feature) -> tuple[str, str]:
+def _feature(market: Market, feature: Feature) -> Row:
     known = dict(feature.metrics)
     pairs = [f"{name}={plain(known[name], 24)}" for name in FEATURES[feature.name] if name in known]
     return feature.name, " ".join([*pairs, f"age_s={_age(market, feature.bucket_ts)}"])
 
 
-LAYOUT = Layout(name="market", cap=700, build=build, line=fact_line)
+LAYOUT = Layout(name="market", cap=700, title=title, columns=FACTS, look=look, rows=rows, line=fact_line)

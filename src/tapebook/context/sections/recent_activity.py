@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tapebook.context.budget import text_tokens
-from tapebook.context.sections import Layout, fact_line
+from tapebook.context.sections import FACTS, Layout, Rows, fact_line
 from tapebook.context.sections.figures import percent
 from tapebook.context.situation import Situation
 from tapebook.domain.activity import LONGEST_STREAK, Activity
-from tapebook.domain.packet import Section
 
 CAP = 130
 TITLE = "Recent activity (this session)"
@@ -23,19 +22,20 @@ DOUBT = "(consider whether your read of the regime still holds)"
 # How many codes of the sequence and how many rules are shown; the first shape that fits is taken.
 _SHAPES = ((4, 99), (3, 3), (3, 2), (3, 1), (1, 1))
 
-Rows = tuple[tuple[str, str], ...]
+def look(situation: Situation) -> Activity | None:
+    """The hour and the day, where they could be read."""
+    return situation.activity
 
 
-def build(situation: Situation) -> Section | None:
+def rows(activity: Activity | None) -> Rows:
     """Names and values of what is not zero."""
-    activity = situation.activity
     if activity is None:
-        return None
+        return ()
     for tail, rules in _SHAPES:
-        rows = _rows(activity, tail=tail, rules=rules)
-        if text_tokens("\n".join([f"## {TITLE}", *map(fact_line, rows)])) <= CAP:
+        found = _rows(activity, tail=tail, rules=rules)
+        if text_tokens("\n".join([f"## {TITLE}", *map(fact_line, found)])) <= CAP:
             break
-    return Section("recent_activity", TITLE, ("name", "value"), rows) if rows else None
+    return found
 
 
 def _rows(activity: Activity, *, tail: int, rules: int) -> Rows:
@@ -69,4 +69,13 @@ def _sequence(codes: Sequence[str], tail: int) -> str:
     return f"{shown} {NUDGE}" if len(codes) >= 3 and len(set(codes[-3:])) == 1 else shown
 
 
-LAYOUT = Layout(name="recent_activity", cap=CAP, build=build, line=fact_line, memory=True)
+LAYOUT = Layout(
+    name="recent_activity",
+    cap=CAP,
+    title=lambda _: TITLE,
+    columns=FACTS,
+    look=look,
+    rows=rows,
+    line=fact_line,
+    memory=True,
+)

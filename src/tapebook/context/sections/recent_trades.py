@@ -3,28 +3,29 @@
 from functools import lru_cache
 
 from tapebook.context.quote import plain, symbol_text
-from tapebook.context.sections import Layout
+from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.sections.figures import percent, price, signed_usd, whole_usd
 from tapebook.context.situation import Situation
 from tapebook.domain.instants import MINUTE, clock_text, minute_text
-from tapebook.domain.packet import Section
 from tapebook.domain.trade import ClosedTrade
 
 COLUMNS = ("span", "what", "size", "prices", "pnl", "pct", "minutes", "regime", "reason")
 MOST_WORDS = 120
 
 
-def build(situation: Situation) -> Section | None:
-    """At most `recent_trades_k` rows; the result is net of fees and funding."""
-    newest = sorted(
-        situation.closed_trades, key=lambda trade: (trade.state.entry_tick_at, trade.state.trade_id), reverse=True
-    )
-    rows = tuple(_row(trade) for trade in newest)
-    return Section("recent_trades", "Recent trades (closed)", COLUMNS, rows) if rows else None
+def look(situation: Situation) -> tuple[ClosedTrade, ...]:
+    """The closed trades, `recent_trades_k` at most."""
+    return situation.closed_trades
+
+
+def rows(trades: tuple[ClosedTrade, ...]) -> Rows:
+    """One per trade; the result is net of fees and funding."""
+    newest = sorted(trades, key=lambda trade: (trade.state.entry_tick_at, trade.state.trade_id), reverse=True)
+    return tuple([_row(trade) for trade in newest])
 
 
 @lru_cache(maxsize=4_096)
-def _row(trade: ClosedTrade) -> tuple[str, ...]:
+def _row(trade: ClosedTrade) -> Row:
     """Cached, since a trade that has ended looks the same in every packet after it."""
     state = trade.state
     return (
@@ -40,10 +41,19 @@ def _row(trade: ClosedTrade) -> tuple[str, ...]:
     )
 
 
-def line(row: tuple[str, ...]) -> str:
+def line(row: Row) -> str:
     """A trade as one line."""
     span, what, size, prices, pnl, pct, minutes, regime, reason = row
     return f'- {span} {what} {size} {prices} {pnl} ({pct}) {minutes} {regime} "{reason}"'
 
 
-LAYOUT = Layout(name="recent_trades", cap=600, build=build, line=line, memory=True)
+LAYOUT = Layout(
+    name="recent_trades",
+    cap=600,
+    title=lambda _: "Recent trades (closed)",
+    columns=COLUMNS,
+    look=look,
+    rows=rows,
+    line=line,
+    memory=True,
+)

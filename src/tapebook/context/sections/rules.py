@@ -4,31 +4,35 @@ A manual that does not fit is refused when the agent is saved (`oversize`); half
 worse than none.
 """
 
-from functools import lru_cache
-
 from tapebook.context.quote import visible
-from tapebook.context.sections import Layout
+from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.situation import Situation
-from tapebook.domain.packet import Section
 
 TITLE = "Rules (your manual)"
 
 
-def build(situation: Situation) -> Section | None:
-    """One row per line."""
-    return section_of(situation.deployment.agent.manual)
+def look(situation: Situation) -> str:
+    """The manual."""
+    return situation.deployment.agent.manual
 
 
-@lru_cache(maxsize=4_096)
-def section_of(manual: str) -> Section | None:
-    """The section of a manual; `splitlines` also cuts at the breaks a reader may not see."""
-    rows = tuple((visible(line).rstrip(),) for line in manual.strip().splitlines())
-    return Section("rules", TITLE, ("line",), rows) if rows else None
+def rows(manual: str) -> Rows:
+    """One per line; `splitlines` also cuts at the breaks a reader may not see."""
+    return tuple([(visible(line).rstrip(),) for line in manual.strip().splitlines()])
 
 
-def line(row: tuple[str, ...]) -> str:
+def line(row: Row) -> str:
     """A line of the manual."""
     return f"| {row[0]}".rstrip()
 
 
-LAYOUT = Layout(name="rules", cap=600, build=build, line=line, whole=True)
+LAYOUT = Layout(
+    name="rules",
+    cap=600,
+    title=lambda _: TITLE,
+    columns=("line",),
+    look=look,
+    rows=rows,
+    line=line,
+    whole=True,
+)

@@ -5,7 +5,7 @@ few bars, a short above their highest high.
 """
 
 from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import Bar, Side, bars
+from tapebook.decision.reading import Bars, Side, read
 from tapebook.decision.signal import Signal, abstain, follow
 from tapebook.domain.packet import Packet
 
@@ -19,16 +19,16 @@ class BreakoutEngine:
 
     def decide(self, packet: Packet) -> Answer:
         """Opens beyond the long channel, closes beyond the short one on the other side, holds otherwise."""
-        *before, newest = [None, *bars(packet)][-ENTER_BARS - 1 :]
-        past = [bar for bar in before if bar is not None]
-        if newest is None or len(past) < ENTER_BARS:
+        bars = read(packet).bars
+        if len(bars.closes) <= ENTER_BARS:
             return abstain(packet, f"fewer than {ENTER_BARS + 1} bars")
-        return follow(packet, _signal(past, newest.close))
+        return follow(packet, _signal(bars))
 
 
-def _signal(past: list[Bar], close: float) -> Signal:
-    top, bottom = max(bar.high for bar in past), min(bar.low for bar in past)
-    near_top, near_bottom = max(bar.high for bar in past[-LEAVE_BARS:]), min(bar.low for bar in past[-LEAVE_BARS:])
+def _signal(bars: Bars) -> Signal:
+    highs, lows, close = bars.highs[-ENTER_BARS - 1 : -1], bars.lows[-ENTER_BARS - 1 : -1], bars.closes[-1]
+    top, bottom = max(highs), min(lows)
+    near_top, near_bottom = max(highs[-LEAVE_BARS:]), min(lows[-LEAVE_BARS:])
     wants: Side | None = "long" if close > top else "short" if close < bottom else None
     rising: tuple[Side, ...] = ("long",) if close >= near_bottom else ()
     falling: tuple[Side, ...] = ("short",) if close <= near_top else ()

@@ -5,7 +5,7 @@ fees and spread of the round trip; a rate that is hours old says nothing.
 """
 
 from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import Side, figure
+from tapebook.decision.reading import Side, number, read
 from tapebook.decision.signal import Signal, abstain, follow
 from tapebook.domain.packet import Packet
 
@@ -20,7 +20,8 @@ class CarryEngine:
 
     def decide(self, packet: Packet) -> Answer:
         """Opens on the side that is paid, closes when the pay is gone or has turned, holds otherwise."""
-        rate, age = figure(packet, "market", "funding_rate_1h_pct"), figure(packet, "market", "funding_age_s")
+        market = read(packet).market
+        rate, age = number(market.get("funding_rate_1h_pct")), number(market.get("funding_age_s"))
         if rate is None:
             return abstain(packet, "the funding rate is not known")
         if age is None or age > OLDEST_SECONDS:

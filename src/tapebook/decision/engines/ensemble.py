@@ -63,7 +63,7 @@ class EnsembleEngine:
         weights = _weights(packet)
         answers = [(name, engine.decide(packet)) for name, engine in self._members]
         ballots = [_ballot(name, given, _weight(name, weights), packet.symbol) for name, given in answers]
-        votes, usage = tuple(ballot.vote for ballot in ballots), _usage([given for _, given in answers])
+        votes, usage = tuple([ballot.vote for ballot in ballots]), _usage([given for _, given in answers])
         if all(given.problem for _, given in answers):
             problem = "; ".join(f"{name}: {given.problem}" for name, given in answers)
             return Answer("", votes, usage, f"every member failed: {clean(problem, MOST_REASON)}")

@@ -3,10 +3,11 @@
 Far is counted in standard deviations of the same closes. The further, the surer, up to a point.
 """
 
+from functools import lru_cache
 from statistics import fmean, pstdev
 
 from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import Side, bars
+from tapebook.decision.reading import Side, read
 from tapebook.decision.signal import Signal, abstain, follow
 from tapebook.domain.packet import Packet
 
@@ -21,7 +22,7 @@ class ReversionEngine:
 
     def decide(self, packet: Packet) -> Answer:
         """Opens against an extreme, closes at the mean, holds otherwise."""
-        closes = [bar.close for bar in bars(packet)][-BARS:]
+        closes = read(packet).bars.closes[-BARS:]
         if len(closes) < BARS:
             return abstain(packet, f"fewer than {BARS} bars")
         away = _deviations(closes)
@@ -31,7 +32,9 @@ class ReversionEngine:
         return follow(packet, Signal(story, wants, min(0.9, 0.5 + 0.15 * (abs(away) - ENTER)), stays))
 
 
-def _deviations(closes: list[float]) -> float:
+@lru_cache(maxsize=256)
+def _deviations(closes: tuple[float, ...]) -> float:
+    """Cached, since ticks come more often than bars end."""
     mean = fmean(closes)
     deviation = pstdev(closes, mean)
     return (closes[-1] - mean) / deviation if deviation else 0.0

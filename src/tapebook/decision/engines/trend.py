@@ -5,7 +5,7 @@ more; out when the gap has fallen back inside the inner band. It sees the packet
 """
 
 from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import Bar, Side, bars
+from tapebook.decision.reading import Side, read
 from tapebook.decision.signal import Signal, abstain, follow
 from tapebook.domain.packet import Packet
 
@@ -20,18 +20,17 @@ class TrendEngine:
 
     def decide(self, packet: Packet) -> Answer:
         """Opens with the trend, closes when it has gone, holds otherwise."""
-        shown = bars(packet)
-        if len(shown) < SLOW:
+        closes = read(packet).bars.closes
+        if len(closes) < SLOW:
             return abstain(packet, f"fewer than {SLOW} bars")
-        gap = _gap_bps(shown)
+        gap = _gap_bps(closes)
         wants: Side | None = "long" if gap > ENTER_BPS else "short" if gap < -ENTER_BPS else None
         stays: tuple[Side, ...] = ("long",) if gap >= LEAVE_BPS else ("short",) if gap <= -LEAVE_BPS else ()
         story = f"average of {FAST} bars is {gap:+.1f} bps from the average of {SLOW}"
         return follow(packet, Signal(story, wants, min(0.95, 0.5 + abs(gap) / 400), stays, leave_confidence=0.6))
 
 
-def _gap_bps(shown: list[Bar]) -> float:
-    closes = [bar.close for bar in shown]
+def _gap_bps(closes: tuple[float, ...]) -> float:
     fast, slow = sum(closes[-FAST:]) / FAST, sum(closes[-SLOW:]) / SLOW
     return (fast / slow - 1) * 10_000 if slow else 0.0
 

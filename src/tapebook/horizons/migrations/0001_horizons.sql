@@ -1,19 +1,15 @@
 -- Projections of the log. A deployment's layers carry its name; those of all deployments together have an empty one.
 
--- What is known now, one row per key and origin, for people who ask in SQL. Reads as of a moment take from here only
--- which keys there were by then (`created_seq`), and their values from the versions.
-CREATE TABLE contexts (
+-- Every key that was ever written, from when on: rows are added and never changed.
+CREATE TABLE context_keys (
     owner TEXT NOT NULL,
     deployment TEXT NOT NULL,
     layer TEXT NOT NULL,
     timeframe TEXT NOT NULL,
     key TEXT NOT NULL,
     origin TEXT NOT NULL,
-    value TEXT NOT NULL,
-    created_at BIGINT NOT NULL,
-    updated_at BIGINT NOT NULL,
-    created_seq BIGINT NOT NULL,
     seq BIGINT NOT NULL,
+    known_at BIGINT NOT NULL,
     PRIMARY KEY (owner, deployment, layer, timeframe, key, origin)
 ) WITHOUT ROWID;
 
@@ -25,8 +21,31 @@ CREATE TABLE context_versions (
     key TEXT NOT NULL,
     origin TEXT NOT NULL,
     seq BIGINT NOT NULL,
+    known_at BIGINT NOT NULL,
     value TEXT NOT NULL,
     PRIMARY KEY (owner, deployment, layer, timeframe, key, origin, seq)
+) WITHOUT ROWID;
+
+-- What is known now, one row per key and origin, for people who ask in SQL. No read of ours asks it: it changes.
+CREATE VIEW contexts AS
+SELECT
+    k.owner, k.deployment, k.layer, k.timeframe, k.key, k.origin, v.value, k.known_at AS created_at,
+    v.known_at AS updated_at, v.seq
+FROM context_keys k
+JOIN context_versions v ON v.owner = k.owner AND v.deployment = k.deployment AND v.layer = k.layer
+    AND v.timeframe = k.timeframe AND v.key = k.key AND v.origin = k.origin
+    AND v.seq = (
+        SELECT MAX(n.seq) FROM context_versions n
+        WHERE n.owner = k.owner AND n.deployment = k.deployment AND n.layer = k.layer
+            AND n.timeframe = k.timeframe AND n.key = k.key AND n.origin = k.origin
+    );
+
+-- When anything of a scope was written: what was read of it holds until the next of these.
+CREATE TABLE context_changes (
+    owner TEXT NOT NULL,
+    deployment TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    PRIMARY KEY (owner, deployment, seq)
 ) WITHOUT ROWID;
 
 -- The sums of days, and those of months and years, which are merges of the same days. Only the next roll-up reads them,

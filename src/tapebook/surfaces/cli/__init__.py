@@ -17,15 +17,21 @@ from typer.exceptions import TyperException
 from tapebook.errors import BadInput, TapebookError
 from tapebook.surfaces.cli import (
     agents,
+    backtest,
+    backtests,
     compare,
     context,
     control,
     demo,
     desk,
+    experience,
     fills,
     home,
+    horizons,
     lessons,
     market,
+    recall,
+    recall_writes,
     runs,
     trades,
     transfer,
@@ -62,15 +68,22 @@ def _global_options(
 
 COMMANDS: list[Callable[..., None]] = [
     *(home.init, demo.demo, desk.up),
-    *(context.context, runs.tick, trades.orders, trades.trades, lessons.lessons),
+    *(context.context, runs.tick, trades.orders, trades.trades),
     *(market.world, market.ingest, market.market),
     *(control.halt, control.resume, control.flatten),
-    *(runs.replay, compare.compare, home.verify, home.doctor),
+    *(backtest.backtest, runs.replay, compare.compare, home.verify, home.doctor),
 ]
 for command in COMMANDS:
     root.command()(command)
 root.add_typer(agents.group, name="agents")
 root.add_typer(runs.group, name="runs")
+root.add_typer(backtests.group, name="backtests")
+for command in recall_writes.COMMANDS:
+    recall.group.command()(command)
+root.add_typer(recall.group, name="recall")
+root.add_typer(lessons.group, name="lessons")
+root.add_typer(experience.group, name="experience")
+root.add_typer(horizons.group, name="horizons")
 transfer.import_group.command("fills")(fills.import_fills)
 root.add_typer(transfer.import_group, name="import")
 root.add_typer(transfer.export_group, name="export")

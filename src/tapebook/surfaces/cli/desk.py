@@ -1,4 +1,4 @@
-"""The command `up`: scheduler, worker and executor, together or each alone."""
+"""The command `up`: scheduler, worker, executor and librarian, together or each alone."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from tapebook.app import RoleProgress, SupervisorProgress
 
 Only = Annotated[
-    Literal["scheduler", "worker", "executor"] | None,
-    typer.Option("--only", metavar="ROLE", help="One role in this process: scheduler, worker or executor."),
+    Literal["scheduler", "worker", "executor", "librarian"] | None,
+    typer.Option("--only", metavar="ROLE", help="One role here: scheduler, worker, executor or librarian."),
 ]
 WithIngest = Annotated[bool, typer.Option("--with-ingest", help="Listen to the market as well.")]
 Url = Annotated[

@@ -1,4 +1,9 @@
-"""The command `lessons`: what an agent's trades have taught it."""
+"""Commands on lessons: `lessons show`, `lessons promote`, `lessons demote`."""
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
 
 from tapebook.surfaces.cli.options import Agent, Home, Json, Most, opened
 from tapebook.surfaces.cli.output import Column, minute, print_json, print_lines, print_table
@@ -13,7 +18,25 @@ NOTES = [
 ]
 
 
-def lessons(agent: Agent, *, most: Most = 10, home: Home = None, json: Json = False) -> None:
+class ShowsByDefault(TyperGroup):
+    """A group in which `tapebook lessons AGENT` is short for `tapebook lessons show AGENT`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Puts the word `show` in front of what is not a command."""
+        own = {*self.commands, *ctx.help_option_names}
+        return super().parse_args(ctx, args if not args or args[0] in own else ["show", *args])
+
+
+group = typer.Typer(
+    cls=ShowsByDefault,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="What an agent's trades taught it; lessons AGENT shows it.",
+)
+
+
+@group.command()
+def show(agent: Agent, *, most: Most = 10, home: Home = None, json: Json = False) -> None:
     """Show the lessons an agent has now, and the notes before them."""
     with opened(home) as book:
         found = book.lessons(agent, most=most)
@@ -23,3 +46,41 @@ def lessons(agent: Agent, *, most: Most = 10, home: Home = None, json: Json = Fa
     active = next((note["lessons_text"] for note in found if note["status"] == "active"), None)
     print_lines([*active.splitlines(), ""] if active else [])
     print_table(found, NOTES, empty="no notes yet")
+
+
+@group.command()
+def promote(
+    agent: Agent,
+    *,
+    to: Annotated[str | None, typer.Option("--to", metavar="AGENT", help="Promote it to one other agent.")] = None,
+    skill: Annotated[
+        str | None, typer.Option("--skill", metavar="NAME", help="Promote it to all agents with a skill.")
+    ] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Have other agents told what stands in an agent's note."""
+    if to is not None and skill is not None:
+        raise typer.BadParameter("name an agent or a skill, not both", param_hint="--to")
+    with opened(home) as book:
+        done = book.skills.promote(agent, to=to, skill=skill)
+    if json:
+        print_json(done)
+    else:
+        print_lines([done.result()])
+
+
+@group.command()
+def demote(
+    skill: Annotated[str, typer.Argument(metavar="SKILL", help="A skill, or the agent it was promoted to.")],
+    *,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Take back what was promoted to a skill or an agent."""
+    with opened(home) as book:
+        done = book.skills.demote(skill)
+    if json:
+        print_json(done)
+    else:
+        print_lines([done.result()])

@@ -13,6 +13,7 @@ from tapebook.surfaces.cli.output import (
     complain,
     minute,
     money,
+    one_line,
     price,
     print_json,
     print_lines,
@@ -31,6 +32,8 @@ RUNS = [
     Column("decided", "actions", lambda actions: cell([_short(action) for action in actions]), cut=True),
 ]
 SHOWN_DIFFERENCES = 10
+# What the lines of a citation may take of the screen; --json has all of them.
+SHOWN_LINES = 240
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run; `tapebook runs` lists them.")]
 
 group = typer.Typer(rich_markup_mode=None, invoke_without_command=True)
@@ -136,6 +139,7 @@ def print_run(run: dict[str, Any]) -> None:
         "status": run["status"],
         "decided": [sentence(action) for action in actions],
         "because": [action["reason"] for action in actions],
+        "citations": [_citation(each) for each in run.get("citations") or []],
         "flagged": [f"nothing in the packet explains {flag}" for action in actions for flag in action["flags"]],
         "votes": [_vote(vote) for vote in run["votes"]],
         "model": _usage(run["usage"]),
@@ -171,6 +175,14 @@ def _usage(usage: dict[str, Any] | None) -> str | None:
         return None
     tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
     return f"{usage['model']}: {tokens}, {usage['cost_usd']:.6f} USD, attempts: {usage['attempts']}"
+
+
+def _citation(citation: dict[str, Any]) -> str:
+    used = ", cited" if citation["cited"] else ""
+    place = f"{citation['path']}:{citation['startLine']}-{citation['endLine']}"
+    text = one_line(citation["text"] or citation["snippet"])
+    shown = text if len(text) <= SHOWN_LINES else f"{text[: SHOWN_LINES - 1]}…"
+    return f"[{citation['id']}{used}] {place} {citation['score']:.2f}: {shown}"
 
 
 def _order(order: dict[str, Any]) -> str:

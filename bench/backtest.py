@@ -1,0 +1,156 @@
+"""A year of five-minute bars: ticks per second with full memory, with memory off, and of a bare loop over the same bars.
+
+The agent is the one `tapebook init` provides, an ensemble of the rule engines. The bare loop keeps two moving averages,
+goes long or short by them and writes a ledger row per bar to SQLite: no packet, no guard, no memory. What a part of a
+tick takes is measured in a run of its own, for the clock around each part costs time too.
+"""
+
+import random
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import apsw
+
+import tapebook
+from bench.figure import Figure, cpu_seconds
+from tapebook.clock import SystemClock
+from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
+from tapebook.domain.market import Candle, FundingRate
+from tapebook.domain.money import E8
+from tapebook.lab import backtest as lab
+from tapebook.lab.backtest_home import BacktestHome
+from tapebook.lab.planning import Wish, make_plan
+from tapebook.loop import tick
+from tapebook.tape.importer import known_at
+from tapebook.wiring import Rooms
+
+START = parse_instant("2023-01-01T00:00:00Z")
+AGENT = "demo-ensemble"
+YEAR, MONTH = 365, 30
+MODEL_SECONDS = 1.0
+
+
+def run() -> list[Figure]:
+    """All figures of backtests."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        bars = _fill(home)
+        floor = len(bars) / cpu_seconds(lambda: _bare(bars, Path(folder) / "ledger.db"))
+        on, made = _pace(home, "on")
+        off, _ = _pace(home, "off")
+        parts = _parts(home)
+    with_model = 1 / (MODEL_SECONDS + 1 / on)
+    return [
+        Figure("backtest of a year, bare loop with a SQLite ledger", floor, "ticks/s"),
+        Figure("backtest of a year, full memory", on, "ticks/s", floor, on / floor, "≥ 2,000, better 10,000"),
+        Figure("backtest of a year, memory off", off, "ticks/s", floor, off / floor),
+        Figure("memory on against off, time of a tick", off / on, "times", aim="≤ 2"),
+        Figure("memory on against off, with a model of 1 s", (1 / with_model) / (MODEL_SECONDS + 1 / off), "times"),
+        Figure("closed trades in the year", made["trades"], "trades"),
+        Figure("book of the year", made["bytes"] / 1e6, "MB"),
+        *(Figure(f"part of a tick: {name}", value, "µs") for name, value in parts.items()),
+    ]
+
+
+def _fill(home: Path) -> list[Candle]:
+    """A new home with a year of bars that trend for a while, then go nowhere for a while."""
+    tapebook.init(home)
+    chance, price, drift = random.Random(11), 20_000.0, 0.0
+    bars = []
+    for number in range(YEAR * 288):
+        if number % 288 == 0:
+            drift = chance.choice((-0.00015, 0.0, 0.0, 0.00015))
+        opened, price = price, price * (1 + drift + chance.gauss(0, 0.0012))
+        high, low = max(opened, price) * (1 + chance.random() / 900), min(opened, price) * (1 - chance.random() / 900)
+        prices = (round(each * E8) for each in (opened, high, low, price))
+        bars.append(Candle("BTC", 300, START + number * 5 * MINUTE, *prices, 10 + chance.random(), 200_000.0, 5))
+    rates = [FundingRate("BTC", at, 10_000_000, 0) for at in range(START, START + YEAR * DAY, 8 * HOUR)]
+    rooms = Rooms(home, clock=SystemClock())
+    rooms.tape.commit([*bars, *rates], assumed=known_at)
+    rooms.close()
+    return bars
+
+
+def _bare(bars: list[Candle], path: Path) -> None:
+    """What a loop costs that only follows two averages and writes down what it has."""
+    db = apsw.Connection(str(path))
+    db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; CREATE TABLE ledger (at, side, price, cash)")
+    fast = slow = bars[0].close_e8 / E8
+    side, entry, cash, rows = 0, 0.0, 10_000.0, []
+    for bar in bars:
+        price = bar.close_e8 / E8
+        fast, slow = fast + (price - fast) / 12, slow + (price - slow) / 48
+        wanted = 1 if fast > slow else -1
+        if wanted != side:
+            cash += side * (price - entry) * 0.1 - price * 0.1 * 0.00045
+            side, entry = wanted, price
+        rows.append((bar.bucket_ts, side, price, cash))
+        if len(rows) == lab.TICKS_PER_COMMIT:
+            with db:
+                db.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?)", rows)
+            rows = []
+    db.close()
+
+
+def _pace(home: Path, memory: str) -> tuple[float, dict[str, float]]:
+    """Ticks per second of processor time over the year, and what was made."""
+    found: list[Any] = []
+
+    def go() -> None:
+        with tapebook.open(home) as book:
+            found.append(book.backtest(AGENT, memory=memory))
+
+    taken = cpu_seconds(go)
+    result = found[0]
+    size = (home / "backtests" / result.id / "book.db").stat().st_size
+    return result.total.ticks / taken, {"trades": result.total.trades, "bytes": size}
+
+
+def _parts(home: Path) -> dict[str, float]:
+    """Microseconds of processor time of each part of a tick, over a month behind the first five."""
+    spent: dict[str, float] = defaultdict(float)
+    rooms = Rooms(home, clock=SystemClock())
+    found = rooms.book.agent(AGENT)
+    assert found is not None
+    wish = Wish(start=START, end=START + 6 * MONTH * DAY, chunks="none")
+    plan = make_plan(rooms.tape, rooms.config, found[1], version=found[0], wish=wish)
+    one = lab.Run(BacktestHome.prepare(home, rooms.config, plan), plan, lab.Watch())
+    slots = one.slots(plan.chunks[0])
+    one.work(slots[: 5 * MONTH * 288])
+    with _timed(spent):
+        whole = cpu_seconds(lambda: one.work(slots[5 * MONTH * 288 :]))
+    one.close()
+    rooms.close()
+    ticks = MONTH * 288
+    known = {name: 1e6 * value / ticks for name, value in spent.items()}
+    rest = 1e6 * whole / ticks - sum(known.values())
+    return {**known, "the engine, rows and commits, and the clocks": rest}
+
+
+@contextmanager
+def _timed(spent: dict[str, float]) -> Iterator[None]:
+    """Puts a clock around the parts of a tick."""
+    names = {
+        "gather": "gather: reading market, book and memory",
+        "assemble": "assemble: the packet",
+        "conclude": "conclude: judging and recording",
+        "execute": "execute: handing orders over",
+        "reconcile": "reconcile: fills, funding, margin, marks",
+    }
+    with mock.patch.multiple(tick, **{name: _clocked(getattr(tick, name), spent, names[name]) for name in names}):
+        with mock.patch.object(lab, "learn", _clocked(lab.learn, spent, "learn: outcomes, layers, lessons")):
+            yield
+
+
+def _clocked(work: Callable[..., Any], spent: dict[str, float], name: str) -> Callable[..., Any]:
+    def timed(*args: Any, **options: Any) -> Any:
+        found: list[Any] = []
+        spent[name] += cpu_seconds(lambda: found.append(work(*args, **options)))
+        return found[0]
+
+    return timed

@@ -1,0 +1,82 @@
+"""How a home begins and what is run in one without opening it: `init`, `ingest`, `demo`."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tapebook import profiles
+from tapebook.clock import SystemClock, VirtualClock
+from tapebook.config import load
+from tapebook.errors import HomeError
+from tapebook.home import is_home, make_home, require_home, sole_writer
+from tapebook.lab.demo_report import DemoReport, demo_report
+from tapebook.loop import demo as demo_loop
+from tapebook.loop import enlist
+from tapebook.loop.demo import DemoProgress
+from tapebook.loop.listen import IngestProgress, listen
+from tapebook.loop.stage import clock_for
+from tapebook.wiring import Rooms
+
+FIRST_AGENTS: dict[str, dict[str, Any]] = {
+    "btc-5m": {"watch": "BTC", "strategy": "Hold until a strategy is written."},
+    "demo-ensemble": {
+        "watch": "BTC, ETH",
+        "engine": "ensemble",
+        "members": "trend, reversion, breakout, carry",
+        "strategy": "Go with the weighted majority of the rule engines.",
+    },
+}
+"""The agents of a new home, as their owner would write them."""
+
+
+async def ingest(
+    home: str | Path, *, url: str | None, seconds: float | None, report: Callable[[IngestProgress], None]
+) -> None:
+    """Listens to the market and keeps it in the tape until `seconds` have passed, or for ever."""
+    require_home(Path(home))
+    clock = await clock_for(url or load(Path(home)).hyperliquid.url)
+    rooms = Rooms(Path(home), clock=clock)
+    try:
+        with sole_writer(rooms.home, "tape"):
+            await listen(rooms, url=url, seconds=seconds, report=report)
+    finally:
+        rooms.close()
+
+
+def init(home: str | Path) -> list[str]:
+    """Makes a new home with commented settings and its first agents; says what was made."""
+    home = Path(home)
+    if is_home(home):
+        raise HomeError(f"{home} is a tapebook home already: edit its tapebook.toml, or choose another --home")
+    make_home(home)
+    rooms = Rooms(home, clock=SystemClock())
+    for name, settings in FIRST_AGENTS.items():
+        enlist.add(rooms, name, profiles.from_words(settings))
+    rooms.close()
+    return [
+        f"{home}/tapebook.toml   settings, each with a comment",
+        f"{home}/book.db         the log and what is computed from it",
+        f"{home}/tape.db         the market, empty",
+        "agent btc-5m (engine: the default of the settings) watches BTC",
+        "agent demo-ensemble (engine: ensemble of the rule engines) watches BTC, ETH",
+    ]
+
+
+def demo(
+    home: str | Path,
+    *,
+    seconds: float = 30,
+    seed: int = 7,
+    paced: bool = False,
+    progress: Callable[[DemoProgress], None] = lambda progress: None,
+) -> DemoReport:
+    """Runs the seeded world for `seconds` times twenty minutes of market, and reports; a home goes on where it was."""
+    demo_loop.prepare(Path(home), seed=seed)
+    clock = VirtualClock(demo_loop.START)
+    rooms = Rooms(Path(home), clock=clock)
+    try:
+        asyncio.run(demo_loop.run(rooms, clock, seconds=seconds, seed=seed, paced=paced, progress=progress))
+        return demo_report(rooms, seed=seed)
+    finally:
+        rooms.close()

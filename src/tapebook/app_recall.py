@@ -1,0 +1,117 @@
+"""Recall for surfaces and programs: `tb.recall.search("what do I do when the feed disconnects")`.
+
+Reads give values in people's units; the only writes are those of the policy (docs/recall.md).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tapebook.domain.instants import iso, parse_instant
+from tapebook.errors import BadInput
+from tapebook.loop import writes
+from tapebook.loop.annals import keep_backtest
+from tapebook.loop.recall import Progress, reindex, silent
+from tapebook.loop.recollect import RecallStatus, Recollection, search, status
+from tapebook.loop.sync import SyncReport, sync
+from tapebook.loop.watch import watch
+from tapebook.loop.writes import Appended, Decided, Proposed
+from tapebook.wiring import Rooms
+
+__all__ = ["Appended", "Decided", "Proposed", "Recall", "RecallStatus", "Recollection", "SyncReport"]
+
+View = dict[str, Any]
+
+
+class Recall:
+    """The documents of a home."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    def search(
+        self,
+        query: str,
+        *,
+        agent: str | None = None,
+        limit: int = 10,
+        as_of: int | str | None = None,
+        kinds: Iterable[str] | None = None,
+    ) -> Recollection:
+        """Places in documents that answer a question: those an agent may see, or all; now, or as known at a moment."""
+        moment = parse_instant(as_of) if isinstance(as_of, str) else as_of
+        chosen = None if kinds is None else frozenset(kinds)
+        return search(self._rooms, query, agent=agent, limit=limit, as_of=moment, kinds=chosen)
+
+    def status(self) -> RecallStatus:
+        """How it goes: documents, chunks, the last sync, what was refused, and how far the index is."""
+        return status(self._rooms)
+
+    def sync(self, *, progress: Progress = silent) -> SyncReport:
+        """Brings documents and index up to date."""
+        return sync(self._rooms, progress=progress)
+
+    def reindex(self, *, progress: Progress = silent) -> View:
+        """Builds the index anew and puts it in place of the old one."""
+        report: View = msgspec.to_builtins(reindex(self._rooms, progress=progress))
+        return report
+
+    def watch(self, *, seconds: float | None = None) -> Iterator[SyncReport]:
+        """Syncs now, whenever a file changes, and every `recall.sync_minutes`; gives what each sync found."""
+        return watch(self._rooms, seconds=seconds)
+
+    def add(self, folder: str | Path, *, progress: Progress = silent) -> SyncReport:
+        """Makes the texts of a folder documents for every agent."""
+        writes.add_folder(self._rooms, Path(folder))
+        return sync(self._rooms, progress=progress)
+
+    def keep_backtest(self, summary: Mapping[str, Any]) -> str:
+        """Makes a backtest's summary a document of its agent; returns its path."""
+        return keep_backtest(self._rooms, summary)
+
+    def append(self, what: str, agent: str, text: str, *, run: str | None = None, by: str = "owner") -> Appended:
+        """Appends to an agent's `journal`, or to its `learning`s or `note`s."""
+        return writes.append(self._rooms, agent, what, text, run_id=run or "", by=by)
+
+    def propose(
+        self,
+        agent: str,
+        text: str | None = None,
+        *,
+        file: str | Path | None = None,
+        run: str | None = None,
+        by: str = "owner",
+    ) -> Proposed:
+        """Proposes a manual, from a text or a file; it stands when the owner approves it."""
+        if (text is None) == (file is None):
+            raise BadInput("a proposal is a text or a file: give one of the two")
+        proposed = writes.manual_of(Path(file)) if file is not None else text or ""
+        return writes.propose(self._rooms, agent, proposed, run_id=run or "", by=by)
+
+    def proposals(self, agent: str | None = None, *, most: int = 20) -> list[View]:
+        """Proposals, newest first, of one agent or of all."""
+        found = self._rooms.documents.proposals(agent or "", most=most)
+        return [_timed(msgspec.to_builtins(each), "known_at", "decided_at") for each in found]
+
+    def proposal(self, proposal_id: str) -> Proposed:
+        """One proposal, with what it changes."""
+        return writes.shown(self._rooms, proposal_id)
+
+    def approve(self, proposal_id: str, *, by: str = "owner") -> Decided:
+        """Makes a proposed manual the agent's: a new version of its profile."""
+        return writes.approve(self._rooms, proposal_id, by=by)
+
+    def reject(self, proposal_id: str, *, by: str = "owner") -> Decided:
+        """Ends a proposal; the manual stays as it is."""
+        return writes.reject(self._rooms, proposal_id, by=by)
+
+    def writes(self, agent: str | None = None, *, most: int = 50) -> list[View]:
+        """Everything that was appended, proposed or approved, newest first: who, in which run, when, and its hash."""
+        found = self._rooms.documents.writes(agent or "", most=most)
+        return [_timed(msgspec.to_builtins(each), "known_at") for each in found]
+
+
+def _timed(row: View, *names: str) -> View:
+    return row | {name: None if row[name] is None else iso(row[name]) for name in names}

@@ -1,0 +1,197 @@
+"""The newest state of one stream, kept in memory: what the tables say of its head, without asking them.
+
+A fold sees every event of a stream in order, and is a function of them. It answers what a tick asks of the book
+over and over; everything else, and every older moment, is the tables' to answer. `tests/book/test_fold.py` holds
+the two against each other.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from tapebook.book import events as ev
+from tapebook.book.activity import LastClose, Session, day_start
+from tapebook.book.store import Snapshot
+from tapebook.domain.activity import LONGEST_STREAK
+from tapebook.domain.instants import HOUR
+from tapebook.domain.order import Order
+from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.run import DecisionRun
+from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.log import Event
+
+_TRANSFERS = ("deposit", "withdrawal")
+Kept = TypeVar("Kept")
+_DECODERS = {kind: msgspec.json.Decoder(body) for body, kind in ev.KINDS.items()}
+
+
+class Filled(msgspec.Struct, frozen=True):
+    """One fill, and what was held of its symbol just before it."""
+
+    happened_at: int
+    symbol: str
+    client_id: str | None
+    before: Position | None
+
+
+class Fold:
+    """What one deployment holds, has under way and did lately, as of the newest event it saw."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.portfolio = Portfolio({}, 0)
+        self.open_trades: dict[str, TradeState] = {}
+        self.snapshot: Snapshot | None = None
+        self.runs: dict[str, DecisionRun] = {}
+        self.run_ids: set[str] = set()
+        self.closed: list[tuple[int, ClosedTrade]] = []
+        self._working: dict[str, tuple[Order, bool, int]] = {}
+        self._orders = 0
+        self._intended: deque[int] = deque()
+        self._results: deque[tuple[int, int]] = deque()
+        self._fills: deque[Filled] = deque()
+        self._rejections: deque[tuple[int, str]] = deque()
+        self._closes: dict[str, LastClose] = {}
+        self._nets: tuple[int, ...] = ()
+        self._asked = 0
+
+    def see(self, event: Event) -> None:
+        """Takes in the next event."""
+        self.seq = event.seq
+        take = _TAKES.get(event.kind)
+        if take is not None:
+            take(self, _DECODERS[event.kind].decode(event.body), event)
+
+    def closed_after(self, after: int) -> list[ClosedTrade]:
+        """The trades that ended behind a sequence number, oldest exit first."""
+        first = len(self.closed)
+        while first and self.closed[first - 1][0] > after:
+            first -= 1
+        return [closed for _, closed in self.closed[first:]]
+
+    def working(self) -> list[tuple[Order, bool]]:
+        """Orders that have not ended, oldest first, each with whether the broker has it."""
+        return [(order, placed) for order, placed, _ in self._working.values()]
+
+    def under_way(self, most: int) -> tuple[Order, ...] | None:
+        """The same without that; None when one is so old that the tables must say whether it is still looked at."""
+        if any(self._orders - number >= most for _, _, number in self._working.values()):
+            return None
+        return tuple(order for order, _, _ in self._working.values())
+
+    def session(self, as_of: int) -> Session | None:
+        """What was done in the hour and the day before a moment; None for one before the last that was asked for."""
+        if as_of < self._asked:
+            return None
+        self._asked = as_of
+        today, hour = day_start(as_of), as_of - HOUR
+        _forget(self._fills, lambda each: each.happened_at < today)
+        _forget(self._results, lambda each: each[0] < today)
+        _forget(self._intended, lambda each: each <= hour)
+        _forget(self._rejections, lambda each: each[0] <= hour)
+        fills = [each for each in self._fills if each.happened_at >= today]
+        return Session(
+            cash_usd_e6=self.portfolio.cash_usd_e6,
+            results_usd_e6=sum(amount for at, amount in self._results if at >= today),
+            held=_held_before(self.portfolio, fills),
+            rejections=tuple(rule for at, rule in self._rejections if hour < at <= as_of),
+            executed=len({(each.symbol, each.client_id) for each in fills if each.client_id is not None}),
+            orders=sum(1 for at in self._intended if at > hour),
+            nets=self._nets,
+            closes=tuple(self._closes.values()),
+        )
+
+    def _posted(self, body: ev.LedgerPosted, event: Event) -> None:
+        self.portfolio = msgspec.structs.replace(self.portfolio, cash_usd_e6=body.balance_usd_e6)
+        self._results.extend(
+            (event.happened_at, line.amount_usd_e6) for line in body.lines if line.kind not in _TRANSFERS
+        )
+
+    def _decided(self, body: ev.RunDecided, event: Event) -> None:
+        run = body.run
+        self.run_ids.add(run.run_id)
+        if run.trigger == "shadow":
+            return
+        if run.status != "expired":
+            self.runs[run.symbol] = run
+        if run.branch == "main":
+            self._rejections.extend((run.as_of, verdict.rule) for verdict in run.verdicts if verdict.rule is not None)
+
+    def _ended(self, body: ev.RunEnded, event: Event) -> None:
+        for symbol, run in self.runs.items():
+            if run.run_id == body.run_id:
+                self.runs[symbol] = msgspec.structs.replace(run, status=body.status)
+
+    def _intend(self, body: ev.OrderIntended, event: Event) -> None:
+        self._working[body.order.client_id] = (body.order, False, self._orders)
+        self._orders += 1
+        self._intended.append(body.order.intended_at)
+
+    def _placed(self, body: ev.OrderPlaced, event: Event) -> None:
+        order, _, number = self._working[body.client_id]
+        self._working[body.client_id] = (order, True, number)
+
+    def _order_ended(self, body: ev.OrderEnded, event: Event) -> None:
+        del self._working[body.end.client_id]
+
+    def _filled(self, body: ev.FillObserved, event: Event) -> None:
+        fill = body.fill
+        held = self.portfolio.positions.get(fill.symbol)
+        before = None if held is None else Position(held.symbol, held.size_e8, held.cost_usd_e6, held.leverage)
+        self._fills.append(Filled(fill.happened_at, fill.symbol, fill.client_id, before))
+
+    def _marked(self, body: ev.MarksObserved, event: Event) -> None:
+        self.snapshot = Snapshot(event.happened_at, body.cash_usd_e6, body.equity_usd_e6, body.walked_until, body.marks)
+
+    def _traded(self, body: ev.TradeOpened | ev.TradeUpdated, event: Event) -> None:
+        self._hold(body.trade.symbol, body.position if body.position.size_e8 else None, body.trade)
+
+    def _closed(self, body: ev.TradeClosed, event: Event) -> None:
+        trade = body.trade
+        self._hold(trade.state.symbol, None, trade.state)
+        self.closed.append((event.seq, trade))
+        net = trade.state.net_usd_e6
+        self._nets = (net, *self._nets[: LONGEST_STREAK - 1])
+        last = LastClose(trade.state.symbol, trade.exit_tick_at, net)
+        self._closes = dict(sorted((self._closes | {last.symbol: last}).items()))
+
+    def _hold(self, symbol: str, position: Position | None, trade: TradeState) -> None:
+        """New dictionaries, in the order of symbols: somebody may still look at the old ones."""
+        positions = {name: held for name, held in self.portfolio.positions.items() if name != symbol}
+        trades = {name: each for name, each in self.open_trades.items() if name != symbol}
+        if position is not None:
+            positions[symbol], trades[symbol] = position, trade
+        self.portfolio = Portfolio(dict(sorted(positions.items())), self.portfolio.cash_usd_e6)
+        self.open_trades = dict(sorted(trades.items()))
+
+
+_TAKES: dict[str, Callable[..., None]] = {
+    ev.KINDS[ev.LedgerPosted]: Fold._posted,
+    ev.KINDS[ev.RunDecided]: Fold._decided,
+    ev.KINDS[ev.RunEnded]: Fold._ended,
+    ev.KINDS[ev.OrderIntended]: Fold._intend,
+    ev.KINDS[ev.OrderPlaced]: Fold._placed,
+    ev.KINDS[ev.OrderEnded]: Fold._order_ended,
+    ev.KINDS[ev.FillObserved]: Fold._filled,
+    ev.KINDS[ev.MarksObserved]: Fold._marked,
+    ev.KINDS[ev.TradeOpened]: Fold._traded,
+    ev.KINDS[ev.TradeUpdated]: Fold._traded,
+    ev.KINDS[ev.TradeClosed]: Fold._closed,
+}
+
+
+def _forget(kept: deque[Kept], gone: Callable[[Kept], bool]) -> None:
+    """Drops what is too old, from the front; what came late stands further behind and goes later."""
+    while kept and gone(kept[0]):
+        kept.popleft()
+
+
+def _held_before(now: Portfolio, fills: list[Filled]) -> dict[str, Position]:
+    """The positions before some fills: what was not filled is what it is now."""
+    first: dict[str, Position | None] = {}
+    for each in fills:
+        first.setdefault(each.symbol, each.before)
+    kept = {symbol: held for symbol, held in now.positions.items() if symbol not in first}
+    return kept | {symbol: held for symbol, held in sorted(first.items()) if held is not None}

@@ -1,0 +1,136 @@
+"""The book of a sole writer: what a tick asks of the newest state is answered from memory.
+
+Every answer equals that of `Book`; whatever a fold does not know, the tables are asked.
+"""
+
+from tapebook.book.activity import Session
+from tapebook.book.events import KINDS, DeskFlattened
+from tapebook.book.fold import Fold
+from tapebook.book.settle import Account
+from tapebook.book.store import MOST_UNDER_WAY, Book, Snapshot
+from tapebook.db import Database
+from tapebook.domain.agent import AgentProfile
+from tapebook.domain.order import Order
+from tapebook.domain.run import DecisionRun
+from tapebook.domain.trade import ClosedTrade
+from tapebook.log import Event
+from tapebook.log.sole import SoleLog
+
+
+class SoleBook(Book):
+    """A book with a fold of every deployment it is asked about."""
+
+    def __init__(self, log: SoleLog, db: Database, *, owner: str) -> None:
+        super().__init__(log, db, owner=owner)
+        self._folds: dict[str, Fold] = {}
+        self._agents: dict[str, tuple[int, AgentProfile] | None] = {}
+        self._halts: dict[str, str] | None = None
+        self._flattened = False
+        for stream in log.streams():
+            for event in log.events(stream):
+                self._see(event)
+        log.follow(self._see)
+
+    def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
+        """One agent's profile: the newest version, or a given one."""
+        if version is not None:
+            return super().agent(name, version=version)
+        if name not in self._agents:
+            self._agents[name] = super().agent(name)
+        return self._agents[name]
+
+    def halts(self) -> dict[str, str]:
+        """What may not trade now, with the reason that was given."""
+        if self._halts is None:
+            self._halts = super().halts()
+        return self._halts
+
+    def flatten_due(self, deployment: str) -> int | None:
+        """When somebody last wanted a deployment flat, as long as something that had begun by then is left."""
+        return super().flatten_due(deployment) if self._flattened else None
+
+    def account(self, deployment: str, *, seq: int) -> Account:
+        """Cash, positions and open trades as of a sequence number."""
+        fold = self._at(deployment, seq)
+        if fold is None:
+            return super().account(deployment, seq=seq)
+        return Account(seq, fold.portfolio, fold.open_trades)
+
+    def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
+        """The trades that ended last as of a sequence number, newest exit first."""
+        fold = self._at(deployment, seq)
+        if fold is None:
+            return super().closed_trades(deployment, seq=seq, most=most)
+        return [closed for _, closed in fold.closed[: -most - 1 : -1]]
+
+    def closed_after(self, deployment: str, *, after: int, seq: int) -> list[ClosedTrade]:
+        """The trades that ended after one sequence number and up to another, oldest exit first."""
+        fold = self._at(deployment, seq)
+        if fold is None:
+            return super().closed_after(deployment, after=after, seq=seq)
+        return fold.closed_after(after)
+
+    def closed_since(self, deployment: str, *, after: int, seq: int) -> tuple[int, int | None]:
+        """How many trades ended after one sequence number and up to another, and when the first of them did."""
+        fold = self._at(deployment, seq)
+        if fold is None:
+            return super().closed_since(deployment, after=after, seq=seq)
+        closed = fold.closed_after(after)
+        return len(closed), min((each.exit_tick_at for each in closed), default=None)
+
+    def last_run(self, deployment: str, symbol: str, *, seq: int) -> DecisionRun | None:
+        """The newest decision on a symbol as of a sequence number."""
+        fold = self._at(deployment, seq)
+        if fold is None:
+            return super().last_run(deployment, symbol, seq=seq)
+        return fold.runs.get(symbol)
+
+    def has_run(self, run_id: str) -> bool:
+        """Whether this decision was made already."""
+        return any(run_id in fold.run_ids for fold in self._folds.values())
+
+    def working_orders(self, deployment: str) -> list[tuple[Order, bool]]:
+        """Orders that have not ended, oldest first, each with whether the broker has it."""
+        return self._fold(deployment).working()
+
+    def orders_under_way(self, deployment: str, *, seq: int, as_of: int) -> tuple[Order, ...]:
+        """Orders that had not ended as of a sequence number, oldest first."""
+        fold = self._at(deployment, seq)
+        known = fold.under_way(MOST_UNDER_WAY) if fold is not None else None
+        return super().orders_under_way(deployment, seq=seq, as_of=as_of) if known is None else known
+
+    def stirs(self, deployment: str) -> bool:
+        """Whether a deployment has an order that has not ended, or holds something."""
+        fold = self._fold(deployment)
+        return bool(fold.open_trades) or bool(fold.working())
+
+    def newest_snapshot(self, deployment: str, *, seq: int) -> Snapshot | None:
+        """What the account was worth when it was last valued."""
+        fold = self._at(deployment, seq)
+        return super().newest_snapshot(deployment, seq=seq) if fold is None else fold.snapshot
+
+    def session(self, deployment: str, account: Account, *, as_of: int) -> Session:
+        """What a deployment did in the hour and the day before a moment, as of its account's sequence number."""
+        fold = self._at(deployment, account.seq)
+        known = fold.session(as_of) if fold is not None else None
+        return super().session(deployment, account, as_of=as_of) if known is None else known
+
+    def _at(self, deployment: str, seq: int) -> Fold | None:
+        """The fold of a deployment, if it is the newest state that is asked for."""
+        fold = self._fold(deployment)
+        return fold if fold.seq == seq else None
+
+    def _fold(self, deployment: str) -> Fold:
+        found = self._folds.get(deployment)
+        if found is None:
+            found = self._folds[deployment] = Fold()
+        return found
+
+    def _see(self, event: Event) -> None:
+        if event.stream.owner != self.owner:
+            return
+        if not event.stream.deployment:
+            self._agents, self._halts = {}, None
+            self._flattened |= event.kind == KINDS[DeskFlattened]
+            return
+        self._fold(event.stream.deployment).see(event)

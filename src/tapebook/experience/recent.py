@@ -1,0 +1,55 @@
+"""The record of the last days, kept from one decision to the next: what leaves the window is taken off its sums."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from tapebook.experience.records import Record
+
+Ended = tuple[int, int, int]
+"""An outcome as far as sums need it: its exit, its result in millionths, its money."""
+
+
+class Recent:
+    """The newest outcomes, oldest first, at most so many; as of some moment and every later one."""
+
+    def __init__(self, outcomes: Sequence[Ended], *, most: int) -> None:
+        self._outcomes: deque[Ended] = deque()
+        self._most = most
+        self._wins = self._ppm = self._ppm2 = self._usd = 0
+        self._since = -1
+        for each in outcomes:
+            self._put(each)
+
+    def serves(self, *, since: int, as_of: int) -> bool:
+        """Whether a moment can be answered: one that is not before those asked for so far, nor before an exit."""
+        return since >= self._since and (not self._outcomes or self._outcomes[-1][0] <= as_of)
+
+    def add(self, ended: Ended) -> bool:
+        """Takes in one more; False when it does not come last, and all must be read again."""
+        if self._outcomes and ended[0] <= self._outcomes[-1][0]:
+            return False
+        self._put(ended)
+        return True
+
+    def record(self, name: str, *, since: int) -> Record:
+        """The record of the outcomes after a moment."""
+        self._since = since
+        while self._outcomes and self._outcomes[0][0] <= since:
+            self._drop()
+        return Record("recent", name, len(self._outcomes), self._wins, self._ppm, self._ppm2, self._usd)
+
+    def _put(self, ended: Ended) -> None:
+        self._outcomes.append(ended)
+        self._count(ended, 1)
+        if len(self._outcomes) > self._most:
+            self._drop()
+
+    def _drop(self) -> None:
+        self._count(self._outcomes.popleft(), -1)
+
+    def _count(self, ended: Ended, sign: int) -> None:
+        _, ppm, usd = ended
+        self._wins += sign * (usd > 0)
+        self._ppm += sign * ppm
+        self._ppm2 += sign * ppm * ppm
+        self._usd += sign * usd

@@ -1,0 +1,185 @@
+"""A backtest: the same tick as live, over the tape, in virtual time.
+
+1. `backtest` prepares a home of its own (`BacktestHome`) and opens rooms on it: its book, the parent's tape;
+2. chunk by chunk (`_run_chunk`) it makes every decision whose slot lies in it, many ticks to a commit;
+3. at a chunk's end it is measured and kept as a checkpoint; at the end of all, so is the whole.
+
+Where a process was killed, the log says which slots are done: the same plan goes on behind them. A chunk's
+measures are functions of the log, so an interrupted backtest ends with the same bytes as any other.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from tapebook.clock import VirtualClock, elapsed_seconds
+from tapebook.config import Config
+from tapebook.context import MarketShelf
+from tapebook.domain.agent import Deployment
+from tapebook.home import sole_writer
+from tapebook.lab.backtest_home import BacktestHome, Checkpoint
+from tapebook.lab.measure import measure_all, measure_chunk
+from tapebook.lab.plan import Chunk, Plan
+from tapebook.lab.result import BacktestResult, ChunkResult
+from tapebook.loop.deploy import deploy
+from tapebook.loop.learn import learn
+from tapebook.loop.slot import Look, Slot
+from tapebook.loop.tick import Learn, tick
+from tapebook.tape.importer import GRACE_MS
+from tapebook.tape.reel import Reel
+from tapebook.wiring import Rooms
+
+OpenRooms = Callable[[BacktestHome, Plan, VirtualClock], Rooms]
+
+TICKS_PER_COMMIT = 500
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a backtest is: in which chunk, at which moment, how many ticks were made by now, how fast."""
+
+    chunk: str
+    at: int
+    done: float
+    ticks: int
+    ticks_per_second: float
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """Who wants to hear how it goes: at every commit, and at the end of each chunk."""
+
+    progress: Callable[[Progress], None] = lambda progress: None
+    chunk: Callable[[ChunkResult], None] = lambda result: None
+
+
+def backtest(parent: Path, config: Config, plan: Plan, *, watch: Watch) -> BacktestResult:
+    """Runs a plan, or goes on with it, or gives the result that is there."""
+    home = BacktestHome.prepare(parent, config, plan)
+    with sole_writer(home.folder):
+        done = home.result()
+        if done is not None:
+            for chunk in done.chunks:
+                watch.chunk(chunk)
+            return done
+        with closing(Run(home, plan, watch)) as run:
+            return run.finish()
+
+
+def rooms_of(home: BacktestHome, plan: Plan, clock: VirtualClock) -> Rooms:
+    """The rooms of a backtest: its own book, and the tape as far as the plan may see it."""
+    rooms = Rooms(home.folder, clock=clock, sole=True)
+    rooms.tape = Reel(rooms.tape_db, clock=clock, fetch=rooms.archive.get, watermark=plan.tape_seq)
+    return rooms
+
+
+class Run:
+    """One attempt at a plan."""
+
+    def __init__(self, home: BacktestHome, plan: Plan, watch: Watch, *, open_rooms: OpenRooms = rooms_of) -> None:
+        self._home, self._plan, self._watch = home, plan, watch
+        self._clock = VirtualClock(plan.start)
+        self._rooms = open_rooms(home, plan, self._clock)
+        self._ticks, self._began = 0, elapsed_seconds()
+        self._deployment = enrol(self._rooms, plan)
+        self._shelf = MarketShelf()
+
+    def finish(self) -> BacktestResult:
+        """Every chunk that is not done yet, and the whole."""
+        results = []
+        for chunk in self._plan.chunks:
+            kept = self._home.checkpoint(chunk)
+            results.append(kept.result if kept else self.run_chunk(chunk))
+            self._watch.chunk(results[-1])
+        result = measure_all(self._rooms, self._deployment, self._plan, results)
+        self._home.finish(result)
+        return result
+
+    def run_chunk(self, chunk: Chunk) -> ChunkResult:
+        """Every decision of a chunk that is not made yet; then its measures, kept as a checkpoint."""
+        for slots in _batches(self.slots(chunk), TICKS_PER_COMMIT // len(self._plan.symbols) or 1):
+            before, began = self._ticks, elapsed_seconds()
+            self.work(slots)
+            self._home.note_speed(self._ticks - before, elapsed_seconds() - began)
+            self._tell(chunk, slots[-1])
+        return self._close(chunk)
+
+    def work(self, slots: range) -> None:
+        """All decisions of some slots, in one transaction."""
+        with self._rooms.log.together():
+            for at in slots:
+                self._work(at)
+
+    def close(self) -> None:
+        """Ends the connections."""
+        self._rooms.close()
+
+    def slots(self, chunk: Chunk) -> range:
+        """The slots of a chunk behind the newest decision; a commit holds all symbols of a slot or none."""
+        cadence = self._deployment.agent.cadence_ms
+        seq = self._rooms.book.head(self._deployment.id)
+        newest = self._rooms.book.last_run(self._deployment.id, self._plan.symbols[-1], seq=seq)
+        first = chunk.start if newest is None else max(chunk.start, newest.scheduled_for + cadence)
+        return range(-(-first // cadence) * cadence, chunk.end, cadence)
+
+    def _work(self, at: int) -> None:
+        """All decisions of one slot, made when its bar counts as known."""
+        self._clock.advance(at + GRACE_MS)
+        look = Look(self._clock.now(), self._plan.tape_seq, self._shelf)
+        for symbol in self._plan.symbols:
+            slot = Slot(self._deployment, symbol, at, trigger="backtest")
+            tick(self._rooms, slot, look=look, learn=learner(self._plan))
+            self._ticks += 1
+
+    def _close(self, chunk: Chunk) -> ChunkResult:
+        """Measures a chunk as of its end, whatever came after it, and keeps that."""
+        book, deployment, plan = self._rooms.book, self._deployment, self._plan
+        since, until = (seq_at(self._rooms, deployment.id, moment) for moment in (chunk.start, chunk.end))
+        if learns(plan, chunk.end) and not self._is_taken(chunk, until):
+            self._clock.advance(max(self._clock.now(), chunk.end))
+            taken = self._rooms.experience.snapshot(
+                deployment.id, chunk.name, since_seq=since, seq=until, span=(chunk.start, chunk.end)
+            )
+            until = book.append(deployment.id, [taken], expected_seq=until)[-1].seq
+        result = measure_chunk(self._rooms, deployment, plan, chunk, since_seq=since, seq=until)
+        self._home.keep(Checkpoint(chunk, until, result.head_hash, result))
+        return result
+
+    def _is_taken(self, chunk: Chunk, seq: int) -> bool:
+        taken = self._rooms.experience.snapshots(self._deployment.id, seq=seq, most=1)
+        return bool(taken) and taken[0].chunk == chunk.name
+
+    def _tell(self, chunk: Chunk, at: int) -> None:
+        plan, seconds = self._plan, elapsed_seconds() - self._began
+        share = (at - plan.start) / (plan.end - plan.start)
+        self._watch.progress(Progress(chunk.name, at, share, self._ticks, self._ticks / max(seconds, 1e-9)))
+
+
+def enrol(rooms: Rooms, plan: Plan) -> Deployment:
+    """The agent of a plan as a deployment of the backtest's own book."""
+    rooms.book.save_agent(plan.agent, at=plan.start)
+    return deploy(rooms, plan.agent.name)
+
+
+def seq_at(rooms: Rooms, deployment: str, moment: int) -> int:
+    """How far the log had come when a chunk ended, before the first decision of the next."""
+    return rooms.book.seq_as_of(deployment, moment + GRACE_MS - 1)
+
+
+def learns(plan: Plan, at: int) -> bool:
+    """Whether the memory of a plan takes in what happens at a moment."""
+    return plan.memory == "on" or (plan.freeze_at is not None and at < plan.freeze_at)
+
+
+def learner(plan: Plan) -> Learn:
+    """What learns between decisions: everything, nothing, or everything until the memory is frozen."""
+
+    def until_frozen(rooms: Rooms, deployment: Deployment) -> None:
+        if learns(plan, rooms.clock.now()):
+            learn(rooms, deployment)
+
+    return until_frozen
+
+
+def _batches(slots: range, size: int) -> Iterator[range]:
+    return (slots[start : start + size] for start in range(0, len(slots), size))

@@ -1,0 +1,172 @@
+"""The folder of a backtest: a home of its own, below the home it was asked in.
+
+    backtests/<id>/tapebook.toml   the settings of the parent; the tape and the archive are the parent's
+    backtests/<id>/book.db         its own log: decisions, orders, trades, what was learned
+    backtests/<id>/plan.json       what was asked
+    backtests/<id>/chunks/*.json   a checkpoint for each chunk that is done
+    backtests/<id>/result.json     the outcome, once all are
+
+So every command reads it like any home: `tapebook trades AGENT --home home/backtests/<id>`.
+"""
+
+import os
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from tapebook.config import FILE, Config, as_toml
+from tapebook.domain.canonical import sha256_hex
+from tapebook.errors import Damaged, StoreFailed, UnknownName
+from tapebook.lab.plan import Chunk, Plan
+from tapebook.lab.result import BacktestResult, ChunkResult
+
+FOLDER = "backtests"
+_WORK_AGAIN = "delete the file and run the same backtest again: its decisions are in book.db and are not lost"
+
+Value = TypeVar("Value", bound=msgspec.Struct)
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A chunk that is done: where the log stood then, and what the chunk came to."""
+
+    chunk: Chunk
+    seq: int
+    head: str
+    result: ChunkResult
+
+
+class Speed(msgspec.Struct, frozen=True):
+    """How many ticks were made in how many seconds of computing, over all attempts."""
+
+    ticks: int = 0
+    seconds: float = 0.0
+
+    @property
+    def ticks_per_second(self) -> float | None:
+        """The pace; None before anything was made."""
+        return round(self.ticks / self.seconds, 1) if self.seconds else None
+
+
+class _Sealed(msgspec.Struct, frozen=True):
+    """A value as it is written, with the hash that shows damage."""
+
+    sha256: str
+    value: msgspec.Raw
+
+
+class BacktestHome:
+    """The files of one backtest."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def prepare(cls, parent: Path, config: Config, plan: Plan, *, folder: Path | None = None) -> "BacktestHome":
+        """The folder of a plan, or one just as deep in its place, made if it is new."""
+        home = cls(folder or parent / FOLDER / plan.id)
+        if not (home.folder / "plan.json").exists():
+            home._write(FILE, as_toml(_settings(config)).encode())
+            home._write("plan.json", _sealed(plan))
+        return home
+
+    @property
+    def id(self) -> str:
+        """The name of the backtest."""
+        return self.folder.name
+
+    def plan(self) -> Plan:
+        """What was asked."""
+        return self._read("plan.json", Plan, "delete the folder and ask for the backtest again")
+
+    def checkpoint(self, chunk: Chunk) -> Checkpoint | None:
+        """What is kept of a chunk that is done."""
+        name = _file_of(chunk)
+        return self._read(name, Checkpoint, _WORK_AGAIN) if (self.folder / name).exists() else None
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Keeps a chunk that is done."""
+        self._write(_file_of(checkpoint.chunk), _sealed(checkpoint))
+
+    def result(self) -> BacktestResult | None:
+        """The outcome, or None while there is none."""
+        there = (self.folder / "result.json").exists()
+        return self._read("result.json", BacktestResult, _WORK_AGAIN) if there else None
+
+    def finish(self, result: BacktestResult) -> None:
+        """Keeps the outcome."""
+        self._write("result.json", _sealed(result))
+
+    def speed(self) -> Speed:
+        """How fast it went so far; unknown when nobody noted it."""
+        there = (self.folder / "speed.json").exists()
+        return self._read("speed.json", Speed, "delete the file") if there else Speed()
+
+    def note_speed(self, ticks: int, seconds: float) -> None:
+        """Adds to the ticks made and the time they took."""
+        before = self.speed()
+        self._write("speed.json", _sealed(Speed(before.ticks + ticks, before.seconds + seconds)))
+
+    def _read(self, name: str, kind: type[Value], remedy: str) -> Value:
+        path = self.folder / name
+        try:
+            sealed = msgspec.json.decode(path.read_bytes(), type=_Sealed)
+            if sha256_hex(msgspec.json.format(bytes(sealed.value), indent=-1)) != sealed.sha256:
+                raise Damaged(f"{path} is damaged (its hash does not fit): {remedy}")
+            return msgspec.json.decode(sealed.value, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Damaged(f"{path} is damaged ({error}): {remedy}") from error
+        except FileNotFoundError as error:
+            raise UnknownName(f"{path} is missing: {remedy}") from error
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Replaces a file, whole or not at all."""
+        path = self.folder / name
+        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_bytes(content)
+            os.replace(beside, path)
+        except OSError as error:
+            raise StoreFailed(f"cannot write {path}: {error.strerror}; make room or allow writing") from error
+
+
+def backtest_homes(parent: Path) -> list[BacktestHome]:
+    """Every backtest of a home, by name."""
+    folder = parent / FOLDER
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [BacktestHome(path) for path in found if (path / "plan.json").is_file()]
+
+
+def backtest_home(parent: Path, name: str) -> BacktestHome:
+    """One backtest by its id, or by the beginning of it."""
+    homes = backtest_homes(parent)
+    fitting = [home for home in homes if home.id.startswith(name)] if name else []
+    if len(fitting) != 1:
+        known = ", ".join(home.id for home in homes[:8]) or "none yet; `tapebook backtest AGENT` makes one"
+        what = f"{name!r} fits {len(fitting)} backtests" if fitting else f"there is no backtest {name!r}"
+        raise UnknownName(f"{what}; backtests: {known}")
+    return fitting[0]
+
+
+def _settings(config: Config) -> Config:
+    """The parent's settings; books of backtests are files, and packets are rebuilt rather than kept."""
+    replace = msgspec.structs.replace
+    tape = config.store.tape
+    store = replace(config.store, book="book.db", tape=tape if "://" in tape else _from_below(tape))
+    archive = replace(config.archive, place=_from_below(config.archive.place), packets=False)
+    return replace(config, store=store, archive=archive)
+
+
+def _from_below(place: str) -> str:
+    return place if Path(place).is_absolute() else f"../../{place}"
+
+
+def _file_of(chunk: Chunk) -> str:
+    return f"chunks/{chunk.name}.json"
+
+
+def _sealed(value: msgspec.Struct) -> bytes:
+    content = msgspec.json.encode(value, order="sorted")
+    sealed = _Sealed(sha256_hex(content), msgspec.Raw(content))
+    return msgspec.json.format(msgspec.json.encode(sealed), indent=1) + b"\n"

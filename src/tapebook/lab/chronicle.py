@@ -1,0 +1,88 @@
+"""What a book says of a deployment between two sequence numbers, in bulk: a year of ticks in a few reads."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from tapebook.db import Database, Queries, Row
+from tapebook.domain.agent import Deployment
+from tapebook.domain.canonical import sha256_hex
+from tapebook.domain.run import Vote
+from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.experience.outcomes import Outcome, Proposal, outcome_of
+from tapebook.wiring import Rooms
+
+_QUERIES = Queries.load("tapebook.lab", "chronicle.sql")
+
+
+class Moment(NamedTuple):
+    """A figure of the account at a moment, and where it stands in the log."""
+
+    seq: int
+    at: int
+    usd_e6: int
+
+
+class Span(NamedTuple):
+    """From when to when a position was held; no end while it is."""
+
+    entry_seq: int
+    entered_at: int
+    exit_seq: int | None
+    exited_at: int | None
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A trade that ended, and its outcome as experience would learn it."""
+
+    trade: ClosedTrade
+    outcome: Outcome
+
+
+class Chronicle:
+    """A deployment's book from behind one sequence number up to another."""
+
+    def __init__(self, db: Database, *, owner: str, deployment: str, after: int, until: int) -> None:
+        self._db = db
+        self._where = {"owner": owner, "deployment": deployment, "after": after, "until": until}
+        self.after, self.until = after, until
+
+    def told(self) -> tuple[int, str]:
+        """How many decisions were made, and one hash over all that was told to anybody, in its order."""
+        rows = self._db.all(_QUERIES.runs, **self._where)
+        ticks = sum(trigger != "shadow" for trigger, _ in rows)
+        return ticks, sha256_hex("\n".join(packet for _, packet in rows).encode())
+
+    def snapshots(self) -> list[Moment]:
+        """What the account was worth whenever it was valued."""
+        return [Moment(*row) for row in self._db.all(_QUERIES.snapshots, **self._where)]
+
+    def balances(self) -> list[Moment]:
+        """Cash after every posting."""
+        rows = self._db.all(_QUERIES.balances, **self._where)
+        return [Moment(*row) for row in {row[0]: row for row in rows}.values()]
+
+    def spans(self) -> list[Span]:
+        """When positions were held, by entry; what came after the end is not known yet."""
+        rows = self._db.all(_QUERIES.spans, **self._where)
+        return [
+            Span(entry, entered, *((None, None) if end is None or end > self.until else (end, at)))
+            for entry, entered, end, at in rows
+        ]
+
+    def ended(self) -> list[Ended]:
+        """The trades that ended, oldest exit first."""
+        return [_ended(row) for row in self._db.all(_QUERIES.ended, **self._where)]
+
+
+def chronicle(rooms: Rooms, deployment: Deployment, *, after: int, until: int) -> Chronicle:
+    """The book of a deployment between two sequence numbers."""
+    return Chronicle(rooms.book_db, owner=rooms.book.owner, deployment=deployment.id, after=after, until=until)
+
+
+def _ended(row: Row) -> Ended:
+    trade = ClosedTrade(TradeState(*row[:20]), *row[20:23])
+    votes = msgspec.json.decode(row[24], type=tuple[Vote, ...]) if row[24] else ()
+    proposals = tuple(Proposal(vote.engine, vote.action, vote.side, vote.confidence_e4) for vote in votes)
+    made = msgspec.structs.replace(outcome_of(trade, None), provider=row[23] or "", votes=proposals)
+    return Ended(trade, made)

@@ -1,0 +1,1 @@
+"""Texts to vectors: a new file here is a new embedder, found by its name."""

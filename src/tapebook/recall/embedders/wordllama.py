@@ -1,0 +1,78 @@
+"""Vectors from the weights inside the wordllama wheel: no server, no download, the same numbers for ever.
+
+The wheel's two files are read directly. Its own code would bring its logging set-up, and a client that looks for newer
+files elsewhere; all it does with the files is to add up one row of numbers per token. Sixteen-bit weights are added in
+64 bits, where no sum rounds: the order in which a machine adds does not matter.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapebook.errors import ConfigError
+from tapebook.recall.embedder import Embedder, EmbedderTerms
+
+MODEL = "l2_supercat"
+DIMENSION = 256
+
+
+class WordLlama:
+    """The one model; its files are read when the first text comes."""
+
+    name = f"wordllama:{MODEL}"
+    is_local = True
+
+    def documents(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """The sum of the weights of each text's tokens."""
+        made, weights, tokenizer = np.zeros((len(texts), DIMENSION)), _weights(), _tokenizer()
+        for row, text in enumerate(texts):
+            # One by one: a batch would start threads, which a process that forks later must not have.
+            tokens = tokenizer.encode(text, add_special_tokens=False).ids
+            made[row] = np.add.reduce(weights.take(tokens, axis=0), axis=0, dtype=np.float64)
+        return made
+
+    def question(self, text: str) -> NDArray[np.float64]:
+        """The same for a question."""
+        row: NDArray[np.float64] = self.documents([text])[0]
+        return row
+
+
+# Once per process, however many indexes it opens.
+@cache
+def _weights() -> NDArray[np.float16]:
+    path = _folder() / "weights" / f"{MODEL}_{DIMENSION}.safetensors"
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        said = json.loads(file.read(length))["embedding.weight"]
+    # Mapped, so that processes share it and only rows of words in use are read.
+    return np.asarray(np.memmap(path, np.float16, "r", 8 + length + said["data_offsets"][0], tuple(said["shape"])))
+
+
+@cache
+def _tokenizer() -> Any:
+    from tokenizers import Tokenizer
+
+    made = Tokenizer.from_file(str(_folder() / "tokenizers" / f"{MODEL}_tokenizer_config.json"))
+    made.no_padding()
+    made.no_truncation()
+    return made
+
+
+def _folder() -> Path:
+    found = find_spec("wordllama")
+    if found is None or found.origin is None:
+        raise ConfigError("the local embedder needs its weights: pip install wordllama, or name another embedder")
+    return Path(found.origin).parent
+
+
+def create(terms: EmbedderTerms) -> Embedder:
+    """The adapter's entry point; there is one model."""
+    if terms.model not in ("", MODEL):
+        raise ConfigError(f"wordllama has one model, {MODEL}, and no {terms.model!r}: leave `model` empty")
+    return WordLlama()

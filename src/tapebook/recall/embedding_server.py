@@ -1,0 +1,201 @@
+"""Asks a server for vectors: in batches, again when it was only busy, and never with a key in an error.
+
+Each provider is a `Dialect`: where it is, how it is asked, and where in its answer the numbers stand.
+
+    429, 408, 409, 5xx, no answer    waited for and asked again, up to `attempts`; then Retry
+    401, 402, 403, or no key         ConfigError: nothing to wait for
+    anything else                    ConfigError with what the server said
+"""
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tapebook.errors import ConfigError, Retry
+from tapebook.llm.port import one_line
+from tapebook.recall.embedder import EmbedderTerms
+
+_BUSY = frozenset({408, 409, 429})
+_KEY_REFUSED = frozenset({401, 402, 403})
+_LONGEST_WAIT = 60.0
+_MOST_BYTES = 2**28
+_MOST_SIGNS = 100_000
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """What one provider's server is like. `ask` makes the path and the body of a request, `read` finds the rows."""
+
+    provider: str
+    url: str
+    model: str
+    key_variable: str
+    most_texts: int
+    ask: Callable[[str, Sequence[str], bool], tuple[str, dict[str, Any]]]
+    read: Callable[[bytes], list[list[float]]]
+    key_header: str = "Authorization"
+    key_prefix: str = "Bearer "
+
+
+class _Refused(Exception):
+    """One request that failed, and whether another may succeed."""
+
+    def __init__(self, says: str, *, passes: bool, after: float | None = None, status: int = 0) -> None:
+        super().__init__(says)
+        self.passes = passes
+        self.after = after
+        self.status = status
+
+
+class ServerEmbedder:
+    """One model on one server."""
+
+    is_local = False
+
+    def __init__(self, dialect: Dialect, terms: EmbedderTerms) -> None:
+        self._dialect = dialect
+        self._terms = terms
+        self._url = (terms.url or dialect.url).rstrip("/")
+        self._model = terms.model or dialect.model
+        if not self._url.startswith(("http://", "https://")):
+            raise ConfigError(f"the address of {dialect.provider} is {self._url!r}: it begins with http:// or https://")
+        # A server that redirects would be given the key, and answered with a GET.
+        self._opener = urllib.request.build_opener(_NoRedirects)
+
+    @property
+    def name(self) -> str:
+        """Provider and model."""
+        return f"{self._dialect.provider}:{self._model}"
+
+    def documents(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """A row for each text of documents."""
+        return self._rows(texts, is_question=False)
+
+    def question(self, text: str) -> NDArray[np.float64]:
+        """The row of a question."""
+        row: NDArray[np.float64] = self._rows([text], is_question=True)[0]
+        return row
+
+    def _rows(self, texts: Sequence[str], *, is_question: bool) -> NDArray[np.float64]:
+        # Servers refuse a text without words; it is like nothing.
+        asked = [at for at, text in enumerate(texts) if text.strip()]
+        given: list[list[float]] = []
+        for batch in _batches([texts[at][:_MOST_SIGNS] for at in asked], self._dialect.most_texts):
+            given += self._answer(batch, is_question)
+        width = len(given[0]) if given else 0
+        if len(given) != len(asked) or any(len(row) != width for row in given):
+            raise Retry(f"{self.name} gave {len(given)} rows for {len(asked)} texts, or rows that differ; try again")
+        rows = np.zeros((len(texts), width))
+        rows[asked] = given
+        return rows
+
+    def _answer(self, texts: Sequence[str], is_question: bool) -> list[list[float]]:
+        for attempt in range(1, self._terms.attempts + 1):
+            try:
+                return self._asked_once(texts, is_question)
+            except _Refused as refusal:
+                if not refusal.passes:
+                    raise self._misconfigured(refusal) from None
+                if attempt == self._terms.attempts:
+                    times = f"{attempt} time{'s' if attempt > 1 else ''}"
+                    raise Retry(f"{self.name} was asked {times}: {refusal}; try again later") from None
+                pause = refusal.after if refusal.after is not None else float(2 ** (attempt - 1))
+                self._terms.sleep(min(pause, _LONGEST_WAIT))
+        raise Retry(f"{self.name} was not asked: `attempts` is {self._terms.attempts}")
+
+    def _misconfigured(self, refusal: _Refused) -> ConfigError:
+        variable = self._dialect.key_variable
+        if refusal.status in _KEY_REFUSED and variable:
+            return ConfigError(f"{self._dialect.provider} refused the key (status {refusal.status}): set {variable}")
+        return ConfigError(f"{self.name} refused the request: {refusal}; check the embedder, its model and its url")
+
+    def _asked_once(self, texts: Sequence[str], is_question: bool) -> list[list[float]]:
+        path, body = self._dialect.ask(self._model, texts, is_question)
+        request = urllib.request.Request(
+            f"{self._url}{path}", data=msgspec.json.encode(body), headers=self._headers(), method="POST"
+        )
+        try:
+            with self._opener.open(request, timeout=self._terms.timeout_seconds) as answer:
+                content = answer.read(_MOST_BYTES)
+        except urllib.error.HTTPError as error:
+            raise self._refusal(error) from None
+        except (OSError, http.client.HTTPException) as error:
+            said = getattr(error, "reason", None) or error
+            raise _Refused(f"no answer ({one_line(str(said)) or type(said).__name__})", passes=True) from None
+        try:
+            return self._dialect.read(content)
+        except msgspec.DecodeError as error:
+            raise _Refused(f"its answer is none ({one_line(str(error))})", passes=True) from None
+
+    def _headers(self) -> dict[str, str]:
+        dialect, key = self._dialect, self._terms.key
+        if not key and dialect.key_variable and self._url == dialect.url:
+            raise ConfigError(f"{dialect.provider} needs a key: set {dialect.key_variable} in the environment")
+        sent = {dialect.key_header: f"{dialect.key_prefix}{key.reveal()}"} if key else {}
+        return {"Content-Type": "application/json", "Accept": "application/json", **sent}
+
+    def _refusal(self, error: urllib.error.HTTPError) -> _Refused:
+        status, passes = error.code, error.code in _BUSY or error.code >= 500
+        with error:
+            said = one_line(self._terms.key.hidden_in(_message(error.read(10_000))))
+        after = _seconds(error.headers.get("Retry-After", ""))
+        return _Refused(f"status {status}{': ' if said else ''}{said}", passes=passes, after=after, status=status)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
+        """Leaves the answer as it is, which then is an error."""
+        return None
+
+
+class _Row(msgspec.Struct):
+    embedding: list[float]
+    index: int = 0
+
+
+class _Rows(msgspec.Struct):
+    data: list[_Row]
+
+
+def read_rows(content: bytes) -> list[list[float]]:
+    """The rows of an answer in OpenAI's words, in the order they were asked for."""
+    return [row.embedding for row in sorted(msgspec.json.decode(content, type=_Rows).data, key=lambda row: row.index)]
+
+
+def _batches(texts: Sequence[str], most: int) -> Iterator[list[str]]:
+    """So many texts at a time, and not too long together."""
+    batch: list[str] = []
+    signs = 0
+    for text in texts:
+        if batch and (len(batch) >= most or signs + len(text) > _MOST_SIGNS):
+            yield batch
+            batch, signs = [], 0
+        batch.append(text)
+        signs += len(text)
+    if batch:
+        yield batch
+
+
+def _message(content: bytes) -> str:
+    """What a server says is wrong, in any of the words they use for it."""
+    try:
+        said = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        return ""
+    for name in ("error", "detail", "message"):
+        if isinstance(said, dict) and name in said:
+            said = said[name]
+    return said if isinstance(said, str) else ""
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None

@@ -1,0 +1,62 @@
+"""Search by words: BM25 over postings in a SQLite file, exact as of any commit."""
+
+from collections.abc import Collection, Sequence
+
+from tapebook.errors import StaleWriter
+from tapebook.recall.embeddings import Embeddings
+from tapebook.recall.index_store import IndexStore
+from tapebook.recall.intake import Intake
+from tapebook.recall.port import Answer, Index, IndexCounts, IndexReport, IndexTerms, Progress, silent
+from tapebook.recall.search import Search
+from tapebook.recall.version import Version
+
+BATCH = 1_000
+"""New chunks that are committed together."""
+
+
+class SqliteFts:
+    """The index in one file."""
+
+    def __init__(self, store: IndexStore, terms: IndexTerms, embeddings: Embeddings | None = None) -> None:
+        self._store = store
+        self._search = Search(store, terms, embeddings)
+
+    def head(self) -> int:
+        """The newest sequence that is wholly indexed."""
+        return self._store.head()
+
+    def index(self, versions: Sequence[tuple[Version, bytes]], *, progress: Progress = silent) -> IndexReport:
+        """Takes in versions behind the head, a batch at a time; another process that does the same is no harm."""
+        taken = written = kept = 0
+        while waiting := [pair for pair in versions if pair[0].seq > self._store.head()]:
+            intake = Intake(self._store)
+            for version, body in waiting:
+                intake.take(version, body)
+                if intake.written >= BATCH:
+                    break
+            try:
+                self._store.write(intake.batch)
+            except StaleWriter:
+                continue
+            taken, written, kept = taken + intake.taken, written + intake.written, kept + intake.kept
+            progress(len(versions) - len(waiting) + intake.taken, len(versions))
+        return IndexReport(taken, written, kept, self.head())
+
+    def search(
+        self, query: str, *, scopes: Collection[str], seq: int, limit: int = 10, kinds: Collection[str] | None = None
+    ) -> Answer:
+        """What the documents of these scopes said as of a sequence."""
+        return self._search.answer(query, scopes=scopes, seq=seq, limit=limit, kinds=kinds)
+
+    def counts(self) -> IndexCounts:
+        """How much it holds."""
+        return self._store.counts()
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._store.close()
+
+
+def create(terms: IndexTerms) -> Index:
+    """The adapter's entry point."""
+    return SqliteFts(IndexStore(terms.path), terms)

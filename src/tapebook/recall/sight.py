@@ -1,0 +1,74 @@
+"""What a search can see: the rows of some scopes as of a sequence, as if nothing else had ever been written."""
+
+from collections.abc import Collection
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tapebook.recall import postings
+from tapebook.recall.index_store import Found, IndexStore
+from tapebook.recall.rows import RowArray, known
+
+Numbers = NDArray[np.float64]
+
+
+class Part(msgspec.Struct):
+    """The rows of one scope, which of them stand, and where they begin among those of all scopes."""
+
+    scope_id: int
+    rows: RowArray
+    standing: NDArray[np.bool_]
+    base: int
+
+
+class Sight:
+    """The rows of scopes, one scope behind the other; a row's place among them is its number here."""
+
+    def __init__(self, store: IndexStore, scopes: Collection[str], seq: int) -> None:
+        self._store = store
+        self.seq = seq
+        self.parts: list[Part] = []
+        self.size = 0
+        for scope_id in store.scope_ids(scopes):
+            rows = known(store.rows(scope_id), seq)
+            self.parts.append(Part(scope_id, rows, rows["end"] > seq, self.size))
+            self.size += len(rows)
+        self.standing = np.concatenate([np.zeros(0, bool), *(part.standing for part in self.parts)])
+
+    def with_term(self, term: str) -> tuple[NDArray[np.int64], Numbers, Numbers]:
+        """The rows that stand and have a term, how often each has it, and their lengths."""
+        places, times, lengths = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
+        for part in self.parts:
+            where, often = postings.unpacked(self._store.postings(part.scope_id, term, count=len(part.rows)))
+            end = int(np.searchsorted(where, len(part.rows)))
+            keep = part.standing[where[:end]]
+            where = where[:end][keep]
+            places.append(where + part.base)
+            times.append(often[:end][keep])
+            lengths.append(part.rows["length"][where])
+        return np.concatenate(places), np.concatenate(times), np.concatenate(lengths)
+
+    def of_kinds(self, kinds: Collection[str] | None) -> NDArray[np.bool_]:
+        """Which rows stand and are of one of these kinds; of any, if none is named."""
+        if kinds is None:
+            return self.standing
+        numbers = self._store.kinds()
+        wanted = [numbers[kind] for kind in kinds if kind in numbers]
+        allowed = [np.zeros(0, bool), *(np.isin(part.rows["kind"], wanted) for part in self.parts)]
+        return self.standing & np.concatenate(allowed)
+
+    def source(self, at: int) -> tuple[int, int]:
+        """The document of a row and its kind, by their numbers."""
+        part, row = self.place_of(at)
+        return int(part.rows["document"][row]), int(part.rows["kind"][row])
+
+    def found(self, at: int) -> Found:
+        """All that is said of a row."""
+        part, row = self.place_of(at)
+        return self._store.found(part.scope_id, row, seq=self.seq)
+
+    def place_of(self, at: int) -> tuple[Part, int]:
+        """The part a row is of, and its number there."""
+        part = next(part for part in reversed(self.parts) if part.base <= at)
+        return part, at - part.base

@@ -1,0 +1,73 @@
+"""The command `backtest`: an agent over the history of the tape, chunk by chunk."""
+
+from typing import Annotated, Any
+
+import typer
+
+from tapebook.errors import BadInput, Stop
+from tapebook.surfaces.cli.options import Agent, Home, Json, instant, opened
+from tapebook.surfaces.cli.output import print_json, print_lines
+from tapebook.surfaces.cli.progress import progress
+
+CHUNKS = ("quarter", "month", "week", "none")
+MEMORY = ("on", "off", "frozen")
+
+def _one_of(value: str, known: tuple[str, ...]) -> Any:
+    if value not in known:
+        raise typer.BadParameter(f"{value!r} is none of: {', '.join(known)}")
+    return value
+
+
+def backtest(
+    agent: Agent,
+    *,
+    start: Annotated[str | None, typer.Option("--from", metavar="TIME", help="ISO-8601 or ms; else its start.")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="ISO-8601 or ms; else its end.")] = None,
+    chunks: Annotated[str, typer.Option(metavar="KIND", help="quarter, month, week or none.")] = "quarter",
+    memory: Annotated[str, typer.Option(metavar="MODE", help="on, off or frozen.")] = "on",
+    freeze_at: Annotated[
+        str | None, typer.Option("--freeze-at", metavar="TIME", help="With frozen: when learning ends; else chunk 1.")
+    ] = None,
+    gaps: Annotated[bool, typer.Option("--gaps", help="Sit out stretches without bars.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Make it a second time and compare every byte.")] = False,
+    chunk: Annotated[str | None, typer.Option(metavar="NAME", help="With --again: only this chunk.")] = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as a page.")] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Run an agent over past bars; the same command again goes on or shows."""
+    from tapebook import app
+
+    if chunk and not again:
+        raise BadInput("--chunk names what to make again: use it with --again")
+    wish = {
+        "start": instant(start) if start else None,
+        "end": instant(end) if end else None,
+        "chunks": _one_of(chunks, CHUNKS),
+        "memory": _one_of(memory, MEMORY),
+        "freeze_at": instant(freeze_at) if freeze_at else None,
+        "gaps": gaps,
+    }
+    with opened(home) as book, progress("backtest") as show:
+
+        def tell(step: app.BacktestProgress) -> None:
+            show(step.done, f"{step.chunk}  {step.ticks:,} ticks  {step.ticks_per_second:,.0f}/s")
+
+        if again:
+            _print_comparison(book.backtest_again(agent, chunk=chunk, progress=tell, **wish), json=json)
+            return
+        told = (lambda result: None) if json else (lambda result: print("", *app.chunk_lines(result), sep="\n"))
+        result = book.backtest(agent, progress=tell, chunk=told, **wish)
+        if html:
+            book.backtests.export(result.id, html=html)
+        found = book.backtests.show(result.id)
+    print_json(found) if json else print("", *app.summary_lines(result), sep="\n")
+
+
+def _print_comparison(found: Any, *, json: bool) -> None:
+    if json:
+        print_json(found)
+    elif not found.differs:
+        print_lines([f"{found.what}: made again, the same bytes"])
+    if found.differs:
+        raise Stop(f"{found.what}: made again, these differ: {', '.join(found.differs)}; report it as a bug")

@@ -1,0 +1,116 @@
+"""Commands on experience: `experience show`, `experience export`, `experience import`, `experience rebuild`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, opened
+from tapebook.surfaces.cli.output import Column, money, print_json, print_lines, print_table
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder of JSON files, one per outcome.")]
+
+group = typer.Typer(
+    rich_markup_mode=None, no_args_is_help=True, help="What outcomes taught: whom to trust, and where."
+)
+
+
+def _bps(mean: dict[str, float] | None) -> str:
+    return "-" if mean is None else f"{mean['value']:+.1f} ({mean['low']:+.1f} to {mean['high']:+.1f})"
+
+
+def _rate(share: dict[str, float] | None) -> str:
+    return "-" if share is None else f"{share['value']:.0%} ({share['low']:.0%} to {share['high']:.0%})"
+
+
+def _trend(trend: dict[str, Any] | None) -> str:
+    return "-" if trend is None else f"{trend['direction']} {_bps(trend['change_bps'])}"
+
+
+def _weight(weight: float) -> str:
+    return f"{weight:.2f}"
+
+
+RESULT = [Column("n", "n"), Column("bps a trade (95%)", "mean_bps", _bps), Column("won (95%)", "win_rate", _rate)]
+TREND = Column("trend", "trend", _trend, cut=True)
+WEIGHT = Column("weight", "weight", _weight)
+PROVIDERS = [Column("provider", "name", cut=True), WEIGHT, *RESULT, TREND]
+HERE = [Column("provider", "provider", cut=True), Column("regime", "regime", cut=True), WEIGHT, *RESULT]
+REGIMES = [Column("regime", "name"), *RESULT, TREND]
+ASSETS = [Column("asset", "name"), *RESULT, TREND]
+CALIBRATION = [Column("confidence", "confidence"), Column("n", "n"), Column("won (95%)", "win_rate", _rate)]
+SNAPSHOTS = [
+    Column("chunk", "chunk", cut=True),
+    *RESULT,
+    Column("net usd", "net_usd", money),
+    Column("sharpe", "sharpe", _weight),
+]
+
+
+@group.command()
+def show(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
+    """Show whom an agent trusts, where it does well, and since when."""
+    with opened(home) as book:
+        found = book.experience.show(agent, as_of=as_of)
+    if json:
+        print_json(found)
+    elif not found["outcomes"] and not found["snapshots"]:
+        print("no outcomes yet: they are learned from when a trade has ended")
+    else:
+        print_experience(found)
+
+
+@group.command("export")
+def export_files(agent: Agent, folder: Folder, *, home: Home = None, json: Json = False) -> None:
+    """Write outcomes, snapshots and records to a new folder."""
+    with opened(home) as book:
+        done = book.experience.export(agent, folder)
+    if json:
+        print_json(done)
+    else:
+        print_lines([f"{done.outcomes:,} outcomes and {done.snapshots} snapshots written to {done.folder}"])
+
+
+@group.command("import")
+def import_files(agent: Agent, folder: Folder, *, home: Home = None, json: Json = False) -> None:
+    """Learn from the files of a folder, all of them or none."""
+    with opened(home) as book:
+        done = book.experience.import_files(agent, folder)
+    if json:
+        print_json(done)
+    else:
+        new = f"{done.new_outcomes:,} of {done.outcomes:,} outcomes"
+        print_lines([f"{new} and {done.new_snapshots} of {done.snapshots} snapshots were new, and are learned"])
+
+
+@group.command()
+def rebuild(agent: Agent, *, home: Home = None, json: Json = False) -> None:
+    """Compute records and vectors again from outcomes, and compare."""
+    with opened(home) as book:
+        done = book.experience.rebuild(agent)
+    if json:
+        print_json(done)
+        return
+    made = f"{done.records} records, {done.situations:,} situations and {done.fits} fits"
+    print_lines([f"{made} computed again from {done.outcomes:,} outcomes", *done.differences])
+    print_lines([f"{len(done.differences)} differed and are put right" if done.differences else "nothing differed"])
+
+
+def print_experience(found: dict[str, Any]) -> None:
+    """The tables of `experience show`, those with something in them."""
+    fit = found["fit"]
+    window = f"fitted on {fit['first_situation']} to {fit['last_situation']}" if fit else "none is compared before 100"
+    print_lines([f"{found['outcomes']:,} outcomes, {found['situations']:,} situations ({window})"])
+    here = [row | {"provider": each["name"]} for each in found["providers"] for row in each["regimes"]]
+    tables = [
+        (found["providers"], PROVIDERS),
+        (here, HERE),
+        (found["regimes"], REGIMES),
+        (found["assets"], ASSETS),
+        (found["calibration"], CALIBRATION),
+        (found["snapshots"], SNAPSHOTS),
+    ]
+    for rows, columns in tables:
+        if rows:
+            print()
+            print_table(rows, columns, empty="")

@@ -1,0 +1,108 @@
+"""Bars of any size, made of what the tape has, and the newest bar there is.
+
+Live there are minutes, and hours that were made of them; imported history has bars of one length. A
+range is rolled up from the finest bars it has and mixes no two lengths, except that a stored hour
+stands for its minutes, and minutes for an hour that is not stored yet. Bars that are smaller than
+what is stored cannot be had.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Protocol
+
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor
+from tapebook.domain.market import Candle
+from tapebook.tape.importer import INTERVALS
+from tapebook.tape.rollup import roll_up
+from tapebook.tape.view import NO_WATERMARK, View
+
+LENGTHS = tuple(sorted(INTERVALS.values()))
+"""The bars a tape may have, in seconds, finest first."""
+
+# How far back a bar is looked for, nearest first: the farther, the more there is to look through.
+_BACK = (HOUR, DAY, 30 * DAY)
+_MINUTE_SEC, _HOUR_SEC = 60, 3_600
+
+
+class StoredBars(Protocol):
+    """Bars as they are stored."""
+
+    def candles(
+        self, symbol: str, *, granularity_sec: int, since: int, view: View, until: int = NO_WATERMARK
+    ) -> list[Candle]:
+        """A symbol's bars that begin between two moments and had ended by `view.as_of`, oldest first."""
+        ...
+
+    def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
+        """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
+        ...
+
+
+def rolled(tape: StoredBars, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
+    """The newest complete bars of a size, of those smaller ones that had ended."""
+    end = floor(view.as_of, minutes * MINUTE)
+    since = end - count * minutes * MINUTE
+    for length in finer(minutes):
+        found = made(tape, symbol, length, minutes=minutes, since=since, end=end, view=view)
+        if is_finest(found, length, minutes=minutes, end=end):
+            return found
+    return ()
+
+
+@cache
+def finer(minutes: int) -> tuple[int, ...]:
+    """The lengths bars of a size can be made of, finest first."""
+    return tuple(length for length in LENGTHS if minutes * 60 % length == 0)
+
+
+def made(
+    tape: StoredBars, symbol: str, length: int, *, minutes: int, since: int, end: int, view: View
+) -> tuple[Candle, ...]:
+    """Bars of a size made of those of a length between two moments."""
+    if made_of(length, minutes=minutes) == (length,):
+        last = end - length * SECOND
+        stored = tape.candles(symbol, granularity_sec=length, since=since, until=last, view=view)
+    else:
+        stored = _hours(tape, symbol, since=since, end=end, view=view)
+    return tuple(roll_up(stored, granularity_sec=minutes * 60))
+
+
+def made_of(length: int, *, minutes: int) -> tuple[int, ...]:
+    """The lengths that count as one when bars of a size are made: of whole hours, minutes and hours."""
+    hours = (_MINUTE_SEC, _HOUR_SEC)
+    return hours if minutes % 60 == 0 and length in hours else (length,)
+
+
+def is_finest(found: Sequence[Candle], length: int, *, minutes: int, end: int) -> bool:
+    """Whether these are the bars to take; stored hours that stop short may be a history with a finer one behind it."""
+    return bool(found) and (length != _MINUTE_SEC or minutes % 60 != 0 or found[-1].end == end)
+
+
+def newest_bar(tape: StoredBars, symbol: str, *, view: View, lengths: Sequence[int] = LENGTHS) -> Candle | None:
+    """The bar that ended last, of the finest there are: a longer one counts where no shorter one lies in it."""
+    for back in _BACK:
+        best: Candle | None = None
+        for length in lengths:
+            last = view.as_of - length * SECOND
+            since = last - back if best is None else best.end
+            if since <= last:
+                best = tape.last_bar(symbol, granularity_sec=length, since=since, view=view) or best
+        if best is not None:
+            return best
+    return None
+
+
+def _hours(tape: StoredBars, symbol: str, *, since: int, end: int, view: View) -> list[Candle]:
+    """Stored hours in order, with the minutes of those that are missing."""
+
+    def minutes(first: int, before: int) -> list[Candle]:
+        last = before - MINUTE
+        return tape.candles(symbol, granularity_sec=_MINUTE_SEC, since=first, until=last, view=view)
+
+    found, at = list[Candle](), since
+    for hour in tape.candles(symbol, granularity_sec=_HOUR_SEC, since=since, until=end - HOUR, view=view):
+        if at < hour.bucket_ts:
+            found += minutes(at, hour.bucket_ts)
+        found.append(hour)
+        at = hour.end
+    return found + (minutes(at, end) if at < end else [])

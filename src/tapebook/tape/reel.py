@@ -1,0 +1,200 @@
+"""The tape for a sole reader whose time goes forward: a backtest reads it a hundred thousand times.
+
+A reel answers like the tape it is opened on, for every view; no further than the commit it was
+opened at, so what is imported meanwhile changes nothing. Rows come from memory (`track.py`) and bars
+are made once (`strip.py`). It does not write.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+from tapebook.db import Database
+from tapebook.domain.instants import SECOND
+from tapebook.domain.market import Candle, Gap, MidFrame, Observation
+from tapebook.tape.bars import LENGTHS, finer, is_finest, made, made_of, newest_bar
+from tapebook.tape.cold import Fetch
+from tapebook.tape.families import CANDLES, Family
+from tapebook.tape.rows import KnownAt
+from tapebook.tape.store import MAKE, Clock, Tape
+from tapebook.tape.strip import Strip
+from tapebook.tape.track import Loaded, Shelf, Track
+from tapebook.tape.view import NO_WATERMARK, View
+
+_EVER = NO_WATERMARK
+# Newest bars that are remembered: those of a few symbols at the moments one tick asks about.
+_MOST_BARS = 256
+
+
+class Reel(Tape):
+    """A tape that is held in memory where it is read."""
+
+    def __init__(
+        self, db: Database, *, clock: Clock, fetch: Fetch = lambda key: None, watermark: int | None = None
+    ) -> None:
+        super().__init__(db, clock=clock, fetch=fetch)
+        seq, known_at = super().head()
+        self._head = (seq if watermark is None else min(seq, watermark), known_at)
+        self._numbers = self._known_ids()
+        self._extents: dict[tuple[Family, int], tuple[int, int] | None] = {}
+        self._tracks: dict[tuple[Family, str, int], Track | None] = {}
+        self._lengths = [length for length in LENGTHS if self._extent(CANDLES, length)]
+        self._newest_bars: dict[tuple[str, int], Candle | None] = {}
+        self._strips: dict[tuple[str, int, int], list[tuple[int, Strip]]] = {}
+
+    def head(self) -> tuple[int, int]:
+        """The newest commit it reaches to, and when the newest of the tape was known as it was opened."""
+        return self._head
+
+    def symbols(self) -> list[str]:
+        """Every symbol the tape had heard of when it was opened, in alphabetical order."""
+        return sorted(self._numbers)
+
+    def commit(
+        self,
+        observations: Iterable[Observation | MidFrame],
+        *,
+        gaps: Sequence[Gap] = (),
+        filled: Sequence[Gap] = (),
+        assumed: KnownAt | None = None,
+    ) -> NoReturn:
+        """Is refused: a reel would not see what it wrote."""
+        raise RuntimeError("a reel only reads: commit to the tape, and open another reel")
+
+    def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
+        """The newest complete bars of a size; those that were there before are the same objects again."""
+        if view.watermark < self._head[0]:
+            return super().bars(symbol, minutes=minutes, count=count, view=view)
+        step = minutes * 60 * SECOND
+        end = view.as_of - view.as_of % step
+        strips = self._strips.get((symbol, minutes, count))
+        if strips is None:
+            strips = self._strips[symbol, minutes, count] = self._new_strips(symbol, minutes)
+        for length, strip in strips:
+            found = strip.window(end - count * step, end, view)
+            if is_finest(found, length, minutes=minutes, end=end):
+                return found
+        return ()
+
+    def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
+        """The bar that ended last; a tick asks for the same one several times."""
+        if view.watermark < self._head[0]:
+            return super().newest_bar(symbol, view=view)
+        key = symbol, view.as_of
+        if key not in self._newest_bars:
+            if len(self._newest_bars) >= _MOST_BARS:
+                self._newest_bars.clear()
+            self._newest_bars[key] = newest_bar(self, symbol, view=view, lengths=self._lengths)
+        return self._newest_bars[key]
+
+    def _newest(
+        self,
+        family: Family,
+        symbol: str,
+        *,
+        until: int,
+        view: View,
+        since: int | None = None,
+        granularity_sec: int = 0,
+    ) -> Any:
+        track = self._track(family, symbol, granularity_sec)
+        if track is None:
+            return None
+        found = track.newest(-_EVER if since is None else since, until, view)
+        if found is not None:
+            return found[0]
+        far = self._capped(view)
+        return super()._newest(family, symbol, until=until, view=far, since=since, granularity_sec=granularity_sec)
+
+    def _between(
+        self, family: Family, symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
+    ) -> list[Any]:
+        track = self._track(family, symbol, granularity_sec)
+        if track is None or until < since:
+            return []
+        found = track.between(since, until, view)
+        if found is not None:
+            return found
+        far = self._capped(view)
+        return super()._between(family, symbol, since=since, until=until, view=far, granularity_sec=granularity_sec)
+
+    def _capped(self, view: View) -> View:
+        return View(view.as_of, min(view.watermark, self._head[0]))
+
+    def _track(self, family: Family, symbol: str, granularity_sec: int) -> Track | None:
+        """The rows of a symbol; None when the tape has none of the family, or has not heard of the symbol."""
+        try:
+            return self._tracks[family, symbol, granularity_sec]
+        except KeyError:
+            track = self._new_track(family, symbol, granularity_sec)
+            self._tracks[family, symbol, granularity_sec] = track
+            return track
+
+    def _new_track(self, family: Family, symbol: str, granularity_sec: int) -> Track | None:
+        extent = self._extent(family, granularity_sec)
+        if extent is None or symbol not in self._numbers:
+            return None
+        where: Any = {"family": family, "symbol": symbol, "granularity_sec": granularity_sec}
+        shelf = Shelf(partial(self._rows, **where), partial(self._rows_before, **where))
+        step = granularity_sec * SECOND or family.step_ms
+        return Track(shelf, step_ms=step, key_width=family.key_width, extent=extent)
+
+    def _extent(self, family: Family, granularity_sec: int) -> tuple[int, int] | None:
+        """From when to when a family has rows at all, or None; asked once."""
+        key = family, granularity_sec
+        if key not in self._extents:
+            span, first = _span(family, granularity_sec), self._first_chunk(family, granularity_sec)
+            last = self._chunk_before(family, _EVER, granularity_sec) or 0
+            self._extents[key] = None if first is None else (first * span, (last + 1) * span - 1)
+        return self._extents[key]
+
+    def _first_chunk(self, family: Family, granularity_sec: int) -> int | None:
+        where = {"after_chunk": -1, "before_chunk": _EVER, "granularity_sec": granularity_sec}
+        here = self._db.one(family.queries.next_chunk, **where)
+        found = [here[0] if here else None, self._cold.first_chunk(family, granularity_sec)]
+        return min((number for number in found if number is not None), default=None)
+
+    def _rows(self, since: int, before: int, *, family: Family, symbol: str, granularity_sec: int) -> Loaded:
+        """Every row from one moment up to, not including, another, as far as the reel reaches."""
+        first, last = family.chunk(since, granularity_sec), family.chunk(before - 1, granularity_sec)
+        where = {"symbol_id": self._numbers[symbol], "granularity_sec": granularity_sec, "watermark": self._head[0]}
+        where |= {"first_chunk": first, "last_chunk": last, "since": since, "until": before - 1}
+        rows = self._cold.both(family, family.queries.page, first=first, last=last, **where)
+        make = MAKE[family]
+        return Loaded([make(symbol, *row[:-2]) for row in rows], [row[-2] for row in rows], [row[-1] for row in rows])
+
+    def _rows_before(self, moment: int, *, family: Family, symbol: str, granularity_sec: int) -> tuple[int, Loaded]:
+        """The nearest rows before a moment, found chunk by chunk, and where their chunk begins."""
+        span = _span(family, granularity_sec)
+        where: Any = {"family": family, "symbol": symbol, "granularity_sec": granularity_sec}
+        chunk: int | None = (moment - 1) // span
+        while chunk is not None:
+            found = self._rows(chunk * span, min(moment, (chunk + 1) * span), **where)
+            if found.facts:
+                return chunk * span, found
+            chunk = self._chunk_before(family, chunk, granularity_sec)
+        return -_EVER, Loaded((), (), ())
+
+    def _new_strips(self, symbol: str, minutes: int) -> list[tuple[int, Strip]]:
+        """A strip for every length the tape has and bars of a size can be made of, finest first."""
+        found = []
+        for length in finer(minutes):
+            lengths = made_of(length, minutes=minutes)
+            if any(self._track(CANDLES, symbol, each) for each in lengths):
+                make = partial(self._made, symbol=symbol, length=length, minutes=minutes)
+                found.append((length, Strip(make, partial(self._known_by, symbol=symbol, lengths=lengths))))
+        return found
+
+    def _made(self, since: int, end: int, view: View, *, symbol: str, length: int, minutes: int) -> tuple[Candle, ...]:
+        return made(self, symbol, length, minutes=minutes, since=since, end=end, view=view)
+
+    def _known_by(self, since: int, end: int, *, symbol: str, lengths: Iterable[int]) -> int:
+        """When all bars of some lengths between two moments were known; never, when they are too far back to say."""
+        tracks = [self._track(CANDLES, symbol, length) for length in lengths]
+        known = [track.known_by(since, end - 1) for track in tracks if track is not None]
+        return max((_EVER if at is None else at for at in known), default=0)
+
+
+def _span(family: Family, granularity_sec: int) -> int:
+    """How long a chunk is."""
+    return granularity_sec * family.span_per_granularity or family.span_ms

@@ -1,0 +1,67 @@
+"""A sole writer's memory against the tables: every answer it gives is asked of both."""
+
+from pathlib import Path
+from typing import Any
+
+from tapebook.book.sole import SoleBook
+from tapebook.book.store import Book
+from tapebook.clock import SystemClock, VirtualClock
+from tapebook.lab.backtest import Run, Watch, rooms_of
+from tapebook.lab.backtest_home import BacktestHome
+from tapebook.lab.plan import Plan
+from tapebook.lab.planning import Wish, make_plan
+from tapebook.wiring import Rooms
+from tests.lab.bars import make_home
+
+ANSWERS = (
+    *("account", "closed_trades", "closed_after", "closed_since", "last_run", "has_run", "working_orders"),
+    *("orders_under_way", "stirs", "newest_snapshot", "session", "agent", "halts", "flatten_due"),
+)
+
+
+class Doubting:
+    """A book that asks the tables the same, and counts how often it did."""
+
+    def __init__(self, swift: SoleBook, plain: Book) -> None:
+        self._swift, self._plain = swift, plain
+        self.asked: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        swift = getattr(self._swift, name)
+        if name not in ANSWERS:
+            return swift
+
+        def ask(*args: Any, **options: Any) -> Any:
+            answer = swift(*args, **options)
+            assert answer == getattr(self._plain, name)(*args, **options), (name, args, options)
+            self.asked[name] = self.asked.get(name, 0) + 1
+            return answer
+
+        return ask
+
+
+def test_what_is_remembered_is_what_is_written(tmp_path: Path) -> None:
+    home = make_home(tmp_path, days=3, symbols=("BTC", "ETH"), reflection_trades="3")
+    plan = plan_of(home)
+    doubting: list[Doubting] = []
+
+    def doubtful_rooms(place: BacktestHome, plan: Plan, clock: VirtualClock) -> Rooms:
+        rooms = rooms_of(place, plan, clock)
+        doubting.append(Doubting(rooms.book, Book(rooms.log, rooms.book_db, owner=rooms.book.owner)))  # type: ignore[arg-type]
+        rooms.book = doubting[0]  # type: ignore[assignment]
+        return rooms
+
+    config = Rooms(home, clock=SystemClock()).config
+    run = Run(BacktestHome.prepare(home, config, plan), plan, Watch(), open_rooms=doubtful_rooms)
+    result = run.run_chunk(plan.chunks[0])
+    assert result.trades >= 5 and set(doubting[0].asked) == set(ANSWERS)
+
+
+def plan_of(home: Path, **wish: Any) -> Plan:
+    """The plan of the test's agent over all there is."""
+    rooms = Rooms(home, clock=SystemClock())
+    found = rooms.book.agent("tester")
+    assert found is not None
+    plan = make_plan(rooms.tape, rooms.config, found[1], version=found[0], wish=Wish(**({"chunks": "none"} | wish)))
+    rooms.close()
+    return plan

@@ -1,0 +1,87 @@
+"""Margin on bars of any length: as long a stretch as the bars are, and nothing of a bar counts twice or not at all."""
+
+from tapebook.broker import Account, Activity
+from tapebook.broker.brokers import paper
+from tapebook.broker.stretches import Stretch, Stretches
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.market import Candle, Mid
+from tapebook.domain.money import E8
+from tapebook.domain.order import Fill
+from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, bar, held, mid
+
+
+def walked(bars: list[Candle], of: Account, *, minutes: float, mids: tuple[Mid, ...] = ()) -> Activity:
+    """What a broker says by so many minutes after noon."""
+    quotes = WrittenQuotes(Market(mids, tuple(bars)))
+    return paper.create(TERMS).activity(of, (), quotes=quotes, until=NOON + round(minutes * MINUTE))
+
+
+def fallen(said: Activity) -> list[tuple[str, float, float]]:
+    """What was liquidated: whose, when and at which price."""
+    fills = [event for event in said.events if isinstance(event, Fill) and event.liquidation]
+    return [(fill.symbol, (fill.happened_at - NOON) / MINUTE, fill.price_e8 / E8) for fill in fills]
+
+
+def five(minute: int, low: float, *, symbol: str = "BTC") -> Candle:
+    """Five minutes that open and close at 100 and go down to somewhere."""
+    return bar(minute, 100, 101, low, 100, symbol, minutes=5)
+
+
+# One BTC at 100, bought with 10: it falls where what is left is less than an eightieth of its worth.
+THIN = account(held(1), cash=10)
+PRICE = 90 / (1 - 1 / 80)
+
+
+def test_low_of_a_long_bar_liquidates_at_its_end() -> None:
+    said = walked([five(0, 95), five(5, 89)], THIN, minutes=10)
+    ((symbol, at, price),) = fallen(said)
+    assert (symbol, at) == ("BTC", 10) and abs(price - PRICE) < 0.001
+    assert fallen(walked([five(0, 95), five(5, 91.2)], THIN, minutes=10)) == []
+
+
+def test_bar_is_waited_for_until_it_can_be_known() -> None:
+    before = walked([five(0, 89)], THIN, minutes=4.99)
+    assert (before.events, before.walked_until) == ((), NOON)
+    assert [at for _, at, _ in fallen(walked([five(0, 89)], THIN, minutes=5))] == [5]
+    # The second bar is missing: two minutes after its end midpoints stand in for it, if there are any.
+    some = [five(0, 95)]
+    assert walked(some, THIN, minutes=11.99).walked_until == NOON + 5 * MINUTE
+    assert walked(some, THIN, minutes=12).walked_until == NOON + 10 * MINUTE
+    observed = (mid(6, 95), mid(9, 89))
+    assert [at for _, at, _ in fallen(walked(some, THIN, minutes=12, mids=observed))] == [12]
+
+
+def test_of_the_bar_a_position_moved_in_only_the_close_counts() -> None:
+    def moved(minute: float) -> Account:
+        return account(held(1, moved_at=NOON + round(minute * MINUTE)), cash=10)
+
+    assert [at for _, at, _ in fallen(walked([five(0, 89)], moved(0), minutes=5))] == [5]
+    assert fallen(walked([five(0, 89)], moved(0.1), minutes=5)) == []
+    assert [at for _, at, _ in fallen(walked([five(0, 89), five(5, 89)], moved(5), minutes=10))] == [10]
+
+
+def test_bars_of_two_lengths_are_judged_together() -> None:
+    """Minutes of BTC beside five minutes of ETH: the worst of the five minutes, then both fall at once."""
+    minutes = [bar(minute, 100, 101, 95 - minute, 100) for minute in range(5)]
+    both = account(held(1), held(1, symbol="ETH"), cash=15)
+    said = walked([*minutes, five(0, 98, symbol="ETH")], both, minutes=5)
+    assert fallen(said) == []
+    said = walked([*minutes, five(0, 94, symbol="ETH")], both, minutes=5)
+    # 15 lost of both on the way from 100 to 91 and to 94, less what both must be backed by.
+    assert [(symbol, at) for symbol, at, _ in fallen(said)] == [("BTC", 5), ("ETH", 5)]
+    prices = [price for _, _, price in fallen(said)]
+    assert abs((100 - prices[0]) / 9 - (100 - prices[1]) / 6) < 0.0001
+
+
+def test_stretch_ends_where_the_longest_bar_does() -> None:
+    """A position in longer bars comes to one in minutes, in the middle of its bar."""
+    minutes = [bar(minute, 100, 100, 100, 100) for minute in range(10)]
+    quotes = WrittenQuotes(Market(bars=(*minutes, five(5, 90, symbol="ETH"))))
+    old, new = held(1).position, held(1, symbol="ETH", moved_at=NOON + 6 * MINUTE + 1).position
+    stretches = Stretches(quotes, until=NOON + 10 * MINUTE)
+    start, end = NOON + 6 * MINUTE, NOON + 10 * MINUTE
+    assert stretches.next([old], start) == Stretch(start, start + MINUTE, start + MINUTE)
+    assert stretches.next([old, new], start) == Stretch(start, end, end)
+    ways = stretches.ways([old, new], Stretch(start, end, end))
+    # Of the bar ETH was bought in, the close counts.
+    assert ways is not None and (ways["ETH"].first_e8, ways["ETH"].worst_e8) == (100 * E8, 100 * E8)

@@ -1,0 +1,64 @@
+"""The last days from memory: the same as from the tables, however time goes on and outcomes come."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tapebook.domain.instants import DAY
+from tapebook.domain.memory import ExperienceSettings
+from tapebook.experience.recent import Ended, Recent
+from tapebook.experience.records import Record
+from tapebook.experience.rows import Question
+from tests.experience.makers import T0, closed, memory_desk, run_of
+
+ENDED = st.tuples(st.integers(100, 160), st.integers(-900, 900), st.integers(-9, 9))
+
+
+def plain(ended: list[Ended], *, since: int, most: int) -> Record:
+    inside = [each for each in sorted(ended) if each[0] > since][-most:]
+    ppm, usd = [each[1] for each in inside], [each[2] for each in inside]
+    sums = (sum(each > 0 for each in usd), sum(ppm), sum(each * each for each in ppm), sum(usd))
+    return Record("recent", "x", len(inside), *sums)
+
+
+@given(st.lists(ENDED, max_size=30, unique_by=lambda each: each[0]), st.integers(1, 12), st.integers(1, 20))
+def test_a_window_that_moves_on_counts_what_a_new_one_would(ended: list[Ended], most: int, span: int) -> None:
+    kept: list[Ended] = []
+    recent = Recent([], most=most)
+    for each in sorted(ended):
+        assert recent.add(each)
+        assert not recent.add(each), "what ended with another, or before it, is not known to come last"
+        kept.append(each)
+        for later in range(0, 8, 3):
+            since = each[0] - span + later
+            if recent.serves(since=since, as_of=each[0] + later):
+                assert recent.record("x", since=since) == plain(kept, since=since, most=most)
+        assert not recent.serves(since=each[0] - span, as_of=each[0] - 1)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["learn", "ask", "back", "early"]), st.integers(0, 40), st.integers(-90, 90)), max_size=25
+)
+
+
+@given(STEPS, st.integers(1, 6), st.integers(1, 5))
+@settings(max_examples=40)
+def test_what_a_packet_is_told_is_what_the_tables_say(steps: list[tuple[str, int, int]], most: int, days: int) -> None:
+    chosen = ExperienceSettings(max_memory_size=most, context_window=days)
+    with memory_desk() as desk:
+        now, number = T0, 0
+        for what, hours, bps in steps:
+            if what == "learn":
+                number += 1
+                # Not always the last to end, and sometimes with another at the same moment.
+                trade = closed(number, net_bps=bps, exited_at=now + (hours - 20) * DAY // 10)
+                desk.learn((trade, run_of(trade)))
+                continue
+            now += hours * DAY // 12
+            as_of = now - 3 * DAY if what == "back" else now - 9 * DAY if what == "early" else now
+            standing = desk.experience.standing("d", seq=desk.seq)
+            ask = Question(as_of, "BTC", "chop_lowvol", ("trend",))
+            told = desk.experience.told(standing, ask, None, settings=chosen)
+            assert told == desk.reopened().rows("d", ask, None, seq=desk.seq, settings=chosen)
+            if standing.seq:
+                found = desk.experience._recent(standing, chosen, as_of)
+                assert found == desk.experience.recent("d", chosen, seq=desk.seq, as_of=as_of)

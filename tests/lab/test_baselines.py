@@ -1,0 +1,90 @@
+"""What knowing nothing comes to: buy and hold against a plain loop, costs and funding included."""
+
+import numpy as np
+import pytest
+
+from tapebook.clock import VirtualClock
+from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.money import E6, E8
+from tapebook.lab.backtest_home import BacktestHome
+from tapebook.lab.baselines import held_equity, selling_costs
+from tapebook.lab.curve import returns, sharpe
+from tapebook.lab.paths import Costs, Path, costs_of, paths_of
+from tapebook.lab.result import BacktestResult
+from tapebook.wiring import Rooms
+from tests.lab.books import END, PRICES, RATE_E12, START, SYMBOLS, Played
+
+FEE, HALF = 0.00045, 0.0001
+
+
+@pytest.fixture(scope="module")
+def result(played: Played) -> BacktestResult:
+    return played.result
+
+
+def held(hours: range) -> dict[int, float]:
+    """10,000 in equal parts from the first hour, before selling."""
+    sizes = {symbol: 5_000 / (PRICES[symbol][START] / E8 * (1 + HALF)) for symbol in SYMBOLS}
+    cash, worth = 10_000 - 2 * 5_000 * FEE, {}
+    for hour in hours:
+        if hour % (8 * HOUR) == 0 and hour > START:
+            cash -= sizes["BTC"] * PRICES["BTC"][hour] / E8 * RATE_E12 / 1e12
+        worth[hour] = cash + sum(sizes[name] * PRICES[name][hour] / E8 - 5_000 for name in SYMBOLS)
+    return worth
+
+
+def test_buy_and_hold_is_what_a_loop_over_the_hours_gives(result: BacktestResult) -> None:
+    (found,) = [each for each in result.baselines if each.name == "buy and hold"]
+    worth = held(range(START, END + 1, HOUR))
+    sizes = {symbol: 5_000 / (PRICES[symbol][START] / E8 * (1 + HALF)) for symbol in SYMBOLS}
+    # Proceeds are half a spread lower, and pay their fee.
+    sold = sum(size * PRICES[name][END] / E8 for name, size in sizes.items())
+    last = worth[END] - sold * HALF - sold * (1 - HALF) * FEE
+    assert found.net_usd_e6 / E6 == pytest.approx(last - 10_000, abs=0.006)
+    days = [worth[day] for day in range(START, END, DAY)] + [last]
+    assert [usd / E6 for usd in found.daily] == pytest.approx(days, abs=0.006)
+    ratio = sharpe(returns(days))
+    assert found.sharpe is not None and ratio is not None and found.sharpe.value == pytest.approx(ratio.value, abs=1e-3)
+    series = [*list(worth.values())[:-1], last]
+    deepest = max((max(series[: end + 1]) - value) / max(series[: end + 1]) for end, value in enumerate(series))
+    assert found.drawdown_ppm == pytest.approx(deepest * 1e6, abs=1)
+    assert sum(found.chunks) == pytest.approx(found.net_usd_e6, abs=3 * 10_000) and len(found.chunks) == 4
+
+
+def test_cash_stays(result: BacktestResult) -> None:
+    cash = result.baselines[0]
+    assert (cash.name, cash.net_usd_e6, cash.chunks) == ("cash", 0, (0, 0, 0, 0))
+    assert set(cash.daily) == {result.total.equity_start_usd_e6}
+    assert {len(each.daily) for each in result.baselines} == {len(result.total.daily)}
+
+
+def path(prices: list[float], *, start: int = START, symbol: str = "X") -> Path:
+    at = np.array([start + place * HOUR for place in range(len(prices))], dtype=np.int64)
+    return Path(symbol, HOUR, at, np.array(prices), np.zeros(len(prices)))
+
+
+def test_a_late_symbol_is_bought_when_it_comes() -> None:
+    costs = Costs(0.0, 0.0)
+    moments = np.array([START, START + HOUR, START + 2 * HOUR], dtype=np.int64)
+    paths = [path([10.0, 20.0, 20.0]), path([5.0, 10.0], start=START + HOUR, symbol="Y")]
+    assert held_equity(paths, costs, 100.0, moments).tolist() == [100.0, 150.0, 200.0]
+    assert selling_costs(paths, costs, 100.0) == 0.0
+    charged = held_equity(paths[:1], Costs(0.01, 0.0), 100.0, moments)
+    assert charged.tolist() == [99.0, 199.0, 199.0]
+    assert selling_costs(paths[:1], Costs(0.01, 0.0), 100.0) == pytest.approx(2.0)
+
+
+def test_paths_and_costs_are_those_of_the_home(played: Played) -> None:
+    home = BacktestHome(played.parent / "backtests" / played.result.id)
+    plan = home.plan()
+    rooms = Rooms(home.folder, clock=VirtualClock(plan.end))
+    found, costs = paths_of(rooms, plan), costs_of(rooms)
+    rooms.close()
+    assert [each.symbol for each in found] == list(SYMBOLS)
+    assert [costs.fee, costs.half_spread] == pytest.approx([FEE, HALF])
+    btc, eth = found
+    assert btc.at[0] == START and btc.at[-1] == END and btc.price[0] == PRICES["BTC"][START] / E8
+    assert btc.price[-1] == PRICES["BTC"][END] / E8 and not eth.funding.any()
+    due = [PRICES["BTC"][hour] / E8 * RATE_E12 / 1e12 for hour in range(START + 8 * HOUR, END + 1, 8 * HOUR)]
+    assert btc.funding[-1] == pytest.approx(sum(due), rel=1e-12) and btc.funding[7] == 0.0
+    assert btc.place(np.array([START - 1, START, START + HOUR - 1])).tolist() == [-1, 0, 0]

@@ -1,0 +1,90 @@
+"""What a book says between two sequence numbers, and the moments at which equity is known from it."""
+
+import hashlib
+from types import SimpleNamespace
+from typing import cast
+
+from tapebook.clock import VirtualClock
+from tapebook.lab.backtest_home import BacktestHome
+from tapebook.lab.chronicle import Chronicle, Moment, Span, chronicle
+from tapebook.lab.curve import equity_points, share_held
+from tapebook.wiring import Rooms
+from tests.lab.books import Played, stage
+
+
+def book(
+    *, after: int = 0, spans: tuple[Span, ...] = (), cash: tuple[Moment, ...] = (), valued: tuple[Moment, ...] = ()
+) -> Chronicle:
+    """A book that says this."""
+    said = {"spans": lambda: list(spans), "balances": lambda: list(cash), "snapshots": lambda: list(valued)}
+    return cast(Chronicle, SimpleNamespace(after=after, **said))
+
+
+def test_cash_counts_while_nothing_is_held_and_marks_while_something_is() -> None:
+    # A deposit; a fill that opens (fee, then trade), marks, a fill that closes (result, then trade).
+    told = book(
+        spans=(Span(4, 10, 9, 30),),
+        cash=(Moment(1, 0, 1_000), Moment(3, 10, 999), Moment(8, 30, 1_050)),
+        valued=(Moment(5, 11, 990), Moment(6, 20, 1_020)),
+    )
+    assert [tuple(point) for point in equity_points(told)] == [(0, 1_000), (11, 990), (20, 1_020), (30, 1_050)]
+
+
+def test_whoever_turns_a_position_was_never_flat() -> None:
+    # Cash is posted, the long ends and the short begins, one event after the other.
+    told = book(
+        after=3,
+        spans=(Span(2, 5, 6, 20), Span(7, 20, None, None)),
+        cash=(Moment(5, 20, 1_100),),
+        valued=(Moment(8, 21, 1_090),),
+    )
+    assert [tuple(point) for point in equity_points(told)] == [(21, 1_090)]
+
+
+def test_what_is_made_up_after_a_loss_counts() -> None:
+    told = book(after=3, spans=(Span(2, 5, 6, 20),), cash=(Moment(5, 20, -40), Moment(7, 20, 0)))
+    assert [tuple(point) for point in equity_points(told)] == [(20, -40), (20, 0)]
+
+
+def test_with_another_position_open_a_close_says_nothing_of_equity() -> None:
+    told = book(after=9, spans=(Span(2, 5, 11, 40), Span(3, 6, None, None)), cash=(Moment(10, 40, 500),))
+    assert equity_points(told) == []
+
+
+def test_time_never_goes_back() -> None:
+    told = book(cash=(Moment(1, 50, 10), Moment(4, 40, 20)))
+    assert [tuple(point) for point in equity_points(told)] == [(50, 10), (50, 20)]
+
+
+def test_time_held_is_counted_once() -> None:
+    told = book(spans=(Span(1, 10, 5, 40), Span(2, 20, 6, 30), Span(7, 90, None, None), Span(3, -50, 4, 5)))
+    assert share_held(told, 0, 100) == (5 + 30 + 10) / 100
+    assert share_held(book(), 0, 100) == share_held(book(), 5, 5) == 0.0
+
+
+def test_what_came_later_is_not_known(played: Played) -> None:
+    home = BacktestHome(played.parent / "backtests" / played.result.id)
+    first, second = played.result.chunks[:2]
+    with stage(home, home.plan()) as told:
+        early = chronicle(told.rooms, told.deployment, after=0, until=first.head_seq)
+        assert len(early.ended()) == first.trades and early.told() == (first.ticks, first.packets_sha256)
+        assert any(span.exit_seq is None for span in early.spans())
+        late = chronicle(told.rooms, told.deployment, after=first.head_seq, until=second.head_seq)
+        assert {span.entry_seq for span in late.spans()} & {span.entry_seq for span in early.spans()}
+        stranger = Chronicle(told.rooms.book_db, owner="stranger", deployment=told.deployment.id, after=0, until=10**9)
+        assert (stranger.ended(), stranger.balances(), stranger.spans()) == ([], [], [])
+        assert stranger.told() == (0, hashlib.sha256(b"").hexdigest())
+
+
+def test_outcomes_are_those_experience_learned(played: Played) -> None:
+    home = BacktestHome(played.parent / "backtests" / played.result.id)
+    rooms = Rooms(home.folder, clock=VirtualClock(played.result.end))
+    name, seq = "voter-1h.paper", played.result.total.head_seq
+    ended = Chronicle(rooms.book_db, owner="local", deployment=name, after=0, until=seq).ended()
+    learned = {each.outcome.trade_id: each.outcome for each in rooms.experience.history(name, seq=seq)}
+    rooms.close()
+    for each in ended:
+        known = learned[each.outcome.trade_id]
+        assert (each.outcome.provider, each.outcome.votes) == (known.provider, known.votes)
+        assert (each.outcome.result_ppm, each.outcome.regime) == (known.result_ppm, known.regime)
+    assert len(ended) == len(learned) == played.result.total.trades

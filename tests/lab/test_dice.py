@@ -1,0 +1,33 @@
+"""Numbers from a seed: the same everywhere, evenly spread, within their bounds."""
+
+import hashlib
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tapebook.lab.dice import below, sides, throw
+
+
+def test_the_bytes_are_those_of_shake() -> None:
+    assert throw("seed", 2).tobytes() == hashlib.shake_256(b"seed").digest(16)
+    assert throw("seed", 5)[:3].tolist() == throw("seed", 3).tolist() != throw("seed 2", 3).tolist()
+    assert len(throw("seed", 0)) == 0
+
+
+@given(st.text(max_size=20), st.lists(st.integers(1, 2**31), min_size=1, max_size=50))
+def test_draws_stay_below_their_bounds(seed: str, bounds: list[int]) -> None:
+    most = np.array(bounds, dtype=np.int64)
+    drawn = below(throw(seed, len(bounds)), most)
+    assert (drawn >= 0).all() and (drawn < most).all()
+
+
+def test_draws_are_even_and_sides_do_not_follow_them() -> None:
+    draws = throw("even", 60_000)
+    drawn = below(draws, np.full(60_000, 12))
+    counts = np.bincount(drawn, minlength=12)
+    assert stats.chisquare(counts).pvalue > 1e-3
+    signs = sides(draws)
+    assert set(signs.tolist()) == {1.0, -1.0} and abs(float(signs.mean())) < 0.02
+    assert abs(float(np.corrcoef(drawn, signs)[0, 1])) < 0.02

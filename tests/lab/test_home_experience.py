@@ -1,0 +1,173 @@
+"""Experience of a home: exported, imported, shown as of any moment, and built again from its outcomes."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.domain.instants import DAY, HOUR, MINUTE, iso
+from tapebook.domain.memory import ExperienceSettings
+from tapebook.errors import BadInput, HomeError
+from tapebook.experience import Question
+from tapebook.experience.learning import seen
+from tapebook.home import fellow_writer
+from tapebook.lab.home_experience import HomeExperience
+from tapebook.loop.deploy import deploy
+from tapebook.loop.experience import snapshot
+from tests.db.places import sql
+from tests.experience.makers import T0, closed, run_of, sight, vote
+from tests.loop.desks import Desk, desk, reply
+
+AGENTS = ("a", "b")
+COUNT = 130
+
+
+@pytest.fixture
+def floor(tmp_path: Path) -> Iterator[Desk]:
+    """A desk with two agents, of which one has learned from 130 trades in two chunks."""
+    with desk(tmp_path / "home") as found:
+        for name in AGENTS:
+            found.hire(AgentProfile(name, ("BTC", "ETH"), engine="ensemble"))
+        found.clock.advance(T0 + 40 * DAY)
+        taught(found, deploy(found.rooms, "a"))
+        yield found
+
+
+def taught(floor: Desk, agent: Deployment) -> None:
+    rng, book = random.Random(1), floor.rooms.book
+    for chunk in ("2026-Q1", "2026-Q2"):
+        since = book.head(agent.id)
+        for number in range(COUNT // 2):
+            add = number + (COUNT // 2) * (chunk == "2026-Q2")
+            trade = closed(add, net_bps=rng.gauss(5, 30), symbol=rng.choice(("BTC", "ETH")))
+            run = run_of(trade, engine="ensemble", votes=[vote("trend", "long"), vote("carry", "short")])
+            append(floor, agent, [seen(f"r{add}", "BTC", sight(rng))])
+            seq = book.head(agent.id)
+            append(floor, agent, floor.rooms.experience.learn(agent.id, [(trade, run)], seq=seq))
+        snapshot(floor.rooms, agent, chunk, since_seq=since, seq=book.head(agent.id), span=(T0, T0 + DAY))
+
+
+def append(floor: Desk, agent: Deployment, drafts: list) -> None:  # type: ignore[type-arg]
+    floor.rooms.book.append(agent.id, drafts, expected_seq=floor.rooms.book.head(agent.id))
+
+
+def home(floor: Desk) -> HomeExperience:
+    def moment(as_of: int | str | None) -> int:
+        return floor.clock.now() if as_of is None else int(as_of)
+
+    return HomeExperience(floor.rooms, moment=moment, find=lambda name: deploy(floor.rooms, name))
+
+
+def rows(floor: Desk, agent: str) -> tuple[object, ...]:
+    """What a decision would be told."""
+    room, name = floor.rooms.experience, f"{agent}.paper"
+    ask, look = Question(T0 + 10 * DAY, "BTC", "chop_lowvol", ("trend", "carry")), sight(random.Random(9))
+    return room.rows(name, ask, look, seq=floor.rooms.book.head(name), settings=ExperienceSettings())
+
+
+def test_what_is_exported_and_imported_teaches_the_same(floor: Desk, tmp_path: Path) -> None:
+    done = home(floor).export("a", tmp_path / "out")
+    assert (done.outcomes, done.snapshots) == (COUNT, 2)
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert len(names) == COUNT + 4 and {"provider_performance.json", "regime_performance.json"} <= {*names}
+    got = home(floor).import_files("b", tmp_path / "out")
+    assert (got.new_outcomes, got.new_snapshots) == (COUNT, 2)
+    assert rows(floor, "b") == rows(floor, "a")
+    assert any(getattr(row, "kind", "") == "similar" for row in rows(floor, "b"))
+    one, two = (home(floor).show(name) for name in AGENTS)
+    assert {key: one[key] for key in one if key not in ("agent", "deployment_id", "fit")} == {
+        key: two[key] for key in two if key not in ("agent", "deployment_id", "fit")
+    }
+    # The same folder again changes nothing, and what was imported can be exported again.
+    again = home(floor).import_files("b", tmp_path / "out")
+    assert (again.outcomes, again.new_outcomes, again.new_snapshots) == (COUNT, 0, 0)
+    home(floor).export("b", tmp_path / "back")
+    for path in (tmp_path / "out").iterdir():
+        assert (tmp_path / "back" / path.name).read_bytes() == path.read_bytes()
+    assert floor.is_whole()
+
+
+def test_one_bad_file_and_nothing_is_imported(floor: Desk, tmp_path: Path) -> None:
+    home(floor).export("a", tmp_path / "out")
+    path = tmp_path / "out" / "outcome_t7.json"
+    good = json.loads(path.read_text())
+    head = floor.rooms.book.head("b.paper")
+    bad = {
+        "outcome": "a win that lost",
+        "situation": {"no such field": 1},
+        "exit_time": iso(floor.clock.now() + HOUR),
+    }
+    for key, value in bad.items():
+        path.write_text(json.dumps(good | {key: value}))
+        with pytest.raises(BadInput, match=r"outcome_t7\.json: .*; nothing was imported") as refused:
+            home(floor).import_files("b", tmp_path / "out")
+        assert "\n" not in str(refused.value)
+        assert floor.rooms.book.head("b.paper") == head
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="has neither an outcome"):
+        home(floor).import_files("b", tmp_path / "empty")
+    with pytest.raises(BadInput, match="is not empty"):
+        home(floor).export("a", tmp_path / "out")
+
+
+def test_trades_that_ended_before_an_import_are_learned_from_all_the_same(floor: Desk, tmp_path: Path) -> None:
+    home(floor).export("a", tmp_path / "out")
+    agent = deploy(floor.rooms, "b")
+    floor.later(MINUTE, BTC=100)
+    floor.say(agent, reply("open", "long", 100))
+    floor.later(10_000, BTC=100)
+    floor.work(agent)
+    floor.later(MINUTE, BTC=101)
+    floor.say(agent, reply("close"))
+    floor.later(10_000, BTC=101)
+    floor.work(agent)
+    home(floor).import_files("b", tmp_path / "out")
+    found = floor.rooms.experience.outcomes("b.paper", seq=floor.rooms.book.head("b.paper"), most=999)
+    assert len(found) == COUNT + 1
+    assert floor.is_whole()
+
+
+def test_show_is_as_of_a_moment_and_no_rate_is_bare(floor: Desk) -> None:
+    now = home(floor).show("a")
+    assert (now["outcomes"], now["situations"], [each["chunk"] for each in now["snapshots"]]) == (
+        COUNT,
+        COUNT,
+        ["2026-Q2", "2026-Q1"],
+    )
+    assert now["fit"] == {"first_situation": 1, "last_situation": 125}
+    providers = {each["name"]: each for each in now["providers"]}
+    assert providers.keys() == {"ensemble", "trend", "carry"}
+    assert providers["trend"]["weight"] > 1 > providers["carry"]["weight"]
+    assert providers["trend"]["regimes"][0]["regime"] == "chop_lowvol"
+    assert providers["trend"]["trend"]["direction"] == "unclear"
+    assert {each["name"] for each in now["assets"]} == {"BTC", "ETH"}
+    assert now["calibration"][0]["confidence"] == "0.6-0.7"
+    for table in ("providers", "regimes", "assets", "calibration"):
+        assert all({"n", "win_rate"} <= row.keys() and "low" in row["win_rate"] for row in now[table])
+    before = home(floor).show("a", as_of=T0)
+    assert (before["outcomes"], before["providers"], before["snapshots"]) == (0, [], [])
+    assert home(floor).show("b")["fit"] is None
+    assert msgspec.json.encode(now)
+
+
+def test_rebuild_finds_nothing_and_puts_right_what_was_changed(floor: Desk) -> None:
+    fine = home(floor).rebuild("a")
+    assert (fine.outcomes, fine.situations, fine.differences) == (COUNT, COUNT, ())
+    told = rows(floor, "a")
+    floor.rooms.book_db.run(sql("UPDATE experience_records SET wins = wins + 1 WHERE kind = 'provider'"))
+    found = home(floor).rebuild("a")
+    assert len(found.differences) == 3 and all(line.startswith("record provider") for line in found.differences)
+    assert home(floor).rebuild("a") == fine
+    assert rows(floor, "a") == told and floor.is_whole()
+
+
+def test_rebuild_waits_for_nobody_but_writes_beside_nobody(floor: Desk) -> None:
+    with fellow_writer(floor.rooms.home):
+        assert home(floor).rebuild("a").differences == ()
+        floor.rooms.book_db.run(sql("UPDATE experience_records SET wins = wins + 1 WHERE kind = 'provider'"))
+        with pytest.raises(HomeError, match="is in use"):
+            home(floor).rebuild("a")

@@ -1,0 +1,117 @@
+"""The same turnover at random: its costs, its spread against what chance must give, and the agent's place in it."""
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from tapebook.domain.instants import HOUR
+from tapebook.domain.money import E6
+from tapebook.domain.trade import ClosedTrade
+from tapebook.lab.luck import REPLICATIONS, luck, thrown, tickets_of
+from tapebook.lab.paths import Costs, Path
+from tapebook.lab.result import BacktestResult, ChunkResult
+from tests.experience.makers import closed
+from tests.lab.books import CHUNKS, START, Played, plan_of
+
+HOURS = 28 * 24
+FREE = Costs(0.0, 0.0)
+
+
+def path(prices: npt.ArrayLike, funding: float = 0.0) -> Path:
+    price = np.asarray(prices, dtype=np.float64)
+    at = START + HOUR * np.arange(len(price), dtype=np.int64)
+    return Path("BTC", HOUR, at, price, np.asarray(funding * np.arange(len(price)), dtype=np.float64))
+
+
+def trades(counts: tuple[int, ...], *, hours: int = 3, usd: float = 1_000.0) -> list[ClosedTrade]:
+    made = []
+    for chunk, count in zip(CHUNKS, counts, strict=True):
+        for number in range(count):
+            trade = closed(number, net_bps=0.0, trade_id=f"{chunk.name} {number}")
+            state = msgspec.structs.replace(trade.state, entry_tick_at=chunk.start, entered_usd_e6=round(usd * E6))
+            made.append(ClosedTrade(state, chunk.start + hours * HOUR, "test", None))
+    return made
+
+
+def chunks_with(result: BacktestResult, counts: tuple[int, ...]) -> list[ChunkResult]:
+    return [msgspec.structs.replace(chunk, trades=count) for chunk, count in zip(result.chunks, counts, strict=True)]
+
+
+DAYS = np.array([START + day * 24 * HOUR for day in range(29)], dtype=np.int64)
+
+
+def test_in_a_still_market_only_costs_are_left(played: Played) -> None:
+    counts = (3, 0, 2, 5)
+    chunks = chunks_with(played.result, counts)
+    tickets = tickets_of([path(np.full(HOURS + 1, 50.0))], trades(counts), chunks=chunks)
+    throws = thrown(plan_of(1), tickets, costs=Costs(0.0004, 0.0001), days=DAYS)
+    # 1,000 in and 1,000 out, at five hundredths of a percent each way.
+    assert throws.nets.tolist() == pytest.approx([-10.0] * REPLICATIONS)
+    assert throws.by_chunk[0].tolist() == pytest.approx([-3.0, 0.0, -2.0, -5.0])
+    assert throws.by_day[7, -1] == pytest.approx(-10.0) and throws.by_day[7, 0] == 0.0
+
+
+def test_sides_and_funding_cancel_over_many_throws(played: Played) -> None:
+    counts = (50, 50, 50, 50)
+    rising = 100.0 * 1.001 ** np.arange(HOURS + 1)
+    tickets = tickets_of([path(rising, funding=0.02)], trades(counts), chunks=chunks_with(played.result, counts))
+    throws = thrown(plan_of(1), tickets, costs=FREE, days=DAYS)
+    # Each trade is ±(its growth less its funding), so the sum of 200 is near normal around zero.
+    assert abs(float(throws.nets.mean())) < 4 * float(throws.nets.std()) / np.sqrt(REPLICATIONS)
+    assert stats.kstest(throws.nets / throws.nets.std(), "norm").pvalue > 1e-3
+    assert throws.by_chunk.sum(axis=1).tolist() == pytest.approx(throws.nets.tolist(), abs=1e-9)
+
+
+def test_moments_lie_in_their_chunk_and_hold_as_long(played: Played) -> None:
+    counts = (0, 400, 0, 0)
+    chunks = chunks_with(played.result, counts)
+    # A market that moves in the second week alone: there every trade is worth as many steps as it was held.
+    second = slice(7 * 24, 14 * 24 + 1)
+    prices = np.full(HOURS + 1, 1.0)
+    prices[second] = np.exp(0.01 * np.arange(7 * 24 + 1))
+    prices[14 * 24 + 1 :] = prices[14 * 24]
+    tickets = tickets_of([path(prices)], trades(counts, hours=5), chunks=chunks)
+    throws = thrown(plan_of(1), tickets, costs=FREE, days=DAYS)
+    grown = 1_000 * (np.exp(0.05) - 1)
+    won = (throws.nets / grown + 400) / 2
+    assert won.tolist() == pytest.approx(np.round(won).tolist(), abs=1e-6) and 150 < won.min() < won.max() < 250
+    assert not throws.by_day[:, :8].any() and throws.by_day[:, 14].tolist() == pytest.approx(throws.nets.tolist())
+
+
+def test_what_was_held_longer_than_its_chunk_is_thrown_anywhere(played: Played) -> None:
+    counts = (0, 0, 1, 0)
+    tickets = tickets_of(
+        [path(np.linspace(1, 2, HOURS + 1))], trades(counts, hours=200), chunks=chunks_with(played.result, counts)
+    )
+    (ticket,) = tickets
+    assert (ticket.first.tolist(), ticket.bars.tolist()) == ([0], [200]) and ticket.room.tolist() == [HOURS - 200 + 1]
+    longest = trades(counts, hours=10_000)
+    (whole,) = tickets_of([path(np.linspace(1, 2, HOURS + 1))], longest, chunks=chunks_with(played.result, counts))
+    assert (whole.bars.tolist(), whole.room.tolist()) == ([HOURS], [1])
+
+
+def test_the_agents_place_is_a_share_with_n_and_interval(played: Played) -> None:
+    counts = (20, 0, 20, 0)
+    chunks = chunks_with(played.result, counts)
+    rng = np.linspace(0, 40, HOURS + 1)
+    tickets = tickets_of([path(100 + 10 * np.sin(rng))], trades(counts), chunks=chunks)
+    throws = thrown(plan_of(1), tickets, costs=FREE, days=DAYS)
+    for usd, expected in ((1e6, 1.0), (-1e6, 0.0), (float(np.median(throws.nets)), 0.5)):
+        total = msgspec.structs.replace(played.result.total, net_usd_e6=round(usd * E6))
+        found = luck(throws, total, chunks)
+        assert found.beaten.value == pytest.approx(expected, abs=0.003) and found.beaten.n == REPLICATIONS >= 200
+        assert found.beaten.low <= found.beaten.value <= found.beaten.high
+    assert found.low_usd_e6 < found.high_usd_e6
+    assert [each is None for each in found.beaten_by_chunk] == [False, True, False, True]
+    assert len(found.daily_low_usd_e6) == len(DAYS) and found.daily_low_usd_e6[-1] - 10_000 * E6 == found.low_usd_e6
+
+
+def test_a_plan_has_its_own_dice(played: Played) -> None:
+    counts = (20, 20, 20, 20)
+    made = [path(100 + 10 * np.sin(np.linspace(0, 40, HOURS + 1)))]
+    tickets = tickets_of(made, trades(counts), chunks=chunks_with(played.result, counts))
+    one, same, other = (thrown(plan_of(seq), tickets, costs=FREE, days=DAYS).nets.tolist() for seq in (1, 1, 2))
+    assert one == same != other
+    assert tickets_of(made, [], chunks=chunks_with(played.result, (0, 0, 0, 0))) == []

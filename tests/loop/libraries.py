@@ -1,0 +1,88 @@
+"""A desk with a workspace, and the plainest of indexes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tapebook.domain.agent import AgentProfile
+from tapebook.domain.instants import MINUTE
+from tapebook.loop.sync import SyncReport, sync
+from tapebook.recall.shelf import Indexes
+from tapebook.wiring import Rooms
+from tests.loop.desks import Desk, desk, reply
+from tests.recall.plain_index import make
+
+ANN = AgentProfile("ann", ("BTC", "ETH"), cadence_ms=MINUTE, strategy="Follow the breakout of the week.")
+BOB = AgentProfile("bob", ("BTC",), cadence_ms=MINUTE)
+
+
+def use_plain_index(rooms: Rooms) -> None:
+    """Searches with the plain index instead of the one of the settings."""
+    rooms.indexes = Indexes(rooms.home, make, chosen=rooms.search_terms())
+
+
+@contextmanager
+def library(home: Path, *, settings: str = "") -> Iterator["Library"]:
+    """A desk with two agents."""
+    with desk(home, settings=settings) as floor:
+        use_plain_index(floor.rooms)
+        floor.hire(ANN)
+        floor.hire(BOB)
+        yield Library(floor)
+
+
+class Library:
+    """Files of a workspace, and a desk that trades beside them."""
+
+    def __init__(self, floor: Desk) -> None:
+        self.floor = floor
+        self.rooms = floor.rooms
+        self.workspace = floor.rooms.home / "workspace"
+
+    def write(self, path: str, text: str) -> Path:
+        """A file of the workspace."""
+        file = self.workspace / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+        return file
+
+    def sync(self) -> SyncReport:
+        """Time passes, and all is brought up to date."""
+        self.floor.later(1_000)
+        return sync(self.rooms)
+
+    def paths(self) -> set[str]:
+        """The documents there are now."""
+        newest = {}
+        for version in self.rooms.documents.versions(after=0, most=100_000):
+            newest[version.scope, version.path] = version
+        return {path for (_, path), version in newest.items() if version.sha256}
+
+    def text(self, path: str) -> str:
+        """What a document says now."""
+        found = [each for each in self.rooms.documents.versions(after=0, most=100_000) if each.path == path]
+        content = self.rooms.archive.get(f"sha256/{found[-1].sha256[:2]}/{found[-1].sha256}")
+        assert content is not None
+        return content.decode()
+
+    def round_trip(self, agent: str = "ann", *, note: str = "") -> None:
+        """A trade that wins about a percent."""
+        floor = self.floor
+        found = floor.rooms.book.agent(agent)
+        assert found is not None
+        deployment = floor.hire(found[1])
+        floor.later(MINUTE, BTC=100)
+        floor.say(deployment, with_note(reply("open", "long", 100, reason="breakout above the range"), note))
+        floor.later(10_000, BTC=100)
+        floor.work(deployment)
+        floor.later(MINUTE, BTC=101)
+        floor.say(deployment, reply("close", reason="target reached"))
+        floor.later(10_000, BTC=101)
+        floor.work(deployment)
+
+
+def with_note(text: str, note: str) -> str:
+    """A reply with a journal entry."""
+    import json
+
+    return json.dumps(json.loads(text) | ({"note": note} if note else {}))

@@ -1,0 +1,200 @@
+"""Experience in the tick: settings of an agent's version, snapshots, and specialists over the whole path."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tapebook.decision import Answer
+from tapebook.decision.engines.ensemble import EnsembleEngine
+from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.market import Candle
+from tapebook.domain.memory import ExperienceSettings
+from tapebook.domain.money import E8
+from tapebook.domain.note import Reflection
+from tapebook.domain.packet import Packet
+from tapebook.domain.run import DecisionRun
+from tapebook.experience.learning import seen
+from tapebook.lab.replay import replay
+from tapebook.loop.experience import snapshot
+from tapebook.loop.slot import Opened, Slot
+from tapebook.loop.tick import tick
+from tapebook.wiring import Rooms
+from tests.experience.makers import closed, run_of, sight
+from tests.loop.desks import START, Desk, desk, reply
+
+BARS = 15
+OFF = Reflection("off")
+PROFILE = AgentProfile(
+    *("a", ("BTC",)),
+    cadence_ms=MINUTE,
+    engine="ensemble",
+    members=("trend", "reversion"),
+    context=ContextProfile(bar_minutes=1, bar_count=BARS),
+    reflection=OFF,
+)
+
+
+class Says:
+    """A member of an ensemble that always votes for one side, more or less surely."""
+
+    identity = ""
+
+    def __init__(self, side: str, rng: random.Random) -> None:
+        self._side = side
+        self._rng = rng
+
+    def decide(self, packet: Packet) -> Answer:
+        """An open with a confidence at random."""
+        sure = self._rng.uniform(0.50, 0.60)
+        return Answer(reply("open", self._side, 100, symbol=packet.symbol, confidence=sure))
+
+
+class Market:
+    """Trends that go on and chop that turns, four times of five."""
+
+    def __init__(self, floor: Desk, agent: Deployment, *, seed: int) -> None:
+        self._floor, self._agent = floor, agent
+        self._rng = random.Random(seed)
+        self._ensemble = EnsembleEngine([("trend", Says("long", self._rng)), ("reversion", Says("short", self._rng))])
+
+    def round(self) -> tuple[str, DecisionRun]:
+        """One round trip: which market it was in, and the decision that began it."""
+        trending = self._rng.random() < 0.5
+        price = self._bars(0.001 if trending else 0.0)
+        run = tick(self._floor.rooms, self._slot(), ask=self._ask)
+        self._fill(price)
+        rises = (self._rng.random() < 0.8) == trending
+        self._floor.later(MINUTE, BTC=price * (1.01 if rises else 0.99))
+        self._floor.say(self._agent, reply("close"))
+        self._fill(price * (1.01 if rises else 0.99))
+        return ("trend" if trending else "chop"), run
+
+    def look(self, drift: float) -> str:
+        """What a decision would be told now, in a market of one kind."""
+        self._bars(drift)
+        run = self._floor.say(self._agent, reply("hold"))
+        return (self._floor.rooms.archive.get(run.packet_key or "") or b"").decode()
+
+    def _slot(self) -> Slot:
+        return Slot(self._agent, "BTC", self._floor.clock.now())
+
+    def _ask(self, _rooms: Rooms, opened: Opened) -> Answer:
+        return self._ensemble.decide(opened.packet)
+
+    def _bars(self, drift: float) -> float:
+        self._floor.later(BARS * MINUTE)
+        end = self._floor.clock.now() - self._floor.clock.now() % MINUTE
+        bars, close = [], 100.0
+        for number in range(BARS):
+            before, close = close, close * (1 + drift + (0.0005 if number % 2 else -0.0005))
+            o, c = round(before * E8), round(close * E8)
+            start = end - (BARS - number) * MINUTE
+            bars.append(Candle("BTC", 60, start, o, max(o, c), min(o, c), c, 1.0, 100.0, 1))
+        self._floor.rooms.tape.commit(bars)
+        self._floor.quote(BTC=close)
+        return close
+
+    def _fill(self, price: float) -> None:
+        self._floor.later(10_000, BTC=price)
+        self._floor.work(self._agent)
+
+
+def side_of(run: DecisionRun) -> str | None:
+    return next((action.side for action in run.actions if action.action == "open"), None)
+
+
+def weights(text: str) -> dict[str, float]:
+    """The weights a packet tells an ensemble."""
+    rows = re.findall(r"^- provider (\S+): (\S+)$", text, re.MULTILINE)
+    return {name: float(weight) for name, weight in rows}
+
+
+def test_specialists_are_followed_where_they_are_good(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(PROFILE)
+        market = Market(floor, agent, seed=1)
+        with floor.rooms.log.together():
+            rounds = [market.round() for _ in range(90)]
+        right = [side_of(run) == ("long" if kind == "trend" else "short") for kind, run in rounds]
+        # By chance at first; in the end the one that knows this market decides.
+        assert sum(right[:15]) <= 12
+        assert sum(right[-30:]) >= 28
+        assert weights(packet_of(floor, rounds[0][1])) == {}
+        trend, chop = weights(market.look(0.001)), weights(market.look(0.0))
+        assert trend["trend"] > 1.1 > 0.95 > trend["reversion"]
+        assert chop["reversion"] > 1.1 > 0.95 > chop["trend"]
+        votes = rounds[-1][1].votes
+        assert [vote.engine for vote in votes] == ["trend", "reversion"] and votes[0].weight_e4 != votes[1].weight_e4
+        assert replay(floor.rooms, floor.rooms.book.run_ids(most=999)).different == []
+        assert floor.is_whole()
+
+
+def packet_of(floor: Desk, run: DecisionRun) -> str:
+    return (floor.rooms.archive.get(run.packet_key or "") or b"").decode()
+
+
+def learned(floor: Desk, agent: Deployment, count: int) -> None:
+    rng, book = random.Random(1), floor.rooms.book
+    for number in range(count):
+        trade = closed(number, net_bps=rng.gauss(10, 30), exited_at=START - (count - number) * MINUTE)
+        run = run_of(trade, engine="ensemble")
+        book.append(agent.id, [seen(f"r{number}", "BTC", sight(rng))], expected_seq=book.head(agent.id))
+        drafts = floor.rooms.experience.learn(agent.id, [(trade, run)], seq=book.head(agent.id))
+        book.append(agent.id, drafts, expected_seq=book.head(agent.id))
+
+
+CHOSEN = [
+    ({}, ["last 20 days: ", "- similar 25 nearest: "], []),
+    ({"context_window": 3}, ["last 3 days: "], ["last 20 days: "]),
+    ({"neighbours": 10}, ["- similar 10 nearest: "], ["25 nearest"]),
+    ({"max_memory_size": 7}, ["last 20 days: ", "(n=7, "], []),
+    ({"enabled": False}, [], ["## Experience"]),
+]
+
+
+@pytest.mark.parametrize(("chosen", "there", "gone"), CHOSEN)
+def test_settings_are_those_of_the_agents_version(
+    tmp_path: Path, chosen: dict[str, int], there: list[str], gone: list[str]
+) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(PROFILE)
+        learned(floor, agent, 105)
+        floor.later(MINUTE, BTC=100)
+        before = floor.say(agent, reply("hold"))
+        changed = floor.hire(replace(PROFILE, experience=replace(ExperienceSettings(), **chosen)))
+        assert changed.version == (2 if chosen else 1)
+        floor.later(MINUTE, BTC=100)
+        text = packet_of(floor, floor.say(changed, reply("hold")))
+        assert all(words in text for words in there)
+        assert not any(words in text for words in gone)
+        # A decision of the version before is told what it was told.
+        assert "25 nearest" in packet_of(floor, before)
+        assert replay(floor.rooms, floor.rooms.book.run_ids(most=99)).different == []
+
+
+def test_learning_goes_on_while_it_is_switched_off(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(replace(PROFILE, experience=ExperienceSettings(enabled=False)))
+        market = Market(floor, agent, seed=2)
+        for _ in range(3):
+            market.round()
+        market.look(0.0)
+        assert len(floor.rooms.experience.outcomes(agent.id, seq=floor.rooms.book.head(agent.id), most=9)) == 3
+
+
+def test_a_snapshot_is_an_event_of_its_deployment(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(PROFILE)
+        learned(floor, agent, 12)
+        middle = floor.rooms.book.head(agent.id)
+        span = (START, START + MINUTE)
+        head = snapshot(floor.rooms, agent, "Q1", since_seq=0, seq=middle, span=span)
+        assert head == floor.rooms.book.head(agent.id) == middle + 1
+        snapshot(floor.rooms, agent, "Q2", since_seq=middle, seq=head, span=span)
+        found = floor.rooms.experience.snapshots(agent.id, seq=head + 1)
+        assert [(each.chunk, each.result.n) for each in found] == [("Q2", 0), ("Q1", 12)]
+        assert floor.is_whole()

@@ -1,0 +1,238 @@
+"""Documents in the tick: what is cited, whose documents are seen, and that a replay finds the same in any index."""
+
+from pathlib import Path
+
+import pytest
+
+from tapebook import app
+from tapebook.context import assemble
+from tapebook.domain.citation import Citation
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.run import DecisionRun
+from tapebook.errors import StoreFailed
+from tapebook.lab.explain import explain
+from tapebook.lab.replay import rebuild, replay
+from tapebook.loop.gather import gather, watermarks_now
+from tapebook.loop.recall import docs_head, reindex
+from tapebook.loop.recollect import search, status
+from tapebook.recall.terms import SearchTerms
+from tapebook.wiring import Rooms
+from tests.loop.desks import reply
+from tests.loop.libraries import ANN, BOB, Library, library, use_plain_index
+
+RULE = "Never chase a breakout of BTC after three losses."
+
+
+def cited(shelf: Library, run: DecisionRun) -> tuple[Citation, ...]:
+    """The citations a run was given."""
+    return rebuild(shelf.rooms, run).citations
+
+
+def decide(shelf: Library, text: str = "", *, agent: str = "ann") -> DecisionRun:
+    """One decision, a minute later."""
+    shelf.floor.later(MINUTE, BTC=100)
+    deployment = shelf.floor.hire(ANN if agent == "ann" else BOB)
+    return shelf.floor.say(deployment, text or reply("hold"))
+
+
+def test_a_decision_is_given_places_in_its_documents_and_may_cite_them(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        shelf.write("agents/ann/memory/rules.md", f"# Rules\n\n{RULE}\n")
+        shelf.sync()
+        run = decide(shelf, reply("hold", cites=["c1"]))
+        packet = (shelf.rooms.archive.get(run.packet_key or "") or b"").decode()
+        assert f'- [c1] "agents/ann/memory/rules.md:3-3" (memory, 0.03): "{RULE}"' in packet
+        assert run.watermarks.docs == shelf.rooms.documents.log_head() and run.verdicts[0].allowed
+        refused = decide(shelf, reply("hold", cites=["c9"]))
+        assert refused.verdicts[0].rule == "R15_UNKNOWN_CITATION"
+
+
+def test_without_documents_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with library(tmp_path / "home") as shelf:
+        monkeypatch.setattr(shelf.rooms.indexes, "of", lambda terms: pytest.fail("an index was opened"))
+        monkeypatch.setattr(shelf.rooms.documents, "head", lambda: pytest.fail("documents were read"))
+        run = decide(shelf)
+        assert run.watermarks.docs == 0 and run.degraded == ()
+        assert not (shelf.rooms.home / "recall.db").exists()
+
+
+def test_an_agent_without_memory_is_given_none(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        shelf.write("global/rules.md", RULE)
+        shelf.sync()
+        blind = app.Tapebook(shelf.rooms.home, clock=shelf.floor.clock)
+        blind.edit_agent("bob", {"memory": False})
+        blind.close()
+        profile = shelf.rooms.book.agent("bob")
+        assert profile is not None
+        shelf.floor.later(MINUTE, BTC=100)
+        run = shelf.floor.say(shelf.floor.hire(profile[1]), reply("hold"))
+        assert cited(shelf, run) == ()
+
+
+def test_an_agent_never_sees_anothers_workspace(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        shelf.write("agents/bob/SOUL.md", "BTC breakout: long position, unknown regime: bob's own secret")
+        shelf.write("global/shared.md", "BTC breakout: for everybody")
+        shelf.round_trip("bob", note="bob's own note")
+        shelf.sync()
+        for agent, secret in (("ann", False), ("bob", True)):
+            run = decide(shelf, agent=agent)
+            packet = (shelf.rooms.archive.get(run.packet_key or "") or b"").decode()
+            assert ("bob's own secret" in packet) is secret and cited(shelf, run)
+            assert {each.path.split("/")[0:2][-1] for each in cited(shelf, run)} <= {agent, "shared.md"}
+        assert all("bob" not in each.path for each in search(shelf.rooms, "breakout", agent="ann").citations)
+        assert any("bob" in each.path for each in search(shelf.rooms, "breakout").citations)
+
+
+def test_a_replay_finds_the_same_whatever_became_of_the_documents(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        file = shelf.write("agents/ann/memory/rules.md", RULE)
+        shelf.sync()
+        runs = [decide(shelf)]
+        file.write_text("BTC breakout rules were rewritten.")
+        shelf.write("global/more.md", "BTC breakout BTC breakout BTC breakout")
+        shelf.sync()
+        runs.append(decide(shelf))
+        file.unlink()
+        shelf.sync()
+        runs.append(decide(shelf))
+        ids = [run.run_id for run in runs]
+        assert [[each.snippet for each in cited(shelf, run)] for run in runs] == [
+            [RULE],
+            ["BTC breakout rules were rewritten.", "BTC breakout BTC breakout BTC breakout"],
+            ["BTC breakout BTC breakout BTC breakout"],
+        ]
+        assert replay(shelf.rooms, ids).different == []
+        (shelf.rooms.home / "recall.db").unlink()
+        assert replay(shelf.rooms, ids).different == []
+        assert reindex(shelf.rooms).versions == 4
+        assert replay(shelf.rooms, ids).different == []
+        assert shelf.floor.is_whole()
+
+
+def test_a_changed_document_beyond_the_watermark_changes_no_packet(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        shelf.write("global/rules.md", RULE)
+        shelf.sync()
+        run = decide(shelf)
+        for number in range(5):
+            shelf.write(f"global/{number}.md", f"BTC breakout {number}")
+            shelf.write("global/rules.md", f"BTC breakout rule {number}")
+            shelf.sync()
+            packet = rebuild(shelf.rooms, run)
+            assert f"{packet.system}\n\n{packet.text}".encode() == shelf.rooms.archive.get(run.packet_key or "")
+
+
+def test_a_run_is_explained_with_the_words_it_was_given_after_the_file_changed(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        file = shelf.write("agents/ann/memory/rules.md", f"# Rules\n{RULE}\nand more\n")
+        shelf.sync()
+        run = decide(shelf, reply("hold", cites=["c1"]))
+        file.unlink()
+        shelf.sync()
+        (shown,) = explain(shelf.rooms, run)["citations"]
+        assert shown["path"] == "agents/ann/memory/rules.md" and shown["startLine"] == 2
+        assert shown["text"] == RULE and shown["cited"] is True
+
+
+def test_settings_of_today_do_not_change_what_was_found_yesterday(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        shelf.write("global/rules.md", RULE)
+        shelf.sync()
+        run, asked = decide(shelf), []
+        (shelf.rooms.home / "tapebook.toml").write_text("[recall]\nper_document = 9\n")
+        other = Rooms(shelf.rooms.home, clock=shelf.floor.clock)
+        use_plain_index(other)
+        of = other.indexes.of
+
+        def noted(terms: SearchTerms) -> object:
+            asked.append(terms.per_path)
+            return of(terms)
+
+        other.indexes.of = noted  # type: ignore[method-assign,assignment]
+        shelf.floor.later(1_000)
+        from tapebook.loop.sync import sync
+
+        sync(other)
+        assert docs_head(other) > run.watermarks.docs and asked[-1] == 9
+        assert replay(other, [run.run_id]).different == [] and asked[-1] == SearchTerms().per_path
+        other.close()
+
+
+def test_a_search_that_fails_leaves_the_decision_standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with library(tmp_path / "home") as shelf:
+        shelf.write("global/rules.md", RULE)
+        shelf.sync()
+
+        def broken(*_: object, **__: object) -> None:
+            raise StoreFailed("the disk is gone")
+
+        index = shelf.rooms.indexes.of(shelf.rooms.search_terms())
+        monkeypatch.setattr(index, "search", broken)
+        run = decide(shelf)
+        monkeypatch.undo()
+        assert run.degraded == ("citations",) and run.status == "held"
+        assert replay(shelf.rooms, [run.run_id]).different == []
+
+
+def test_a_search_of_the_past_sees_what_was_known_then(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        before = shelf.floor.clock.now()
+        shelf.write("global/rules.md", "old breakout rule")
+        shelf.sync()
+        first = shelf.floor.clock.now() + 1_000
+        shelf.floor.later(MINUTE, BTC=100)
+        shelf.write("global/rules.md", "new breakout rule")
+        shelf.sync()
+        assert search(shelf.rooms, "breakout", as_of=before).why == "there were no documents by then"
+        assert [each.snippet for each in search(shelf.rooms, "breakout", as_of=first).citations] == [
+            "old breakout rule"
+        ]
+        assert [each.snippet for each in search(shelf.rooms, "breakout").citations] == ["new breakout rule"]
+        assert shelf.rooms.documents.seq_as_of(before) == 0
+        with app.open(shelf.rooms.home, clock=shelf.floor.clock) as book:
+            use_plain_index(book._rooms)
+            assert book.context("ann", "BTC", as_of=before).citations == ()
+            texts = [book.context("ann", "BTC", as_of=at).text for at in (first, None)]
+        assert ["old breakout" in text for text in texts] == [True, False]
+
+
+def test_what_is_not_indexed_yet_is_not_known_yet(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        shelf.write("global/rules.md", RULE)
+        shelf.sync()
+        indexed = shelf.rooms.documents.head()
+        real, shelf.rooms.indexes.of = shelf.rooms.indexes.of, shelf.rooms.indexes.of
+        index = real(shelf.rooms.search_terms())
+        taken = index.index
+        index.index = lambda versions, progress=None: pytest.fail("indexed")  # type: ignore[method-assign]
+        shelf.write("global/later.md", "BTC breakout later")
+        with pytest.raises(pytest.fail.Exception):
+            shelf.sync()
+        assert docs_head(shelf.rooms) == indexed < shelf.rooms.documents.head()
+        assert status(shelf.rooms).head < status(shelf.rooms).documents_head
+        index.index = taken  # type: ignore[method-assign]
+        shelf.sync()
+        assert docs_head(shelf.rooms) == shelf.rooms.documents.log_head()
+
+
+def test_a_worker_on_another_machine_builds_the_index_it_needs(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        shelf.write("global/rules.md", RULE)
+        shelf.sync()
+        run = decide(shelf)
+        shelf.rooms.indexes.close()
+        (shelf.rooms.home / "recall.db").unlink()
+        deployment = shelf.floor.hire(ANN)
+        found = gather(shelf.rooms, deployment, "BTC", as_of=run.as_of, watermarks=run.watermarks)
+        assert assemble(found).sha256 != "" and [each.snippet for each in found.citations] == [RULE]
+
+
+def test_watermarks_say_how_far_the_documents_were_read(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        deployment = shelf.floor.hire(ANN)
+        assert watermarks_now(shelf.rooms, deployment).docs == 0
+        shelf.write("global/rules.md", RULE)
+        shelf.sync()
+        assert watermarks_now(shelf.rooms, deployment).docs == shelf.rooms.documents.log_head()

@@ -1,0 +1,191 @@
+"""Lessons that are shared: who is told, from when on, until when, and that the past still replays."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tapebook.context.budget import text_tokens
+from tapebook.context.system import LESSONS_CAP
+from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.domain.instants import MINUTE
+from tapebook.domain.note import Note, Reflection
+from tapebook.domain.run import DecisionRun
+from tapebook.errors import BadInput, UnknownName
+from tapebook.lab.replay import replay
+from tapebook.lessons import SLOTS, bullets, hash_lessons_text, note_text
+from tapebook.lessons.events import written
+from tapebook.loop.learn import learn
+from tapebook.loop.skills import HomeSkills, demote, lessons_of, promote, promotions
+from tests.loop.desks import Desk, desk, reply
+
+OFF = Reflection("off")
+LESSON = note_text({"Sizing": ["size above $900 does better: +9.0 bps a trade (n=20)"]})
+NEWER = note_text({"Sizing": ["size above $900 does worse: -2.0 bps a trade (n=40)"]})
+OWN = note_text({"Regime fit": ["chop_lowvol does worse: -7.0 bps a trade (n=11)"]})
+
+
+def hire(floor: Desk, name: str, *skills: str) -> Deployment:
+    return floor.hire(AgentProfile(name, ("BTC",), reflection=OFF, skills=skills))
+
+
+def teach(floor: Desk, agent: Deployment, text: str) -> None:
+    """A note as a reflection would have left it."""
+    book, now = floor.rooms.book, floor.clock.now()
+    told = (text, hash_lessons_text(text), "statistics")
+    note = Note(f"n{now}", agent.agent.name, agent.version, now, now, now, 20, *told)
+    book.append(agent.id, [written(note)], expected_seq=book.head(agent.id))
+
+
+def decide(floor: Desk, agent: Deployment, text: str | None = None) -> DecisionRun:
+    floor.later(MINUTE, BTC=100)
+    return floor.say(agent, text or reply("hold"))
+
+
+def packet(floor: Desk, run: DecisionRun) -> str:
+    return (floor.rooms.archive.get(run.packet_key or "") or b"").decode()
+
+
+def replays(floor: Desk) -> bool:
+    return floor.is_whole() and replay(floor.rooms, floor.rooms.book.run_ids(most=999)).different == []
+
+
+def test_a_promoted_note_is_told_after_the_own_one_and_the_hash_covers_both(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        teacher, pupil, other = hire(floor, "teacher"), hire(floor, "pupil"), hire(floor, "other")
+        teach(floor, teacher, LESSON)
+        teach(floor, pupil, OWN)
+        before = decide(floor, pupil)
+        done = promote(floor.rooms, teacher, "pupil")
+        assert (done.skill, done.agent, done.told) == ("pupil", "teacher", ("pupil.paper",))
+        assert done.result() == "1 lessons of teacher are promoted to pupil; told: pupil.paper"
+        run = decide(floor, pupil, reply("open", "long", 100))
+        text = packet(floor, run)
+        own, shared = text.index("- Regime fit: chop_lowvol does worse"), text.index("- From teacher: Sizing: size")
+        assert own < shared and "From teacher" not in packet(floor, before)
+        floor.later(10_000, BTC=100)
+        floor.work(pupil)
+        account = floor.rooms.book.account(pupil.id, seq=floor.rooms.book.head(pupil.id))
+        assert account.open_trades["BTC"].entry_lessons_hash == hash_lessons_text(f"{OWN}\n\n{LESSON}")
+        # The teacher knows its own lessons, and nobody else hears of them.
+        assert "From teacher" not in packet(floor, decide(floor, teacher))
+        assert "Lessons" not in packet(floor, decide(floor, other))
+        assert replays(floor)
+
+
+def test_whoever_has_the_skill_is_told_also_when_it_comes_later(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        teacher, pupil = hire(floor, "teacher", "momentum"), hire(floor, "pupil", "momentum", "sizing")
+        teach(floor, teacher, LESSON)
+        assert promote(floor.rooms, teacher, "momentum").told == ("pupil.paper",)
+        late = hire(floor, "late", "momentum")
+        for agent in (pupil, late):
+            assert "- From teacher: Sizing" in packet(floor, decide(floor, agent))
+        # Without the skill in its profile it is told no more, though it was; with it, again.
+        without = hire(floor, "late")
+        assert without.version == 2 and "From teacher" not in packet(floor, decide(floor, without))
+        assert "From teacher" in packet(floor, decide(floor, hire(floor, "late", "momentum")))
+        assert replays(floor)
+
+
+def test_what_is_taken_back_ends_and_what_is_newer_takes_its_place(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        teacher, pupil = hire(floor, "teacher"), hire(floor, "pupil", "sizing")
+        teach(floor, teacher, LESSON)
+        promote(floor.rooms, teacher, "sizing")
+        assert "does better" in packet(floor, decide(floor, pupil))
+        floor.later(MINUTE)
+        teach(floor, teacher, NEWER)
+        assert "does better" in packet(floor, decide(floor, pupil)), "a note is promoted by hand, each time"
+        promote(floor.rooms, teacher, "sizing")
+        newer = packet(floor, decide(floor, pupil))
+        assert "does worse" in newer and "does better" not in newer
+        assert [each.skill for each in promotions(floor.rooms)] == ["sizing"]
+        done = demote(floor.rooms, "sizing")
+        assert done.result() == "nothing is promoted to sizing any more; told: pupil.paper"
+        assert "Lessons" not in packet(floor, decide(floor, pupil))
+        assert promotions(floor.rooms) == []
+        promote(floor.rooms, teacher, "sizing")
+        assert "does worse" in packet(floor, decide(floor, pupil))
+        assert replays(floor)
+
+
+def test_being_told_again_changes_nothing(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        teacher, pupil = hire(floor, "teacher"), hire(floor, "pupil", "sizing")
+        teach(floor, teacher, LESSON)
+        promote(floor.rooms, teacher, "sizing")
+        learn(floor.rooms, pupil)
+        heads = [floor.rooms.book.head(agent.id) for agent in (teacher, pupil)]
+        learn(floor.rooms, pupil)
+        learn(floor.rooms, teacher)
+        assert [floor.rooms.book.head(agent.id) for agent in (teacher, pupil)] == heads
+
+
+def test_who_promotes_its_own_note_hears_no_other_any_more(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        teacher, pupil = hire(floor, "teacher", "sizing"), hire(floor, "pupil", "sizing")
+        teach(floor, teacher, LESSON)
+        promote(floor.rooms, teacher, "sizing")
+        assert "From teacher" in packet(floor, decide(floor, pupil))
+        teach(floor, pupil, NEWER)
+        promote(floor.rooms, pupil, "sizing")
+        assert "From teacher" not in packet(floor, decide(floor, pupil))
+        assert "From pupil: Sizing" in packet(floor, decide(floor, teacher))
+        assert replays(floor)
+
+
+def test_the_same_words_are_told_once(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        teacher, pupil = hire(floor, "teacher"), hire(floor, "pupil")
+        for agent in (teacher, pupil):
+            teach(floor, agent, LESSON)
+        promote(floor.rooms, teacher, "pupil")
+        learn(floor.rooms, pupil)
+        told = lessons_of(floor.rooms, pupil, seq=floor.rooms.book.head(pupil.id))
+        assert told is not None and told.bullets == bullets(LESSON)
+
+
+def test_the_cap_of_lessons_holds(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        teacher, pupil = hire(floor, "teacher"), hire(floor, "pupil")
+        for agent, word in ((teacher, "theirs"), (pupil, "ours")):
+            full = {slot: [f"{word} number {n} {'of many words ' * 3}" for n in range(1, 5)] for slot in SLOTS}
+            teach(floor, agent, note_text(full))
+        promote(floor.rooms, teacher, "pupil")
+        text = packet(floor, decide(floor, pupil))
+        segment = text[text.index("Lessons from your recent trades") : text.index("Answer with this JSON")]
+        assert "of 40 shown" in segment and text_tokens(segment.strip()) <= LESSONS_CAP
+        assert "ours number 1" in segment
+        assert replays(floor)
+
+
+def test_names_and_notes_that_will_not_do_are_refused(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        teacher = hire(floor, "teacher")
+        with pytest.raises(BadInput, match="teacher has no lessons to promote"):
+            promote(floor.rooms, teacher, "sizing")
+        teach(floor, teacher, note_text({}))
+        with pytest.raises(BadInput, match="no lessons to promote"):
+            promote(floor.rooms, teacher, "sizing")
+        for name in ("", "a b", "../x", "x" * 41):
+            with pytest.raises(BadInput, match="cannot be the name of a skill"):
+                promote(floor.rooms, teacher, name)
+        with pytest.raises(UnknownName, match="nothing is promoted to 'sizing'; skills with lessons: none"):
+            demote(floor.rooms, "sizing")
+
+
+def test_the_facade_promotes_by_names(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        known = {name: hire(floor, name) for name in ("teacher", "pupil")}
+        teach(floor, known["teacher"], LESSON)
+        skills = HomeSkills(floor.rooms, find=known.__getitem__)
+        assert skills.promote("teacher", to="pupil").skill == "pupil"
+        assert skills.promote("teacher", skill="sizing").told == ()
+        # By itself it is for the agent's other deployments, which it has none of.
+        own = skills.promote("teacher")
+        assert (own.skill, own.told) == ("teacher", ())
+        assert own.result().endswith("told: nobody yet: no other deployment has this skill")
+        assert [each.skill for each in skills.all()] == ["pupil", "sizing", "teacher"]
+        assert skills.demote("pupil").told == ("pupil.paper",)
+        assert msgspec.structs.asdict(skills.all()[0])["source"] == "teacher.paper"

@@ -1,0 +1,40 @@
+"""The local model: its own numbers, without its own code, and the same in every process."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from tapebook.recall.embedder import EmbedderTerms
+from tapebook.recall.embedders.wordllama import DIMENSION, create
+from tapebook.recall.vectors import cosines, quantised
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_sums_do_not_depend_on_their_order() -> None:
+    embedder = create(EmbedderTerms())
+    words = ["margin", "funding", "leverage", "stop", "feed", "journal"]
+    one, other = embedder.documents([" ".join(words), " ".join(reversed(words))])
+    assert (one == other).all() and one.shape == (DIMENSION,) and one.any()
+
+
+def test_like_is_nearer_than_unlike() -> None:
+    embedder = create(EmbedderTerms())
+    made = quantised(embedder.documents(["the price of bitcoin fell", "how to bake bread"]))
+    near = cosines(made, quantised(embedder.question("bitcoin prices dropped")[np.newaxis])[0])
+    assert near[0] > 0.5 > near[1]
+
+
+def test_neither_its_code_nor_threads_are_loaded() -> None:
+    """Its code sets up logging for everybody; threads do not survive a fork."""
+    script = (
+        "import sys, threading\n"
+        "from tapebook.recall.embedder import EmbedderTerms\n"
+        "from tapebook.recall.embedders.wordllama import create\n"
+        "create(EmbedderTerms()).documents(['a text'] * 50)\n"
+        "print(sorted({'wordllama', 'requests', 'logging.handlers'} & set(sys.modules)), threading.active_count())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env={"PYTHONPATH": "src"}, capture_output=True)
+    assert (done.stdout.decode().strip(), done.stderr) == ("[] 1", b"")

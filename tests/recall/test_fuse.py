@@ -1,0 +1,59 @@
+"""One score of words and meaning, and how many of one source are given."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapebook.recall.fuse import MEANING, Caps, fused, named, ranked
+from tapebook.recall.port import IndexTerms
+
+SCORES = st.lists(st.integers(0, 6), min_size=1, max_size=60)
+
+
+def terms(**more: object) -> IndexTerms:
+    """Terms of an index that is not made."""
+    return IndexTerms("", **more)  # type: ignore[arg-type]
+
+
+def test_at_equal_weights_a_likeness_counts_like_a_word() -> None:
+    words, likeness = np.array([10.0, 0.0, 10.0, 0.0]), np.array([0.0, 1.0, 1.0, -1.0])
+    assert fused(words, 10.0, likeness, terms()).tolist() == [
+        *(10 / (10 + MEANING), MEANING / (10 + MEANING), 1.0, 0.0),
+    ]
+
+
+@pytest.mark.parametrize(("lexical", "semantic", "first"), [(100, 0, 0), (0, 100, 1), (90, 10, 0), (10, 90, 1)])
+def test_weights_decide(lexical: int, semantic: int, first: int) -> None:
+    chosen = terms(lexical_percent=lexical, semantic_percent=semantic)
+    found = fused(np.array([10.0, 4.0]), 20.0, np.array([0.2, 0.6]), chosen)
+    assert found.argmax() == first and (found >= 0).all() and (found <= 1).all()
+
+
+def test_without_vectors_it_is_the_share_of_words() -> None:
+    assert fused(np.array([5.0]), 20.0, None, terms()).tolist() == [0.25]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1)), min_size=2, max_size=9))
+def test_whatever_has_a_name_stands_above(pairs: list[tuple[float, float]]) -> None:
+    score, share = np.array([pair[0] for pair in pairs]) * 0.999, np.array([pair[1] for pair in pairs])
+    share[0] = 0.0
+    one = np.where(share > 0, 1.0, 0.0)
+    found = named(score, one)
+    assert found[0] < found[1:].min() and named(score, None) is score
+
+
+@given(SCORES, st.integers(1, 70))
+def test_ranked_is_a_stable_sort(scores: list[int], most: int) -> None:
+    score = np.array(scores, float)
+    candidates = np.flatnonzero(score > 0)
+    expected = sorted(candidates.tolist(), key=lambda at: (-scores[at], at))[:most]
+    assert ranked(score, candidates, most=most).tolist() == expected
+
+
+def test_caps_count_documents_and_kinds() -> None:
+    caps = Caps(terms(per_path=2, per_kind={"note": 3, "unheard": 1}), {"note": 1, "journal": 2})
+    given_ = [caps.admits(document, kind) for document, kind in ((7, 1), (7, 1), (7, 1), (8, 1), (9, 1), (9, 2))]
+    assert given_ == [True, True, False, True, False, True]
+    free = Caps(terms(), {})
+    assert all(free.admits(1, 1) for _ in range(9))

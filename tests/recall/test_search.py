@@ -1,0 +1,85 @@
+"""Scores against a slow one that knows the texts and nothing of pages, rows or postings."""
+
+import math
+
+from hypothesis import given, settings
+
+from tapebook.recall import GLOBAL
+from tapebook.recall.chunk import Chunk, chunks
+from tapebook.recall.plan import plan
+from tapebook.recall.words import path_terms, terms
+from tests.recall.papers import QUESTIONS, Paper, asked, histories, indexed, paper, paths
+
+Scored = dict[tuple[str, int], float]
+
+
+def slow(papers: list[Paper], question: str, scopes: tuple[str, ...]) -> Scored:
+    """The score of every chunk that has a word of the question, by its path and line."""
+    newest = {(version.scope, version.path): (version, body) for version, body in papers}
+    found: list[tuple[str, Chunk, dict[str, int], int]] = []
+    for (scope, path), (version, body) in newest.items():
+        for chunk in chunks(body.decode()) if version.sha256 and scope in scopes else ():
+            said = terms("\n".join((*chunk.headings, chunk.text)))
+            length = sum(said.values())
+            found.append((f"{scope}:{path}", chunk, {**dict.fromkeys(path_terms(path), 1), **said}, length))
+    asked_for = plan(question)
+    weights = {
+        term: math.log(1 + 5_000 / max(1, sum(term in said for _, _, said, _ in found))) for term in asked_for.terms
+    }
+    known = {term for term in weights if any(term in said for _, _, said, _ in found)}
+    most = sum(2.2 * weight for term, weight in weights.items() if term in known or term.isalnum())
+    names = [name for name in asked_for.names if name in known]
+    scored: Scored = {}
+    for place, chunk, said, length in found:
+        score = 0.0
+        for term in known & said.keys():
+            score += weights[term] * said[term] * 2.2 / (said[term] + 1.2 * (0.25 + 0.75 * length / 100))
+        if score:
+            share = sum(weights[name] for name in names if name in said) / (sum(map(weights.__getitem__, names)) or 1)
+            scored[place, chunk.start_line] = (score / most + share) / 2 if names else score / most
+    return scored
+
+
+@settings(max_examples=60)
+@given(histories(scopes=(GLOBAL, "one", "two")), QUESTIONS)
+def test_scores_are_those_of_the_slow_way(papers: list[Paper], question: str) -> None:
+    expected = slow(papers, question, (GLOBAL, "one"))
+    with indexed("sqlite_fts", papers) as index:
+        answer = asked(index, question, scopes=(GLOBAL, "one"))
+    found = sorted(citation.score_e4 for citation in answer.citations)
+    assert len(found) == len(expected)
+    assert all(abs(one - 10_000 * other) <= 0.51 for one, other in zip(found, sorted(expected.values()), strict=True))
+
+
+def test_meaning_finds_what_words_do_not() -> None:
+    papers = [
+        paper(1, "a.md", "# Calm\n\nWhenever the exchange goes offline, close every trade and wait for the server."),
+        paper(2, "b.md", "# Fees\n\nMakers pay less than takers on this venue."),
+    ]
+    question = "internet connection lost"
+    with indexed("sqlite_fts", papers) as index:
+        assert asked(index, question).citations == ()
+    with indexed("hybrid_embeddings", papers, minimum_percent=10) as index:
+        answer = asked(index, question)
+        assert paths(answer)[0] == "a.md" and answer.citations[0].source == "vector"
+        assert {part.name for part in answer.explained[0]} == {"words", "meaning"}
+        assert asked(index, "offline").citations[0].source in ("fts", "hybrid")
+    with indexed("hybrid_embeddings", papers, minimum_percent=99) as index:
+        assert "minimum 0.99" in asked(index, question).why
+
+
+def test_a_vector_shows_its_passage() -> None:
+    text = "nothing to see here at all today. " * 40 + "Whenever the exchange goes offline, wait for the server. " * 6
+    with indexed("hybrid_embeddings", [paper(1, "a.md", text)], minimum_percent=1) as index:
+        (found,) = asked(index, "internet connection lost").citations
+        assert found.source == "vector" and "offline" in found.snippet
+
+
+def test_a_question_is_answered_by_the_path_too() -> None:
+    papers = [
+        paper(1, "agents/x/TRADING_MANUAL.md", "Never add to a loser."),
+        paper(2, "b.md", "the manual of trading"),
+    ]
+    with indexed("sqlite_fts", papers) as index:
+        assert paths(asked(index, "agents/x/TRADING_MANUAL.md"))[0] == "agents/x/TRADING_MANUAL.md"
+        assert set(paths(asked(index, "trading manual"))) == {"agents/x/TRADING_MANUAL.md", "b.md"}

@@ -1,0 +1,21 @@
+"""Terms are kept as they were, in bytes that do not change."""
+
+from tapebook.config import Config
+from tapebook.recall.terms import SearchTerms, terms_of
+from tapebook.wiring import search_terms, with_slot
+
+
+def test_terms_come_back_as_they_were_kept() -> None:
+    terms = SearchTerms(slot="hybrid_embeddings", embedder="x", lexical_percent=70, per_kind=(("trade", 1),))
+    assert terms_of(terms.text) == terms and terms_of(None) == SearchTerms()
+    assert " " not in terms.text
+
+
+def test_the_usual_settings_are_the_usual_terms() -> None:
+    assert search_terms(Config()) == SearchTerms()
+
+
+def test_only_a_search_by_meaning_has_an_embedder() -> None:
+    hybrid = search_terms(with_slot(Config(), "hybrid_embeddings"))
+    assert (hybrid.slot, hybrid.embedder) == ("hybrid_embeddings", "wordllama")
+    assert with_slot(Config(), None) == Config()

@@ -1,0 +1,85 @@
+"""Commands on backtests: a list, a screen, a comparison, files, and errors of one line."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tapebook.app_backtests import Backtests
+from tests.lab.books import played
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with one finished backtest."""
+    return played(tmp_path_factory.getbasetemp()).parent
+
+
+@pytest.fixture
+def shelf(facade: SimpleNamespace, parent: Path) -> dict[str, Any]:
+    """The façade on that home; gives the backtest's row."""
+    facade.backtests = Backtests(parent)
+    row: dict[str, Any] = facade.backtests.all()[0]
+    return row
+
+
+def test_the_list(run: Run, shelf: dict[str, Any]) -> None:
+    for words in (["backtests"], ["backtests", "list"]):
+        code, out, err = run(*words)
+        assert (code, err) == (0, "")
+        heading, line = out.splitlines()
+        assert heading.split() == ["backtest", "agent", "from", "to", "memory", "trades", "change", "usd", "status"]
+        assert re.match(rf"{shelf['id']}  voter-1h  2026-01-05  2026-02-02  on +{shelf['trades']} +\S+  done", line)
+        assert json.loads(run(*words, "--json")[1]) == [shelf]
+
+
+def test_nothing_yet(run: Run, facade: SimpleNamespace, tmp_path: Path) -> None:
+    facade.backtests = Backtests(tmp_path)
+    assert run("backtests") == (0, "no backtests yet; `tapebook backtest AGENT` makes one\n", "")
+
+
+def test_a_screen_and_the_same_for_programs(run: Run, shelf: dict[str, Any]) -> None:
+    code, out, err = run("backtests", "show", shelf["id"][:5])
+    assert (code, err) == (0, "") and out.startswith(f"{shelf['id']}  voter-1h version 1")
+    assert "\n  won by provider " in out and "by regime" in out
+    chunks = run("backtests", "show", shelf["id"], "--chunks")[1]
+    assert chunks.endswith(out) and chunks.startswith("2026-W02  2026-01-05 to 2026-01-12")
+    view = json.loads(run("backtests", "--json", "show", shelf["id"])[1])
+    assert view["total"]["trades"] == shelf["trades"] and view["ticks_per_second"] > 0
+
+
+def test_a_comparison(run: Run, shelf: dict[str, Any]) -> None:
+    code, out, _ = run("backtests", "compare", shelf["id"], shelf["id"])
+    assert code == 0 and out.endswith("verdict: not enough evidence\n")
+    assert json.loads(run("backtests", "compare", shelf["id"], shelf["id"], "--json")[1])["test"]["days"] == 28
+
+
+def test_files(run: Run, shelf: dict[str, Any], tmp_path: Path) -> None:
+    page, tables = tmp_path / "report.html", tmp_path / "tables.zip"
+    code, out, err = run("backtests", "export", shelf["id"], "--html", str(page), "--csv", str(tables))
+    assert (code, err) == (0, "") and out == f"written: {tables}\nwritten: {page}\n"
+    assert page.stat().st_size < 3_000_000 and tables.stat().st_size > 1_000
+    again = run("backtests", "export", shelf["id"], "--html", str(page))
+    assert again == (2, "", f"error: {page} is there already: choose another name, or --overwrite\n")
+    assert run("backtests", "export", shelf["id"], "--html", str(page), "--overwrite")[0] == 0
+    assert run("backtests", "export", shelf["id"]) == (
+        *(2, ""),
+        "error: say what to write: --csv, --html or --json with a place\n",
+    )
+
+
+@pytest.mark.parametrize("words", ["show zz", "remove zz", "export zz --html x.html", "compare zz zz"])
+def test_an_unknown_one_is_one_line(run: Run, shelf: dict[str, Any], words: str) -> None:
+    said = f"error: there is no backtest 'zz'; backtests: {shelf['id']}\n"
+    assert run("backtests", *words.split()) == (2, "", said)
+
+
+def test_removing(run: Run, facade: SimpleNamespace) -> None:
+    facade.backtests = SimpleNamespace(remove=lambda name: f"{name}full")
+    assert run("backtests", "remove", "ab") == (0, "removed abfull\n", "")
