@@ -1,7 +1,7 @@
-"""A year of five-minute bars: ticks per second with full memory, with memory off, and of a bare loop over the same bars.
+"""A year of five-minute bars: ticks per second with full memory, with memory off, and of a bare loop over the same.
 
 The agent is the one `tapebook init` provides, an ensemble of the rule engines. The bare loop keeps two moving averages,
-goes long or short by them and writes a ledger row per bar to SQLite: no packet, no guard, no memory. What a part of a
+goes long or short by them and commits a ledger row per bar to SQLite: no packet, no guard, no memory. What a part of a
 tick takes is measured in a run of its own, for the clock around each part costs time too.
 """
 
@@ -9,7 +9,7 @@ import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,6 +26,7 @@ from tapebook.lab import backtest as lab
 from tapebook.lab.backtest_home import BacktestHome
 from tapebook.lab.planning import Wish, make_plan
 from tapebook.loop import tick
+from tapebook.loop.learn import learn
 from tapebook.tape.importer import known_at
 from tapebook.wiring import Rooms
 
@@ -67,8 +68,9 @@ def _fill(home: Path) -> list[Candle]:
             drift = chance.choice((-0.00015, 0.0, 0.0, 0.00015))
         opened, price = price, price * (1 + drift + chance.gauss(0, 0.0012))
         high, low = max(opened, price) * (1 + chance.random() / 900), min(opened, price) * (1 - chance.random() / 900)
-        prices = (round(each * E8) for each in (opened, high, low, price))
-        bars.append(Candle("BTC", 300, START + number * 5 * MINUTE, *prices, 10 + chance.random(), 200_000.0, 5))
+        first, top, bottom, last = (round(each * E8) for each in (opened, high, low, price))
+        at, volume = START + number * 5 * MINUTE, 10 + chance.random()
+        bars.append(Candle("BTC", 300, at, first, top, bottom, last, volume, 200_000.0, 5))
     rates = [FundingRate("BTC", at, 10_000_000, 0) for at in range(START, START + YEAR * DAY, 8 * HOUR)]
     rooms = Rooms(home, clock=SystemClock())
     rooms.tape.commit([*bars, *rates], assumed=known_at)
@@ -79,9 +81,10 @@ def _fill(home: Path) -> list[Candle]:
 def _bare(bars: list[Candle], path: Path) -> None:
     """What a loop costs that only follows two averages and writes down what it has."""
     db = apsw.Connection(str(path))
-    db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; CREATE TABLE ledger (at, side, price, cash)")
+    begin = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; CREATE TABLE ledger (at, side, price, cash)"
+    db.execute(begin).fetchall()
     fast = slow = bars[0].close_e8 / E8
-    side, entry, cash, rows = 0, 0.0, 10_000.0, []
+    side, entry, cash = 0, 0.0, 10_000.0
     for bar in bars:
         price = bar.close_e8 / E8
         fast, slow = fast + (price - fast) / 12, slow + (price - slow) / 48
@@ -89,11 +92,7 @@ def _bare(bars: list[Candle], path: Path) -> None:
         if wanted != side:
             cash += side * (price - entry) * 0.1 - price * 0.1 * 0.00045
             side, entry = wanted, price
-        rows.append((bar.bucket_ts, side, price, cash))
-        if len(rows) == lab.TICKS_PER_COMMIT:
-            with db:
-                db.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?)", rows)
-            rows = []
+        db.execute("INSERT INTO ledger VALUES (?, ?, ?, ?)", (bar.bucket_ts, side, price, cash))
     db.close()
 
 
@@ -142,9 +141,13 @@ def _timed(spent: dict[str, float]) -> Iterator[None]:
         "execute": "execute: handing orders over",
         "reconcile": "reconcile: fills, funding, margin, marks",
     }
-    with mock.patch.multiple(tick, **{name: _clocked(getattr(tick, name), spent, names[name]) for name in names}):
-        with mock.patch.object(lab, "learn", _clocked(lab.learn, spent, "learn: outcomes, layers, lessons")):
-            yield
+    clocked = {name: _clocked(getattr(tick, name), spent, words) for name, words in names.items()}
+    learning = _clocked(learn, spent, "learn: outcomes, layers, lessons")
+    with ExitStack() as patches:
+        for name, work in clocked.items():
+            patches.enter_context(mock.patch.object(tick, name, work))
+        patches.enter_context(mock.patch.object(lab, "learn", learning))
+        yield
 
 
 def _clocked(work: Callable[..., Any], spent: dict[str, float], name: str) -> Callable[..., Any]:

@@ -93,7 +93,7 @@ def _searching(path: Path, seq: int) -> list[Figure]:
         situations = Situations()
         situations.extend(room.packed("d", after=0, until=OUTCOMES))
         queries = iter([reading_of(look) for look in looks] * 2)
-        plain = np.ascontiguousarray(vectors(fit, situations._readings(OUTCOMES)).T)
+        plain = np.ascontiguousarray(vectors(fit, situations._readings(0, OUTCOMES)).T)
         lengths = (plain * plain).sum(axis=1)
         points = iter(list(plain[:: OUTCOMES // 1_000]) * 2)
 

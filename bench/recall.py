@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -104,9 +104,9 @@ def _searching(path: str, floor: apsw.Connection, questions: list[str], *, many:
         ("by words and meaning", "hybrid_embeddings", product),
     ):
         with indexed(slot, path=path) as index:
-            times = _in_turn(lambda question, index=index: _ask(index, question), below, questions)
+            times = _in_turn(partial(_ask, index), below, questions)
         figures += _figures(f"a question {name}, {many}", times)
-        opening = sorted(1e3 * seconds(lambda slot=slot: _opened(slot, path, questions[0])) for _ in range(9))
+        opening = sorted(1e3 * seconds(partial(_opened, slot, path, questions[0])) for _ in range(9))
         figures.append(Figure(f"opening and a first question {name}, {many}, p50", opening[4], "ms"))
     return figures
 
@@ -204,7 +204,7 @@ def _rankings(folder: Path) -> list[Figure]:
             with indexed("hybrid_embeddings", each.papers, path=path):
                 pass
             for arm, (slot, terms) in ARMS.items():
-                with indexed(slot, path=path, **terms) as index, closing(index):
+                with indexed(slot, path=path, **terms) as index:
                     found = measured(each, index)
                 low, high = interval(found)
                 for at, name in enumerate(("nDCG@10", "Recall@10")):

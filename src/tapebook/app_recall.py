@@ -3,7 +3,7 @@
 Reads give values in people's units; the only writes are those of the policy (docs/recall.md).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import msgspec
 from tapebook.domain.instants import iso, parse_instant
 from tapebook.errors import BadInput
 from tapebook.loop import writes
-from tapebook.loop.annals import keep_backtest
 from tapebook.loop.recall import Progress, reindex, silent
 from tapebook.loop.recollect import RecallStatus, Recollection, search, status
 from tapebook.loop.sync import SyncReport, sync
@@ -66,10 +65,6 @@ class Recall:
         """Makes the texts of a folder documents for every agent."""
         writes.add_folder(self._rooms, Path(folder))
         return sync(self._rooms, progress=progress)
-
-    def keep_backtest(self, summary: Mapping[str, Any]) -> str:
-        """Makes a backtest's summary a document of its agent; returns its path."""
-        return keep_backtest(self._rooms, summary)
 
     def append(self, what: str, agent: str, text: str, *, run: str | None = None, by: str = "owner") -> Appended:
         """Appends to an agent's `journal`, or to its `learning`s or `note`s."""

@@ -308,7 +308,7 @@ def run(name: str, *judged: tuple[Action, Verdict], **changes: Any) -> DecisionR
         trigger="schedule",
         branch="main",
         as_of=NOON + 1,
-        watermarks=Watermarks(7, 8, 9),
+        watermarks=Watermarks(7, 8, 9, 10),
         renderer=1,
         inputs_sha256="i" * 64,
         packet_sha256="p" * 64,

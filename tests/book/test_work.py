@@ -24,7 +24,7 @@ from tests.db.places import shared_postgres as shared_postgres
 from tests.db.places import sql
 
 NOON = 1_700_000_000_000
-KNOWN = Known(NOON + 5, Watermarks(7, 3, 2))
+KNOWN = Known(NOON + 5, Watermarks(7, 3, 2, 4))
 
 
 class Bench:

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.context.budget import line_tokens, text_tokens
-from tapebook.context.render import Drawn, draw, heading, lines_of, user_text
-from tapebook.context.sections import fact_line
+from tapebook.context.render import Drawn, draw, head_of, lines_of, user_text
 from tapebook.domain.canonical import canonical
 from tapebook.domain.packet import Section
 
@@ -16,7 +15,9 @@ WHOLE = Section("s", "Title", ("name", "value"), (("a", "1"), ("b", "2")))
 
 def drawn_in(room: int, section: Section, *, oldest_first: bool = False) -> Drawn:
     """A section of plain lines."""
-    return draw(section, lines_of(section.rows, " ".join), room=room, oldest_first=oldest_first)
+    texts = tuple(map(" ".join, section.rows))
+    lines = lines_of(section.rows, texts, tuple(map(line_tokens, texts)))
+    return draw(section, lines, room=room, oldest_first=oldest_first)
 
 
 def numbered(count: int) -> Section:
@@ -25,14 +26,14 @@ def numbered(count: int) -> Section:
 
 
 def test_heading_says_how_many_rows_are_shown() -> None:
-    assert heading(WHOLE) == "## Title"
-    assert heading(Section("s", "Title", ("c",), (("a",),) * 8, dropped=1)) == "## Title (8 of 9 shown)"
-    assert heading(Section("s", "Title", ("c",), (), dropped=3)) == "## Title (0 of 3 shown)"
+    assert head_of("Title").text == "## Title"
+    assert head_of("Title", 8, 1).text == "## Title (8 of 9 shown)"
+    assert head_of("Title", 0, 3).text == "## Title (0 of 3 shown)"
 
 
 def test_section_is_a_heading_and_its_lines() -> None:
-    drawn = draw(WHOLE, lines_of(WHOLE.rows, fact_line), room=100)
-    assert drawn.text == "## Title\n- a: 1\n- b: 2"
+    drawn = drawn_in(100, WHOLE)
+    assert drawn.text == "## Title\na 1\nb 2"
     assert (drawn.section, drawn.tokens, drawn.content) == (WHOLE, text_tokens(drawn.text), canonical(WHOLE))
     assert drawn.encoded == drawn.text.encode()
 

@@ -3,6 +3,7 @@
 import random
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from tapebook.experience.outcomes import Outcome, outcome_of
 from tapebook.experience.pages import ROW_BYTES, packed
 from tapebook.experience.sights import Reading, reading_of
 from tapebook.experience.situations import ROW, Situations
+from tapebook.experience.whitening import matrix_of, vector_of, vectors
 from tests.experience.makers import closed, sight
 from tests.experience.test_whitening import exact
 
@@ -67,6 +69,24 @@ def test_nearest_are_those_found_by_hand(seed: int, count: int, most: int) -> No
     expected = by_hand(PAIRS[:count], FIT, query)[:most]
     assert [(each.distance, each.number) for each in found.neighbours] == expected
     assert all(each.result_ppm == PAIRS[each.number - 1][1].result_ppm for each in found.neighbours)
+
+
+def test_the_nearest_of_many_are_those_of_a_plain_sort() -> None:
+    """With several groups to choose from, ties among them, and queries that nothing is near to."""
+    pairs = world(2, 2_500) + world(3, 40) * 3
+    full, rng = filled(pairs), random.Random(4)
+    fit = full.fit(2_500)
+    matrix = vectors(fit, full._readings(0, len(pairs))).astype(np.int64)
+    far = tuple(rng.choice((-32_000, 32_000)) for _ in range(15))
+    for query in (far, *(reading_of(sight(rng)) for _ in range(20)), *(pairs[-place][0] for place in (1, 2, 50))):
+        for count, most in ((len(pairs), 25), (2_600, 60), (211, 7), (199, 25)):
+            found = full.nearest(fit, query, count=count, most=most)
+            point = vector_of(fit, matrix_of(fit), query).astype(np.int64)
+            away = ((matrix[:, :count] - point[:, None]) ** 2).sum(axis=0).tolist()
+            digests = [int.from_bytes(packed(*pair)[-9:-1], "little") for pair in pairs[:count]]
+            order = sorted(range(count), key=lambda at: (away[at], digests[at], at))[:most]
+            assert [number - 1 for number in found.numbers] == order
+            assert list(found.distances) == [away[at] for at in order]
 
 
 @pytest.mark.parametrize("age", [1, 50, 51, 599])

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from tapebook.experience.fits import FEWEST, Fit, refit_due
 from tapebook.experience.pages import MISSING
 from tapebook.experience.sights import FIELDS, reading_of
-from tapebook.experience.whitening import DEVIATION, MOST, WIDTH, Readings, fitted, squares, vectors
+from tapebook.experience.whitening import (
+    DEVIATION,
+    MOST,
+    WIDTH,
+    Readings,
+    fitted,
+    matrix_of,
+    squares,
+    vector_of,
+    vectors,
+)
 from tests.experience.makers import sight
 
 
@@ -50,6 +60,16 @@ def test_vectors_and_products_are_exact_integers(rows: list[list[int]]) -> None:
     assert (columns.T @ columns).astype(np.int64).tolist() == products
     assert np.einsum("ij,ik->jk", columns[::-1], columns[::-1]).astype(np.int64).tolist() == products
     assert squares(columns).tolist() == [products[i][i] for i in range(len(rows))]
+
+
+@given(st.lists(st.none() | EXTREMES.filter(lambda each: each != MISSING), min_size=WIDTH, max_size=WIDTH))
+@settings(max_examples=60)
+def test_one_reading_is_the_same_vector_as_among_many(reading: list[int | None]) -> None:
+    fit = fitted(readings(1, 200), last=200)
+    row = [MISSING if each is None else each for each in reading]
+    alone = vector_of(fit, matrix_of(fit), tuple(reading))
+    assert alone.astype(np.int64).tolist() == exact(fit, row)
+    assert (alone == vectors(fit, np.array([row], np.int16))[:, 0]).all()
 
 
 def test_worst_case_fits_into_single_precision() -> None:

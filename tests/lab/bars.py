@@ -26,8 +26,8 @@ def bars(
         opened, price = price, price * (1 + drift + chance.gauss(0, 0.0015))
         high, low = max(opened, price) * (1 + chance.random() / 900), min(opened, price) * (1 - chance.random() / 900)
         at = start + number * minutes * MINUTE
-        figures = (round(each * E8) for each in (opened, high, low, price))
-        yield Candle(symbol, minutes * 60, at, *figures, 10 + chance.random(), 200_000.0, 5)
+        first, top, bottom, last = (round(each * E8) for each in (opened, high, low, price))
+        yield Candle(symbol, minutes * 60, at, first, top, bottom, last, 10 + chance.random(), 200_000.0, 5)
 
 
 def make_home(

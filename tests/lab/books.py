@@ -28,6 +28,7 @@ from tapebook.domain.order import Fill, FundingPayment
 from tapebook.domain.run import Action, DecisionRun, Verdict, Vote, Watermarks
 from tapebook.home import is_home, make_home
 from tapebook.lab.backtest_home import BacktestHome, Checkpoint
+from tapebook.lab.backtest_view import summary_text
 from tapebook.lab.measure import measure_all, measure_chunk
 from tapebook.lab.plan import Chunk, Plan
 from tapebook.lab.result import BacktestResult
@@ -295,5 +296,5 @@ def play(parent: Path, *, memory: str = "on", seed: str = "play", chunks: int = 
         if chunks < WEEKS:
             return None
         result = measure_all(told.rooms, told.deployment, plan, results)
-        home.finish(result)
+        home.finish(result, summary=summary_text(result))
         return result

@@ -1,5 +1,6 @@
 """A desk with a workspace, and the plainest of indexes."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,13 @@ class Library:
         file.write_text(text, "utf-8")
         return file
 
+    def backtest(self, name: str, agent: str, summary: str) -> None:
+        """A backtest that has ended, as far as documents know it."""
+        folder = self.rooms.home / "backtests" / name
+        folder.mkdir(parents=True)
+        (folder / "plan.json").write_text(json.dumps({"sha256": "", "value": {"agent": {"name": agent}}}))
+        (folder / "summary.md").write_text(summary, "utf-8")
+
     def sync(self) -> SyncReport:
         """Time passes, and all is brought up to date."""
         self.floor.later(1_000)
@@ -83,6 +91,4 @@ class Library:
 
 def with_note(text: str, note: str) -> str:
     """A reply with a journal entry."""
-    import json
-
     return json.dumps(json.loads(text) | ({"note": note} if note else {}))

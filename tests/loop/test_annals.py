@@ -4,17 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from tapebook.decision import Answer
 from tapebook.domain.instants import DAY, HOUR, MINUTE, iso
 from tapebook.domain.market import Gap
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import StoreFailed
 from tapebook.loop import annals, control
 from tapebook.loop.abandon import abandon
-from tapebook.loop.annals import keep_backtest, write_annals
+from tapebook.loop.annals import write_annals
 from tapebook.loop.slot import Slot
+from tapebook.loop.tick import tick
 from tapebook.recall import documents as docs
 from tests.loop.desks import START, reply
-from tests.loop.libraries import ANN, Library, library
+from tests.loop.libraries import ANN, Library, library, with_note
 
 TODAY = iso(START)[:10]
 
@@ -188,10 +190,6 @@ def test_what_a_shadow_thinks_is_told_nowhere(tmp_path: Path) -> None:
         agent = shelf.floor.hire(ANN)
         shelf.floor.quote(BTC=100)
         slot = Slot(agent, "BTC", shelf.floor.clock.now(), trigger="shadow", branch="shadow")
-        from tapebook.decision import Answer
-        from tapebook.loop.tick import tick
-        from tests.loop.libraries import with_note
-
         text = with_note(reply("open", "long", 99_000), "a shadow's thought")
         made = tick(shelf.rooms, slot, ask=lambda _rooms, _opened: Answer(text))
         assert isinstance(made, DecisionRun) and made.note == "a shadow's thought"
@@ -210,11 +208,10 @@ def test_reading_again_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_a_backtests_summary_is_a_document_of_its_agent(tmp_path: Path) -> None:
-    summary = {"id": "bt-1", "agent": "ann", "net_pnl_usd": -12.5, "chunks": [{"name": "Q1", "trades": 3, "win": True}]}
     with library(tmp_path / "home") as shelf:
-        assert keep_backtest(shelf.rooms, summary) == "agents/ann/backtests/bt_1.md"
-        assert keep_backtest(shelf.rooms, summary) == "agents/ann/backtests/bt_1.md"
-        assert keep_backtest(shelf.rooms, {"name": "sweep"}) == "backtests/sweep.md"
-        text = shelf.text("agents/ann/backtests/bt_1.md")
-        assert "- net pnl usd: -12.5" in text and '- name "Q1", trades 3, win yes' in text
-        assert len(shelf.rooms.documents.versions(after=0, most=9)) == 2
+        shelf.backtest("bt-1", "ann", "# Backtest of a breakout\n")
+        shelf.backtest("bt-2", "nobody", "# Another\n")
+        with shelf.rooms.leases.holding(shelf.rooms.documents.stream):
+            assert write_annals(shelf.rooms) == 2 and write_annals(shelf.rooms) == 0
+        assert shelf.text("agents/ann/backtests/bt_1.md") == "# Backtest of a breakout\n"
+        assert shelf.text("backtests/bt_2.md") == "# Another\n"

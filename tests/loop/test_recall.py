@@ -9,12 +9,14 @@ from tapebook.context import assemble
 from tapebook.domain.citation import Citation
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.run import DecisionRun
-from tapebook.errors import StoreFailed
+from tapebook.errors import HomeError, StoreFailed
+from tapebook.home import sole_writer
 from tapebook.lab.explain import explain
 from tapebook.lab.replay import rebuild, replay
 from tapebook.loop.gather import gather, watermarks_now
 from tapebook.loop.recall import docs_head, reindex
 from tapebook.loop.recollect import search, status
+from tapebook.loop.sync import sync
 from tapebook.recall.terms import SearchTerms
 from tapebook.wiring import Rooms
 from tests.loop.desks import reply
@@ -152,8 +154,6 @@ def test_settings_of_today_do_not_change_what_was_found_yesterday(tmp_path: Path
 
         other.indexes.of = noted  # type: ignore[method-assign,assignment]
         shelf.floor.later(1_000)
-        from tapebook.loop.sync import sync
-
         sync(other)
         assert docs_head(other) > run.watermarks.docs and asked[-1] == 9
         assert replay(other, [run.run_id]).different == [] and asked[-1] == SearchTerms().per_path
@@ -198,21 +198,22 @@ def test_a_search_of_the_past_sees_what_was_known_then(tmp_path: Path) -> None:
         assert ["old breakout" in text for text in texts] == [True, False]
 
 
-def test_what_is_not_indexed_yet_is_not_known_yet(tmp_path: Path) -> None:
+def test_what_is_not_indexed_yet_is_not_known_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with library(tmp_path / "home") as shelf:
         shelf.write("global/rules.md", RULE)
         shelf.sync()
         indexed = shelf.rooms.documents.head()
-        real, shelf.rooms.indexes.of = shelf.rooms.indexes.of, shelf.rooms.indexes.of
-        index = real(shelf.rooms.search_terms())
-        taken = index.index
-        index.index = lambda versions, progress=None: pytest.fail("indexed")  # type: ignore[method-assign]
+
+        def killed(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(shelf.rooms.indexes.of(shelf.rooms.search_terms()), "index", killed)
         shelf.write("global/later.md", "BTC breakout later")
-        with pytest.raises(pytest.fail.Exception):
+        with pytest.raises(KeyboardInterrupt):
             shelf.sync()
         assert docs_head(shelf.rooms) == indexed < shelf.rooms.documents.head()
         assert status(shelf.rooms).head < status(shelf.rooms).documents_head
-        index.index = taken  # type: ignore[method-assign]
+        monkeypatch.undo()
         shelf.sync()
         assert docs_head(shelf.rooms) == shelf.rooms.documents.log_head()
 
@@ -236,3 +237,12 @@ def test_watermarks_say_how_far_the_documents_were_read(tmp_path: Path) -> None:
         shelf.write("global/rules.md", RULE)
         shelf.sync()
         assert watermarks_now(shelf.rooms, deployment).docs == shelf.rooms.documents.log_head()
+
+
+def test_only_one_process_builds_an_index_anew(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        shelf.write("global/rules.md", RULE)
+        shelf.sync()
+        with sole_writer(shelf.rooms.home, "recall"), pytest.raises(HomeError, match="in use by process"):
+            reindex(shelf.rooms)
+        assert reindex(shelf.rooms).versions == 1

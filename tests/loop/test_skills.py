@@ -187,5 +187,7 @@ def test_the_facade_promotes_by_names(tmp_path: Path) -> None:
         assert (own.skill, own.told) == ("teacher", ())
         assert own.result().endswith("told: nobody yet: no other deployment has this skill")
         assert [each.skill for each in skills.all()] == ["pupil", "sizing", "teacher"]
+        assert [each.skill for each in skills.told("pupil")] == ["pupil"] and skills.told("teacher") == []
         assert skills.demote("pupil").told == ("pupil.paper",)
+        assert skills.told("pupil") == []
         assert msgspec.structs.asdict(skills.all()[0])["source"] == "teacher.paper"

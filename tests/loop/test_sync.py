@@ -12,7 +12,7 @@ from tapebook.errors import BadInput, Busy, Damaged
 from tapebook.loop import sync as sync_module
 from tapebook.loop.recollect import search, status
 from tapebook.loop.writes import add_folder
-from tapebook.recall import seen
+from tapebook.recall import seen, workspace
 from tapebook.wiring import Rooms
 from tests.loop.libraries import Library, library
 
@@ -83,9 +83,9 @@ def test_a_file_with_the_same_size_and_time_is_still_read_when_it_changed(tmp_pa
 def test_a_file_that_did_not_change_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with library(tmp_path / "home") as shelf:
         shelf.write("global/a.md", "one")
-        monkeypatch.setattr(sync_module.seen, "settled", lambda stamp, now_ms: True)
+        monkeypatch.setattr(seen, "settled", lambda stamp, now_ms: True)
         shelf.sync()
-        monkeypatch.setattr(sync_module.workspace, "read", lambda found: pytest.fail(f"{found.path} was read"))
+        monkeypatch.setattr(workspace, "read", lambda found: pytest.fail(f"{found.path} was read"))
         assert shelf.sync().unchanged == 1
 
 

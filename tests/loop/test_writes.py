@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, given, settings
 
 from tapebook.errors import BadInput, UnknownName
 from tapebook.loop import entries, writes
+from tapebook.loop import sync as sync_module
 from tapebook.loop.recollect import status
 from tapebook.recall import policy
+from tapebook.recall.refuse import MOST_BYTES
 from tapebook.wiring import Rooms
 from tests.loop.desks import reply
 from tests.loop.libraries import ANN, Library, library
@@ -71,8 +73,6 @@ def test_a_full_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_longest_entries_of_a_file_still_make_a_document() -> None:
-    from tapebook.recall.refuse import MOST_BYTES
-
     longest = "\n".join("\U0001f600" for _ in range(policy.MOST_ENTRY // 2))
     entry = policy.Entry("0" * 20, "a" * 40, "learning", "p", "s", "w" * 60, "r" * 20, 0)
     text = policy.entry_text(entry, policy.cleaned(longest))
@@ -129,8 +129,6 @@ def test_an_entry_whose_writer_was_killed_is_written_once_by_the_next_sync(
             raise KeyboardInterrupt
 
         for place in ("write_entries", "_Files"):
-            from tapebook.loop import sync as sync_module
-
             monkeypatch.setattr(sync_module, place, killed)
             with pytest.raises(KeyboardInterrupt):
                 append(shelf, "note", f"before {place}")
@@ -290,9 +288,9 @@ def test_folders_that_would_mix_up_scopes_are_refused(tmp_path: Path) -> None:
 def test_an_entry_waits_for_whoever_is_at_work(tmp_path: Path) -> None:
     with library(tmp_path / "home") as shelf:
         other = Rooms(shelf.rooms.home, clock=shelf.floor.clock)
-        held = other.leases.holding(other.documents.stream)
-        held.__enter__()
-        shelf.rooms.leases._sleep = lambda _seconds: held.__exit__(None, None, None)
+        other.leases.others()
+        held = other.leases.take([other.documents.stream], most=1)
+        shelf.rooms.leases._sleep = lambda _seconds: other.leases.release(held)
         assert append(shelf, "note", "x").path == "agents/ann/memory/notes.md"
         other.close()
 

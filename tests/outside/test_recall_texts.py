@@ -26,7 +26,7 @@ from tests.loop.libraries import ANN, Library, with_note
 pytestmark = pytest.mark.outside
 
 ARCHIVES = ("prometheus_operator_runbooks", "hyperliquid_docs", "freqtrade_docs", "agentic_trading_journal")
-HEADING = re.compile(r"## (Time and bars|Market|Portfolio|Last decision|Recent|Open|Experience|Horizons|Rules|Citations)")
+HEADING = re.compile(r"## (Time and bars|Market|Portfolio|Last decision|Recent|Open|Experience|Horizons|Citations)")
 
 
 @pytest.fixture(scope="module")

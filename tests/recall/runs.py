@@ -29,10 +29,10 @@ def opened(reason: str, **changes: Any) -> DecisionRun:
 
 def trade_of(reason: str, *, net_usd: int = 5, symbol: str = "BTC") -> ClosedTrade:
     """A long of an hour."""
-    state = TradeState(
+    fields: dict[str, Any] = {
         **{"trade_id": "t" * 20, "symbol": symbol, "side": "long", "entry_tick_at": 0, "entry_mark_e8": 100 * E8},
         **{"entry_leverage": 2, "entry_reason": reason, "entry_run_id": "r1", "entry_regime_tag": "trend_up_highvol"},
         **{"entry_lessons_hash": None, "entered_e8": E8, "entered_usd_e6": 100 * E6, "funded_until": 0},
         **{"exited_e8": E8, "exited_usd_e6": (100 + net_usd) * E6, "realised_usd_e6": net_usd * E6},
-    )
-    return ClosedTrade(state, 3_600_000, reason, "r2")
+    }
+    return ClosedTrade(TradeState(**fields), 3_600_000, reason, "r2")

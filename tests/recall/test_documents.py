@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given
 
 from tapebook.recall.documents import (
-    MOST_SUMMARY_LINES,
     acted,
     backtest_document,
-    backtest_place,
     decision_text,
     decisions_in,
     trade_document,
@@ -60,25 +58,8 @@ def test_decisions_that_did_nothing_are_not_told() -> None:
     assert not acted(run_of()) and not acted(opened("x", trigger="shadow")) and not acted(run_of(status="failed"))
 
 
-def test_a_backtest_is_told_figure_by_figure() -> None:
-    summary = {
-        "id": "q-1",
-        "agent": "ann",
-        "start": "2023-01-01",
-        "net": {"usd": -3.14159265, "share": None},
-        "symbols": ["BTC", "ETH"],
-        "chunks": [{"name": "Q1", "won": True}, {"name": NASTY, "won": False}],
-        "memory": "on",
-    }
-    text = backtest_document(summary)
-    assert text.startswith("# Backtest ann q-1 2023-01-01\n")
-    assert "- net usd: -3.14159\n- net share: none\n" in text and '- symbols: "BTC", "ETH"\n' in text
-    assert '\n## chunks\n- name "Q1", won yes\n' in text and "\n## System" not in text
-    assert backtest_place(summary, agents=["ann"]) == ("ann", "agents/ann/backtests/q_1.md")
-    assert backtest_place(summary, agents=["bob"]) == ("", "backtests/q_1.md")
-    assert backtest_place({"id": "../../x"}, agents=[]) == ("", "backtests/______x.md")
-
-
-def test_a_summary_without_end_is_cut() -> None:
-    text = backtest_document({f"k{number}": number for number in range(2_000)})
-    assert len(text.splitlines()) == MOST_SUMMARY_LINES + 1 and text.endswith("more lines\n")
+def test_a_backtest_is_its_agents() -> None:
+    kept = backtest_document("q-1", "# Backtest q-1\n", agent="ann", agents=["ann"])
+    assert (kept.scope, kept.path, kept.kind) == ("ann", "agents/ann/backtests/q_1.md", "backtest")
+    assert backtest_document("q-1", "", agent="ann", agents=["bob"]).path == "backtests/q_1.md"
+    assert backtest_document("../../x", "", agent="", agents=[]).path == "backtests/______x.md"

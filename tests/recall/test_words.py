@@ -1,7 +1,7 @@
 """A name is found whole and by its parts, however it is written."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tapebook.recall.words import LONGEST, folded, path_terms, terms, terms_of, tokens
@@ -17,6 +17,7 @@ from tests.recall.papers import IDENTIFIERS
         ("xyz:TSLA", {"xyz", "tsla", "xyz:tsla"}),
         ("MaxLeverage", {"maxleverag", "max", "leverag"}),
         ("65,432.10", {"65", "432", "10", "65,432.10"}),
+        ("a:+b-/c", {"a", "b", "c", "a:+b-/c", "a:+b"}),
         ("a/b-c/d.md", {"a", "b", "c", "d", "md", "a/b-c/d.md", "b-c", "d.md"}),
         ("Zürich", {"zurich"}),
         ("ＢＴＣ", {"btc"}),
@@ -38,7 +39,8 @@ def test_a_name_is_a_term_in_any_case(name: str, case: type) -> None:
     assert set(terms(name.lower())) <= set(terms(f"x {case(name)}"))
 
 
-@given(st.text(max_size=200))
+@given(st.text(max_size=200) | st.text("a0B-_:./@#&+, ", max_size=40))
+@example("0:+0")
 def test_any_text_has_terms_that_fit(text: str) -> None:
     found = terms(text)
     assert all(term and len(term) <= LONGEST and times > 0 for term, times in found.items())

@@ -93,6 +93,11 @@ class Vandal:
         """Every table there is."""
         return sorted(self._places)
 
+    @property
+    def filled(self) -> list[str]:
+        """Every table with a row in it."""
+        return [name for name in self.tables if self._places[name][0].all(sql(f"SELECT 1 FROM {name} LIMIT 1"))]
+
     def alter(self, run: DecisionRun, change: Alteration) -> int:
         """Does one thing."""
         return {
@@ -139,10 +144,13 @@ class Vandal:
         """Other deployments' rows, old and new ones, are no part of what a run knew."""
         if "deployment" not in self._places[what.table][1] or what.table == "agent_versions":
             return 0
-        other = "NOT {mine}"
-        if what.nth % 2:
+        other, values = "NOT {mine}", self._other_values(what.table)
+        if what.table.startswith("context_"):
+            # What the owner writes for all of them is.
+            other += " AND (deployment <> '' OR seq > :curated)"
+        if what.nth % 2 or not values:
             return self._touch(run, what, f"DELETE FROM {{table}} WHERE {other}")
-        return self._touch(run, what, f"UPDATE OR IGNORE {{table}} SET {self._other_values(what.table)} WHERE {other}")
+        return self._touch(run, what, f"UPDATE OR IGNORE {{table}} SET {values} WHERE {other}")
 
     def _touch(self, run: DecisionRun, what: Alteration, statement: str) -> int:
         db, columns = self._places[what.table]
@@ -231,6 +239,7 @@ def _values(run: DecisionRun, what: Alteration) -> dict[str, Any]:
         "as_of": run.as_of,
         "tape": run.watermarks.tape,
         "book": run.watermarks.book,
+        "curated": run.watermarks.curated,
         "by": what.by,
         "later": what.later,
         "nth": what.nth,

@@ -60,7 +60,7 @@ def test_alterations_beyond_the_watermarks_change_no_byte(rooms: Rooms, runs: li
     alterations = st.builds(
         Alteration,
         kind=st.sampled_from(KINDS),
-        table=st.sampled_from(vandal.tables),
+        table=st.sampled_from(vandal.filled),
         by=st.integers(-10 * MINUTE, 10 * MINUTE),
         later=st.integers(1, 10_000),
         nth=st.just(0) | st.integers(0, 40),

@@ -77,8 +77,8 @@ def assemble(situation: Situation) -> Packet:
 
 def draw_market(seen: Market) -> list[Drawn]:
     """The sections that depend on the market alone: equal markets give equal bytes, so agents share them."""
-    drawn = [panel.drawn(seen) for panel in _market_board(seen.symbol, seen.bar_minutes, len(seen.bars))]
-    return [each for each in drawn if each is not None]
+    board = _market_board(seen.symbol, seen.bar_minutes, len(seen.bars))
+    return [drawn for panel in board if (drawn := panel.drawn(seen)) is not None]
 
 
 @lru_cache(maxsize=512)
@@ -99,20 +99,19 @@ def _own(situation: Situation, *, lessons: int) -> list[Drawn]:
     board = _own_board(deployment.id, situation.symbol, deployment.agent.context)
     drawn = {name: panel.drawn(situation) for name, panel in board.items() if name != trades}
     if trades in board:
-        shared = [drawn[name] for name in (recent_activity.LAYOUT.name, open_positions.LAYOUT.name)]
-        room = MEMORY_CAP - lessons - sum(each.tokens for each in shared if each is not None)
+        activity, positions = drawn[recent_activity.LAYOUT.name], drawn[open_positions.LAYOUT.name]
+        room = MEMORY_CAP - lessons - (activity.tokens if activity else 0) - (positions.tokens if positions else 0)
         drawn[trades] = board[trades].drawn(situation, cap=room)
     found = [each for name in board if (each := drawn[name]) is not None]
     for each in found:
-        if each.section.dropped:
-            _refuse_cut(each, board[each.section.name].layout, deployment.agent.name)
+        if each.section.dropped and board[each.section.name].layout.whole:
+            raise _cut(each.section.name, deployment.agent.name)
     return found
 
 
-def _refuse_cut(drawn: Drawn, layout: Layout[Situation, Any], agent: str) -> None:
-    if layout.whole:
-        what = f"the {layout.name} of {agent} take more than {layout.cap} tokens"
-        raise BadInput(f"{what} and are never cut: shorten them and save the agent again")
+def _cut(name: str, agent: str) -> BadInput:
+    what = f"the {name} of {agent} take more than {CAPS[name]} tokens"
+    return BadInput(f"{what} and are never cut: shorten them and save the agent again")
 
 
 def _inputs(system: System, drawn: list[Drawn]) -> bytes:

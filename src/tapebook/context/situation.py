@@ -21,7 +21,7 @@ class Feature(msgspec.Struct, frozen=True):
     metrics: tuple[tuple[str, str], ...]
 
 
-class Market(msgspec.Struct, frozen=True, cache_hash=True):
+class Market(msgspec.Struct, frozen=True):
     """What is known of one symbol at a moment: the same for every agent that looks at bars of the same size.
 
     Bars are oldest first.
@@ -70,13 +70,3 @@ class Situation(msgspec.Struct, frozen=True):
         """How old the newest price is; None when there is none."""
         mid = self.market.mid
         return None if mid is None else self.as_of - mid.bucket_ts
-
-    @property
-    def equity_usd_e6(self) -> int:
-        """What the account is worth at the marks."""
-        return self.portfolio.equity_usd_e6(self.marks)
-
-    def held_usd_e6(self, symbol: str) -> int:
-        """The signed value of the position in a symbol, at its mark."""
-        held = self.portfolio.positions.get(symbol)
-        return 0 if held is None else held.cost_usd_e6 + held.unrealised_usd_e6(self.marks[symbol])

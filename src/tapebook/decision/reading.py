@@ -10,15 +10,16 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.domain.memo import Memo
+from tapebook.domain.memo import Memo, Window
 from tapebook.domain.packet import Packet, Section
 
 Side = Literal["long", "short"]
 
-_PRICES = ("high", "low", "close")
+_COLUMNS = ("high", "low", "close")
+_Prices = tuple[float, float, float]
 
 
-class Bars(msgspec.Struct, frozen=True):
+class Bars(msgspec.Struct, frozen=True, cache_hash=True):
     """The prices of the bars that are shown, oldest first, in columns of the same length."""
 
     highs: tuple[float, ...] = ()
@@ -55,15 +56,16 @@ def number(text: str | None) -> float | None:
 
 
 class _Reader:
-    """The packet that was read last, and the bars."""
+    """The packet that was read last; of the next one most bars are the same."""
 
     def __init__(self) -> None:
         self.reading = Memo(self._read)
+        self._prices = Memo(_prices_in)
         self._bars = Memo(_bars)
 
     def _read(self, packet: Packet) -> Reading:
         shown = packet.section("bars")
-        bars = self._bars((shown.columns, shown.rows)) if shown else Bars()
+        bars = self._bars(self._prices(shown.columns)(shown.rows)) if shown else Bars()
         return Reading(bars, _facts(packet.section("market")), _facts(packet.section("portfolio")))
 
 
@@ -78,19 +80,23 @@ def _facts(section: Section | None) -> dict[str, str]:
     return {row[0]: row[1] for row in reversed(rows) if len(row) > 1}
 
 
-def _bars(table: tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]) -> Bars:
-    """The bars of a table whose columns are found by name; a row that is not whole is left out."""
-    columns, rows = table
-    if not set(_PRICES) <= set(columns):
-        return Bars()
-    high, low, close = (columns.index(name) for name in _PRICES)
-    found = [prices for row in rows if (prices := _prices(row, high, low, close))]
+def _bars(prices: tuple[_Prices | None, ...]) -> Bars:
+    found = [each for each in prices if each is not None]
     return Bars(*zip(*found, strict=True)) if found else Bars()
 
 
-def _prices(row: tuple[str, ...], high: int, low: int, close: int) -> tuple[float, float, float] | None:
-    try:
-        prices = float(row[high]), float(row[low]), float(row[close])
-    except (ValueError, IndexError):
-        return None
-    return prices if all(map(math.isfinite, prices)) else None
+def _prices_in(columns: tuple[str, ...]) -> Window[tuple[str, ...], _Prices | None]:
+    """What gives the prices of rows under these columns, or None for a row that is not whole."""
+    if not set(_COLUMNS) <= set(columns):
+        return Window(lambda _: None)
+    high, low, close = (columns.index(name) for name in _COLUMNS)
+
+    def prices(row: tuple[str, ...]) -> _Prices | None:
+        try:
+            # Plus zero: a zero has no sign, so that equal bars tell equal stories.
+            found = float(row[high]) + 0.0, float(row[low]) + 0.0, float(row[close]) + 0.0
+        except (ValueError, IndexError):
+            return None
+        return found if all(map(math.isfinite, found)) else None
+
+    return Window(prices)

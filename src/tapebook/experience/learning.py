@@ -25,7 +25,7 @@ def learned_from(
     return ev.OutcomeLearned(outcome, learned(known, outcome), situations + (reading is not None), reading)
 
 
-def packed_page(page: int, rows: bytes, *, at: int) -> Draft:
+def packed_page(page: int, rows: bytes | bytearray, *, at: int) -> Draft:
     """A full page of situations."""
     if len(rows) != PAGE * ROW_BYTES:
         raise ValueError(f"page {page} has {len(rows)} bytes, not {PAGE * ROW_BYTES}")

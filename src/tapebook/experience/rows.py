@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tapebook.domain.estimate import Estimate
+from tapebook.domain.estimate import Estimate, rate
 from tapebook.domain.memory import ExperienceRow
 from tapebook.experience.calibration import curve
 from tapebook.experience.records import (
@@ -88,6 +88,11 @@ def rate_text(share: Estimate) -> str:
     return f"won {share.value:.0%} (n={share.n}, 95% {share.low:.0%} to {share.high:.0%})"
 
 
+@lru_cache(maxsize=4_096)
+def _won_text(wins: int, n: int) -> str:
+    return rate_text(rate(wins, n))
+
+
 def _similar(nearest: "Nearest") -> list[ExperienceRow]:
     if nearest.unlike:
         far = f"the nearest of {nearest.searched} situations is {nearest.times_usual:.1f} times as far as is usual"
@@ -96,7 +101,7 @@ def _similar(nearest: "Nearest") -> list[ExperienceRow]:
     rows = []
     for name, record in zip((f"{found} nearest", "those long", "those short"), nearest.records, strict=True):
         if record.n >= FEWEST_SHOWN and not (record.name and record.n == found):
-            value = f"{bps_text(record.mean_bps)}; {rate_text(record.win_rate)}"
+            value = f"{bps_text(record.mean_bps)}; {_won_text(record.wins, record.n)}"
             rows.append(ExperienceRow("similar", name, value))
     return rows
 

@@ -87,16 +87,17 @@ class _View:
         self.lengths: NDArray[np.float32] = np.empty(0, np.float32)
 
     def fill(self, readings: Readings) -> None:
-        """Adds the vectors of the readings it does not have yet."""
-        if len(readings) > len(self.lengths):
-            room = 2 * len(readings) if self.count else len(readings)
+        """Adds the vectors of the readings behind those it has."""
+        until = self.count + len(readings)
+        if until > len(self.lengths):
+            room = 2 * until if self.count else until
             columns = np.empty((len(FIELDS), room), np.float32)
             columns[:, : self.count] = self.columns[:, : self.count]
             self.columns = columns
             self.lengths = _roomier(self.lengths[: self.count], room)
-        new = self.columns[:, self.count : len(readings)]
-        self.lengths[self.count : len(readings)] = squares(vectors(self.fit, readings[self.count :], new))
-        self.count = len(readings)
+        new = self.columns[:, self.count : until]
+        self.lengths[self.count : until] = squares(vectors(self.fit, readings, new))
+        self.count = until
 
 
 class Situations:
@@ -107,7 +108,7 @@ class Situations:
         self._rows = np.empty(0, ROW)
         self._views: dict[int, _View] = {}
 
-    def extend(self, rows: bytes) -> None:
+    def extend(self, rows: bytes | bytearray) -> None:
         """Adds packed situations behind those that are here."""
         new = np.frombuffer(rows, ROW)
         until = self.count + len(new)
@@ -122,7 +123,7 @@ class Situations:
 
     def fit(self, count: int) -> Fit:
         """The fit of the newest of the first `count` situations."""
-        return fitted(self._readings(count)[max(0, count - WINDOW) :], last=count)
+        return fitted(self._readings(max(0, count - WINDOW), count), last=count)
 
     def nearest(self, fit: Fit, reading: Reading, *, count: int, most: int = NEAREST) -> Nearest:
         """The nearest of the first `count` situations.
@@ -133,7 +134,7 @@ class Situations:
         """
         view = self._view(fit)
         if view.count < count:
-            view.fill(self._readings(count))
+            view.fill(self._readings(view.count, count))
         query = vector_of(fit, view.matrix, reading)
         # Even numbers below 2²⁵: exact.
         twice = np.einsum("i,ij->j", query + query, view.columns[:, :count])
@@ -152,8 +153,8 @@ class Situations:
             usual=fit.far,
         )
 
-    def _readings(self, count: int) -> Readings:
-        return self._rows["reading"][:count]
+    def _readings(self, first: int, until: int) -> Readings:
+        return self._rows["reading"][first:until]
 
     def _view(self, fit: Fit) -> _View:
         view = self._views.pop(fit.last, None)
@@ -176,7 +177,8 @@ def _candidates(away: NDArray[np.float32], most: int) -> NDArray[np.intp]:
         return np.arange(len(away))
     least = away[: len(away) // groups * groups].reshape(-1, groups).min(axis=0)
     least.partition(most - 1)
-    return np.flatnonzero(away <= least[most - 1])
+    found: NDArray[np.intp] = (away <= least[most - 1]).nonzero()[0]
+    return found
 
 
 def _roomier(array: NDArray[Any], room: int) -> NDArray[Any]:

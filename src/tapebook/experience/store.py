@@ -39,6 +39,7 @@ MIGRATIONS = "tapebook.experience"
 _QUERIES = Queries.load("tapebook.experience")
 _BATCH = 2_000
 _FEW = 20
+_PAGES = 16
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -206,16 +207,21 @@ class Experience:
                 return
             after = rows[-1][0]
 
-    def packed(self, deployment: str, *, after: int, until: int) -> bytes:
+    def packed(self, deployment: str, *, after: int, until: int) -> bytearray:
         """Situations number `after` + 1 to `until` as bytes: from full pages, and one by one behind the last."""
-        parts: list[bytes] = []
         where, place = self._where(deployment), after
-        for page, rows in self._db.all(_QUERIES.pages, **where, first_page=after // PAGE, end_page=-(-until // PAGE)):
-            first, last = max(place - page * PAGE, 0), min(until - page * PAGE, PAGE)
-            parts.append(rows[first * ROW_BYTES : last * ROW_BYTES])
-            place = page * PAGE + last
-        parts += [bytes.fromhex(row[0]) for row in self._db.all(_QUERIES.unpacked, **where, after=place, until=until)]
-        return b"".join(parts)
+        rows = bytearray((until - after) * ROW_BYTES)
+        # A few at a time, so that their memory is used again: new memory costs more than the reading.
+        for start in range(after // PAGE, -(-until // PAGE), _PAGES):
+            for page, packed in self._db.all(_QUERIES.pages, **where, first_page=start, end_page=start + _PAGES):
+                place = max(place, page * PAGE)
+                first, last = place - page * PAGE, min(until - page * PAGE, PAGE)
+                offset = (place - after) * ROW_BYTES
+                rows[offset : offset + (last - first) * ROW_BYTES] = packed[first * ROW_BYTES : last * ROW_BYTES]
+                place = page * PAGE + last
+        rest = self._db.all(_QUERIES.unpacked, **where, after=place, until=until)
+        rows[(place - after) * ROW_BYTES :] = b"".join(bytes.fromhex(row[0]) for row in rest)
+        return rows
 
     def fits(self, deployment: str, *, seq: int) -> list[Fit]:
         """Every fit so far, oldest first."""

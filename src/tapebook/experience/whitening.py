@@ -24,6 +24,7 @@ from tapebook.experience.sights import FIELDS, UNIT, Reading
 
 Readings = NDArray[np.int16]
 Vectors = NDArray[np.float32]
+Steps = NDArray[np.int32]
 Number = TypeVar("Number", np.int32, np.float32)
 
 WIDTH = len(FIELDS)
@@ -46,7 +47,7 @@ def fitted(readings: Readings, *, last: int) -> Fit:
     fields = readings.T.astype(np.int64)
     scales = [_median_and_multiplier(field[field != MISSING]) for field in fields]
     medians, multipliers = tuple(each[0] for each in scales), tuple(each[1] for each in scales)
-    scaled = _scaled(readings, medians, multipliers).astype(np.int64)
+    scaled = _scaled(readings, _steps(medians, multipliers, len(readings))).astype(np.int64)
     sums = np.einsum("ij,kj->ik", scaled, scaled)
     covariance = [[int(sums[i, k]) / (len(readings) * DEVIATION**2) for k in range(WIDTH)] for i in range(WIDTH)]
     matrix = tuple(tuple(round(_ONE * each) for each in row) for row in _whitener(covariance))
@@ -56,10 +57,10 @@ def fitted(readings: Readings, *, last: int) -> Fit:
 
 def vectors(fit: Fit, readings: Readings, out: Vectors | None = None) -> Vectors:
     """Readings as columns of whole numbers, in a new array or in `out`."""
-    matrix = matrix_of(fit)
+    matrix, steps = matrix_of(fit), _steps(fit.medians, fit.multipliers, min(_BLOCK, len(readings)))
     found = np.empty((WIDTH, len(readings)), np.float32) if out is None else out
     for start in range(0, len(readings), _BLOCK):
-        scaled = _scaled(readings[start : start + _BLOCK], fit.medians, fit.multipliers)
+        scaled = _scaled(readings[start : start + _BLOCK], steps)
         found[:, start : start + _BLOCK] = _whole(np.matmul(matrix, scaled))
     return found
 
@@ -75,9 +76,13 @@ def vector_of(fit: Fit, matrix: NDArray[np.float32], reading: Reading) -> NDArra
         0 if value is None else ((value - median) * multiplier + _HALF) >> _SHIFT
         for value, median, multiplier in zip(reading, fit.medians, fit.multipliers, strict=True)
     ]
-    if max(fields) > MOST or min(fields) < -MOST:
-        fields = [max(-MOST, min(MOST, field)) for field in fields]
-    return _whole(matrix.dot(np.array(fields, np.float32)))
+    found = matrix.dot(np.array(_within(fields), np.float32))
+    whole = np.rint(found, out=found).tolist()
+    return found if min(whole) >= -MOST and max(whole) <= MOST else np.array(_within(whole), np.float32)
+
+
+def _within(numbers: list[int]) -> list[int]:
+    return [-MOST if each < -MOST else MOST if each > MOST else each for each in numbers]
 
 
 def _whole(block: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -105,13 +110,20 @@ def _median(values: NDArray[np.int64]) -> int:
     return int(np.sort(values)[(len(values) - 1) // 2])
 
 
-def _scaled(readings: Readings, medians: Sequence[int], multipliers: Sequence[int]) -> NDArray[np.float32]:
-    """Fields as rows in 1/64 of their spread, whole numbers; what is not known is in the middle."""
+def _steps(medians: Sequence[int], multipliers: Sequence[int], width: int) -> tuple[Steps, Steps]:
+    """What fields are multiplied with and what is added, as wide as a block: a third of the time of one column."""
     offsets = [_HALF - median * multiplier for median, multiplier in zip(medians, multipliers, strict=True)]
-    fields = np.ascontiguousarray(readings.T)
+    wide = [np.repeat(np.array(each, np.int32)[:, None], width, axis=1) for each in (multipliers, offsets)]
+    return wide[0], wide[1]
+
+
+def _scaled(readings: Readings, steps: tuple[Steps, Steps]) -> NDArray[np.float32]:
+    """Fields as rows in 1/64 of their spread, whole numbers; what is not known is in the middle."""
+    # Row by row first: in packed rows they stand at odd places, which is slow to read across.
+    fields = np.ascontiguousarray(np.ascontiguousarray(readings).T)
     scaled = fields.astype(np.int32)
-    scaled *= _column(multipliers)
-    scaled += _column(offsets)
+    scaled *= steps[0][:, : len(readings)]
+    scaled += steps[1][:, : len(readings)]
     scaled >>= _SHIFT
     np.copyto(scaled, 0, where=fields == MISSING)
     return _cut(scaled).astype(np.float32)
@@ -122,10 +134,6 @@ def _cut(block: NDArray[Number]) -> NDArray[Number]:
     if block.max() > MOST or block.min() < -MOST:
         np.clip(block, -MOST, MOST, out=block)
     return block
-
-
-def _column(values: Sequence[int]) -> NDArray[np.int32]:
-    return np.array(values, np.int32)[:, None]
 
 
 def _whitener(covariance: list[list[float]]) -> list[list[float]]:

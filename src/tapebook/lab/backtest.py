@@ -20,6 +20,7 @@ from tapebook.context import MarketShelf
 from tapebook.domain.agent import Deployment
 from tapebook.home import sole_writer
 from tapebook.lab.backtest_home import BacktestHome, Checkpoint
+from tapebook.lab.backtest_view import summary_text
 from tapebook.lab.measure import measure_all, measure_chunk
 from tapebook.lab.plan import Chunk, Plan
 from tapebook.lab.result import BacktestResult, ChunkResult
@@ -92,7 +93,7 @@ class Run:
             results.append(kept.result if kept else self.run_chunk(chunk))
             self._watch.chunk(results[-1])
         result = measure_all(self._rooms, self._deployment, self._plan, results)
-        self._home.finish(result)
+        self._home.finish(result, summary=summary_text(result))
         return result
 
     def run_chunk(self, chunk: Chunk) -> ChunkResult:

@@ -4,7 +4,7 @@
     backtests/<id>/book.db         its own log: decisions, orders, trades, what was learned
     backtests/<id>/plan.json       what was asked
     backtests/<id>/chunks/*.json   a checkpoint for each chunk that is done
-    backtests/<id>/result.json     the outcome, once all are
+    backtests/<id>/result.json     the outcome, once all are; summary.md says it in words
 
 So every command reads it like any home: `tapebook trades AGENT --home home/backtests/<id>`.
 """
@@ -93,8 +93,9 @@ class BacktestHome:
         there = (self.folder / "result.json").exists()
         return self._read("result.json", BacktestResult, _WORK_AGAIN) if there else None
 
-    def finish(self, result: BacktestResult) -> None:
-        """Keeps the outcome."""
+    def finish(self, result: BacktestResult, *, summary: str) -> None:
+        """Keeps the outcome, and in words for those who look for it later."""
+        self._write("summary.md", summary.encode())
         self._write("result.json", _sealed(result))
 
     def speed(self) -> Speed:

@@ -151,6 +151,9 @@ def _notes(tape: Tape, agent: AgentProfile, found: Sequence[Coverage], *, wish: 
     holes = sum(len(each.holes) for each in found)
     if holes:
         notes.append(f"gaps in the bars: {holes}; no decision trades on data that old")
+    slow = [each.symbol for each in found if each.granularity_sec * SECOND > agent.cadence_ms]
+    if slow:
+        notes.append(f"{', '.join(slow)}: bars are longer than a slot; between their ends prices can be too old")
     if agent.manual:
         notes.append("the manual is today's, not that of the time")
     notes.append("leverage tables are of March 2026: assumed for earlier times")

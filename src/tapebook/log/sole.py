@@ -19,7 +19,7 @@ class SoleLog(Log):
     def __init__(self, db: Database, projections: Sequence[Projection], *, clock: Clock) -> None:
         super().__init__(db, projections, clock=clock)
         self._heads: dict[Stream, Head] = {}
-        self._newest: dict[Stream, dict[str, int]] = {}
+        self._newest: dict[tuple[Stream, frozenset[str]], int] = {}
         self._followers: list[Callable[[Event], None]] = []
 
     def follow(self, follower: Callable[[Event], None]) -> None:
@@ -35,10 +35,11 @@ class SoleLog(Log):
 
     def changed(self, stream: Stream, kinds: frozenset[str]) -> int | None:
         """The newest sequence number of an event of some kinds, 0 without any."""
-        newest = self._newest.get(stream)
-        if newest is None:
-            newest = self._newest[stream] = self.newest_of_kinds(stream)
-        return max([newest.get(kind, 0) for kind in kinds])
+        known = self._newest.get((stream, kinds))
+        if known is None:
+            found = self.newest_of_kinds(stream)
+            known = self._newest[stream, kinds] = max(found.get(kind, 0) for kind in kinds)
+        return known
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -56,7 +57,8 @@ class SoleLog(Log):
     def _insert(self, event: Event) -> None:
         self._db.run(QUERIES.add, **row_of(event))
         self._heads[event.stream] = Head(event.seq, event.hash, event.known_at)
-        if event.stream in self._newest:
-            self._newest[event.stream][event.kind] = event.seq
+        for stream, kinds in self._newest:
+            if event.kind in kinds and stream == event.stream:
+                self._newest[stream, kinds] = event.seq
         for follower in self._followers:
             follower(event)

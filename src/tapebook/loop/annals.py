@@ -7,7 +7,6 @@ anew whenever there is something new, and what says the same leaves no trace.
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
 
 import msgspec
 
@@ -42,6 +41,20 @@ _RUN, _CLOSED = book_events.KINDS[book_events.RunDecided], book_events.KINDS[boo
 _HALTED, _RESUMED = book_events.KINDS[book_events.DeskHalted], book_events.KINDS[book_events.DeskResumed]
 
 
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Asked(msgspec.Struct):
+    agent: _Named
+
+
+class _Planned(msgspec.Struct):
+    """What is read of a backtest's plan: whose it is."""
+
+    value: _Asked
+
+
 def write_annals(rooms: Rooms) -> int:
     """Writes down all that is new; returns how many documents have a new version."""
     kept = 0
@@ -49,16 +62,7 @@ def write_annals(rooms: Rooms) -> int:
         while (page := _page(rooms, deployment, agent)) is not None:
             kept += page
             rooms.leases.beat_if_due()
-    return kept + _halts(rooms) + _outages(rooms)
-
-
-def keep_backtest(rooms: Rooms, summary: Mapping[str, Any]) -> str:
-    """Keeps the summary of a backtest as a document of its agent and returns its path."""
-    agents = [profile.name for _, profile in rooms.book.agents()]
-    scope, path = docs.backtest_place(summary, agents=agents)
-    with rooms.leases.holding(rooms.documents.stream):
-        _append(rooms, kept_drafts(rooms, [Document(scope, path, "backtest", docs.backtest_document(summary))]))
-    return path
+    return kept + _halts(rooms) + _outages(rooms) + _backtests(rooms)
 
 
 def kept_drafts(rooms: Rooms, found: Iterable[Document]) -> list[Draft]:
@@ -73,6 +77,19 @@ def kept_drafts(rooms: Rooms, found: Iterable[Document]) -> list[Draft]:
             kept = DocumentKept(each.scope, each.path, each.kind, digest, len(content), "log", "system")
             drafts.append(draft(now, kept))
     return drafts
+
+
+def _backtests(rooms: Rooms) -> int:
+    """The summaries of backtests that have ended below this home."""
+    agents = {profile.name for _, profile in rooms.book.agents()}
+    found = []
+    for summary in sorted(rooms.home.glob("backtests/*/summary.md")):
+        plan = msgspec.json.decode((summary.parent / "plan.json").read_bytes(), type=_Planned)
+        text, agent = summary.read_text("utf-8"), plan.value.agent.name
+        found.append(docs.backtest_document(summary.parent.name, text, agent=agent, agents=agents))
+    drafts = kept_drafts(rooms, found)
+    _append(rooms, drafts)
+    return len(drafts)
 
 
 def _append(rooms: Rooms, drafts: Sequence[Draft]) -> None:

@@ -15,6 +15,7 @@ from tapebook.domain.citation import Citation
 from tapebook.domain.position import Portfolio
 from tapebook.domain.trade import ClosedTrade
 from tapebook.errors import StaleWriter, StoreFailed
+from tapebook.home import sole_writer
 from tapebook.loop.entries import body
 from tapebook.recall import GLOBAL, Index, IndexReport, Version
 from tapebook.recall.events import TermsChosen, draft
@@ -82,7 +83,8 @@ def index_as_of(rooms: Rooms, seq: int) -> Index:
     terms = terms_of(standing.terms)
     index = rooms.indexes.of(terms)
     if index.head() < standing.newest:
-        catch_up(rooms, terms)
+        # No further than the watermark: what came later may be damaged, and a replay of before does not need it.
+        fill(rooms, index, until=standing.newest)
     return index
 
 
@@ -101,11 +103,11 @@ def catch_up(rooms: Rooms, terms: SearchTerms | None = None, *, progress: Progre
     return fill(rooms, rooms.indexes.of(terms), progress=progress)
 
 
-def fill(rooms: Rooms, index: Index, *, progress: Progress = silent) -> IndexReport:
+def fill(rooms: Rooms, index: Index, *, until: int | None = None, progress: Progress = silent) -> IndexReport:
     """Gives an index the versions behind its head, a batch at a time; whoever is killed goes on from there."""
-    begun, newest = index.head(), rooms.documents.head()
+    begun, newest = index.head(), rooms.documents.head() if until is None else until
     done = IndexReport(head=begun)
-    while batch := rooms.documents.versions(after=done.head, most=BATCH):
+    while batch := rooms.documents.versions(after=done.head, until=newest, most=BATCH):
         try:
             report = index.index([(version, _body(rooms, version)) for version in batch])
         except StaleWriter:
@@ -117,7 +119,7 @@ def fill(rooms: Rooms, index: Index, *, progress: Progress = silent) -> IndexRep
         done = IndexReport(
             done.versions + report.versions, done.written + report.written, done.kept + report.kept, report.head
         )
-        progress(batch[-1].seq - begun, max(newest, batch[-1].seq) - begun)
+        progress(batch[-1].seq - begun, newest - begun)
     return done
 
 
@@ -127,12 +129,13 @@ def reindex(rooms: Rooms, *, progress: Progress = silent) -> IndexReport:
     What a killed process has built by then is gone on with.
     """
     terms = rooms.search_terms()
-    fresh = rooms.indexes.fresh(terms)
-    try:
-        report = fill(rooms, fresh, progress=progress)
-    finally:
-        fresh.close()
-    rooms.indexes.replace(terms)
+    with sole_writer(rooms.home, "recall"):
+        fresh = rooms.indexes.fresh(terms)
+        try:
+            report = fill(rooms, fresh, progress=progress)
+        finally:
+            fresh.close()
+        rooms.indexes.replace(terms)
     return report
 
 

@@ -20,6 +20,9 @@ from tapebook.log import Draft
 from tapebook.profile_keys import SKILL
 from tapebook.wiring import Rooms
 
+# Beyond the end of any stream. What the owner promoted is read as it is now: that it was read is an event.
+_NEWEST = 2**62
+
 
 class Promotion(msgspec.Struct, frozen=True):
     """What holds for a skill now, and the deployments that are told before their next decision."""
@@ -59,6 +62,12 @@ class HomeSkills:
         """What holds for each skill now."""
         return promotions(self._rooms)
 
+    def told(self, agent: str) -> list[SkillNote]:
+        """What an agent is told of others' lessons at its next decision."""
+        own = self._find(agent)
+        wanted = _skills(own.agent)
+        return [each for each in promotions(self._rooms) if each.skill in wanted and each.source != own.id]
+
 
 def promote(rooms: Rooms, deployment: Deployment, skill: str) -> Promotion:
     """Makes the note that stands for a deployment hold for a skill."""
@@ -83,7 +92,7 @@ def demote(rooms: Rooms, skill: str) -> Promotion:
 
 def promotions(rooms: Rooms) -> list[SkillNote]:
     """What holds for each skill now."""
-    return [each for each in rooms.notes.skills("", seq=rooms.book.head()) if each.lessons_text]
+    return [each for each in rooms.notes.skills("", seq=_NEWEST) if each.lessons_text]
 
 
 def require_skill(name: str) -> None:
@@ -95,7 +104,7 @@ def require_skill(name: str) -> None:
 def tellings_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The events by which a deployment is told what was promoted, or taken back, since it was last told."""
     wanted = _skills(deployment.agent)
-    held = [each for each in rooms.notes.skills("", seq=rooms.book.head()) if each.skill in wanted]
+    held = [each for each in rooms.notes.skills("", seq=_NEWEST) if each.skill in wanted]
     if not held:
         return []
     told = {each.skill: each for each in rooms.notes.skills(deployment.id, seq=seq)}

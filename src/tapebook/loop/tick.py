@@ -63,7 +63,7 @@ def begin(
     """What the engine is to be asked; or the run, when the decision was made already.
 
     `known` is what an earlier attempt was allowed to know; the first attempt knows all there is, or what was
-    looked at for several decisions. What is learned before it is `learn`'s to say: a memory that is frozen learns nothing.
+    looked at for several decisions. `learn` says what is learned before it: a frozen memory learns nothing.
     """
     deployment, run = slot.deployment, slot.run_id()
     # A decision that is made may only finish its orders: what the next tick books, a restart must not book before it.

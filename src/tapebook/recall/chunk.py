@@ -116,7 +116,7 @@ def _cut(section: _Section, first: int) -> int:
 
 
 def _tokens(line: str) -> int:
-    return sum(1 for _ in PIECE.finditer(line)) + 1
+    return len(PIECE.findall(line)) + 1
 
 
 def _best(section: _Section, low: int, high: int) -> int:

@@ -4,8 +4,7 @@ One for each trade that has ended, one a day for the decisions that acted or wer
 of models and markets stand in quotes (`fence`); everything else is written here.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -19,8 +18,6 @@ from tapebook.recall.version import GLOBAL
 DECISIONS_PER_PART = 200
 """How many decisions a transcript has before the day goes on in a second one."""
 
-MOST_SUMMARY_LINES = 400
-_MOST_CELL = 120
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -127,44 +124,9 @@ def _file_name(text: str) -> str:
     return "".join(char if char.isascii() and char.isalnum() else "_" for char in text[:40]) or "_"
 
 
-def backtest_document(summary: Mapping[str, Any]) -> str:
-    """A backtest's summary, whatever its figures: a line for each of them, and lines of tables below their names."""
-    title = " ".join(word(str(summary[key])) for key in ("agent", "id", "name", "start", "end") if key in summary)
-    lines = [f"# Backtest {title}".rstrip(), "", *_figures(summary, ())]
-    left = len(lines) - MOST_SUMMARY_LINES
-    shown = lines if left <= 0 else [*lines[:MOST_SUMMARY_LINES], f"- and {left} more lines"]
-    return "\n".join(shown) + "\n"
-
-
-def backtest_place(summary: Mapping[str, Any], *, agents: Sequence[str]) -> tuple[str, str]:
-    """Whose a backtest is, and the path of its summary: its agent's, or everybody's when it names none."""
-    agent = str(summary.get("agent", ""))
-    name = f"{_file_name(str(summary.get('id') or summary.get('name') or 'backtest'))}.md"
-    return (agent, f"agents/{agent}/backtests/{name}") if agent in agents else (GLOBAL, f"backtests/{name}")
-
-
-def _figures(value: Any, names: tuple[str, ...]) -> list[str]:
-    if isinstance(value, Mapping):
-        return [line for key, inner in value.items() for line in _figures(inner, (*names, word(str(key))))]
-    if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-        rows = [item for item in value if isinstance(item, Mapping)]
-        return ["", f"## {' '.join(names)}", *(f"- {_row(row)}" for row in rows)]
-    return [f"- {' '.join(names).replace('_', ' ')}: {_cell(value)}"]
-
-
-def _row(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{word(str(key)).replace('_', ' ')} {_cell(value)}" for key, value in row.items())
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return _row(value)
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_cell, value)) or "none"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value) if isinstance(value, int) else quoted(str(value), _MOST_CELL)
+def backtest_document(backtest: str, text: str, *, agent: str, agents: Collection[str]) -> Document:
+    """A backtest's summary as it was written when it ended: its agent's, or everybody's when that is gone."""
+    name = f"{_file_name(backtest)}.md"
+    if agent in agents:
+        return Document(agent, f"agents/{agent}/backtests/{name}", "backtest", text)
+    return Document(GLOBAL, f"backtests/{name}", "backtest", text)

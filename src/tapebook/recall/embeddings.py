@@ -43,9 +43,11 @@ class Embeddings:
 
     def fill(self) -> int:
         """Embeds every row that has no vector; returns how many."""
+        if self._store.waiting(self._store.model(self._embedder.name)) is None:
+            return 0
         made = sum(self._fill(scope_id) for scope_id in self._store.scopes().values())
         model = self._store.model(self._embedder.name)
-        if made and model is not None:
+        if model is not None:
             self._store.forget_others(model)
         return made
 

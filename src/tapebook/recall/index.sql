@@ -100,6 +100,10 @@ ON CONFLICT (scope_id, term, page) DO UPDATE SET packed = CAST(packed || exclude
 -- The models of a name, the newest first.
 SELECT model_id, dimension FROM models WHERE name = :name ORDER BY model_id DESC;
 
+-- name: another_model
+-- Any model but this one.
+SELECT model_id FROM models WHERE model_id <> :model_id LIMIT 1;
+
 -- name: new_model
 -- Numbers a model.
 INSERT INTO models (name, dimension) VALUES (:name, :dimension);
@@ -109,10 +113,15 @@ INSERT INTO models (name, dimension) VALUES (:name, :dimension);
 SELECT row_count FROM embedded WHERE model_id = :model_id AND scope_id = :scope_id;
 
 -- name: waiting
--- The sequence of the first row without a vector, of all scopes.
-SELECT MIN(p.seq) FROM scopes s
-LEFT JOIN embedded e ON e.scope_id = s.scope_id AND e.model_id = :model_id
-JOIN places p ON p.scope_id = s.scope_id AND p.row_number = COALESCE(e.row_count, 0);
+-- The sequence of the first row without a vector, of all scopes: where the row behind those that have one begins.
+SELECT MIN(first_seq) FROM (
+    SELECT (
+        SELECT MIN(p.seq) FROM places p WHERE p.scope_id = s.scope_id AND p.row_number = COALESCE((
+            SELECT e.row_count FROM embedded e WHERE e.model_id = :model_id AND e.scope_id = s.scope_id
+        ), 0)
+    ) AS first_seq
+    FROM scopes s
+);
 
 -- name: set_embedded
 -- Says how many rows of a scope have vectors.

@@ -4,8 +4,8 @@ Readers need no transaction: what was committed up to a sequence never changes f
 vectors are kept in memory once they were read, and only what is new is read again.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -63,7 +63,7 @@ class Batch:
         self.places: list[Row] = []
         self.rows: dict[int, list[tuple[int, ...]]] = {}
         self.ended: dict[int, dict[int, int]] = {}
-        self.postings: dict[tuple[int, str], list[postings.Posting]] = {}
+        self.postings: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
 
 
 class IndexStore:
@@ -227,6 +227,8 @@ class IndexStore:
 
     def forget_others(self, model: Model) -> None:
         """Drops the vectors of all other models."""
+        if self._db.one(_QUERIES.another_model, model_id=model.model_id) is None:
+            return
         with self._db.transaction():
             for query in ("forget_vectors", "forget_embedded", "forget_questions", "forget_models"):
                 self._db.run(getattr(_QUERIES, query), model_id=model.model_id)
@@ -258,9 +260,10 @@ def _headings(text: str) -> tuple[str, ...]:
 
 def _posting_pages(batch: Batch) -> list[Row]:
     return [
-        (scope_id, term, page, postings.packed(part))
-        for (scope_id, term), found in sorted(batch.postings.items())
-        for page, part in groupby(found, key=lambda posting: posting[0] // postings.PAGE)
+        (scope_id, term, page, content)
+        for scope_id, terms in batch.postings.items()
+        for term, numbers in sorted(terms.items())
+        for page, content in postings.pages(numbers)
     ]
 
 

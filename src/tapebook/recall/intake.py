@@ -13,6 +13,7 @@ from tapebook.errors import BadInput
 from tapebook.recall.chunk import Chunk, chunks
 from tapebook.recall.index_store import Batch, IndexStore, Standing
 from tapebook.recall.passages import count
+from tapebook.recall.postings import posting
 from tapebook.recall.rows import LONGEST, NEVER
 from tapebook.recall.version import Version
 from tapebook.recall.words import path_terms, terms
@@ -79,8 +80,9 @@ class Intake:
         length = min(sum(said.values()), LONGEST)
         for term in path_terms(version.path):
             said.setdefault(term, 1)
+        postings = self.batch.postings[scope_id]
         for term, times in said.items():
-            self.batch.postings.setdefault((scope_id, term), []).append((row, times))
+            postings[term].append(posting(row, times))
         numbers = (version.seq, NEVER, document, length, self._kind(version.kind), count(chunk.text))
         self.batch.rows.setdefault(scope_id, []).append(numbers)
         return row

@@ -3,9 +3,9 @@
 SELECT seq FROM document_versions WHERE owner = :owner AND seq <= :seq ORDER BY seq DESC LIMIT 1;
 
 -- name: versions
--- Versions after a sequence number, in order.
+-- Versions after a sequence number and up to another, in order.
 SELECT seq, scope, path, kind, sha256, known_at FROM document_versions
-WHERE owner = :owner AND seq > :after ORDER BY seq LIMIT :most;
+WHERE owner = :owner AND seq > :after AND seq <= :until ORDER BY seq LIMIT :most;
 
 -- name: version
 -- A document as of a sequence number.

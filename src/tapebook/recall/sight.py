@@ -55,8 +55,8 @@ class Sight:
             return self.standing
         numbers = self._store.kinds()
         wanted = [numbers[kind] for kind in kinds if kind in numbers]
-        allowed = [np.zeros(0, bool), *(np.isin(part.rows["kind"], wanted) for part in self.parts)]
-        return self.standing & np.concatenate(allowed)
+        allowed = [part.standing & np.isin(part.rows["kind"], wanted) for part in self.parts]
+        return np.concatenate([np.zeros(0, bool), *allowed])
 
     def source(self, at: int) -> tuple[int, int]:
         """The document of a row and its kind, by their numbers."""

@@ -78,9 +78,9 @@ class Documents:
         lease = self._leases.for_write(self.stream) if self._leases else None
         return self._log.append(self.stream, drafts, expected_seq=self.log_head(), lease=lease)
 
-    def versions(self, *, after: int, most: int) -> list[Version]:
-        """Versions after a sequence number, in order."""
-        rows = self._db.all(_QUERIES.versions, owner=self._owner, after=after, most=most)
+    def versions(self, *, after: int, most: int, until: int = _NO_END) -> list[Version]:
+        """Versions after a sequence number and up to another, in order."""
+        rows = self._db.all(_QUERIES.versions, owner=self._owner, after=after, until=until, most=most)
         return [Version(*row) for row in rows]
 
     def version(self, scope: str, path: str, *, seq: int) -> Version | None:

@@ -19,6 +19,7 @@ LONGEST = 100
 TOKEN = re.compile(r"[^\W_]+(?:(?:[-_:./@#&+]+|(?<=\d),(?=\d))[^\W_]+)*")
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_ENDS = "-_:./@#&+,"
 # What holds a name together, the loosest first.
 _JOINTS = tuple(map(re.compile, (r"/+", r"[#@&+]+", r":+", r"[.,]+", r"[-_]+")))
 
@@ -37,10 +38,10 @@ def tokens(text: str) -> list[str]:
     return TOKEN.findall(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=50_000)
 def terms_of(token: str) -> tuple[str, ...]:
     """The terms of one token: each of its words, and once each name that words make in it."""
-    words = [stem(folded(word)[:LONGEST]) for word in _words(token)]
+    words = [stem(bare[:LONGEST]) for word in _words(token) if (bare := folded(word))]
     return (*words, *dict.fromkeys(_names(folded(token))))
 
 
@@ -74,7 +75,8 @@ def _words(token: str) -> Iterator[str]:
 
 def _names(token: str) -> Iterator[str]:
     """A token and what is left of it at each joint, as long as that has joints of its own."""
-    pieces = [token]
+    pieces = [token] if token else []
     for joint in _JOINTS:
         yield from (piece[:LONGEST] for piece in pieces if not _WORD.fullmatch(piece))
-        pieces = [part for piece in pieces for part in joint.split(piece)]
+        parts = (part.strip(_ENDS) for piece in pieces for part in joint.split(piece))
+        pieces = [part for part in parts if part]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tapebook.domain.note import SkillNote
 from tapebook.loop.skills import Promotion
 
 Run = Callable[..., tuple[int, str, str]]
@@ -27,7 +28,7 @@ DONE = Promotion("sizing", "n1", "teacher", "0123456789abcdef", ("Sizing: x",), 
 def test_lessons_of_an_agent_with_or_without_the_word_show(
     run: Run, facade: SimpleNamespace, words: tuple[str, ...]
 ) -> None:
-    facade.lessons = lambda agent, *, most: [NOTE]
+    facade.lessons, facade.skills = lambda agent, *, most: [NOTE], SimpleNamespace(told=lambda agent: [])
     assert run(*words)[1].splitlines() == [
         "### Sizing",
         "- size above $900 does better",
@@ -36,6 +37,18 @@ def test_lessons_of_an_agent_with_or_without_the_word_show(
         "2026-01-05T04:00  active      20  0123456789abcdef  statistics  -",
     ]
     assert json.loads(run(*words, "--most", "3", "--json")[1]) == [NOTE]
+
+
+def test_what_others_promoted_is_shown_beside_it(run: Run, facade: SimpleNamespace) -> None:
+    shared = SkillNote("sizing", "n1", "b.paper", "teacher", 0, "### Sizing\n- 20 trades", "h")
+    facade.lessons, facade.skills = lambda agent, *, most: [], SimpleNamespace(told=lambda agent: [shared])
+    assert run("lessons", "a")[1].splitlines() == [
+        "promoted by teacher to sizing:",
+        "### Sizing",
+        "- 20 trades",
+        "",
+        "no notes yet",
+    ]
 
 
 def test_promote_and_demote_pass_on_the_names(run: Run, facade: SimpleNamespace) -> None:

@@ -55,7 +55,9 @@ def commands() -> Iterator[tuple[list[str], Any]]:
 
 
 COMMANDS = {" ".join(words): found for words, found in commands()}
-READS = sorted({*COMMANDS} - {"init", "up", "world", "ingest", "import", "export", "recall", "horizons"})
+NO_READS = {"init", "up", "world", "ingest", "import", "export", "recall", "horizons", "lessons", "experience"}
+NO_READS |= {"backtests remove", "backtests export"}
+READS = sorted({*COMMANDS} - NO_READS)
 
 
 def test_commands_are_those_promised() -> None:
@@ -63,11 +65,15 @@ def test_commands_are_those_promised() -> None:
     promised += ["world", "ingest", "market", "import", "export"]
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable"]
-    promised += ["halt", "resume", "flatten", "up", "lessons"]
+    promised += ["halt", "resume", "flatten", "up"]
+    promised += ["lessons", *(f"lessons {name}" for name in ("show", "promote", "demote"))]
+    promised += ["experience", *(f"experience {name}" for name in ("show", "export", "import", "rebuild"))]
     promised += ["import candles", "import funding", "import marks", "import stream", "export candles", "export stream"]
     recalled = ("search", "status", "sync", "reindex", "add", "watch", "append", "propose", "proposals", "proposal")
     promised += ["recall", *(f"recall {name}" for name in (*recalled, "approve", "reject", "writes"))]
     promised += ["horizons", *(f"horizons {name}" for name in ("show", "rollup", "cleanup", "set"))]
+    made = ("list", "show", "compare", "export", "remove")
+    promised += ["backtest", "backtests", *(f"backtests {name}" for name in made)]
     assert sorted(COMMANDS) == sorted([*promised, "runs show"])
 
 

@@ -45,7 +45,8 @@ def test_sync_search_and_status(run: Run, home: str) -> None:
 
 def test_search_as_json_has_the_names_of_the_contract(run: Run, home: str) -> None:
     run("recall", "sync", "--home", home)
-    found = json.loads(run("recall", "search", "feed", "--agent", "btc-5m", "--limit", "1", "--home", home, "--json")[1])
+    words = ("recall", "search", "feed", "--agent", "btc-5m", "--limit", "1")
+    found = json.loads(run(*words, "--home", home, "--json")[1])
     (cited,) = found["citations"]
     assert {key: cited[key] for key in ("path", "startLine", "endLine", "source")} == {
         **{"path": "global/feed.md", "startLine": 1, "endLine": 3, "source": "fts"}

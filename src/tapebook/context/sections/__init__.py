@@ -6,7 +6,7 @@ has not changed need not be made again.
 """
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -24,8 +24,8 @@ FACTS = ("name", "value")
 class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
     """How a section is made: its cap in tokens, its title, what it looks at, its rows, and the line of a row.
 
-    A section without rows is left out, unless it is shown `bare`. One of `memory` is left out for an agent that has
-    none. One that must be `whole` is refused rather than cut.
+    Where every item it looks at is one row, `row` says which. A section without rows is left out, unless it is shown
+    `bare`. One of `memory` is left out for an agent that has none. One that must be `whole` is refused rather than cut.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
     look: Callable[[Source], Seen]
     rows: Callable[[Seen], Rows]
     line: Callable[[Row], str]
+    row: Callable[[Any], Row] | None = None
     oldest_first: bool = False
     bare: bool = False
     memory: bool = False

@@ -1,7 +1,5 @@
 """Time and bars: what the price did over the horizon."""
 
-from functools import lru_cache
-
 from tapebook.context.quote import symbol_text
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.sections.figures import three_digits
@@ -11,6 +9,7 @@ from tapebook.domain.market import Candle
 from tapebook.domain.money import short_price
 
 COLUMNS = ("time", "high", "low", "close", "volume")
+
 
 def title(market: Market) -> str:
     """Says the time, even without a bar."""
@@ -25,12 +24,11 @@ def look(market: Market) -> tuple[Candle, ...]:
 
 def rows(bars: tuple[Candle, ...]) -> Rows:
     """One per bar; the open is left out because it is the close before it."""
-    return tuple([_row(bar) for bar in bars])
+    return tuple(map(row, bars))
 
 
-@lru_cache(maxsize=20_000)
-def _row(bar: Candle) -> Row:
-    """Cached, since most bars of a packet were in the one before."""
+def row(bar: Candle) -> Row:
+    """When it began, and its figures."""
     # From an hour up, bars reach over days and the time of day alone would repeat itself; the year is in the title.
     when = clock_text(bar.bucket_ts) if bar.granularity_sec < 3600 else minute_text(bar.bucket_ts)[5:]
     prices = (short_price(price) for price in (bar.high_e8, bar.low_e8, bar.close_e8))
@@ -45,6 +43,7 @@ LAYOUT = Layout(
     look=look,
     rows=rows,
     line=" ".join,
+    row=row,
     oldest_first=True,
     bare=True,
 )

@@ -14,86 +14,100 @@ from tapebook.domain.activity import Activity
 from tapebook.domain.agent import RiskCaps
 from tapebook.domain.money import E8, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
-from tapebook.domain.position import Portfolio
+from tapebook.domain.position import Position
 
 MOST_SYMBOLS = 8
 MOST_ORDERS = 3
 
+Held = tuple[tuple[Position, int, int], ...]
+"""Positions by symbol, each with its mark and its signed value there."""
+
 
 class Seen(msgspec.Struct, frozen=True):
-    """What the section is made of; marks only where something depends on them, and the seconds a symbol still rests."""
+    """What the section is made of: each position with what it is worth, each order with what it would add.
+
+    `left` is what the day has lost, the orders of the hour and the seconds the symbol still rests, if they are known.
+    Marks are not in it where nothing depends on them, and no mapping is, for somebody may go on to fill it.
+    """
 
     symbol: str
-    portfolio: Portfolio
-    marks: dict[str, int]
-    working: tuple[Order, ...]
+    cash_usd_e6: int
+    equity_usd_e6: int
+    held: Held
+    working: tuple[tuple[Order, int], ...]
     caps: RiskCaps
-    activity: Activity | None
-    rests_s: int
+    left: tuple[int, int, int] | None
     degraded: tuple[str, ...]
-
-    def held_usd_e6(self, symbol: str) -> int:
-        """The signed value of a position, at its mark."""
-        held = self.portfolio.positions[symbol]
-        return held.cost_usd_e6 + held.unrealised_usd_e6(self.marks[symbol])
 
 
 def look(situation: Situation) -> Seen:
     """The account, the caps, and what the day and the hour have used of them."""
-    portfolio, working, symbol = situation.portfolio, situation.working, situation.symbol
+    positions, cash, marks = situation.portfolio.positions, situation.portfolio.cash_usd_e6, situation.marks
+    held = [(positions[symbol], marks[symbol]) for symbol in sorted(positions)]
+    worth = tuple([(position, mark, notional_usd_e6(position.size_e8, mark)) for position, mark in held])
+    equity = cash + sum([value - position.cost_usd_e6 for position, _, value in worth])
     return Seen(
-        symbol,
-        portfolio,
-        situation.marks if portfolio.positions or working else {},
-        working,
+        situation.symbol,
+        cash,
+        equity,
+        worth,
+        tuple([(order, _adds(order, marks)) for order in situation.working]),
         situation.deployment.agent.caps,
-        situation.activity,
-        _rests_s(situation),
+        None if situation.activity is None else _left(situation, situation.activity, equity),
         situation.degraded,
     )
 
 
-def _rests_s(situation: Situation) -> int:
-    lost_at = situation.activity.last_loss_at.get(situation.symbol) if situation.activity else None
+def _adds(order: Order, marks: dict[str, int]) -> int:
+    """What an order would add; nothing is known of one at the market while its symbol has no price."""
+    price = order.limit_price_e8 or marks.get(order.symbol, 0)
+    return 0 if order.reduce_only else notional_usd_e6(order.size_e8, price)
+
+
+def _left(situation: Situation, activity: Activity, equity_usd_e6: int) -> tuple[int, int, int]:
+    lost = max(0, activity.day_start_equity_usd_e6 - equity_usd_e6)
+    lost_at = activity.last_loss_at.get(situation.symbol)
     if lost_at is None:
-        return 0
+        return lost, activity.orders_last_hour, 0
     rested_at = lost_at + situation.deployment.agent.caps.cooldown_ms
-    return max(0, -(-(rested_at - situation.as_of) // 1000))
+    return lost, activity.orders_last_hour, max(0, -(-(rested_at - situation.as_of) // 1000))
 
 
 def rows(seen: Seen) -> Rows:
     """Names and values; the position is that of the packet's symbol."""
-    equity = seen.portfolio.equity_usd_e6(seen.marks)
-    rows: list[Row] = [
-        ("cash_usd", usd(seen.portfolio.cash_usd_e6)),
-        ("equity_usd", usd(equity)),
+    used = sum([abs(value) for _, _, value in seen.held]) + sum([added for _, added in seen.working])
+    found: list[Row] = [
+        ("cash_usd", usd(seen.cash_usd_e6)),
+        ("equity_usd", usd(seen.equity_usd_e6)),
         *_position(seen),
-        ("open_symbols", _listed([symbol_text(symbol) for symbol in sorted(seen.portfolio.positions)])),
-        ("working_orders", _orders(seen.working)),
-        *_caps(seen),
+        ("open_symbols", _listed([symbol_text(position.symbol) for position, _, _ in seen.held])),
+        ("working_orders", _orders([order for order, _ in seen.working])),
+        ("max_position_usd", usd(seen.caps.max_position_usd_e6)),
+        ("max_account_usd", usd(seen.caps.max_account_usd_e6)),
+        ("account_used_usd", usd(used)),
+        ("max_leverage", str(seen.caps.max_leverage)),
+        ("min_notional_usd", usd(seen.caps.min_notional_usd_e6)),
+        *_still_allowed(seen),
     ]
-    if seen.activity is not None:
-        rows += _left(seen, seen.activity, equity)
     if seen.degraded:
-        rows.append(("could_not_be_read", " ".join(sorted(seen.degraded))))
-    return tuple(rows)
+        found.append(("could_not_be_read", " ".join(sorted(seen.degraded))))
+    return tuple(found)
 
 
 def _position(seen: Seen) -> list[Row]:
-    held = seen.portfolio.positions.get(seen.symbol)
-    if held is None:
-        return [("position_side", "flat")]
-    mark = seen.marks[seen.symbol]
-    return [
-        ("position_side", "long" if held.size_e8 > 0 else "short"),
-        ("position_usd", usd(abs(seen.held_usd_e6(seen.symbol)))),
-        ("entry_price", short_price(held.entry_price_e8)),
-        ("mark", short_price(mark)),
-        ("unrealised_usd", usd(held.unrealised_usd_e6(mark))),
-    ]
+    for position, mark, value in seen.held:
+        if position.symbol == seen.symbol:
+            return [
+                ("position_side", "long" if position.size_e8 > 0 else "short"),
+                ("position_usd", usd(abs(value))),
+                ("entry_price", short_price(position.entry_price_e8)),
+                ("mark", short_price(mark)),
+                ("unrealised_usd", usd(value - position.cost_usd_e6)),
+            ]
+    return [("position_side", "flat")]
 
 
-def _orders(working: tuple[Order, ...]) -> str:
+def _orders(working: list[Order]) -> str:
     told = [_order(order) for order in working[:MOST_ORDERS]]
     more = len(working) - len(told)
     return "; ".join([*told, f"{more} more"] if more else told) or "none"
@@ -105,34 +119,17 @@ def _order(order: Order) -> str:
     return f"{order.side} {size} {symbol_text(order.symbol)}{at}"
 
 
-def _caps(seen: Seen) -> list[Row]:
-    caps = seen.caps
-    used = sum(abs(seen.held_usd_e6(symbol)) for symbol in seen.portfolio.positions)
-    used += sum(_worth(order, seen.marks) for order in seen.working if not order.reduce_only)
-    return [
-        ("max_position_usd", usd(caps.max_position_usd_e6)),
-        ("max_account_usd", usd(caps.max_account_usd_e6)),
-        ("account_used_usd", usd(used)),
-        ("max_leverage", str(caps.max_leverage)),
-        ("min_notional_usd", usd(caps.min_notional_usd_e6)),
-    ]
-
-
-def _worth(order: Order, marks: dict[str, int]) -> int:
-    """What an order would add; nothing is known of one at the market while its symbol has no price."""
-    return notional_usd_e6(order.size_e8, order.limit_price_e8 or marks.get(order.symbol, 0))
-
-
-def _left(seen: Seen, activity: Activity, equity_usd_e6: int) -> list[Row]:
+def _still_allowed(seen: Seen) -> list[Row]:
     """What the day and the hour still allow."""
-    caps = seen.caps
-    lost = max(0, activity.day_start_equity_usd_e6 - equity_usd_e6)
-    rows: list[Row] = [
+    if seen.left is None:
+        return []
+    caps, (lost, sent, rests) = seen.caps, seen.left
+    found: list[Row] = [
         ("max_daily_loss_usd", usd(caps.max_daily_loss_usd_e6)),
         ("daily_loss_left_usd", usd(max(0, caps.max_daily_loss_usd_e6 - lost))),
-        ("orders_left_this_hour", str(max(0, caps.max_orders_per_hour - activity.orders_last_hour))),
+        ("orders_left_this_hour", str(max(0, caps.max_orders_per_hour - sent))),
     ]
-    return [*rows, ("rests_after_loss_s", str(seen.rests_s))] if seen.rests_s else rows
+    return [*found, ("rests_after_loss_s", str(rests))] if rests else found
 
 
 def _listed(names: list[str]) -> str:

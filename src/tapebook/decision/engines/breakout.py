@@ -4,6 +4,8 @@ The way out is a shorter channel on the other side: a long leaves below the lowe
 few bars, a short above their highest high.
 """
 
+from functools import lru_cache
+
 from tapebook.decision.port import Answer, Engine, EngineTerms
 from tapebook.decision.reading import Bars, Side, read
 from tapebook.decision.signal import Signal, abstain, follow
@@ -25,7 +27,9 @@ class BreakoutEngine:
         return follow(packet, _signal(bars))
 
 
+@lru_cache(maxsize=256)
 def _signal(bars: Bars) -> Signal:
+    """Cached, since ticks come more often than bars end."""
     highs, lows, close = bars.highs[-ENTER_BARS - 1 : -1], bars.lows[-ENTER_BARS - 1 : -1], bars.closes[-1]
     top, bottom = max(highs), min(lows)
     near_top, near_bottom = max(highs[-LEAVE_BARS:]), min(lows[-LEAVE_BARS:])

@@ -11,6 +11,7 @@ rows ("provider", MEMBER, WEIGHT), such as ("provider", "trend", "1.20").
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -83,6 +84,7 @@ def _weight(name: str, weights: dict[str, int]) -> int:
     return weights.get(name, weights.get(name.partition(":")[0], ONE_E4))
 
 
+@lru_cache(maxsize=1_024)
 def _ballot(name: str, given: Answer, weight_e4: int, symbol: str) -> Ballot:
     parsed = parse(given.reply) if given.problem is None else Refusal(given.problem)
     if isinstance(parsed, Refusal):

@@ -7,7 +7,7 @@ from functools import lru_cache
 from statistics import fmean, pstdev
 
 from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import Side, read
+from tapebook.decision.reading import Bars, Side, read
 from tapebook.decision.signal import Signal, abstain, follow
 from tapebook.domain.packet import Packet
 
@@ -22,19 +22,23 @@ class ReversionEngine:
 
     def decide(self, packet: Packet) -> Answer:
         """Opens against an extreme, closes at the mean, holds otherwise."""
-        closes = read(packet).bars.closes[-BARS:]
-        if len(closes) < BARS:
+        bars = read(packet).bars
+        if len(bars.closes) < BARS:
             return abstain(packet, f"fewer than {BARS} bars")
-        away = _deviations(closes)
-        wants: Side | None = "short" if away > ENTER else "long" if away < -ENTER else None
-        stays: tuple[Side, ...] = ("short",) if away > 0 else ("long",) if away < 0 else ()
-        story = f"close is {away:+.1f} deviations from the mean of {BARS} bars"
-        return follow(packet, Signal(story, wants, min(0.9, 0.5 + 0.15 * (abs(away) - ENTER)), stays))
+        return follow(packet, _signal(bars))
 
 
 @lru_cache(maxsize=256)
-def _deviations(closes: tuple[float, ...]) -> float:
+def _signal(bars: Bars) -> Signal:
     """Cached, since ticks come more often than bars end."""
+    away = _deviations(bars.closes[-BARS:])
+    wants: Side | None = "short" if away > ENTER else "long" if away < -ENTER else None
+    stays: tuple[Side, ...] = ("short",) if away > 0 else ("long",) if away < 0 else ()
+    story = f"close is {away:+.1f} deviations from the mean of {BARS} bars"
+    return Signal(story, wants, min(0.9, 0.5 + 0.15 * (abs(away) - ENTER)), stays)
+
+
+def _deviations(closes: tuple[float, ...]) -> float:
     mean = fmean(closes)
     deviation = pstdev(closes, mean)
     return (closes[-1] - mean) / deviation if deviation else 0.0

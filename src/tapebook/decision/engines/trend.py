@@ -4,8 +4,10 @@ Long when the fast average stands above the slow one by more than the band, shor
 more; out when the gap has fallen back inside the inner band. It sees the packet and nothing else.
 """
 
+from functools import lru_cache
+
 from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import Side, read
+from tapebook.decision.reading import Bars, Side, read
 from tapebook.decision.signal import Signal, abstain, follow
 from tapebook.domain.packet import Packet
 
@@ -20,14 +22,20 @@ class TrendEngine:
 
     def decide(self, packet: Packet) -> Answer:
         """Opens with the trend, closes when it has gone, holds otherwise."""
-        closes = read(packet).bars.closes
-        if len(closes) < SLOW:
+        bars = read(packet).bars
+        if len(bars.closes) < SLOW:
             return abstain(packet, f"fewer than {SLOW} bars")
-        gap = _gap_bps(closes)
-        wants: Side | None = "long" if gap > ENTER_BPS else "short" if gap < -ENTER_BPS else None
-        stays: tuple[Side, ...] = ("long",) if gap >= LEAVE_BPS else ("short",) if gap <= -LEAVE_BPS else ()
-        story = f"average of {FAST} bars is {gap:+.1f} bps from the average of {SLOW}"
-        return follow(packet, Signal(story, wants, min(0.95, 0.5 + abs(gap) / 400), stays, leave_confidence=0.6))
+        return follow(packet, _signal(bars))
+
+
+@lru_cache(maxsize=256)
+def _signal(bars: Bars) -> Signal:
+    """Cached, since ticks come more often than bars end."""
+    gap = _gap_bps(bars.closes)
+    wants: Side | None = "long" if gap > ENTER_BPS else "short" if gap < -ENTER_BPS else None
+    stays: tuple[Side, ...] = ("long",) if gap >= LEAVE_BPS else ("short",) if gap <= -LEAVE_BPS else ()
+    story = f"average of {FAST} bars is {gap:+.1f} bps from the average of {SLOW}"
+    return Signal(story, wants, min(0.95, 0.5 + abs(gap) / 400), stays, leave_confidence=0.6)
 
 
 def _gap_bps(closes: tuple[float, ...]) -> float:

@@ -35,7 +35,7 @@ def backtest(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Run an agent over past bars; the same command again goes on or shows."""
+    """Run an agent over past bars, or go on with it, or show it."""
     from tapebook import app
 
     if chunk and not again:

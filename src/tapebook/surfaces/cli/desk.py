@@ -28,7 +28,7 @@ Seconds = Annotated[
 def up(
     *, only: Only = None, with_ingest: WithIngest = False, url: Url = None, seconds: Seconds = None, home: Home = None
 ) -> None:
-    """Let the agents trade: decide when due, place orders, follow them."""
+    """Let the agents trade: decide when due, send orders."""
     from tapebook import app
 
     if only and with_ingest:

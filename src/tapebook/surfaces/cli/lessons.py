@@ -39,12 +39,14 @@ group = typer.Typer(
 def show(agent: Agent, *, most: Most = 10, home: Home = None, json: Json = False) -> None:
     """Show the lessons an agent has now, and the notes before them."""
     with opened(home) as book:
-        found = book.lessons(agent, most=most)
+        found, shared = book.lessons(agent, most=most), book.skills.told(agent)
     if json:
         print_json(found)
         return
     active = next((note["lessons_text"] for note in found if note["status"] == "active"), None)
     print_lines([*active.splitlines(), ""] if active else [])
+    for note in shared:
+        print_lines([f"promoted by {note.agent} to {note.skill}:", *note.lessons_text.splitlines(), ""])
     print_table(found, NOTES, empty="no notes yet")
 
 

@@ -1,0 +1,75 @@
+"""The contract of the reflector port: whoever writes notes, what comes is a note or a reason, and never an error."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tapebook import plug
+from tapebook.clock import elapsed_seconds
+from tapebook.domain.agent import AgentProfile
+from tapebook.lessons import SLOTS, Reflector, ReflectorTerms, Rejected, read_slots, run_reflection
+from tapebook.lessons.run import Lesson
+from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, Waiting
+from tests.lessons.trades import world
+from tests.llm.conftest import offline, one_server, server
+from tests.llm.model_server import ModelServer, Said, anthropic_message, error, openai_chat
+
+__all__ = ["offline", "one_server", "server"]
+
+REFLECTORS = plug.names("tapebook.lessons.reflectors")
+MODELS = plug.names("tapebook.llm.models")
+AGENT = AgentProfile("a", ("BTC",), avoid=("never trade against the weekly trend",))
+EMPTY = json.dumps({slot: [] for slot in SLOTS})
+WORLDS = (world(1, edge_usd=15.0), world(2), world(3, n=3), world(4, n=1))
+
+
+@pytest.fixture(params=REFLECTORS)
+def reflector(request: pytest.FixtureRequest, server: ModelServer) -> Iterator[Reflector]:
+    """Every reflector; those with a model ask this machine's server, which has nothing to say of any slot."""
+    askers = []
+
+    def asker(provider: str, model: str) -> Asker:
+        url = f"{server.url}/v1" if provider == "openai" else server.url
+        made = plug.load("tapebook.llm.models", provider).create(ModelTerms(model, url, Key("sk-0123456789")))
+        price, waiting = Price(1_000_000, 5_000_000), Waiting(elapsed_seconds, time.sleep)
+        budget = Budget(attempts=1, max_tokens=1_000)
+        askers.append(Asker(made, name=model, place=url, price=price, budget=budget, waiting=waiting))
+        return askers[-1]
+
+    name = str(request.param)
+    server.says(Said(body=anthropic_message(EMPTY) if name == "anthropic" else openai_chat(EMPTY)))
+    yield plug.load("tapebook.lessons.reflectors", name).create(ReflectorTerms("some-model", 100_000, asker))
+    for each in askers:
+        each.close()
+
+
+def test_every_model_can_reflect() -> None:
+    assert set(REFLECTORS) == {*MODELS, "statistics"}
+
+
+def test_what_comes_is_a_note_in_five_slots(reflector: Reflector) -> None:
+    for trades in WORLDS:
+        found = reflector.reflect(AGENT, trades, active=None)
+        assert found.problem is None and found.written_by
+        assert isinstance(read_slots(found.text), dict)
+        assert isinstance(run_reflection(reflector, AGENT, trades, active=found.text), Lesson)
+
+
+def test_the_same_trades_give_the_same_note(reflector: Reflector) -> None:
+    first, second = (run_reflection(reflector, AGENT, WORLDS[0], active=None) for _ in range(2))
+    assert isinstance(first, Lesson) and first == second
+
+
+def test_without_trades_nobody_is_asked(reflector: Reflector, server: ModelServer) -> None:
+    assert isinstance(run_reflection(reflector, AGENT, [], active=None), Rejected)
+    assert server.seen == []
+
+
+@pytest.mark.parametrize("body", [error("no"), b"\xff", {"strange": 1}, openai_chat(None), anthropic_message("")])
+def test_whatever_a_server_says_is_no_error(reflector: Reflector, server: ModelServer, body: Any) -> None:
+    for status in (200, 500):
+        server.says(Said(status=status, body=body))
+        assert isinstance(run_reflection(reflector, AGENT, WORLDS[0], active=None), Lesson | Rejected)
