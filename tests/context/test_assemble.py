@@ -373,6 +373,50 @@ def test_hashes_change_with_any_cell(change: Callable[[Situation], Situation]) -
     assert before.sha256 != after.sha256
 
 
+def later(before: Situation) -> Situation:
+    """The next tick: the time, the mark and the window of bars have moved on."""
+    seen, at = before.market, before.as_of + 5 * MINUTE
+    newest = msgspec.structs.replace(seen.bars[-1], bucket_ts=seen.bars[-1].bucket_ts + 5 * MINUTE)
+    moved = msgspec.structs.replace(seen, as_of=at, bars=(*seen.bars[1:], newest))
+    return msgspec.structs.replace(before, as_of=at, market=moved)
+
+
+STEPS: dict[str, Callable[[Situation], Situation]] = {
+    **CHANGES,
+    "the next tick": later,
+    "another agent": lambda before: msgspec.structs.replace(before, deployment=deployed(profile(name="other"))),
+    "its shadow": changed_agent(context=ContextProfile(memory=False)),
+    "many trades": lambda before: msgspec.structs.replace(before, closed_trades=trades(30, reason="why not")),
+    "many lessons": changed(lessons=Lessons(("a lesson of several words that takes some room",) * 40, "x")),
+    "as it was": lambda _: situation(),
+}
+
+
+@patient(60)
+@given(st.lists(st.sampled_from(sorted(STEPS)) | st.just("the next tick"), max_size=12))
+def test_packets_one_after_the_other_are_those_of_each_by_itself(names: list[str]) -> None:
+    here, met = situation(), []
+    for name in names:
+        here = STEPS[name](here)
+        known = dict.fromkeys([*here.portfolio.positions, *here.open_trades], E8) | here.marks
+        here = msgspec.structs.replace(here, marks=known)
+        met.append((here, assemble(here)))
+    for each, packet in met:
+        forget()
+        assert assemble(each) == packet
+
+
+def test_what_somebody_fills_later_does_not_change_what_was_drawn() -> None:
+    marks, held = {"BTC": 65_900 * E8}, {"BTC": BTC}
+    first = assemble(situation(marks=marks, portfolio=Portfolio(held, E6)))
+    marks["BTC"] = 70_000 * E8
+    second = assemble(situation(marks=marks, portfolio=Portfolio(held, E6)))
+    assert first.section("portfolio") != second.section("portfolio")
+    held["ETH"] = Position("ETH", E8, 0)
+    marks["ETH"] = E8
+    assert "BTC ETH" in assemble(situation(marks=marks, portfolio=Portfolio(held, E6))).text
+
+
 @given(st.data())
 def test_hash_of_the_inputs_sees_every_character_of_a_cell(data: st.DataObject) -> None:
     packet = assemble(situation())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.budget import kept, line_tokens, text_tokens, within
+from tapebook.context.budget import kept, line_cost, line_tokens, text_tokens, within
 
 LINES = st.text(st.characters(exclude_characters="\n"), max_size=40)
 
@@ -35,6 +35,14 @@ def test_lines_add_up(first: list[str], second: list[str]) -> None:
     above, below = "\n".join(first), "\n".join(second)
     assert text_tokens(above) == sum(line_tokens(line) for line in first)
     assert text_tokens(f"{above}\n{below}") == text_tokens(above) + text_tokens(below)
+
+
+SPACES = st.text(st.characters(categories=["Z", "Cc"], exclude_characters="\n"), max_size=3)
+
+
+@given(st.lists(LINES | SPACES, max_size=6).map("".join))
+def test_words_of_a_line_add_up(line: str) -> None:
+    assert line_cost(line) == line_tokens(line)
 
 
 @given(LINES, LINES)

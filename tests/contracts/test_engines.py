@@ -18,6 +18,7 @@ from tapebook.decision import Answer, Engine, EngineTerms, Reply, parse
 from tapebook.domain.money import short_price
 from tapebook.domain.packet import Packet, Section
 from tapebook.llm import Asker, Budget, Completion, Failure, Price, Waiting
+from tests.caches import forget
 from tests.context.situations import LONGEST, empty_situation, patient, situation, situations
 from tests.decision.engines.seen import LONG, packet_of, portfolio
 
@@ -139,6 +140,7 @@ def test_answers_any_packet_and_the_same_one_alike(name: str) -> None:
         check_answer(packet, answer)
         # Neither asking again nor what was asked before makes a difference.
         assert ask(used, packet) == answer
+        forget()
         assert ask(create(name), packet) == answer
 
     check()

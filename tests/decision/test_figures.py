@@ -1,10 +1,10 @@
 """Numbers of a reason: those of the packet and simple arithmetic on them pass, made-up ones are flagged."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tapebook.decision.figures import unexplained
+from tapebook.decision.figures import _figures, _said, unexplained
 from tapebook.domain.money import E6, E8
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Action
@@ -69,6 +69,16 @@ def test_nothing_known_explains_nothing() -> None:
 def test_every_number_of_the_packet_is_explained(number: int, digits: int) -> None:
     written = f"{number / 10**digits:.{digits}f}"
     assert flags(f"because of {written}", text=f"a table with {written} in it") == ()
+
+
+PIECES = st.sampled_from(["1.5", "65,200", "\n", "\n", " ", "%", "k", "bps", "B", "M x", "-", ".5", "7" * 40, "a", ":"])
+
+
+@given(st.lists(PIECES | st.text(max_size=3), max_size=20).map("".join))
+@example("1.5\n% of it")
+@example("1.5\nk and 2.5\nkg")
+def test_numbers_line_by_line_are_those_of_the_whole(text: str) -> None:
+    assert _said(text) == {figure.value for figure in _figures(text)}
 
 
 @given(st.text(max_size=240))

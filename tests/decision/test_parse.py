@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -124,6 +125,33 @@ def test_any_json_is_understood_or_refused(value: object) -> None:
     assert isinstance(parse(json.dumps(value)), Reply | Refusal)
     assert isinstance(parse(json.dumps({"actions": value})), Reply | Refusal)
     assert isinstance(parse(json.dumps({"actions": [value]})), Reply | Refusal)
+
+
+def compact(value: object) -> str:
+    """JSON as our own engines write it."""
+    return msgspec.json.encode(value).decode()
+
+
+@given(JSON | st.dictionaries(st.sampled_from(sorted(GOOD)), ODD | JSON, max_size=3).map(lambda odd: {**GOOD, **odd}))
+def test_how_a_reply_is_spaced_makes_no_difference(value: Any) -> None:
+    try:
+        dense = compact({"actions": [value]})
+    except UnicodeEncodeError:
+        return
+    wide = re.sub(r"^\{", "{ ", dense)
+    narrow, spaced = parse(dense), parse(wide)
+    if isinstance(narrow, Reply) or isinstance(spaced, Reply):
+        assert narrow == spaced
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_a_key_that_stands_twice_is_refused_however_it_is_written(name: str) -> None:
+    body = compact(GOOD)
+    twice = f'{{"actions":[{body[:-1]},{compact({name: GOOD[name]})[1:]}]}}'
+    for text in (twice, json.dumps({"actions": []})[:-1] + ', "actions": []}', '{"actions":[],"actions":[]}'):
+        refused = parse(text)
+        assert isinstance(refused, Refusal) and "stands twice in one object" in refused.why
+    assert name in parse(twice).why  # type: ignore[union-attr]
 
 
 @settings(max_examples=200)

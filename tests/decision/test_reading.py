@@ -47,8 +47,8 @@ def test_facts() -> None:
 
 
 def test_held_side() -> None:
-    sections = [(portfolio(LONG),), (portfolio(SHORT),), (portfolio(),), (), (facts("portfolio", position_side="both"),)]
-    assert [read(packet_of(*each)).held for each in sections] == ["long", "short", None, None, None]
+    shown = [portfolio(LONG), portfolio(SHORT), portfolio(), facts("portfolio", position_side="both"), facts("market")]
+    assert [read(packet_of(each)).held for each in shown] == ["long", "short", None, None, None]
 
 
 PRICES = st.lists(st.tuples(*[st.floats(0, 1e9)] * 3), max_size=4)

@@ -73,6 +73,27 @@ def test_a_float_is_refused_and_found(value: Any, path: str) -> None:
         canonical(value)
 
 
+# The byte that begins a float in MessagePack stands in text and in integers too.
+ODD = st.sampled_from([None, "ˀ", "\u02ff", "null", 0xCB, 0xCB00CB, 2**63 + 0xCB, 10**40, -(10**30), True])
+FLOATS = st.floats() | st.sampled_from([0.0, -0.0, 1.0, 1e16, 1e300, float("nan"), float("inf"), -float("inf")])
+MIXED = st.recursive(SCALARS | ODD | FLOATS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner))
+
+
+def holds_a_float(value: Any) -> bool:
+    """Whether a walk through all of a value meets a float."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return isinstance(value, float) or any(holds_a_float(item) for item in items)
+
+
+@given(value=MIXED)
+def test_no_float_gets_past_and_nothing_else_is_stopped(value: Any) -> None:
+    if holds_a_float(value):
+        with pytest.raises(TypeError, match="a float at"):
+            canonical(value)
+    else:
+        assert json.loads(canonical(value)) == value
+
+
 def test_a_float_inside_a_struct_is_refused() -> None:
     bar = Candle("BTC", 60, 0, 1, 1, 1, 1, volume_base=0.5, volume_quote_usd=1.0, sample_count=1)
     with pytest.raises(TypeError, match=r"a float at \$\.volume_base"):

@@ -77,6 +77,12 @@ def test_texts_by_hand() -> None:
     assert clock_text(NOON) == "12:05"
 
 
+@given(instant=INSTANTS)
+def test_short_texts_are_parts_of_the_long_one(instant: int) -> None:
+    assert minute_text(instant) == iso(instant)[:16]
+    assert clock_text(instant) == iso(instant)[11:16]
+
+
 @given(earlier=INSTANTS, later=INSTANTS)
 def test_texts_sort_as_the_instants_do(earlier: int, later: int) -> None:
     assert (earlier < later) == (iso(earlier) < iso(later))

@@ -140,6 +140,19 @@ def test_scaled_by_hand(given_number: str | int | float | Decimal, unit: int, ex
     assert scaled(given_number, unit) == expected
 
 
+@given(
+    number=st.floats(-1e12, 1e12) | st.decimals(0, 10**9, places=7).map(float) | st.integers(0, 10**13).map(float),
+    unit=st.sampled_from([10_000, E6, E8, E12]),
+)
+@example(number=0.00005, unit=10_000)
+@example(number=0.00015, unit=10_000)
+@example(number=-0.0, unit=E6)
+@example(number=1e-7, unit=E6)
+@example(number=900_000_000.5, unit=E6)
+def test_a_float_is_scaled_as_its_text_is(number: float, unit: int) -> None:
+    assert scaled(number, unit) == round(Fraction(str(number)) * unit)
+
+
 @pytest.mark.parametrize("text", ["", "abc", "1,5", "nan", "sNaN", "inf", "-Infinity", "0x10", "None", "1 2"])
 def test_what_is_no_number_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match="is not a"):

@@ -27,13 +27,13 @@ from tapebook.log import Event, Stream
 from tapebook.wiring import Rooms
 from tests.lab.bars import START, bars, fill_tape, make_home
 
-DAYS = 21
+DAYS = 15
 QUICK: dict[str, Any] = {"every_minutes": "15", "reflection_trades": "5"}
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three weeks of quarter hours."""
+    """Two weeks and a day of quarter hours."""
     return quarter_hours(tmp_path_factory.mktemp("backtest"))
 
 
@@ -68,9 +68,9 @@ def events(home: Path, result: BacktestResult) -> list[Event]:
 
 
 def test_it_trades_and_learns(home: Path, result: BacktestResult) -> None:
-    assert [chunk.name for chunk in result.chunks] == ["2022-W52", "2023-W01", "2023-W02", "2023-W03"]
+    assert [chunk.name for chunk in result.chunks] == ["2022-W52", "2023-W01", "2023-W02"]
     assert result.total.ticks == DAYS * 96 == sum(chunk.ticks for chunk in result.chunks)
-    assert result.total.trades >= 20 and result.total.fees_usd_e6 > 0 and result.total.funding_usd_e6 != 0
+    assert result.total.trades >= 15 and result.total.fees_usd_e6 > 0 and result.total.funding_usd_e6 != 0
     assert result.chunks[-1].situations > 0 and result.chunks[-1].lessons_hash
     assert [chunk.snapshots for chunk in result.chunks[-1:]] != [()]
     with tapebook.open(home / "backtests" / result.id) as book:
@@ -124,7 +124,7 @@ def test_killed_and_resumed_it_ends_the_same(home: Path, result: BacktestResult,
             kills += 1
         process.wait()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert kills >= 2 and "2023-W03" in done.stdout
+    assert kills >= 2 and "2023-W02" in done.stdout
     assert kept(other, backtest_result(other)) == kept(home, result)
 
 
@@ -155,7 +155,7 @@ def test_what_comes_after_changes_nothing_before(home: Path, result: BacktestRes
     fill_tape(other, before + after)
     ours, theirs = events(home, result), events(other, asked(other))
     same = [event for event in ours if event.known_at < middle + 2_000]
-    assert len(same) > 800 and [event.kind for event in same].count("trade.closed") >= 10
+    assert len(same) > 600 and [event.kind for event in same].count("trade.closed") >= 5
     assert same == [event for event in theirs if event.known_at < middle + 2_000]
     assert ours != theirs
 
@@ -169,8 +169,8 @@ def test_a_frozen_memory_reads_and_never_learns(home: Path) -> None:
     learned = {event.kind for event in events(home, frozen)} - kinds
     assert not {kind for kind in kinds if kind.split(".")[0] in ("note", "experience", "outcome", "layer", "snapshot")}
     assert learned, "before the freeze it did learn"
-    assert frozen.chunks[1].situations == frozen.chunks[3].situations > 0
-    assert frozen.chunks[1].lessons_hash == frozen.chunks[3].lessons_hash != ""
+    assert frozen.chunks[1].situations == frozen.chunks[2].situations > 0
+    assert frozen.chunks[1].lessons_hash == frozen.chunks[2].lessons_hash != ""
 
 
 def test_without_memory_it_trades_as_one_that_has_none(home: Path, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_what_cannot_be(home: Path, tmp_path: Path) -> None:
     ):
         asked(home, start="2024-01-01T00:00:00Z")
     with pytest.raises(
-        BadInput, match=r"^a quarter is longer than the range .*\(21.0 days\): use --chunks month, week"
+        BadInput, match=r"^a quarter is longer than the range .*\(15.0 days\): use --chunks month, week"
     ):
         asked(home, chunks="quarter")
     with pytest.raises(BadInput, match="swap --from and --to"):

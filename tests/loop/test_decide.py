@@ -3,11 +3,18 @@
 from pathlib import Path
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tapebook.decision import Answer
+from tapebook import plug
+from tapebook.context import Situation, assemble
+from tapebook.decision import Answer, Engine, EngineTerms
+from tapebook.domain.canonical import canonical
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import Usage
 from tapebook.loop.decide import judged
+from tests.caches import forget
+from tests.context.situations import patient, situations
 from tests.decision.accounts import limits
 from tests.loop.desks import desk, reply
 
@@ -41,6 +48,28 @@ def test_numbers_nobody_can_find_are_flagged_and_refuse_nothing() -> None:
     assert found.verdicts[0].allowed and found.verdicts[0].flags == ("812.75",)
     refused = judged(Answer(reply("open", "long", 1, reason="target 812.75")), PACKET, limits())
     assert not refused.verdicts[0].allowed and refused.verdicts[0].flags == ("812.75",)
+
+
+def decided(here: Situation) -> tuple[Packet, Answer, bytes]:
+    """The pure part of a tick: the packet, the answer of an ensemble, and the bytes of what it comes to."""
+
+    def member(name: str, _cap: int) -> Engine:
+        made: Engine = plug.load("tapebook.decision.engines", name).create(EngineTerms())
+        return made
+
+    packet = assemble(here)
+    answer = plug.load("tapebook.decision.engines", "ensemble").create(EngineTerms(member=member)).decide(packet)
+    return packet, answer, canonical(judged(answer, packet, limits()))
+
+
+@patient(25)
+@given(st.lists(situations(), max_size=3), st.lists(st.integers(0, 2), max_size=6))
+def test_what_was_decided_before_leaves_no_trace(drawn: list[Situation], order: list[int]) -> None:
+    asked = [drawn[at] for at in order if at < len(drawn)]
+    found = [decided(here) for here in asked]
+    for here, together in zip(asked, found, strict=True):
+        forget()
+        assert decided(here) == together
 
 
 def test_flags_are_stored_with_the_verdict(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.context import RENDERER, MarketShelf, Situation, assemble
-from tapebook.context.assemble import draw_market
 from tapebook.domain.agent import ContextProfile, Deployment
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import FeatureRow
@@ -23,6 +22,7 @@ from tapebook.loop.slot import Slot
 from tapebook.loop.tick import tick
 from tapebook.tape.store import Tape
 from tapebook.wiring import Rooms
+from tests.caches import forget
 from tests.db.places import sql
 from tests.replay import desk
 
@@ -79,7 +79,7 @@ def test_packets_from_the_shelf_are_the_same_to_the_last_byte(rooms: Rooms) -> N
         deployment = Deployment(run.owner, run.deployment, found[1], run.agent_version)
         known: Any = {"as_of": run.as_of, "watermarks": run.watermarks}
         shared = [assemble(gather(rooms, deployment, run.symbol, shelf=shelf, **known)) for _ in range(2)]
-        draw_market.cache_clear()
+        forget()
         assert shared == [assemble(gather(rooms, deployment, run.symbol, **known))] * 2
         assert shared[0].sha256 == run.packet_sha256
     assert len(shelf) == 8

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,10 +18,12 @@ from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.memory import LayerRow
 from tapebook.domain.note import Reflection
 from tapebook.errors import Busy
+from tapebook.home import make_home
 from tapebook.horizons import Almanac, ContextLayer, ContextStore, Horizons, parse_period
 from tapebook.horizons.leaf import Exit
 from tapebook.horizons.rollup import rollup_values
 from tapebook.lab.replay import rebuild, replay
+from tapebook.loop.deploy import deploy
 from tapebook.loop.gather import gather, watermarks_now
 from tapebook.loop.home_layers import HomeLayers
 from tapebook.loop.horizons import BookDays
@@ -303,6 +306,26 @@ def learned(home: Path, agent: Deployment, *, dies_at: int = 0) -> tuple[Tables,
         rooms.book_db._execute = real  # type: ignore[attr-defined]
         rooms.close()
     return tables(home), count
+
+
+def test_a_sole_writer_in_one_transaction_writes_and_tells_the_same(tmp_path: Path) -> None:
+    found = []
+    for sole in (False, True):
+        make_home(tmp_path / str(sole))
+        clock = VirtualClock(START)
+        rooms = Rooms(tmp_path / str(sole), clock=clock, sole=sole)
+        rooms.book.save_agent(QUIET, at=START)
+        agent, seen = deploy(rooms, QUIET.name), []
+        with rooms.log.together() if sole else nullcontext():
+            for day in range(START // DAY, START // DAY + 12):
+                clock.advance(day * DAY + 20 * HOUR)
+                booked(rooms, agent, [exit_at(day * DAY + hour * HOUR, hour - 9.5) for hour in (9, 19) if day % 3])
+                learn(rooms, agent)
+                seen.append(rooms.horizons.rows(agent.id, seq=rooms.book.head(agent.id), as_of=clock.now()))
+        assert len(set(seen)) == 9 and rolled(rooms, agent) == 8
+        rooms.close()
+        found.append((seen, tables(tmp_path / str(sole))))
+    assert found[0] == found[1]
 
 
 # What a decision is told

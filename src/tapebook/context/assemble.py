@@ -77,18 +77,18 @@ def assemble(situation: Situation) -> Packet:
 
 def draw_market(seen: Market) -> list[Drawn]:
     """The sections that depend on the market alone: equal markets give equal bytes, so agents share them."""
-    board = _market_board(seen.symbol, seen.bar_minutes, len(seen.bars))
+    board = market_board(seen.symbol, seen.bar_minutes, len(seen.bars))
     return [drawn for panel in board if (drawn := panel.drawn(seen)) is not None]
 
 
 @lru_cache(maxsize=512)
-def _market_board(_symbol: str, _minutes: int, _count: int) -> tuple[Panel[Market], ...]:
+def market_board(_symbol: str, _minutes: int, _count: int) -> tuple[Panel[Market], ...]:
     """The panels of all who look at bars of one size."""
     return tuple(Panel(layout) for layout in MARKET)
 
 
 @lru_cache(maxsize=1_024)
-def _own_board(_deployment: str, _symbol: str, context: ContextProfile) -> dict[str, Panel[Situation]]:
+def own_board(_deployment: str, _symbol: str, context: ContextProfile) -> dict[str, Panel[Situation]]:
     """The panels of one agent on one symbol; its shadow, which has another context, has others."""
     return {layout.name: Panel(layout) for layout in OWN if context.memory or not layout.memory}
 
@@ -96,7 +96,7 @@ def _own_board(_deployment: str, _symbol: str, context: ContextProfile) -> dict[
 def _own(situation: Situation, *, lessons: int) -> list[Drawn]:
     """The sections that are the agent's own; closed trades get what the rest of the memory leaves them."""
     deployment, trades = situation.deployment, recent_trades.LAYOUT.name
-    board = _own_board(deployment.id, situation.symbol, deployment.agent.context)
+    board = own_board(deployment.id, situation.symbol, deployment.agent.context)
     drawn = {name: panel.drawn(situation) for name, panel in board.items() if name != trades}
     if trades in board:
         activity, positions = drawn[recent_activity.LAYOUT.name], drawn[open_positions.LAYOUT.name]

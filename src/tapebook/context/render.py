@@ -55,7 +55,7 @@ def head_of(title: str, shown: int = 0, dropped: int = 0) -> Head:
 
 
 def lines_of(rows: Rows, texts: tuple[str, ...], costs: tuple[int, ...]) -> Lines:
-    """The lines of rows."""
+    """Rows, their lines and what these cost, put together."""
     # Rows are text alone, in which no float can be; without the brackets, which the section puts back.
     return Lines(rows, texts, costs, "\n".join(texts), sum(costs), _ENCODER.encode(rows)[1:-1])
 

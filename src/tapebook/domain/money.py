@@ -119,7 +119,7 @@ def _pointed(shifted: int, digits: int) -> str:
     return f"{'-' if shifted < 0 else ''}{text[:-digits]}.{text[-digits:]}"
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def short_price(price_e8: int) -> str:
     """A price with five significant digits, as the exchange quotes it; whole numbers keep all their digits.
 

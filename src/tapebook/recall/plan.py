@@ -11,7 +11,7 @@ import msgspec
 from tapebook.recall.words import LONGEST, folded, terms_of, tokens
 
 MOST_TERMS = 256
-_MOST_SIGNS = 20_000
+MOST_SIGNS = 20_000
 
 _COMMON = frozenset(
     re.findall(
@@ -37,7 +37,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 def plan(question: str) -> Plan:
     """The terms and names of a question; any text will do."""
-    said = tokens(question[:_MOST_SIGNS])
+    said = tokens(question[:MOST_SIGNS])
     telling = [token for token in said if not _is_common(token)] or said
     terms = dict.fromkeys(term for token in telling for term in terms_of(token))
     names = dict.fromkeys(folded(token)[:LONGEST] for token in telling if _is_name(token, alone=len(telling) == 1))

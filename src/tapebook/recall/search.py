@@ -18,7 +18,7 @@ from tapebook.recall.embeddings import Embeddings, Meant
 from tapebook.recall.fuse import Caps, Scores, fused, named, ranked
 from tapebook.recall.index_store import IndexStore
 from tapebook.recall.passages import begins
-from tapebook.recall.plan import Plan, plan
+from tapebook.recall.plan import MOST_SIGNS, Plan, plan
 from tapebook.recall.port import Answer, IndexTerms, Part
 from tapebook.recall.sight import Sight
 from tapebook.recall.snippet import Snippets
@@ -59,6 +59,7 @@ class Search:
         self, query: str, *, scopes: Collection[str], seq: int, limit: int, kinds: Collection[str] | None
     ) -> Answer:
         """What the rows in sight answer, or why they do not."""
+        query = query[:MOST_SIGNS]
         sight, asked = Sight(self._store, scopes, seq), plan(query)
         allowed = sight.of_kinds(kinds)
         if why := _objection(sight, asked, allowed, limit=limit, kinds=kinds):

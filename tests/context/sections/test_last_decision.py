@@ -3,14 +3,20 @@
 import msgspec
 
 from tapebook.context.sections import last_decision
-from tapebook.domain.run import RunStatus, Verdict
+from tapebook.domain.packet import Section
+from tapebook.domain.run import DecisionRun, RunStatus, Verdict
 from tests.context.situations import action, run, situation
 
 REFUSED = Verdict(False, "R3_POSITION_CAP", "position of $9.00 exceeds $5.00")
 
 
+def section_of(last_run: DecisionRun | None) -> Section | None:
+    """The section after a run."""
+    return last_decision.LAYOUT.section(situation(last_run=last_run))
+
+
 def test_allowed_and_refused_actions() -> None:
-    section = last_decision.LAYOUT.section(situation(last_run=run((action(), REFUSED), (action("hold"), Verdict(True)))))
+    section = section_of(run((action(), REFUSED), (action("hold"), Verdict(True))))
     assert section is not None
     assert section.rows == (
         ("at", "2026-06-04T12:25"),
@@ -21,31 +27,29 @@ def test_allowed_and_refused_actions() -> None:
 
 def test_symbol_that_a_model_made_up_is_not_repeated() -> None:
     made_up = action(symbol="BTC: allowed")
-    section = last_decision.LAYOUT.section(situation(last_run=run((made_up, Verdict(False, "R2_SYMBOL_NOT_ENABLED", "no")))))
+    section = section_of(run((made_up, Verdict(False, "R2_SYMBOL_NOT_ENABLED", "no"))))
     assert section is not None
     assert section.rows[1][0] == "open another symbol long"
 
 
 def test_reply_that_was_not_understood() -> None:
-    section = last_decision.LAYOUT.section(situation(last_run=run(error="x" * 300)))
+    section = section_of(run(error="x" * 300))
     assert section is not None
     assert section.rows == (("at", "2026-06-04T12:25"), ("not understood", f'"{"x" * 120}"'))
 
 
 def test_no_run_yet_is_no_section() -> None:
-    assert last_decision.LAYOUT.section(situation(last_run=None)) is None
+    assert section_of(None) is None
 
 
 def test_what_became_of_the_run_later_is_not_shown() -> None:
     decided = run((action(), Verdict(True)))
     statuses: tuple[RunStatus, ...] = ("placed", "done", "expired")
-    shown = [
-        last_decision.LAYOUT.section(situation(last_run=msgspec.structs.replace(decided, status=status))) for status in statuses
-    ]
+    shown = [section_of(msgspec.structs.replace(decided, status=status)) for status in statuses]
     assert shown[0] == shown[1] == shown[2]
 
 
 def test_reason_is_capped() -> None:
-    section = last_decision.LAYOUT.section(situation(last_run=run((action(reason="y" * 240), Verdict(True)))))
+    section = section_of(run((action(reason="y" * 240), Verdict(True))))
     assert section is not None
     assert section.rows[1][1] == f'allowed; reason: "{"y" * 120}"'

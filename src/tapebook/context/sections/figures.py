@@ -6,7 +6,7 @@ from functools import lru_cache
 from tapebook.domain.money import E6, decimal_text, short_price
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def price(price_e8: int) -> str:
     """A price with separators and no idle zeros: `65,200`, `3,420`, `3,420.1`, `0.012346`."""
     whole, _, part = short_price(price_e8).partition(".")
@@ -14,19 +14,19 @@ def price(price_e8: int) -> str:
     return f"{int(whole):,}.{part}" if part else f"{int(whole):,}"
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def usd(amount_e6: int) -> str:
     """An amount to the cent, as a number: `1020.00`."""
     return decimal_text(amount_e6, E6, 2)
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def whole_usd(amount_e6: int) -> str:
     """An amount without cents: `$250`."""
     return f"${int(decimal_text(amount_e6, E6, 0)):,}"
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def signed_usd(amount_e6: int, *, digits: int = 2) -> str:
     """A result with its sign: `+$28.40`, `-$9.70`."""
     text = decimal_text(abs(amount_e6), E6, digits)

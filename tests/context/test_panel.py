@@ -1,0 +1,89 @@
+"""A section that stays drawn: the same as one drawn anew, and drawn anew only when it must be."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapebook.context.panel import Panel
+from tapebook.context.sections import Layout, Rows, fact_line
+
+View = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class Counted:
+    """A layout of a title and facts that remembers what rows and lines it was asked for."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.rows: list[object] = []
+        self.lines: list[object] = []
+        self.layout: Layout[View, Rows] = Layout(
+            "s", 60, lambda view: view[0], ("name", "value"), look=lambda view: view[1], rows=self._rows,
+            line=self._line, **fields
+        )  # fmt: skip
+
+    def _rows(self, seen: Rows) -> Rows:
+        self.rows.append(seen)
+        return seen
+
+    def _line(self, row: tuple[str, ...]) -> str:
+        self.lines.append(row)
+        return fact_line(row)
+
+
+def each(row: tuple[str, ...]) -> tuple[str, ...]:
+    """A row as it is."""
+    return row
+
+
+FACTS = (("a", "1"), ("b", "2"))
+
+
+def test_what_has_not_changed_is_not_drawn_again() -> None:
+    counted = Counted()
+    panel = Panel(counted.layout)
+    first = panel.drawn(("Title", FACTS))
+    assert first is not None and first.text == "## Title\n- a: 1\n- b: 2"
+    # Equal is enough; it need not be the same object.
+    assert panel.drawn(("Title", (("a", "1"), ("b", "2")))) is first
+    assert len(counted.rows) == 1
+
+
+def test_rows_stay_while_the_heading_or_the_room_changes() -> None:
+    counted = Counted()
+    panel = Panel(counted.layout)
+    asked = (("12:00", None), ("12:05", None), ("12:05", 15))
+    shown = [panel.drawn((title, FACTS), cap=cap) for title, cap in asked]
+    heads = [drawn.text.split("\n")[0] for drawn in shown if drawn]
+    assert heads == ["## 12:00", "## 12:05", "## 12:05 (0 of 2 shown)"]
+    assert len(counted.rows) == 1
+
+
+def test_of_a_window_that_moves_on_one_line_is_written() -> None:
+    counted = Counted(row=each, oldest_first=True)
+    panel = Panel(counted.layout)
+    for start in range(3):
+        panel.drawn(("t", tuple((str(number), "") for number in range(start, start + 5))))
+    assert counted.lines == [(str(number), "") for number in range(7)]
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_nothing_to_say(bare: bool) -> None:
+    panel = Panel(Counted(bare=bare).layout)
+    empty, full, again = panel.drawn(("t", ())), panel.drawn(("t", FACTS)), panel.drawn(("t", ()))
+    assert (empty is not None) == (again is not None) == bare and full is not None
+    assert empty is None or empty.text == "## t"
+
+
+WORDS = st.sampled_from(["", "a", "b", "%", "12", "word " * 9])
+VIEWS = st.tuples(WORDS, st.lists(st.tuples(WORDS, WORDS), max_size=4).map(tuple))
+ASKED = st.lists(st.tuples(VIEWS, st.none() | st.integers(-5, 70)), max_size=10)
+
+
+@given(ASKED, st.booleans(), st.booleans())
+def test_whatever_was_drawn_before_leaves_no_trace(asked: list[Any], moves: bool, oldest_first: bool) -> None:
+    layout = Counted(oldest_first=oldest_first, row=each if moves else None).layout
+    panel = Panel(layout)
+    for view, cap in asked:
+        assert panel.drawn(view, cap=cap) == Panel(layout).drawn(view, cap=cap)
