@@ -37,7 +37,7 @@ T0 = 1_700_000_000_000
 YEAR = 365 * DAY
 NOTIONAL = 1_000 * E6
 BARS, BAR = 48, 30 * MINUTE
-TICKS = 600
+TICKS, WARM = 700, 100
 SYMBOLS = ("BTC", "ETH", "SOL")
 Took = tuple[float, float]
 
@@ -48,7 +48,7 @@ def run() -> list[Figure]:
     for count in (1_000, 5_000):
         with _rooms() as (rooms, agent):
             learned = [_learned(rooms, agent, number, step=YEAR // count) for number in range(count)]
-            ticks = [_ticked(rooms, agent, market) for market in _markets(T0 + YEAR)]
+            ticks = [_ticked(rooms, agent, market) for market in _markets(T0 + YEAR)][WARM:]
         figures += _figures(f"experience in a tick, {count:,} outcomes", ticks, aim="≤ 100")
         figures += _figures(f"learning one trade, {count:,} outcomes", learned[-500:], aim="≤ 1500")
     return figures + _figures("a reflection on 200 trades", _reflections(), aim="≤ 15000")

@@ -94,6 +94,7 @@ READS: dict[str, Read] = {
     "run_counts": lambda book, it: book.run_counts(),
     "action_counts": lambda book, it: book.action_counts(),
     "working_orders": lambda book, it: book.working_orders(it.agent.id),
+    "stirs": lambda book, it: book.stirs(it.agent.id),
     "order_reason": lambda book, it: book.order_reason(it.order.client_id),
     "open_orders_of": lambda book, it: sum(
         book.open_orders_of(run) for run in it.book.run_ids(most=ALL) if it.book.open_orders_of(run)

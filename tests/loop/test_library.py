@@ -165,8 +165,8 @@ def test_decisions_are_replayed_with_a_rebuilt_index(shelf: Library) -> None:
 VANDALISM = (
     "UPDATE document_versions SET sha256 = 'none', path = path || 'x', known_at = known_at - 99999 WHERE seq > :docs",
     "DELETE FROM document_versions WHERE seq > :docs",
-    "INSERT INTO document_versions SELECT owner, deployment, seq + 1000, scope, path, kind, 'none', size, origin, trust,"
-    " 0 FROM document_versions WHERE seq <= :docs",
+    "INSERT INTO document_versions SELECT owner, deployment, seq + 1000, scope, path, kind, 'none', size, origin,"
+    " trust, 0 FROM document_versions WHERE seq <= :docs",
     "DELETE FROM document_terms WHERE seq > :docs",
     "UPDATE document_marks SET until = until + 7",
 )

@@ -1,9 +1,9 @@
 """A situation becomes a packet: a pure function with canonical bytes.
 
 1. the system message is written in segments (`system_of`);
-2. each section builds its typed rows, and `render.draw` keeps those that fit its cap and writes the text; what was
-   drawn for the tick before stays (`panel.py`), and what depends on the market alone is drawn once for all agents
-   that see it (`draw_market`);
+2. each section makes its typed rows, and `render.draw` keeps those that fit its cap and writes the text; what was
+   drawn for the packet before stays (`Board`, `Panel`), and what depends on the market alone is drawn once for all
+   agents that see it (`draw_market`);
 3. activity, closed trades, open positions and lessons share one budget: the oldest trades give way (`_own`);
 4. two hashes are taken: `inputs_sha256` over the typed sections, `sha256` over the text.
 """
@@ -30,8 +30,10 @@ from tapebook.context.sections import (
 )
 from tapebook.context.situation import Market, Situation
 from tapebook.context.system import System, system_of
-from tapebook.domain.agent import ContextProfile
+from tapebook.domain.agent import AgentProfile, ContextProfile
 from tapebook.domain.canonical import sha256_hex
+from tapebook.domain.memo import Memo
+from tapebook.domain.memory import Lessons
 from tapebook.domain.packet import Packet
 from tapebook.errors import BadInput
 
@@ -52,9 +54,10 @@ CAPS = {layout.name: layout.cap for layout in MARKET} | {layout.name: layout.cap
 
 def assemble(situation: Situation) -> Packet:
     """The packet of a situation."""
-    agent, remembers = situation.deployment.agent, situation.deployment.agent.context.memory
-    system = system_of(agent, situation.lessons if remembers else None)
-    drawn = [*draw_market(situation.market), *_own(situation, lessons=system.lessons_tokens)]
+    agent = situation.deployment.agent
+    board = own_board(situation.deployment.id, situation.symbol, agent.context)
+    system = board.system((agent, situation.lessons if agent.context.memory else None))
+    drawn = [*draw_market(situation.market), *_own(situation, board.panels, lessons=system.lessons_tokens)]
     counts = {each.section.name: each.tokens for each in drawn}
     cited = len(drawn[-1].section.rows) if drawn[-1].section.name == citations.LAYOUT.name else 0
     return Packet(
@@ -87,16 +90,23 @@ def market_board(_symbol: str, _minutes: int, _count: int) -> tuple[Panel[Market
     return tuple(Panel(layout) for layout in MARKET)
 
 
-@lru_cache(maxsize=1_024)
-def own_board(_deployment: str, _symbol: str, context: ContextProfile) -> dict[str, Panel[Situation]]:
-    """The panels of one agent on one symbol; its shadow, which has another context, has others."""
-    return {layout.name: Panel(layout) for layout in OWN if context.memory or not layout.memory}
+class Board:
+    """What stays from one packet of an agent on a symbol to the next: the system message and the panels."""
+
+    def __init__(self, context: ContextProfile) -> None:
+        self.system: Memo[tuple[AgentProfile, Lessons | None], System] = Memo(lambda seen: system_of(*seen))
+        self.panels = {layout.name: Panel(layout) for layout in OWN if context.memory or not layout.memory}
 
 
-def _own(situation: Situation, *, lessons: int) -> list[Drawn]:
+@lru_cache(maxsize=512)
+def own_board(_deployment: str, _symbol: str, context: ContextProfile) -> Board:
+    """The board of one agent on one symbol; its shadow, which has another context, has another."""
+    return Board(context)
+
+
+def _own(situation: Situation, board: dict[str, Panel[Situation]], *, lessons: int) -> list[Drawn]:
     """The sections that are the agent's own; closed trades get what the rest of the memory leaves them."""
-    deployment, trades = situation.deployment, recent_trades.LAYOUT.name
-    board = own_board(deployment.id, situation.symbol, deployment.agent.context)
+    trades = recent_trades.LAYOUT.name
     drawn = {name: panel.drawn(situation) for name, panel in board.items() if name != trades}
     if trades in board:
         activity, positions = drawn[recent_activity.LAYOUT.name], drawn[open_positions.LAYOUT.name]
@@ -105,7 +115,7 @@ def _own(situation: Situation, *, lessons: int) -> list[Drawn]:
     found = [each for name in board if (each := drawn[name]) is not None]
     for each in found:
         if each.section.dropped and board[each.section.name].layout.whole:
-            raise _cut(each.section.name, deployment.agent.name)
+            raise _cut(each.section.name, situation.deployment.agent.name)
     return found
 
 

@@ -37,8 +37,9 @@ def plain(text: str, most: int) -> str:
 @lru_cache(maxsize=8_192)
 def _plain(text: str, most: int) -> str:
     seen = " ".join(visible(text).translate(_QUOTES).split())[:most]
+    tokens = most // CHARACTERS_PER_TOKEN
     # A token has a character at least, so that so few are never too many.
-    return (seen if len(seen) <= most // CHARACTERS_PER_TOKEN else within(seen, most // CHARACTERS_PER_TOKEN)).rstrip()
+    return (seen if len(seen) <= tokens else within(seen, tokens)).rstrip()
 
 
 @lru_cache(maxsize=4_096)

@@ -15,9 +15,14 @@ _ENCODER = msgspec.json.Encoder()
 
 def answer(packet: Packet, action: str, *, reason: str, confidence: float = 0.5, **fields: object) -> Answer:
     """A reply with one action on the packet's symbol."""
+    return answer_on(packet.symbol, action, reason=reason, confidence=confidence, **fields)
+
+
+def answer_on(symbol: str, action: str, *, reason: str, confidence: float, **fields: object) -> Answer:
+    """A reply with one action on a symbol."""
     if not fields:
-        return _bare(packet.symbol, action, reason, confidence)
-    return _answer({**_said(packet.symbol, action, reason, confidence), **fields})
+        return _bare(symbol, action, reason, confidence)
+    return _answer({**_said(symbol, action, reason, confidence), **fields})
 
 
 # Typed, for the texts of 0 and 0.0 differ.

@@ -11,7 +11,7 @@ from tapebook.errors import ConfigError
 from tapebook.llm import Asker
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, cache_hash=True):
     """The raw text of a reply, the votes behind it, and what it cost; `problem` says why there is no reply."""
 
     reply: str

@@ -69,7 +69,7 @@ class _Reader:
         return Reading(bars, _facts(packet.section("market")), _facts(packet.section("portfolio")))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def _reader(_agent: str, _symbol: str) -> _Reader:
     return _Reader()
 

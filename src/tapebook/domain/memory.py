@@ -28,7 +28,7 @@ class ExperienceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     enabled           off: nothing is offered to decisions; outcomes are learned all the same
     max_memory_size   of the newest outcomes, by time, how many make up the recent record
-    learning_rate_e4  how quickly to believe, 1,000 for 0.1: weights behave as if 1 / rate trades without result came first
+    learning_rate_e4  how quickly to believe, 1,000 for 0.1: as if 1 / rate trades without result came first
     context_window    how many days the recent record reaches back
     neighbours        how many situations like this one are looked at
 

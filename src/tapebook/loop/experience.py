@@ -6,15 +6,12 @@ from tapebook.context import Market, Situation
 from tapebook.decision.engines.ensemble import MEMBERS
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.market import Candle
-from tapebook.domain.memory import ExperienceRow, ExperienceSettings
+from tapebook.domain.memory import ExperienceRow
 from tapebook.domain.position import Portfolio
 from tapebook.experience import Question, Sight, seen, shape_of, sight_at
 from tapebook.log import Draft
 from tapebook.tape.features import classify_regime
 from tapebook.wiring import Rooms
-
-SETTINGS = ExperienceSettings()
-"""Those of an agent that names none."""
 
 
 def told(

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import msgspec
 
-from tapebook.decision.answer import MOST_REASON, answer
+from tapebook.decision.answer import MOST_REASON, answer_on
 from tapebook.decision.parse import Refusal, clean, parse
 from tapebook.decision.port import Answer, Engine, EngineTerms
 from tapebook.decision.reading import number
@@ -29,7 +29,7 @@ ONE_E4 = 10_000
 MOST_WEIGHT = 10.0
 
 
-class Ballot(msgspec.Struct, frozen=True):
+class Ballot(msgspec.Struct, frozen=True, cache_hash=True):
     """A vote, and the action behind it; without one the member has failed or said nothing."""
 
     vote: Vote
@@ -63,12 +63,12 @@ class EnsembleEngine:
         """The proposal of the majority, with everybody's vote."""
         weights = _weights(packet)
         answers = [(name, engine.decide(packet)) for name, engine in self._members]
-        ballots = [_ballot(name, given, _weight(name, weights), packet.symbol) for name, given in answers]
+        ballots = tuple([_ballot(name, given, _weight(name, weights), packet.symbol) for name, given in answers])
         votes, usage = tuple([ballot.vote for ballot in ballots]), _usage([given for _, given in answers])
         if all(given.problem for _, given in answers):
             problem = "; ".join(f"{name}: {given.problem}" for name, given in answers)
             return Answer("", votes, usage, f"every member failed: {clean(problem, MOST_REASON)}")
-        return Answer(_counted(packet, ballots).reply, votes, usage)
+        return Answer(_counted(packet.symbol, ballots).reply, votes, usage)
 
 
 def _weights(packet: Packet) -> dict[str, int]:
@@ -97,17 +97,19 @@ def _ballot(name: str, given: Answer, weight_e4: int, symbol: str) -> Ballot:
     return Ballot(Vote(name, said.action, side, said.confidence_e4, weight_e4, said.reason), said)
 
 
-def _counted(packet: Packet, ballots: list[Ballot]) -> Answer:
+@lru_cache(maxsize=1_024)
+def _counted(symbol: str, ballots: tuple[Ballot, ...]) -> Answer:
+    """What the votes come to; cached like the ballots, since rules vote the same for as long as the bars stay."""
     sums: dict[tuple[str, str | None], int] = {}
     for ballot in ballots:
         sums[ballot.proposal] = sums.get(ballot.proposal, 0) + ballot.strength
     heaviest = max(sums.values())
     winners = [proposal for proposal, weight in sums.items() if weight == heaviest]
     if len(winners) > 1 or not heaviest:
-        return answer(packet, "hold", reason=f"no majority: {_tally(ballots)}", confidence=0.0)
+        return answer_on(symbol, "hold", reason=f"no majority: {_tally(ballots)}", confidence=0.0)
     voters = [ballot for ballot in ballots if ballot.proposal == winners[0]]
     confidence = heaviest / sum(ballot.vote.weight_e4 for ballot in ballots) / ONE_E4
-    return answer(packet, winners[0][0], reason=_tally(ballots), confidence=confidence, **_order(voters))
+    return answer_on(symbol, winners[0][0], reason=_tally(ballots), confidence=confidence, **_order(voters))
 
 
 def _order(voters: list[Ballot]) -> dict[str, object]:
@@ -122,7 +124,7 @@ def _order(voters: list[Ballot]) -> dict[str, object]:
     }
 
 
-def _tally(ballots: list[Ballot]) -> str:
+def _tally(ballots: Sequence[Ballot]) -> str:
     """Who is for what, in the order of the members."""
     camps: dict[str, list[str]] = {}
     for ballot in ballots:
