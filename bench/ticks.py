@@ -1,8 +1,8 @@
 """Ticks in a row: what the pure part of one costs in a long backtest, where the packet before was almost the same.
 
-One agent decides by the ensemble every five minutes on bars of half an hour, as in the demo. Half of
-the time it holds a position; every five hours features come or go; at every tick the price, a similar
-situation and a layer change. Times are of the processor, means over all ticks after the first.
+One agent trades by the ensemble every five minutes on bars of half an hour. Every five hours features
+come or go; at every tick the price, a similar situation and a layer change. Times are of the processor:
+means over a week of ticks, of the week that was disturbed least.
 """
 
 import math
@@ -25,16 +25,18 @@ from tapebook.domain.agent import AgentProfile, Deployment, context_of
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
 from tapebook.domain.memory import ExperienceRow, LayerRow, Lessons
-from tapebook.domain.money import E6, E8, notional_usd_e6, size_e8_for
+from tapebook.domain.money import E6, E8, notional_usd_e6
+from tapebook.domain.order import Fill, Order
 from tapebook.domain.packet import Packet
-from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.position import Portfolio, Position, moved
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.trade import ClosedTrade, TradeState
 from tapebook.log import Stream
 from tapebook.log.event import GENESIS, Event, chained
 from tapebook.loop.decide import Decision, judged
 
-TICKS = 2_000
+TICKS = 2_016
+WEEKS = 3
 START = 1_767_571_200_000
 EVERY = 5 * MINUTE
 BAR = 30 * MINUTE
@@ -71,37 +73,39 @@ class Times:
 
 
 class Past:
-    """What the agent holds and remembers; it trades by the clock, so that every run has the same trades."""
+    """What the agent holds and remembers; its orders are filled at once, at the price it saw."""
 
     def __init__(self) -> None:
         self.held: Position | None = None
         self.trade: TradeState | None = None
         self.cash = 10_000 * E6
-        self.closed = tuple(_closed(_opened(number, START - number * HOUR, 6_500_000, 90_000)) for number in range(10))
+        self.closed = tuple(_closed(_opened(number, START - number * HOUR, 1_100_000, 90_000)) for number in range(10))
         self.last: DecisionRun | None = None
 
-    def move(self, number: int, at: int, price_e8: int) -> None:
-        """Opens at the tenth tick of forty, closes at the thirtieth."""
-        if self.held is None and number % 40 == 10:
-            size = size_e8_for(1_000 * E6, price_e8)
-            self.held = Position("BTC", size, notional_usd_e6(size, price_e8), 2)
-            self.trade = _opened(number + 10, at, size, price_e8 // E8)
-        elif self.held is not None and self.trade is not None and number % 40 == 30:
-            self.cash += self.held.unrealised_usd_e6(price_e8)
+    def fill(self, order: Order, price_e8: int) -> None:
+        """The account after an order."""
+        fill = Fill(order.client_id, "BTC", order.intended_at, order.signed_size_e8, price_e8, 0, False)
+        self.held, realised = moved(self.held, fill, leverage=order.leverage)
+        self.cash += realised
+        if self.trade is not None:
             self.closed = (_closed(self.trade), *self.closed[:9])
-            self.held = self.trade = None
+        number = order.intended_at // EVERY % 100_000
+        entered = self.held.size_e8 if self.held else 0
+        self.trade = _opened(number, order.intended_at, abs(entered), price_e8 // E8) if entered else None
 
 
 def run() -> list[Figure]:
     """All figures of ticks in a row."""
-    times, past, engine = Times(), Past(), _engine()
-    for number in range(TICKS + 1):
-        _tick(times, past, engine, number)
-        if number == 0:
-            times = Times()
+    past, engine = Past(), _engine()
+    weeks = []
+    for week in range(WEEKS):
+        times = Times()
+        for number in range(week * TICKS, (week + 1) * TICKS):
+            _tick(times, past, engine, number)
+        weeks.append(times.spent)
+    best = {part: min(week[part] for week in weeks) for part in AIMS}
     return [
-        Figure(f"ticks in a row, {part}", 1e6 * spent / TICKS, "µs", aim=AIMS[part])
-        for part, spent in times.spent.items()
+        Figure(f"ticks in a row, {part}", 1e6 * spent / TICKS, "µs", aim=AIMS[part]) for part, spent in best.items()
     ]
 
 
@@ -119,7 +123,8 @@ def _tick(times: Times, past: Past, engine: Engine, number: int) -> None:
     made = _run(name, seen, packet, answer=answer, decision=decision, orders=len(orders))
     times.timed("event", lambda: _event(made, number))
     past.last = made
-    past.move(number, seen.as_of, seen.marks["BTC"])
+    for order in orders:
+        past.fill(order, seen.marks["BTC"])
 
 
 def _engine() -> Engine:

@@ -159,6 +159,10 @@ def draft(happened_at: int, body: msgspec.Struct) -> Draft:
     return Draft.of(KINDS[type(body)], happened_at, body)
 
 
+_DECODERS = {kind: msgspec.json.Decoder(kind) for kind in KINDS}
+
+
 def body_of(event: Event, kind: type[Body]) -> Body:
     """The typed body of an event."""
-    return msgspec.json.decode(event.body, type=kind)
+    body: Body = _DECODERS[kind].decode(event.body)
+    return body

@@ -6,6 +6,7 @@ from tapebook.context import Market, Situation
 from tapebook.decision.engines.ensemble import MEMBERS
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.market import Candle
+from tapebook.domain.memo import Memo
 from tapebook.domain.memory import ExperienceRow
 from tapebook.domain.position import Portfolio
 from tapebook.experience import Question, Sight, seen, shape_of, sight_at
@@ -52,9 +53,13 @@ def snapshot(
 
 
 @lru_cache(maxsize=256)
-def _look(bars: tuple[Candle, ...]) -> tuple[str, Sight]:
+def _looked(bars: tuple[Candle, ...]) -> tuple[str, Sight]:
     """The regime and the shape of bars: a half-hour bar is the newest of six decisions in a row, and of many agents."""
     return classify_regime([bar.close_e8 / 1e8 for bar in bars]), shape_of(bars)
+
+
+# In front of it, since the hash of a window costs more than to see that it is the one of before.
+_look = Memo(_looked)
 
 
 def _providers(rooms: Rooms, agent: AgentProfile) -> tuple[str, ...]:

@@ -52,8 +52,10 @@ def tick(
         return opened
     answer = kept_answer(rooms, opened) or ask(rooms, opened)
     run = conclude(rooms, opened, answer)
-    execute(rooms, slot.deployment)
-    reconcile(rooms, slot.deployment)
+    # What is held was followed up to this moment before the decision.
+    if rooms.book.working_orders(slot.deployment.id):
+        execute(rooms, slot.deployment)
+        reconcile(rooms, slot.deployment)
     return run
 
 
