@@ -1,6 +1,6 @@
 """Every kind of event in the book, with its body. The log sees kinds and bytes; here they get their meaning."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -159,7 +159,7 @@ def draft(happened_at: int, body: msgspec.Struct) -> Draft:
     return Draft.of(KINDS[type(body)], happened_at, body)
 
 
-_DECODERS = {kind: msgspec.json.Decoder(kind) for kind in KINDS}
+_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in KINDS}
 
 
 def body_of(event: Event, kind: type[Body]) -> Body:
