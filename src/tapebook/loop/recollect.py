@@ -1,6 +1,6 @@
 """What people ask of recall: a search over documents, and how it goes with them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,25 @@ _UNKNOWN_THEN = "there were no documents by then"
 
 
 class Recollection(msgspec.Struct, frozen=True):
-    """What was found, as of which commit; without any, why. `explained` says beside each what its score is made of."""
+    """The citations that were found, best first, as of which commit; without any, why.
+
+    `explained` says beside each what its score is made of.
+    """
 
     query: str
     seq: int
     citations: tuple[Citation, ...]
     why: str
     explained: tuple[dict[str, float], ...]
+
+    def __iter__(self) -> Iterator[Citation]:
+        return iter(self.citations)
+
+    def __len__(self) -> int:
+        return len(self.citations)
+
+    def __getitem__(self, place: int) -> Citation:
+        return self.citations[place]
 
     def to_dict(self) -> dict[str, Any]:
         """The same for programs."""

@@ -1,5 +1,6 @@
 """Rows that say one thing at one moment each, such as a rate or a price: read, put in order, and told about."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
@@ -12,7 +13,7 @@ from tapebook.tape.importers.table import Block, Table
 Fact = TypeVar("Fact", bound=Imported)
 
 
-class Points(Generic[Fact]):
+class Points(ABC, Generic[Fact]):
     """The facts of a table about one symbol; `field` is the column that says what they say."""
 
     def __init__(self, table: Table, columns: Columns, symbol: str, *, field: str) -> None:
@@ -50,6 +51,6 @@ class Points(Generic[Fact]):
             notes=notes,
         )
 
+    @abstractmethod
     def _read(self, block: Block, problems: Problems) -> None:
         """Adds the rows of a block."""
-        raise NotImplementedError
