@@ -5,13 +5,10 @@ Porter's rules of 1980 for English, in his order. A word that is not of plain lo
 
 import re
 from functools import lru_cache
+from string import ascii_lowercase
 
-_VOWEL = "(?:[aeiou]|(?<=[^aeiou])y)"
-_HAS_VOWEL = re.compile(_VOWEL)
-# How often a vowel is followed by a consonant: Porter's measure of a stem.
-_BEATS = re.compile(f"{_VOWEL}+(?!{_VOWEL})[a-z]")
-# A consonant, a vowel, and a consonant that is not w, x or y.
-_SHORT_END = re.compile(r"(?:[^aeiouy]|(?:^|(?<=[aeiou]))y)[aeiouy][^aeiouwxy]$")
+# A vowel, a consonant, or y, which is the one or the other by what stands before it.
+_KINDS = {ord(letter): "v" if letter in "aeiou" else "y" if letter == "y" else "c" for letter in ascii_lowercase}
 _PLAIN = re.compile(r"[a-z]{3,}")
 
 _SECOND = (
@@ -36,7 +33,7 @@ def stem(word: str) -> str:
     if not _PLAIN.fullmatch(word):
         return word
     word = _participle(_plural(word))
-    if word.endswith("y") and _HAS_VOWEL.search(word[:-1]):
+    if word.endswith("y") and "v" in _sounds(word[:-1]):
         word = word[:-1] + "i"
     word = _replaced(_replaced(word, _SECOND), _THIRD)
     return _last_e(_dropped(word))
@@ -53,13 +50,13 @@ def _participle(word: str) -> str:
         return word[:-1] if _measure(word[:-3]) else word
     ending = next((each for each in ("ed", "ing") if word.endswith(each)), "")
     rest = word[: len(word) - len(ending)]
-    if not ending or not _HAS_VOWEL.search(rest):
+    if not ending or "v" not in _sounds(rest):
         return word
     if rest.endswith(("at", "bl", "iz")):
         return rest + "e"
     if len(rest) > 1 and rest[-1] == rest[-2] and rest[-1] not in "aeioulsz":
         return rest[:-1]
-    return rest + "e" if _measure(rest) == 1 and _SHORT_END.search(rest) else rest
+    return rest + "e" if _measure(rest) == 1 and _ends_short(rest) else rest
 
 
 def _replaced(word: str, endings: tuple[tuple[str, str], ...]) -> str:
@@ -81,10 +78,24 @@ def _dropped(word: str) -> str:
 def _last_e(word: str) -> str:
     if word.endswith("e"):
         beats = _measure(word[:-1])
-        if beats > 1 or (beats == 1 and not _SHORT_END.search(word[:-1])):
+        if beats > 1 or (beats == 1 and not _ends_short(word[:-1])):
             word = word[:-1]
     return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word
 
 
 def _measure(rest: str) -> int:
-    return len(_BEATS.findall(rest))
+    """How often vowels are followed by a consonant."""
+    return _sounds(rest).count("vc")
+
+
+def _ends_short(rest: str) -> bool:
+    """Whether it ends with a consonant, a vowel, and a consonant that is not w, x or y."""
+    return _sounds(rest).endswith("cvc") and rest[-1] not in "wxy"
+
+
+def _sounds(word: str) -> str:
+    """Vowels and consonants: y is a vowel behind a consonant, and a consonant elsewhere."""
+    sounds = word.translate(_KINDS)
+    while (at := sounds.find("y")) >= 0:
+        sounds = f"{sounds[:at]}{'v' if sounds[at - 1 : at] == 'c' else 'c'}{sounds[at + 1 :]}"
+    return sounds

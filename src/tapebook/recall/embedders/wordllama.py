@@ -33,7 +33,9 @@ class WordLlama:
         made, weights, tokenizer = np.zeros((len(texts), DIMENSION)), _weights(), _tokenizer()
         for row, text in enumerate(texts):
             # One by one: a batch would start threads, which a process that forks later must not have.
-            tokens = tokenizer.encode(text, add_special_tokens=False).ids
+            # Half of a surrogate pair is no text to a tokenizer.
+            plain = text.encode("utf-8", "replace").decode()
+            tokens = tokenizer.encode(plain, add_special_tokens=False).ids
             made[row] = np.add.reduce(weights.take(tokens, axis=0), axis=0, dtype=np.float64)
         return made
 
