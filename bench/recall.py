@@ -1,4 +1,4 @@
-"""Recall: natural questions to a thousand, ten thousand and a hundred thousand chunks, and how fast those are indexed.
+"""Recall: natural questions to a thousand chunks and up to a hundred thousand, and how fast those are indexed.
 
 Floors, measured in the same run: for words, FTS5 with all words of the question OR-ed and its own ranking; for words
 and meaning, one product of bare numpy over the same number of vectors, and nothing else. Chunks have about a hundred
@@ -30,7 +30,7 @@ from tests.outside.test_retrieval import ARMS
 from tests.recall.judged import interval, judged_sets, measured
 from tests.recall.papers import Paper, indexed, paper
 
-SIZES = (1_000, 10_000, 100_000)
+SIZES = (1_000, 10_000, 50_000, 100_000)
 SECTIONS = 20
 WORDS = 100
 QUESTIONS = 200
