@@ -395,7 +395,7 @@ STEPS: dict[str, Callable[[Situation], Situation]] = {
 }
 
 
-@patient(25)
+@patient(60)
 @given(st.lists(st.sampled_from(sorted(STEPS)) | st.just("the next tick"), max_size=12))
 def test_packets_one_after_the_other_are_those_of_each_by_itself(names: list[str]) -> None:
     here, met = situation(), []

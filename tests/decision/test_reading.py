@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.decision.reading import Bars, number, read
@@ -54,7 +54,6 @@ def test_held_side() -> None:
 PRICES = st.lists(st.tuples(*[st.floats(0, 1e9)] * 3), max_size=4)
 
 
-@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from("ab"), PRICES, st.sampled_from([LONG, SHORT]), st.booleans()), max_size=6))
 def test_what_was_read_before_leaves_no_trace(shown: list[tuple[str, list[Any], int, bool]]) -> None:
     packets = [
