@@ -25,6 +25,7 @@ from tapebook.lab.measure import measure_all, measure_chunk
 from tapebook.lab.plan import Chunk, Plan
 from tapebook.lab.result import BacktestResult, ChunkResult
 from tapebook.loop.deploy import deploy
+from tapebook.loop.experience import snapshot
 from tapebook.loop.learn import learn
 from tapebook.loop.slot import Look, Slot
 from tapebook.loop.tick import Learn, tick
@@ -134,14 +135,12 @@ class Run:
 
     def _close(self, chunk: Chunk) -> ChunkResult:
         """Measures a chunk as of its end, whatever came after it, and keeps that."""
-        book, deployment, plan = self._rooms.book, self._deployment, self._plan
+        deployment, plan = self._deployment, self._plan
         since, until = (seq_at(self._rooms, deployment.id, moment) for moment in (chunk.start, chunk.end))
         if learns(plan, chunk.end) and not self._is_taken(chunk, until):
             self._clock.advance(max(self._clock.now(), chunk.end))
-            taken = self._rooms.experience.snapshot(
-                deployment.id, chunk.name, since_seq=since, seq=until, span=(chunk.start, chunk.end)
-            )
-            until = book.append(deployment.id, [taken], expected_seq=until)[-1].seq
+            span = (chunk.start, chunk.end)
+            until = snapshot(self._rooms, deployment, chunk.name, since_seq=since, seq=until, span=span)
         result = measure_chunk(self._rooms, deployment, plan, chunk, since_seq=since, seq=until)
         self._home.keep(Checkpoint(chunk, until, result.head_hash, result))
         return result
