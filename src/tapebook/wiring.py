@@ -89,10 +89,10 @@ class Rooms:
         )
         self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get)
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
-        self.indexes = Indexes(home, self._index, chosen=self.search_terms())
+        self.indexes = Indexes(home, self._index, chosen=self.search_terms(), alone=sole)
         self._keys = {provider: Key(text) for provider, text in model_keys().items()}
         self._askers: dict[tuple[str, str], Asker] = {}
-        self._engines: dict[tuple[str, EngineTerms], Engine] = {}
+        self._engines: dict[tuple[str, str, tuple[str, ...], int], Engine] = {}
         self._brokers: dict[str, Broker] = {}
 
     def _book(self) -> Book:
@@ -106,10 +106,11 @@ class Rooms:
         return self._engine(name, model=agent.model, members=agent.members, cap=agent.caps.max_model_usd_e6_per_run)
 
     def _engine(self, name: str, *, model: str, cap: int, members: tuple[str, ...] = ()) -> Engine:
-        terms = EngineTerms(model, members, cap, member=self._member, asker=self._asker)
-        if (name, terms) not in self._engines:
-            self._engines[name, terms] = plug.load("tapebook.decision.engines", name).create(terms)
-        return self._engines[name, terms]
+        key = (name, model, members, cap)
+        if key not in self._engines:
+            terms = EngineTerms(model, members, cap, member=self._member, asker=self._asker)
+            self._engines[key] = plug.load("tapebook.decision.engines", name).create(terms)
+        return self._engines[key]
 
     def _member(self, entry: str, cap: int) -> Engine:
         name, _, model = entry.partition(":")

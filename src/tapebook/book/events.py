@@ -154,15 +154,28 @@ KINDS: dict[type[msgspec.Struct], str] = {
 }
 
 
+_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in KINDS}
+_TYPES = {kind: body for body, kind in KINDS.items()}
+# Of every kind the body that was read or written last: tables and whoever follows the log want it right after.
+_last: dict[type[msgspec.Struct], tuple[str, Any]] = {}
+
+
 def draft(happened_at: int, body: msgspec.Struct) -> Draft:
     """An event about to be appended; the body's type names its kind."""
-    return Draft.of(KINDS[type(body)], happened_at, body)
-
-
-_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in KINDS}
+    made = Draft.of(KINDS[type(body)], happened_at, body)
+    _last[type(body)] = made.body, body
+    return made
 
 
 def body_of(event: Event, kind: type[Body]) -> Body:
     """The typed body of an event."""
-    body: Body = _DECODERS[kind].decode(event.body)
+    kept = _last.get(kind)
+    if kept is None or kept[0] is not event.body:
+        kept = _last[kind] = event.body, _DECODERS[kind].decode(event.body)
+    body: Body = kept[1]
     return body
+
+
+def any_body_of(event: Event) -> msgspec.Struct:
+    """The same by the event's kind, which must be one of the book's."""
+    return body_of(event, _TYPES[event.kind])

@@ -5,6 +5,7 @@ over and over; everything else, and every older moment, is the tables' to answer
 the two against each other.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,7 +16,7 @@ from tapebook.book import events as ev
 from tapebook.book.activity import LastClose, Session, day_start
 from tapebook.book.store import Snapshot
 from tapebook.domain.activity import LONGEST_STREAK
-from tapebook.domain.instants import HOUR
+from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.order import Order
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import DecisionRun
@@ -24,7 +25,6 @@ from tapebook.log import Event
 
 _TRANSFERS = ("deposit", "withdrawal")
 Kept = TypeVar("Kept")
-_DECODERS = {kind: msgspec.json.Decoder(body) for body, kind in ev.KINDS.items()}
 
 
 class Filled(msgspec.Struct, frozen=True):
@@ -46,7 +46,8 @@ class Fold:
         self.snapshot: Snapshot | None = None
         self.runs: dict[str, DecisionRun] = {}
         self.run_ids: set[str] = set()
-        self.closed: list[tuple[int, ClosedTrade]] = []
+        self.closed: list[ClosedTrade] = []
+        self._closed_at: list[int] = []
         self._working: dict[str, tuple[Order, bool, int]] = {}
         self._orders = 0
         self._intended: deque[int] = deque()
@@ -56,20 +57,21 @@ class Fold:
         self._closes: dict[str, LastClose] = {}
         self._nets: tuple[int, ...] = ()
         self._asked = 0
+        # The session that was told last, and until when it holds if nothing happens.
+        self._told: tuple[int, Session] | None = None
 
     def see(self, event: Event) -> None:
         """Takes in the next event."""
         self.seq = event.seq
         take = _TAKES.get(event.kind)
         if take is not None:
-            take(self, _DECODERS[event.kind].decode(event.body), event)
+            take(self, ev.any_body_of(event), event)
+            if event.kind not in _OFTEN:
+                self._told = None
 
     def closed_after(self, after: int) -> list[ClosedTrade]:
         """The trades that ended behind a sequence number, oldest exit first."""
-        first = len(self.closed)
-        while first and self.closed[first - 1][0] > after:
-            first -= 1
-        return [closed for _, closed in self.closed[first:]]
+        return self.closed[bisect_right(self._closed_at, after) :]
 
     def working(self) -> list[tuple[Order, bool]]:
         """Orders that have not ended, oldest first, each with whether the broker has it."""
@@ -86,6 +88,17 @@ class Fold:
         if as_of < self._asked:
             return None
         self._asked = as_of
+        if self._told is None or as_of >= self._told[0]:
+            self._told = self._holds_until(as_of), self._session(as_of)
+        return self._told[1]
+
+    def _holds_until(self, as_of: int) -> int:
+        """The first moment at which the day, or an order or a rejection of the last hour, is over."""
+        lately = [*self._intended, *[at for at, _ in self._rejections]]
+        changes = [at if at > as_of else at + HOUR for at in lately if at > as_of - HOUR]
+        return min([day_start(as_of) + DAY, *changes])
+
+    def _session(self, as_of: int) -> Session:
         today, hour = day_start(as_of), as_of - HOUR
         _forget(self._fills, lambda each: each.happened_at < today)
         _forget(self._results, lambda each: each[0] < today)
@@ -116,8 +129,10 @@ class Fold:
             return
         if run.status != "expired":
             self.runs[run.symbol] = run
-        if run.branch == "main":
-            self._rejections.extend((run.as_of, verdict.rule) for verdict in run.verdicts if verdict.rule is not None)
+        rejected = [(run.as_of, verdict.rule) for verdict in run.verdicts if verdict.rule is not None]
+        if rejected and run.branch == "main":
+            self._rejections.extend(rejected)
+            self._told = None
 
     def _ended(self, body: ev.RunEnded, event: Event) -> None:
         for symbol, run in self.runs.items():
@@ -151,7 +166,8 @@ class Fold:
     def _closed(self, body: ev.TradeClosed, event: Event) -> None:
         trade = body.trade
         self._hold(trade.state.symbol, None, trade.state)
-        self.closed.append((event.seq, trade))
+        self.closed.append(trade)
+        self._closed_at.append(event.seq)
         net = trade.state.net_usd_e6
         self._nets = (net, *self._nets[: LONGEST_STREAK - 1])
         last = LastClose(trade.state.symbol, trade.exit_tick_at, net)
@@ -180,6 +196,10 @@ _TAKES: dict[str, Callable[..., None]] = {
     ev.KINDS[ev.TradeUpdated]: Fold._traded,
     ev.KINDS[ev.TradeClosed]: Fold._closed,
 }
+
+
+# Every tick has one of them; neither changes a session, but for a rejection.
+_OFTEN = frozenset((ev.KINDS[ev.RunDecided], ev.KINDS[ev.MarksObserved]))
 
 
 def _forget(kept: deque[Kept], gone: Callable[[Kept], bool]) -> None:

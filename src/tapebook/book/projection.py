@@ -1,5 +1,6 @@
 """The book's tables: what each kind of event writes. Nothing here reads a table or a clock."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from tapebook.book import events as ev
 from tapebook.db import Queries
 from tapebook.domain.canonical import canonical
 from tapebook.domain.position import Position
-from tapebook.domain.run import Usage
+from tapebook.domain.run import Usage, Vote
 from tapebook.domain.trade import TradeState
 from tapebook.log import Event, Projection, Write
 
@@ -92,25 +93,39 @@ def _ledger_posted(event: Event) -> list[Write]:
 
 def _run_decided(event: Event) -> list[Write]:
     run = ev.body_of(event, ev.RunDecided).run
-    marks = run.watermarks
-    row = msgspec.structs.asdict(run) | {
-        "run_trigger": run.trigger,
-        "tape_seq": marks.tape,
-        "book_seq": marks.book,
-        "docs_seq": marks.docs,
-        "curated_seq": marks.curated,
-        "degraded_json": canonical(run.degraded).decode(),
-        "votes_json": canonical(run.votes).decode(),
+    marks, place, row = run.watermarks, _place(event), msgspec.structs.asdict(run)
+    row.update(
+        place,
+        run_trigger=run.trigger,
+        tape_seq=marks.tape,
+        book_seq=marks.book,
+        docs_seq=marks.docs,
+        curated_seq=marks.curated,
+        degraded_json=_texts(run.degraded),
+        votes_json=_votes(run.votes),
         **msgspec.structs.asdict(run.usage or _NO_USAGE),
-    }
+    )
     # No table of ours, but the desk's to-do list: a decision leaves it with the run it became.
-    writes = [Write(_QUERIES.run, row | _place(event)), Write(_QUERIES.done, {"run_id": run.run_id})]
+    writes = [Write(_QUERIES.run, row), Write(_QUERIES.done, {"run_id": run.run_id})]
     for number, (action, verdict) in enumerate(zip(run.actions, run.verdicts, strict=True)):
-        line = msgspec.structs.asdict(action) | {"run_id": run.run_id, "position": number}
-        line |= {"allowed": int(verdict.allowed), "rule": verdict.rule, "detail": verdict.detail}
-        line |= {"cites_json": canonical(action.cites).decode(), "flags_json": canonical(verdict.flags).decode()}
-        writes.append(Write(_QUERIES.action, line | _place(event)))
+        line = msgspec.structs.asdict(action)
+        line.update(place, run_id=run.run_id, position=number, cites_json=_texts(action.cites))
+        line.update(allowed=int(verdict.allowed), rule=verdict.rule, detail=verdict.detail)
+        line["flags_json"] = _texts(verdict.flags)
+        writes.append(Write(_QUERIES.action, line))
     return writes
+
+
+@lru_cache(maxsize=1_024)
+def _texts(texts: tuple[str, ...]) -> str:
+    """Cached, since it is none of them as a rule."""
+    return canonical(texts).decode()
+
+
+@lru_cache(maxsize=256)
+def _votes(votes: tuple[Vote, ...]) -> str:
+    """Cached, since rules vote the same until a bar ends."""
+    return canonical(votes).decode()
 
 
 def _run_ended(event: Event) -> list[Write]:

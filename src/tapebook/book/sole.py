@@ -61,7 +61,7 @@ class SoleBook(Book):
         fold = self._at(deployment, seq)
         if fold is None:
             return super().closed_trades(deployment, seq=seq, most=most)
-        return [closed for _, closed in fold.closed[: -most - 1 : -1]]
+        return fold.closed[: -most - 1 : -1]
 
     def closed_after(self, deployment: str, *, after: int, seq: int) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""
@@ -76,7 +76,7 @@ class SoleBook(Book):
         if fold is None:
             return super().closed_since(deployment, after=after, seq=seq)
         closed = fold.closed_after(after)
-        return len(closed), min((each.exit_tick_at for each in closed), default=None)
+        return len(closed), min([each.exit_tick_at for each in closed], default=None)
 
     def last_run(self, deployment: str, symbol: str, *, seq: int) -> DecisionRun | None:
         """The newest decision on a symbol as of a sequence number."""
@@ -87,7 +87,7 @@ class SoleBook(Book):
 
     def has_run(self, run_id: str) -> bool:
         """Whether this decision was made already."""
-        return any(run_id in fold.run_ids for fold in self._folds.values())
+        return any([run_id in fold.run_ids for fold in self._folds.values()])
 
     def working_orders(self, deployment: str) -> list[tuple[Order, bool]]:
         """Orders that have not ended, oldest first, each with whether the broker has it."""

@@ -52,12 +52,10 @@ class Queries:
 
     def __init__(self, entries: dict[str, Query]) -> None:
         self._entries = entries
+        self.__dict__ |= entries
 
     def __getattr__(self, name: str) -> Query:
-        try:
-            return self._entries[name]
-        except KeyError:
-            raise AttributeError(f"no query named {name!r}; there are: {', '.join(self._entries)}") from None
+        raise AttributeError(f"no query named {name!r}; there are: {', '.join(self._entries)}")
 
     def __iter__(self) -> Iterator[Query]:
         return iter(self._entries.values())

@@ -323,7 +323,9 @@ class Experience:
     def _loaded(self, deployment: str, count: int) -> "Situations":
         from tapebook.experience.situations import Situations
 
-        kept = self._situations.setdefault(deployment, Situations())
+        kept = self._situations.get(deployment)
+        if kept is None:
+            kept = self._situations[deployment] = Situations()
         if kept.count < count:
             kept.extend(self.packed(deployment, after=kept.count, until=count))
         return kept

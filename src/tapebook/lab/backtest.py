@@ -18,6 +18,7 @@ from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.config import Config
 from tapebook.context import MarketShelf
 from tapebook.domain.agent import Deployment
+from tapebook.garbage import collect_young, collector_at_rest
 from tapebook.home import sole_writer
 from tapebook.lab.backtest_home import BacktestHome, Checkpoint
 from tapebook.lab.backtest_view import summary_text
@@ -64,7 +65,7 @@ def backtest(parent: Path, config: Config, plan: Plan, *, watch: Watch) -> Backt
             for chunk in done.chunks:
                 watch.chunk(chunk)
             return done
-        with closing(Run(home, plan, watch)) as run:
+        with closing(Run(home, plan, watch)) as run, collector_at_rest():
             return run.finish()
 
 
@@ -111,6 +112,7 @@ class Run:
         with self._rooms.log.together():
             for at in slots:
                 self._work(at)
+        collect_young()
 
     def close(self) -> None:
         """Ends the connections."""

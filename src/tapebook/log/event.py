@@ -53,9 +53,9 @@ class Event(msgspec.Struct, frozen=True):
 
         `chained` lets no line break into any part, so no other event has the same text.
         """
-        where = (previous, self.stream.name, self.seq)
-        what = (self.kind, self.schema, self.happened_at, self.known_at, self.body)
-        return hashlib.sha256("\n".join(str(part) for part in where + what).encode()).hexdigest()
+        where = f"{previous}\n{self.stream.name}\n{self.seq}"
+        what = f"{self.kind}\n{self.schema}\n{self.happened_at}\n{self.known_at}\n{self.body}"
+        return hashlib.sha256(f"{where}\n{what}".encode()).hexdigest()
 
 
 def chained(previous: str, draft: Draft, *, stream: Stream, seq: int, known_at: int) -> Event:

@@ -24,6 +24,8 @@ MIGRATIONS = "tapebook.log"
 QUERIES = Queries.load("tapebook.log")
 _PAGE = 2_000
 _NO_END = 2**62
+# What an append is part of, when somebody else has opened the transaction.
+_JOINED = nullcontext()
 
 
 class Clock(Protocol):
@@ -63,7 +65,7 @@ class Log:
 
         The same when the lease is lost; without a lease, when somebody holds one.
         """
-        with nullcontext() if self._joined else self._db.transaction():
+        with _JOINED if self._joined else self._db.transaction():
             self._fence(stream, lease)
             head = self.head(stream)
             if head.seq != expected_seq:

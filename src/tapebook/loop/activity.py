@@ -3,13 +3,17 @@
 The packet shows it, and the guard's caps on losses, orders and rests are weighed against it.
 """
 
-from tapebook.book.activity import activity, day_start
+from tapebook.book.activity import Session, activity, day_start
 from tapebook.book.settle import Account
 from tapebook.domain.activity import Activity
 from tapebook.domain.agent import Deployment
+from tapebook.domain.memo import Memo
 from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.tape.store import NO_WATERMARK, View
 from tapebook.wiring import Rooms
+
+# Most decisions are told the session that the one before was told.
+_activity: Memo[tuple[Session, dict[str, int]], Activity] = Memo(lambda seen: activity(*seen))
 
 
 def activity_now(
@@ -24,4 +28,4 @@ def activity_of(rooms: Rooms, deployment: Deployment, account: Account, *, view:
     """The same, for whoever has read the account already."""
     session = rooms.book.session(deployment.id, account, as_of=view.as_of)
     marks = marks_of(TapeQuotes(rooms.tape, view), session.held.values(), at=day_start(view.as_of))
-    return activity(session, marks)
+    return _activity((session, marks))

@@ -10,10 +10,9 @@ An import, in order:
 Rows the tape has already are left alone, so the same file again changes nothing.
 """
 
-import gc
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import chain, groupby
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import msgspec
 from tapebook.domain.instants import SECOND, iso, minute_text
 from tapebook.domain.market import Candle
 from tapebook.errors import BadInput, UnknownName
+from tapebook.garbage import collector_at_rest
 from tapebook.tape import exporter
 from tapebook.tape.importer import GRACE_MS, Ask, Kind, Parsed, Problem, Progress, Told, bar_ms, span_ms, span_text
 from tapebook.tape.importers.parse import parse
@@ -134,7 +134,7 @@ def import_file(
     `skip_bad` leaves bad rows out. `revise` writes rows that differ from the tape's as their next revision.
     """
     ask = _ask(kind, symbol, interval, now=rooms.clock.now())
-    with _collector_at_rest():
+    with collector_at_rest():
         parsed = parse(path, ask, progress=progress)
         found = compared(rooms.tape, parsed, now=ask.now)
         is_new = symbol is not None and symbol not in rooms.tape.symbols()
@@ -227,18 +227,6 @@ def _recorded(rooms: Rooms) -> str:
 def _require_range(since: int, end: int) -> None:
     if since >= end:
         raise BadInput(f"the range is empty: it begins at {iso(since)} and ends at {iso(end)}")
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Looks for no garbage: an import makes millions of rows and no cycles, and looking takes a third of its time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _ask(kind: Kind, symbol: str | None, interval: str | None, *, now: int) -> Ask:

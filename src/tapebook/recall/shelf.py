@@ -8,6 +8,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 from tapebook.recall.port import Index
@@ -20,14 +21,23 @@ _BESIDE = ("-wal", "-shm")
 class Indexes:
     """Every index of a home: one file for what is stored alike, whatever its scores weigh."""
 
-    def __init__(self, home: Path, make: Callable[[SearchTerms, Path], Index], *, chosen: SearchTerms) -> None:
+    def __init__(
+        self, home: Path, make: Callable[[SearchTerms, Path], Index], *, chosen: SearchTerms, alone: bool = False
+    ) -> None:
         self._home = home
         self._make = make
+        self._alone = alone
         self._likely = {str(self.place(terms)) for terms in (chosen, SearchTerms())}
         self._open: dict[SearchTerms, tuple[str, int, Index]] = {}
 
     def any(self) -> bool:
-        """Whether there is an index that decisions of now could ask."""
+        """Whether there is an index that decisions of now could ask; alone, one look at the disk is enough."""
+        if self._alone:
+            return self._was_there
+        return any(map(os.path.exists, self._likely))
+
+    @cached_property
+    def _was_there(self) -> bool:
         return any(map(os.path.exists, self._likely))
 
     def place(self, terms: SearchTerms) -> Path:

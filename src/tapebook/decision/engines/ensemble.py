@@ -19,8 +19,9 @@ from tapebook.decision.answer import MOST_REASON, answer_on
 from tapebook.decision.parse import Refusal, clean, parse
 from tapebook.decision.port import Answer, Engine, EngineTerms
 from tapebook.decision.reading import number
+from tapebook.domain.memo import Memo
 from tapebook.domain.money import E6, E8
-from tapebook.domain.packet import Packet
+from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import Action, Usage, Vote
 from tapebook.errors import ConfigError
 
@@ -51,28 +52,30 @@ class EnsembleEngine:
 
     def __init__(self, members: Sequence[tuple[str, Engine]]) -> None:
         self._members = members
-
-    @property
-    def identity(self) -> str:
-        """Those of all members; empty when every one of them is a pure function of the packet."""
-        if not any(engine.identity for _, engine in self._members):
-            return ""
-        return " + ".join(f"{name} {engine.identity}".strip() for name, engine in self._members)
+        # Rules answer the same for as long as the bars stay, so what the votes come to is often known.
+        self._together = Memo(_together)
+        # Empty when every member is a pure function of the packet.
+        told = " + ".join(f"{name} {engine.identity}".strip() for name, engine in members)
+        self.identity = told if any(engine.identity for _, engine in members) else ""
 
     def decide(self, packet: Packet) -> Answer:
         """The proposal of the majority, with everybody's vote."""
-        weights = _weights(packet)
-        answers = [(name, engine.decide(packet)) for name, engine in self._members]
-        ballots = tuple([_ballot(name, given, _weight(name, weights), packet.symbol) for name, given in answers])
-        votes, usage = tuple([ballot.vote for ballot in ballots]), _usage([given for _, given in answers])
-        if all(given.problem for _, given in answers):
-            problem = "; ".join(f"{name}: {given.problem}" for name, given in answers)
-            return Answer("", votes, usage, f"every member failed: {clean(problem, MOST_REASON)}")
-        return Answer(_counted(packet.symbol, ballots).reply, votes, usage)
+        answers = tuple([(name, engine.decide(packet)) for name, engine in self._members])
+        return self._together((packet.symbol, answers, packet.section("experience")))
 
 
-def _weights(packet: Packet) -> dict[str, int]:
-    section = packet.section("experience")
+def _together(given: tuple[str, tuple[tuple[str, Answer], ...], Section | None]) -> Answer:
+    symbol, answers, experience = given
+    weights = _weights(experience)
+    ballots = tuple([_ballot(name, each, _weight(name, weights), symbol) for name, each in answers])
+    votes, usage = tuple([ballot.vote for ballot in ballots]), _usage([each for _, each in answers])
+    if all(each.problem for _, each in answers):
+        problem = "; ".join(f"{name}: {each.problem}" for name, each in answers)
+        return Answer("", votes, usage, f"every member failed: {clean(problem, MOST_REASON)}")
+    return Answer(_counted(symbol, ballots).reply, votes, usage)
+
+
+def _weights(section: Section | None) -> dict[str, int]:
     rows = [row for row in section.rows if len(row) > 2 and row[0] == "provider"] if section else []
     found = {row[1]: number(row[2]) for row in rows}
     return {

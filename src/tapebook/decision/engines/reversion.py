@@ -3,8 +3,8 @@
 Far is counted in standard deviations of the same closes. The further, the surer, up to a point.
 """
 
+import math
 from functools import lru_cache
-from statistics import fmean, pstdev
 
 from tapebook.decision.port import Answer, Engine, EngineTerms
 from tapebook.decision.reading import Bars, Side, read
@@ -39,8 +39,8 @@ def _signal(bars: Bars) -> Signal:
 
 
 def _deviations(closes: tuple[float, ...]) -> float:
-    mean = fmean(closes)
-    deviation = pstdev(closes, mean)
+    mean = math.fsum(closes) / len(closes)
+    deviation = math.sqrt(math.fsum([(close - mean) ** 2 for close in closes]) / len(closes))
     return (closes[-1] - mean) / deviation if deviation else 0.0
 
 

@@ -1,0 +1,22 @@
+"""The collector of cycles at rest, for work that makes millions of things and next to no cycles."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Looks for no garbage meanwhile: looking takes a third of the time of an import, and a tenth of a backtest's."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def collect_young() -> None:
+    """Looks through what is new, which takes a thousandth of a second, so that the few cycles do not add up."""
+    gc.collect(1)
