@@ -14,7 +14,7 @@ Who is credited with what:
 Costs are left out of the mirrored result, since the trade it stands for never paid them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import sqrt
 
@@ -26,6 +26,7 @@ from tapebook.experience.outcomes import PPM, Outcome
 
 ALL, PROVIDER, REGIME, ASSET = "all", "provider", "regime", "asset"
 PROVIDER_REGIME, CONFIDENCE = "provider_regime", "confidence"
+LONG, SHORT = "long", "short"
 KINDS = (ALL, PROVIDER, REGIME, ASSET, PROVIDER_REGIME, CONFIDENCE)
 PPM_PER_BP = PPM // 10_000
 _TWO_SIDED = 0.975
@@ -93,6 +94,18 @@ def merged(one: Record, other: Record, *, sign: int = 1) -> Record:
         one.square_ppm2 + sign * other.square_ppm2,
         one.usd_e6 + sign * other.usd_e6,
     )
+
+
+def by_side(sides: Sequence[int], results_ppm: Sequence[int]) -> tuple[Record, Record, Record]:
+    """Results in millionths as records: all, those long (1) and those short (-1)."""
+    every = _summed("", results_ppm)
+    long = _summed(LONG, [ppm for ppm, side in zip(results_ppm, sides, strict=True) if side > 0])
+    return every, long, merged(Record("similar", SHORT), merged(every, long, sign=-1))
+
+
+def _summed(side: str, results_ppm: Sequence[int]) -> Record:
+    total, wins = sum(results_ppm), sum([ppm > 0 for ppm in results_ppm])
+    return Record("similar", side, len(results_ppm), wins, total, sum([ppm * ppm for ppm in results_ppm]), total)
 
 
 def with_credit(record: Record, credit: Credit) -> Record:

@@ -22,6 +22,7 @@ from tapebook.experience.records import (
     REGIME,
     Key,
     Record,
+    by_side,
     within,
 )
 from tapebook.experience.weights import weight_rows
@@ -93,17 +94,24 @@ def _won_text(wins: int, n: int) -> str:
     return rate_text(rate(wins, n))
 
 
-def _similar(nearest: "Nearest") -> list[ExperienceRow]:
+def _similar(nearest: "Nearest") -> tuple[ExperienceRow, ...]:
     if nearest.unlike:
         far = f"the nearest of {nearest.searched} situations is {nearest.times_usual:.1f} times as far as is usual"
-        return [ExperienceRow("similar", "none", f"unlike anything seen: {far}")]
-    found = len(nearest.numbers)
+        return (ExperienceRow("similar", "none", f"unlike anything seen: {far}"),)
+    return _ended(nearest.sides, nearest.results_ppm)
+
+
+@lru_cache(maxsize=256)
+def _ended(sides: tuple[int, ...], results_ppm: tuple[int, ...]) -> tuple[ExperienceRow, ...]:
+    """How neighbours ended; cached, since a few minutes later most of them are the same."""
+    found = len(sides)
     rows = []
-    for name, record in zip((f"{found} nearest", "those long", "those short"), nearest.records, strict=True):
+    names = (f"{found} nearest", "those long", "those short")
+    for name, record in zip(names, by_side(sides, results_ppm), strict=True):
         if record.n >= FEWEST_SHOWN and not (record.name and record.n == found):
             value = f"{bps_text(record.mean_bps)}; {_won_text(record.wins, record.n)}"
             rows.append(ExperienceRow("similar", name, value))
-    return rows
+    return tuple(rows)
 
 
 @lru_cache(maxsize=4_096)

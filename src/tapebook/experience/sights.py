@@ -13,6 +13,7 @@ What is not known is None, and never a zero.
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import msgspec
@@ -31,6 +32,9 @@ FIELDS = (
 
 Reading = tuple[int | None, ...]
 
+_Values = tuple[float | None, ...]
+
+_HOURS = (0.25, 1, 4, 24)
 _USUAL_RATE = 1e-4
 _LEAST_COVERED = 0.75
 _LEAST_RETURNS = 3
@@ -100,16 +104,24 @@ def shape_of(bars: Sequence[Candle]) -> Sight:
 def reading_of(sight: Sight) -> Reading:
     """A sight as integers, one per name in FIELDS."""
     turn = 2 * math.pi * (sight.as_of % DAY) / DAY
-    windows = ((sight.return_15m, 0.25), (sight.return_1h, 1), (sight.return_4h, 4), (sight.return_24h, 24))
-    hourly = sight.volatility_24h / math.sqrt(24) if sight.volatility_24h else sight.volatility_1h
-    values = (
-        *(_in_deviations(move, hourly, hours) for move, hours in windows),
-        *(_logarithm(value) for value in (sight.volatility_1h, sight.volatility_24h)),
-        *(sight.range_position_4h, sight.range_position_24h),
-        *(None if rate is None else math.asinh(rate / _USUAL_RATE) for rate in (sight.funding, sight.premium)),
-        *(sight.imbalance, _logarithm(sight.spread_bps), float(sight.held), math.sin(turn), math.cos(turn)),
+    bars = _of_bars(
+        (sight.return_15m, sight.return_1h, sight.return_4h, sight.return_24h),
+        (sight.volatility_1h, sight.volatility_24h),
+        (sight.range_position_4h, sight.range_position_24h),
     )
-    return tuple(_quantised(value) for value in values)
+    rates = [None if rate is None else math.asinh(rate / _USUAL_RATE) for rate in (sight.funding, sight.premium)]
+    book = (sight.imbalance, _logarithm(sight.spread_bps))
+    now = [_quantised(value) for value in (*rates, *book, float(sight.held), math.sin(turn), math.cos(turn))]
+    return (*bars, *now)
+
+
+@lru_cache(maxsize=256)
+def _of_bars(moves: _Values, volatilities: _Values, positions: _Values) -> Reading:
+    """The fields that only the bars decide, which stay while decisions come more often than bars end."""
+    hour, day = volatilities
+    hourly = day / math.sqrt(24) if day else hour
+    deviations = [_in_deviations(move, hourly, hours) for move, hours in zip(moves, _HOURS, strict=True)]
+    return tuple([_quantised(value) for value in (*deviations, *map(_logarithm, volatilities), *positions)])
 
 
 def conditions_of(sight: Sight) -> tuple[tuple[str, str], ...]:

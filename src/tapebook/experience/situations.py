@@ -6,7 +6,6 @@ all of them, however old, and never at how they ended; equal distances go by the
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapebook.experience.fits import NEAREST, WINDOW, Fit
-from tapebook.experience.records import Record, merged
+from tapebook.experience.records import LONG, SHORT, Record, by_side
 from tapebook.experience.sights import FIELDS, Reading
 from tapebook.experience.whitening import Readings, Vectors, fitted, matrix_of, squares, vector_of, vectors
 
-LONG, SHORT = "long", "short"
 _GROUPS_EACH = 4
 _FITS_KEPT = 2
 
@@ -66,14 +64,7 @@ class Nearest(msgspec.Struct, frozen=True):
     @property
     def records(self) -> tuple[Record, Record, Record]:
         """How they ended: all, those long, those short."""
-        every = _summed("", self.results_ppm)
-        long = _summed(LONG, [ppm for ppm, side in zip(self.results_ppm, self.sides, strict=True) if side > 0])
-        return every, long, merged(Record("similar", SHORT), merged(every, long, sign=-1))
-
-
-def _summed(side: str, results_ppm: Sequence[int]) -> Record:
-    total, wins = sum(results_ppm), sum([ppm > 0 for ppm in results_ppm])
-    return Record("similar", side, len(results_ppm), wins, total, sum([ppm * ppm for ppm in results_ppm]), total)
+        return by_side(self.sides, self.results_ppm)
 
 
 class _View:
