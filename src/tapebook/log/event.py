@@ -53,14 +53,19 @@ class Event(msgspec.Struct, frozen=True):
 
         `chained` lets no line break into any part, so no other event has the same text.
         """
-        where = f"{previous}\n{self.stream.name}\n{self.seq}"
-        what = f"{self.kind}\n{self.schema}\n{self.happened_at}\n{self.known_at}\n{self.body}"
-        return hashlib.sha256(f"{where}\n{what}".encode()).hexdigest()
+        what = Draft(self.kind, self.happened_at, self.body, self.schema)
+        return _digest(previous, what, stream=self.stream.name, seq=self.seq, known_at=self.known_at)
 
 
 def chained(previous: str, draft: Draft, *, stream: Stream, seq: int, known_at: int) -> Event:
     """The draft as the next event after one with hash `previous`; BadInput where its text could be read in two ways."""
-    if "/" in stream.owner + stream.deployment or "\n" in stream.name + draft.kind + draft.body:
-        raise BadInput(f"{draft.kind!r} in stream {stream.name!r}: use no slash in a stream and no line break")
-    event = Event(stream, seq, draft.kind, draft.schema, draft.happened_at, known_at, draft.body, "")
-    return msgspec.structs.replace(event, hash=event.digest(previous))
+    name, body = stream.name, draft.body
+    if name.count("/") > 1 or "\n" in body or "\n" in name or "\n" in draft.kind:
+        raise BadInput(f"{draft.kind!r} in stream {name!r}: use no slash in a stream and no line break")
+    digest = _digest(previous, draft, stream=name, seq=seq, known_at=known_at)
+    return Event(stream, seq, draft.kind, draft.schema, draft.happened_at, known_at, body, digest)
+
+
+def _digest(previous: str, draft: Draft, *, stream: str, seq: int, known_at: int) -> str:
+    what = f"{draft.kind}\n{draft.schema}\n{draft.happened_at}\n{known_at}\n{draft.body}"
+    return hashlib.sha256(f"{previous}\n{stream}\n{seq}\n{what}".encode()).hexdigest()

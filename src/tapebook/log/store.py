@@ -72,7 +72,7 @@ class Log:
                 place = f"stream {stream.name} is at {head.seq}, not {expected_seq}"
                 raise StaleWriter(f"{place}: read it again before writing")
             known_at = max(head.known_at + 1, self._clock.now())
-            events = list(_chain(head, drafts, stream=stream, known_at=known_at))
+            events = _chain(head, drafts, stream=stream, known_at=known_at)
             for event in events:
                 self._insert(event)
                 apply(self._db, self.projections, event)
@@ -154,9 +154,10 @@ def row_of(event: Event) -> dict[str, str | int]:
     }
 
 
-def _chain(head: Head, drafts: Sequence[Draft], *, stream: Stream, known_at: int) -> Iterator[Event]:
-    previous = head.hash
-    for offset, draft in enumerate(drafts, start=1):
-        event = chained(previous, draft, stream=stream, seq=head.seq + offset, known_at=known_at)
+def _chain(head: Head, drafts: Sequence[Draft], *, stream: Stream, known_at: int) -> list[Event]:
+    previous, events = head.hash, []
+    for seq, draft in enumerate(drafts, start=head.seq + 1):
+        event = chained(previous, draft, stream=stream, seq=seq, known_at=known_at)
         previous = event.hash
-        yield event
+        events.append(event)
+    return events
