@@ -104,8 +104,12 @@ def _searching(path: str, floor: apsw.Connection, questions: list[str], *, many:
         ("by words and meaning", "hybrid_embeddings", product),
     ):
         with indexed(slot, path=path) as index:
+            _ask(index, questions[0])
+            # Makes what later ones are answered sooner by.
+            second = 1e3 * seconds(partial(_ask, index, questions[1]))
             times = _in_turn(partial(_ask, index), below, questions)
         figures += _figures(f"a question {name}, {many}", times)
+        figures.append(Figure(f"the second question {name} of a process, {many}", second, "ms"))
         opening = sorted(1e3 * seconds(partial(_opened, slot, path, questions[0])) for _ in range(9))
         figures.append(Figure(f"opening and a first question {name}, {many}, p50", opening[4], "ms"))
     return figures

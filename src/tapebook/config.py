@@ -151,7 +151,7 @@ class Desk(msgspec.Struct, frozen=True):
 class Recall(msgspec.Struct, frozen=True):
     """How documents are searched, and how often they are looked at."""
 
-    slot: Slot = "sqlite_fts"
+    slot: Slot = "hybrid_embeddings"
     embedder: Slot = "wordllama"
     embedder_model: EmbedderModel = ""
     embedder_url: EmbedderAddress = ""

@@ -43,7 +43,7 @@ from tapebook.recall.projection import PROJECTION as RECALL_PROJECTION
 from tapebook.recall.shelf import Indexes
 from tapebook.recall.store import MIGRATIONS as RECALL
 from tapebook.recall.store import Documents
-from tapebook.recall.terms import SearchTerms
+from tapebook.recall.terms import BY_WORDS, SearchTerms
 from tapebook.tape.store import MIGRATIONS as TAPE
 from tapebook.tape.store import Tape
 
@@ -187,7 +187,7 @@ def with_slot(config: Config, slot: str | None) -> Config:
 
 def search_terms(config: Config) -> SearchTerms:
     """The settings of recall, in the integers that are kept."""
-    recall, plain = config.recall, config.recall.slot == SearchTerms().slot
+    recall, plain = config.recall, config.recall.slot == BY_WORDS
     return SearchTerms(
         slot=recall.slot,
         embedder="" if plain else recall.embedder,

@@ -64,7 +64,8 @@ def test_of_two_thousand_files_only_the_changed_paragraph_is_indexed(shelf: Libr
     assert (changed.indexed.versions, changed.indexed.written, changed.indexed.kept) == (1, 1, 3)
     (best, *_) = search(shelf.rooms, "rewritten").citations
     assert best.path == "global/1003.md" and "rewritten" in best.snippet
-    assert search(shelf.rooms, "n1003p2w7").citations == ()
+    # Of the word that is gone nothing is left; what is found is alike in meaning.
+    assert {each.source for each in search(shelf.rooms, "n1003p2w7").citations} <= {"vector"}
     assert status(shelf.rooms).chunks == 2_003
     assert not shelf.sync().changed
 

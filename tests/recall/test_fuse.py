@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.recall.fuse import MEANING, Caps, fused, named, ranked
+from tapebook.recall.fuse import MEANING, Caps, fused, named
 from tapebook.recall.port import IndexTerms
-
-SCORES = st.lists(st.integers(0, 6), min_size=1, max_size=60)
 
 
 def terms(**more: object) -> IndexTerms:
@@ -43,17 +41,17 @@ def test_whatever_has_a_name_stands_above(pairs: list[tuple[float, float]]) -> N
     assert found[0] < found[1:].min() and named(score, None) is score
 
 
-@given(SCORES, st.integers(1, 70))
-def test_ranked_is_a_stable_sort(scores: list[int], most: int) -> None:
-    score = np.array(scores, float)
-    candidates = np.flatnonzero(score > 0)
-    expected = sorted(candidates.tolist(), key=lambda at: (-scores[at], at))[:most]
-    assert ranked(score, candidates, most=most).tolist() == expected
-
-
 def test_caps_count_documents_and_kinds() -> None:
     caps = Caps(terms(per_path=2, per_kind={"note": 3, "unheard": 1}), {"note": 1, "journal": 2})
     given_ = [caps.admits(document, kind) for document, kind in ((7, 1), (7, 1), (7, 1), (8, 1), (9, 1), (9, 2))]
     assert given_ == [True, True, False, True, False, True]
     free = Caps(terms(), {})
     assert all(free.admits(1, 1) for _ in range(9))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), max_size=30), st.integers(0, 2), st.integers(0, 3))
+def test_what_the_caps_leave_is_what_they_would_admit(pairs: list[tuple[int, int]], path: int, kind: int) -> None:
+    caps = Caps(terms(per_path=path, per_kind={"note": kind}), {"note": 1, "journal": 2})
+    for pair in pairs:
+        left = bool(caps.leaves(np.array([pair[0]], np.uint32), np.array([pair[1]], np.uint8))[0])
+        assert caps.admits(*pair) == left

@@ -16,6 +16,7 @@ def test_the_usual_settings_are_the_usual_terms() -> None:
 
 
 def test_only_a_search_by_meaning_has_an_embedder() -> None:
-    hybrid = search_terms(with_slot(Config(), "hybrid_embeddings"))
-    assert (hybrid.slot, hybrid.embedder) == ("hybrid_embeddings", "wordllama")
+    words = search_terms(with_slot(Config(), "sqlite_fts"))
+    assert (words.slot, words.embedder) == ("sqlite_fts", "")
+    assert (SearchTerms().slot, SearchTerms().embedder) == ("hybrid_embeddings", "wordllama")
     assert with_slot(Config(), None) == Config()

@@ -4,7 +4,6 @@ Words and vectors are written apart. A row that has no vector yet is found by it
 is indexed only as far as both are there; so another model, or a process that was killed, is the same case as new rows.
 """
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,20 +11,13 @@ from tapebook.domain.canonical import sha256_hex
 from tapebook.recall import vectors
 from tapebook.recall.embedder import Embedder
 from tapebook.recall.index_store import IndexStore, Model
+from tapebook.recall.likeness import Likeness, PartLikeness
 from tapebook.recall.passages import passages
-from tapebook.recall.rows import RowArray
-from tapebook.recall.sight import Sight
+from tapebook.recall.sight import Part, Sight
+from tapebook.recall.sketch import Sketch
 
 AT_ONCE = 256
 """Rows that are embedded and written together."""
-
-
-class Meant(msgspec.Struct):
-    """A question's vector, of which model, and how alike each row in sight is to it."""
-
-    model: Model
-    vector: NDArray[np.void]
-    likeness: NDArray[np.float64]
 
 
 class Embeddings:
@@ -34,6 +26,8 @@ class Embeddings:
     def __init__(self, store: IndexStore, embedder: Embedder) -> None:
         self._store = store
         self._embedder = embedder
+        self._sketches: dict[tuple[int, int], Sketch] = {}
+        self._edges: dict[int, NDArray[np.int64]] = {}
 
     def head(self) -> int:
         """The newest sequence all of whose rows have vectors."""
@@ -63,23 +57,13 @@ class Embeddings:
             made += len(texts)
         return made
 
-    def meant(self, question: str, sight: Sight) -> Meant | None:
-        """What the meaning of a question says of the rows in sight; None when none has a vector."""
+    def likeness(self, question: str, sight: Sight) -> Likeness | None:
+        """How alike the rows in sight are to a question; None when none has a vector."""
         model = self._store.model(self._embedder.name)
         vector = None if model is None else self._vector(model, question)
         if model is None or vector is None:
             return None
-        parts = [self._likeness(model, vector, scope_id=part.scope_id, rows=part.rows) for part in sight.parts]
-        return Meant(model, vector, np.concatenate(parts))
-
-    def closest(self, meant: Meant, sight: Sight, at: int) -> int:
-        """Which passage of a row is the most alike."""
-        part, row = sight.place_of(at)
-        counts = part.rows["passages"]
-        first = int(counts[:row].sum(dtype=np.int64))
-        end = first + int(counts[row])
-        kept = self._store.vectors(meant.model, part.scope_id, count=end)[first:end]
-        return int(np.argmax(vectors.cosines(kept, meant.vector))) if len(kept) else 0
+        return Likeness([self._part(model, vector, part) for part in sight.parts])
 
     def _vector(self, model: Model, question: str) -> NDArray[np.void] | None:
         key = sha256_hex(question.encode(errors="replace"))
@@ -94,19 +78,25 @@ class Embeddings:
         made: NDArray[np.void] = np.frombuffer(packed, vectors.dtype(model.dimension))[0]
         return made
 
-    def _likeness(
-        self, model: Model, vector: NDArray[np.void], *, scope_id: int, rows: RowArray
-    ) -> NDArray[np.float64]:
-        """How alike each of the first rows of a scope is; 0 for those without a vector."""
-        found = np.zeros(len(rows))
-        ends = np.cumsum(rows["passages"], dtype=np.int64)
-        kept = self._store.vectors(model, scope_id, count=int(ends[-1]) if len(ends) else 0)
-        # Fewer than there are rows, when some wait for theirs.
-        done = int(np.searchsorted(ends, len(kept), side="right"))
-        if done:
-            cosines = vectors.cosines(kept[: ends[done - 1]], vector)
-            found[:done] = np.maximum.reduceat(cosines, np.concatenate(([0], ends[: done - 1])))
-        return found
+    def _part(self, model: Model, vector: NDArray[np.void], part: Part) -> PartLikeness:
+        edges = self._edges_of(part)
+        kept = self._store.vectors(model, part.scope_id, count=int(edges[-1]))
+        key = (model.model_id, part.scope_id)
+        sketch = self._sketches.get(key)
+        if sketch is None:
+            # Whoever asks but once is answered sooner without short forms than with.
+            sketch = self._sketches[key] = Sketch()
+        else:
+            sketch.grow(kept)
+        return PartLikeness(vector, kept, edges, sketch=sketch, base=part.base)
+
+    def _edges_of(self, part: Part) -> NDArray[np.int64]:
+        """Where the vectors of each row begin and end; a row has as many for ever."""
+        known = self._edges.get(part.scope_id, np.zeros(1, np.int64))
+        if len(known) <= len(part.rows):
+            known = np.concatenate((known[:1], np.cumsum(part.rows["passages"], dtype=np.int64)))
+            self._edges[part.scope_id] = known
+        return known[: len(part.rows) + 1]
 
     def _done(self, scope_id: int) -> int:
         model = self._store.model(self._embedder.name)

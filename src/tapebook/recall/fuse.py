@@ -34,28 +34,27 @@ def named(score: Scores, share: Scores | None) -> Scores:
     return score if share is None else (score + share) / 2
 
 
-def ranked(score: Scores, candidates: NDArray[np.int64], *, most: int) -> NDArray[np.int64]:
-    """The best candidates, best first; of equal ones the one that was there first."""
-    if len(candidates) > most:
-        last = np.partition(score[candidates], len(candidates) - most)[len(candidates) - most]
-        candidates = candidates[score[candidates] >= last]
-    return candidates[np.lexsort((candidates, -score[candidates]))][:most]
-
-
 class Caps:
     """How many places of one document and of one kind are given; the next best take the places of the others."""
 
     def __init__(self, terms: IndexTerms, kinds: dict[str, int]) -> None:
         self._per_path = terms.per_path
         self._per_kind = {kinds[kind]: most for kind, most in terms.per_kind.items() if kind in kinds}
-        self._given: Counter[tuple[str, int]] = Counter()
+        self._documents: Counter[int] = Counter()
+        self._kinds: Counter[int] = Counter()
 
     def admits(self, document: int, kind: int) -> bool:
         """Whether one more may be given; counts it if so."""
-        if self._per_path and self._given["document", document] >= self._per_path:
+        if self._per_path and self._documents[document] >= self._per_path:
             return False
-        if kind in self._per_kind and self._given["kind", kind] >= self._per_kind[kind]:
+        if kind in self._per_kind and self._kinds[kind] >= self._per_kind[kind]:
             return False
-        self._given["document", document] += 1
-        self._given["kind", kind] += 1
+        self._documents[document] += 1
+        self._kinds[kind] += 1
         return True
+
+    def leaves(self, documents: NDArray[np.uint32], kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Which of some rows may still be given: neither their document nor their kind has all its places."""
+        full = [each for each, given in self._documents.items() if 0 < self._per_path <= given]
+        closed = [each for each, most in self._per_kind.items() if self._kinds[each] >= most]
+        return ~(np.isin(documents, full) | np.isin(kinds, closed))

@@ -1,12 +1,12 @@
 """A search: what the words and the meaning of a question say of each chunk in sight, and the best of them.
 
 1. `_said` weighs the question's terms by how many chunks in sight have them, and adds them up (`score`).
-2. `Embeddings` says how alike each chunk is, where there are vectors; `fuse` makes one score of both.
-3. The best that the caps admit are given, with where they stand and what their score is made of.
+2. `Embeddings` says how alike each chunk is at most, where there are vectors; `fuse` makes one score of both.
+3. `ranking` finds the best that the caps admit, and makes their scores exact on the way.
+4. They are given with where they stand and what their score is made of.
 """
 
 from collections.abc import Collection
-from itertools import islice
 
 import msgspec
 import numpy as np
@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from tapebook.domain.citation import Citation
 from tapebook.recall import score
-from tapebook.recall.embeddings import Embeddings, Meant
-from tapebook.recall.fuse import Caps, Scores, fused, named, ranked
+from tapebook.recall.embeddings import Embeddings
+from tapebook.recall.fuse import Caps, Scores, fused, named
 from tapebook.recall.index_store import IndexStore
+from tapebook.recall.likeness import Likeness
 from tapebook.recall.passages import begins
 from tapebook.recall.plan import MOST_SIGNS, Plan, plan
 from tapebook.recall.port import Answer, IndexTerms, Part
+from tapebook.recall.ranking import NOWHERE, Field, Rows, best
 from tapebook.recall.sight import Sight
 from tapebook.recall.snippet import Snippets
 
@@ -36,13 +38,12 @@ class _Said(msgspec.Struct):
     share: Scores | None
 
 
-class _Scored(msgspec.Struct):
-    """Every row with its score, and what that is made of."""
+class _Heard(msgspec.Struct):
+    """What the words and the meaning of a question say of the rows in sight."""
 
     sight: Sight
     said: _Said
-    meant: Meant | None
-    total: Scores
+    likeness: Likeness | None
     snippets: Snippets
 
 
@@ -65,53 +66,54 @@ class Search:
         if why := _objection(sight, asked, allowed, limit=limit, kinds=kinds):
             return Answer(why=why)
         said = _said(sight, asked)
-        meant = self._embeddings.meant(query, sight) if self._embeddings else None
+        likeness = self._embeddings.likeness(query, sight) if self._embeddings else None
+        heard = _Heard(sight, said, likeness, Snippets(said.weights))
+        caps = Caps(self._terms, self._store.kinds() if self._terms.per_kind else {})
+        given = best(self._field(heard, allowed), caps, limit)
+        if not given:
+            return Answer(why=self._nothing(asked, likeness))
+        citations = tuple(self._citation(heard, *each, f"c{at}") for at, each in enumerate(given.items(), start=1))
+        return Answer(citations, explained=tuple(_parts(heard, at) for at in given))
+
+    def _field(self, heard: _Heard, allowed: NDArray[np.bool_]) -> Field:
+        """The rows that may be an answer, with the scores they have at most."""
+        said, likeness = heard.said, heard.likeness
+
+        def exact(rows: Rows) -> Scores:
+            return self._scores(said, rows, None if likeness is None else likeness.exact(rows))
+
         found = said.words > 0
-        if meant is not None:
-            # What has a word of the question is never lost to the minimum.
-            found |= meant.likeness >= self._alike
-        candidates = np.flatnonzero(found & allowed)
-        if not len(candidates):
-            return Answer(why=self._nothing(asked, meant))
-        likeness = None if meant is None else meant.likeness
-        total = named(fused(said.words, said.possible, likeness, self._terms), said.share)
-        scored = _Scored(sight, said, meant, total, Snippets(said.weights))
-        order = self._order(scored, candidates, limit)
-        citations = tuple(self._citation(scored, at, number) for number, at in enumerate(order, start=1))
-        return Answer(citations, explained=tuple(_parts(scored, at) for at in order))
+        if likeness is not None:
+            found |= likeness.at_most >= self._alike
+        rows = np.flatnonzero(found & allowed)
+        scores = self._scores(said, rows, None if likeness is None else likeness.at_most[rows])
+        return Field(rows, scores, exact, heard.sight.sources)
 
-    def _order(self, scored: _Scored, candidates: NDArray[np.int64], limit: int) -> list[int]:
-        """The best candidates that the caps admit; more of them are sorted only when the first were not enough."""
-        most = 4 * limit + 32
-        while True:
-            caps = Caps(self._terms, self._store.kinds() if self._terms.per_kind else {})
-            best = ranked(scored.total, candidates, most=most).tolist()
-            given = list(islice((at for at in best if caps.admits(*scored.sight.source(at))), limit))
-            if len(given) == limit or most >= len(candidates):
-                return given
-            most *= 8
+    def _scores(self, said: _Said, rows: Rows, likeness: Scores | None) -> Scores:
+        """The scores of rows that are so much alike; what has a word of the question is never lost to the minimum."""
+        words, share = said.words[rows], None if said.share is None else said.share[rows]
+        scores = named(fused(words, said.possible, likeness, self._terms), share)
+        return scores if likeness is None else np.where((words > 0) | (likeness >= self._alike), scores, NOWHERE)
 
-    def _citation(self, scored: _Scored, at: int, number: int) -> Citation:
-        found, meant, by_words = scored.sight.found(at), scored.meant, scored.said.words[at] > 0
-        by_meaning = meant is not None and meant.likeness[at] >= self._alike
-        start = 0
-        if not by_words and meant is not None and self._embeddings is not None:
-            start = begins(found.text, self._embeddings.closest(meant, scored.sight, at))
+    def _citation(self, heard: _Heard, at: int, score: float, name: str) -> Citation:
+        found, likeness, by_words = heard.sight.found(at), heard.likeness, heard.said.words[at] > 0
+        by_meaning = likeness is not None and likeness.at_most[at] >= self._alike
+        start = 0 if by_words or likeness is None else begins(found.text, likeness.closest(at))
         return Citation(
             path=found.path,
             start_line=found.start_line,
             end_line=found.end_line,
-            score_e4=_e4(scored.total[at]),
-            snippet=scored.snippets.of(found.text, start=start),
+            score_e4=_e4(score),
+            snippet=heard.snippets.of(found.text, start=start),
             source="hybrid" if by_words and by_meaning else "fts" if by_words else "vector",
-            id=f"c{number}",
+            id=name,
             content_sha256=found.sha256,
         )
 
-    def _nothing(self, asked: Plan, meant: Meant | None) -> str:
+    def _nothing(self, asked: Plan, likeness: Likeness | None) -> str:
         words = ", ".join(asked.terms[:_MOST_SHOWN]) + (" …" if len(asked.terms) > _MOST_SHOWN else "")
         why = f"none of its words is in a document there: {words}"
-        return why if meant is None else f"{why}; and nothing is alike in meaning (minimum {self._alike:.2f})"
+        return why if likeness is None else f"{why}; and nothing is alike in meaning (minimum {self._alike:.2f})"
 
 
 def _objection(
@@ -146,13 +148,13 @@ def _said(sight: Sight, asked: Plan) -> _Said:
     return _Said(words, possible, weights, share / names if names else None)
 
 
-def _parts(scored: _Scored, at: int) -> tuple[Part, ...]:
-    said = scored.said
+def _parts(heard: _Heard, at: int) -> tuple[Part, ...]:
+    said = heard.said
     parts = [Part("words", _e4(said.words[at] / said.possible))]
     if said.share is not None:
         parts.append(Part("names", _e4(said.share[at])))
-    if scored.meant is not None:
-        parts.append(Part("meaning", _e4(scored.meant.likeness[at])))
+    if heard.likeness is not None:
+        parts.append(Part("meaning", _e4(heard.likeness.at_most[at])))
     return tuple(parts)
 
 

@@ -38,16 +38,20 @@ class Sight:
 
     def with_term(self, term: str) -> tuple[NDArray[np.int64], Numbers, Numbers]:
         """The rows that stand and have a term, how often each has it, and their lengths."""
-        places, times, lengths = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
-        for part in self.parts:
-            where, often = postings.unpacked(self._store.postings(part.scope_id, term, count=len(part.rows)))
-            end = int(np.searchsorted(where, len(part.rows)))
-            keep = part.standing[where[:end]]
-            where = where[:end][keep]
-            places.append(where + part.base)
-            times.append(often[:end][keep])
-            lengths.append(part.rows["length"][where])
+        found = [self._with_term(part, term) for part in self.parts]
+        if len(found) == 1:
+            return found[0]
+        places, times, lengths = zip((np.zeros(0, np.int64), np.zeros(0), np.zeros(0)), *found, strict=True)
         return np.concatenate(places), np.concatenate(times), np.concatenate(lengths)
+
+    def _with_term(self, part: Part, term: str) -> tuple[NDArray[np.int64], Numbers, Numbers]:
+        where, often = postings.unpacked(self._store.postings(part.scope_id, term, count=len(part.rows)))
+        end = int(np.searchsorted(where, len(part.rows)))
+        where, often = where[:end], often[:end]
+        keep = part.standing[where]
+        if not keep.all():
+            where, often = where[keep], often[keep]
+        return where + part.base, often, part.rows["length"][where]
 
     def of_kinds(self, kinds: Collection[str] | None) -> NDArray[np.bool_]:
         """Which rows stand and are of one of these kinds; of any, if none is named."""
@@ -58,10 +62,14 @@ class Sight:
         allowed = [part.standing & np.isin(part.rows["kind"], wanted) for part in self.parts]
         return np.concatenate([np.zeros(0, bool), *allowed])
 
-    def source(self, at: int) -> tuple[int, int]:
-        """The document of a row and its kind, by their numbers."""
-        part, row = self.place_of(at)
-        return int(part.rows["document"][row]), int(part.rows["kind"][row])
+    def sources(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+        """The documents and the kinds of rows, by their numbers."""
+        documents, kinds = np.zeros(len(rows), np.uint32), np.zeros(len(rows), np.uint8)
+        for part in self.parts:
+            inside = (rows >= part.base) & (rows < part.base + len(part.rows))
+            own = part.rows[rows[inside] - part.base]
+            documents[inside], kinds[inside] = own["document"], own["kind"]
+        return documents, kinds
 
     def found(self, at: int) -> Found:
         """All that is said of a row."""

@@ -10,15 +10,18 @@ import msgspec
 
 from tapebook.domain.canonical import canonical
 
+BY_WORDS = "sqlite_fts"
+"""The slot that knows nothing of meaning."""
+
 
 class SearchTerms(msgspec.Struct, frozen=True, cache_hash=True):
     """The slot, its embedder with its model, what their scores weigh, and how much of one document or kind is given.
 
-    A slot without meaning has no embedder.
+    Without meaning there is no embedder.
     """
 
-    slot: str = "sqlite_fts"
-    embedder: str = ""
+    slot: str = "hybrid_embeddings"
+    embedder: str = "wordllama"
     model: str = ""
     lexical_percent: int = 50
     semantic_percent: int = 50
