@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,8 +68,9 @@ class Source:
         return f"{self.path.relative_to(self.root)}:{line} {says}"
 
 
+@cache
 def read_package(root: Path) -> list[Source]:
-    """All Python files below the package's folder."""
+    """All Python files below the package's folder; each folder is read once."""
     return [_read(path, root) for path in sorted(root.rglob("*.py"))]
 
 

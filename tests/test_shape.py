@@ -11,6 +11,7 @@ import re
 import statistics
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,17 +31,24 @@ PRAGMA = re.compile(r"#\s*(noqa|type:|ruff:|mypy:|pragma)")
 ENOUGH_CODE = 500
 
 
+@cache
 def files() -> dict[str, str]:
-    """The text of every source file, by its path in the package."""
+    """The text of every source file, by its path in the package; read once."""
     found = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     assert found, f"no source below {PACKAGE}"
     return found
 
 
+@cache
+def tree(text: str) -> ast.Module:
+    """The tree of a text, for all who only look at it."""
+    return ast.parse(text)
+
+
 def functions() -> Iterator[tuple[str, Function]]:
     """Every function and method, nested ones too, with its place."""
     for name, text in files().items():
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(tree(text)):
             if isinstance(node, Function):
                 yield f"{name}:{node.lineno} {node.name}", node
 
@@ -79,12 +87,12 @@ def comments_and_code(text: str) -> tuple[int, int]:
     for token in tokens:
         if token.type not in NOT_CODE:
             code.update(range(token.start[0], token.end[0] + 1))
-    return comments, len(code - _docstring_lines(ast.parse(text)))
+    return comments, len(code - _docstring_lines(tree(text)))
 
 
-def _docstring_lines(tree: ast.Module) -> set[int]:
+def _docstring_lines(module: ast.Module) -> set[int]:
     lines: set[int] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(module):
         if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node) is not None:
             lines.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     return lines
@@ -116,13 +124,13 @@ def test_functions_are_short() -> None:
 
 def test_nesting_is_shallow() -> None:
     depths = [(nesting(function), place) for place, function in functions()]
-    depths += [(nesting(ast.parse(text)), name) for name, text in files().items()]
+    depths += [(nesting(tree(text)), name) for name, text in files().items()]
     deep = [(depth, place) for depth, place in depths if depth >= 4]
     assert not deep, f"blocks four deep\n{worst(deep)}"
 
 
 def test_every_module_has_a_docstring() -> None:
-    missing = [name for name, text in files().items() if not ast.get_docstring(ast.parse(text))]
+    missing = [name for name, text in files().items() if not ast.get_docstring(tree(text))]
     assert not missing, f"no module docstring: {', '.join(missing)}"
 
 
@@ -152,7 +160,7 @@ def test_broad_handlers_are_counted() -> None:
     places = [
         f"{name}:{node.lineno}"
         for name, text in files().items()
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree(text))
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or re.search(r"\bException\b", ast.unparse(node.type)))
     ]

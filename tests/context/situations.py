@@ -3,6 +3,7 @@
 Words are as hostile as anybody could write them: the packet must hold without the cleaning of whoever stored them.
 """
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -194,9 +195,11 @@ MONEY = st.integers(-LONGEST, LONGEST) | st.integers(-(10**10), 10**10)
 VOLUMES = st.floats(0, 1e300)
 ANY_TEXT = st.text(st.characters(), max_size=240)
 WORDS = ANY_TEXT | st.sampled_from(HOSTILE)
+SEVERAL_WORDS = st.lists(WORDS, max_size=30)
 TAGS = st.sampled_from([None, "unknown", "trend_down_hivol"])
 
 
+@cache
 def trades_of(symbol: str) -> st.SearchStrategy[TradeState]:
     """Any open or closed trade in a symbol."""
     sizes = st.integers(1, LONGEST)
@@ -208,7 +211,14 @@ def trades_of(symbol: str) -> st.SearchStrategy[TradeState]:
     return st.fixed_dictionaries(fields).map(lambda drawn: trade(symbol, **drawn))
 
 
+# A strategy is dear to make and cheap to draw from: what does not depend on a draw is made once.
 NAMES = st.sampled_from(SYMBOLS)
+SHAPES = st.lists(NAMES.flatmap(trades_of), min_size=1, max_size=3)
+DEPTHS = st.tuples(*[VOLUMES] * 5)
+FIGURES = st.lists(st.tuples(PRICES, PRICES, PRICES, VOLUMES), min_size=1, max_size=5)
+FAMILIES = st.lists(st.sampled_from(FEATURES), unique=True)
+KINDS = st.lists(st.sampled_from(["open", "adjust", "close", "hold"]), max_size=8)
+LOST = st.lists(st.sampled_from(["activity", "features", "recent_trades"]), unique=True)
 ODD_NAMES = NAMES | WORDS
 
 
@@ -223,16 +233,17 @@ def markets(draw: st.DrawFn, names: st.SearchStrategy[str] = NAMES) -> Market:
         bar_minutes=draw(st.sampled_from([1, 5, 60, 720])),
         bars=draw(bars_of()),
         mid=Mid("BTC", draw(st.integers(0, NOW)), draw(PRICES)) if known else None,
-        liquidity=Liquidity("BTC", 0, draw(PRICES), *draw(st.tuples(*[VOLUMES] * 5))) if known else None,
+        liquidity=Liquidity("BTC", 0, draw(PRICES), *draw(DEPTHS)) if known else None,
         context=AssetContext("BTC", 0, draw(MONEY), draw(MONEY), draw(VOLUMES), 1, 1) if known else None,
-        features=tuple(Feature(name, 0, metrics) for name in draw(st.lists(st.sampled_from(FEATURES), unique=True))),
+        features=tuple(Feature(name, 0, metrics) for name in draw(FAMILIES)),
     )
 
 
+@cache
 @st.composite
 def bars_of(draw: st.DrawFn) -> tuple[Candle, ...]:
     """Up to 120 bars that go round through a few absurd prices."""
-    prices = draw(st.lists(st.tuples(PRICES, PRICES, PRICES, VOLUMES), min_size=1, max_size=5))
+    prices = draw(FIGURES)
     seconds = draw(st.sampled_from([300, 3_600]))
     made = []
     for back in range(draw(st.integers(0, 120)), 0, -1):
@@ -241,10 +252,11 @@ def bars_of(draw: st.DrawFn) -> tuple[Candle, ...]:
     return tuple(made)
 
 
+@cache
 @st.composite
 def closed_of(draw: st.DrawFn) -> tuple[ClosedTrade, ...]:
     """Up to 30 closed trades; a few shapes, each entered at a moment of its own."""
-    shapes = draw(st.lists(st.sampled_from(SYMBOLS).flatmap(trades_of), min_size=1, max_size=3))
+    shapes = draw(SHAPES)
     made = []
     for number in range(draw(st.integers(0, 30))):
         state = shapes[number % len(shapes)]
@@ -254,18 +266,20 @@ def closed_of(draw: st.DrawFn) -> tuple[ClosedTrade, ...]:
     return tuple(made)
 
 
+@cache
 @st.composite
 def runs(draw: st.DrawFn) -> DecisionRun:
     """A run with up to eight actions, or with the error of a reply that was not understood."""
     if draw(st.booleans()):
         return run(error=draw(WORDS))
-    kinds = draw(st.lists(st.sampled_from(["open", "adjust", "close", "hold"]), max_size=8))
+    kinds = draw(KINDS)
     reason, detail = draw(WORDS), draw(WORDS)
     verdict = Verdict(not detail, "R3_POSITION_CAP" if detail else None, detail)
-    symbol = draw(st.sampled_from(SYMBOLS) | WORDS)
+    symbol = draw(ODD_NAMES)
     return run(*((action(kind, reason=reason, symbol=symbol), verdict) for kind in kinds))
 
 
+@cache
 def activities() -> st.SearchStrategy[Activity]:
     """Any hour and any day."""
     return st.builds(
@@ -292,7 +306,7 @@ def situations(draw: st.DrawFn, names: st.SearchStrategy[str] = NAMES) -> Situat
     odd = [f"S{number:02d}" for number in range(draw(st.sampled_from([0, 1, 50])))]
     held = draw(st.lists(st.sampled_from([*SYMBOLS, found.symbol]), unique=True)) + odd
     shape, position = draw(trades_of("BTC")), draw(_positions())
-    words = draw(st.lists(WORDS, max_size=30))
+    words = draw(SEVERAL_WORDS)
     # Most of a packet is drawn once and repeated: what is many is what must be cut.
     return Situation(
         deployment=deployed(profile(context=ContextProfile(recent_trades_k=30), manual="Cut losers.\n\n## No heading")),
@@ -312,10 +326,11 @@ def situations(draw: st.DrawFn, names: st.SearchStrategy[str] = NAMES) -> Situat
         experience=tuple(ExperienceRow(word, word, word) for word in words),
         horizons=tuple(LayerRow(word, word, word, word) for word in words),
         citations=tuple(citation(at, path=word, snippet=word, source=word) for at, word in enumerate(words, start=1)),
-        degraded=tuple(draw(st.lists(st.sampled_from(["activity", "features", "recent_trades"]), unique=True))),
+        degraded=tuple(draw(LOST)),
     )
 
 
+@cache
 def _positions() -> st.SearchStrategy[Position]:
     sizes = st.integers(-LONGEST, LONGEST).filter(bool)
     return st.builds(Position, st.just("BTC"), sizes, MONEY, st.integers(1, 50))

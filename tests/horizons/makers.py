@@ -41,31 +41,34 @@ def exit_at(instant: int | str, net_usd: float = 1.0, **more: Any) -> Exit:
     return Exit(exited_at=at, gross_usd_e6=round(net_usd * E6), **(fields | more))
 
 
+# Made once, and one draw gives a whole trade: drawing takes longer than what is tested with it.
+TRADES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "symbol": st.sampled_from(("BTC", "ETH", "SOL")),
+        "side": st.sampled_from(("long", "short")),
+        "exited_at": st.integers(0, DAY - 1),
+        "held_ms": st.integers(0, 10 * DAY),
+        "entered_usd_e6": st.integers(1, 10**11),
+        "gross_usd_e6": st.integers(-(10**10), 10**10),
+        "fees_usd_e6": st.integers(0, 10**8),
+        "funding_usd_e6": st.integers(-(10**8), 10**8),
+        "strategy": st.sampled_from(("trend", "carry", "external")),
+        "confidence_e4": st.none() | st.integers(0, 10_000),
+        "regime": st.sampled_from(TAGS),
+        "reason": st.sampled_from(("stop", "target")),
+    }
+)
+
+
 @st.composite
 def ledgers(draw: st.DrawFn, most: int = 40, days: int = 420) -> list[Exit]:
     """Closed trades over somewhat more than a year, several on some days, in no order."""
     count = draw(st.integers(0, most))
-    busy = draw(st.lists(st.integers(0, days), min_size=1, max_size=12))
+    busy = st.sampled_from(draw(st.lists(st.integers(0, days), min_size=1, max_size=12)))
     made = []
     for number in range(count):
-        at = START + draw(st.sampled_from(busy)) * DAY + draw(st.integers(0, DAY - 1))
-        made.append(
-            Exit(
-                trade_id=f"t{number}",
-                symbol=draw(st.sampled_from(("BTC", "ETH", "SOL"))),
-                side=draw(st.sampled_from(("long", "short"))),
-                exited_at=at,
-                held_ms=draw(st.integers(0, 10 * DAY)),
-                entered_usd_e6=draw(st.integers(1, 10**11)),
-                gross_usd_e6=draw(st.integers(-(10**10), 10**10)),
-                fees_usd_e6=draw(st.integers(0, 10**8)),
-                funding_usd_e6=draw(st.integers(-(10**8), 10**8)),
-                strategy=draw(st.sampled_from(("trend", "carry", "external"))),
-                confidence_e4=draw(st.none() | st.integers(0, 10_000)),
-                regime=draw(st.sampled_from(TAGS)),
-                reason=draw(st.sampled_from(("stop", "target"))),
-            )
-        )
+        day, trade = START + draw(busy) * DAY, draw(TRADES)
+        made.append(Exit(**trade | {"trade_id": f"t{number}", "exited_at": day + trade["exited_at"]}))
     return made
 
 

@@ -1,5 +1,6 @@
 """Commands run in the test's process, on a façade that answers what the test says or on a small demo home."""
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,20 @@ def facade(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setitem(sys.modules, "tapebook.app", book.module)
     monkeypatch.setattr(tapebook, "app", book.module)
     return book
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home as `tapebook init` leaves it; only to be copied."""
+    folder = tmp_path_factory.mktemp("init") / "home"
+    app.init(folder)
+    return folder
+
+
+@pytest.fixture
+def own(made: Path, tmp_path: Path) -> str:
+    """A new home for one test."""
+    return str(shutil.copytree(made, tmp_path / "home"))
 
 
 @pytest.fixture(scope="session")

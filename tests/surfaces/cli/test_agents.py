@@ -11,14 +11,6 @@ from tapebook import app
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def own(run: Run, tmp_path: Path) -> str:
-    """A new home."""
-    home = str(tmp_path / "home")
-    assert run("init", "--home", home)[0] == 0
-    return home
-
-
 def test_agents_are_listed(run: Run, home: str) -> None:
     for words in (["agents", "--home", home], ["agents", "list", "--home", home], ["agents", "--home", home, "list"]):
         assert run(*words)[1].splitlines() == [

@@ -26,14 +26,12 @@ def start(*words: str) -> "subprocess.Popen[str]":
 
 
 @pytest.fixture
-def home(run: Run, tmp_path: Path) -> str:
+def home(own: str) -> str:
     """A new home whose agents decide every minute."""
-    home = str(tmp_path / "home")
-    run("init", "--home", home)
-    with app.open(home) as book:
+    with app.open(own) as book:
         book.edit_agent("btc-5m", {"every_minutes": "1"})
         book.edit_agent("demo-ensemble", {"every_minutes": "1"})
-    return home
+    return own
 
 
 @pytest.fixture

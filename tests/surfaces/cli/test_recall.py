@@ -35,7 +35,7 @@ def test_sync_search_and_status(run: Run, home: str) -> None:
     assert run("recall", "sync", "--home", home)[1] == "1 as they were\n"
     code, out, err = run("recall", "search", "what do I do when the feed disconnects", "--home", home)
     first, second = out.splitlines()
-    assert (code, err) == (0, "") and first.startswith("global/feed.md:1-3  0.") and first.endswith("  fts")
+    assert (code, err) == (0, "") and first.startswith("global/feed.md:1-3  0.") and first.endswith("  hybrid")
     assert second.startswith("    ") and "halt the desk first" in second
     assert "words 0." in run("recall", "search", "feed", "--explain", "--home", home)[1]
     said = run("recall", "status", "--home", home)[1]
@@ -49,7 +49,7 @@ def test_search_as_json_has_the_names_of_the_contract(run: Run, home: str) -> No
     found = json.loads(run(*words, "--home", home, "--json")[1])
     (cited,) = found["citations"]
     assert {key: cited[key] for key in ("path", "startLine", "endLine", "source")} == {
-        **{"path": "global/feed.md", "startLine": 1, "endLine": 3, "source": "fts"}
+        **{"path": "global/feed.md", "startLine": 1, "endLine": 3, "source": "hybrid"}
     }
     assert 0 < cited["score"] <= 1 and len(cited["contentSha256"]) == 64 and found["why"] == ""
     past = run("recall", "search", "feed", "--as-of", "2020-01-01", "--home", home, "--json")[1]
