@@ -2,7 +2,7 @@
 
 from tapebook.db import Database, Query, migrate
 from tapebook.log import Event, Projection, Stream, Write
-from tapebook.log.projection import apply
+from tapebook.log.projection import apply, by_kind
 from tests.db.places import sql
 
 ADD = sql("INSERT INTO seen (name, seq) VALUES (:name, :seq)")
@@ -20,7 +20,7 @@ def projection(name: str, *kinds: str) -> Projection:
 def test_every_projection_that_knows_the_kind_writes_in_order(database: Database) -> None:
     migrate(database, ())
     database.script("CREATE TABLE seen (name TEXT, seq BIGINT)")
-    both = [projection("b", "k", "l"), projection("a", "k"), projection("c")]
+    both = by_kind([projection("b", "k", "l"), projection("a", "k"), projection("c")])
     apply(database, both, Event(Stream("o"), 1, "k", 1, 0, 0, "{}", ""))
     apply(database, both, Event(Stream("o"), 2, "l", 1, 0, 0, "{}", ""))
     apply(database, both, Event(Stream("o"), 3, "unknown", 1, 0, 0, "{}", ""))

@@ -75,10 +75,12 @@ class Fold:
 
     def working(self) -> list[tuple[Order, bool]]:
         """Orders that have not ended, oldest first, each with whether the broker has it."""
-        return [(order, placed) for order, placed, _ in self._working.values()]
+        return [(order, placed) for order, placed, _ in self._working.values()] if self._working else []
 
     def under_way(self, most: int) -> tuple[Order, ...] | None:
         """The same without that; None when one is so old that the tables must say whether it is still looked at."""
+        if not self._working:
+            return ()
         if any(self._orders - number >= most for _, _, number in self._working.values()):
             return None
         return tuple(order for order, _, _ in self._working.values())

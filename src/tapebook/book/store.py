@@ -87,10 +87,14 @@ class Book:
         self._db = db
         self._leases = leases
         self.owner = owner
+        self._streams: dict[str, Stream] = {}
 
     def stream(self, deployment: str = "") -> Stream:
-        """The stream of a deployment, or the owner's own."""
-        return Stream(self.owner, deployment)
+        """The stream of a deployment, or the owner's own; the same object again, which knows its hash."""
+        found = self._streams.get(deployment)
+        if found is None:
+            found = self._streams[deployment] = Stream(self.owner, deployment)
+        return found
 
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""

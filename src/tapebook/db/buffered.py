@@ -43,7 +43,7 @@ class Buffered:
             self._db.run(query, **params)
             return
         (table,) = query.tables
-        self._waiting.setdefault(table, []).append((query, tuple([params[name] for name in query.params])))
+        self._waiting.setdefault(table, []).append((query, tuple(map(params.__getitem__, query.params))))
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row, now."""

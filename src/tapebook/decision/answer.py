@@ -18,7 +18,7 @@ def answer(packet: Packet, action: str, *, reason: str, confidence: float = 0.5,
     return answer_on(packet.symbol, action, reason=reason, confidence=confidence, **fields)
 
 
-def answer_on(symbol: str, action: str, *, reason: str, confidence: float, **fields: object) -> Answer:
+def answer_on(symbol: str, action: str, *, reason: str, confidence: float = 0.5, **fields: object) -> Answer:
     """A reply with one action on a symbol."""
     if not fields:
         return _bare(symbol, action, reason, confidence)

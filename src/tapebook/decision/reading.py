@@ -28,8 +28,9 @@ class Bars(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A packet as rule engines see it: the bars, and the facts of two sections by their names."""
+    """A packet as rule engines see it: the symbol, the bars, and the facts of two sections by their names."""
 
+    symbol: str
     bars: Bars
     market: dict[str, str]
     portfolio: dict[str, str]
@@ -66,7 +67,7 @@ class _Reader:
     def _read(self, packet: Packet) -> Reading:
         shown = packet.section("bars")
         bars = self._bars(self._prices(shown.columns)(shown.rows)) if shown else Bars()
-        return Reading(bars, _facts(packet.section("market")), _facts(packet.section("portfolio")))
+        return Reading(packet.symbol, bars, _facts(packet.section("market")), _facts(packet.section("portfolio")))
 
 
 @lru_cache(maxsize=256)

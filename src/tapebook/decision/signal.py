@@ -7,19 +7,20 @@
 A rule that cannot see enough abstains: it holds with no confidence, so that in an ensemble its word counts nothing.
 """
 
+from functools import lru_cache
+
 import msgspec
 
-from tapebook.decision.answer import answer
+from tapebook.decision.answer import answer_on
 from tapebook.decision.port import Answer
-from tapebook.decision.reading import Side, number, read
-from tapebook.domain.packet import Packet
+from tapebook.decision.reading import Reading, Side, number
 
 NOTIONAL_USD = 1_000.0
 LEVERAGE = 2
 _ROOM = ("max_position_usd", "equity_usd", "max_leverage", "min_notional_usd", "max_account_usd", "account_used_usd")
 
 
-class Signal(msgspec.Struct, frozen=True):
+class Signal(msgspec.Struct, frozen=True, cache_hash=True):
     """What a rule sees: the side it wants, with how much confidence, and the sides it would stay on.
 
     To leave because a reason is gone is a weaker word than to go because of one, and an ensemble holds
@@ -33,23 +34,32 @@ class Signal(msgspec.Struct, frozen=True):
     leave_confidence: float = 0.4
 
 
-def follow(packet: Packet, signal: Signal) -> Answer:
+def follow(reading: Reading, signal: Signal) -> Answer:
     """The proposal that follows from a signal."""
-    reading = read(packet)
     held = reading.held
-    order = _order(reading.portfolio) if signal.wants and signal.wants != held else None
-    if signal.wants and signal.wants != held and order:
-        return answer(packet, "open", reason=signal.story, confidence=signal.confidence, side=signal.wants, **order)
-    if held and held not in signal.stays and signal.wants != held:
-        return answer(packet, "close", reason=f"no reason left: {signal.story}", confidence=signal.leave_confidence)
-    if signal.wants and signal.wants != held:
-        return abstain(packet, f"the account leaves no room: {signal.story}")
-    return answer(packet, "hold", reason=signal.story)
+    if signal.wants is None or signal.wants == held:
+        return _settled(reading.symbol, signal, held)
+    order = _order(reading.portfolio)
+    if order:
+        sure, side = signal.confidence, signal.wants
+        return answer_on(reading.symbol, "open", reason=signal.story, confidence=sure, side=side, **order)
+    if held and held not in signal.stays:
+        return _settled(reading.symbol, signal, held)
+    return abstain(reading.symbol, f"the account leaves no room: {signal.story}")
 
 
-def abstain(packet: Packet, why: str) -> Answer:
+@lru_cache(maxsize=1_024)
+def _settled(symbol: str, signal: Signal, held: Side | None) -> Answer:
+    """To leave what there is no reason for, or to hold; cached, since both go on for as long as the bars stay."""
+    if held and held not in signal.stays and held != signal.wants:
+        reason = f"no reason left: {signal.story}"
+        return answer_on(symbol, "close", reason=reason, confidence=signal.leave_confidence)
+    return answer_on(symbol, "hold", reason=signal.story)
+
+
+def abstain(symbol: str, why: str) -> Answer:
     """A hold that carries no weight."""
-    return answer(packet, "hold", reason=why, confidence=0.0)
+    return answer_on(symbol, "hold", reason=why, confidence=0.0)
 
 
 def _order(portfolio: dict[str, str]) -> dict[str, object] | None:

@@ -16,7 +16,7 @@ from tapebook.experience.projection import PROJECTION
 from tapebook.experience.records import Key, Record, learned
 from tapebook.experience.store import Experience
 from tapebook.log import Log, Stream
-from tapebook.log.projection import apply
+from tapebook.log.projection import apply, by_kind
 
 _QUERIES = Queries.load("tapebook.experience", "projections.sql")
 
@@ -53,14 +53,14 @@ def rebuild(experience: Experience, deployment: str, *, seq: int) -> Rebuilt:
 def restore(log: Log, db: Database, stream: Stream) -> int:
     """Writes the tables of one stream again from its events; returns how many events there were."""
     where = {"owner": stream.owner, "deployment": stream.deployment}
-    count = 0
+    count, projectors = 0, by_kind([PROJECTION])
     with db.transaction():
         for query in _QUERIES:
             if query.name.startswith("forget_"):
                 db.run(query, **where)
         for event in log.events(stream):
-            if event.kind in PROJECTION.projectors:
-                apply(db, [PROJECTION], event)
+            if event.kind in projectors:
+                apply(db, projectors, event)
                 count += 1
     return count
 

@@ -16,7 +16,6 @@ import msgspec
 
 from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.config import Config
-from tapebook.context import MarketShelf
 from tapebook.domain.agent import Deployment
 from tapebook.garbage import collect_young, collector_at_rest
 from tapebook.home import sole_writer
@@ -85,7 +84,6 @@ class Run:
         self._rooms = open_rooms(home, plan, self._clock)
         self._ticks, self._began = 0, elapsed_seconds()
         self._deployment = enrol(self._rooms, plan)
-        self._shelf = MarketShelf()
 
     def finish(self) -> BacktestResult:
         """Every chunk that is not done yet, and the whole."""
@@ -129,7 +127,7 @@ class Run:
     def _work(self, at: int) -> None:
         """All decisions of one slot, made when its bar counts as known."""
         self._clock.advance(at + GRACE_MS)
-        look = Look(self._clock.now(), self._plan.tape_seq, self._shelf)
+        look = Look(self._clock.now(), self._plan.tape_seq)
         for symbol in self._plan.symbols:
             slot = Slot(self._deployment, symbol, at, trigger="backtest")
             tick(self._rooms, slot, look=look, learn=learner(self._plan))

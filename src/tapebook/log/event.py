@@ -10,7 +10,7 @@ from tapebook.errors import BadInput
 GENESIS = "0" * 64
 
 
-class Stream(msgspec.Struct, frozen=True, order=True):
+class Stream(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """Who the events belong to: one stream per deployment, and one per owner (an empty deployment)."""
 
     owner: str

@@ -4,7 +4,7 @@ A projection never reads: everything a row needs is in its event, so rebuilding 
 the same rows whatever the order of streams.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,10 +29,17 @@ class Projection(msgspec.Struct, frozen=True):
     projectors: Mapping[str, Projector]
 
 
-def apply(db: Database, projections: Iterable[Projection], event: Event) -> None:
-    """Writes what an event means to every table that knows its kind."""
+def by_kind(projections: Iterable[Projection]) -> dict[str, list[Projector]]:
+    """All projectors of each kind of event."""
+    found: dict[str, list[Projector]] = {}
     for projection in projections:
-        projector = projection.projectors.get(event.kind)
-        if projector is not None:
-            for write in projector(event):
-                db.run(write.query, **write.params)
+        for kind, projector in projection.projectors.items():
+            found.setdefault(kind, []).append(projector)
+    return found
+
+
+def apply(db: Database, projectors: Mapping[str, Sequence[Projector]], event: Event) -> None:
+    """Writes what an event means to every table that knows its kind."""
+    for projector in projectors.get(event.kind, ()):
+        for write in projector(event):
+            db.run(write.query, **write.params)

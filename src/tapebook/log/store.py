@@ -18,7 +18,7 @@ from tapebook.db import Database, Queries
 from tapebook.errors import StaleWriter
 from tapebook.log.event import GENESIS, Draft, Event, Stream, chained
 from tapebook.log.lease import Lease, fence
-from tapebook.log.projection import Projection, apply
+from tapebook.log.projection import Projection, apply, by_kind
 
 MIGRATIONS = "tapebook.log"
 QUERIES = Queries.load("tapebook.log")
@@ -52,6 +52,7 @@ class Log:
         self._clock = clock
         self._joined = False
         self.projections = tuple(projections)
+        self._projectors = by_kind(projections)
 
     def head(self, stream: Stream) -> Head:
         """The end of a stream; seq 0 when it has no events."""
@@ -75,7 +76,7 @@ class Log:
             events = _chain(head, drafts, stream=stream, known_at=known_at)
             for event in events:
                 self._insert(event)
-                apply(self._db, self.projections, event)
+                apply(self._db, self._projectors, event)
         return events
 
     def restore(self, events: Iterable[Event]) -> None:
@@ -83,7 +84,7 @@ class Log:
         with self._db.transaction():
             for event in events:
                 self._insert(event)
-                apply(self._db, self.projections, event)
+                apply(self._db, self._projectors, event)
 
     @contextmanager
     def together(self) -> Iterator[None]:

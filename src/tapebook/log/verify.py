@@ -16,7 +16,7 @@ import msgspec
 
 from tapebook.db import Database, Query, Row, connect, migrate
 from tapebook.log.event import GENESIS, Event, Stream
-from tapebook.log.projection import apply
+from tapebook.log.projection import apply, by_kind
 from tapebook.log.store import Log
 
 _SHOWN = 5
@@ -80,9 +80,10 @@ def _rebuild_and_compare(log: Log, db: Database, packages: tuple[str, ...]) -> l
     with closing(connect(":memory:")) as scratch:
         migrate(scratch, packages)
         events = (event for stream in log.streams() for event in log.events(stream))
+        projectors = by_kind(log.projections)
         with scratch.transaction():
             for event in events:
-                apply(scratch, log.projections, event)
+                apply(scratch, projectors, event)
         tables = sorted(name for projection in log.projections for name in projection.tables)
         return [found for table in tables for found in _compare(db, scratch, table)]
 

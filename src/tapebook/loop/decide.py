@@ -28,11 +28,12 @@ def judged(answer: Answer, packet: Packet, limits: Limits) -> Decision:
     parsed = parse(answer.reply)
     if isinstance(parsed, Refusal):
         return Decision(answer.reply, error=parsed.why, votes=answer.votes, usage=answer.usage)
-    verdicts = judge(parsed.actions, msgspec.structs.replace(limits, citations=packet.citation_ids))
+    cited = packet.citation_ids
+    verdicts = judge(parsed.actions, msgspec.structs.replace(limits, citations=cited) if cited else limits)
     return Decision(
         answer.reply,
         parsed.actions,
-        tuple(_flagged(*pair, packet) for pair in zip(parsed.actions, verdicts, strict=True)),
+        tuple([_flagged(*pair, packet) for pair in zip(parsed.actions, verdicts, strict=True)]),
         note=parsed.note,
         votes=answer.votes,
         usage=answer.usage,

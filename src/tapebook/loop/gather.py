@@ -112,17 +112,17 @@ def _market(
 ) -> Market:
     profile = deployment.agent.context
     minutes, count = profile.bar_minutes, profile.bar_count
+    if shelf is None or "features" in optional.degraded:
+        market = read_market(tape, symbol, minutes=minutes, count=count, view=view)
+        return optional.read("features", lambda: with_features(tape, market, view=view), market)
     key = MarketKey(symbol, minutes, count, view.as_of, view.watermark)
-    shared = shelf if "features" not in optional.degraded else None
-    found = shared.get(key) if shared is not None else None
-    if found is not None:
-        return found
-    market = read_market(tape, symbol, minutes=minutes, count=count, view=view)
-    market = optional.read("features", lambda: with_features(tape, market, view=view), market)
-    # Only what was read whole is for others.
-    if shelf is not None and "features" not in optional.degraded:
-        shelf.put(key, market)
-    return market
+    found = shelf.get(key)
+    if found is None:
+        found = _market(tape, deployment, symbol, view=view, optional=optional, shelf=None)
+        # Only what was read whole is for others.
+        if "features" not in optional.degraded:
+            shelf.put(key, found)
+    return found
 
 
 def _memory(
@@ -164,7 +164,10 @@ def _marks(
     """What is held, at its marks, and what is being traded, where there is a price; the market has its own already."""
     own = _fresh(market.mid, view)
     found = {} if own is None else {market.symbol: own}
-    found |= marks(tape, {symbol: held for symbol, held in positions.items() if symbol not in found}, view=view)
+    others = {symbol: held for symbol, held in positions.items() if symbol not in found}
+    if not others and not working:
+        return found
+    found |= marks(tape, others, view=view)
     for symbol in sorted({order.symbol for order in working} - found.keys()):
         price = TapeQuotes(tape, view).mark_e8(symbol, at=view.as_of)
         found |= {} if price is None else {symbol: price}

@@ -26,7 +26,7 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None) -> 
     seq = rooms.book.head(deployment.id)
     working = [order for order, _ in rooms.book.working_orders(deployment.id)]
     portfolio, activity = _account(rooms, deployment, seq=seq, now=now, before=before)
-    mid, marks = _prices(rooms, portfolio, slot.symbol, now=now)
+    mid, marks = _prices_since(rooms, portfolio, slot.symbol, now=now, before=before)
     return Limits(
         caps=deployment.agent.caps,
         symbol=slot.symbol,
@@ -85,6 +85,16 @@ def _account(
         return before.portfolio, before.activity
     account = rooms.book.account(deployment.id, seq=seq)
     return account.portfolio, activity_of(rooms, deployment, account, view=View(now))
+
+
+def _prices_since(
+    rooms: Rooms, portfolio: Portfolio, symbol: str, *, now: int, before: Situation | None
+) -> tuple[Mid | None, dict[str, int]]:
+    """What `_prices` says; in the moment of the packet it is what the packet was made of."""
+    mid = before.market.mid if before and before.as_of == now else None
+    if mid is None or portfolio.positions.keys() - {symbol}:
+        return _prices(rooms, portfolio, symbol, now=now)
+    return mid, {symbol: mid.price_e8}
 
 
 def _prices(rooms: Rooms, portfolio: Portfolio, symbol: str, *, now: int) -> tuple[Mid | None, dict[str, int]]:

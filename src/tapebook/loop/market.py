@@ -30,7 +30,7 @@ def with_features(tape: Tape, market: Market, *, view: View) -> Market:
     """The market with its book, its funding and the features of its symbol."""
     symbol = market.symbol
     books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
-    profile = liquidity_profile(books, as_of=view.as_of)
+    profile = liquidity_profile(books, as_of=view.as_of) if books else None
     features = [_feature("liquidityProfile", books[-1].bucket_ts, to_metrics(profile))] if profile else []
     for name, family in FAMILIES.items():
         row = tape.feature(family, symbol, view=view)

@@ -27,11 +27,11 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """One look at the market that decisions which are due together share: when, how far, and what was read."""
+    """One look at the market that decisions which are due together share: when, how far, and what was read, if kept."""
 
     as_of: int
     tape_seq: int
-    shelf: MarketShelf
+    shelf: MarketShelf | None = None
 
 
 class Opened(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from tapebook.book.work import Known
-from tapebook.context import MarketShelf, assemble
+from tapebook.context import assemble
 from tapebook.decision import Answer
 from tapebook.domain.agent import Deployment
 from tapebook.domain.run import DecisionRun
@@ -77,7 +77,7 @@ def begin(
     if made is not None:
         return made
     learn(rooms, deployment)
-    look = look or Look(rooms.clock.now(), rooms.tape.head()[0], MarketShelf())
+    look = look or Look(rooms.clock.now(), rooms.tape.head()[0])
     known = known or Known(look.as_of, replace(watermarks_now(rooms, deployment), tape=look.tape_seq))
     situation = gather(
         rooms, deployment, slot.symbol, as_of=known.as_of, watermarks=known.watermarks, shelf=look.shelf

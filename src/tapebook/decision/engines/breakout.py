@@ -21,10 +21,10 @@ class BreakoutEngine:
 
     def decide(self, packet: Packet) -> Answer:
         """Opens beyond the long channel, closes beyond the short one on the other side, holds otherwise."""
-        bars = read(packet).bars
-        if len(bars.closes) <= ENTER_BARS:
-            return abstain(packet, f"fewer than {ENTER_BARS + 1} bars")
-        return follow(packet, _signal(bars))
+        reading = read(packet)
+        if len(reading.bars.closes) <= ENTER_BARS:
+            return abstain(packet.symbol, f"fewer than {ENTER_BARS + 1} bars")
+        return follow(reading, _signal(reading.bars))
 
 
 @lru_cache(maxsize=256)

@@ -20,17 +20,18 @@ class CarryEngine:
 
     def decide(self, packet: Packet) -> Answer:
         """Opens on the side that is paid, closes when the pay is gone or has turned, holds otherwise."""
-        market = read(packet).market
+        reading = read(packet)
+        market = reading.market
         rate, age = number(market.get("funding_rate_1h_pct")), number(market.get("funding_age_s"))
         if rate is None:
-            return abstain(packet, "the funding rate is not known")
+            return abstain(packet.symbol, "the funding rate is not known")
         if age is None or age > OLDEST_SECONDS:
-            return abstain(packet, "the funding rate is too old to count on")
+            return abstain(packet.symbol, "the funding rate is too old to count on")
         wants: Side | None = "short" if rate > ENTER_PCT else "long" if rate < -ENTER_PCT else None
         stays: tuple[Side, ...] = ("short",) if rate >= LEAVE_PCT else ("long",) if rate <= -LEAVE_PCT else ()
         paid = "longs pay shorts" if rate > 0 else "shorts pay longs" if rate < 0 else "nobody pays"
         story = f"funding is {rate:.5f} % an hour: {paid}"
-        return follow(packet, Signal(story, wants, min(0.9, 0.4 + 0.1 * abs(rate) / ENTER_PCT), stays))
+        return follow(reading, Signal(story, wants, min(0.9, 0.4 + 0.1 * abs(rate) / ENTER_PCT), stays))
 
 
 def create(_terms: EngineTerms) -> Engine:

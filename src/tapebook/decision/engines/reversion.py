@@ -22,10 +22,10 @@ class ReversionEngine:
 
     def decide(self, packet: Packet) -> Answer:
         """Opens against an extreme, closes at the mean, holds otherwise."""
-        bars = read(packet).bars
-        if len(bars.closes) < BARS:
-            return abstain(packet, f"fewer than {BARS} bars")
-        return follow(packet, _signal(bars))
+        reading = read(packet)
+        if len(reading.bars.closes) < BARS:
+            return abstain(packet.symbol, f"fewer than {BARS} bars")
+        return follow(reading, _signal(reading.bars))
 
 
 @lru_cache(maxsize=256)

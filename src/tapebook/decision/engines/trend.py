@@ -22,10 +22,10 @@ class TrendEngine:
 
     def decide(self, packet: Packet) -> Answer:
         """Opens with the trend, closes when it has gone, holds otherwise."""
-        bars = read(packet).bars
-        if len(bars.closes) < SLOW:
-            return abstain(packet, f"fewer than {SLOW} bars")
-        return follow(packet, _signal(bars))
+        reading = read(packet)
+        if len(reading.bars.closes) < SLOW:
+            return abstain(packet.symbol, f"fewer than {SLOW} bars")
+        return follow(reading, _signal(reading.bars))
 
 
 @lru_cache(maxsize=256)
