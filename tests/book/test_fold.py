@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from tapebook.book import events as ev
 from tapebook.book.sole import SoleBook
 from tapebook.book.store import Book
 from tapebook.clock import SystemClock, VirtualClock
@@ -10,12 +13,15 @@ from tapebook.lab.backtest import Run, Watch, rooms_of
 from tapebook.lab.backtest_home import BacktestHome
 from tapebook.lab.plan import Plan
 from tapebook.lab.planning import Wish, make_plan
+from tapebook.log import Event
+from tapebook.log.sole import SoleLog
 from tapebook.wiring import Rooms
 from tests.lab.bars import make_home
 
 ANSWERS = (
     *("account", "closed_trades", "closed_after", "closed_since", "last_run", "has_run", "working_orders"),
     *("orders_under_way", "stirs", "newest_snapshot", "session", "agent", "halts", "flatten_due"),
+    *("run", "order_reason"),
 )
 
 
@@ -44,9 +50,18 @@ def test_what_is_remembered_is_what_is_written(tmp_path: Path) -> None:
     home = make_home(tmp_path, days=3, symbols=("BTC", "ETH"), reflection_trades="3")
     plan = plan_of(home)
     doubting: list[Doubting] = []
+    kinds: set[str] = set()
+
+    def written_as_meant(event: Event) -> None:
+        if event.kind in ev.KINDS.values():
+            body = ev.any_body_of(event)
+            assert msgspec.json.decode(event.body, type=type(body)) == body
+            kinds.add(event.kind)
 
     def doubtful_rooms(place: BacktestHome, plan: Plan, clock: VirtualClock) -> Rooms:
         rooms = rooms_of(place, plan, clock)
+        assert isinstance(rooms.log, SoleLog)
+        rooms.log.follow(written_as_meant)
         doubting.append(Doubting(rooms.book, Book(rooms.log, rooms.book_db, owner=rooms.book.owner)))  # type: ignore[arg-type]
         rooms.book = doubting[0]  # type: ignore[assignment]
         return rooms
@@ -54,7 +69,7 @@ def test_what_is_remembered_is_what_is_written(tmp_path: Path) -> None:
     config = Rooms(home, clock=SystemClock()).config
     run = Run(BacktestHome.prepare(home, config, plan), plan, Watch(), open_rooms=doubtful_rooms)
     result = run.run_chunk(plan.chunks[0])
-    assert result.trades >= 5 and set(doubting[0].asked) == set(ANSWERS)
+    assert result.trades >= 5 and set(doubting[0].asked) == set(ANSWERS) and len(kinds) >= 10
 
 
 def plan_of(home: Path, **wish: Any) -> Plan:

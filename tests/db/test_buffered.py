@@ -16,6 +16,7 @@ KEEP = Query.compile("keep", "", "INSERT INTO pets (name, legs) VALUES (:name, :
 GROW = Query.compile("grow", "", "UPDATE pets SET legs = legs + :legs WHERE name = :name")
 DROP = Query.compile("drop", "", "DELETE FROM pets WHERE name = :name")
 ALL = Query.compile("all", "", "SELECT name, legs FROM pets ORDER BY name")
+OWN = Query.compile("own", "", "INSERT INTO owners (name) VALUES (:name)")
 OTHERS = Query.compile("others", "", "SELECT COUNT(*) FROM owners")
 TABLES = (
     "CREATE TABLE pets (name TEXT PRIMARY KEY, legs INTEGER NOT NULL); CREATE TABLE owners (name TEXT PRIMARY KEY);"
@@ -37,6 +38,15 @@ def test_what_waits_is_written_before_it_is_read(db: Database) -> None:
         assert db.all(ALL) == []
         assert buffered.all(OTHERS) == [(0,)] and db.all(ALL) == [], "a table nobody wrote to does not hurry it"
         assert buffered.all(ALL) == [("cat", 5)] == db.all(ALL)
+
+
+def test_what_waits_for_another_table_waits_on(db: Database) -> None:
+    buffered = Buffered(db)
+    with buffered.transaction():
+        buffered.run(ADD, name="cat", legs=4)
+        buffered.run(OWN, name="ann")
+        assert buffered.all(OTHERS) == [(1,)] and db.all(ALL) == []
+    assert db.all(ALL) == [("cat", 4)] and db.all(OTHERS) == [(1,)]
 
 
 def test_all_of_it_is_committed_and_none_of_it_when_it_fails(db: Database) -> None:

@@ -45,6 +45,7 @@ class Fold:
         self.open_trades: dict[str, TradeState] = {}
         self.snapshot: Snapshot | None = None
         self.runs: dict[str, DecisionRun] = {}
+        self.placed: dict[str, DecisionRun] = {}
         self.run_ids: set[str] = set()
         self.closed: list[ClosedTrade] = []
         self._closed_at: list[int] = []
@@ -84,6 +85,17 @@ class Fold:
         if any(self._orders - number >= most for _, _, number in self._working.values()):
             return None
         return tuple(order for order, _, _ in self._working.values())
+
+    def reason(self, client_id: str) -> tuple[str, str, int] | None:
+        """The run that placed an order that has not ended, the reason it gave, and how far it had read the book."""
+        order = self._working[client_id][0] if client_id in self._working else None
+        run = self.placed.get(order.run_id) if order else None
+        if order is None or run is None:
+            return None
+        for action, verdict in zip(run.actions, run.verdicts, strict=True):
+            if verdict.allowed and action.action != "hold" and action.symbol == order.symbol:
+                return run.run_id, action.reason, run.watermarks.book
+        return None
 
     def session(self, as_of: int) -> Session | None:
         """What was done in the hour and the day before a moment; None for one before the last that was asked for."""
@@ -127,6 +139,8 @@ class Fold:
     def _decided(self, body: ev.RunDecided, event: Event) -> None:
         run = body.run
         self.run_ids.add(run.run_id)
+        if run.status == "placed":
+            self.placed[run.run_id] = run
         if run.trigger == "shadow":
             return
         if run.status != "expired":
@@ -137,6 +151,8 @@ class Fold:
             self._told = None
 
     def _ended(self, body: ev.RunEnded, event: Event) -> None:
+        if body.run_id in self.placed:
+            self.placed[body.run_id] = msgspec.structs.replace(self.placed[body.run_id], status=body.status)
         for symbol, run in self.runs.items():
             if run.run_id == body.run_id:
                 self.runs[symbol] = msgspec.structs.replace(run, status=body.status)

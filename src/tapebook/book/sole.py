@@ -89,6 +89,16 @@ class SoleBook(Book):
         """Whether this decision was made already."""
         return any([run_id in fold.run_ids for fold in self._folds.values()])
 
+    def run(self, run_id: str) -> DecisionRun | None:
+        """One decision with its actions and verdicts; those that placed orders are asked for again."""
+        found = [fold.placed[run_id] for fold in self._folds.values() if run_id in fold.placed]
+        return found[0] if found else super().run(run_id)
+
+    def order_reason(self, client_id: str) -> tuple[str, str, int] | None:
+        """The run that placed an order, the reason it gave, and how far it had read the book."""
+        found = [reason for fold in self._folds.values() if (reason := fold.reason(client_id))]
+        return found[0] if found else super().order_reason(client_id)
+
     def working_orders(self, deployment: str) -> list[tuple[Order, bool]]:
         """Orders that have not ended, oldest first, each with whether the broker has it."""
         return self._fold(deployment).working()

@@ -48,12 +48,11 @@ class Margins:
 
     def falls_short(self, cash_usd_e6: int, positions: Mapping[str, Position], prices: Mapping[str, int]) -> bool:
         """Whether cash and positions together are worth less, at these prices, than they must at least be."""
-        worth = cash_usd_e6 * _E16_PER_USD_E6 + sum(
-            held.size_e8 * prices[symbol] - held.cost_usd_e6 * _E16_PER_USD_E6 for symbol, held in positions.items()
-        )
-        return worth * _PARTS < sum(
-            self._maintenance(symbol, abs(held.size_e8) * prices[symbol]) for symbol, held in positions.items()
-        )
+        worth, needed = cash_usd_e6 * _E16_PER_USD_E6, 0
+        for symbol, held in positions.items():
+            worth += held.size_e8 * prices[symbol] - held.cost_usd_e6 * _E16_PER_USD_E6
+            needed += self._maintenance(symbol, abs(held.size_e8) * prices[symbol])
+        return worth * _PARTS < needed
 
     def _maintenance(self, symbol: str, worth_e16: int) -> int:
         """The least a position of this value must be backed by, in parts of USD e16."""

@@ -47,12 +47,12 @@ class Stretches:
         It can be judged at its end if all its bars are known, else a grace later.
         """
         lengths = [self._quotes.bar_ms(each.symbol) for each in held]
-        first = min(floor(each.moved_at, length) for each, length in zip(held, lengths, strict=True))
+        first = min([floor(each.moved_at, length) for each, length in zip(held, lengths, strict=True)])
         start, longest = max(walked, first), max(lengths)
         end = floor(start, longest) + longest
         if end > self._until:
             return Stretch(start, end, None)
-        complete = all(at in self._known(each.symbol, start) for each in held for at in self._ends(each, start, end))
+        complete = all([at in self._known(each.symbol, start) for each in held for at in self._ends(each, start, end)])
         ready = end if complete else end + GRACE_MS
         return Stretch(start, end, ready if ready <= self._until else None)
 

@@ -1,6 +1,6 @@
 """One walk through time, from what an account was to what it is.
 
-Three kinds of turns are taken in the order of time; at one moment in this order (`Walk._turns`):
+Three kinds of turns are taken in the order of time; at one moment in this order (`Walk._next`):
 
 1. a stretch that has ended is judged (`_judge`): what falls short within it is liquidated. Positions
    of a cross-margined account share their backing and fall together, isolated ones stand alone;
@@ -62,26 +62,26 @@ class Walk:
         found = [match(order, self._quotes, self._terms, until=moment) for order in self._orders.values()]
         self._matches = sorted((each for each in found if each is not None), reverse=True)
         stretches = Stretches(self._quotes, until=moment)
-        while turns := self._turns(stretches, moment):
-            at, take = min(turns, key=lambda turn: turn[0])
+        while (turn := self._next(stretches)) and turn[0] <= moment:
+            at, take = turn
             self._now = max(self._now, at)
             take(at)
         return Activity(tuple(self._events), self._walked)
 
-    def _turns(self, stretches: Stretches, until: int) -> list[_Turn]:
-        """What comes next of each kind; of equals the first is taken."""
-        turns: list[_Turn] = []
+    def _next(self, stretches: Stretches) -> _Turn | None:
+        """What comes next of all kinds; of equals the first."""
+        turn: _Turn | None = None
         if self._held:
             stretch = stretches.next(self._held.values(), self._walked)
             self._walked = stretch.start
             if stretch.ready_at is not None:
-                judge = partial(self._judge, stretches, stretch)
-                turns.append((max(stretch.ready_at, self._now), judge))
-            hour = min(floor(self._funded[symbol], HOUR) for symbol in self._held) + HOUR
-            turns.append((hour, self._fund))
-        if self._matches:
-            turns.append((self._matches[-1].at, lambda at: self._execute(self._matches.pop())))
-        return [turn for turn in turns if turn[0] <= until]
+                turn = max(stretch.ready_at, self._now), partial(self._judge, stretches, stretch)
+            hour = floor(min([self._funded[symbol] for symbol in self._held]), HOUR) + HOUR
+            if turn is None or hour < turn[0]:
+                turn = hour, self._fund
+        if self._matches and (turn is None or self._matches[-1].at < turn[0]):
+            turn = self._matches[-1].at, lambda at: self._execute(self._matches.pop())
+        return turn
 
     def _judge(self, stretches: Stretches, stretch: Stretch, at: int) -> None:
         self._walked = stretch.end

@@ -1,7 +1,8 @@
 """A database whose single statements wait for the end of their transaction, where many of a kind are executed at once.
 
 For a sole writer that asks little of what it just wrote, such as a backtest. A read of a table that something
-waits for writes all of it first, so nobody can tell the difference but by the time it takes.
+waits for has that written first, so nobody can tell the difference but by the time it takes. Tables know nothing
+of one another: no statement that waits may depend on what waits for another table.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,7 +53,7 @@ class Buffered:
 
     def script(self, sql: str) -> None:
         """Executes the statements of a migration."""
-        self._flush()
+        self._flush(self._waiting)
         self._db.script(sql)
 
     @contextmanager
@@ -62,7 +63,7 @@ class Buffered:
             self._open = True
             try:
                 yield
-                self._flush()
+                self._flush(self._waiting)
             finally:
                 self._open = False
                 self._waiting = {}
@@ -80,12 +81,11 @@ class Buffered:
     def _settle(self, query: Query) -> None:
         """Executes what a statement may see of what waits."""
         if not self._waiting.keys().isdisjoint(query.tables):
-            self._flush()
+            self._flush(query.tables & self._waiting.keys())
 
-    def _flush(self) -> None:
-        """Table by table, each in its order: statements on different tables do not see each other."""
-        waiting, self._waiting = self._waiting, {}
-        for statements in waiting.values():
-            for _, same in groupby(statements, key=lambda each: each[0].sqlite):
+    def _flush(self, tables: Iterable[str]) -> None:
+        """Table by table, each in its order."""
+        for table in sorted(tables):
+            for _, same in groupby(self._waiting.pop(table), key=lambda each: each[0].sqlite):
                 queries, rows = zip(*same, strict=True)
                 self._db.many(queries[0], rows)
