@@ -1,10 +1,12 @@
 """The estimator is fixed for ever, and what is kept is the longest beginning that fits."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.budget import kept, line_cost, line_tokens, text_tokens, within
+from tapebook.context.budget import kept, line_cost, line_tokens, pieces, text_tokens, within
 
 LINES = st.text(st.characters(exclude_characters="\n"), max_size=40)
 
@@ -41,8 +43,24 @@ SPACES = st.text(st.characters(categories=["Z", "Cc"], exclude_characters="\n"),
 
 
 @given(st.lists(LINES | SPACES, max_size=6).map("".join))
-def test_words_of_a_line_add_up(line: str) -> None:
+def test_lines_of_one_shape_cost_the_same(line: str) -> None:
     assert line_cost(line) == line_tokens(line)
+    moved = re.sub("[0-9]", lambda digit: str(9 - int(digit[0])), line).swapcase() if line.isascii() else line
+    assert line_cost(moved) == line_tokens(moved) == line_tokens(line)
+
+
+@given(st.from_regex(r"[a-z_ ]{0,12}[0-9.,:-]{0,12}[A-Z_ é→]{0,12}[0-9]{0,5}", fullmatch=True))
+def test_signs_digits_and_letters(line: str) -> None:
+    assert line_cost(line) == line_tokens(line)
+
+
+def test_a_line_without_bytes_is_counted() -> None:
+    assert line_cost("a \ud800 1") == line_tokens("a \ud800 1") == 4
+
+
+@given(st.lists(LINES, max_size=6).map("\n".join))
+def test_breaks_are_no_pieces(text: str) -> None:
+    assert pieces(text.encode()) == text_tokens(text) - text.count("\n") - 1
 
 
 @given(LINES, LINES)

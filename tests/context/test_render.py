@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.context.budget import line_tokens, text_tokens
-from tapebook.context.render import Drawn, draw, head_of, lines_of, user_text
+from tapebook.context.render import SHORT_TEXT, Drawn, draw, head_of, lines_of, user_text
 from tapebook.domain.canonical import canonical
 from tapebook.domain.packet import Section
 
@@ -15,9 +15,8 @@ WHOLE = Section("s", "Title", ("name", "value"), (("a", "1"), ("b", "2")))
 
 def drawn_in(room: int, section: Section, *, oldest_first: bool = False) -> Drawn:
     """A section of plain lines."""
-    texts = tuple(map(" ".join, section.rows))
-    lines = lines_of(section.rows, texts, tuple(map(line_tokens, texts)))
-    return draw(section, lines, room=room, oldest_first=oldest_first)
+    lines = lines_of(section.rows, [" ".join(row) for row in section.rows])
+    return draw(section, head_of(section.title), lines, room=room, oldest_first=oldest_first)
 
 
 def numbered(count: int) -> Section:
@@ -36,6 +35,15 @@ def test_section_is_a_heading_and_its_lines() -> None:
     assert drawn.text == "## Title\na 1\nb 2"
     assert (drawn.section, drawn.tokens, drawn.content) == (WHOLE, text_tokens(drawn.text), canonical(WHOLE))
     assert drawn.encoded == drawn.text.encode()
+
+
+@given(st.lists(LINES, max_size=5), st.integers(1, 9))
+def test_lines_cost_the_same_counted_at_once_or_one_by_one(texts: list[str], times: int) -> None:
+    texts = [text * times for text in texts]
+    rows = tuple((text,) for text in texts)
+    tokens = sum(map(line_tokens, texts))
+    assert lines_of(rows, texts).tokens == tokens
+    assert lines_of(rows, [text + " " * SHORT_TEXT for text in texts]).tokens == tokens
 
 
 def test_sections_stand_apart_by_an_empty_line() -> None:

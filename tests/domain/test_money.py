@@ -203,6 +203,11 @@ def test_short_price_that_rounds_up_to_another_digit_still_has_five(price: str, 
     assert short_price(scaled(price, E8)) == text
 
 
+@given(price=st.integers(10_000 * E8, 10**17) | st.integers(10_000, 10**9).map(lambda whole: whole * E8 + E8 // 2))
+def test_a_price_of_five_digits_or_more_is_whole(price: int) -> None:
+    assert short_price(price) == decimal_text(price, E8, 0)
+
+
 @given(price=st.integers(1, 10**15))
 def test_short_price_is_right_to_five_digits(price: int) -> None:
     shown = Fraction(short_price(price)) * E8

@@ -55,19 +55,21 @@ CAPS = {layout.name: layout.cap for layout in MARKET} | {layout.name: layout.cap
 def assemble(situation: Situation) -> Packet:
     """The packet of a situation."""
     agent = situation.deployment.agent
-    board = own_board(situation.deployment.id, situation.symbol, agent.context)
+    symbol = situation.market.symbol
+    board = own_board(situation.deployment.id, symbol, agent.context)
     system = board.system((agent, situation.lessons if agent.context.memory else None))
     drawn = [*draw_market(situation.market), *_own(situation, board.panels, lessons=system.lessons_tokens)]
+    sections = tuple([each.section for each in drawn])
     counts = {each.section.name: each.tokens for each in drawn}
-    cited = len(drawn[-1].section.rows) if drawn[-1].section.name == citations.LAYOUT.name else 0
+    cited = len(sections[-1].rows) if sections[-1].name == citations.LAYOUT.name else 0
     return Packet(
         agent=agent.name,
-        symbol=situation.symbol,
+        symbol=symbol,
         as_of=situation.as_of,
         renderer=RENDERER,
         system=system.text,
         text=user_text([each.text for each in drawn]),
-        sections=tuple([each.section for each in drawn]),
+        sections=sections,
         # The empty line between two sections is one more.
         tokens=system.tokens + sum(counts.values()) + len(drawn) - 1,
         section_tokens=counts,
@@ -95,7 +97,7 @@ class Board:
 
     def __init__(self, context: ContextProfile) -> None:
         self.system: Memo[tuple[AgentProfile, Lessons | None], System] = Memo(lambda seen: system_of(*seen))
-        self.panels = {layout.name: Panel(layout) for layout in OWN if context.memory or not layout.memory}
+        self.panels = [Panel(layout) for layout in OWN if context.memory or not layout.memory]
 
 
 @lru_cache(maxsize=512)
@@ -104,18 +106,22 @@ def own_board(_deployment: str, _symbol: str, context: ContextProfile) -> Board:
     return Board(context)
 
 
-def _own(situation: Situation, board: dict[str, Panel[Situation]], *, lessons: int) -> list[Drawn]:
+def _own(situation: Situation, panels: list[Panel[Situation]], *, lessons: int) -> list[Drawn]:
     """The sections that are the agent's own; closed trades get what the rest of the memory leaves them."""
-    trades = recent_trades.LAYOUT.name
-    drawn = {name: panel.drawn(situation) for name, panel in board.items() if name != trades}
-    if trades in board:
-        activity, positions = drawn[recent_activity.LAYOUT.name], drawn[open_positions.LAYOUT.name]
-        room = MEMORY_CAP - lessons - (activity.tokens if activity else 0) - (positions.tokens if positions else 0)
-        drawn[trades] = board[trades].drawn(situation, cap=room)
-    found = [each for name in board if (each := drawn[name]) is not None]
-    for each in found:
-        if each.section.dropped and board[each.section.name].layout.whole:
-            raise _cut(each.section.name, situation.deployment.agent.name)
+    found: list[Drawn] = []
+    room, place, trades = MEMORY_CAP - lessons, 0, None
+    for panel in panels:
+        layout = panel.layout
+        if layout is recent_trades.LAYOUT:
+            trades, place = panel, len(found)
+        elif (each := panel.drawn(situation)) is not None:
+            found.append(each)
+            if layout is recent_activity.LAYOUT or layout is open_positions.LAYOUT:
+                room -= each.tokens
+            elif layout.whole and each.section.dropped:
+                raise _cut(layout.name, situation.deployment.agent.name)
+    if trades is not None and (each := trades.drawn(situation, cap=room)) is not None:
+        found.insert(place, each)
     return found
 
 
@@ -126,4 +132,4 @@ def _cut(name: str, agent: str) -> BadInput:
 
 def _inputs(system: System, drawn: list[Drawn]) -> bytes:
     """The canonical bytes of [system, sections], put together from those of each part."""
-    return b"[%b,[%b]]" % (system.content, b",".join([each.content for each in drawn]))
+    return b"".join((b"[", system.content, b",[", b",".join([each.content for each in drawn]), b"]]"))

@@ -11,22 +11,18 @@ from typing import Any, Generic
 import msgspec
 
 from tapebook.context.budget import line_cost
-from tapebook.context.render import Drawn, Lines, draw, lines_of
-from tapebook.context.sections import Layout, Source
-from tapebook.domain.memo import Given, Made, Window
+from tapebook.context.render import Drawn, Head, Lines, draw, head_of, lines_of
+from tapebook.context.sections import Layout, Row, Source
+from tapebook.domain.memo import Window
 from tapebook.domain.packet import Section
 
 
 class _Kept(msgspec.Struct, frozen=True):
     seen: Any
+    head: Head
     lines: Lines
-    title: str
     room: int
     drawn: Drawn | None
-
-
-def _each(make: Callable[[Given], Made]) -> Callable[[tuple[Given, ...]], tuple[Made, ...]]:
-    return lambda items: tuple(map(make, items))
 
 
 class Panel(Generic[Source]):
@@ -35,28 +31,57 @@ class Panel(Generic[Source]):
     def __init__(self, layout: Layout[Source, Any]) -> None:
         self.layout = layout
         self._kept: _Kept | None = None
-        # Rows that are made one by one move on one by one.
-        each = _each if layout.row is None else Window
-        self._rows = layout.rows if layout.row is None else Window(layout.row)
-        self._texts, self._costs = each(layout.line), each(line_cost)
+        self._lines = _writer(layout)
 
     def drawn(self, source: Source, *, cap: int | None = None) -> Drawn | None:
         """The section within its cap, or within a smaller one; None when there is nothing to say."""
         layout, kept = self.layout, self._kept
-        seen, title = layout.look(source), layout.title(source)
-        room = layout.cap if cap is None or cap > layout.cap else cap
+        title, room = layout.title, layout.cap
+        seen = layout.look(source)
+        if not isinstance(title, str):
+            title = title(source)
+        if cap is not None and cap < room:
+            room = cap
         if kept is None or not (kept.seen is seen or kept.seen == seen):
-            rows = self._rows(seen)
-            texts = self._texts(rows)
-            lines = lines_of(rows, texts, self._costs(texts))
-        elif kept.title == title and kept.room == room:
+            lines = self._lines(seen)
+        elif kept.head.title == title and kept.room == room:
             return kept.drawn
         else:
             # The time in a heading moves on while the rows below it stay.
             lines = kept.lines
+        head = kept.head if kept is not None and kept.head.title == title else head_of(title)
         drawn = None
         if lines.rows or layout.bare:
             section = Section(layout.name, title, layout.columns, lines.rows)
-            drawn = draw(section, lines, room=room, oldest_first=layout.oldest_first)
-        self._kept = _Kept(seen, lines, title, room, drawn)
+            drawn = draw(section, head, lines, room=room, oldest_first=layout.oldest_first)
+        self._kept = _Kept(seen, head, lines, room, drawn)
         return drawn
+
+
+def _writer(layout: Layout[Any, Any]) -> Callable[[Any], Lines]:
+    """What makes lines of what a section looks at: rows that are made one by one move on one by one."""
+    one, rows, line = layout.row, layout.rows, layout.line
+
+    def write(seen: Any) -> Lines:
+        made = rows(seen)
+        return lines_of(made, [line(row) for row in made])
+
+    return write if one is None else _moving(one, line)
+
+
+def _moving(one: Callable[[Any], Row], line: Callable[[Row], str]) -> Callable[[Any], Lines]:
+    """The same for a window of items: each keeps its row, its line and what that costs."""
+
+    def write(item: Any) -> tuple[Row, str, int]:
+        row = one(item)
+        text = line(row)
+        return row, text, line_cost(text)
+
+    window = Window(write)
+
+    def lines(seen: Any) -> Lines:
+        written = window(seen)
+        rows, texts, costs = zip(*written, strict=True) if written else ((), (), ())
+        return lines_of(rows, texts, tokens=sum(costs))
+
+    return lines

@@ -8,13 +8,16 @@ from functools import lru_cache
 
 import msgspec
 
-from tapebook.context.budget import kept, line_cost
+from tapebook.context.budget import kept, line_cost, pieces
 from tapebook.context.sections import Rows
-from tapebook.domain.canonical import canonical
 from tapebook.domain.packet import Section
 
 RENDERER = 2
 
+SHORT_TEXT = 512
+"""Bytes of lines that are counted at once, rather than one by one."""
+
+# For names and rows, which are text alone: no float can be in them.
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -29,12 +32,12 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class Lines(msgspec.Struct, frozen=True):
-    """Rows as the message shows them: the line of each and what it costs; and all of them as one."""
+    """Rows as the message shows them: the line of each, and all of them as one."""
 
     rows: Rows
-    texts: tuple[str, ...]
-    costs: tuple[int, ...]
+    texts: Sequence[str]
     text: str
+    encoded: bytes
     tokens: int
     content: bytes
 
@@ -42,38 +45,46 @@ class Lines(msgspec.Struct, frozen=True):
 class Head(msgspec.Struct, frozen=True):
     """A heading as the message shows it, what it costs, and the canonical bytes of its title."""
 
+    title: str
     text: str
+    encoded: bytes
     tokens: int
     content: bytes
 
 
-@lru_cache(maxsize=512)
 def head_of(title: str, shown: int = 0, dropped: int = 0) -> Head:
-    """The heading of a title, with how much was left out; cached, since most sections are always called the same."""
+    """The heading of a title, with how much was left out."""
     text = f"## {title} ({shown} of {shown + dropped} shown)" if dropped else f"## {title}"
-    return Head(text, line_cost(text), canonical(title))
+    encoded = text.encode()
+    return Head(title, text, encoded, pieces(encoded) + 1, _ENCODER.encode(title))
 
 
-def lines_of(rows: Rows, texts: tuple[str, ...], costs: tuple[int, ...]) -> Lines:
-    """Rows, their lines and what these cost, put together."""
-    # Rows are text alone, in which no float can be; without the brackets, which the section puts back.
-    return Lines(rows, texts, costs, "\n".join(texts), sum(costs), _ENCODER.encode(rows)[1:-1])
+def lines_of(rows: Rows, texts: Sequence[str], *, tokens: int | None = None) -> Lines:
+    """Rows and their lines, put together, and what these cost where it is not known yet."""
+    text = "\n".join(texts)
+    encoded = text.encode()
+    if tokens is None:
+        # No piece holds a break. A short text often looks like one before it, a long one has lines that do.
+        short = len(encoded) <= SHORT_TEXT
+        tokens = pieces(encoded) + len(texts) if short else sum([line_cost(line) for line in texts])
+    # Without the brackets, which the section puts back.
+    return Lines(rows, texts, text, encoded, tokens, _ENCODER.encode(rows)[1:-1])
 
 
-def draw(section: Section, lines: Lines, *, room: int, oldest_first: bool = False) -> Drawn:
+def draw(section: Section, head: Head, lines: Lines, *, room: int, oldest_first: bool = False) -> Drawn:
     """A section with those of its lines that fit into the room; `section` has all of them."""
-    head = head_of(section.title)
     if head.tokens + lines.tokens > room:
         lines = _fitting(section.title, lines, room=room, oldest_first=oldest_first)
         dropped = len(section.rows) - len(lines.rows)
         section = msgspec.structs.replace(section, rows=lines.rows, dropped=dropped)
         head = head_of(section.title, len(lines.rows), dropped)
-    text = f"{head.text}\n{lines.text}" if lines.rows else head.text
-    columns, name = _named(section.columns, section.name)
+    text, encoded = head.text, head.encoded
+    if lines.rows:
+        text, encoded = f"{text}\n{lines.text}", b"\n".join((encoded, lines.encoded))
     # The canonical bytes of the section, put together from those of its parts: fields stand in the order of names.
-    parts = (columns, section.dropped, name, lines.content, head.content)
-    content = b'{"columns":%b,"dropped":%d,"name":%b,"rows":[%b],"title":%b}' % parts
-    return Drawn(section, text, text.encode(), head.tokens + lines.tokens, content)
+    opening = _opening(section.columns, section.dropped, section.name)
+    content = b"".join((opening, lines.content, b'],"title":', head.content, b"}"))
+    return Drawn(section, text, encoded, head.tokens + lines.tokens, content)
 
 
 def user_text(texts: Sequence[str]) -> str:
@@ -86,12 +97,13 @@ def _fitting(title: str, lines: Lines, *, room: int, oldest_first: bool) -> Line
     total = len(lines.rows)
     # Counted as it looks when almost all is shown: the longest it can get.
     room -= line_cost(f"## {title} ({total} of {total} shown)")
-    count = kept(reversed(lines.costs) if oldest_first else lines.costs, room)
+    costs = [line_cost(text) for text in lines.texts]
+    count = kept(reversed(costs) if oldest_first else costs, room)
     shown = slice(total - count, None) if oldest_first else slice(count)
-    return lines_of(lines.rows[shown], lines.texts[shown], lines.costs[shown])
+    return lines_of(lines.rows[shown], lines.texts[shown], tokens=sum(costs[shown]))
 
 
-@lru_cache(maxsize=64)
-def _named(columns: tuple[str, ...], name: str) -> tuple[bytes, bytes]:
-    """Canonical bytes, the same in every packet."""
-    return canonical(columns), canonical(name)
+@lru_cache(maxsize=512)
+def _opening(columns: tuple[str, ...], dropped: int, name: str) -> bytes:
+    """The canonical bytes of a section up to its rows: the same in most packets."""
+    return b'{"columns":%b,"dropped":%d,"name":%b,"rows":[' % (_ENCODER.encode(columns), dropped, _ENCODER.encode(name))

@@ -14,6 +14,9 @@ _EPOCH_MS = re.compile(r"-?[0-9]{9,15}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The years 1 to 9999: what can be written as a date.
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
+_DAY_MINUTES = DAY // MINUTE
+# Every time of day there is: a packet writes many.
+_CLOCK = tuple(f"{minute // 60:02d}:{minute % 60:02d}" for minute in range(_DAY_MINUTES))
 
 
 def parse_instant(text: str) -> int:
@@ -39,12 +42,12 @@ def iso(instant: int) -> str:
 
 def minute_text(instant: int) -> str:
     """An instant as `2026-01-31T12:05`, for lines people and models read."""
-    return f"{_day_text(instant // DAY)}T{clock_text(instant)}"
+    return f"{_day_text(instant // DAY)}T{_CLOCK[instant // MINUTE % _DAY_MINUTES]}"
 
 
 def clock_text(instant: int) -> str:
     """The time of day of an instant as `12:05`."""
-    return f"{instant // HOUR % 24:02d}:{instant // MINUTE % 60:02d}"
+    return _CLOCK[instant // MINUTE % _DAY_MINUTES]
 
 
 @lru_cache(maxsize=1_024)

@@ -15,6 +15,8 @@ E6 = 10**6
 E8 = 10**8
 E12 = 10**12
 _MOST_DIGITS = 30
+# From here on a price has five digits before the point and none after it.
+_WHOLE_PRICE = 10_000 * E8
 
 # What a float times a unit may be: up to the most it is off by a fifth of a unit, and below the least it says nothing.
 _LEAST_FLOAT, _MOST_FLOAT = 0.5, 9e14
@@ -115,8 +117,9 @@ def _pointed(shifted: int, digits: int) -> str:
     """An integer with a point before its last digits."""
     if not digits:
         return str(shifted)
-    text = str(abs(shifted)).zfill(digits + 1)
-    return f"{'-' if shifted < 0 else ''}{text[:-digits]}.{text[-digits:]}"
+    # Zeros are put behind the sign.
+    text = str(shifted).zfill(digits + (1 if shifted >= 0 else 2))
+    return f"{text[:-digits]}.{text[-digits:]}"
 
 
 @lru_cache(maxsize=1_024)
@@ -125,6 +128,8 @@ def short_price(price_e8: int) -> str:
 
     Cached, since a packet shows its mark several times, and an entry in all packets of a trade.
     """
+    if price_e8 >= _WHOLE_PRICE:
+        return str(divide(price_e8, E8))
     digits = 5 - _digits_before_point(price_e8)
     shown = max(0, min(8, digits))
     shifted = divide(price_e8 * 10**shown, E8)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.context.sections.figures import percent, price, signed_usd, statistic, three_digits, usd, whole_usd
-from tapebook.domain.money import E6, E8, scaled
+from tapebook.domain.money import E6, E8, decimal_text, scaled
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,14 @@ def test_whole_usd(amount: str, shown: str) -> None:
 
 def test_usd() -> None:
     assert [usd(amount) for amount in (1_020_004_999, -5_000_001, 0)] == ["1020.00", "-5.00", "0.00"]
+
+
+HALF_CENTS = st.integers(-5_000, 5_000).map(lambda count: count * 5_000)
+
+
+@given(st.integers(-(10**16), 10**16) | st.integers(-20 * E6, 20 * E6) | HALF_CENTS)
+def test_usd_is_exact_to_the_cent(amount: int) -> None:
+    assert usd(amount) == decimal_text(amount, E6, 2)
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,14 @@ FACTS = ("name", "value")
 class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
     """How a section is made: its cap in tokens, its title, what it looks at, its rows, and the line of a row.
 
-    Where every item it looks at is one row, `row` says which. A section without rows is left out, unless it is shown
-    `bare`. One of `memory` is left out for an agent that has none. One that must be `whole` is refused rather than cut.
+    A title that is always the same is text. Where every item it looks at is one row, `row` says which. A section
+    without rows is left out, unless it is shown `bare`. One of `memory` is left out for an agent that has none. One
+    that must be `whole` is refused rather than cut.
     """
 
     name: str
     cap: int
-    title: Callable[[Source], str]
+    title: str | Callable[[Source], str]
     columns: tuple[str, ...]
     look: Callable[[Source], Seen]
     rows: Callable[[Seen], Rows]
@@ -44,7 +45,8 @@ class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
     def section(self, source: Source) -> Section | None:
         """The section with all its rows; None when there is nothing to say."""
         rows = self.rows(self.look(source))
-        return Section(self.name, self.title(source), self.columns, rows) if rows or self.bare else None
+        title = self.title if isinstance(self.title, str) else self.title(source)
+        return Section(self.name, title, self.columns, rows) if rows or self.bare else None
 
 
 def fact_line(row: Row) -> str:

@@ -39,7 +39,7 @@ def line(row: Row) -> str:
 LAYOUT = Layout(
     name="citations",
     cap=400,
-    title=lambda _: "Citations",
+    title="Citations",
     columns=COLUMNS,
     look=look,
     rows=rows,

@@ -38,7 +38,7 @@ def line(row: Row) -> str:
 LAYOUT = Layout(
     name="experience",
     cap=250,
-    title=lambda _: "Experience (providers, record, similar situations)",
+    title="Experience (providers, record, similar situations)",
     columns=COLUMNS,
     look=look,
     rows=rows,

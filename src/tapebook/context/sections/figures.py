@@ -3,7 +3,9 @@
 from decimal import Decimal
 from functools import lru_cache
 
-from tapebook.domain.money import E6, decimal_text, short_price
+from tapebook.domain.money import E6, decimal_text, divide, short_price
+
+_CENT = E6 // 100
 
 
 @lru_cache(maxsize=1_024)
@@ -14,10 +16,11 @@ def price(price_e8: int) -> str:
     return f"{int(whole):,}.{part}" if part else f"{int(whole):,}"
 
 
-@lru_cache(maxsize=1_024)
 def usd(amount_e6: int) -> str:
-    """An amount to the cent, as a number: `1020.00`."""
-    return decimal_text(amount_e6, E6, 2)
+    """An amount to the cent, as a number: `1020.00`; not cached, since what is worth money moves with every mark."""
+    text = str(divide(amount_e6, _CENT))
+    # Ten dollars or more, or a dollar or more below nothing, need no zeros before their digits.
+    return f"{text[:-2]}.{text[-2:]}" if len(text) > 3 else decimal_text(amount_e6, E6, 2)
 
 
 @lru_cache(maxsize=1_024)
@@ -27,7 +30,7 @@ def whole_usd(amount_e6: int) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def signed_usd(amount_e6: int, *, digits: int = 2) -> str:
+def signed_usd(amount_e6: int, digits: int = 2) -> str:
     """A result with its sign: `+$28.40`, `-$9.70`."""
     text = decimal_text(abs(amount_e6), E6, digits)
     return f"{'-' if amount_e6 < 0 else '+'}${text}"

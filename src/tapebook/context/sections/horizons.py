@@ -35,7 +35,7 @@ def line(row: Row) -> str:
 LAYOUT = Layout(
     name="horizons",
     cap=250,
-    title=lambda _: "Horizons",
+    title="Horizons",
     columns=COLUMNS,
     look=look,
     rows=rows,

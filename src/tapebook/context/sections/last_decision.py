@@ -43,7 +43,7 @@ def _row(action: Action, verdict: Verdict, watched: tuple[str, ...]) -> tuple[st
 LAYOUT = Layout(
     name="last_decision",
     cap=100,
-    title=lambda _: "Last decision",
+    title="Last decision",
     columns=FACTS,
     look=look,
     rows=rows,

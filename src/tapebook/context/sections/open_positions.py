@@ -15,11 +15,11 @@ Seen = tuple[tuple[TradeState, int, int], ...]
 
 def look(situation: Situation) -> Seen:
     """Each open trade with its mark and its minutes: first the one in the packet's symbol, then by symbol."""
-    open_trades, symbol = situation.open_trades, situation.symbol
-    trades = sorted(open_trades.values(), key=lambda trade: (trade.symbol != symbol, trade.symbol))
-    return tuple(
-        (trade, situation.marks[trade.symbol], (situation.as_of - trade.entry_tick_at) // MINUTE) for trade in trades
-    )
+    if not situation.open_trades:
+        return ()
+    now, marks, symbol = situation.as_of, situation.marks, situation.market.symbol
+    trades = sorted(situation.open_trades.values(), key=lambda trade: (trade.symbol != symbol, trade.symbol))
+    return tuple([(trade, marks[trade.symbol], (now - trade.entry_tick_at) // MINUTE) for trade in trades])
 
 
 def rows(seen: Seen) -> Rows:
@@ -33,8 +33,8 @@ def _row(trade: TradeState, mark_e8: int, minutes: int) -> Row:
         whole_usd(trade.entered_usd_e6),
         price(trade.entry_price_e8),
         price(mark_e8),
-        signed_usd(trade.mfe_usd_e6, digits=0),
-        signed_usd(trade.mae_usd_e6, digits=0),
+        signed_usd(trade.mfe_usd_e6, 0),
+        signed_usd(trade.mae_usd_e6, 0),
         f"{minutes}m",
         plain(trade.entry_reason, MOST_WORDS),
     )
@@ -49,7 +49,7 @@ def line(row: Row) -> str:
 LAYOUT = Layout(
     name="open_positions",
     cap=200,
-    title=lambda _: "Open positions (memory view)",
+    title="Open positions (memory view)",
     columns=COLUMNS,
     look=look,
     rows=rows,

@@ -4,6 +4,8 @@ Every cap the guard enforces is here with what is left of it, so that nothing ha
 a refusal. The day's and the hour's figures are absent when they could not be read.
 """
 
+from functools import lru_cache
+
 import msgspec
 
 from tapebook.context.quote import symbol_text
@@ -42,20 +44,28 @@ class Seen(msgspec.Struct, frozen=True):
 
 def look(situation: Situation) -> Seen:
     """The account, the caps, and what the day and the hour have used of them."""
-    positions, cash, marks = situation.portfolio.positions, situation.portfolio.cash_usd_e6, situation.marks
-    held = [(positions[symbol], marks[symbol]) for symbol in sorted(positions)]
-    worth = tuple([(position, mark, notional_usd_e6(position.size_e8, mark)) for position, mark in held])
-    equity = cash + sum([value - position.cost_usd_e6 for position, _, value in worth])
+    symbol, marks, working = situation.market.symbol, situation.marks, situation.working
+    equity = cash = situation.portfolio.cash_usd_e6
+    held = _held(situation.portfolio.positions, marks)
+    for position, _, value in held:
+        equity += value - position.cost_usd_e6
     return Seen(
-        situation.symbol,
+        symbol,
         cash,
         equity,
-        worth,
-        tuple([(order, _adds(order, marks)) for order in situation.working]),
+        held,
+        tuple([(order, _adds(order, marks)) for order in working]) if working else (),
         situation.deployment.agent.caps,
         None if situation.activity is None else _left(situation, situation.activity, equity),
         situation.degraded,
     )
+
+
+def _held(positions: dict[str, Position], marks: dict[str, int]) -> Held:
+    if not positions:
+        return ()
+    found = [(positions[symbol], marks[symbol]) for symbol in sorted(positions)]
+    return tuple([(position, mark, notional_usd_e6(position.size_e8, mark)) for position, mark in found])
 
 
 def _adds(order: Order, marks: dict[str, int]) -> int:
@@ -66,7 +76,7 @@ def _adds(order: Order, marks: dict[str, int]) -> int:
 
 def _left(situation: Situation, activity: Activity, equity_usd_e6: int) -> tuple[int, int, int]:
     lost = max(0, activity.day_start_equity_usd_e6 - equity_usd_e6)
-    lost_at = activity.last_loss_at.get(situation.symbol)
+    lost_at = activity.last_loss_at.get(situation.market.symbol)
     if lost_at is None:
         return lost, activity.orders_last_hour, 0
     rested_at = lost_at + situation.deployment.agent.caps.cooldown_ms
@@ -75,23 +85,40 @@ def _left(situation: Situation, activity: Activity, equity_usd_e6: int) -> tuple
 
 def rows(seen: Seen) -> Rows:
     """Names and values; the position is that of the packet's symbol."""
-    used = sum([abs(value) for _, _, value in seen.held]) + sum([added for _, added in seen.working])
+    each, together, leverage, smallest, loss = _limits(seen.caps)
     found: list[Row] = [
         ("cash_usd", usd(seen.cash_usd_e6)),
         ("equity_usd", usd(seen.equity_usd_e6)),
         *_position(seen),
         ("open_symbols", _listed([symbol_text(position.symbol) for position, _, _ in seen.held])),
-        ("working_orders", _orders([order for order, _ in seen.working])),
-        ("max_position_usd", usd(seen.caps.max_position_usd_e6)),
-        ("max_account_usd", usd(seen.caps.max_account_usd_e6)),
-        ("account_used_usd", usd(used)),
-        ("max_leverage", str(seen.caps.max_leverage)),
-        ("min_notional_usd", usd(seen.caps.min_notional_usd_e6)),
-        *_still_allowed(seen),
+        ("working_orders", _orders([order for order, _ in seen.working]) if seen.working else "none"),
+        each,
+        together,
+        ("account_used_usd", usd(_used(seen))),
+        leverage,
+        smallest,
+        *_still_allowed(seen, loss),
     ]
     if seen.degraded:
         found.append(("could_not_be_read", " ".join(sorted(seen.degraded))))
     return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def _limits(caps: RiskCaps) -> Rows:
+    """What an order has to keep to; cached, since it changes only with the agent."""
+    return (
+        ("max_position_usd", usd(caps.max_position_usd_e6)),
+        ("max_account_usd", usd(caps.max_account_usd_e6)),
+        ("max_leverage", str(caps.max_leverage)),
+        ("min_notional_usd", usd(caps.min_notional_usd_e6)),
+        ("max_daily_loss_usd", usd(caps.max_daily_loss_usd_e6)),
+    )
+
+
+def _used(seen: Seen) -> int:
+    used = sum([abs(value) for _, _, value in seen.held])
+    return used + sum([added for _, added in seen.working]) if seen.working else used
 
 
 def _position(seen: Seen) -> list[Row]:
@@ -110,7 +137,7 @@ def _position(seen: Seen) -> list[Row]:
 def _orders(working: list[Order]) -> str:
     told = [_order(order) for order in working[:MOST_ORDERS]]
     more = len(working) - len(told)
-    return "; ".join([*told, f"{more} more"] if more else told) or "none"
+    return "; ".join([*told, f"{more} more"] if more else told)
 
 
 def _order(order: Order) -> str:
@@ -119,13 +146,13 @@ def _order(order: Order) -> str:
     return f"{order.side} {size} {symbol_text(order.symbol)}{at}"
 
 
-def _still_allowed(seen: Seen) -> list[Row]:
-    """What the day and the hour still allow."""
+def _still_allowed(seen: Seen, loss: Row) -> list[Row]:
+    """What the day may lose, and what it and the hour still allow."""
     if seen.left is None:
         return []
     caps, (lost, sent, rests) = seen.caps, seen.left
     found: list[Row] = [
-        ("max_daily_loss_usd", usd(caps.max_daily_loss_usd_e6)),
+        loss,
         ("daily_loss_left_usd", usd(max(0, caps.max_daily_loss_usd_e6 - lost))),
         ("orders_left_this_hour", str(max(0, caps.max_orders_per_hour - sent))),
     ]
@@ -140,7 +167,7 @@ def _listed(names: list[str]) -> str:
 LAYOUT = Layout(
     name="portfolio",
     cap=350,
-    title=lambda _: "Portfolio and risk caps",
+    title="Portfolio and risk caps",
     columns=FACTS,
     look=look,
     rows=rows,

@@ -22,6 +22,7 @@ DOUBT = "(consider whether your read of the regime still holds)"
 # How many codes of the sequence and how many rules are shown; the first shape that fits is taken.
 _SHAPES = ((4, 99), (3, 3), (3, 2), (3, 1), (1, 1))
 
+
 def look(situation: Situation) -> Activity | None:
     """The hour and the day, where they could be read."""
     return situation.activity
@@ -72,7 +73,7 @@ def _sequence(codes: Sequence[str], tail: int) -> str:
 LAYOUT = Layout(
     name="recent_activity",
     cap=CAP,
-    title=lambda _: TITLE,
+    title=TITLE,
     columns=FACTS,
     look=look,
     rows=rows,

@@ -50,7 +50,7 @@ def line(row: Row) -> str:
 LAYOUT = Layout(
     name="recent_trades",
     cap=600,
-    title=lambda _: "Recent trades (closed)",
+    title="Recent trades (closed)",
     columns=COLUMNS,
     look=look,
     rows=rows,

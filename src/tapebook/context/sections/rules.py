@@ -29,7 +29,7 @@ def line(row: Row) -> str:
 LAYOUT = Layout(
     name="rules",
     cap=600,
-    title=lambda _: TITLE,
+    title=TITLE,
     columns=("line",),
     look=look,
     rows=rows,
