@@ -24,6 +24,7 @@ def plain(ended: list[Ended], *, since: int, most: int) -> Record:
 def test_a_window_that_moves_on_counts_what_a_new_one_would(ended: list[Ended], most: int, span: int) -> None:
     kept: list[Ended] = []
     recent = Recent([], most=most)
+    assert Recent(sorted(ended), most=most).record("x", since=0) == plain(ended, since=0, most=most)
     for each in sorted(ended):
         assert recent.add(each)
         assert not recent.add(each), "what ended with another, or before it, is not known to come last"
@@ -33,6 +34,14 @@ def test_a_window_that_moves_on_counts_what_a_new_one_would(ended: list[Ended], 
             if recent.serves(since=since, as_of=each[0] + later):
                 assert recent.record("x", since=since) == plain(kept, since=since, most=most)
         assert not recent.serves(since=each[0] - span, as_of=each[0] - 1)
+
+
+def test_a_record_is_made_again_only_when_an_outcome_comes_or_leaves() -> None:
+    recent = Recent([(100, 5, 1), (110, -3, -1)], most=9)
+    first = recent.record("x", since=90)
+    assert recent.record("x", since=99) is first
+    assert recent.record("x", since=100) == plain([(110, -3, -1)], since=100, most=9) != first
+    assert recent.add((120, 7, 2)) and recent.record("x", since=100).n == 2
 
 
 STEPS = st.lists(

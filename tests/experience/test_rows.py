@@ -92,3 +92,26 @@ def test_recent_record_has_its_own_row() -> None:
     recent = Record("recent", "last 20 days", 6, 3, 600, 6 * 200**2)
     rows = rows_of({}, recent=recent)
     assert [row.name for row in rows if row.kind == "record"] == ["last 20 days"]
+
+
+def test_neighbours_in_another_order_say_the_same() -> None:
+    known, like = records(20), nearest(25)
+    standing, places = standing_rows(QUESTION, known, prior=10), list(range(25))
+    random.Random(3).shuffle(places)
+    sides, results = (tuple(column[place] for place in places) for column in (like.sides, like.results_ppm))
+    turned = Nearest(like.numbers, like.distances, sides, results, like.searched, like.usual)
+    first = experience_rows(standing, nearest=like, recent=NOTHING)
+    assert experience_rows(standing, nearest=turned, recent=NOTHING) is first, "nothing new to be shown"
+    other = Nearest(like.numbers, like.distances, sides, (*results[1:], 7), like.searched, like.usual)
+    assert experience_rows(standing, nearest=other, recent=NOTHING) != first
+
+
+def test_a_side_is_told_when_there_is_enough_of_it_and_not_alone() -> None:
+    def said(sides: tuple[int, ...]) -> list[str]:
+        like = Nearest((1,) * len(sides), (1,) * len(sides), sides, (100,) * len(sides), 400, 100)
+        return [row.name for row in rows_of({}, like=like) if row.kind == "similar"]
+
+    assert said((1,) * 5 + (-1,) * 6) == ["11 nearest", "those long", "those short"]
+    assert said((1,) * 4 + (-1,) * 6) == ["10 nearest", "those short"]
+    assert said((1,) * 8) == ["8 nearest"]
+    assert said((1,) * 2 + (-1,) * 2) == []

@@ -98,6 +98,37 @@ def test_numbers_beyond_all_bounds_are_cut() -> None:
     assert reading[FIELDS.index("funding")] is None
 
 
+def plainly(sight: Sight) -> list[int | None]:
+    """A reading field by field, with nothing kept from one to the next."""
+    hourly = sight.volatility_24h / math.sqrt(24) if sight.volatility_24h else sight.volatility_1h
+    moves = zip((sight.return_15m, sight.return_1h, sight.return_4h, sight.return_24h), (0.25, 1, 4, 24), strict=True)
+    turn = 2 * math.pi * (sight.as_of % DAY) / DAY
+    values = [
+        *(None if move is None or not hourly else move / (hourly * math.sqrt(hours)) for move, hours in moves),
+        *(math.log(each) if each and each > 0 else None for each in (sight.volatility_1h, sight.volatility_24h)),
+        *(sight.range_position_4h, sight.range_position_24h),
+        *(None if each is None else math.asinh(each / 1e-4) for each in (sight.funding, sight.premium)),
+        *(sight.imbalance, math.log(sight.spread_bps) if sight.spread_bps and sight.spread_bps > 0 else None),
+        *(float(sight.held), math.sin(turn), math.cos(turn)),
+    ]
+    known = [None if each is None or not math.isfinite(each) else each * UNIT for each in values]
+    return [None if each is None else round(max(-MOST, min(MOST, each))) for each in known]
+
+
+RATES = st.none() | st.sampled_from([0.0, -0.0, 1e-4, -2e-4]) | st.floats(-1e-2, 1e-2)
+
+
+@given(st.integers(0, 3 * DAY), RATES, RATES, st.integers(-1, 1), st.sampled_from([None, 0.0, 0.5, 2.0]))
+def test_readings_are_the_same_however_many_were_made_before(
+    as_of: int, funding: float | None, premium: float | None, held: int, spread: float | None
+) -> None:
+    shape = sight_of(bars(3, 289), None, None, held=0, as_of=T0)
+    known = {"funding": funding, "premium": premium, "spread_bps": spread, "imbalance": premium}
+    for moment in (as_of, as_of + 5 * MINUTE, as_of + DAY):
+        sight = msgspec.structs.replace(shape, as_of=moment, held=held, **known)
+        assert list(reading_of(sight)) == plainly(sight)
+
+
 def test_time_of_day_has_no_seam() -> None:
     before, after = (reading_of(Sight(as_of=20_000 * DAY + shift))[-2:] for shift in (-1_000, 1_000))
     assert all(abs((one or 0) - (two or 0)) <= 1 for one, two in zip(before, after, strict=True))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tapebook import context
 from tapebook.decision import Answer
 from tapebook.decision.engines.ensemble import EnsembleEngine
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment
@@ -17,11 +18,13 @@ from tapebook.domain.money import E8
 from tapebook.domain.note import Reflection
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
+from tapebook.experience import shape_of
 from tapebook.experience.learning import seen
 from tapebook.lab.replay import replay
-from tapebook.loop.experience import snapshot
+from tapebook.loop.experience import _looked, outcomes_due, snapshot
 from tapebook.loop.slot import Opened, Slot
 from tapebook.loop.tick import tick
+from tapebook.tape.features import classify_regime
 from tapebook.wiring import Rooms
 from tests.experience.makers import closed, run_of, sight
 from tests.loop.desks import START, Desk, desk, reply
@@ -198,3 +201,30 @@ def test_a_snapshot_is_an_event_of_its_deployment(tmp_path: Path) -> None:
         found = floor.rooms.experience.snapshots(agent.id, seq=head + 1)
         assert [(each.chunk, each.result.n) for each in found] == [("Q2", 0), ("Q1", 12)]
         assert floor.is_whole()
+
+
+def test_runs_of_trades_that_were_learned_from_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(PROFILE)
+        Market(floor, agent, seed=1).round()
+        first = floor.rooms.book.head(agent.id)
+        due = outcomes_due(floor.rooms, agent, seq=first)
+        floor.rooms.book.append(agent.id, due, expected_seq=first)
+        assert [draft.kind for draft in due] == ["experience.learned"]
+        asked: list[str] = []
+        monkeypatch.setattr(floor.rooms.book, "run", asked.append)
+        assert outcomes_due(floor.rooms, agent, seq=floor.rooms.book.head(agent.id)) == [] and not asked
+
+
+def test_bars_of_two_symbols_are_looked_at_in_turn() -> None:
+    windows = []
+    for symbol, step in (("BTC", 1.001), ("ETH", 0.995), ("BTC", 0.999)):
+        closes = [round(100 * step**number * E8) for number in range(60)]
+        bars = [Candle(symbol, 60, START + n * MINUTE, c, c + 9, c - 9, c, 1.0, 1.0, 1) for n, c in enumerate(closes)]
+        windows.append(context.Market(symbol, START, 1, tuple(bars)))
+    expected = [(classify_regime([bar.close_e8 / 1e8 for bar in each.bars]), shape_of(each.bars)) for each in windows]
+    assert len({regime for regime, _ in expected}) > 1
+    for _ in range(2):
+        assert [_looked(each) for each in windows] == expected

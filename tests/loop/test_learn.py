@@ -1,28 +1,37 @@
 """Reflection in the tick: when it is due, what it writes, who is told, and which trades were made under it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.note import Reflection
+from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.note import Reflection, SkillNote
 from tapebook.domain.run import Usage
 from tapebook.domain.trade import ClosedTrade
+from tapebook.home import make_home
 from tapebook.lab.replay import replay
-from tapebook.lessons import SLOTS, Reflected
+from tapebook.lessons import SLOTS, Reflected, hash_lessons_text, note_text
+from tapebook.lessons.events import promoted
+from tapebook.log import Draft
+from tapebook.loop.experience import outcomes_due
 from tapebook.loop.learn import learn
 from tapebook.loop.skills import lessons_of
+from tapebook.wiring import Rooms
 from tests.llm.conftest import offline, one_server, server
 from tests.llm.model_server import ModelServer, Said, anthropic_message
-from tests.loop.desks import Desk, desk, reply
+from tests.loop.desks import START, Desk, desk, reply
 
 __all__ = ["offline", "one_server", "server"]
 
 LEARNER = AgentProfile("a", ("BTC", "ETH"), cadence_ms=MINUTE, reflection=Reflection(every_n_trades=4))
 ROUNDS = 12
+NOTE = note_text({SLOTS[0]: ["Wait for the close."]})
 
 
 def trade(floor: Desk, agent: Deployment, symbol: str, *, wins: bool, odd: float) -> None:
@@ -113,6 +122,82 @@ def test_learning_again_changes_nothing(tmp_path: Path) -> None:
         before = floor.rooms.book.head(agent.id)
         learn(floor.rooms, agent)
         assert floor.rooms.book.head(agent.id) == before
+
+
+@contextmanager
+def alone(home: Path) -> Iterator[Desk]:
+    """A desk whose book nobody else writes."""
+    make_home(home)
+    clock = VirtualClock(START)
+    with closing(Rooms(home, clock=clock, sole=True)) as rooms:
+        yield Desk(rooms, clock)
+
+
+def promote_something(floor: Desk, text: str) -> None:
+    """The owner promotes a note of somebody else to the agent's own name."""
+    note = SkillNote("a", "note-1", "elsewhere", "other", floor.clock.now(), text, hash_lessons_text(text))
+    floor.rooms.book.append("", [promoted(note)], expected_seq=floor.rooms.book.head())
+
+
+def test_who_writes_alone_looks_again_only_when_something_could_be_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def counted(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+        looks.append(seq)
+        return outcomes_due(rooms, deployment, seq=seq)
+
+    def found(floor: Desk, agent: Deployment) -> tuple[int, int]:
+        """How often it was looked, and how many events came of it, when an account learns three times in a row."""
+        before, count = floor.rooms.book.head(agent.id), len(looks)
+        for _ in range(3):
+            learn(floor.rooms, agent)
+            floor.later(MINUTE)
+        return len(looks) - count, floor.rooms.book.head(agent.id) - before
+
+    with alone(tmp_path / "home") as floor:
+        monkeypatch.setattr("tapebook.loop.learn.outcomes_due", counted)
+        agent, other = floor.hire(LEARNER), floor.hire(replace(LEARNER, name="b"))
+        assert [found(floor, each) for each in (agent, agent, other)] == [(1, 0), (0, 0), (1, 0)]
+        trade(floor, agent, "BTC", wins=True, odd=0.0)
+        assert found(floor, agent) == (2, 1), "the outcome; the second look finds nothing"
+        assert found(floor, agent) == found(floor, other) == (0, 0), "of others nothing is learned"
+        floor.later(DAY)
+        assert found(floor, agent) == (2, 1), "the day that is over"
+        promote_something(floor, NOTE)
+        assert found(floor, agent) == (2, 1) and floor.rooms.notes.skills(agent.id, seq=999)
+        assert found(floor, replace(agent, agent=replace(LEARNER, skills=("x",)))) == (1, 0), "it is another agent"
+        assert floor.is_whole()
+
+
+def test_who_writes_alone_learns_the_same(tmp_path: Path) -> None:
+    heads = []
+    for floor_of, name in ((desk, "shared"), (alone, "sole")):
+        with floor_of(tmp_path / name) as floor:
+            agent = floor.hire(replace(LEARNER, reflection=Reflection("daily")))
+            for number in range(4):
+                trade(floor, agent, "BTC", wins=number % 2 > 0, odd=number / 100)
+                for _ in range(3):
+                    floor.later(8 * HOUR, BTC=100, ETH=100)
+                    floor.say(agent, reply("hold"))
+                if number == 2:
+                    promote_something(floor, NOTE)
+            heads.append(floor.rooms.log.head(floor.rooms.book.stream(agent.id)))
+    assert heads[0].seq > 40 and heads[0] == heads[1]
+
+
+def test_a_process_that_has_just_begun_learns_what_is_due(tmp_path: Path) -> None:
+    with alone(tmp_path / "home") as floor:
+        agent = floor.hire(LEARNER)
+        learn(floor.rooms, agent)
+        trade(floor, agent, "BTC", wins=True, odd=0.0)
+        clock = floor.clock
+    with closing(Rooms(tmp_path / "home", clock=clock, sole=True)) as rooms:
+        before = rooms.book.head(agent.id)
+        learn(rooms, agent)
+        assert rooms.book.head(agent.id) == before + 1
+        assert rooms.experience.standing(agent.id, seq=before + 1).seq == before + 1
 
 
 def test_without_a_cadence_nothing_is_learned(tmp_path: Path) -> None:

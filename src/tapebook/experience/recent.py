@@ -13,12 +13,15 @@ class Recent:
     """The newest outcomes, oldest first, at most so many; as of some moment and every later one."""
 
     def __init__(self, outcomes: Sequence[Ended], *, most: int) -> None:
-        self._outcomes: deque[Ended] = deque()
+        kept = outcomes[max(0, len(outcomes) - most) :]
+        self._outcomes = deque(kept)
         self._most = most
-        self._wins = self._ppm = self._ppm2 = self._usd = 0
+        self._wins = sum([usd > 0 for _, _, usd in kept])
+        self._ppm = sum([ppm for _, ppm, _ in kept])
+        self._ppm2 = sum([ppm * ppm for _, ppm, _ in kept])
+        self._usd = sum([usd for _, _, usd in kept])
         self._since = -1
-        for each in outcomes:
-            self._put(each)
+        self._made: Record | None = None
 
     def serves(self, *, since: int, as_of: int) -> bool:
         """Whether a moment can be answered: one that is not before those asked for so far, nor before an exit."""
@@ -32,11 +35,13 @@ class Recent:
         return True
 
     def record(self, name: str, *, since: int) -> Record:
-        """The record of the outcomes after a moment."""
+        """The record of the outcomes after a moment; the same object until one comes or leaves."""
         self._since = since
         while self._outcomes and self._outcomes[0][0] <= since:
             self._drop()
-        return Record("recent", name, len(self._outcomes), self._wins, self._ppm, self._ppm2, self._usd)
+        if self._made is None or self._made.name != name:
+            self._made = Record("recent", name, len(self._outcomes), self._wins, self._ppm, self._ppm2, self._usd)
+        return self._made
 
     def _put(self, ended: Ended) -> None:
         self._outcomes.append(ended)
@@ -48,6 +53,7 @@ class Recent:
         self._count(self._outcomes.popleft(), -1)
 
     def _count(self, ended: Ended, sign: int) -> None:
+        self._made = None
         _, ppm, usd = ended
         self._wins += sign * (usd > 0)
         self._ppm += sign * ppm

@@ -83,11 +83,11 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
         return rate(self.wins, self.n)
 
 
-def merged(one: Record, other: Record, *, sign: int = 1) -> Record:
-    """Two records of one key as one; with sign -1, what `one` has beyond `other`."""
+def merged(one: Record, other: Record, *, sign: int = 1, name: str | None = None) -> Record:
+    """Two records of one key as one; with sign -1, what `one` has beyond `other`, under a name of its own if given."""
     return Record(
         one.kind,
-        one.name,
+        one.name if name is None else name,
         one.n + sign * other.n,
         one.wins + sign * other.wins,
         one.total_ppm + sign * other.total_ppm,
@@ -100,7 +100,7 @@ def by_side(sides: Sequence[int], results_ppm: Sequence[int]) -> tuple[Record, R
     """Results in millionths as records: all, those long (1) and those short (-1)."""
     every = _summed("", results_ppm)
     long = _summed(LONG, [ppm for ppm, side in zip(results_ppm, sides, strict=True) if side > 0])
-    return every, long, merged(Record("similar", SHORT), merged(every, long, sign=-1))
+    return every, long, merged(every, long, sign=-1, name=SHORT)
 
 
 def _summed(side: str, results_ppm: Sequence[int]) -> Record:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tapebook.domain.estimate import Estimate, rate
+from tapebook.domain.memo import Memo
 from tapebook.domain.memory import ExperienceRow
 from tapebook.experience.calibration import curve
 from tapebook.experience.records import (
@@ -72,8 +73,16 @@ def experience_rows(
     standing: StandingRows, *, nearest: "Nearest | None", recent: Record
 ) -> tuple[ExperienceRow, ...]:
     """Everything there is to say to a decision."""
-    similar = _similar(nearest) if nearest else ()
-    return (*standing.weights, *similar, *standing.here, *record_rows(recent.name, recent), *standing.rest)
+    return _joined((standing, _similar(nearest) if nearest else (), record_rows(recent.name, recent)))
+
+
+def _join(said: tuple[StandingRows, tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]]) -> tuple[ExperienceRow, ...]:
+    standing, similar, recent = said
+    return (*standing.weights, *similar, *standing.here, *recent, *standing.rest)
+
+
+# The rows of before as long as they say the same: whoever shows them sees at once that nothing changed.
+_joined = Memo(_join)
 
 
 def bps_text(mean: Estimate) -> str:
@@ -101,17 +110,20 @@ def _similar(nearest: "Nearest") -> tuple[ExperienceRow, ...]:
     return _ended(nearest.sides, nearest.results_ppm)
 
 
-@lru_cache(maxsize=256)
 def _ended(sides: tuple[int, ...], results_ppm: tuple[int, ...]) -> tuple[ExperienceRow, ...]:
-    """How neighbours ended; cached, since a few minutes later most of them are the same."""
-    found = len(sides)
-    rows = []
-    names = (f"{found} nearest", "those long", "those short")
-    for name, record in zip(names, by_side(sides, results_ppm), strict=True):
-        if record.n >= FEWEST_SHOWN and not (record.name and record.n == found):
-            value = f"{bps_text(record.mean_bps)}; {_won_text(record.wins, record.n)}"
-            rows.append(ExperienceRow("similar", name, value))
+    """How neighbours ended: all of them, and where some were long and some short, each side with enough of them."""
+    every, long, short = by_side(sides, results_ppm)
+    rows = [_ended_row(f"{every.n} nearest", every)] if every.n >= FEWEST_SHOWN else []
+    for name, record in (("those long", long), ("those short", short)):
+        if FEWEST_SHOWN <= record.n < every.n:
+            rows.append(_ended_row(name, record))
     return tuple(rows)
+
+
+@lru_cache(maxsize=256)
+def _ended_row(name: str, record: Record) -> ExperienceRow:
+    """Cached, since a few minutes later most neighbours are the same, if in another order."""
+    return ExperienceRow("similar", name, f"{bps_text(record.mean_bps)}; {_won_text(record.wins, record.n)}")
 
 
 @lru_cache(maxsize=4_096)

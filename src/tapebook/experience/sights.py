@@ -14,7 +14,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from operator import truediv
 
 import msgspec
 
@@ -103,16 +103,13 @@ def shape_of(bars: Sequence[Candle]) -> Sight:
 
 def reading_of(sight: Sight) -> Reading:
     """A sight as integers, one per name in FIELDS."""
-    turn = 2 * math.pi * (sight.as_of % DAY) / DAY
     bars = _of_bars(
         (sight.return_15m, sight.return_1h, sight.return_4h, sight.return_24h),
         (sight.volatility_1h, sight.volatility_24h),
         (sight.range_position_4h, sight.range_position_24h),
     )
-    rates = [None if rate is None else math.asinh(rate / _USUAL_RATE) for rate in (sight.funding, sight.premium)]
-    book = (sight.imbalance, _logarithm(sight.spread_bps))
-    now = [_quantised(value) for value in (*rates, *book, float(sight.held), math.sin(turn), math.cos(turn))]
-    return (*bars, *now)
+    market = _of_market(sight.funding, sight.premium, sight.imbalance, sight.spread_bps)
+    return (*bars, *market, _quantised(float(sight.held)), *_of_time(sight.as_of % DAY))
 
 
 @lru_cache(maxsize=256)
@@ -122,6 +119,22 @@ def _of_bars(moves: _Values, volatilities: _Values, positions: _Values) -> Readi
     hourly = day / math.sqrt(24) if day else hour
     deviations = [_in_deviations(move, hourly, hours) for move, hours in zip(moves, _HOURS, strict=True)]
     return tuple([_quantised(value) for value in (*deviations, *map(_logarithm, volatilities), *positions)])
+
+
+@lru_cache(maxsize=256)
+def _of_market(
+    funding: float | None, premium: float | None, imbalance: float | None, spread_bps: float | None
+) -> Reading:
+    """The fields of the newest book and funding, which may stay for as long as an hour."""
+    rates = [None if rate is None else math.asinh(rate / _USUAL_RATE) for rate in (funding, premium)]
+    return tuple([_quantised(value) for value in (*rates, imbalance, _logarithm(spread_bps))])
+
+
+@lru_cache(maxsize=2_048)
+def _of_time(since_midnight: int) -> Reading:
+    """The fields of a time of day; decisions come at the same minutes every day."""
+    turn = 2 * math.pi * since_midnight / DAY
+    return _quantised(math.sin(turn)), _quantised(math.cos(turn))
 
 
 def conditions_of(sight: Sight) -> tuple[tuple[str, str], ...]:
@@ -140,7 +153,9 @@ class _Past:
 
     def __init__(self, bars: Sequence[Candle]) -> None:
         self._bars = bars
-        self._ends = [bar.end for bar in bars]
+        # Bars are of one size.
+        size = bars[0].end - bars[0].bucket_ts if bars else 0
+        self._ends = [bar.bucket_ts + size for bar in bars]
         self._closes = [bar.close_e8 for bar in bars]
 
     def move(self, span: int) -> float | None:
@@ -167,7 +182,7 @@ class _Past:
         if first is None:
             return None
         inside = self._closes[first:]
-        squares = math.fsum([math.log(after / before) ** 2 for before, after in pairwise(inside)])
+        squares = math.fsum([each**2 for each in map(math.log, map(truediv, inside[1:], inside))])
         return math.sqrt(squares * span / (self._ends[-1] - self._ends[first]))
 
     def range_position(self, first: int | None) -> float | None:

@@ -19,6 +19,8 @@ from tapebook.experience.whitening import Readings, Vectors, fitted, matrix_of, 
 
 _GROUPS_EACH = 4
 _FITS_KEPT = 2
+# 15 × 512 products: so few a library for linear algebra does not share among threads, and it is three times as fast.
+_FEW = 512
 
 ROW = np.dtype([("reading", "<i2", (len(FIELDS),)), ("result", "<i4"), ("id", "<u8"), ("side", "<i1")])
 
@@ -96,7 +98,7 @@ class Situations:
 
     def __init__(self) -> None:
         self.count = 0
-        self._rows = np.empty(0, ROW)
+        self._hold(np.empty(0, ROW))
         self._views: dict[int, _View] = {}
 
     def extend(self, rows: bytes | bytearray) -> None:
@@ -105,10 +107,10 @@ class Situations:
         until = self.count + len(new)
         if not self.count:
             # The bytes themselves, until there is something to add.
-            self._rows = new
+            self._hold(new)
         else:
             if until > len(self._rows):
-                self._rows = _roomier(self._rows[: self.count], 2 * until)
+                self._hold(_roomier(self._rows[: self.count], 2 * until))
             self._rows[self.count : until] = new
         self.count = until
 
@@ -127,22 +129,26 @@ class Situations:
         if view.count < count:
             view.fill(self._readings(view.count, count))
         query = vector_of(fit, view.matrix, reading)
-        # Even numbers below 2²⁵: exact.
-        twice = np.einsum("i,ij->j", query + query, view.columns[:, :count])
+        twice = _products(query + query, view.columns[:, :count])
         close = _candidates(view.lengths[:count] - twice, most)
         own = int(query.dot(query))
         away = view.lengths[close].astype(np.int32) - twice[close].astype(np.int32) + own
-        rows = self._rows[close]
-        order = np.lexsort((close, rows["id"], away))[:most]
-        chosen = rows[order]
+        # Stable: where trades have one id too, the first stays first.
+        order = np.lexsort((self._ids[close], away))[:most]
+        chosen = close[order]
         return Nearest(
-            numbers=tuple((close[order] + 1).tolist()),
+            numbers=tuple((chosen + 1).tolist()),
             distances=tuple(away[order].tolist()),
-            sides=tuple(chosen["side"].tolist()),
-            results_ppm=tuple(chosen["result"].tolist()),
+            sides=tuple(self._sides[chosen].tolist()),
+            results_ppm=tuple(self._results[chosen].tolist()),
             searched=count,
             usual=fit.far,
         )
+
+    def _hold(self, rows: NDArray[np.void]) -> None:
+        """Keeps rows, and their columns as views: to pick a few numbers is much cheaper than to pick rows."""
+        self._rows = rows
+        self._ids, self._sides, self._results = rows["id"], rows["side"], rows["result"]
 
     def _readings(self, first: int, until: int) -> Readings:
         return self._rows["reading"][first:until]
@@ -158,15 +164,23 @@ class Situations:
         return view
 
 
+def _products(twice_query: NDArray[np.float32], columns: Vectors) -> NDArray[np.float32]:
+    """Twice the product of a vector with every column: even numbers below 2²⁵, so exact in whatever order."""
+    few = columns.shape[1] <= _FEW
+    found: NDArray[np.float32] = twice_query.dot(columns) if few else np.einsum("i,ij->j", twice_query, columns)
+    return found
+
+
 def _candidates(away: NDArray[np.float32], most: int) -> NDArray[np.intp]:
     """All places that can be among the nearest: as near as the nearest of the `most`-th best group, or nearer.
 
-    Taking the least of each group first is ten times as fast as partitioning all.
+    Taking the least of each group first is ten times as fast as partitioning all; of few, each is its own group.
     """
-    groups = _GROUPS_EACH * most
-    if len(away) < 2 * groups:
+    if len(away) <= most:
         return np.arange(len(away))
-    least = away[: len(away) // groups * groups].reshape(-1, groups).min(axis=0)
+    groups = _GROUPS_EACH * most
+    few = len(away) < max(_FEW, 2 * groups)
+    least = away.copy() if few else away[: len(away) // groups * groups].reshape(-1, groups).min(axis=0)
     least.partition(most - 1)
     found: NDArray[np.intp] = (away <= least[most - 1]).nonzero()[0]
     return found
@@ -177,4 +191,3 @@ def _roomier(array: NDArray[Any], room: int) -> NDArray[Any]:
     longer = np.empty((room, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer
-

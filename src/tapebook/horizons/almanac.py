@@ -5,8 +5,6 @@ trade ended, or at midnight. So both answers are kept until then, and nothing th
 byte: a process that has just begun gives the same.
 """
 
-import msgspec
-
 from tapebook.domain.instants import DAY, floor
 from tapebook.domain.memory import LayerRow
 from tapebook.horizons.rollup import Days, catch_up, expire
@@ -18,13 +16,8 @@ from tapebook.log import Draft
 # 1970 began on a Thursday.
 _FIRST_MONDAY = 4 * DAY
 
-
-class _Known(msgspec.Struct, frozen=True):
-    """All that the rows of a scope depend on."""
-
-    changed: int
-    curated: int
-    day: int
+_Known = tuple[int, int, int]
+"""All that the rows of a scope depend on: its newest change, the owner's, and the day."""
 
 
 class Almanac:
@@ -37,10 +30,10 @@ class Almanac:
 
     def rows(self, scope: str, *, seq: int, as_of: int, curated: int = 0) -> tuple[LayerRow, ...]:
         """What a decision is told; see `layer_rows`."""
-        known = _Known(self.store.changed(scope, seq=seq), curated, as_of // DAY)
-        if not known.changed and not curated:
+        changed = self.store.changed(scope, seq=seq)
+        if not changed and not curated:
             return ()
-        kept = self._rows.get(scope)
+        known, kept = (changed, curated, as_of // DAY), self._rows.get(scope)
         if kept is None or kept[0] != known:
             kept = self._rows[scope] = known, layer_rows(self.store, scope, seq=seq, as_of=as_of, curated=curated)
         return kept[1]

@@ -26,6 +26,14 @@ class Notes:
 
         return self._answers.answer("active", Stream(self._owner, deployment), read, seq=seq)
 
+    def told(self, deployment: str, *, seq: int) -> tuple[Note | None, tuple[SkillNote, ...]]:
+        """The note that stood and what a deployment was told of skills: every decision asks for both at once."""
+
+        def read() -> tuple[Note | None, tuple[SkillNote, ...]]:
+            return self.active(deployment, seq=seq), tuple(self.skills(deployment, seq=seq))
+
+        return self._answers.answer("told", Stream(self._owner, deployment), read, seq=seq)
+
     def last_try(self, deployment: str, *, seq: int) -> tuple[int, int] | None:
         """Where and when the newest reflection was, whatever came of it."""
 

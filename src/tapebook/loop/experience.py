@@ -23,21 +23,24 @@ def told(
     standing = rooms.experience.standing(deployment.id, seq=seq) if settings.enabled else None
     if standing is None or not standing.seq:
         return ()
-    providers = _providers(rooms, deployment.agent)
-    question = Question(market.as_of, market.symbol, _look(market.bars)[0], providers)
-    return rooms.experience.told(standing, question, _sight(market, portfolio), settings=settings)
+    regime, shape = _looked(market)
+    question = Question(market.as_of, market.symbol, regime, _providers(rooms, deployment.agent))
+    return rooms.experience.told(standing, question, _sight(market, portfolio, shape), settings=settings)
 
 
 def sighting(run_id: str, situation: Situation) -> Draft:
     """What a decision saw that opens something: joined to the outcome when the trade ends."""
-    return seen(run_id, situation.symbol, _sight(situation.market, situation.portfolio))
+    market = situation.market
+    return seen(run_id, situation.symbol, _sight(market, situation.portfolio, _looked(market)[1]))
 
 
 def outcomes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The events of trades that ended and were not learned from yet: all of them, so that none is passed over."""
     experience = rooms.experience
     closed = rooms.book.closed_after(deployment.id, after=experience.passed(deployment.id, seq=seq), seq=seq)
-    entered = [(trade, rooms.book.run(trade.state.entry_run_id or "")) for trade in closed]
+    # Looked at again are mostly those learned just before, whose runs need not be read.
+    new = [trade for trade in closed if not experience.is_learned(deployment.id, trade.state.trade_id)]
+    entered = [(trade, rooms.book.run(trade.state.entry_run_id or "")) for trade in new]
     drafts = experience.learn(deployment.id, entered, seq=seq) if entered else []
     if not drafts:
         experience.pass_over(deployment.id, seq=seq)
@@ -52,14 +55,19 @@ def snapshot(
     return rooms.book.append(deployment.id, [taken], expected_seq=rooms.book.head(deployment.id))[-1].seq
 
 
-@lru_cache(maxsize=256)
-def _looked(bars: tuple[Candle, ...]) -> tuple[str, Sight]:
+def _looked(market: Market) -> tuple[str, Sight]:
     """The regime and the shape of bars: a half-hour bar is the newest of six decisions in a row, and of many agents."""
+    return _eye(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
+
+
+@lru_cache(maxsize=256)
+def _eye(symbol: str, minutes: int, count: int) -> Memo[tuple[Candle, ...], tuple[str, Sight]]:
+    """Who looks at windows of one kind; not looks by windows, since the hash of one costs half a look."""
+    return Memo(_look)
+
+
+def _look(bars: tuple[Candle, ...]) -> tuple[str, Sight]:
     return classify_regime([bar.close_e8 / 1e8 for bar in bars]), shape_of(bars)
-
-
-# In front of it, since the hash of a window costs more than to see that it is the one of before.
-_look = Memo(_looked)
 
 
 def _providers(rooms: Rooms, agent: AgentProfile) -> tuple[str, ...]:
@@ -68,7 +76,7 @@ def _providers(rooms: Rooms, agent: AgentProfile) -> tuple[str, ...]:
     return (agent.members or MEMBERS) if engine == "ensemble" else (engine,)
 
 
-def _sight(market: Market, portfolio: Portfolio) -> Sight:
+def _sight(market: Market, portfolio: Portfolio, shape: Sight) -> Sight:
     held = portfolio.positions.get(market.symbol)
     side = 0 if held is None else 1 if held.size_e8 > 0 else -1
-    return sight_at(market.as_of, _look(market.bars)[1], market.context, market.liquidity, held=side)
+    return sight_at(market.as_of, shape, market.context, market.liquidity, held=side)

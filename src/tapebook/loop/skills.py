@@ -5,13 +5,14 @@ agent's other deployments; further ones stand in its profile. A promotion is an 
 `tellings_due` copies it to a deployment before its next decision, which reads its own stream alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.domain.memo import Memo
 from tapebook.domain.memory import Lessons
-from tapebook.domain.note import SkillNote
+from tapebook.domain.note import Note, SkillNote
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import fellow_writer
 from tapebook.lessons import bullets, hash_lessons_text
@@ -117,9 +118,14 @@ def lessons_of(rooms: Rooms, deployment: Deployment, *, seq: int) -> Lessons | N
 
     The hash covers all that is told; with a note of its own alone, it is that note's.
     """
-    note = rooms.notes.active(deployment.id, seq=seq)
+    return _lessons((deployment.agent, rooms.notes.told(deployment.id, seq=seq)))
+
+
+def _joined(told: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]]) -> Lessons | None:
+    agent, (note, held) = told
     own = bullets(note.lessons_text) if note else ()
-    shared = _told(rooms, deployment, seq=seq)
+    wanted = _skills(agent)
+    shared = [each for each in held if each.lessons_text and each.skill in wanted]
     if not shared:
         return Lessons(own, note.content_hash) if note and own else None
     texts = [note.lessons_text] if note and own else []
@@ -127,10 +133,8 @@ def lessons_of(rooms: Rooms, deployment: Deployment, *, seq: int) -> Lessons | N
     return Lessons((*own, *lines), hash_lessons_text("\n\n".join([*texts, *(each.lessons_text for each in shared)])))
 
 
-def _told(rooms: Rooms, deployment: Deployment, *, seq: int) -> Sequence[SkillNote]:
-    wanted = _skills(deployment.agent)
-    held = rooms.notes.skills(deployment.id, seq=seq)
-    return [each for each in held if each.lessons_text and each.skill in wanted]
+# Notes change once in many ticks.
+_lessons = Memo(_joined)
 
 
 def _keep(rooms: Rooms, note: SkillNote) -> Promotion:

@@ -122,3 +122,25 @@ def test_trend_turns_with_time(closes: list[float]) -> None:
     back, _, vol_back = classify_regime(closes[::-1], trend_threshold=0.0).rpartition("_")
     assert {trend, back} in ({"trend_up", "trend_down"}, {"chop"})
     assert vol == vol_back
+
+
+def by_definition(closes: list[float], trend_threshold: float, vol_threshold: float) -> str:
+    """The tag, step by step."""
+    if len(closes) < MIN_BARS or any(not math.isfinite(close) or close <= 0 for close in closes):
+        return "unknown"
+    change = (closes[-1] - closes[0]) / closes[0]
+    returns = [math.log(closes[step] / closes[step - 1]) for step in range(1, len(closes))]
+    mean = math.fsum(returns) / len(returns)
+    deviation = math.sqrt(math.fsum((each - mean) ** 2 for each in returns) / (len(returns) - 1))
+    trend = "chop" if abs(change) <= trend_threshold else "trend_up" if change > 0 else "trend_down"
+    return f"{trend}_hivol" if deviation >= vol_threshold else f"{trend}_lowvol"
+
+
+ODD = st.sampled_from([0.0, -0.0, -1.0, math.nan, math.inf, -math.inf, 1e-300, 1e300])
+NEAR = st.floats(99, 101)
+
+
+@given(st.lists(NEAR, max_size=40) | st.lists(STORED | ODD, max_size=20), st.floats(0, 0.02), st.floats(0, 0.02))
+def test_tag_is_that_of_the_definition(closes: list[float], trend: float, vol: float) -> None:
+    expected = by_definition(closes, trend, vol)
+    assert classify_regime(closes, trend_threshold=trend, vol_threshold=vol) == expected
