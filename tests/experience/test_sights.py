@@ -2,6 +2,7 @@
 
 import math
 import random
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -102,7 +103,7 @@ def plainly(sight: Sight) -> list[int | None]:
     """A reading field by field, with nothing kept from one to the next."""
     hourly = sight.volatility_24h / math.sqrt(24) if sight.volatility_24h else sight.volatility_1h
     moves = zip((sight.return_15m, sight.return_1h, sight.return_4h, sight.return_24h), (0.25, 1, 4, 24), strict=True)
-    turn = 2 * math.pi * (sight.as_of % DAY) / DAY
+    turn = 2 * math.pi * (sight.as_of // (30 * MINUTE) % 48) / 48
     values = [
         *(None if move is None or not hourly else move / (hourly * math.sqrt(hours)) for move, hours in moves),
         *(math.log(each) if each and each > 0 else None for each in (sight.volatility_1h, sight.volatility_24h)),
@@ -129,9 +130,11 @@ def test_readings_are_the_same_however_many_were_made_before(
         assert list(reading_of(sight)) == plainly(sight)
 
 
-def test_time_of_day_has_no_seam() -> None:
-    before, after = (reading_of(Sight(as_of=20_000 * DAY + shift))[-2:] for shift in (-1_000, 1_000))
-    assert all(abs((one or 0) - (two or 0)) <= 1 for one, two in zip(before, after, strict=True))
+def test_time_of_day_has_no_seam_and_stays_for_half_an_hour() -> None:
+    times = [reading_of(Sight(as_of=20_000 * DAY + number * 30 * MINUTE))[-2:] for number in range(-1, 48)]
+    steps = [math.dist([one or 0 for one in before], [two or 0 for two in after]) for before, after in pairwise(times)]
+    assert max(steps) - min(steps) < 2 and len(set(times)) == 48
+    assert reading_of(Sight(as_of=20_000 * DAY))[-2:] == reading_of(Sight(as_of=20_000 * DAY + 30 * MINUTE - 1))[-2:]
 
 
 def test_conditions_are_text_of_what_is_known() -> None:

@@ -5,7 +5,7 @@ waits for has that written first, so nobody can tell the difference but by the t
 of one another: no statement that waits may depend on what waits for another table.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
@@ -39,9 +39,13 @@ class Buffered:
 
     def run(self, query: Query, **params: Any) -> None:
         """Puts a statement on one table off; outside a transaction it is executed at once."""
+        self.write(query, params)
+
+    def write(self, query: Query, params: Mapping[str, Any]) -> None:
+        """The same for values in a mapping."""
         if not self._open or len(query.tables) != 1:
             self._settle(query)
-            self._db.run(query, **params)
+            self._db.write(query, params)
             return
         (table,) = query.tables
         self._waiting.setdefault(table, []).append((query, tuple(map(params.__getitem__, query.params))))

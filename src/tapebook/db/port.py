@@ -1,6 +1,6 @@
 """What every database adapter offers; rooms see nothing else of a database."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -31,6 +31,10 @@ class Database(Protocol):
 
     def run(self, query: Query, **params: Any) -> None:
         """Executes a statement that returns nothing."""
+        ...
+
+    def write(self, query: Query, params: Mapping[str, Any]) -> None:
+        """The same for values that stand in a mapping; it may hold more than the statement needs."""
         ...
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:

@@ -6,7 +6,7 @@ have no rowid to leave out.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,6 +55,10 @@ class PostgresDatabase:
 
     def run(self, query: Query, **params: Any) -> None:
         """Executes a statement that returns nothing."""
+        self.write(query, params)
+
+    def write(self, query: Query, params: Mapping[str, Any]) -> None:
+        """The same for values in a mapping."""
         with self._translated():
             self._execute(query, params)
 
@@ -93,7 +97,7 @@ class PostgresDatabase:
         """Ends the connection."""
         self._connection.close()
 
-    def _execute(self, query: Query, params: dict[str, Any]) -> psycopg.Cursor[Row]:
+    def _execute(self, query: Query, params: Mapping[str, Any]) -> psycopg.Cursor[Row]:
         values = [params[name] for name in query.params]
         return self._connection.execute(query.postgres.encode(), values)
 

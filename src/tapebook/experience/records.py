@@ -17,6 +17,7 @@ Costs are left out of the mirrored result, since the trade it stands for never p
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import sqrt
+from operator import mul
 
 import msgspec
 
@@ -104,8 +105,9 @@ def by_side(sides: Sequence[int], results_ppm: Sequence[int]) -> tuple[Record, R
 
 
 def _summed(side: str, results_ppm: Sequence[int]) -> Record:
-    total, wins = sum(results_ppm), sum([ppm > 0 for ppm in results_ppm])
-    return Record("similar", side, len(results_ppm), wins, total, sum([ppm * ppm for ppm in results_ppm]), total)
+    # By functions of the language itself, since every decision asks.
+    total, wins = sum(results_ppm), sum(map((0).__lt__, results_ppm))
+    return Record("similar", side, len(results_ppm), wins, total, sum(map(mul, results_ppm, results_ppm)), total)
 
 
 def with_credit(record: Record, credit: Credit) -> Record:

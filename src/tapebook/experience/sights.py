@@ -5,7 +5,7 @@ A reading has one number per field, in 1/1024 of a unit that is comparable betwe
 
     returns      in standard deviations of their window          volatilities, spread   as logarithms
     funding, premium   asinh of the rate per 0.01 %: linear near zero, logarithmic in the tails
-    the rest as it is; the time of day as two coordinates on a circle, so that midnight is one point
+    the rest as it is; the time of day, to the half hour, as two coordinates on a circle, so that midnight is one point
 
 What is not known is None, and never a zero.
 """
@@ -13,7 +13,7 @@ What is not known is None, and never a zero.
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import truediv
 
 import msgspec
@@ -22,6 +22,7 @@ from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity
 from tapebook.domain.money import E12
 
+HALF_HOUR = 30 * MINUTE
 UNIT = 1_024
 MOST = 32_000
 FIELDS = (
@@ -109,7 +110,8 @@ def reading_of(sight: Sight) -> Reading:
         (sight.range_position_4h, sight.range_position_24h),
     )
     market = _of_market(sight.funding, sight.premium, sight.imbalance, sight.spread_bps)
-    return (*bars, *market, _quantised(float(sight.held)), *_of_time(sight.as_of % DAY))
+    time = sight.as_of % DAY // HALF_HOUR
+    return (*bars, *market, _quantised(float(sight.held)), *_of_time(time))
 
 
 @lru_cache(maxsize=256)
@@ -130,10 +132,10 @@ def _of_market(
     return tuple([_quantised(value) for value in (*rates, imbalance, _logarithm(spread_bps))])
 
 
-@lru_cache(maxsize=2_048)
-def _of_time(since_midnight: int) -> Reading:
-    """The fields of a time of day; decisions come at the same minutes every day."""
-    turn = 2 * math.pi * since_midnight / DAY
+@cache
+def _of_time(half_hour: int) -> Reading:
+    """The fields of a time of day: a few minutes later it is no other situation, and nothing is looked for again."""
+    turn = 2 * math.pi * half_hour * HALF_HOUR / DAY
     return _quantised(math.sin(turn)), _quantised(math.cos(turn))
 
 

@@ -1,6 +1,7 @@
 """What was known at a sequence number, and what follows from it until the next outcome is learned."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tapebook.domain.memory import ExperienceSettings
 from tapebook.experience.fits import Fit
@@ -8,18 +9,28 @@ from tapebook.experience.outcomes import Outcome
 from tapebook.experience.recent import Recent
 from tapebook.experience.records import ALL, CONFIDENCE, PROVIDER, PROVIDER_REGIME, Key, Record, learned
 from tapebook.experience.rows import StandingRows
+from tapebook.experience.sights import Reading
+
+if TYPE_CHECKING:
+    # It brings numpy, which `tapebook --help` has no use for.
+    from tapebook.experience.situations import Nearest
 
 # What a packet asks of every time; assets, of which there may be a thousand, are asked for by name.
 EVERY_TIME = (ALL, PROVIDER, PROVIDER_REGIME, CONFIDENCE)
 
 Said = tuple[str, str, tuple[str, ...], float]
+Asked = tuple[Reading, int]
+"""A reading, and how many neighbours it is to have."""
+
+_MOST_ASKED = 256
 
 
 class Standing:
     """The newest outcome's sequence number, how many situations there were with it, and the records.
 
     `records` are those every decision asks for. The rest is read or worked out when somebody asks, and kept with
-    them: the fit, records by name, rows by what they were asked about, the last days by what they depend on.
+    them: the fit, records by name, rows by what they were asked about, the last days by what they depend on, and
+    neighbours by what they are near to.
     """
 
     def __init__(self, deployment: str, *, seq: int = 0, situations: int = 0, records: dict[Key, Record]) -> None:
@@ -31,6 +42,13 @@ class Standing:
         self.named: dict[Key, Record] = {}
         self.rows: dict[Said, StandingRows] = {}
         self.recent: dict[ExperienceSettings, Recent] = {}
+        self.nearest: dict[Asked, Nearest] = {}
+
+    def keep(self, asked: Asked, found: "Nearest") -> None:
+        """Keeps neighbours for the decisions of the same half hour; the oldest give way."""
+        if len(self.nearest) >= _MOST_ASKED:
+            del self.nearest[next(iter(self.nearest))]
+        self.nearest[asked] = found
 
     def take_over(self, older: "Standing", outcomes: Sequence[Outcome]) -> None:
         """Becomes what an older standing is after some more outcomes."""

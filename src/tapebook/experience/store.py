@@ -266,8 +266,12 @@ class Experience:
         fit = self._fit(standing)
         if fit is None:
             return None
-        count = standing.situations
-        return self._loaded(standing.deployment, count).nearest(fit, reading_of(sight), count=count, most=most)
+        count, asked = standing.situations, (reading_of(sight), most)
+        found = standing.nearest.get(asked)
+        if found is None:
+            found = self._loaded(standing.deployment, count).nearest(fit, asked[0], count=count, most=most)
+            standing.keep(asked, found)
+        return found
 
     def _fit(self, standing: Standing) -> Fit | None:
         """The fit in force; a new one is written together with the outcome behind it, so it changes with them."""

@@ -42,4 +42,4 @@ def apply(db: Database, projectors: Mapping[str, Sequence[Projector]], event: Ev
     """Writes what an event means to every table that knows its kind."""
     for projector in projectors.get(event.kind, ()):
         for write in projector(event):
-            db.run(write.query, **write.params)
+            db.write(write.query, write.params)

@@ -55,7 +55,7 @@ class SoleLog(Log):
         """There is nobody to keep away."""
 
     def _insert(self, event: Event) -> None:
-        self._db.run(QUERIES.add, **row_of(event))
+        self._db.write(QUERIES.add, row_of(event))
         self._heads[event.stream] = Head(event.seq, event.hash, event.known_at)
         for stream, kinds in self._newest:
             if event.kind in kinds and stream == event.stream:

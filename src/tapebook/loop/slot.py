@@ -5,6 +5,7 @@ import msgspec
 from tapebook.book.runs import run_id
 from tapebook.context import MarketShelf, Situation
 from tapebook.domain.agent import Deployment
+from tapebook.domain.memo import Memo
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Trigger
 
@@ -20,10 +21,16 @@ class Slot(msgspec.Struct, frozen=True):
 
     def run_id(self) -> str:
         """The id of the decision, the same on every attempt."""
-        stream = f"{self.deployment.owner}/{self.deployment.id}"
-        return run_id(
-            stream, self.symbol, scheduled_for=self.scheduled_for, trigger=self.trigger, branch=self.branch
-        )
+        return _run_id(self)
+
+
+def _made(slot: Slot) -> str:
+    stream = f"{slot.deployment.owner}/{slot.deployment.id}"
+    return run_id(stream, slot.symbol, scheduled_for=slot.scheduled_for, trigger=slot.trigger, branch=slot.branch)
+
+
+# One decision asks for its id several times.
+_run_id = Memo(_made)
 
 
 class Look(msgspec.Struct, frozen=True):
