@@ -7,7 +7,6 @@ of one another: no statement that waits may depend on what waits for another tab
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import groupby
 from typing import Any
 
 from tapebook.db.port import Database, Row
@@ -19,7 +18,8 @@ class Buffered:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._waiting: dict[str, list[tuple[Query, Row]]] = {}
+        # For each table its statements in their order, with the rows of those that follow one another.
+        self._waiting: dict[str, list[tuple[Query, list[Row]]]] = {}
         self._open = False
 
     @property
@@ -48,7 +48,11 @@ class Buffered:
             self._db.write(query, params)
             return
         (table,) = query.tables
-        self._waiting.setdefault(table, []).append((query, tuple(map(params.__getitem__, query.params))))
+        runs, row = self._waiting.setdefault(table, []), tuple(map(params.__getitem__, query.params))
+        if runs and runs[-1][0] is query:
+            runs[-1][1].append(row)
+        else:
+            runs.append((query, [row]))
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row, now."""
@@ -90,6 +94,5 @@ class Buffered:
     def _flush(self, tables: Iterable[str]) -> None:
         """Table by table, each in its order."""
         for table in sorted(tables):
-            for _, same in groupby(self._waiting.pop(table), key=lambda each: each[0].sqlite):
-                queries, rows = zip(*same, strict=True)
-                self._db.many(queries[0], rows)
+            for query, rows in self._waiting.pop(table):
+                self._db.many(query, rows)
