@@ -46,6 +46,13 @@ def test_nothing_is_there_before_somebody_asks(two: Home, tmp_path: Path) -> Non
     assert two[1].any() and (tmp_path / "recall.db").exists()
 
 
+def test_who_is_alone_looks_once(two: Home, tmp_path: Path) -> None:
+    alone = Indexes(tmp_path, made, chosen=USUAL, alone=True)
+    assert not alone.any()
+    two[0].of(USUAL)
+    assert two[1].any() and not alone.any() and Indexes(tmp_path, made, chosen=USUAL, alone=True).any()
+
+
 def test_an_index_is_opened_once(two: Home) -> None:
     assert two[0].of(USUAL) is two[0].of(USUAL)
     assert two[0].of(USUAL) is not two[0].of(SearchTerms(per_path=9))

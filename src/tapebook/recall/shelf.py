@@ -8,7 +8,6 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 
 from tapebook.recall.port import Index
@@ -27,18 +26,15 @@ class Indexes:
         self._home = home
         self._make = make
         self._alone = alone
+        self._found: bool | None = None
         self._likely = {str(self.place(terms)) for terms in (chosen, SearchTerms())}
         self._open: dict[SearchTerms, tuple[str, int, Index]] = {}
 
     def any(self) -> bool:
         """Whether there is an index that decisions of now could ask; alone, one look at the disk is enough."""
-        if self._alone:
-            return self._was_there
-        return any(map(os.path.exists, self._likely))
-
-    @cached_property
-    def _was_there(self) -> bool:
-        return any(map(os.path.exists, self._likely))
+        if self._found is None or not self._alone:
+            self._found = any(map(os.path.exists, self._likely))
+        return self._found
 
     def place(self, terms: SearchTerms) -> Path:
         """The file of an index."""
