@@ -11,12 +11,13 @@ from typing import Literal
 import msgspec
 
 from tapebook.domain.memo import Memo, Window
-from tapebook.domain.packet import Packet, Section
+from tapebook.domain.packet import Packet
 
 Side = Literal["long", "short"]
 
 _COLUMNS = ("high", "low", "close")
 _Prices = tuple[float, float, float]
+Facts = tuple[tuple[str, ...], ...]
 
 
 class Bars(msgspec.Struct, frozen=True, cache_hash=True):
@@ -28,23 +29,26 @@ class Bars(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A packet as rule engines see it: the symbol, the bars, and the facts of two sections by their names."""
+    """A packet as rule engines see it: the symbol, the bars, the facts of two sections, and the side that is held."""
 
     symbol: str
     bars: Bars
-    market: dict[str, str]
-    portfolio: dict[str, str]
-
-    @property
-    def held(self) -> Side | None:
-        """The side of the position in the packet's symbol, if there is one."""
-        side = self.portfolio.get("position_side")
-        return "long" if side == "long" else "short" if side == "short" else None
+    market: Facts
+    portfolio: Facts
+    held: Side | None
 
 
 def read(packet: Packet) -> Reading:
     """What a packet says."""
     return _reader(packet.agent, packet.symbol).reading(packet)
+
+
+def fact(facts: Facts, name: str) -> str | None:
+    """The value of a name, the first if it stands twice; a name without a value is none."""
+    for row in facts:
+        if len(row) > 1 and row[0] == name:
+            return row[1]
+    return None
 
 
 def number(text: str | None) -> float | None:
@@ -67,7 +71,9 @@ class _Reader:
     def _read(self, packet: Packet) -> Reading:
         shown = packet.section("bars")
         bars = self._bars(self._prices(shown.columns)(shown.rows)) if shown else Bars()
-        return Reading(packet.symbol, bars, _facts(packet.section("market")), _facts(packet.section("portfolio")))
+        market, portfolio = packet.section("market"), packet.section("portfolio")
+        facts = portfolio.rows if portfolio else ()
+        return Reading(packet.symbol, bars, market.rows if market else (), facts, _held(facts))
 
 
 @lru_cache(maxsize=256)
@@ -75,10 +81,9 @@ def _reader(_agent: str, _symbol: str) -> _Reader:
     return _Reader()
 
 
-def _facts(section: Section | None) -> dict[str, str]:
-    """Names and values; of a name that stands twice, the first value."""
-    rows = section.rows if section else ()
-    return {row[0]: row[1] for row in reversed(rows) if len(row) > 1}
+def _held(portfolio: Facts) -> Side | None:
+    side = fact(portfolio, "position_side")
+    return "long" if side == "long" else "short" if side == "short" else None
 
 
 def _bars(prices: tuple[_Prices | None, ...]) -> Bars:

@@ -83,7 +83,7 @@ class Run:
         self._clock = VirtualClock(plan.start)
         self._rooms = open_rooms(home, plan, self._clock)
         self._ticks, self._began = 0, elapsed_seconds()
-        self._deployment = enrol(self._rooms, plan)
+        self._deployment, self._learn = enrol(self._rooms, plan), learner(plan)
 
     def finish(self) -> BacktestResult:
         """Every chunk that is not done yet, and the whole."""
@@ -130,7 +130,7 @@ class Run:
         look = Look(self._clock.now(), self._plan.tape_seq)
         for symbol in self._plan.symbols:
             slot = Slot(self._deployment, symbol, at, trigger="backtest")
-            tick(self._rooms, slot, look=look, learn=learner(self._plan))
+            tick(self._rooms, slot, look=look, learn=self._learn)
             self._ticks += 1
 
     def _close(self, chunk: Chunk) -> ChunkResult:

@@ -8,20 +8,16 @@ A replay names what had failed then, and it is left out again (`skip`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tapebook.book.settle import Account
 from tapebook.context import Market, MarketKey, MarketShelf, Situation
 from tapebook.domain.agent import MOST_TRADES_SHOWN, Deployment
-from tapebook.domain.citation import Citation
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Mid
-from tapebook.domain.memory import ExperienceRow, LayerRow
 from tapebook.domain.order import Order
 from tapebook.domain.position import Position
 from tapebook.domain.run import Watermarks
-from tapebook.domain.trade import ClosedTrade
 from tapebook.errors import TapebookError
 from tapebook.loop.activity import activity_of
 from tapebook.loop.experience import told
@@ -35,6 +31,7 @@ from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
 
 Found = TypeVar("Found")
+Terms = ParamSpec("Terms")
 
 
 class OptionalReads:
@@ -48,21 +45,23 @@ class OptionalReads:
         """What was not read, and what could not be."""
         return tuple(self._degraded)
 
-    def read(self, name: str, read: Callable[[], Found], empty: Found) -> Found:
+    def read(
+        self, name: str, empty: Found, read: Callable[Terms, Found], *given: Terms.args, **terms: Terms.kwargs
+    ) -> Found:
         """What a read gives, or the empty default."""
         if name in self._degraded:
             return empty
         try:
-            return read()
+            return read(*given, **terms)
         except TapebookError:
             self._degraded.append(name)
             return empty
 
 
-def watermarks_now(rooms: Rooms, deployment: Deployment) -> Watermarks:
-    """How far each store reaches at this moment."""
-    docs, curated = docs_head(rooms), curated_until(rooms)
-    return Watermarks(rooms.tape.head()[0], rooms.book.head(deployment.id), docs=docs, curated=curated)
+def watermarks_now(rooms: Rooms, deployment: Deployment, *, tape: int | None = None) -> Watermarks:
+    """How far each store reaches at this moment, or reached the tape when it was looked at."""
+    tape = rooms.tape.head()[0] if tape is None else tape
+    return Watermarks(tape, rooms.book.head(deployment.id), docs_head(rooms), curated_until(rooms))
 
 
 def gather(
@@ -114,7 +113,7 @@ def _market(
     minutes, count = profile.bar_minutes, profile.bar_count
     if shelf is None or "features" in optional.degraded:
         market = read_market(tape, symbol, minutes=minutes, count=count, view=view)
-        return optional.read("features", lambda: with_features(tape, market, view=view), market)
+        return optional.read("features", market, with_features, tape, market, view=view)
     key = MarketKey(symbol, minutes, count, view.as_of, view.watermark)
     found = shelf.get(key)
     if found is None:
@@ -135,27 +134,26 @@ def _memory(
     optional: OptionalReads,
 ) -> dict[str, Any]:
     """The fields of a situation that come from memory; without any, what the caps are weighed against is still read."""
-    book, seq, profile = rooms.book, account.seq, deployment.agent.context
-    view = View(market.as_of, watermarks.tape)
-    doing = optional.read("activity", lambda: activity_of(rooms, deployment, account, view=view), None)
+    book, own, seq, profile = rooms.book, deployment.id, account.seq, deployment.agent.context
+    view, read = View(market.as_of, watermarks.tape), optional.read
+    doing = read("activity", None, activity_of, rooms, deployment, account, view=view)
     if not profile.memory:
         return {"activity": doing}
     most = min(profile.recent_trades_k, MOST_TRADES_SHOWN)
-    none: list[ClosedTrade] = []
-    closed = optional.read("recent_trades", lambda: book.closed_trades(deployment.id, seq=seq, most=most), none)
-    last = optional.read("last_decision", lambda: book.last_run(deployment.id, market.symbol, seq=seq), None)
-    lessons = optional.read("lessons", lambda: lessons_of(rooms, deployment, seq=seq), None)
-    nothing: tuple[ExperienceRow, ...] = ()
-    ask = partial(told, rooms, deployment, market, account.portfolio, seq=seq)
-    experience = optional.read("experience", ask, nothing)
+    closed = read("recent_trades", [], book.closed_trades, own, seq=seq, most=most)
     until = {"seq": seq, "as_of": view.as_of, "curated": watermarks.curated}
-    no_layers: tuple[LayerRow, ...] = ()
-    layers = optional.read("horizons", lambda: rooms.horizons.rows(deployment.id, **until), no_layers)
-    look = partial(citations, rooms, deployment, market, portfolio=account.portfolio, closed=closed)
-    nowhere: tuple[Citation, ...] = ()
-    cited = optional.read("citations", partial(look, seq=watermarks.docs), nowhere)
-    past = {"closed_trades": tuple(closed), "last_run": last, "lessons": lessons, "experience": experience}
-    return {"activity": doing, "horizons": layers, "citations": cited, **past}
+    portfolio, docs = account.portfolio, watermarks.docs
+    return {
+        "activity": doing,
+        "closed_trades": tuple(closed),
+        "last_run": read("last_decision", None, book.last_run, own, market.symbol, seq=seq),
+        "lessons": read("lessons", None, lessons_of, rooms, deployment, seq=seq),
+        "experience": read("experience", (), told, rooms, deployment, market, portfolio, seq=seq),
+        "horizons": read("horizons", (), rooms.horizons.rows, own, **until),
+        "citations": read(
+            "citations", (), citations, rooms, deployment, market, portfolio=portfolio, closed=closed, seq=docs
+        ),
+    }
 
 
 def _marks(
@@ -164,10 +162,9 @@ def _marks(
     """What is held, at its marks, and what is being traded, where there is a price; the market has its own already."""
     own = _fresh(market.mid, view)
     found = {} if own is None else {market.symbol: own}
-    others = {symbol: held for symbol, held in positions.items() if symbol not in found}
-    if not others and not working:
+    if not working and positions.keys() <= found.keys():
         return found
-    found |= marks(tape, others, view=view)
+    found |= marks(tape, {symbol: held for symbol, held in positions.items() if symbol not in found}, view=view)
     for symbol in sorted({order.symbol for order in working} - found.keys()):
         price = TapeQuotes(tape, view).mark_e8(symbol, at=view.as_of)
         found |= {} if price is None else {symbol: price}

@@ -12,8 +12,6 @@ A worker calls the same four with many decisions in flight; a backtest and `tape
 
 from collections.abc import Callable
 
-from msgspec.structs import replace
-
 from tapebook.book.work import Known
 from tapebook.context import assemble
 from tapebook.decision import Answer
@@ -78,7 +76,7 @@ def begin(
         return made
     learn(rooms, deployment)
     look = look or Look(rooms.clock.now(), rooms.tape.head()[0])
-    known = known or Known(look.as_of, replace(watermarks_now(rooms, deployment), tape=look.tape_seq))
+    known = known or Known(look.as_of, watermarks_now(rooms, deployment, tape=look.tape_seq))
     situation = gather(
         rooms, deployment, slot.symbol, as_of=known.as_of, watermarks=known.watermarks, shelf=look.shelf
     )

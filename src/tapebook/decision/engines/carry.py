@@ -5,7 +5,7 @@ fees and spread of the round trip; a rate that is hours old says nothing.
 """
 
 from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import Side, number, read
+from tapebook.decision.reading import Side, fact, number, read
 from tapebook.decision.signal import Signal, abstain, follow
 from tapebook.domain.packet import Packet
 
@@ -21,10 +21,10 @@ class CarryEngine:
     def decide(self, packet: Packet) -> Answer:
         """Opens on the side that is paid, closes when the pay is gone or has turned, holds otherwise."""
         reading = read(packet)
-        market = reading.market
-        rate, age = number(market.get("funding_rate_1h_pct")), number(market.get("funding_age_s"))
+        rate = number(fact(reading.market, "funding_rate_1h_pct"))
         if rate is None:
             return abstain(packet.symbol, "the funding rate is not known")
+        age = number(fact(reading.market, "funding_age_s"))
         if age is None or age > OLDEST_SECONDS:
             return abstain(packet.symbol, "the funding rate is too old to count on")
         wants: Side | None = "short" if rate > ENTER_PCT else "long" if rate < -ENTER_PCT else None
