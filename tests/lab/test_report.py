@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -13,15 +12,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from tapebook.clock import VirtualClock
 from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.lab.backtest_home import BacktestHome
 from tapebook.lab.bars_of import Bars
 from tapebook.lab.curve import Point
 from tapebook.lab.report import MOST_CANDLES, MOST_TRADES, coarser, drawing, report_html
-from tapebook.lab.story import Story, markets, story
-from tapebook.wiring import Rooms
-from tests.lab.books import END, START, Played
+from tapebook.lab.story import Story
+from tests.lab.books import END, START
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror='alert(2)'>&amp; {{data}} \" "
 VOID = {"meta", "br", "img", "input", "link", "hr"}
@@ -67,15 +63,6 @@ def embedded(page: str) -> dict[str, object]:
     assert found is not None
     content: dict[str, object] = json.loads(found[1])
     return content
-
-
-@pytest.fixture(scope="module")
-def shown(played: Played) -> Iterator[tuple[Story, list[Bars]]]:
-    home = BacktestHome(played.parent / "backtests" / played.result.id)
-    plan = home.plan()
-    rooms = Rooms(home.folder, clock=VirtualClock(plan.end))
-    yield story(rooms, plan, played.result), markets(rooms, plan)
-    rooms.close()
 
 
 def test_the_page_is_whole_and_asks_nobody(shown: tuple[Story, list[Bars]]) -> None:

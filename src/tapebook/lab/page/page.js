@@ -194,7 +194,7 @@
         const x = area.x(each.at + each.span / 2);
         const half = Math.max(0.5, ((area.x(each.at + each.span) - area.x(each.at)) * 0.7) / 2);
         pen.strokeStyle = pen.fillStyle = colour(each.close >= each.open ? "--up" : "--down");
-        pen.globalAlpha = 0.55;
+        pen.globalAlpha = trades.length > 60 ? 0.3 : 0.55;
         pen.beginPath();
         pen.moveTo(x, area.y(each.high));
         pen.lineTo(x, area.y(each.low));
@@ -229,7 +229,7 @@
     const [, entered, bought, left, sold, side, net] = trade;
     const tone = colour(net > 0 ? "--up" : "--down");
     const from = { x: area.x(entered), y: area.y(bought) }, to = { x: area.x(left), y: area.y(sold) };
-    const size = count > 200 ? 2.5 : count > 60 ? 4 : 5;
+    const size = count > 200 ? 3.5 : count > 60 ? 4.5 : 5;
     pen.strokeStyle = pen.fillStyle = tone;
     pen.beginPath();
     pen.moveTo(from.x, from.y);
@@ -240,9 +240,13 @@
     pen.lineTo(from.x - size, from.y + side * size);
     pen.lineTo(from.x + size, from.y + side * size);
     pen.closePath();
-    pen.fill();
-    pen.beginPath();
+    pen.moveTo(to.x + size * 0.6, to.y);
     pen.arc(to.x, to.y, size * 0.6, 0, 7);
+    // A rim, since candles have the colours of trades.
+    pen.strokeStyle = colour("--card");
+    pen.lineWidth = 3;
+    pen.stroke();
+    pen.lineWidth = 1;
     pen.fill();
     marks.push({ x: from.x, y: from.y, trade }, { x: to.x, y: to.y, trade });
   };
