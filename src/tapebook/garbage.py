@@ -4,6 +4,9 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+# New things that may hold others; looking through so many takes a hundredth of a second.
+_MUCH = 50_000
+
 
 @contextmanager
 def collector_at_rest() -> Iterator[None]:
@@ -18,5 +21,6 @@ def collector_at_rest() -> Iterator[None]:
 
 
 def collect_young() -> None:
-    """Looks through what is new, which takes a thousandth of a second, so that the few cycles do not add up."""
-    gc.collect(1)
+    """Looks through what is new, once there is much of it, so that the few cycles do not add up."""
+    if gc.get_count()[0] > _MUCH:
+        gc.collect(1)

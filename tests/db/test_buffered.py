@@ -61,6 +61,17 @@ def test_all_of_it_is_committed_and_none_of_it_when_it_fails(db: Database) -> No
     assert buffered.all(ALL) == [("cat", 4), ("emu", 2)]
 
 
+def test_rows_given_by_their_places_wait_with_those_given_by_name(db: Database) -> None:
+    buffered = Buffered(db)
+    with buffered.transaction():
+        buffered.run(ADD, legs=4, name="cat")
+        buffered.put(ADD, ("dog", 3))
+        buffered.put(GROW, (1, "dog"))
+        assert db.all(ALL) == []
+    buffered.put(ADD, ("emu", 2))
+    assert db.all(ALL) == [("cat", 4), ("dog", 4), ("emu", 2)]
+
+
 def test_outside_a_transaction_nothing_waits(db: Database) -> None:
     Buffered(db).run(ADD, name="cat", legs=4)
     assert db.all(ALL) == [("cat", 4)]

@@ -1,5 +1,7 @@
 """Numbers of a reason: those of the packet and simple arithmetic on them pass, made-up ones are flagged."""
 
+import re
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -84,3 +86,8 @@ def test_numbers_line_by_line_are_those_of_the_whole(text: str) -> None:
 @given(st.text(max_size=240))
 def test_any_reason_is_read(reason: str) -> None:
     assert all(flag in reason for flag in flags(reason))
+
+
+@given(st.text().filter(lambda reason: not re.search(r"\d", reason)))
+def test_a_reason_without_a_digit_has_no_number(reason: str) -> None:
+    assert list(_figures(reason)) == [] == list(flags(reason))

@@ -9,9 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tapebook.book.orders import orders_for
-from tapebook.decision.guard import gate, judge
+from tapebook.decision.guard import _asked, _proposal, gate, judge
 from tapebook.decision.limits import Limits, move_of
 from tapebook.decision.rules import RULES
+from tapebook.domain.activity import Activity
 from tapebook.domain.money import E6, notional_usd_e6
 from tapebook.domain.order import Order
 from tapebook.domain.position import Portfolio, Position
@@ -165,6 +166,27 @@ def test_every_action_gets_a_verdict(proposed: list[Action], held: int) -> None:
     assert len(verdicts) == len(proposed)
     assert judge(proposed, limits(held=held)) == verdicts
     assert all(found.allowed == (found.rule is None) for found in verdicts)
+
+
+@given(
+    st.sampled_from(["BTC", "ETH", "", "SOL"]),
+    st.lists(st.sampled_from(["c1", "c2", ""]), max_size=2),
+    st.fixed_dictionaries(
+        {
+            "held": st.integers(-2_500, 2_500),
+            "halted": st.sampled_from([None, "halted"]),
+            "data_age_ms": st.sampled_from([None, 0, 10**9]),
+            "working": st.sampled_from([(), (working("BTC", 900), working("BTC", -100, reduces=True))]),
+            "activity": st.builds(Activity),
+            "citations": st.sampled_from([frozenset(), frozenset({"c1"})]),
+        }
+    ),
+)
+def test_a_hold_is_refused_by_two_rules_or_by_none(symbol: str, cites: list[str], known: dict[str, Any]) -> None:
+    """Whatever the account, what all rules say of a hold is what the two say that it is asked by."""
+    hold, account = action("hold", symbol=symbol, cites=tuple(cites)), limits(**known)
+    plain = _asked(RULES, _proposal(hold, account), account)
+    assert judge([hold], account) == (plain,)
 
 
 def filled(held_e8: int, sent: Order) -> int:

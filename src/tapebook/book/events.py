@@ -6,6 +6,7 @@ import msgspec
 
 from tapebook.book.ledger import Posting
 from tapebook.domain.agent import AgentProfile
+from tapebook.domain.canonical import canonical
 from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd
 from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, RunStatus
@@ -162,9 +163,9 @@ _last: dict[type[msgspec.Struct], tuple[str, Any]] = {}
 
 def draft(happened_at: int, body: msgspec.Struct) -> Draft:
     """An event about to be appended; the body's type names its kind."""
-    made = Draft.of(KINDS[type(body)], happened_at, body)
-    _last[type(body)] = made.body, body
-    return made
+    kind, text = type(body), canonical(body).decode()
+    _last[kind] = text, body
+    return Draft(KINDS[kind], happened_at, text)
 
 
 def body_of(event: Event, kind: type[Body]) -> Body:

@@ -63,11 +63,11 @@ class Fold:
 
     def see(self, event: Event) -> None:
         """Takes in the next event."""
-        self.seq = event.seq
-        take = _TAKES.get(event.kind)
+        self.seq, kind = event.seq, event.kind
+        take = _TAKES.get(kind)
         if take is not None:
             take(self, ev.any_body_of(event), event)
-            if event.kind not in _OFTEN:
+            if kind not in _OFTEN:
                 self._told = None
 
     def closed_after(self, after: int) -> list[ClosedTrade]:
@@ -138,12 +138,13 @@ class Fold:
 
     def _decided(self, body: ev.RunDecided, event: Event) -> None:
         run = body.run
-        self.run_ids.add(run.run_id)
-        if run.status == "placed":
-            self.placed[run.run_id] = run
+        run_id, status = run.run_id, run.status
+        self.run_ids.add(run_id)
+        if status == "placed":
+            self.placed[run_id] = run
         if run.trigger == "shadow":
             return
-        if run.status != "expired":
+        if status != "expired":
             self.runs[run.symbol] = run
         rejected = [(run.as_of, verdict.rule) for verdict in run.verdicts if verdict.rule is not None]
         if rejected and run.branch == "main":

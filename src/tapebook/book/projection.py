@@ -1,13 +1,16 @@
 """The book's tables: what each kind of event writes. Nothing here reads a table or a clock."""
 
+from collections.abc import Callable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from tapebook.book import events as ev
-from tapebook.db import Queries
+from tapebook.db import Queries, Query, Row
 from tapebook.domain.canonical import canonical
+from tapebook.domain.memo import Memo
 from tapebook.domain.position import Position
 from tapebook.domain.run import Usage, Vote
 from tapebook.domain.trade import TradeState
@@ -32,7 +35,7 @@ TABLES = (
 
 
 # A run that asked no model.
-_NO_USAGE = Usage("", 0, 0, 0, 0)
+_NO_USAGE: Row = ("", 0, 0, 0, 0)
 
 
 def _place(event: Event) -> dict[str, Any]:
@@ -93,27 +96,35 @@ def _ledger_posted(event: Event) -> list[Write]:
 
 def _run_decided(event: Event) -> list[Write]:
     run = ev.body_of(event, ev.RunDecided).run
-    marks, place, row = run.watermarks, _place(event), msgspec.structs.asdict(run)
-    row.update(
-        place,
-        run_trigger=run.trigger,
-        tape_seq=marks.tape,
-        book_seq=marks.book,
-        docs_seq=marks.docs,
-        curated_seq=marks.curated,
-        degraded_json=_texts(run.degraded),
-        votes_json=_votes(run.votes),
-        **msgspec.structs.asdict(run.usage or _NO_USAGE),
-    )
-    # No table of ours, but the desk's to-do list: a decision leaves it with the run it became.
-    writes = [Write(_QUERIES.run, row), Write(_QUERIES.done, {"run_id": run.run_id})]
+    place = (event.stream.owner, event.stream.deployment, event.seq)
+    told = (_texts(run.degraded), _votes(run.votes), *_usage(run.usage))
+    writes = [Write(_QUERIES.run, (*place, *told, *_of_run(run)))]
+    if run.trigger != "backtest":
+        # No table of ours, but the desk's to-do list, which no backtest has: a decision leaves it with its run.
+        writes.append(Write(_QUERIES.done, (run.run_id,)))
     for number, (action, verdict) in enumerate(zip(run.actions, run.verdicts, strict=True)):
-        line = msgspec.structs.asdict(action)
-        line.update(place, run_id=run.run_id, position=number, cites_json=_texts(action.cites))
-        line.update(allowed=int(verdict.allowed), rule=verdict.rule, detail=verdict.detail)
-        line["flags_json"] = _texts(verdict.flags)
-        writes.append(Write(_QUERIES.action, line))
+        said = (int(verdict.allowed), verdict.rule, verdict.detail, _texts(verdict.flags))
+        row = (*place, number, run.run_id, _texts(action.cites), *said, *_of_action(action))
+        writes.append(Write(_QUERIES.action, row))
     return writes
+
+
+def _columns(query: Query, *, first: str, **paths: str) -> Callable[[object], Row]:
+    """What reads a statement's values off a struct, from one column on; `paths` are of columns with another name."""
+    names = query.params[query.params.index(first) :]
+    return attrgetter(*[paths.get(name, name) for name in names])
+
+
+_of_run = _columns(
+    _QUERIES.run,
+    first="run_id",
+    run_trigger="trigger",
+    tape_seq="watermarks.tape",
+    book_seq="watermarks.book",
+    docs_seq="watermarks.docs",
+    curated_seq="watermarks.curated",
+)
+_of_action = _columns(_QUERIES.action, first="action")
 
 
 @lru_cache(maxsize=1_024)
@@ -122,10 +133,12 @@ def _texts(texts: tuple[str, ...]) -> str:
     return canonical(texts).decode()
 
 
-@lru_cache(maxsize=256)
-def _votes(votes: tuple[Vote, ...]) -> str:
-    """Cached, since rules vote the same until a bar ends."""
-    return canonical(votes).decode()
+# Rules vote the same until a bar ends.
+_votes: Memo[tuple[Vote, ...], str] = Memo(lambda votes: canonical(votes).decode())
+
+
+def _usage(usage: Usage | None) -> Row:
+    return msgspec.structs.astuple(usage) if usage else _NO_USAGE
 
 
 def _run_ended(event: Event) -> list[Write]:
@@ -158,11 +171,9 @@ def _fill_observed(event: Event) -> list[Write]:
 
 def _marks_observed(event: Event) -> list[Write]:
     body = ev.body_of(event, ev.MarksObserved)
-    row = msgspec.structs.asdict(body) | {
-        "happened_at": event.happened_at,
-        "marks_json": canonical(body.marks).decode(),
-    }
-    return [Write(_QUERIES.snapshot, _place(event) | row)]
+    place = (event.stream.owner, event.stream.deployment, event.seq)
+    worth = (body.cash_usd_e6, body.equity_usd_e6, body.walked_until)
+    return [Write(_QUERIES.snapshot, (*place, event.happened_at, canonical(body.marks).decode(), *worth))]
 
 
 def _trade_opened(event: Event) -> list[Write]:

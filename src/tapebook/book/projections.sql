@@ -33,14 +33,13 @@ INSERT INTO desk_flattenings (
 -- name: run
 -- A decision, as it was made.
 INSERT INTO decision_runs (
-    owner, deployment, seq, run_id, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of,
-    tape_seq, book_seq, docs_seq, curated_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key,
-    reply_key, status, degraded_json, note, error, model, input_tokens, output_tokens, cost_usd_e6, attempts, votes_json
+    owner, deployment, seq, degraded_json, votes_json, model, input_tokens, output_tokens, cost_usd_e6, attempts,
+    run_id, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq, docs_seq,
+    curated_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key, reply_key, status, note, error
 ) VALUES (
-    :owner, :deployment, :seq, :run_id, :agent, :agent_version, :symbol, :scheduled_for, :run_trigger,
-    :branch, :as_of, :tape_seq, :book_seq, :docs_seq, :curated_seq, :renderer, :inputs_sha256, :packet_sha256, :tokens,
-    :engine, :packet_key, :reply_key, :status, :degraded_json, :note, :error,
-    :model, :input_tokens, :output_tokens, :cost_usd_e6, :attempts, :votes_json
+    :owner, :deployment, :seq, :degraded_json, :votes_json, :model, :input_tokens, :output_tokens, :cost_usd_e6, :attempts,
+    :run_id, :agent, :agent_version, :symbol, :scheduled_for, :run_trigger, :branch, :as_of, :tape_seq, :book_seq, :docs_seq,
+    :curated_seq, :renderer, :inputs_sha256, :packet_sha256, :tokens, :engine, :packet_key, :reply_key, :status, :note, :error
 );
 
 -- name: done
@@ -54,11 +53,11 @@ UPDATE decision_runs SET status = :status, ended_seq = :seq WHERE run_id = :run_
 -- name: action
 -- One proposed action with the guard's verdict.
 INSERT INTO decision_actions (
-    owner, deployment, run_id, position, seq, action, symbol, side, notional_usd_e6, leverage, order_type,
-    limit_price_e8, confidence_e4, reason, cites_json, allowed, rule, detail, flags_json
+    owner, deployment, seq, position, run_id, cites_json, allowed, rule, detail, flags_json,
+    action, symbol, side, notional_usd_e6, leverage, order_type, limit_price_e8, confidence_e4, reason
 ) VALUES (
-    :owner, :deployment, :run_id, :position, :seq, :action, :symbol, :side, :notional_usd_e6, :leverage,
-    :order_type, :limit_price_e8, :confidence_e4, :reason, :cites_json, :allowed, :rule, :detail, :flags_json
+    :owner, :deployment, :seq, :position, :run_id, :cites_json, :allowed, :rule, :detail, :flags_json,
+    :action, :symbol, :side, :notional_usd_e6, :leverage, :order_type, :limit_price_e8, :confidence_e4, :reason
 );
 
 -- name: order
@@ -112,9 +111,9 @@ INSERT INTO positions (
 -- name: snapshot
 -- What the account was worth at a tick.
 INSERT INTO portfolio_snapshots (
-    owner, deployment, seq, happened_at, cash_usd_e6, equity_usd_e6, marks_json, walked_until
+    owner, deployment, seq, happened_at, marks_json, cash_usd_e6, equity_usd_e6, walked_until
 ) VALUES (
-    :owner, :deployment, :seq, :happened_at, :cash_usd_e6, :equity_usd_e6, :marks_json, :walked_until
+    :owner, :deployment, :seq, :happened_at, :marks_json, :cash_usd_e6, :equity_usd_e6, :walked_until
 );
 
 -- name: open_trade

@@ -121,12 +121,12 @@ SELECT status, COUNT(*) FROM decision_runs WHERE owner = :owner GROUP BY status 
 -- name: actions
 -- A run's actions with their verdicts.
 SELECT
-    action, symbol, side, notional_usd_e6, leverage, order_type, limit_price_e8, confidence_e4, reason,
-    cites_json, allowed, rule, detail, flags_json
-FROM decision_actions
-WHERE owner = :owner AND run_id = :run_id
-    AND seq = (SELECT r.seq FROM decision_runs r WHERE r.run_id = :run_id)
-ORDER BY position;
+    a.action, a.symbol, a.side, a.notional_usd_e6, a.leverage, a.order_type, a.limit_price_e8, a.confidence_e4, a.reason,
+    a.cites_json, a.allowed, a.rule, a.detail, a.flags_json
+FROM decision_runs r
+JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq
+WHERE r.owner = :owner AND r.run_id = :run_id
+ORDER BY a.position;
 
 -- name: action_counts
 -- How many actions were proposed, by action and the rule that refused them (empty when allowed).
@@ -149,7 +149,8 @@ SELECT 1 WHERE
 -- The run that placed an order, and the reason it gave; a hold beside it places nothing.
 SELECT o.run_id, a.reason, r.book_seq FROM orders o
 JOIN decision_runs r ON r.run_id = o.run_id
-JOIN decision_actions a ON a.run_id = o.run_id AND a.symbol = o.symbol AND a.allowed = 1 AND a.action <> 'hold'
+JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq
+    AND a.symbol = o.symbol AND a.allowed = 1 AND a.action <> 'hold'
 WHERE o.owner = :owner AND o.client_id = :client_id ORDER BY a.position LIMIT 1;
 
 -- name: open_orders_of_run
@@ -198,8 +199,8 @@ SELECT
     t.exited_usd_e6, t.realised_usd_e6, t.fees_usd_e6, t.funding_usd_e6, t.mfe_usd_e6, t.mae_usd_e6,
     t.exit_tick_at, t.exit_reason, t.exit_run_id, r.engine, (
         SELECT a.confidence_e4 FROM decision_actions a
-        WHERE a.run_id = r.run_id AND a.symbol = t.symbol AND a.side = t.side AND a.allowed = 1
-            AND a.action IN ('open', 'adjust')
+        WHERE a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq
+            AND a.symbol = t.symbol AND a.side = t.side AND a.allowed = 1 AND a.action IN ('open', 'adjust')
         ORDER BY a.position LIMIT 1
     )
 FROM trade_history t
@@ -317,7 +318,7 @@ FROM fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill
 -- before seq, here and below, keeps SQLite from searching by it: few rows are of the hour, all are before the watermark.
 -- For replay there is an end too, far enough that nothing known lies beyond it.
 SELECT a.rule FROM decision_runs r
-JOIN decision_actions a ON a.run_id = r.run_id AND a.rule IS NOT NULL
+JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq AND a.rule IS NOT NULL
 WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
     AND r.branch = 'main' AND r.run_trigger <> 'shadow'
 ORDER BY r.seq, a.position;

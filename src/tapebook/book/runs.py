@@ -1,13 +1,11 @@
 """The identity of a run, and the status its verdicts give it."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from tapebook.domain.canonical import short_id
 from tapebook.domain.run import Action, RunStatus, Trigger, Verdict
 
 
-@lru_cache(maxsize=256)
 def run_id(stream: str, symbol: str, *, scheduled_for: int, trigger: Trigger, branch: str) -> str:
     """The same decision has the same id on every attempt, so it cannot be made twice."""
     return short_id("run", stream, symbol, scheduled_for, trigger, branch)

@@ -3,6 +3,8 @@
 Every answer equals that of `Book`; whatever a fold does not know, the tables are asked.
 """
 
+from collections import defaultdict
+
 from tapebook.book.activity import Session
 from tapebook.book.events import KINDS, DeskFlattened
 from tapebook.book.fold import Fold
@@ -22,7 +24,7 @@ class SoleBook(Book):
 
     def __init__(self, log: SoleLog, db: Database, *, owner: str) -> None:
         super().__init__(log, db, owner=owner)
-        self._folds: dict[str, Fold] = {}
+        self._folds: defaultdict[str, Fold] = defaultdict(Fold)
         self._agents: dict[str, tuple[int, AgentProfile] | None] = {}
         self._halts: dict[str, str] | None = None
         self._flattened = False
@@ -101,7 +103,7 @@ class SoleBook(Book):
 
     def working_orders(self, deployment: str) -> list[tuple[Order, bool]]:
         """Orders that have not ended, oldest first, each with whether the broker has it."""
-        return self._fold(deployment).working()
+        return self._folds[deployment].working()
 
     def orders_under_way(self, deployment: str, *, seq: int, as_of: int) -> tuple[Order, ...]:
         """Orders that had not ended as of a sequence number, oldest first."""
@@ -111,8 +113,8 @@ class SoleBook(Book):
 
     def stirs(self, deployment: str) -> bool:
         """Whether a deployment has an order that has not ended, or holds something."""
-        fold = self._fold(deployment)
-        return bool(fold.open_trades) or bool(fold.working())
+        fold = self._folds[deployment]
+        return bool(fold.open_trades or fold.working())
 
     def newest_snapshot(self, deployment: str, *, seq: int) -> Snapshot | None:
         """What the account was worth when it was last valued."""
@@ -127,20 +129,15 @@ class SoleBook(Book):
 
     def _at(self, deployment: str, seq: int) -> Fold | None:
         """The fold of a deployment, if it is the newest state that is asked for."""
-        fold = self._fold(deployment)
+        fold = self._folds[deployment]
         return fold if fold.seq == seq else None
 
-    def _fold(self, deployment: str) -> Fold:
-        found = self._folds.get(deployment)
-        if found is None:
-            found = self._folds[deployment] = Fold()
-        return found
-
     def _see(self, event: Event) -> None:
-        if event.stream.owner != self.owner:
+        stream = event.stream
+        if stream.owner != self.owner:
             return
-        if not event.stream.deployment:
+        if stream.deployment:
+            self._folds[stream.deployment].see(event)
+        else:
             self._agents, self._halts = {}, None
             self._flattened |= event.kind == KINDS[DeskFlattened]
-            return
-        self._fold(event.stream.deployment).see(event)

@@ -5,7 +5,7 @@ waits for has that written first, so nobody can tell the difference but by the t
 of one another: no statement that waits may depend on what waits for another table.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,8 @@ class Buffered:
         self._db = db
         # For each table its statements in their order, with the rows of those that follow one another.
         self._waiting: dict[str, list[tuple[Query, list[Row]]]] = {}
+        # The rows of each table's last statement, by its text: a row more of the same is only added there.
+        self._last: dict[str, list[Row]] = {}
         self._open = False
 
     @property
@@ -39,20 +41,18 @@ class Buffered:
 
     def run(self, query: Query, **params: Any) -> None:
         """Puts a statement on one table off; outside a transaction it is executed at once."""
-        self.write(query, params)
+        self.put(query, query.row(params))
 
-    def write(self, query: Query, params: Mapping[str, Any]) -> None:
-        """The same for values in a mapping."""
-        if not self._open or len(query.tables) != 1:
-            self._settle(query)
-            self._db.write(query, params)
-            return
-        (table,) = query.tables
-        runs, row = self._waiting.setdefault(table, []), tuple(map(params.__getitem__, query.params))
-        if runs and runs[-1][0] is query:
-            runs[-1][1].append(row)
+    def put(self, query: Query, row: Row) -> None:
+        """The same for values in their order."""
+        rows = self._last.get(query.sqlite)
+        if rows is not None:
+            rows.append(row)
+        elif self._open and len(query.tables) == 1:
+            self._begin(query).append(row)
         else:
-            runs.append((query, [row]))
+            self._settle(query)
+            self._db.put(query, row)
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row, now."""
@@ -74,7 +74,7 @@ class Buffered:
                 self._flush(self._waiting)
             finally:
                 self._open = False
-                self._waiting = {}
+                self._waiting, self._last = {}, {}
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -86,6 +86,16 @@ class Buffered:
         """Ends the connection."""
         self._db.close()
 
+    def _begin(self, query: Query) -> list[Row]:
+        """Where the rows of a statement wait from now on, behind whatever its table waits for already."""
+        (table,) = query.tables
+        before = self._waiting.setdefault(table, [])
+        if before:
+            self._last.pop(before[-1][0].sqlite)
+        rows = self._last[query.sqlite] = []
+        before.append((query, rows))
+        return rows
+
     def _settle(self, query: Query) -> None:
         """Executes what a statement may see of what waits."""
         if not self._waiting.keys().isdisjoint(query.tables):
@@ -94,5 +104,7 @@ class Buffered:
     def _flush(self, tables: Iterable[str]) -> None:
         """Table by table, each in its order."""
         for table in sorted(tables):
-            for query, rows in self._waiting.pop(table):
+            waiting = self._waiting.pop(table)
+            self._last.pop(waiting[-1][0].sqlite)
+            for query, rows in waiting:
                 self._db.many(query, rows)

@@ -1,6 +1,6 @@
 """What every database adapter offers; rooms see nothing else of a database."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -33,8 +33,8 @@ class Database(Protocol):
         """Executes a statement that returns nothing."""
         ...
 
-    def write(self, query: Query, params: Mapping[str, Any]) -> None:
-        """The same for values that stand in a mapping; it may hold more than the statement needs."""
+    def put(self, query: Query, row: Row) -> None:
+        """The same for values that stand in the order of `query.params`."""
         ...
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:

@@ -6,7 +6,7 @@ have no rowid to leave out.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,21 +46,21 @@ class PostgresDatabase:
     def all(self, query: Query, **params: Any) -> list[Row]:
         """Every row of a query."""
         with self._translated():
-            return self._execute(query, params).fetchall()
+            return self._execute(query, query.row(params)).fetchall()
 
     def one(self, query: Query, **params: Any) -> Row | None:
         """The first row of a query, or None."""
         with self._translated():
-            return self._execute(query, params).fetchone()
+            return self._execute(query, query.row(params)).fetchone()
 
     def run(self, query: Query, **params: Any) -> None:
         """Executes a statement that returns nothing."""
-        self.write(query, params)
+        self.put(query, query.row(params))
 
-    def write(self, query: Query, params: Mapping[str, Any]) -> None:
-        """The same for values in a mapping."""
+    def put(self, query: Query, row: Row) -> None:
+        """The same for values in their order."""
         with self._translated():
-            self._execute(query, params)
+            self._execute(query, row)
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row, in one round trip."""
@@ -97,9 +97,8 @@ class PostgresDatabase:
         """Ends the connection."""
         self._connection.close()
 
-    def _execute(self, query: Query, params: Mapping[str, Any]) -> psycopg.Cursor[Row]:
-        values = [params[name] for name in query.params]
-        return self._connection.execute(query.postgres.encode(), values)
+    def _execute(self, query: Query, row: Row) -> psycopg.Cursor[Row]:
+        return self._connection.execute(query.postgres.encode(), row)
 
     def _refuse_nesting(self) -> None:
         if self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):

@@ -12,8 +12,9 @@ PostgreSQL infers a parameter's type from its use: one that is only asked `IS NU
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
+from typing import Any
 
 import msgspec
 
@@ -40,6 +41,10 @@ class Query(msgspec.Struct, frozen=True):
         params = tuple(found for found in _PARAM.findall(sql) if found)
         marked = _marked(sql, "?"), _marked(sql.replace("%", "%%"), "%s")
         return cls(name, sentence, params, *marked, frozenset(_TABLE.findall(sql)))
+
+    def row(self, params: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Values in the order the statement takes them; the mapping may hold more than it needs."""
+        return tuple(map(params.__getitem__, self.params))
 
     @classmethod
     def whole_table(cls, table: str) -> "Query":

@@ -1,7 +1,7 @@
 """SQLite through apsw: one connection, WAL, and errors translated to what the caller must do."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import chain
@@ -50,7 +50,7 @@ class SqliteDatabase:
 
     def all(self, query: Query, **params: Any) -> list[Row]:
         """Every row of a query."""
-        return self._execute(query.sqlite, [params[name] for name in query.params])
+        return self._execute(query.sqlite, query.row(params))
 
     def one(self, query: Query, **params: Any) -> Row | None:
         """The first row of a query, or None."""
@@ -59,11 +59,11 @@ class SqliteDatabase:
 
     def run(self, query: Query, **params: Any) -> None:
         """Executes a statement that returns nothing."""
-        self.write(query, params)
+        self._execute(query.sqlite, query.row(params))
 
-    def write(self, query: Query, params: Mapping[str, Any]) -> None:
-        """The same for values in a mapping."""
-        self._execute(query.sqlite, [params[name] for name in query.params])
+    def put(self, query: Query, row: Row) -> None:
+        """The same for values in their order."""
+        self._execute(query.sqlite, row)
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row; an insert takes several rows at once, which saves a fifth of its time."""

@@ -20,6 +20,7 @@ from tapebook.domain.run import Action
 
 # Not inside a word or a time (EMA20, 5m, 12:05), but with a unit that scales it.
 _NUMBER = re.compile(r"(?<![\w.:])[-+$]{0,2}(\d[\d,]*(?:\.\d+)?|\.\d+)(?:\s?(%|bps?\b|[kKMB]\b))?(?![\w:]|\.\d)")
+_DIGIT = re.compile(r"\d")
 _SCALES = {"k": 3, "K": 3, "M": 6, "B": 9}
 _RELATIVE = {"%": 100, "bp": 10_000, "bps": 10_000}
 _SPILLED = re.compile(r"\n(?:%|bps?\b|[kKMB]\b)")
@@ -39,6 +40,8 @@ class _Figure(msgspec.Struct, frozen=True):
 
 def unexplained(action: Action, packet: Packet) -> tuple[str, ...]:
     """The numbers of an action's reason that a reader cannot find or work out, as they are written."""
+    if not _DIGIT.search(action.reason):
+        return ()
     figures = [figure for figure in _figures(action.reason) if not _is_count(figure)][:_MOST]
     if not figures:
         return ()

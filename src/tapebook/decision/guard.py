@@ -26,12 +26,17 @@ _AT_SEND = (
 )
 
 
+# What can be said against doing nothing; every other rule looks at the order, or at an account that is to change.
+_OF_HOLD = ("R2_SYMBOL_NOT_ENABLED", "R15_UNKNOWN_CITATION")
+
+
 def judge(actions: Sequence[Action], limits: Limits) -> tuple[Verdict, ...]:
     """A verdict for each action, in their order: one of them may trade."""
     verdicts: list[Verdict] = []
     trades = False
     for action in actions:
-        verdict = _asked(RULES, _proposal(action, limits), limits)
+        rules = _OF_HOLD if action.action == "hold" else RULES
+        verdict = _asked(rules, _proposal(action, limits), limits)
         if verdict.allowed and action.action != "hold":
             verdict = Verdict(False, "R13_ONE_ORDER", "an action before it trades already") if trades else verdict
             trades = True
@@ -69,9 +74,9 @@ def _proposal(action: Action, limits: Limits) -> Proposal:
 
 def _move(action: Action, limits: Limits) -> Move | None:
     """The order an action comes to, in the dollars that were asked for: its size is rounded down from them."""
-    mark, held = limits.mark_e8, limits.held
-    if action.action == "hold" or action.symbol != limits.symbol or not mark:
+    if action.action == "hold" or action.symbol != limits.symbol or not limits.mark_e8:
         return None
+    mark, held = limits.mark_e8, limits.held
     size = signed_size_e8(action, held, mark)
     have = limits.held_usd_e6(action.symbol)
     wanted = 0 if action.action == "close" else action.notional_usd_e6 * (1 if action.side == "long" else -1)

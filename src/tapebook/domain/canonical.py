@@ -18,7 +18,13 @@ _PACKED_FLOAT = b"\xcb"
 def canonical(value: Any) -> bytes:
     """The canonical bytes of a value built from structs, mappings, sequences, text, integers, booleans and None."""
     content = _ENCODER.encode(value)
-    if _may_hold_a_float(value, content):
+    try:
+        packed = _PACKER.encode(value)
+    except OverflowError:
+        # An integer beyond 64 bits has no place there, and a float beside it is not seen.
+        packed = None
+    # MessagePack begins every float with this byte, also one that is not finite; text and integers may hold it too.
+    if packed is None or (_PACKED_FLOAT in packed and _differ(content, packed)):
         _refuse_floats(msgspec.to_builtins(value), "$")
     return content
 
@@ -30,7 +36,7 @@ def sha256_hex(content: bytes) -> str:
 
 def short_id(*parts: str | int) -> str:
     """A 20-digit id that is a function of its parts, for things that must get the same id on every attempt."""
-    return sha256_hex(canonical(list(parts)))[:20]
+    return sha256_hex(canonical(parts))[:20]
 
 
 def _float_seen(text: str) -> NoReturn:
@@ -40,16 +46,8 @@ def _float_seen(text: str) -> NoReturn:
 _READER = msgspec.json.Decoder(float_hook=_float_seen)
 
 
-def _may_hold_a_float(value: Any, content: bytes) -> bool:
-    """Whether the value must be walked: two looks that are many times as fast rule almost every value out."""
-    try:
-        packed = _PACKER.encode(value)
-    except OverflowError:
-        # An integer beyond 64 bits has no place there, and a float beside it is not seen.
-        return True
-    # MessagePack begins every float with this byte, also one that is not finite; text and integers may hold it too.
-    if _PACKED_FLOAT not in packed:
-        return False
+def _differ(content: bytes, packed: bytes) -> bool:
+    """Whether two encodings tell of a float; where they do not, the value need not be walked, which is much slower."""
     try:
         read = _READER.decode(content)
     except msgspec.ValidationError:

@@ -59,13 +59,13 @@ class Event(msgspec.Struct, frozen=True):
 
 def chained(previous: str, draft: Draft, *, stream: Stream, seq: int, known_at: int) -> Event:
     """The draft as the next event after one with hash `previous`; BadInput where its text could be read in two ways."""
-    name, body = stream.name, draft.body
-    if name.count("/") > 1 or "\n" in body or "\n" in name or "\n" in draft.kind:
-        raise BadInput(f"{draft.kind!r} in stream {name!r}: use no slash in a stream and no line break")
+    name, kind, body = stream.name, draft.kind, draft.body
+    if name.count("/") > 1 or "\n" in body or "\n" in name or "\n" in kind:
+        raise BadInput(f"{kind!r} in stream {name!r}: use no slash in a stream and no line break")
     digest = _digest(previous, draft, stream=name, seq=seq, known_at=known_at)
-    return Event(stream, seq, draft.kind, draft.schema, draft.happened_at, known_at, body, digest)
+    return Event(stream, seq, kind, draft.schema, draft.happened_at, known_at, body, digest)
 
 
 def _digest(previous: str, draft: Draft, *, stream: str, seq: int, known_at: int) -> str:
-    what = f"{draft.kind}\n{draft.schema}\n{draft.happened_at}\n{known_at}\n{draft.body}"
-    return hashlib.sha256(f"{previous}\n{stream}\n{seq}\n{what}".encode()).hexdigest()
+    place, times = f"{previous}\n{stream}\n{seq}\n", f"{draft.happened_at}\n{known_at}"
+    return hashlib.sha256(f"{place}{draft.kind}\n{draft.schema}\n{times}\n{draft.body}".encode()).hexdigest()

@@ -9,17 +9,17 @@ from typing import Any
 
 import msgspec
 
-from tapebook.db import Database, Query
+from tapebook.db import Database, Query, Row
 from tapebook.log.event import Event
 
 Projector = Callable[[Event], "list[Write]"]
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One statement with its values."""
+    """One statement with its values: by their names, or, for what every tick writes, in the order of `query.params`."""
 
     query: Query
-    params: dict[str, Any]
+    values: dict[str, Any] | Row
 
 
 class Projection(msgspec.Struct, frozen=True):
@@ -42,4 +42,5 @@ def apply(db: Database, projectors: Mapping[str, Sequence[Projector]], event: Ev
     """Writes what an event means to every table that knows its kind."""
     for projector in projectors.get(event.kind, ()):
         for write in projector(event):
-            db.write(write.query, write.params)
+            values = write.values
+            db.put(write.query, write.query.row(values) if isinstance(values, dict) else values)

@@ -20,6 +20,8 @@ class SoleLog(Log):
         super().__init__(db, projections, clock=clock)
         self._heads: dict[Stream, Head] = {}
         self._newest: dict[tuple[Stream, frozenset[str]], int] = {}
+        # Which of the newest an event may change, by its stream and its kind: none, for most.
+        self._asked: dict[tuple[Stream, str], list[tuple[Stream, frozenset[str]]]] = {}
         self._followers: list[Callable[[Event], None]] = []
 
     def follow(self, follower: Callable[[Event], None]) -> None:
@@ -39,6 +41,8 @@ class SoleLog(Log):
         if known is None:
             found = self.newest_of_kinds(stream)
             known = self._newest[stream, kinds] = max(found.get(kind, 0) for kind in kinds)
+            for kind in kinds:
+                self._asked.setdefault((stream, kind), []).append((stream, kinds))
         return known
 
     @contextmanager
@@ -48,17 +52,17 @@ class SoleLog(Log):
             with super().together():
                 yield
         except BaseException:
-            self._heads, self._newest = {}, {}
+            self._heads, self._newest, self._asked = {}, {}, {}
             raise
 
     def _fence(self, stream: Stream, lease: Lease | None) -> None:
         """There is nobody to keep away."""
 
     def _insert(self, event: Event) -> None:
-        self._db.write(QUERIES.add, row_of(event))
-        self._heads[event.stream] = Head(event.seq, event.hash, event.known_at)
-        for stream, kinds in self._newest:
-            if event.kind in kinds and stream == event.stream:
-                self._newest[stream, kinds] = event.seq
+        stream, seq = event.stream, event.seq
+        self._db.put(QUERIES.add, row_of(event))
+        self._heads[stream] = Head(seq, event.hash, event.known_at)
+        for asked in self._asked.get((stream, event.kind), ()):
+            self._newest[asked] = seq
         for follower in self._followers:
             follower(event)

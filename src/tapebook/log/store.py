@@ -9,12 +9,12 @@ Appending, in steps:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
 
-from tapebook.db import Database, Queries
+from tapebook.db import Database, Queries, Row
 from tapebook.errors import StaleWriter
 from tapebook.log.event import GENESIS, Draft, Event, Stream, chained
 from tapebook.log.lease import Lease, fence
@@ -24,8 +24,6 @@ MIGRATIONS = "tapebook.log"
 QUERIES = Queries.load("tapebook.log")
 _PAGE = 2_000
 _NO_END = 2**62
-# What an append is part of, when somebody else has opened the transaction.
-_JOINED = nullcontext()
 
 
 class Clock(Protocol):
@@ -66,18 +64,10 @@ class Log:
 
         The same when the lease is lost; without a lease, when somebody holds one.
         """
-        with _JOINED if self._joined else self._db.transaction():
-            self._fence(stream, lease)
-            head = self.head(stream)
-            if head.seq != expected_seq:
-                place = f"stream {stream.name} is at {head.seq}, not {expected_seq}"
-                raise StaleWriter(f"{place}: read it again before writing")
-            known_at = max(head.known_at + 1, self._clock.now())
-            events = _chain(head, drafts, stream=stream, known_at=known_at)
-            for event in events:
-                self._insert(event)
-                apply(self._db, self._projectors, event)
-        return events
+        if self._joined:
+            return self._append(stream, drafts, expected_seq=expected_seq, lease=lease)
+        with self._db.transaction():
+            return self._append(stream, drafts, expected_seq=expected_seq, lease=lease)
 
     def restore(self, events: Iterable[Event]) -> None:
         """Writes events of another log as they are, with their rows, in one transaction."""
@@ -130,29 +120,34 @@ class Log:
         """Every stream, by name."""
         return [Stream(*row) for row in self._db.all(QUERIES.streams)]
 
+    def _append(
+        self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None
+    ) -> list[Event]:
+        self._fence(stream, lease)
+        head = self.head(stream)
+        if head.seq != expected_seq:
+            place = f"stream {stream.name} is at {head.seq}, not {expected_seq}"
+            raise StaleWriter(f"{place}: read it again before writing")
+        known_at = max(head.known_at + 1, self._clock.now())
+        events = _chain(head, drafts, stream=stream, known_at=known_at)
+        for event in events:
+            self._insert(event)
+            apply(self._db, self._projectors, event)
+        return events
+
     def _fence(self, stream: Stream, lease: Lease | None) -> None:
         fence(self._db, stream, lease)
 
     def _insert(self, event: Event) -> None:
-        inserted = self._db.one(QUERIES.append, **row_of(event))
+        inserted = self._db.one(QUERIES.append, **dict(zip(QUERIES.append.params, row_of(event), strict=True)))
         # On PostgreSQL two transactions can read the same head; the slower one's insert does nothing.
         if inserted is None:
             raise StaleWriter(f"another writer was first in stream {event.stream.name}: read it again before writing")
 
 
-def row_of(event: Event) -> dict[str, str | int]:
-    """An event as the columns of its table."""
-    return {
-        "owner": event.stream.owner,
-        "deployment": event.stream.deployment,
-        "seq": event.seq,
-        "kind": event.kind,
-        "schema_version": event.schema,
-        "happened_at": event.happened_at,
-        "known_at": event.known_at,
-        "body": event.body,
-        "hash": event.hash,
-    }
+def row_of(event: Event) -> Row:
+    """An event as its table's columns, in their order."""
+    return event.stream.owner, event.stream.deployment, *msgspec.structs.astuple(event)[1:]
 
 
 def _chain(head: Head, drafts: Sequence[Draft], *, stream: Stream, known_at: int) -> list[Event]:

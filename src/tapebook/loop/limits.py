@@ -24,7 +24,7 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None) -> 
     """
     deployment, now = slot.deployment, rooms.clock.now()
     seq = rooms.book.head(deployment.id)
-    working = [order for order, _ in rooms.book.working_orders(deployment.id)]
+    working = rooms.book.working_orders(deployment.id)
     portfolio, activity = _account(rooms, deployment, seq=seq, now=now, before=before)
     mid, marks = _prices_since(rooms, portfolio, slot.symbol, now=now, before=before)
     return Limits(
@@ -36,7 +36,7 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None) -> 
         portfolio=portfolio,
         marks=marks,
         data_age_ms=None if mid is None else now - mid.bucket_ts,
-        working=_moves(rooms, working, marks, now=now),
+        working=_moves(rooms, [order for order, _ in working], marks, now=now) if working else (),
         halted=halted(rooms, deployment, newest_profile(rooms, deployment)),
         activity=activity,
     )
@@ -81,10 +81,14 @@ def _account(
     rooms: Rooms, deployment: Deployment, *, seq: int, now: int, before: Situation | None
 ) -> tuple[Portfolio, Activity]:
     """What is held and what was done; of another day, what was done is another."""
-    if before and before.activity and before.watermarks.book == seq and day_start(before.as_of) == day_start(now):
+    if before and before.activity and before.watermarks.book == seq and _same_day(before.as_of, now):
         return before.portfolio, before.activity
     account = rooms.book.account(deployment.id, seq=seq)
     return account.portfolio, activity_of(rooms, deployment, account, view=View(now))
+
+
+def _same_day(one: int, other: int) -> bool:
+    return one == other or day_start(one) == day_start(other)
 
 
 def _prices_since(

@@ -17,8 +17,8 @@ def record(rooms: Rooms, opened: Opened, decision: Decision, limits: Limits) -> 
     """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
     orders = _orders(opened, decision, limits)
     run = _run(rooms, opened, decision, orders=len(orders))
-    drafts = [draft(run.as_of, RunDecided(run)), *(draft(limits.at, OrderIntended(order)) for order in orders)]
-    if any(not order.reduce_only for order in orders):
+    drafts = [draft(run.as_of, RunDecided(run)), *[draft(limits.at, OrderIntended(order)) for order in orders]]
+    if [order for order in orders if not order.reduce_only]:
         drafts.append(sighting(run.run_id, opened.situation))
     rooms.book.append(run.deployment, drafts, expected_seq=limits.seq)
     return run
@@ -33,6 +33,7 @@ def _orders(opened: Opened, decision: Decision, limits: Limits) -> list[Order]:
 
 def _run(rooms: Rooms, opened: Opened, decision: Decision, *, orders: int) -> DecisionRun:
     slot, situation, packet = opened.slot, opened.situation, opened.packet
+    packet_key, reply_key = _kept(rooms, opened, decision) if rooms.config.archive.packets else (None, None)
     return DecisionRun(
         run_id=slot.run_id(),
         owner=slot.deployment.owner,
@@ -50,8 +51,8 @@ def _run(rooms: Rooms, opened: Opened, decision: Decision, *, orders: int) -> De
         packet_sha256=packet.sha256,
         tokens=packet.tokens,
         engine=slot.deployment.agent.engine or rooms.config.engine.default,
-        packet_key=_keep(rooms, f"{packet.system}\n\n{packet.text}"),
-        reply_key=_keep(rooms, decision.reply),
+        packet_key=packet_key,
+        reply_key=reply_key,
         status=_status(decision, orders),
         actions=decision.actions,
         verdicts=decision.verdicts,
@@ -69,5 +70,8 @@ def _status(decision: Decision, orders: int) -> RunStatus:
     return status_of(decision.actions, decision.verdicts, orders=orders, error=decision.error)
 
 
-def _keep(rooms: Rooms, text: str) -> str | None:
-    return put_content(rooms.archive, text.encode(errors="backslashreplace")) if rooms.config.archive.packets else None
+def _kept(rooms: Rooms, opened: Opened, decision: Decision) -> tuple[str, str]:
+    """Where the archive has the packet and the reply from now on."""
+    asked = f"{opened.packet.system}\n\n{opened.packet.text}"
+    packet, reply = [put_content(rooms.archive, t.encode(errors="backslashreplace")) for t in (asked, decision.reply)]
+    return packet, reply

@@ -1,0 +1,119 @@
+"""Rows that are given by their places say what they would say by their names, and older tables keep their rows."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapebook.book import events as ev
+from tapebook.book.projection import PROJECTION
+from tapebook.book.store import MIGRATIONS, Book
+from tapebook.clock import VirtualClock
+from tapebook.db import Database, connect, migrate
+from tapebook.db.migrations import _files
+from tapebook.domain.canonical import canonical
+from tapebook.domain.run import Action, DecisionRun, Trigger, Usage, Verdict, Vote, Watermarks
+from tapebook.log import Event, Log, Stream
+from tapebook.log.store import MIGRATIONS as LOG
+from tests.context.situations import run as some_run
+from tests.db.places import empty_postgres as empty_postgres
+from tests.db.places import shared_postgres as shared_postgres
+
+TRIGGERS: tuple[Trigger, ...] = ("schedule", "manual", "shadow", "backtest")
+WORDS = st.text("abc", max_size=3)
+TEXTS = st.lists(WORDS, max_size=2).map(tuple)
+MARKS = st.builds(Watermarks, *[st.integers(0, 9)] * 4)
+ACTIONS = st.builds(Action, cites=TEXTS)
+VERDICTS = st.builds(Verdict, st.booleans(), st.none() | WORDS, WORDS, TEXTS)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> DecisionRun:
+    judged = draw(st.lists(st.tuples(ACTIONS, VERDICTS), max_size=3))
+    made: DecisionRun = draw(st.builds(DecisionRun, watermarks=MARKS, trigger=st.sampled_from(TRIGGERS)))
+    actions, verdicts = tuple(action for action, _ in judged), tuple(verdict for _, verdict in judged)
+    return msgspec.structs.replace(made, actions=actions, verdicts=verdicts)
+
+
+def event(body: msgspec.Struct) -> Event:
+    """An event with this body, at a place of its own."""
+    made = ev.draft(7, body)
+    return Event(Stream("own", "dep"), 11, made.kind, made.schema, made.happened_at, 13, made.body, "hash")
+
+
+def written(body: msgspec.Struct) -> list[tuple[str, dict[str, Any]]]:
+    """What a body writes, by the name of the statement and of its values."""
+    made = event(body)
+    writes = PROJECTION.projectors[made.kind](made)
+    return [(each.query.name, dict(zip(each.query.params, each.values, strict=True))) for each in writes]
+
+
+def text(value: object) -> str:
+    return canonical(value).decode()
+
+
+PLACE = {"owner": "own", "deployment": "dep", "seq": 11}
+
+
+@given(runs())
+def test_a_run_is_written_by_its_names(run: DecisionRun) -> None:
+    usage = msgspec.structs.asdict(run.usage or Usage("", 0, 0, 0, 0))
+    marks = {f"{name}_seq": seq for name, seq in msgspec.structs.asdict(run.watermarks).items()}
+    known = msgspec.structs.asdict(run) | PLACE | usage | marks | {"run_trigger": run.trigger}
+    known |= {"degraded_json": text(run.degraded), "votes_json": text(run.votes)}
+    (name, row), *others = written(ev.RunDecided(run))
+    assert (name, row) == ("run", {column: known[column] for column in row})
+    assert [each for each in others if each[0] == "done"] == (
+        [] if run.trigger == "backtest" else [("done", {"run_id": run.run_id})]
+    )
+    lines = [row for name, row in others if name == "action"]
+    assert len(lines) == len(run.actions)
+    for number, (action, verdict, line) in enumerate(zip(run.actions, run.verdicts, lines, strict=True)):
+        said = msgspec.structs.asdict(action) | msgspec.structs.asdict(verdict) | PLACE
+        said |= {"position": number, "run_id": run.run_id}
+        said |= {"cites_json": text(action.cites), "flags_json": text(verdict.flags)}
+        assert line == {column: said[column] for column in line}
+
+
+@given(st.builds(ev.MarksObserved))
+def test_marks_are_written_by_their_names(body: ev.MarksObserved) -> None:
+    known = msgspec.structs.asdict(body) | PLACE | {"happened_at": 7, "marks_json": text(body.marks)}
+    ((name, row),) = written(body)
+    assert (name, row) == ("snapshot", {column: known[column] for column in row})
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def db(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """An empty database, on both engines."""
+    place = request.getfixturevalue("empty_postgres") if request.param == "postgres" else ":memory:"
+    with closing(connect(place, durable=False)) as opened:
+        yield opened
+
+
+def test_actions_of_before_are_found_by_their_place(db: Database) -> None:
+    migrate(db, (LOG,))
+    files = dict(_files(MIGRATIONS))
+    last = files.pop("0007_actions.sql")
+    for sql in files.values():
+        db.script(sql)
+    book = Book(Log(db, [PROJECTION], clock=VirtualClock(9)), db, owner="local")
+    some = some_run()
+    two = (
+        Action("hold", "BTC", None, 0, 1, "market", None, 1, "b", ("c",)),
+        Action("open", "BTC", "long", 5, 2, "limit", 3, 4, "a"),
+    )
+    judged = (Verdict(True, flags=("7",)), Verdict(False, "R1_KILL_SWITCH", "halted"))
+    vote = Vote("trend", "hold", None, 1, 2, "flat")
+    made = [
+        msgspec.structs.replace(some, run_id=f"{9 - n}", deployment="d", actions=two, verdicts=judged, votes=(vote,))
+        for n in range(4)
+    ]
+    for run in made:
+        book.append("d", [ev.draft(1, ev.RunDecided(run))], expected_seq=book.head("d"))
+    db.script(last)
+    assert [book.run(run.run_id) for run in made] == made
+    assert book.action_counts() == [("hold", "", 4), ("open", "R1_KILL_SWITCH", 4)]
