@@ -4,9 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
 from tapebook.book import events as ev
 from tapebook.book.ledger import Posting
+from tapebook.book.materializer import MaterializerContext, OpenTrade, UpdateMfeMae, reconcile_portfolio_delta
 from tapebook.book.settle import Account, Cause, settle_fill, settle_funding, settle_insurance, settle_marks
 from tapebook.domain.instants import HOUR
 from tapebook.domain.money import E6, E8
@@ -168,6 +171,34 @@ def test_marks_that_widen_nothing_write_the_value_alone() -> None:
     again, bodies = settle_marks(once, marks, CAUSE, at=NOON + 10)
     assert kinds(bodies) == ["marks.observed"]
     assert again == once
+
+
+PARTS = st.lists(st.tuples(st.sampled_from(["BTC", "ETH"]), st.sampled_from([-3, -1, 1, 2]), st.integers(90, 110)))
+
+
+@given(PARTS, st.lists(st.tuples(st.integers(80, 120), st.integers(80, 120)), max_size=4), st.booleans())
+def test_marks_go_through_the_materializer(parts: list[Any], moments: list[Any], adopted: bool) -> None:
+    """Also those of which nothing has to be said, and of positions that have no trade yet."""
+    fills = [fill(size, price, number=at, symbol=symbol) for at, (symbol, size, price) in enumerate(parts, 1)]
+    account = after(*fills)
+    if adopted:
+        account = msgspec.structs.replace(account, open_trades={})
+    for at, (btc, eth) in enumerate(moments, NOON + 100):
+        marks = {symbol: price * E8 for symbol, price in (("BTC", btc), ("ETH", eth))}
+        context = MaterializerContext(at=at, source_id=f"marks {at}", open_trades=account.open_trades, marks=marks)
+        trades = dict(account.open_trades)
+        for op in reconcile_portfolio_delta(account.portfolio, account.portfolio, context):
+            assert isinstance(op, OpenTrade | UpdateMfeMae)
+            trades[op.trade.symbol] = op.trade
+        changed = [symbol for symbol, trade in sorted(trades.items()) if account.open_trades.get(symbol) != trade]
+        next_account, (said, *bodies) = settle_marks(account, marks, CAUSE, at=at)
+        assert said == ev.MarksObserved(marks, account.portfolio.cash_usd_e6, account.portfolio.equity_usd_e6(marks))
+        assert [body.trade for body in bodies if isinstance(body, ev.TradeOpened | ev.TradeUpdated)] == [
+            trades[symbol] for symbol in changed
+        ]
+        assert next_account == Account(account.seq, account.portfolio, trades)
+        event("says something" if bodies else "says nothing")
+        account = next_account
 
 
 def test_marks_of_an_empty_account() -> None:

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tapebook.broker.margin import Margins, covers_initial
@@ -64,6 +64,31 @@ def test_exactly_enough_is_enough() -> None:
     held, prices = {"BTC": long(1_000)}, {"BTC": 100 * E8}
     assert not MARGINS.falls_short(12_500_000, held, prices)
     assert MARGINS.falls_short(12_499_999, held, prices)
+
+
+@given(
+    st.integers(-(10**9), 10**12),
+    st.dictionaries(
+        st.sampled_from(["ARB", "BTC", "NEW"]),
+        st.tuples(st.integers(-(10**14), 10**14), st.integers(-(10**13), 10**13), st.integers(1, 10**11)),
+    ),
+    st.integers(1, 50),
+)
+def test_falls_short_is_what_the_tiers_say(cash: int, lots: dict[str, tuple[int, int, int]], most: int) -> None:
+    """Tier by tier, whatever can be said without them."""
+    margins = Margins(default_max_leverage=most)
+    tiers = {"ARB": [(0, 10), (3 * MILLION, 5)], "BTC": [(0, 40), (150 * MILLION, 20)], "NEW": [(0, most)]}
+    worth, backing = Fraction(cash, E6), Fraction(0)
+    for symbol, (size, cost, price) in lots.items():
+        value = Fraction(size * price, 10**16)
+        worth += value - Fraction(cost, E6)
+        ends = [begins for begins, _ in tiers[symbol][1:]] + [abs(value)]
+        for (begins, leverage), end in zip(tiers[symbol], ends, strict=True):
+            backing += max(Fraction(0), min(abs(value), Fraction(end)) - begins) / (2 * leverage)
+    held = {symbol: Position(symbol, size, cost) for symbol, (size, cost, _) in lots.items()}
+    prices = {symbol: price for symbol, (_, _, price) in lots.items()}
+    event("short" if worth < backing else "enough")
+    assert margins.falls_short(cash, held, prices) is (worth < backing)
 
 
 def test_positions_stand_in_for_each_other() -> None:

@@ -27,6 +27,11 @@ def five(minute: int, low: float, *, symbol: str = "BTC") -> Candle:
     return bar(minute, 100, 101, low, 100, symbol, minutes=5)
 
 
+def bounds(stretch: Stretch) -> tuple[int, int, int]:
+    """From when to when it goes, and when it can be judged."""
+    return stretch.start, stretch.end, stretch.ready_at
+
+
 # One BTC at 100, bought with 10: it falls where what is left is less than an eightieth of its worth.
 THIN = account(held(1), cash=10)
 PRICE = 90 / (1 - 1 / 80)
@@ -80,8 +85,9 @@ def test_stretch_ends_where_the_longest_bar_does() -> None:
     old, new = held(1).position, held(1, symbol="ETH", moved_at=NOON + 6 * MINUTE + 1).position
     stretches = Stretches(quotes, until=NOON + 10 * MINUTE)
     start, end = NOON + 6 * MINUTE, NOON + 10 * MINUTE
-    assert stretches.next([old], start) == Stretch(start, start + MINUTE, start + MINUTE)
-    assert stretches.next([old, new], start) == Stretch(start, end, end)
-    ways = stretches.ways([old, new], Stretch(start, end, end))
+    assert bounds(stretches.next([old], start)) == (start, start + MINUTE, start + MINUTE)
+    stretch = stretches.next([old, new], start)
+    assert bounds(stretch) == (start, end, end)
+    ways = stretches.ways([old, new], stretch)
     # Of the bar ETH was bought in, the close counts.
     assert ways is not None and (ways["ETH"].first_e8, ways["ETH"].worst_e8) == (100 * E8, 100 * E8)

@@ -12,6 +12,7 @@ from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, 
 from tapebook.domain.money import E8
 from tapebook.errors import Damaged
 from tapebook.loop.market import read_market, with_features
+from tapebook.tape.reel import Reel
 from tapebook.tape.store import MIGRATIONS, Tape, View
 
 T0 = 500_000 * HOUR
@@ -59,6 +60,16 @@ def test_book_of_days_ago_is_shown_with_its_age_and_not_profiled(tape: Tape) -> 
     tape.commit([old])
     found = with_features(tape, read_market(tape, "BTC", minutes=5, count=3, view=View(END)), view=View(END))
     assert (found.liquidity, found.features) == (old, ())
+
+
+def test_of_a_reel_with_prices_alone_nothing_else_is_asked(tape: Tape) -> None:
+    tape.commit([*all_minutes(), Mid("BTC", END, 7)])
+    reel = Reel(tape._db, clock=VirtualClock(END))
+    assert reel.has_prices_alone("BTC") and not tape.has_prices_alone("BTC")
+    found = [read_market(each, "BTC", minutes=5, count=3, view=View(END)) for each in (tape, reel)]
+    assert with_features(tape, found[0], view=View(END)) == with_features(reel, found[1], view=View(END)) == found[0]
+    tape.commit([AssetContext("BTC", END, 1, 2, 3.0, 4, 5)])
+    assert not Reel(tape._db, clock=VirtualClock(END)).has_prices_alone("BTC")
 
 
 def test_feature_that_is_no_json_is_damage(tape: Tape) -> None:

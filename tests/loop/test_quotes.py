@@ -18,7 +18,7 @@ from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity,
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order, OrderType
 from tapebook.domain.position import Position
-from tapebook.loop.quotes import TapeQuotes, last_price, marks_of
+from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.tape import track
 from tapebook.tape.importer import known_at
 from tapebook.tape.reel import Reel
@@ -182,7 +182,7 @@ def test_length_of_bars_is_that_of_the_newest_that_is_known(recorder: Recorder) 
 
 def price_at(recorder: Recorder, ms: int) -> Mid | None:
     """The price last observed, so many milliseconds after noon."""
-    return last_price(recorder.tape, "BTC", view=View(NOON + ms))
+    return recorder.tape.last_price("BTC", view=View(NOON + ms))
 
 
 def test_last_price_is_a_close_where_there_are_no_midpoints(recorder: Recorder) -> None:

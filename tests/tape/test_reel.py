@@ -47,6 +47,7 @@ def answers(tape: Tape, symbol: str, view: View, *, back: int) -> dict[str, Any]
     for size, count in ((1, 5), (5, 3), (30, 4), (60, 5), (240, 2)):
         found[f"bars {size}"] = tape.bars(symbol, minutes=size, count=count, view=view)
     found["newest bar"] = tape.newest_bar(symbol, view=view)
+    found["last price"] = tape.last_price(symbol, view=view)
     return found
 
 
@@ -85,6 +86,9 @@ def test_reel_answers_like_the_tape(
             expected = answers(made.tape, symbol, View(at, min(watermark, most)), back=back)
             event("answers", sum(map(bool, expected.values())) // 5)
             assert answers(reel, symbol, View(at, watermark), back=back) == expected
+            if reel.has_prices_alone(symbol):
+                others = ("newest Liquidity", "newest AssetContext", "pressure", "volatility", "positioning")
+                assert not any(expected[name] for name in (*others, "facts Liquidity"))
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -170,6 +174,7 @@ def test_what_is_not_there_is_asked_for_once(imported: Any) -> None:
             assert reel.predicted(symbol, since=0, view=view) == []
             assert reel.feature("pressure", symbol, view=view) is None
             assert reel.candles(symbol, granularity_sec=60, since=0, view=view) == []
+            assert reel.has_prices_alone(symbol)
     assert db.reads == []
 
 

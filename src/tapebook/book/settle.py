@@ -89,10 +89,19 @@ def settle_insurance(account: Account, payment: InsurancePayment) -> Settled:
 
 def settle_marks(account: Account, marks: dict[str, int], cause: Cause, *, at: int, walked_until: int = 0) -> Settled:
     """The marks of a moment: what the account is worth, and how far each trade has been."""
-    context = MaterializerContext(at=at, source_id=f"marks {at}", open_trades=account.open_trades, marks=marks)
-    equity = account.portfolio.equity_usd_e6(marks)
-    said: list[msgspec.Struct] = [ev.MarksObserved(marks, account.portfolio.cash_usd_e6, equity, walked_until)]
-    return _settled(account, account.portfolio, context, cause=cause, said=said, postings=[])
+    portfolio, trades = account.portfolio, account.open_trades
+    equity, widens = portfolio.cash_usd_e6, False
+    for symbol, held in portfolio.positions.items():
+        unrealised, trade = held.unrealised_usd_e6(marks[symbol]), trades.get(symbol)
+        equity += unrealised
+        # Within what a trade has been through already, as most marks are, there is nothing to be said of it.
+        if trade is None or not trade.mae_usd_e6 <= trade.realised_usd_e6 + unrealised <= trade.mfe_usd_e6:
+            widens = True
+    said: list[msgspec.Struct] = [ev.MarksObserved(marks, portfolio.cash_usd_e6, equity, walked_until)]
+    if not widens:
+        return account, said
+    context = MaterializerContext(at=at, source_id=f"marks {at}", open_trades=trades, marks=marks)
+    return _settled(account, portfolio, context, cause=cause, said=said, postings=[])
 
 
 def _settled(

@@ -31,18 +31,17 @@ def liquidation_prices(
     backing_usd_e6: int, positions: Mapping[str, Position], ways: Mapping[str, Way], *, margins: Margins
 ) -> dict[str, int] | None:
     """The prices at which positions that share a backing are closed; None when it lasts through the bar."""
+    worst = {symbol: ways[symbol].worst_e8 for symbol in positions}
+    if not margins.falls_short(backing_usd_e6, positions, worst):
+        return None
 
     def prices(step: int) -> dict[str, int]:
         return {symbol: ways[symbol].at(step) for symbol in positions}
 
-    def short_at(step: int) -> bool:
-        return margins.falls_short(backing_usd_e6, positions, prices(step))
-
-    if not short_at(STEPS):
-        return None
     # On the way things only get worse: a maintenance rate is below one, so a loss weighs more than what it frees.
     lasts, short = -1, STEPS
     while short - lasts > 1:
         middle = (lasts + short) // 2
-        lasts, short = (lasts, middle) if short_at(middle) else (middle, short)
+        falls = margins.falls_short(backing_usd_e6, positions, prices(middle))
+        lasts, short = (lasts, middle) if falls else (middle, short)
     return prices(short)

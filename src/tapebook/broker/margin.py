@@ -36,36 +36,46 @@ class _Tables(msgspec.Struct, frozen=True):
     tables: tuple[_Table, ...]
 
 
+class _Tier(msgspec.Struct, frozen=True):
+    """The value it begins at, its largest leverage, and the parts of a value in it that must be backed."""
+
+    begins_e16: int
+    max_leverage: int
+    maintenance: int
+
+
 class Margins:
     """The tiers of every coin."""
 
     def __init__(self, default_max_leverage: int) -> None:
-        self._default: tuple[tuple[int, int], ...] = ((0, default_max_leverage),)
+        self._default = _highest_first(((0, default_max_leverage),))
 
     def max_leverage(self, symbol: str, worth_e16: int) -> int:
         """The largest leverage a position of this value may have."""
-        return next(most for begins, most in reversed(self._tiers(symbol)) if worth_e16 >= begins * _E16_PER_USD)
+        tiers = _known_tiers().get(symbol, self._default)
+        return next(tier.max_leverage for tier in tiers if worth_e16 >= tier.begins_e16)
 
     def falls_short(self, cash_usd_e6: int, positions: Mapping[str, Position], prices: Mapping[str, int]) -> bool:
         """Whether cash and positions together are worth less, at these prices, than they must at least be."""
-        worth, needed = cash_usd_e6 * _E16_PER_USD_E6, 0
+        worth, values = cash_usd_e6 * _E16_PER_USD_E6, 0
         for symbol, held in positions.items():
-            worth += held.size_e8 * prices[symbol] - held.cost_usd_e6 * _E16_PER_USD_E6
-            needed += self._maintenance(symbol, abs(held.size_e8) * prices[symbol])
-        return worth * _PARTS < needed
+            value = held.size_e8 * prices[symbol]
+            worth += value - held.cost_usd_e6 * _E16_PER_USD_E6
+            values += abs(value)
+        # Nobody must back more than half of a value: a leverage is one at least.
+        if 2 * worth >= values:
+            return False
+        needed = [self._maintenance(symbol, abs(held.size_e8) * prices[symbol]) for symbol, held in positions.items()]
+        return worth * _PARTS < sum(needed)
 
     def _maintenance(self, symbol: str, worth_e16: int) -> int:
         """The least a position of this value must be backed by, in parts of USD e16."""
-        tiers = self._tiers(symbol)
-        ends = [begins * _E16_PER_USD for begins, _ in tiers[1:]] + [worth_e16]
-        needed = 0
-        for (begins, most), end in zip(tiers, ends, strict=True):
-            within = min(worth_e16, end) - begins * _E16_PER_USD
-            needed += max(0, within) * (_PARTS // (2 * most))
+        needed, left = 0, worth_e16
+        for tier in _known_tiers().get(symbol, self._default):
+            if left > tier.begins_e16:
+                needed += (left - tier.begins_e16) * tier.maintenance
+                left = tier.begins_e16
         return needed
-
-    def _tiers(self, symbol: str) -> tuple[tuple[int, int], ...]:
-        return _known_tiers().get(symbol, self._default)
 
 
 def covers_initial(cash_usd_e6: int, positions: Mapping[str, Position], marks: Mapping[str, int]) -> bool:
@@ -80,7 +90,11 @@ def covers_initial(cash_usd_e6: int, positions: Mapping[str, Position], marks: M
 
 
 @cache
-def _known_tiers() -> dict[str, tuple[tuple[int, int], ...]]:
+def _known_tiers() -> dict[str, tuple[_Tier, ...]]:
     content = resources.files("tapebook.broker").joinpath("margin_tables.json").read_bytes()
     tables = msgspec.json.decode(content, type=_Tables).tables
-    return {symbol: table.tiers for table in tables for symbol in table.symbols}
+    return {symbol: _highest_first(table.tiers) for table in tables for symbol in table.symbols}
+
+
+def _highest_first(tiers: tuple[tuple[int, int], ...]) -> tuple[_Tier, ...]:
+    return tuple(_Tier(begins * _E16_PER_USD, most, _PARTS // (2 * most)) for begins, most in reversed(tiers))

@@ -12,25 +12,33 @@ on when the position last moved:
 A symbol nothing was observed of keeps its last mark.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from tapebook.broker.liquidation import Way
 from tapebook.broker.port import Quotes
-from tapebook.domain.instants import MINUTE, SECOND, floor
+from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Candle
 from tapebook.domain.position import Position
 
 GRACE_MS = 2 * MINUTE
+NEVER = 2**62
+"""Later than any moment."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """From when to when, and when it can be judged: None while that is not known."""
+    """From when to when, and when it can be judged: `NEVER` while that is not known.
+
+    One that has ended has the bars of each symbol since its position moved, oldest first; `missing` are those that
+    are not known, by symbol and when they began.
+    """
 
     start: int
     end: int
-    ready_at: int | None
+    ready_at: int
+    bars: Mapping[str, Sequence[Candle]] = {}
+    missing: Sequence[tuple[str, int]] = ()
 
 
 class Stretches:
@@ -39,65 +47,83 @@ class Stretches:
     def __init__(self, quotes: Quotes, *, until: int) -> None:
         self._quotes = quotes
         self._until = until
-        self._bars: dict[str, dict[int, Candle]] = {}
+        self._lengths: dict[str, int] = {}
+        self._known: dict[str, dict[int, Candle]] = {}
 
     def next(self, held: Collection[Position], walked: int) -> Stretch:
         """The first stretch that is not walked and any of the positions was there in; lengths divide one another.
 
         It can be judged at its end if all its bars are known, else a grace later.
         """
-        lengths = [self._quotes.bar_ms(each.symbol) for each in held]
-        first = min([floor(each.moved_at, length) for each, length in zip(held, lengths, strict=True)])
-        start, longest = max(walked, first), max(lengths)
-        end = floor(start, longest) + longest
-        if end > self._until:
-            return Stretch(start, end, None)
-        complete = all([at in self._known(each.symbol, start) for each in held for at in self._ends(each, start, end)])
-        ready = end if complete else end + GRACE_MS
-        return Stretch(start, end, ready if ready <= self._until else None)
+        lengths, first, longest = self._lengths, NEVER, 0
+        for each in held:
+            if each.symbol not in lengths:
+                lengths[each.symbol] = self._quotes.bar_ms(each.symbol)
+            length, moved = lengths[each.symbol], each.moved_at
+            begun = moved - moved % length
+            first = begun if begun < first else first
+            longest = length if length > longest else longest
+        start = walked if walked > first else first
+        end = start - start % longest + longest
+        return Stretch(start, end, NEVER) if end > self._until else self._ended(held, start, end)
 
     def ways(self, held: Collection[Position], stretch: Stretch) -> dict[str, Way] | None:
         """How each position's price went through a stretch; None when nothing was observed of any."""
-        seen = {each.symbol: self._seen(each, stretch) for each in held}
-        if not any(seen.values()):
+        bars = self._completed(stretch) if stretch.missing else stretch.bars
+        if not any(bars.values()):
             return None
-        return {each.symbol: self._way(each, seen[each.symbol], stretch.end) for each in held}
+        return {each.symbol: self._way(each, bars[each.symbol], stretch.end) for each in held}
 
-    def _way(self, held: Position, bars: list[Candle], end: int) -> Way:
+    def _ended(self, held: Collection[Position], start: int, end: int) -> Stretch:
+        """A stretch with its bars, as far as they are known."""
+        bars: dict[str, list[Candle]] = {}
+        missing: list[tuple[str, int]] = []
+        for each in held:
+            symbol, length, since = each.symbol, self._lengths[each.symbol], max(start, each.moved_at)
+            known, found = self._known.get(symbol) or self._read(symbol, start), []
+            for begins in range(since - since % length, end, length):
+                if begins in known:
+                    found.append(known[begins])
+                else:
+                    missing.append((symbol, begins))
+            bars[symbol] = found
+        ready = end + GRACE_MS if missing else end
+        return Stretch(start, end, ready if ready <= self._until else NEVER, bars, missing)
+
+    def _read(self, symbol: str, start: int) -> dict[int, Candle]:
+        """A symbol's bars by their start, from the stretch that is asked for first: they come in order."""
+        if symbol not in self._known:
+            bars = self._quotes.bars(symbol, since=start + 1 - self._lengths[symbol], until=self._until)
+            self._known[symbol] = {bar.bucket_ts: bar for bar in bars}
+        return self._known[symbol]
+
+    def _completed(self, stretch: Stretch) -> dict[str, list[Candle]]:
+        """The bars of a stretch, and what stands in for those that are missing."""
+        bars = {symbol: [*known] for symbol, known in stretch.bars.items()}
+        for symbol, begins in stretch.missing:
+            seen = self._observed(symbol, begins)
+            if seen is not None:
+                bars[symbol].append(seen)
+        return {symbol: sorted(found, key=lambda bar: bar.bucket_ts) for symbol, found in bars.items()}
+
+    def _observed(self, symbol: str, begins: int) -> Candle | None:
+        """A bar made of the midpoints of its time."""
+        length = self._lengths[symbol]
+        mids = [mid.price_e8 for mid in self._quotes.mids(symbol, since=begins, until=begins + length - 1)]
+        if not mids:
+            return None
+        prices = (mids[0], max(mids), min(mids), mids[-1])
+        return Candle(symbol, length // SECOND, begins, *prices, 0.0, 0.0, len(mids))
+
+    def _way(self, held: Position, bars: Sequence[Candle], end: int) -> Way:
         if not bars:
             mark = self._quotes.mark_e8(held.symbol, at=max(held.moved_at, end))
             known = mark or held.entry_price_e8
             return Way(known, known)
-        reached = [bar.low_e8 if held.size_e8 > 0 else bar.high_e8 for bar in bars]
-        began = bars[0].open_e8
-        if held.moved_at > bars[0].bucket_ts:
-            began = reached[0] = bars[0].close_e8
-        return Way(began, min(reached) if held.size_e8 > 0 else max(reached))
-
-    def _seen(self, held: Position, stretch: Stretch) -> list[Candle]:
-        """The bars of a stretch since the position moved, or what stands in for them."""
-        known, ends = self._known(held.symbol, stretch.start), self._ends(held, stretch.start, stretch.end)
-        found = [known.get(at) or self._observed(held.symbol, at) for at in ends]
-        return [bar for bar in found if bar is not None]
-
-    def _ends(self, held: Position, start: int, end: int) -> range:
-        """When the bars of a stretch end that the position was there in."""
-        length = self._quotes.bar_ms(held.symbol)
-        return range(floor(max(start, held.moved_at), length) + length, end + 1, length)
-
-    def _observed(self, symbol: str, end: int) -> Candle | None:
-        """A bar made of the midpoints of its time."""
-        length = self._quotes.bar_ms(symbol)
-        mids = [mid.price_e8 for mid in self._quotes.mids(symbol, since=end - length, until=end - 1)]
-        if not mids:
-            return None
-        prices = (mids[0], max(mids), min(mids), mids[-1])
-        return Candle(symbol, length // SECOND, end - length, *prices, 0.0, 0.0, len(mids))
-
-    def _known(self, symbol: str, start: int) -> dict[int, Candle]:
-        """A symbol's bars by their end, from the stretch that is asked for first; stretches are asked for in order."""
-        if symbol not in self._bars:
-            since = start + 1 - self._quotes.bar_ms(symbol)
-            bars = self._quotes.bars(symbol, since=since, until=self._until)
-            self._bars[symbol] = {bar.end: bar for bar in bars}
-        return self._bars[symbol]
+        first, is_long = bars[0], held.size_e8 > 0
+        began, worst = first.open_e8, first.low_e8 if is_long else first.high_e8
+        if held.moved_at > first.bucket_ts:
+            began = worst = first.close_e8
+        for bar in bars[1:]:
+            worst = min(worst, bar.low_e8) if is_long else max(worst, bar.high_e8)
+        return Way(began, worst)

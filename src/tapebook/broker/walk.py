@@ -1,6 +1,6 @@
 """One walk through time, from what an account was to what it is.
 
-Three kinds of turns are taken in the order of time; at one moment in this order (`Walk._next`):
+Three kinds of turns are taken in the order of time; at one moment in this order (`Walk.activity`):
 
 1. a stretch that has ended is judged (`_judge`): what falls short within it is liquidated. Positions
    of a cross-margined account share their backing and fall together, isolated ones stand alone;
@@ -15,17 +15,16 @@ Money cannot be lost that is not there: an isolated position that closes with a 
 margin, and an account left without positions and with less than nothing, are made up for.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from tapebook.broker.impact import market_price_e8
 from tapebook.broker.liquidation import liquidation_prices
 from tapebook.broker.margin import Margins, covers_initial
 from tapebook.broker.matching import Match, match
 from tapebook.broker.port import Account, Activity, PaperTerms, Quotes
-from tapebook.broker.stretches import Stretch, Stretches
+from tapebook.broker.stretches import NEVER, Stretch, Stretches
 from tapebook.domain.canonical import short_id
-from tapebook.domain.instants import HOUR, MINUTE, floor
+from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.money import E12, divide, notional_usd_e6
 from tapebook.domain.order import BrokerEvent, Ending, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
 from tapebook.domain.position import Position, moved
@@ -35,63 +34,91 @@ FUNDING_PATIENCE_MS = HOUR
 
 _PPM = 1_000_000
 
-_Turn = tuple[int, Callable[[int], None]]
-
 
 class Walk:
     """An account on its way; the events it meets are collected."""
 
-    def __init__(self, account: Account, orders: Sequence[Order], *, quotes: Quotes, terms: PaperTerms) -> None:
+    def __init__(
+        self,
+        account: Account,
+        orders: Sequence[Order],
+        *,
+        quotes: Quotes,
+        terms: PaperTerms,
+        margins: Margins,
+        until: int,
+    ) -> None:
         self._quotes = quotes
         self._terms = terms
-        self._margins = Margins(terms.default_max_leverage)
+        self._until = until
+        self._margins = margins
         self._isolated = account.margin == "isolated"
         self._cash = account.cash_usd_e6
-        self._held = {each.position.symbol: each.position for each in account.exposures}
         self._walked = account.walked_until
+        self._held: dict[str, Position] = {}
+        self._funded: dict[str, int] = {}
         # A rate that was not known when its hour was walked is asked for a while longer, not for ever.
         asked = self._walked - FUNDING_PATIENCE_MS
-        self._funded = {each.position.symbol: max(each.funded_until, asked) for each in account.exposures}
-        self._orders = {order.client_id: order for order in orders}
+        for each in account.exposures:
+            symbol = each.position.symbol
+            self._held[symbol], self._funded[symbol] = each.position, max(each.funded_until, asked)
+        self._hour = self._next_hour()
+        self._stretches = Stretches(quotes, until=until)
+        # The stretch to be judged next: looked for again when that is done, and when what is held has moved.
+        self._stretch: Stretch | None = None
+        self._orders: dict[str, Order] = {}
         self._matches: list[Match] = []
+        if orders:
+            self._match(orders)
         self._now = 0
         self._events: list[BrokerEvent] = []
 
-    def until(self, moment: int) -> Activity:
-        """Walks up to a moment."""
-        found = [match(order, self._quotes, self._terms, until=moment) for order in self._orders.values()]
-        self._matches = sorted((each for each in found if each is not None), reverse=True)
-        stretches = Stretches(self._quotes, until=moment)
-        while (turn := self._next(stretches)) and turn[0] <= moment:
-            at, take = turn
-            self._now = max(self._now, at)
-            take(at)
-        return Activity(tuple(self._events), self._walked)
+    def activity(self) -> Activity:
+        """Walks to the end, turn by turn; of equals the first kind comes first."""
+        while True:
+            judged = funded = NEVER
+            if self._held:
+                stretch = self._stretch or self._ahead()
+                judged, funded = max(stretch.ready_at, self._now), self._hour
+            executed = self._matches[-1].at if self._matches else NEVER
+            at = min(judged, funded, executed)
+            if at > self._until:
+                return Activity(tuple(self._events), self._walked)
+            self._now = at if at > self._now else self._now
+            if at == judged:
+                self._judge(stretch, at)
+            elif at == funded:
+                self._fund(at)
+            else:
+                self._execute(self._matches.pop())
 
-    def _next(self, stretches: Stretches) -> _Turn | None:
-        """What comes next of all kinds; of equals the first."""
-        turn: _Turn | None = None
-        if self._held:
-            stretch = stretches.next(self._held.values(), self._walked)
-            self._walked = stretch.start
-            if stretch.ready_at is not None:
-                turn = max(stretch.ready_at, self._now), partial(self._judge, stretches, stretch)
-            hour = floor(min([self._funded[symbol] for symbol in self._held]), HOUR) + HOUR
-            if turn is None or hour < turn[0]:
-                turn = hour, self._fund
-        if self._matches and (turn is None or self._matches[-1].at < turn[0]):
-            turn = self._matches[-1].at, lambda at: self._execute(self._matches.pop())
-        return turn
+    def _match(self, orders: Sequence[Order]) -> None:
+        self._orders = {order.client_id: order for order in orders}
+        found = [match(order, self._quotes, self._terms, until=self._until) for order in orders]
+        self._matches = sorted([each for each in found if each is not None], reverse=True)
 
-    def _judge(self, stretches: Stretches, stretch: Stretch, at: int) -> None:
-        self._walked = stretch.end
-        ways = stretches.ways(self._held.values(), stretch)
+    def _ahead(self) -> Stretch:
+        """The first stretch that what is held has not gone through yet."""
+        stretch = self._stretch = self._stretches.next(self._held.values(), self._walked)
+        self._walked = stretch.start
+        return stretch
+
+    def _next_hour(self) -> int:
+        """The first full hour at which anything that is held owes funding."""
+        if not self._funded:
+            return NEVER
+        funded = min(self._funded.values())
+        return funded - funded % HOUR + HOUR
+
+    def _judge(self, stretch: Stretch, at: int) -> None:
+        self._walked, self._stretch = stretch.end, None
+        ways = self._stretches.ways(self._held.values(), stretch)
         if ways is None:
             return
-        together = [[each] for each in sorted(self._held)] if self._isolated else [sorted(self._held)]
-        for symbols in together:
-            sharing = {symbol: self._held[symbol] for symbol in symbols}
-            backing = self._held[symbols[0]].margin_usd_e6 if self._isolated else self._cash
+        together = [(self._cash, self._held)]
+        if self._isolated:
+            together = [(held.margin_usd_e6, {symbol: held}) for symbol, held in sorted(self._held.items())]
+        for backing, sharing in together:
             prices = liquidation_prices(backing, sharing, ways, margins=self._margins)
             if prices is not None:
                 self._liquidate(prices, at)
@@ -99,7 +126,7 @@ class Walk:
     def _liquidate(self, prices: dict[str, int], at: int) -> None:
         """Closes positions at the prices they fell at, and cancels what was still to come of them."""
         rate = self._terms.taker_fee_ppm + self._terms.liquidation_fee_ppm
-        for symbol, price in prices.items():
+        for symbol, price in sorted(prices.items()):
             size = -self._held[symbol].size_e8
             fill_id = short_id("liquidation", symbol, at)
             self._apply(Fill(fill_id, symbol, at, size, price, _fee(size, price, rate), False, None, True))
@@ -108,6 +135,7 @@ class Walk:
                 self._end(order, at, "cancelled", "liquidated")
 
     def _fund(self, hour: int) -> None:
+        self._hour = hour + HOUR
         for symbol, held in sorted(self._held.items()):
             if self._funded[symbol] >= hour:
                 continue
@@ -188,8 +216,11 @@ class Walk:
             self._held[symbol] = after
             if before is None:
                 self._funded[symbol] = fill.happened_at
-        elif before is not None and self._isolated:
-            self._insure(symbol, fill.happened_at, before.margin_usd_e6 + realised - fill.fee_usd_e6)
+        elif before is not None:
+            del self._funded[symbol]
+            if self._isolated:
+                self._insure(symbol, fill.happened_at, before.margin_usd_e6 + realised - fill.fee_usd_e6)
+        self._hour, self._stretch = self._next_hour(), None
         if not self._held:
             self._insure("", fill.happened_at, self._cash)
 

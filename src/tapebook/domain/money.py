@@ -15,6 +15,8 @@ E6 = 10**6
 E8 = 10**8
 E12 = 10**12
 _MOST_DIGITS = 30
+# Of what a size times a price is counted in for every millionth of a USD.
+_HALF = 5 * 10**9
 # From here on a price has five digits before the point and none after it.
 _WHOLE_PRICE = 10_000 * E8
 
@@ -37,11 +39,19 @@ def divide(numerator: int, denominator: int) -> int:
 
 def notional_usd_e6(size_e8: int, price_e8: int) -> int:
     """What `size` is worth at `price`; signed like the size."""
-    return divide(size_e8 * price_e8, 10**10)
+    # What `divide` does, written out: a tick asks for the worth of what is held a dozen times.
+    quotient, remainder = divmod(size_e8 * price_e8, 10**10)
+    if remainder > _HALF or (remainder == _HALF and quotient % 2):
+        return quotient + 1
+    return quotient
 
 
+@lru_cache(maxsize=1_024)
 def price_e8_of(notional_e6: int, size_e8: int) -> int:
-    """The average price at which `size` costs `notional`; both signs cancel."""
+    """The average price at which `size` costs `notional`; both signs cancel.
+
+    Cached, since it is asked for at every tick of a trade and changes with its fills alone.
+    """
     return divide(abs(notional_e6) * 10**10, abs(size_e8))
 
 

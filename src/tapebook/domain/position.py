@@ -48,7 +48,10 @@ class Portfolio(msgspec.Struct, frozen=True):
 
     def equity_usd_e6(self, marks: dict[str, int]) -> int:
         """Cash and what the positions would realise at the marks; every held symbol needs one."""
-        return self.cash_usd_e6 + sum(held.unrealised_usd_e6(marks[held.symbol]) for held in self.positions.values())
+        equity = self.cash_usd_e6
+        for held in self.positions.values():
+            equity += held.unrealised_usd_e6(marks[held.symbol])
+        return equity
 
 
 def moved(held: Position | None, fill: Fill, *, leverage: int) -> tuple[Position | None, int]:

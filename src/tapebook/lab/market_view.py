@@ -7,7 +7,6 @@ import msgspec
 from tapebook.domain.instants import DAY, HOUR, iso
 from tapebook.domain.market import FeatureRow, Gap, Liquidity
 from tapebook.domain.money import E8
-from tapebook.loop.quotes import last_price
 from tapebook.tape.features import liquidity_profile, to_metrics
 from tapebook.tape.store import RecordedGap, Tape, View
 
@@ -19,7 +18,7 @@ _FEATURES = {"fundingPressure": "pressure", "volatilityProfile": "volatility", "
 
 def market_view(tape: Tape, symbol: str, *, view: View) -> dict[str, Any]:
     """The market of one symbol as a mapping; what is not known is null, what is old says so."""
-    mid = last_price(tape, symbol, view=view)
+    mid = tape.last_price(symbol, view=view)
     price = None if mid is None else {"price": mid.price_e8 / E8, **_age(mid.bucket_ts, view, "mids")}
     found: dict[str, Any] = {"symbol": symbol, "asOf": iso(view.as_of), "midPrice": price}
     found["liquidityProfile"] = _liquidity(tape, symbol, view)

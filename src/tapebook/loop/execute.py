@@ -14,7 +14,6 @@ from tapebook.domain.order import Order, OrderEnd
 from tapebook.domain.run import RunStatus, Verdict
 from tapebook.loop.flatten import flatten_if_due
 from tapebook.loop.limits import limits_at_send
-from tapebook.loop.quotes import last_price
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
 
@@ -22,8 +21,10 @@ from tapebook.wiring import Rooms
 def execute(rooms: Rooms, deployment: Deployment) -> None:
     """Places every intended order of a deployment that the broker does not have yet, or says why not."""
     flatten_if_due(rooms, deployment)
-    seq = rooms.book.head(deployment.id)
-    found = rooms.book.working_orders(deployment.id)
+    if not rooms.book.working_orders(deployment.id):
+        return
+    # Read behind the head, so that whoever else places them is noticed.
+    seq, found = rooms.book.head(deployment.id), rooms.book.working_orders(deployment.id)
     working = [order for order, placed in found if placed]
     bodies: list[msgspec.Struct] = []
     for order in (order for order, placed in found if not placed):
@@ -39,7 +40,7 @@ def execute(rooms: Rooms, deployment: Deployment) -> None:
 
 def _gated(rooms: Rooms, deployment: Deployment, order: Order, *, others: list[Order], seq: int) -> Verdict:
     limits = limits_at_send(rooms, deployment, order, others=others, seq=seq)
-    decided = last_price(rooms.tape, order.symbol, view=View(order.intended_at))
+    decided = rooms.tape.last_price(order.symbol, view=View(order.intended_at))
     return gate(
         order,
         limits,

@@ -11,7 +11,7 @@ from tapebook.domain.market import Mid
 from tapebook.domain.order import Order
 from tapebook.domain.position import Portfolio
 from tapebook.loop.activity import activity_of
-from tapebook.loop.quotes import TapeQuotes, last_price, marks_of
+from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.loop.slot import Slot
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
@@ -103,7 +103,7 @@ def _prices_since(
 
 def _prices(rooms: Rooms, portfolio: Portfolio, symbol: str, *, now: int) -> tuple[Mid | None, dict[str, int]]:
     """The price last observed of a symbol, and the marks of all that is held."""
-    mid = last_price(rooms.tape, symbol, view=View(now))
+    mid = rooms.tape.last_price(symbol, view=View(now))
     others = [held for held in portfolio.positions.values() if mid is None or held.symbol != symbol]
     marks = marks_of(TapeQuotes(rooms.tape, View(now)), others, at=now)
     return mid, marks if mid is None else marks | {symbol: mid.price_e8}

@@ -8,7 +8,6 @@ from tapebook.context import Feature, Market
 from tapebook.domain.instants import DAY
 from tapebook.domain.market import AssetContext, Liquidity
 from tapebook.errors import Damaged
-from tapebook.loop.quotes import last_price
 from tapebook.tape.features import liquidity_profile, to_metrics
 from tapebook.tape.store import Tape, View
 
@@ -22,13 +21,15 @@ def read_market(tape: Tape, symbol: str, *, minutes: int, count: int, view: View
         as_of=view.as_of,
         bar_minutes=minutes,
         bars=tape.bars(symbol, minutes=minutes, count=count, view=view),
-        mid=last_price(tape, symbol, view=view),
+        mid=tape.last_price(symbol, view=view),
     )
 
 
 def with_features(tape: Tape, market: Market, *, view: View) -> Market:
     """The market with its book, its funding and the features of its symbol."""
     symbol = market.symbol
+    if tape.has_prices_alone(symbol):
+        return market
     books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
     profile = liquidity_profile(books, as_of=view.as_of) if books else None
     features = [_feature("liquidityProfile", books[-1].bucket_ts, to_metrics(profile))] if profile else []

@@ -14,26 +14,12 @@ from tapebook.domain.money import E6
 from tapebook.domain.position import Position
 from tapebook.tape.store import Tape, View
 
-RECENT_MS = 2 * MINUTE
-"""A midpoint of the last two minutes is the price; without one, the newest price of any kind is looked for."""
-
-
-def last_price(tape: Tape, symbol: str, *, view: View) -> Mid | None:
-    """The price last observed: a midpoint, or the close of a bar that ended after it, at the moment the bar ended."""
-    mid = tape.newest(Mid, symbol, view=view)
-    if mid is not None and mid.bucket_ts >= view.as_of - RECENT_MS:
-        return mid
-    bar = tape.newest_bar(symbol, view=view)
-    if bar is None or (mid is not None and mid.bucket_ts >= bar.end):
-        return mid
-    return Mid(symbol, bar.end, bar.close_e8)
-
 
 class TapeQuotes:
     """Answers a broker's questions from the tape."""
 
     def __init__(self, tape: Tape, view: View) -> None:
-        self._tape = tape
+        self.tape = tape
         self._view = view
         self._lengths: dict[str, int] = {}
 
@@ -42,7 +28,7 @@ class TapeQuotes:
 
         A bar counts when it has ended; its close comes before whatever else was observed at that moment.
         """
-        mids = self._tape.mids(symbol, since=since, until=until, view=self._view)
+        mids = self.tape.mids(symbol, since=since, until=until, view=self._view)
         told, length = {mid.bucket_ts // MINUTE for mid in mids}, self.bar_ms(symbol)
         if length == MINUTE and told.issuperset(range(-(-since // MINUTE), until // MINUTE)):
             return mids
@@ -56,8 +42,8 @@ class TapeQuotes:
 
     def bars(self, symbol: str, *, since: int, until: int) -> Sequence[Candle]:
         """Bars that begin at or after one moment and end by another, oldest first, all as long as `bar_ms` says."""
-        length = self.bar_ms(symbol)
-        return self._tape.candles(
+        length = self._lengths.get(symbol) or self.bar_ms(symbol)
+        return self.tape.candles(
             symbol, granularity_sec=length // SECOND, since=since, until=until - length, view=self._view
         )
 
@@ -65,7 +51,7 @@ class TapeQuotes:
         """How long a symbol's bars are by now: a minute, or longer where the history that is known was imported so."""
         found = self._lengths.get(symbol)
         if found is None:
-            bar = self._tape.newest_bar(symbol, view=self._view)
+            bar = self.tape.newest_bar(symbol, view=self._view)
             found = self._lengths[symbol] = MINUTE if bar is None else bar.granularity_sec * SECOND
         return found
 
@@ -74,7 +60,7 @@ class TapeQuotes:
 
         Its depth counts both sides; the imbalance within 1 % says how it is shared, nearer the mid too.
         """
-        row = self._tape.newest(Liquidity, symbol, view=self._known(at))
+        row = self.tape.newest(Liquidity, symbol, view=self.known(at))
         if row is None or at - row.bucket_ts > HOUR:
             return None
         near, middle, far = (
@@ -89,18 +75,18 @@ class TapeQuotes:
 
     def mark_e8(self, symbol: str, *, at: int) -> int | None:
         """The price last observed at a moment: a midpoint however old, or the close of a newer bar."""
-        found = last_price(self._tape, symbol, view=self._known(at))
+        found = self.tape.last_price(symbol, view=self.known(at))
         return None if found is None else found.price_e8
 
     def funding_e12(self, symbol: str, *, hour: int) -> int | None:
         """The rate settled at an hour; until it is published, the rate the exchange showed before the hour."""
-        settled = self._tape.funding_at(symbol, hour=hour, view=self._view)
+        settled = self.tape.funding_at(symbol, hour=hour, view=self._view)
         if settled is not None:
             return settled.rate_e12
-        shown = self._tape.newest(AssetContext, symbol, view=self._known(hour))
+        shown = self.tape.newest(AssetContext, symbol, view=self.known(hour))
         return None if shown is None else shown.funding_e12
 
-    def _known(self, at: int) -> View:
+    def known(self, at: int) -> View:
         """What was known at a moment, and never more than is known now."""
         return self._view if at >= self._view.as_of else View(at, self._view.watermark)
 
@@ -109,8 +95,9 @@ def marks_of(
     quotes: TapeQuotes, held: Iterable[Position], *, at: int, before: Mapping[str, int] | None = None
 ) -> dict[str, int]:
     """What positions are valued at: the price last observed, else the mark they had before, else what they cost."""
-    earlier = before or {}
-    return {
-        each.symbol: quotes.mark_e8(each.symbol, at=at) or earlier.get(each.symbol) or each.entry_price_e8
-        for each in held
-    }
+    tape, view, earlier = quotes.tape, quotes.known(at), before or {}
+    marks: dict[str, int] = {}
+    for each in held:
+        found = tape.last_price(each.symbol, view=view)
+        marks[each.symbol] = (found and found.price_e8) or earlier.get(each.symbol) or each.entry_price_e8
+    return marks

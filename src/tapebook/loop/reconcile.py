@@ -6,6 +6,8 @@
 4. what is still held is valued, once per moment (`_marked`): equity, extremes, and how far margin was checked.
 """
 
+from collections.abc import Iterable, Sequence
+
 import msgspec
 
 from tapebook.book.events import OrderEnded, RunEnded, draft
@@ -28,7 +30,8 @@ Bodies = list[msgspec.Struct]
 def reconcile(rooms: Rooms, deployment: Deployment) -> None:
     """Catches up with the broker to this moment; asked again at the same moment it writes nothing."""
     seq = rooms.book.head(deployment.id)
-    orders = [order for order, placed in rooms.book.working_orders(deployment.id) if placed]
+    found = rooms.book.working_orders(deployment.id)
+    orders = [order for order, placed in found if placed] if found else []
     account = rooms.book.account(deployment.id, seq=seq)
     if not orders and not account.portfolio.positions:
         return
@@ -36,11 +39,9 @@ def reconcile(rooms: Rooms, deployment: Deployment) -> None:
     quotes = TapeQuotes(rooms.tape, View(now))
     broker = rooms.broker(deployment.agent.broker)
     said = broker.activity(_standing(account, deployment, newest), orders, quotes=quotes, until=now)
-    working = {order.client_id: order for order in orders}
     drafts: list[Draft] = []
-    for event in said.events:
-        account, bodies = _settle(rooms, deployment, account, event, working=working)
-        drafts += [draft(event.happened_at, body) for body in bodies]
+    if said.events:
+        account, drafts = _settled(rooms, deployment, account, said.events, orders=orders)
     if drafts or newest is None or newest.happened_at < now or newest.walked_until < said.walked_until:
         marked = _marked(account, deployment, newest, quotes=quotes, at=now, walked_until=said.walked_until)
         drafts += [draft(now, body) for body in marked]
@@ -58,6 +59,18 @@ def _standing(account: Account, deployment: Deployment, newest: Snapshot | None)
         exposures.append(Exposure(since, trade.funded_until))
     walked = newest.walked_until if newest else 0
     return Standing(account.portfolio.cash_usd_e6, tuple(exposures), deployment.agent.margin, walked)
+
+
+def _settled(
+    rooms: Rooms, deployment: Deployment, account: Account, events: Sequence[BrokerEvent], *, orders: Iterable[Order]
+) -> tuple[Account, list[Draft]]:
+    """The account after all that happened, and what is to be written of it."""
+    working = {order.client_id: order for order in orders}
+    drafts: list[Draft] = []
+    for event in events:
+        account, bodies = _settle(rooms, deployment, account, event, working=working)
+        drafts += [draft(event.happened_at, body) for body in bodies]
+    return account, drafts
 
 
 def _settle(

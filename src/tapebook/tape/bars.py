@@ -22,6 +22,8 @@ LENGTHS = tuple(sorted(INTERVALS.values()))
 # How far back a bar is looked for, nearest first: the farther, the more there is to look through.
 _BACK = (HOUR, DAY, 30 * DAY)
 _MINUTE_SEC, _HOUR_SEC = 60, 3_600
+# What counts as one when bars of whole hours are made.
+_HOURS = (_MINUTE_SEC, _HOUR_SEC)
 
 
 class StoredBars(Protocol):
@@ -59,18 +61,17 @@ def made(
     tape: StoredBars, symbol: str, length: int, *, minutes: int, since: int, end: int, view: View
 ) -> tuple[Candle, ...]:
     """Bars of a size made of those of a length between two moments."""
-    if made_of(length, minutes=minutes) == (length,):
+    if minutes % 60 == 0 and length in _HOURS:
+        stored = _hours(tape, symbol, since=since, end=end, view=view)
+    else:
         last = end - length * SECOND
         stored = tape.candles(symbol, granularity_sec=length, since=since, until=last, view=view)
-    else:
-        stored = _hours(tape, symbol, since=since, end=end, view=view)
     return tuple(roll_up(stored, granularity_sec=minutes * 60))
 
 
 def made_of(length: int, *, minutes: int) -> tuple[int, ...]:
     """The lengths that count as one when bars of a size are made: of whole hours, minutes and hours."""
-    hours = (_MINUTE_SEC, _HOUR_SEC)
-    return hours if minutes % 60 == 0 and length in hours else (length,)
+    return _HOURS if minutes % 60 == 0 and length in _HOURS else (length,)
 
 
 def is_finest(found: Sequence[Candle], length: int, *, minutes: int, end: int) -> bool:

@@ -5,16 +5,16 @@ opened at, so what is imported meanwhile changes nothing. Rows come from memory 
 are made once (`strip.py`). It does not write.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
 from tapebook.db import Database
 from tapebook.domain.instants import SECOND
-from tapebook.domain.market import Candle, Gap, MidFrame, Observation
+from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation
 from tapebook.tape.bars import LENGTHS, finer, is_finest, made, made_of, newest_bar
 from tapebook.tape.cold import Fetch
-from tapebook.tape.families import CANDLES, Family
+from tapebook.tape.families import BOOKS, CANDLES, CONTEXTS, POSITIONING, PRESSURE, VOLATILITY, Family
 from tapebook.tape.rows import KnownAt
 from tapebook.tape.store import MAKE, Clock, Tape
 from tapebook.tape.strip import Strip
@@ -22,8 +22,22 @@ from tapebook.tape.track import Loaded, Shelf, Track
 from tapebook.tape.view import NO_WATERMARK, View
 
 _EVER = NO_WATERMARK
-# Newest bars that are remembered: those of a few symbols at the moments one tick asks about.
-_MOST_BARS = 256
+# Newest bars and prices that are remembered: those of a few symbols at the moments one tick asks about.
+_MOST_MOMENTS = 256
+_BESIDE_PRICES = (BOOKS, CONTEXTS, VOLATILITY, PRESSURE, POSITIONING)
+
+_Place = tuple[Family, str, int]
+
+
+class _Tracks(dict[_Place, Track | None]):
+    """The rows of each family and symbol, looked for when they are asked about first."""
+
+    def __init__(self, make: Callable[[Family, str, int], Track | None]) -> None:
+        self._make = make
+
+    def __missing__(self, place: _Place) -> Track | None:
+        track = self[place] = self._make(*place)
+        return track
 
 
 class Reel(Tape):
@@ -37,9 +51,11 @@ class Reel(Tape):
         self._head = (seq if watermark is None else min(seq, watermark), known_at)
         self._numbers = self._known_ids()
         self._extents: dict[tuple[Family, int], tuple[int, int] | None] = {}
-        self._tracks: dict[tuple[Family, str, int], Track | None] = {}
+        self._tracks = _Tracks(self._new_track)
         self._lengths = [length for length in LENGTHS if self._extent(CANDLES, length)]
         self._newest_bars: dict[tuple[str, int], Candle | None] = {}
+        self._prices: dict[tuple[str, int], Mid | None] = {}
+        self._prices_alone: dict[str, bool] = {}
         self._strips: dict[tuple[str, int, int], list[tuple[int, Strip]]] = {}
 
     def head(self) -> tuple[int, int]:
@@ -82,10 +98,29 @@ class Reel(Tape):
             return super().newest_bar(symbol, view=view)
         key = symbol, view.as_of
         if key not in self._newest_bars:
-            if len(self._newest_bars) >= _MOST_BARS:
+            if len(self._newest_bars) >= _MOST_MOMENTS:
                 self._newest_bars.clear()
             self._newest_bars[key] = newest_bar(self, symbol, view=view, lengths=self._lengths)
         return self._newest_bars[key]
+
+    def last_price(self, symbol: str, *, view: View) -> Mid | None:
+        """The price last observed; a tick asks for that of now several times, and for that of midnight all day."""
+        if view.watermark < self._head[0]:
+            return super().last_price(symbol, view=view)
+        key = symbol, view.as_of
+        if key not in self._prices:
+            if len(self._prices) >= _MOST_MOMENTS:
+                self._prices.clear()
+            self._prices[key] = super().last_price(symbol, view=view)
+        return self._prices[key]
+
+    def has_prices_alone(self, symbol: str) -> bool:
+        """Whether of a symbol there are no books, contexts or features at all."""
+        found = self._prices_alone.get(symbol)
+        if found is None:
+            found = not any(self._tracks[family, symbol, 0] for family in _BESIDE_PRICES)
+            self._prices_alone[symbol] = found
+        return found
 
     def _newest(
         self,
@@ -97,7 +132,7 @@ class Reel(Tape):
         since: int | None = None,
         granularity_sec: int = 0,
     ) -> Any:
-        track = self._track(family, symbol, granularity_sec)
+        track = self._tracks[family, symbol, granularity_sec]
         if track is None:
             return None
         found = track.newest(-_EVER if since is None else since, until, view)
@@ -109,7 +144,7 @@ class Reel(Tape):
     def _between(
         self, family: Family, symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
     ) -> list[Any]:
-        track = self._track(family, symbol, granularity_sec)
+        track = self._tracks[family, symbol, granularity_sec]
         if track is None or until < since:
             return []
         found = track.between(since, until, view)
@@ -121,16 +156,8 @@ class Reel(Tape):
     def _capped(self, view: View) -> View:
         return View(view.as_of, min(view.watermark, self._head[0]))
 
-    def _track(self, family: Family, symbol: str, granularity_sec: int) -> Track | None:
-        """The rows of a symbol; None when the tape has none of the family, or has not heard of the symbol."""
-        try:
-            return self._tracks[family, symbol, granularity_sec]
-        except KeyError:
-            track = self._new_track(family, symbol, granularity_sec)
-            self._tracks[family, symbol, granularity_sec] = track
-            return track
-
     def _new_track(self, family: Family, symbol: str, granularity_sec: int) -> Track | None:
+        """The rows of a symbol; None when the tape has none of the family, or has not heard of the symbol."""
         extent = self._extent(family, granularity_sec)
         if extent is None or symbol not in self._numbers:
             return None
@@ -180,19 +207,10 @@ class Reel(Tape):
         found = []
         for length in finer(minutes):
             lengths = made_of(length, minutes=minutes)
-            if any(self._track(CANDLES, symbol, each) for each in lengths):
-                make = partial(self._made, symbol=symbol, length=length, minutes=minutes)
-                found.append((length, Strip(make, partial(self._known_by, symbol=symbol, lengths=lengths))))
+            tracks = [track for each in lengths if (track := self._tracks[CANDLES, symbol, each])]
+            if tracks:
+                found.append((length, Strip(partial(made, self, symbol, length, minutes=minutes), tracks)))
         return found
-
-    def _made(self, since: int, end: int, view: View, *, symbol: str, length: int, minutes: int) -> tuple[Candle, ...]:
-        return made(self, symbol, length, minutes=minutes, since=since, end=end, view=view)
-
-    def _known_by(self, since: int, end: int, *, symbol: str, lengths: Iterable[int]) -> int:
-        """When all bars of some lengths between two moments were known; never, when they are too far back to say."""
-        tracks = [self._track(CANDLES, symbol, length) for length in lengths]
-        known = [track.known_by(since, end - 1) for track in tracks if track is not None]
-        return max((_EVER if at is None else at for at in known), default=0)
 
 
 def _span(family: Family, granularity_sec: int) -> int:

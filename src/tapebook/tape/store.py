@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.instants import SECOND
+from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -38,6 +38,9 @@ from tapebook.tape.view import View as View
 
 MIGRATIONS = "tapebook.tape"
 _QUERIES = Queries.load("tapebook.tape")
+
+RECENT_MS = 2 * MINUTE
+"""A midpoint of the last two minutes is the price; without one, the newest price of any kind is looked for."""
 
 Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
 
@@ -224,8 +227,9 @@ class Tape:
     def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
         """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
         last = view.as_of - granularity_sec * SECOND
-        where = {"since": since, "until": last, "granularity_sec": granularity_sec}
-        found: Candle | None = self._newest(CANDLES, symbol, view=view, **where)
+        found: Candle | None = self._newest(
+            CANDLES, symbol, until=last, view=view, since=since, granularity_sec=granularity_sec
+        )
         return found
 
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
@@ -235,6 +239,20 @@ class Tape:
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
         """The bar that ended last, of the finest there are."""
         return newest_bar(self, symbol, view=view)
+
+    def last_price(self, symbol: str, *, view: View) -> Mid | None:
+        """The price last observed: a midpoint, or the close of a bar that ended after it, at the moment it ended."""
+        mid = self.newest(Mid, symbol, view=view)
+        if mid is not None and mid.bucket_ts >= view.as_of - RECENT_MS:
+            return mid
+        bar = self.newest_bar(symbol, view=view)
+        if bar is None or (mid is not None and mid.bucket_ts >= bar.end):
+            return mid
+        return Mid(symbol, bar.end, bar.close_e8)
+
+    def has_prices_alone(self, symbol: str) -> bool:
+        """Whether of a symbol no book, context or feature can be seen by anybody; a tape that grows cannot say so."""
+        return False
 
     def candle_span(self, symbol: str, *, granularity_sec: int) -> tuple[int, int] | None:
         """When a symbol's first and last bar of a length begin; what left for the archive is not looked at."""

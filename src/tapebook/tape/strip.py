@@ -4,24 +4,28 @@ A window is kept once every row it is made of was known; then it looks the same 
 later. What is asked for from further back is made anew, and what is kept stays.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Protocol
 
 from tapebook.domain.market import Candle
+from tapebook.tape.track import Track
 from tapebook.tape.view import View
 
-Make = Callable[[int, int, View], tuple[Candle, ...]]
-"""The bars from one moment up to another, as they are seen."""
 
-KnownBy = Callable[[int, int], int]
-"""When all was known that bars from one moment up to another are made of."""
+class Make(Protocol):
+    """Makes the bars from one moment up to another, as they are seen."""
+
+    def __call__(self, *, since: int, end: int, view: View) -> tuple[Candle, ...]:
+        """Bars of the strip's size, oldest first."""
+        ...
 
 
 class Strip:
-    """The newest window of bars."""
+    """The newest window of bars; `tracks` hold the rows they are made of."""
 
-    def __init__(self, make: Make, known_by: KnownBy) -> None:
+    def __init__(self, make: Make, tracks: Sequence[Track]) -> None:
         self._make = make
-        self._known_by = known_by
+        self._tracks = tracks
         self._since = self._end = self._known = 0
         self._bars: tuple[Candle, ...] = ()
 
@@ -32,11 +36,11 @@ class Strip:
             return self._bars
         follows = is_seen and self._since <= since <= self._end <= end
         start = self._end if follows else since
-        bars = self._make(start, end, view)
+        bars = self._make(since=start, end=end, view=view)
         if follows:
             bars = self._bars[self._count_before(since) :] + bars
         if end >= self._end:
-            known = self._known_by(start, end)
+            known = max([track.known_by(start, end - 1) for track in self._tracks])
             if known <= view.as_of:
                 self._since, self._end, self._bars = since, end, bars
                 self._known = max(self._known, known) if follows else known
@@ -44,4 +48,7 @@ class Strip:
 
     def _count_before(self, moment: int) -> int:
         """How many bars fall out at the old end: one, as a rule."""
-        return next((at for at, bar in enumerate(self._bars) if bar.bucket_ts >= moment), len(self._bars))
+        for at, bar in enumerate(self._bars):
+            if bar.bucket_ts >= moment:
+                return at
+        return len(self._bars)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.instants import DAY
-from tapebook.tape.view import View
+from tapebook.tape.view import NO_WATERMARK, View
 
 PAGE_ROWS = 8_000
 """Rows that are loaded ahead at once, if there is one in every bucket; some 3 MB of bars."""
@@ -94,10 +94,10 @@ class Track:
                 return (None,)
             at = self._load_before()
 
-    def known_by(self, since: int, until: int) -> int | None:
-        """When all rows of a stretch were known; None when they are too far away."""
-        if not self._hold(since, until):
-            return None
+    def known_by(self, since: int, until: int) -> int:
+        """When all rows of a stretch were known; never, when they are too far away to say."""
+        if not (self._lo <= since and until < self._hi) and not self._hold(since, until):
+            return NO_WATERMARK
         first, end = bisect_left(self._buckets, since), bisect_right(self._buckets, until)
         return max(self._known[first:end], default=0)
 

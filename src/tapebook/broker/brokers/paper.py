@@ -8,6 +8,7 @@ liquidated (`stretches`, `liquidation`).
 
 from collections.abc import Sequence
 
+from tapebook.broker.margin import Margins
 from tapebook.broker.port import Account, Activity, PaperTerms, Quotes
 from tapebook.broker.walk import Walk
 from tapebook.domain.order import Order
@@ -18,13 +19,15 @@ class PaperBroker:
 
     def __init__(self, terms: PaperTerms) -> None:
         self._terms = terms
+        self._margins = Margins(terms.default_max_leverage)
 
     def place(self, order: Order) -> None:
         """Nothing has to leave: the order is in the book, and the tape decides."""
 
     def activity(self, account: Account, orders: Sequence[Order], *, quotes: Quotes, until: int) -> Activity:
         """Fills, funding, liquidations and cancellations up to a moment."""
-        return Walk(account, orders, quotes=quotes, terms=self._terms).until(until)
+        walk = Walk(account, orders, quotes=quotes, terms=self._terms, margins=self._margins, until=until)
+        return walk.activity()
 
 
 def create(terms: PaperTerms) -> PaperBroker:
