@@ -103,18 +103,18 @@ class Rooms:
     def engine(self, agent: AgentProfile) -> Engine:
         """The engine of an agent, made once; an agent that names none has the home's default."""
         name = agent.engine or self.config.engine.default
-        return self._engine(name, model=agent.model, members=agent.members, cap=agent.caps.max_model_usd_e6_per_run)
+        key = (name, agent.model, agent.members, agent.caps.max_model_usd_e6_per_run)
+        return self._engines.get(key) or self._new_engine(*key)
 
-    def _engine(self, name: str, *, model: str, cap: int, members: tuple[str, ...] = ()) -> Engine:
-        key = (name, model, members, cap)
-        if key not in self._engines:
-            terms = EngineTerms(model, members, cap, member=self._member, asker=self._asker)
-            self._engines[key] = plug.load("tapebook.decision.engines", name).create(terms)
-        return self._engines[key]
+    def _new_engine(self, name: str, model: str, members: tuple[str, ...], cap: int) -> Engine:
+        terms = EngineTerms(model, members, cap, member=self._member, asker=self._asker)
+        made: Engine = plug.load("tapebook.decision.engines", name).create(terms)
+        self._engines[name, model, members, cap] = made
+        return made
 
     def _member(self, entry: str, cap: int) -> Engine:
         name, _, model = entry.partition(":")
-        return self._engine(name, model=model, cap=cap)
+        return self._engines.get((name, model, (), cap)) or self._new_engine(name, model, (), cap)
 
     def _asker(self, provider: str, model: str) -> Asker:
         """A provider's model, under the home's budget; its connections are shared by all who ask it."""
