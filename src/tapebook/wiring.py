@@ -90,6 +90,8 @@ class Rooms:
         self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get)
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
         self.indexes = Indexes(home, self._index, chosen=self.search_terms(), alone=sole)
+        # For each deployment the last moment at which nothing was to be learned; see `loop.learn`.
+        self.quiet: dict[str, tuple[object, ...]] = {}
         self._keys = {provider: Key(text) for provider, text in model_keys().items()}
         self._askers: dict[tuple[str, str], Asker] = {}
         self._engines: dict[tuple[str, str, tuple[str, ...], int], Engine] = {}

@@ -23,25 +23,26 @@ def plain(ended: list[Ended], *, since: int, most: int) -> Record:
 @given(st.lists(ENDED, max_size=30, unique_by=lambda each: each[0]), st.integers(1, 12), st.integers(1, 20))
 def test_a_window_that_moves_on_counts_what_a_new_one_would(ended: list[Ended], most: int, span: int) -> None:
     kept: list[Ended] = []
-    recent = Recent([], most=most)
-    assert Recent(sorted(ended), most=most).record("x", since=0) == plain(ended, since=0, most=most)
+    recent = Recent([], name="x", most=most)
+    assert Recent(sorted(ended), name="x", most=most).record(since=0, as_of=200) == plain(ended, since=0, most=most)
     for each in sorted(ended):
         assert recent.add(each)
         assert not recent.add(each), "what ended with another, or before it, is not known to come last"
         kept.append(each)
         for later in range(0, 8, 3):
             since = each[0] - span + later
-            if recent.serves(since=since, as_of=each[0] + later):
-                assert recent.record("x", since=since) == plain(kept, since=since, most=most)
-        assert not recent.serves(since=each[0] - span, as_of=each[0] - 1)
+            assert recent.record(since=since, as_of=each[0] + later) in (None, plain(kept, since=since, most=most))
+        assert recent.record(since=each[0] - span, as_of=each[0] - 1) is None, "before what is known, or asked for"
 
 
 def test_a_record_is_made_again_only_when_an_outcome_comes_or_leaves() -> None:
-    recent = Recent([(100, 5, 1), (110, -3, -1)], most=9)
-    first = recent.record("x", since=90)
-    assert recent.record("x", since=99) is first
-    assert recent.record("x", since=100) == plain([(110, -3, -1)], since=100, most=9) != first
-    assert recent.add((120, 7, 2)) and recent.record("x", since=100).n == 2
+    recent = Recent([(100, 5, 1), (110, -3, -1)], name="x", most=9)
+    first = recent.record(since=90, as_of=120)
+    assert recent.record(since=99, as_of=120) is first
+    assert recent.record(since=100, as_of=120) == plain([(110, -3, -1)], since=100, most=9) != first
+    assert recent.add((120, 7, 2))
+    later = recent.record(since=100, as_of=120)
+    assert later is not None and later.n == 2
 
 
 STEPS = st.lists(

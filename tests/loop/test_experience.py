@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tapebook import context
@@ -12,16 +14,16 @@ from tapebook.decision import Answer
 from tapebook.decision.engines.ensemble import EnsembleEngine
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment
 from tapebook.domain.instants import MINUTE
-from tapebook.domain.market import Candle
+from tapebook.domain.market import AssetContext, Candle
 from tapebook.domain.memory import ExperienceSettings
 from tapebook.domain.money import E8
 from tapebook.domain.note import Reflection
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
-from tapebook.experience import shape_of
+from tapebook.experience import HALF_HOUR, reading_of, shape_of, sight_at
 from tapebook.experience.learning import seen
 from tapebook.lab.replay import replay
-from tapebook.loop.experience import _looked, outcomes_due, snapshot
+from tapebook.loop.experience import _looked, _reader, outcomes_due, snapshot
 from tapebook.loop.slot import Opened, Slot
 from tapebook.loop.tick import tick
 from tapebook.tape.features import classify_regime
@@ -218,12 +220,34 @@ def test_runs_of_trades_that_were_learned_from_are_not_read_again(
         assert outcomes_due(floor.rooms, agent, seq=floor.rooms.book.head(agent.id)) == [] and not asked
 
 
-def test_bars_of_two_symbols_are_looked_at_in_turn() -> None:
+def windows_of(*steps: tuple[str, float]) -> list[context.Market]:
     windows = []
-    for symbol, step in (("BTC", 1.001), ("ETH", 0.995), ("BTC", 0.999)):
+    for symbol, step in steps:
         closes = [round(100 * step**number * E8) for number in range(60)]
         bars = [Candle(symbol, 60, START + n * MINUTE, c, c + 9, c - 9, c, 1.0, 1.0, 1) for n, c in enumerate(closes)]
         windows.append(context.Market(symbol, START, 1, tuple(bars)))
+    return windows
+
+
+WINDOWS = windows_of(("BTC", 1.001), ("ETH", 0.995), ("BTC", 0.999))
+SEEN = st.tuples(
+    st.sampled_from(WINDOWS), st.integers(0, 90), st.sampled_from((-1, 0, 1)), st.sampled_from((None, 5, -7))
+)
+
+
+@given(st.lists(SEEN, max_size=12))
+def test_a_reading_that_is_kept_is_that_of_the_moment(looks: list[tuple[context.Market, int, int, int | None]]) -> None:
+    for market, minutes, held, rate in looks:
+        as_of = START + minutes * MINUTE
+        funding = None if rate is None else AssetContext(market.symbol, START, rate * 10**7, 0, 1.0, 0, 0)
+        read = _reader(market.symbol, 1, len(market.bars), held=held)
+        regime, shape = classify_regime([bar.close_e8 / 1e8 for bar in market.bars]), shape_of(market.bars)
+        expected = regime, reading_of(sight_at(as_of, shape, funding, None, held=held))
+        assert read((market.bars, funding, None, as_of // HALF_HOUR)) == expected
+
+
+def test_bars_of_two_symbols_are_looked_at_in_turn() -> None:
+    windows = WINDOWS
     expected = [(classify_regime([bar.close_e8 / 1e8 for bar in each.bars]), shape_of(each.bars)) for each in windows]
     assert len({regime for regime, _ in expected}) > 1
     for _ in range(2):

@@ -117,21 +117,17 @@ def _beta_share(x: float, rest: float, a: float, b: float) -> float:
 
 def _fraction(x: float, a: float, b: float) -> float:
     """Lentz's evaluation: numerator and denominator grow together, so neither overflows."""
-    c, d = 1.0, 1 / _away_from_zero(1 - (a + b) * x / (a + 1))
+    first = 1 - (a + b) * x / (a + 1)
+    c, d = 1.0, 1 / (first if abs(first) > _TINY else _TINY)
     result = d
     for m in range(1, 500):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d = 1 / _away_from_zero(1 + even * d)
-        c = _away_from_zero(1 + even / c)
-        result *= d * c
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1 / _away_from_zero(1 + odd * d)
-        c = _away_from_zero(1 + odd / c)
-        result *= d * c
+        for step in (even, odd):
+            below, c = 1 + step * d, 1 + step / c
+            d = 1 / (below if abs(below) > _TINY else _TINY)
+            c = c if abs(c) > _TINY else _TINY
+            result *= d * c
         if abs(d * c - 1) < 1e-15:
             break
     return result
-
-
-def _away_from_zero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY

@@ -23,7 +23,7 @@ class ExperienceRow(msgspec.Struct, frozen=True):
     value: str
 
 
-class ExperienceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ExperienceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
     """How an agent uses what its outcomes taught.
 
     enabled           off: nothing is offered to decisions; outcomes are learned all the same

@@ -8,7 +8,20 @@ never:  counts anything that is not in the log, or uses a trade before it ended
 from tapebook.experience.learning import seen
 from tapebook.experience.outcomes import Outcome, outcome_of
 from tapebook.experience.rows import Question
-from tapebook.experience.sights import Sight, shape_of, sight_at, sight_of
+from tapebook.experience.sights import HALF_HOUR, Reading, Sight, reading_of, shape_of, sight_at, sight_of
 from tapebook.experience.store import Experience
 
-__all__ = ["Experience", "Outcome", "Question", "Sight", "outcome_of", "seen", "shape_of", "sight_at", "sight_of"]
+__all__ = [
+    "HALF_HOUR",
+    "Experience",
+    "Outcome",
+    "Question",
+    "Reading",
+    "Sight",
+    "outcome_of",
+    "reading_of",
+    "seen",
+    "shape_of",
+    "sight_at",
+    "sight_of",
+]

@@ -12,9 +12,10 @@ Ended = tuple[int, int, int]
 class Recent:
     """The newest outcomes, oldest first, at most so many; as of some moment and every later one."""
 
-    def __init__(self, outcomes: Sequence[Ended], *, most: int) -> None:
+    def __init__(self, outcomes: Sequence[Ended], *, name: str, most: int) -> None:
         kept = outcomes[max(0, len(outcomes) - most) :]
         self._outcomes = deque(kept)
+        self._name = name
         self._most = most
         self._wins = sum([usd > 0 for _, _, usd in kept])
         self._ppm = sum([ppm for _, ppm, _ in kept])
@@ -23,10 +24,6 @@ class Recent:
         self._since = -1
         self._made: Record | None = None
 
-    def serves(self, *, since: int, as_of: int) -> bool:
-        """Whether a moment can be answered: one that is not before those asked for so far, nor before an exit."""
-        return since >= self._since and (not self._outcomes or self._outcomes[-1][0] <= as_of)
-
     def add(self, ended: Ended) -> bool:
         """Takes in one more; False when it does not come last, and all must be read again."""
         if self._outcomes and ended[0] <= self._outcomes[-1][0]:
@@ -34,13 +31,19 @@ class Recent:
         self._put(ended)
         return True
 
-    def record(self, name: str, *, since: int) -> Record:
-        """The record of the outcomes after a moment; the same object until one comes or leaves."""
+    def record(self, *, since: int, as_of: int) -> Record | None:
+        """The record of the outcomes after a moment; the same object until one comes or leaves.
+
+        None where memory does not reach: before what was asked for so far, or before an exit.
+        """
+        outcomes = self._outcomes
+        if since < self._since or (outcomes and outcomes[-1][0] > as_of):
+            return None
         self._since = since
-        while self._outcomes and self._outcomes[0][0] <= since:
+        while outcomes and outcomes[0][0] <= since:
             self._drop()
-        if self._made is None or self._made.name != name:
-            self._made = Record("recent", name, len(self._outcomes), self._wins, self._ppm, self._ppm2, self._usd)
+        if self._made is None:
+            self._made = Record("recent", self._name, len(outcomes), self._wins, self._ppm, self._ppm2, self._usd)
         return self._made
 
     def _put(self, ended: Ended) -> None:

@@ -69,11 +69,9 @@ def standing_rows(question: Question, records: Mapping[Key, Record], *, prior: f
     )
 
 
-def experience_rows(
-    standing: StandingRows, *, nearest: "Nearest | None", recent: Record
-) -> tuple[ExperienceRow, ...]:
+def experience_rows(standing: StandingRows, *, nearest: "Nearest | None", recent: Record) -> tuple[ExperienceRow, ...]:
     """Everything there is to say to a decision."""
-    return _joined((standing, _alike(nearest) if nearest else (), record_rows(recent.name, recent)))
+    return _joined((standing, _similar(nearest) if nearest else (), record_rows(recent.name, recent)))
 
 
 def _join(said: tuple[StandingRows, tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]]) -> tuple[ExperienceRow, ...]:
@@ -124,10 +122,6 @@ def _ended(sides: tuple[int, ...], results_ppm: tuple[int, ...]) -> tuple[Experi
 def _ended_row(name: str, record: Record) -> ExperienceRow:
     """Cached, since a few minutes later most neighbours are the same, if in another order."""
     return ExperienceRow("similar", name, f"{bps_text(record.mean_bps)}; {_won_text(record.wins, record.n)}")
-
-
-# Neighbours stay for half an hour.
-_alike = Memo(_similar)
 
 
 @lru_cache(maxsize=4_096)

@@ -14,7 +14,6 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from operator import truediv
 
 import msgspec
 
@@ -87,7 +86,7 @@ def sight_at(
 
 def shape_of(bars: Sequence[Candle]) -> Sight:
     """What bars that have ended say by themselves: the returns, volatilities and ranges of a sight."""
-    past = _Past([bar for bar in bars if bar.low_e8 > 0])
+    past = _Past(bars)
     day = past.window(DAY)
     return Sight(
         as_of=0,
@@ -151,32 +150,37 @@ def conditions_of(sight: Sight) -> tuple[tuple[str, str], ...]:
 
 
 class _Past:
-    """Bars that have ended, column by column: every decision looks at them, so they are walked through once."""
+    """Bars that have ended, column by column; those without a price are left out.
+
+    They are of one size, so their ends are as far from one another as their starts.
+    """
 
     def __init__(self, bars: Sequence[Candle]) -> None:
-        self._bars = bars
-        # Bars are of one size.
-        size = bars[0].end - bars[0].bucket_ts if bars else 0
-        self._ends = [bar.bucket_ts + size for bar in bars]
+        self._lows = [bar.low_e8 for bar in bars]
+        if bars and min(self._lows) <= 0:
+            bars = [bar for bar in bars if bar.low_e8 > 0]
+            self._lows = [bar.low_e8 for bar in bars]
+        self._highs = [bar.high_e8 for bar in bars]
         self._closes = [bar.close_e8 for bar in bars]
+        self._starts = [bar.bucket_ts for bar in bars]
 
     def move(self, span: int) -> float | None:
         """The log return over a window; None when no bar ended near its start."""
-        if not self._ends:
+        if not self._starts:
             return None
-        start = self._ends[-1] - span
-        place = bisect_right(self._ends, start) - 1
-        if place < 0 or start - self._ends[place] > (1 - _LEAST_COVERED) * span:
+        start = self._starts[-1] - span
+        place = bisect_right(self._starts, start) - 1
+        if place < 0 or start - self._starts[place] > (1 - _LEAST_COVERED) * span:
             return None
         return math.log(self._closes[-1] / self._closes[place])
 
     def window(self, span: int) -> int | None:
         """Where a window begins, with the close it starts from; None when the bars span too little of it."""
-        if not self._ends:
+        if not self._starts:
             return None
-        newest = self._ends[-1]
-        first = bisect_left(self._ends, newest - span)
-        covered = len(self._ends) - first > _LEAST_RETURNS and newest - self._ends[first] >= _LEAST_COVERED * span
+        newest = self._starts[-1]
+        first = bisect_left(self._starts, newest - span)
+        covered = len(self._starts) - first > _LEAST_RETURNS and newest - self._starts[first] >= _LEAST_COVERED * span
         return first if covered else None
 
     def volatility(self, first: int | None, span: int) -> float | None:
@@ -184,16 +188,21 @@ class _Past:
         if first is None:
             return None
         inside = self._closes[first:]
-        squares = math.fsum([each**2 for each in map(math.log, map(truediv, inside[1:], inside))])
-        return math.sqrt(squares * span / (self._ends[-1] - self._ends[first]))
+        squares = math.fsum(map(_squared_return, inside[1:], inside))
+        return math.sqrt(squares * span / (self._starts[-1] - self._starts[first]))
 
     def range_position(self, first: int | None) -> float | None:
         """Where the newest close lies between the low and the high of a window."""
         if first is None:
             return None
-        inside = self._bars[first:]
-        low, high = min([bar.low_e8 for bar in inside]), max([bar.high_e8 for bar in inside])
+        low, high = min(self._lows[first:]), max(self._highs[first:])
         return (self._closes[-1] - low) / (high - low) if high > low else None
+
+
+@lru_cache(maxsize=4_096)
+def _squared_return(close_e8: int, before_e8: int) -> float:
+    """Of one bar; kept, since the next window has all of them but one."""
+    return math.log(close_e8 / before_e8) ** 2
 
 
 def _in_deviations(move: float | None, hourly: float | None, hours: float) -> float | None:

@@ -1,9 +1,8 @@
 """What was known at a sequence number, and what follows from it until the next outcome is learned."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from tapebook.domain.memory import ExperienceSettings
+from tapebook.domain.memory import ExperienceRow, ExperienceSettings
 from tapebook.experience.fits import Fit
 from tapebook.experience.outcomes import Outcome
 from tapebook.experience.recent import Recent
@@ -11,18 +10,12 @@ from tapebook.experience.records import ALL, CONFIDENCE, PROVIDER, PROVIDER_REGI
 from tapebook.experience.rows import StandingRows
 from tapebook.experience.sights import Reading
 
-if TYPE_CHECKING:
-    # It brings numpy, which `tapebook --help` has no use for.
-    from tapebook.experience.situations import Nearest
-
 # What a packet asks of every time; assets, of which there may be a thousand, are asked for by name.
 EVERY_TIME = (ALL, PROVIDER, PROVIDER_REGIME, CONFIDENCE)
 
 Said = tuple[str, str, tuple[str, ...], float]
-Asked = tuple[Reading, int]
-"""A reading, and how many neighbours it is to have."""
-
-_MOST_ASKED = 256
+Asked = tuple[str, tuple[str, ...], Reading | None, Record, ExperienceSettings]
+"""All that rows depend on for a symbol: the regime, the providers, what is seen, the last days, the settings."""
 
 
 class Standing:
@@ -30,7 +23,7 @@ class Standing:
 
     `records` are those every decision asks for. The rest is read or worked out when somebody asks, and kept with
     them: the fit, records by name, rows by what they were asked about, the last days by what they depend on, and
-    neighbours by what they are near to.
+    all that was told last of each symbol, which most decisions of a half hour are told again.
     """
 
     def __init__(self, deployment: str, *, seq: int = 0, situations: int = 0, records: dict[Key, Record]) -> None:
@@ -42,13 +35,7 @@ class Standing:
         self.named: dict[Key, Record] = {}
         self.rows: dict[Said, StandingRows] = {}
         self.recent: dict[ExperienceSettings, Recent] = {}
-        self.nearest: dict[Asked, Nearest] = {}
-
-    def keep(self, asked: Asked, found: "Nearest") -> None:
-        """Keeps neighbours for the decisions of the same half hour; the oldest give way."""
-        if len(self.nearest) >= _MOST_ASKED:
-            del self.nearest[next(iter(self.nearest))]
-        self.nearest[asked] = found
+        self.told: dict[str, tuple[Asked, tuple[ExperienceRow, ...]]] = {}
 
     def take_over(self, older: "Standing", outcomes: Sequence[Outcome]) -> None:
         """Becomes what an older standing is after some more outcomes."""

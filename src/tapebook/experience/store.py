@@ -24,7 +24,7 @@ from tapebook.experience.outcomes import Outcome, outcome_of
 from tapebook.experience.pages import PAGE, ROW_BYTES
 from tapebook.experience.recent import Recent
 from tapebook.experience.records import ASSET, KINDS, REGIME, Key, Record
-from tapebook.experience.rows import Question, experience_rows, standing_rows
+from tapebook.experience.rows import Question, StandingRows, experience_rows, standing_rows
 from tapebook.experience.sights import Reading, Sight, reading_of
 from tapebook.experience.snapshots import KEPT, Snapshot, snapshot_of
 from tapebook.experience.standing import EVERY_TIME, Standing
@@ -147,7 +147,7 @@ class Experience:
 
     def nearest(self, deployment: str, sight: Sight, *, seq: int, most: int = NEAREST) -> "Nearest | None":
         """The situations like this one whose trades had ended; None before there was a fit."""
-        return self._nearest(self.standing(deployment, seq=seq), sight, most)
+        return self._nearest(self.standing(deployment, seq=seq), reading_of(sight), most)
 
     def recent(self, deployment: str, settings: ExperienceSettings, *, seq: int, as_of: int) -> Record:
         """The record of the last days: the newest outcomes by time, at most `max_memory_size`."""
@@ -165,25 +165,23 @@ class Experience:
         self, deployment: str, question: Question, sight: Sight | None, *, seq: int, settings: ExperienceSettings
     ) -> tuple[ExperienceRow, ...]:
         """What a decision is told, most important first; nothing when experience is off or empty."""
-        return self.told(self.standing(deployment, seq=seq), question, sight, settings=settings)
+        reading = reading_of(sight) if sight else None
+        return self.told(self.standing(deployment, seq=seq), question, reading, settings=settings)
 
     def told(
-        self, standing: Standing, question: Question, sight: Sight | None, *, settings: ExperienceSettings
+        self, standing: Standing, question: Question, reading: Reading | None, *, settings: ExperienceSettings
     ) -> tuple[ExperienceRow, ...]:
-        """The same for whoever has asked already what was known."""
+        """The same for whoever has asked already what was known, and read what is seen."""
         if not settings.enabled or not standing.seq:
             return ()
-        key = (question.symbol, question.regime, question.providers, settings.prior_trades)
-        said = standing.rows.get(key)
-        if said is None:
-            named = {key: self._named(standing, key) for key in ((REGIME, question.regime), (ASSET, question.symbol))}
-            said = standing_rows(question, standing.records | named, prior=settings.prior_trades)
-            standing.rows[key] = said
-        return experience_rows(
-            said,
-            nearest=self._nearest(standing, sight, settings.neighbours) if sight else None,
-            recent=self._recent(standing, settings, question.as_of),
-        )
+        recent = self._recent(standing, settings, question.as_of)
+        asked = (question.regime, question.providers, reading, recent, settings)
+        kept = standing.told.get(question.symbol)
+        if kept is None or kept[0] != asked:
+            nearest = None if reading is None else self._nearest(standing, reading, settings.neighbours)
+            rows = experience_rows(self._standing_rows(standing, question, settings), nearest=nearest, recent=recent)
+            kept = standing.told[question.symbol] = asked, rows
+        return kept[1]
 
     def outcomes(self, deployment: str, *, seq: int, most: int, since: int = 0) -> list[Outcome]:
         """The outcomes that ended last, newest by time."""
@@ -262,16 +260,20 @@ class Experience:
             found = standing.named[key] = self.record(standing.deployment, key, seq=standing.seq)
         return found
 
-    def _nearest(self, standing: Standing, sight: Sight, most: int) -> "Nearest | None":
-        fit = self._fit(standing)
+    def _standing_rows(self, standing: Standing, question: Question, settings: ExperienceSettings) -> StandingRows:
+        key = (question.symbol, question.regime, question.providers, settings.prior_trades)
+        said = standing.rows.get(key)
+        if said is None:
+            named = {key: self._named(standing, key) for key in ((REGIME, question.regime), (ASSET, question.symbol))}
+            said = standing_rows(question, standing.records | named, prior=settings.prior_trades)
+            standing.rows[key] = said
+        return said
+
+    def _nearest(self, standing: Standing, reading: Reading, most: int) -> "Nearest | None":
+        fit, count = self._fit(standing), standing.situations
         if fit is None:
             return None
-        count, asked = standing.situations, (reading_of(sight), most)
-        found = standing.nearest.get(asked)
-        if found is None:
-            found = self._loaded(standing.deployment, count).nearest(fit, asked[0], count=count, most=most)
-            standing.keep(asked, found)
-        return found
+        return self._loaded(standing.deployment, count).nearest(fit, reading, count=count, most=most)
 
     def _fit(self, standing: Standing) -> Fit | None:
         """The fit in force; a new one is written together with the outcome behind it, so it changes with them."""
@@ -283,12 +285,14 @@ class Experience:
         """The record of the last days from memory; a moment that memory does not reach is asked of the tables."""
         since, most = as_of - settings.context_window * DAY, settings.max_memory_size
         kept = standing.recent.get(settings)
-        if kept is None or not kept.serves(since=since, as_of=as_of):
-            where = self._where(standing.deployment) | {"seq": standing.seq, "since": since, "most": most}
-            kept = standing.recent[settings] = Recent(self._db.all(_QUERIES.results, **where)[::-1], most=most)
-            if not kept.serves(since=since, as_of=as_of):
-                return self.recent(standing.deployment, settings, seq=standing.seq, as_of=as_of)
-        return kept.record(_days(settings), since=since)
+        found = None if kept is None else kept.record(since=since, as_of=as_of)
+        if found is not None:
+            return found
+        where = self._where(standing.deployment) | {"seq": standing.seq, "since": since, "most": most}
+        ended = self._db.all(_QUERIES.results, **where)[::-1]
+        kept = standing.recent[settings] = Recent(ended, name=_days(settings), most=most)
+        found = kept.record(since=since, as_of=as_of)
+        return found or self.recent(standing.deployment, settings, seq=standing.seq, as_of=as_of)
 
     def _outcome(
         self, deployment: str, trade: ClosedTrade, run: DecisionRun | None, *, seq: int
@@ -325,10 +329,10 @@ class Experience:
         return drafts
 
     def _loaded(self, deployment: str, count: int) -> "Situations":
-        from tapebook.experience.situations import Situations
-
         kept = self._situations.get(deployment)
         if kept is None:
+            from tapebook.experience.situations import Situations
+
             kept = self._situations[deployment] = Situations()
         if kept.count < count:
             kept.extend(self.packed(deployment, after=kept.count, until=count))

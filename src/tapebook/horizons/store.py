@@ -1,8 +1,10 @@
 """Layers in the database: any key as of any sequence number, and the sums the next roll-up goes on from."""
 
+from functools import lru_cache
+
 import msgspec
 
-from tapebook.db import Database, Queries, Row
+from tapebook.db import Database, Queries
 from tapebook.horizons.aggregate import Aggregate
 from tapebook.horizons.events import Origin
 from tapebook.horizons.layers import ContextLayer
@@ -82,7 +84,7 @@ class Horizons:
         """The newest sums of a kind inside a period."""
         first, last = period_of(kind, within.start).key, period_of(kind, within.end - 1).key
         where = {"owner": self.owner, "deployment": scope, "kind": kind, "first": first, "last": last}
-        return {parse_period(kind, row[0]): _whole(row) for row in self._db.all(_QUERIES.folds, **where)}
+        return {parse_period(kind, row[0]): _whole(row[1]) for row in self._db.all(_QUERIES.folds, **where)}
 
     def marks(self, scope: str) -> dict[str, int]:
         """Up to which event of each deployment closed trades are in the layers."""
@@ -98,5 +100,7 @@ class Horizons:
         return {"owner": self.owner, "deployment": scope, "layer": layer.value}
 
 
-def _whole(row: Row) -> Aggregate:
-    return msgspec.json.decode(row[1], type=Aggregate)
+@lru_cache(maxsize=256)
+def _whole(text: str) -> Aggregate:
+    """Kept, since every day of a month is read again until it is over."""
+    return msgspec.json.decode(text, type=Aggregate)

@@ -5,14 +5,17 @@ from functools import lru_cache
 from tapebook.context import Market, Situation
 from tapebook.decision.engines.ensemble import MEMBERS
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.market import Candle
+from tapebook.domain.market import AssetContext, Candle, Liquidity
 from tapebook.domain.memo import Memo
 from tapebook.domain.memory import ExperienceRow
 from tapebook.domain.position import Portfolio
-from tapebook.experience import Question, Sight, seen, shape_of, sight_at
+from tapebook.experience import HALF_HOUR, Question, Reading, Sight, reading_of, seen, shape_of, sight_at
 from tapebook.log import Draft
 from tapebook.tape.features import classify_regime
 from tapebook.wiring import Rooms
+
+_Seen = tuple[tuple[Candle, ...], AssetContext | None, Liquidity | None, int]
+"""What a reading comes from beside what is held: bars, funding, book, and the half hour."""
 
 
 def told(
@@ -23,15 +26,17 @@ def told(
     standing = rooms.experience.standing(deployment.id, seq=seq) if settings.enabled else None
     if standing is None or not standing.seq:
         return ()
-    regime, shape = _looked(market)
+    read = _reader(market.symbol, market.bar_minutes, len(market.bars), held=_held(market, portfolio))
+    regime, reading = read((market.bars, market.context, market.liquidity, market.as_of // HALF_HOUR))
     question = Question(market.as_of, market.symbol, regime, _providers(rooms, deployment.agent))
-    return rooms.experience.told(standing, question, _sight(market, portfolio, shape), settings=settings)
+    return rooms.experience.told(standing, question, reading, settings=settings)
 
 
 def sighting(run_id: str, situation: Situation) -> Draft:
     """What a decision saw that opens something: joined to the outcome when the trade ends."""
-    market = situation.market
-    return seen(run_id, situation.symbol, _sight(market, situation.portfolio, _looked(market)[1]))
+    market, held = situation.market, _held(situation.market, situation.portfolio)
+    sight = sight_at(market.as_of, _looked(market)[1], market.context, market.liquidity, held=held)
+    return seen(run_id, situation.symbol, sight)
 
 
 def outcomes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
@@ -70,13 +75,26 @@ def _look(bars: tuple[Candle, ...]) -> tuple[str, Sight]:
     return classify_regime([bar.close_e8 / 1e8 for bar in bars]), shape_of(bars)
 
 
+@lru_cache(maxsize=256)
+def _reader(symbol: str, minutes: int, count: int, *, held: int) -> Memo[_Seen, tuple[str, Reading]]:
+    """Who makes the regime and the reading of them: what is new every time is the moment, which is not in it."""
+    eye = _eye(symbol, minutes, count)
+
+    def read(seen: _Seen) -> tuple[str, Reading]:
+        bars, context, liquidity, half_hour = seen
+        regime, shape = eye(bars)
+        return regime, reading_of(sight_at(half_hour * HALF_HOUR, shape, context, liquidity, held=held))
+
+    return Memo(read)
+
+
 def _providers(rooms: Rooms, agent: AgentProfile) -> tuple[str, ...]:
     """Who is to be trusted or not: the members of an ensemble, or the engine itself."""
     engine = agent.engine or rooms.config.engine.default
     return (agent.members or MEMBERS) if engine == "ensemble" else (engine,)
 
 
-def _sight(market: Market, portfolio: Portfolio, shape: Sight) -> Sight:
+def _held(market: Market, portfolio: Portfolio) -> int:
+    """1 for long, -1 for short."""
     held = portfolio.positions.get(market.symbol)
-    side = 0 if held is None else 1 if held.size_e8 > 0 else -1
-    return sight_at(market.as_of, shape, market.context, market.liquidity, held=side)
+    return 0 if held is None else 1 if held.size_e8 > 0 else -1

@@ -6,8 +6,6 @@ was killed before it is made up for by the next tick. Where the log knows that n
 last nothing to learn, nobody looks again.
 """
 
-from weakref import WeakKeyDictionary
-
 from tapebook.book.events import KINDS, TradeClosed
 from tapebook.domain.agent import Deployment
 from tapebook.domain.canonical import short_id
@@ -33,14 +31,11 @@ _Moment = tuple[Deployment, int, int, int | None]
 # Beside a new day: a trade that ended, a note on such trades, or one that was promoted.
 _STIRRING = frozenset((KINDS[TradeClosed], NOTE_WRITTEN, NOTE_REFUSED, NOTE_PROMOTED))
 
-# For each deployment the last moment at which nothing was due.
-_quiet: WeakKeyDictionary[Rooms, dict[str, _Moment]] = WeakKeyDictionary()
-
 
 def learn(rooms: Rooms, deployment: Deployment) -> None:
     """Learns all there is to learn; asked again at the same moment it does nothing."""
     moment = _moment(rooms, deployment)
-    if moment is not None and _quiet.get(rooms, {}).get(deployment.id) == moment:
+    if moment is not None and rooms.quiet.get(deployment.id) == moment:
         return
     seq = rooms.book.head(deployment.id)
     due = [find(rooms, deployment, seq=seq) for find in (outcomes_due, layers_due, tellings_due)]
@@ -48,7 +43,7 @@ def learn(rooms: Rooms, deployment: Deployment) -> None:
     if learned:
         rooms.book.append(deployment.id, learned, expected_seq=seq)
     if not _reflected(rooms, deployment) and not learned and moment is not None:
-        _quiet.setdefault(rooms, {})[deployment.id] = moment
+        rooms.quiet[deployment.id] = moment
 
 
 def _moment(rooms: Rooms, deployment: Deployment) -> _Moment | None:
