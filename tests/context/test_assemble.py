@@ -409,6 +409,8 @@ def test_packets_one_after_the_other_are_those_of_each_by_itself(names: list[str
     for each, packet in met:
         forget()
         assert assemble(each) == packet
+        assert packet.inputs_sha256 == sha256_hex(canonical([packet.system, packet.sections]))
+        assert packet.sha256 == sha256_hex(f"{packet.system}\n\n{packet.text}".encode())
 
 
 def test_what_somebody_fills_later_does_not_change_what_was_drawn() -> None:

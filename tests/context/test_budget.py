@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.context.budget import kept, line_cost, line_tokens, pieces, text_tokens, within
+from tapebook.domain.tokens import PIECE
 
 LINES = st.text(st.characters(exclude_characters="\n"), max_size=40)
 
@@ -77,6 +78,15 @@ def test_beginning_of_a_line_that_fits(line: str, tokens: int) -> None:
     if cut != line:
         # Not one piece more would fit.
         assert line_tokens(cut) == tokens + 1
+
+
+MIXED = st.text(st.sampled_from("aB_9 1\t→é.\u2003\x1c"), max_size=30)
+
+
+@given(MIXED, st.integers(0, 12))
+def test_beginning_ends_with_a_piece_as_the_estimator_cuts_them(line: str, tokens: int) -> None:
+    ends = [0, *(piece.end() for piece in PIECE.finditer(line))]
+    assert within(line, tokens) == (line if len(ends) <= tokens + 1 else line[: ends[tokens]])
 
 
 @given(st.lists(st.integers(1, 9), max_size=9), st.integers(-5, 40))

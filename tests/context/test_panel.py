@@ -7,29 +7,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.context.panel import Panel
-from tapebook.context.sections import Layout, Rows, fact_line
+from tapebook.context.sections import Layout, Rows, fact_text
 
 View = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Counted:
-    """A layout of a title and facts that remembers what rows and lines it was asked for."""
+    """A layout of a title and facts that remembers what rows it was asked for, and which of them it wrote."""
 
     def __init__(self, **fields: Any) -> None:
         self.rows: list[object] = []
-        self.lines: list[object] = []
+        self.written: list[object] = []
         self.layout: Layout[View, Rows] = Layout(
             "s", 60, lambda view: view[0], ("name", "value"), look=lambda view: view[1], rows=self._rows,
-            line=self._line, **fields
+            text=self._text, **fields
         )  # fmt: skip
 
     def _rows(self, seen: Rows) -> Rows:
         self.rows.append(seen)
         return seen
 
-    def _line(self, row: tuple[str, ...]) -> str:
-        self.lines.append(row)
-        return fact_line(row)
+    def _text(self, rows: Rows) -> str:
+        self.written.extend(rows)
+        return fact_text(rows)
 
 
 def each(row: tuple[str, ...]) -> tuple[str, ...]:
@@ -65,7 +65,15 @@ def test_of_a_window_that_moves_on_one_line_is_written() -> None:
     panel = Panel(counted.layout)
     for start in range(3):
         panel.drawn(("t", tuple((str(number), "") for number in range(start, start + 5))))
-    assert counted.lines == [(str(number), "") for number in range(7)]
+    assert counted.written == [(str(number), "") for number in range(7)]
+
+
+def test_of_items_that_come_and_go_those_that_were_there_are_not_written_again() -> None:
+    counted = Counted(row=each)
+    panel = Panel(counted.layout)
+    for names in ("abc", "xabc", "cb", "a"):
+        panel.drawn(("t", tuple((name, "") for name in names)))
+    assert counted.written == [(name, "") for name in "abcxa"]
 
 
 @pytest.mark.parametrize("bare", [False, True])

@@ -1,11 +1,14 @@
 """Sections as text: a heading that says what was left out, then the lines that fit."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.context.budget import line_tokens, text_tokens
-from tapebook.context.render import SHORT_TEXT, Drawn, draw, head_of, lines_of, user_text
+from tapebook.context.render import SHORT_TEXT, Drawn, draw, draw_rows, head_of, lines_of, user_text
+from tapebook.context.sections import Layout, Rows
 from tapebook.domain.canonical import canonical
 from tapebook.domain.packet import Section
 
@@ -13,10 +16,31 @@ LINES = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]
 WHOLE = Section("s", "Title", ("name", "value"), (("a", "1"), ("b", "2")))
 
 
+def layout_of(section: Section, **fields: Any) -> Layout[None, None]:
+    """A layout whose sections are like this one, in plain lines."""
+    return Layout(
+        section.name, 0, section.title, section.columns, look=lambda _: None, rows=lambda _: section.rows, text=text_of,
+        **fields,
+    )  # fmt: skip
+
+
+def text_of(rows: Rows) -> str:
+    """Rows as plain lines."""
+    return "\n".join(" ".join(row) for row in rows)
+
+
 def drawn_in(room: int, section: Section, *, oldest_first: bool = False) -> Drawn:
     """A section of plain lines."""
-    lines = lines_of(section.rows, [" ".join(row) for row in section.rows])
-    return draw(section, head_of(section.title), lines, room=room, oldest_first=oldest_first)
+    layout = layout_of(section, oldest_first=oldest_first)
+    return draw_rows(layout, head_of(section.title), section.rows, room)
+
+
+def drawn_by_line(room: int, section: Section, *, oldest_first: bool = False) -> Drawn:
+    """The same, each line counted by itself."""
+    layout, rows = layout_of(section, oldest_first=oldest_first), section.rows
+    texts = tuple(" ".join(row) for row in rows)
+    lines = lines_of(layout, (rows, texts, tuple(map(line_tokens, texts)), tuple(map(canonical, rows))))
+    return draw(layout, head_of(section.title), lines, room)
 
 
 def numbered(count: int) -> Section:
@@ -37,13 +61,17 @@ def test_section_is_a_heading_and_its_lines() -> None:
     assert drawn.encoded == drawn.text.encode()
 
 
-@given(st.lists(LINES, max_size=5), st.integers(1, 9))
-def test_lines_cost_the_same_counted_at_once_or_one_by_one(texts: list[str], times: int) -> None:
-    texts = [text * times for text in texts]
-    rows = tuple((text,) for text in texts)
-    tokens = sum(map(line_tokens, texts))
-    assert lines_of(rows, texts).tokens == tokens
-    assert lines_of(rows, [text + " " * SHORT_TEXT for text in texts]).tokens == tokens
+@given(st.lists(LINES, max_size=5), st.integers(1, 9), st.integers(0, 80) | st.just(10_000), st.booleans())
+def test_a_section_is_the_same_drawn_at_once_or_line_by_line(
+    texts: list[str], times: int, room: int, oldest_first: bool
+) -> None:
+    for blanks in ("", " " * SHORT_TEXT):
+        section = Section("s", "Title", ("c",), tuple((text * times + blanks,) for text in texts))
+        at_once = drawn_in(room, section, oldest_first=oldest_first)
+        by_line = drawn_by_line(room, section, oldest_first=oldest_first)
+        # Where it begins is kept with its lines alone.
+        assert by_line._replace(opening=at_once.opening) == at_once
+        assert by_line.content.startswith(by_line.opening) and by_line.tokens == text_tokens(by_line.text)
 
 
 def test_sections_stand_apart_by_an_empty_line() -> None:

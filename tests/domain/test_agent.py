@@ -25,5 +25,5 @@ def test_every_bar_of_a_horizon_fits_the_section(horizon: Horizon) -> None:
     head = line_tokens(
         f"## Time and bars: now 2026-01-05T00:30 UTC, xyz:GOLD {minutes}m bars, time high low close volume"
     )
-    assert head + count * line_tokens(bars.LAYOUT.line(DEAREST)) <= bars.LAYOUT.cap
+    assert head + count * line_tokens(bars.LAYOUT.text((DEAREST,))) <= bars.LAYOUT.cap
     assert 1440 % minutes == 0

@@ -8,6 +8,7 @@
 4. two hashes are taken: `inputs_sha256` over the typed sections, `sha256` over the text.
 """
 
+import hashlib
 from functools import lru_cache
 from typing import Any
 
@@ -31,50 +32,49 @@ from tapebook.context.sections import (
 from tapebook.context.situation import Market, Situation
 from tapebook.context.system import System, system_of
 from tapebook.domain.agent import AgentProfile, ContextProfile
-from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.memo import Memo
 from tapebook.domain.memory import Lessons
 from tapebook.domain.packet import Packet
-from tapebook.errors import BadInput
 
 MARKET: tuple[Layout[Market, Any], ...] = (bars.LAYOUT, market.LAYOUT)
-OWN: tuple[Layout[Situation, Any], ...] = (
+# The closed trades get what those beside them leave.
+BEFORE_TRADES: tuple[Layout[Situation, Any], ...] = (
     portfolio.LAYOUT,
     last_decision.LAYOUT,
     recent_activity.LAYOUT,
-    recent_trades.LAYOUT,
+)
+AFTER_TRADES: tuple[Layout[Situation, Any], ...] = (
     open_positions.LAYOUT,
     experience.LAYOUT,
     horizons.LAYOUT,
     rules.LAYOUT,
     citations.LAYOUT,
 )
+OWN = (*BEFORE_TRADES, recent_trades.LAYOUT, *AFTER_TRADES)
 CAPS = {layout.name: layout.cap for layout in MARKET} | {layout.name: layout.cap for layout in OWN}
 
 
 def assemble(situation: Situation) -> Packet:
     """The packet of a situation."""
-    agent = situation.deployment.agent
-    symbol = situation.market.symbol
-    board = own_board(situation.deployment.id, symbol, agent.context)
+    seen, agent = situation.market, situation.deployment.agent
+    board = own_board(situation.deployment.id, seen.symbol, agent.context)
     system = board.system((agent, situation.lessons if agent.context.memory else None))
-    drawn = [*draw_market(situation.market), *_own(situation, board.panels, lessons=system.lessons_tokens)]
-    sections = tuple([each.section for each in drawn])
-    counts = {each.section.name: each.tokens for each in drawn}
-    cited = len(sections[-1].rows) if sections[-1].name == citations.LAYOUT.name else 0
+    drawn = draw_market(seen) + _own(situation, board, lessons=system.lessons_tokens)
+    names, sections, texts, encoded, tokens, contents, openings = zip(*drawn, strict=True)
+    cited = len(sections[-1].rows) if names[-1] == citations.LAYOUT.name else 0
     return Packet(
         agent=agent.name,
-        symbol=symbol,
+        symbol=seen.symbol,
         as_of=situation.as_of,
         renderer=RENDERER,
         system=system.text,
-        text=user_text([each.text for each in drawn]),
+        text=user_text(texts),
         sections=sections,
         # The empty line between two sections is one more.
-        tokens=system.tokens + sum(counts.values()) + len(drawn) - 1,
-        section_tokens=counts,
-        inputs_sha256=sha256_hex(_inputs(system, drawn)),
-        sha256=sha256_hex(b"\n\n".join([system.encoded, *[each.encoded for each in drawn]])),
+        tokens=system.tokens + sum(tokens) + len(names) - 1,
+        section_tokens=dict(zip(names, tokens, strict=True)),
+        inputs_sha256=board.inputs_sha256(system.content, openings[0], contents),
+        sha256=board.sha256(system.encoded, encoded),
         segments=system.segments,
         citations=situation.citations[:cited],
     )
@@ -93,11 +93,38 @@ def market_board(_symbol: str, _minutes: int, _count: int) -> tuple[Panel[Market
 
 
 class Board:
-    """What stays from one packet of an agent on a symbol to the next: the system message and the panels."""
+    """What stays from one packet of an agent on a symbol to the next: the system message and the panels.
+
+    Both hashes begin with what seldom changes: the system message, and for the inputs the rows of the bars. So that
+    this is not gone through again, a hash that has seen it and nothing else is kept, and copied to go on.
+    """
 
     def __init__(self, context: ContextProfile) -> None:
         self.system: Memo[tuple[AgentProfile, Lessons | None], System] = Memo(lambda seen: system_of(*seen))
-        self.panels = [Panel(layout) for layout in OWN if context.memory or not layout.memory]
+        self.before_trades, self.after_trades = (
+            [Panel(layout) for layout in layouts if context.memory or not layout.memory]
+            for layouts in (BEFORE_TRADES, AFTER_TRADES)
+        )
+        self.trades = Panel(recent_trades.LAYOUT) if context.memory else None
+        self._begun_text = Memo(hashlib.sha256)
+        self._begun_inputs = Memo(_begun)
+
+    def sha256(self, system: bytes, sections: tuple[bytes, ...]) -> str:
+        """The hash of both messages, an empty line between two sections."""
+        digest = self._begun_text(system).copy()
+        digest.update(b"\n\n".join((b"", *sections)))
+        return digest.hexdigest()
+
+    def inputs_sha256(self, system: bytes, opening: bytes, sections: tuple[bytes, ...]) -> str:
+        """The hash of the canonical bytes of [system, sections]; the first section begins with the opening."""
+        digest = self._begun_inputs((system, opening)).copy()
+        digest.update(b"%b]]" % b",".join(sections)[len(opening) :])
+        return digest.hexdigest()
+
+
+def _begun(parts: tuple[bytes, bytes]) -> "hashlib._Hash":
+    """The hash of the inputs as far as the title of the first section."""
+    return hashlib.sha256(b"[%b,[%b" % parts)
 
 
 @lru_cache(maxsize=512)
@@ -106,30 +133,12 @@ def own_board(_deployment: str, _symbol: str, context: ContextProfile) -> Board:
     return Board(context)
 
 
-def _own(situation: Situation, panels: list[Panel[Situation]], *, lessons: int) -> list[Drawn]:
+def _own(situation: Situation, board: Board, *, lessons: int) -> list[Drawn]:
     """The sections that are the agent's own; closed trades get what the rest of the memory leaves them."""
-    found: list[Drawn] = []
-    room, place, trades = MEMORY_CAP - lessons, 0, None
-    for panel in panels:
-        layout = panel.layout
-        if layout is recent_trades.LAYOUT:
-            trades, place = panel, len(found)
-        elif (each := panel.drawn(situation)) is not None:
-            found.append(each)
-            if layout is recent_activity.LAYOUT or layout is open_positions.LAYOUT:
-                room -= each.tokens
-            elif layout.whole and each.section.dropped:
-                raise _cut(layout.name, situation.deployment.agent.name)
-    if trades is not None and (each := trades.drawn(situation, cap=room)) is not None:
-        found.insert(place, each)
-    return found
-
-
-def _cut(name: str, agent: str) -> BadInput:
-    what = f"the {name} of {agent} take more than {CAPS[name]} tokens"
-    return BadInput(f"{what} and are never cut: shorten them and save the agent again")
-
-
-def _inputs(system: System, drawn: list[Drawn]) -> bytes:
-    """The canonical bytes of [system, sections], put together from those of each part."""
-    return b"".join((b"[", system.content, b",[", b",".join([each.content for each in drawn]), b"]]"))
+    found = [panel.drawn(situation) for panel in board.before_trades]
+    after = [panel.drawn(situation) for panel in board.after_trades]
+    if board.trades is not None:
+        room = MEMORY_CAP - lessons - sum([each.tokens for each in (found[-1], after[0]) if each is not None])
+        found.append(board.trades.drawn(situation, min(room, recent_trades.LAYOUT.cap)))
+    found += after
+    return [each for each in found if each is not None]

@@ -28,8 +28,8 @@ def oversize(profile: AgentProfile) -> list[str]:
 
 
 def _manual_tokens(manual: str) -> int:
-    lines = [rules.line(row) for row in rules.rows(manual)]
-    return text_tokens("\n".join([f"## {rules.TITLE}", *lines])) if lines else 0
+    text = rules.text(rules.rows(manual))
+    return text_tokens(f"## {rules.TITLE}\n{text}") if text else 0
 
 
 def _too_much(name: str, context: ContextProfile) -> list[str]:

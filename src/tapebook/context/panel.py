@@ -11,77 +11,96 @@ from typing import Any, Generic
 import msgspec
 
 from tapebook.context.budget import line_cost
-from tapebook.context.render import Drawn, Head, Lines, draw, head_of, lines_of
+from tapebook.context.render import Drawn, Head, Lines, content_of, draw, draw_rows, head_of, lines_of
 from tapebook.context.sections import Layout, Row, Source
 from tapebook.domain.memo import Window
-from tapebook.domain.packet import Section
+from tapebook.errors import BadInput
+
+Written = tuple[Row, str, int, bytes]
+"""A row, its line, what that costs, and the canonical bytes of the row."""
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _Kept(msgspec.Struct, frozen=True, gc=False):
     seen: Any
     head: Head
-    lines: Lines
-    room: int
+    cap: int | None
+    made: Any
     drawn: Drawn | None
+
+
+# Equals nothing that a section looks at.
+_NEVER = _Kept(object(), head_of(""), None, (), None)
 
 
 class Panel(Generic[Source]):
     """One section of one viewer; several threads may share it, since what is kept is replaced at once."""
 
     def __init__(self, layout: Layout[Source, Any]) -> None:
-        self.layout = layout
-        self._kept: _Kept | None = None
-        self._lines = _writer(layout)
+        self._layout, self._look = layout, layout.look
+        self._head = head_of(layout.title) if isinstance(layout.title, str) else None
+        # Rows that are made one by one are kept one by one, with their lines.
+        self._make = layout.rows if layout.row is None else _by_item(layout, layout.row)
+        self._draw: Callable[..., Drawn] = draw_rows if layout.row is None else draw
+        self._kept = _NEVER
 
-    def drawn(self, source: Source, *, cap: int | None = None) -> Drawn | None:
+    def drawn(self, source: Source, cap: int | None = None) -> Drawn | None:
         """The section within its cap, or within a smaller one; None when there is nothing to say."""
-        layout, kept = self.layout, self._kept
-        title, room = layout.title, layout.cap
-        seen = layout.look(source)
-        if not isinstance(title, str):
-            title = title(source)
-        if cap is not None and cap < room:
-            room = cap
-        if kept is None or not (kept.seen is seen or kept.seen == seen):
-            lines = self._lines(seen)
-        elif kept.head.title == title and kept.room == room:
+        kept, seen = self._kept, self._look(source)
+        if kept.seen is seen and kept.head is self._head and kept.cap == cap:
+            return kept.drawn
+        layout, head = self._layout, self._head
+        if head is None:
+            title = layout.title if isinstance(layout.title, str) else layout.title(source)
+            head = kept.head if kept.head.title == title else head_of(title)
+        if not (kept.seen is seen or kept.seen == seen):
+            made = self._make(seen)
+        elif kept.head is head and kept.cap == cap:
             return kept.drawn
         else:
             # The time in a heading moves on while the rows below it stay.
-            lines = kept.lines
-        head = kept.head if kept is not None and kept.head.title == title else head_of(title)
+            made = kept.made
         drawn = None
-        if lines.rows or layout.bare:
-            section = Section(layout.name, title, layout.columns, lines.rows)
-            drawn = draw(section, head, lines, room=room, oldest_first=layout.oldest_first)
-        self._kept = _Kept(seen, head, lines, room, drawn)
+        if made or layout.bare:
+            drawn = self._draw(layout, head, made, layout.cap if cap is None or cap > layout.cap else cap)
+            if layout.whole is not None and drawn.section.dropped:
+                raise _cut(layout, layout.whole(source))
+        self._kept = _Kept(seen, head, cap, made, drawn)
         return drawn
 
 
-def _writer(layout: Layout[Any, Any]) -> Callable[[Any], Lines]:
-    """What makes lines of what a section looks at: rows that are made one by one move on one by one."""
-    one, rows, line = layout.row, layout.rows, layout.line
-
-    def write(seen: Any) -> Lines:
-        made = rows(seen)
-        return lines_of(made, [line(row) for row in made])
-
-    return write if one is None else _moving(one, line)
+def _cut(layout: Layout[Any, Any], agent: str) -> BadInput:
+    what = f"the {layout.name} of {agent} take more than {layout.cap} tokens"
+    return BadInput(f"{what} and are never cut: shorten them and save the agent again")
 
 
-def _moving(one: Callable[[Any], Row], line: Callable[[Row], str]) -> Callable[[Any], Lines]:
-    """The same for a window of items: each keeps its row, its line and what that costs."""
+def _by_item(layout: Layout[Any, Any], row: Callable[[Any], Row]) -> Callable[[Any], Lines | None]:
+    """Lines of items that each keep what was written for them; what is oldest first moves on by one."""
+    text = layout.text
 
-    def write(item: Any) -> tuple[Row, str, int]:
-        row = one(item)
-        text = line(row)
-        return row, text, line_cost(text)
+    def write(item: Any) -> Written:
+        made = row(item)
+        line = text((made,))
+        return made, line, line_cost(line), content_of(made)
 
-    window = Window(write)
+    items: Callable[[Any], Any] = Window(write) if layout.oldest_first else _met(write)
 
-    def lines(seen: Any) -> Lines:
-        written = window(seen)
-        rows, texts, costs = zip(*written, strict=True) if written else ((), (), ())
-        return lines_of(rows, texts, tokens=sum(costs))
+    def lines(seen: Any) -> Lines | None:
+        if not seen:
+            return lines_of(layout, ((), (), (), ())) if layout.bare else None
+        rows, texts, costs, contents = zip(*items(seen), strict=True)
+        return lines_of(layout, (rows, texts, costs, contents))
 
     return lines
+
+
+def _met(write: Callable[[Any], Written]) -> Callable[[Any], list[Written]]:
+    """Writes the items that were not there the time before."""
+    kept: dict[Any, Written] = {}
+
+    def each(items: Any) -> list[Written]:
+        nonlocal kept
+        before = kept
+        now = kept = {item: before[item] if item in before else write(item) for item in items}
+        return [now[item] for item in items]
+
+    return each

@@ -8,7 +8,7 @@ lets them close.
 import re
 from functools import lru_cache
 
-from tapebook.context.budget import line_cost, within
+from tapebook.context.budget import within
 
 # Control characters, and what is not seen: line separators, zero widths, directions, soft hyphens, tags; and lone
 # surrogates, which have no bytes. Written out, for what Python calls printable changes with its version.
@@ -39,8 +39,7 @@ def _plain(text: str, most: int) -> str:
     seen = " ".join(visible(text).translate(_QUOTES).split())[:most]
     tokens = most // CHARACTERS_PER_TOKEN
     # A token has a character at least, so that so few are never too many.
-    fits = len(seen) <= tokens or line_cost(seen) <= tokens + 1
-    return (seen if fits else within(seen, tokens)).rstrip()
+    return (seen if len(seen) <= tokens else within(seen, tokens)).rstrip()
 
 
 @lru_cache(maxsize=4_096)

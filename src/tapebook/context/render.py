@@ -3,47 +3,66 @@
 The version is stored with every run; an old renderer is never changed, only joined by a new one.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import msgspec
 
 from tapebook.context.budget import kept, line_cost, pieces
-from tapebook.context.sections import Rows
+from tapebook.context.sections import Layout, Rows
 from tapebook.domain.packet import Section
 
 RENDERER = 2
 
-SHORT_TEXT = 512
-"""Bytes of lines that are counted at once, rather than one by one."""
+SHORT_TEXT = 640
+"""Bytes of a section that are counted at once, rather than line by line."""
 
-# For names and rows, which are text alone: no float can be in them.
-_ENCODER = msgspec.json.Encoder()
+content_of = msgspec.json.Encoder().encode
+"""The canonical bytes of names and rows, which are text alone: no float can be in them."""
+
+Written = tuple[Rows, tuple[str, ...], tuple[int, ...], tuple[bytes, ...]]
+"""Rows, their lines, what these cost, and the canonical bytes of the rows."""
 
 
-class Drawn(msgspec.Struct, frozen=True):
-    """A section as it stands in the user message, the bytes of that text, what it costs, and its canonical bytes."""
+class Drawn(NamedTuple):
+    """A section as it stands in the user message, the bytes of that text, what it costs, and its canonical bytes.
 
+    `opening` is where these begin, if that was kept: as far as the title, which they end with. A tuple, since a
+    packet takes the sections apart again: all names, all texts and so on.
+    """
+
+    name: str
     section: Section
     text: str
     encoded: bytes
     tokens: int
     content: bytes
+    opening: bytes
 
 
-class Lines(msgspec.Struct, frozen=True):
-    """Rows as the message shows them: the line of each, and all of them as one."""
+# What Drawn(...) gives of a tuple of its fields, without a function in Python between.
+_drawn: Callable[[tuple[Any, ...]], Drawn] = partial(tuple.__new__, Drawn)
+
+
+class Lines(msgspec.Struct, frozen=True, gc=False):
+    """Rows as the message shows them: the line of each, what it costs, its canonical bytes, and all of them as one.
+
+    `content` is the canonical bytes of their section up to its title.
+    """
 
     rows: Rows
-    texts: Sequence[str]
+    texts: tuple[str, ...]
+    costs: tuple[int, ...]
+    contents: tuple[bytes, ...]
     text: str
     encoded: bytes
     tokens: int
     content: bytes
 
 
-class Head(msgspec.Struct, frozen=True):
-    """A heading as the message shows it, what it costs, and the canonical bytes of its title."""
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """A heading as the message shows it, what it costs, and the canonical bytes from its title on."""
 
     title: str
     text: str
@@ -56,35 +75,54 @@ def head_of(title: str, shown: int = 0, dropped: int = 0) -> Head:
     """The heading of a title, with how much was left out."""
     text = f"## {title} ({shown} of {shown + dropped} shown)" if dropped else f"## {title}"
     encoded = text.encode()
-    return Head(title, text, encoded, pieces(encoded) + 1, _ENCODER.encode(title))
+    return Head(title, text, encoded, pieces(encoded) + 1, b',"title":%b}' % content_of(title))
 
 
-def lines_of(rows: Rows, texts: Sequence[str], *, tokens: int | None = None) -> Lines:
-    """Rows and their lines, put together, and what these cost where it is not known yet."""
+@lru_cache(maxsize=512)
+def opening_of(columns: tuple[str, ...], name: str, dropped: int = 0) -> bytes:
+    """The canonical bytes of a section up to its rows, since fields stand in the order of names: mostly the same."""
+    return b'{"columns":%b,"dropped":%d,"name":%b,"rows":' % (content_of(columns), dropped, content_of(name))
+
+
+def lines_of(layout: Layout[Any, Any], written: Written, dropped: int = 0) -> Lines:
+    """Rows and their lines, put together."""
+    rows, texts, costs, contents = written
     text = "\n".join(texts)
+    content = b"%b[%b]" % (opening_of(layout.columns, layout.name, dropped), b",".join(contents))
+    return Lines(rows, texts, costs, contents, text, text.encode(), sum(costs), content)
+
+
+def draw_rows(layout: Layout[Any, Any], head: Head, rows: Rows, room: int) -> Drawn:
+    """A section with those of its rows that fit into the room."""
+    lines = layout.text(rows)
+    text = f"{head.text}\n{lines}" if rows else head.text
     encoded = text.encode()
-    if tokens is None:
-        # No piece holds a break. A short text often looks like one before it, a long one has lines that do.
-        short = len(encoded) <= SHORT_TEXT
-        tokens = pieces(encoded) + len(texts) if short else sum([line_cost(line) for line in texts])
-    # Without the brackets, which the section puts back.
-    return Lines(rows, texts, text, encoded, tokens, _ENCODER.encode(rows)[1:-1])
+    # No piece holds a break. A short text often looks like one before it, a long one has lines that do.
+    if len(encoded) <= SHORT_TEXT:
+        tokens = pieces(encoded) + len(rows) + 1
+        if tokens <= room:
+            section = Section(layout.name, head.title, layout.columns, rows)
+            content = opening_of(layout.columns, layout.name) + content_of(rows) + head.content
+            return _drawn((layout.name, section, text, encoded, tokens, content, b""))
+    texts = tuple([layout.text((row,)) for row in rows])
+    written = (rows, texts, tuple(map(line_cost, texts)), tuple(map(content_of, rows)))
+    return draw(layout, head, lines_of(layout, written), room)
 
 
-def draw(section: Section, head: Head, lines: Lines, *, room: int, oldest_first: bool = False) -> Drawn:
-    """A section with those of its lines that fit into the room; `section` has all of them."""
-    if head.tokens + lines.tokens > room:
-        lines = _fitting(section.title, lines, room=room, oldest_first=oldest_first)
-        dropped = len(section.rows) - len(lines.rows)
-        section = msgspec.structs.replace(section, rows=lines.rows, dropped=dropped)
-        head = head_of(section.title, len(lines.rows), dropped)
-    text, encoded = head.text, head.encoded
-    if lines.rows:
-        text, encoded = f"{text}\n{lines.text}", b"\n".join((encoded, lines.encoded))
-    # The canonical bytes of the section, put together from those of its parts: fields stand in the order of names.
-    opening = _opening(section.columns, section.dropped, section.name)
-    content = b"".join((opening, lines.content, b'],"title":', head.content, b"}"))
-    return Drawn(section, text, encoded, head.tokens + lines.tokens, content)
+def draw(layout: Layout[Any, Any], head: Head, lines: Lines, room: int) -> Drawn:
+    """The same for rows whose lines are known."""
+    tokens, dropped = head.tokens + lines.tokens, 0
+    if tokens > room:
+        dropped = len(lines.rows)
+        lines = _fitting(layout, head.title, lines, room=room)
+        dropped -= len(lines.rows)
+        head = head_of(head.title, len(lines.rows), dropped)
+        tokens = head.tokens + lines.tokens
+    rows, opening = lines.rows, lines.content
+    section = Section(layout.name, head.title, layout.columns, rows, dropped)
+    text = f"{head.text}\n{lines.text}" if rows else head.text
+    encoded = b"\n".join((head.encoded, lines.encoded)) if rows else head.encoded
+    return _drawn((layout.name, section, text, encoded, tokens, opening + head.content, opening))
 
 
 def user_text(texts: Sequence[str]) -> str:
@@ -92,18 +130,12 @@ def user_text(texts: Sequence[str]) -> str:
     return "\n\n".join(texts)
 
 
-def _fitting(title: str, lines: Lines, *, room: int, oldest_first: bool) -> Lines:
+def _fitting(layout: Layout[Any, Any], title: str, lines: Lines, *, room: int) -> Lines:
     """The newest lines, or the first ones, that leave room for the heading."""
-    total = len(lines.rows)
+    total, newest_last = len(lines.rows), layout.oldest_first
     # Counted as it looks when almost all is shown: the longest it can get.
     room -= line_cost(f"## {title} ({total} of {total} shown)")
-    costs = [line_cost(text) for text in lines.texts]
-    count = kept(reversed(costs) if oldest_first else costs, room)
-    shown = slice(total - count, None) if oldest_first else slice(count)
-    return lines_of(lines.rows[shown], lines.texts[shown], tokens=sum(costs[shown]))
-
-
-@lru_cache(maxsize=512)
-def _opening(columns: tuple[str, ...], dropped: int, name: str) -> bytes:
-    """The canonical bytes of a section up to its rows: the same in most packets."""
-    return b'{"columns":%b,"dropped":%d,"name":%b,"rows":[' % (_ENCODER.encode(columns), dropped, _ENCODER.encode(name))
+    count = kept(reversed(lines.costs) if newest_last else lines.costs, room)
+    shown = slice(total - count, None) if newest_last else slice(count)
+    written = lines.rows[shown], lines.texts[shown], lines.costs[shown], lines.contents[shown]
+    return lines_of(layout, written, total - count)

@@ -70,3 +70,8 @@ class Situation(msgspec.Struct, frozen=True):
         """How old the newest price is; None when there is none."""
         mid = self.market.mid
         return None if mid is None else self.as_of - mid.bucket_ts
+
+
+def agent_of(situation: Situation) -> str:
+    """Whose decision it is: the name to show where the agent has to be changed."""
+    return situation.deployment.agent.name

@@ -12,7 +12,7 @@ class Segment(msgspec.Struct, frozen=True):
     text: str
 
 
-class Section(msgspec.Struct, frozen=True):
+class Section(msgspec.Struct, frozen=True, gc=False):
     """One table of the packet. Cells are text with declared digits, so that they have one set of bytes."""
 
     name: str

@@ -7,9 +7,9 @@ same for ever: the bytes of a packet and the borders of a chunk depend on it.
 
 import re
 from functools import lru_cache
-from itertools import islice
 
-PIECE = re.compile(r"_?[A-Za-z]{1,8}|[0-9]{1,3}|[^\sA-Za-z0-9]")
+_PIECE = r"_?[A-Za-z]{1,8}+|[0-9]{1,3}+|[^\sA-Za-z0-9]"
+PIECE = re.compile(_PIECE)
 """One token as the estimator counts them."""
 
 
@@ -26,7 +26,11 @@ def text_tokens(text: str) -> int:
 
 def within(line: str, tokens: int) -> str:
     """The beginning of a line that takes at most so many tokens, its break not counted."""
-    if line_tokens(line) <= tokens + 1:
-        return line
-    last = next(islice(PIECE.finditer(line), tokens - 1, None)) if tokens > 0 else None
-    return line[: last.end()] if last else ""
+    found = _beginning(tokens).match(line)
+    return line if found is None or PIECE.search(line, found.end()) is None else line[: found.end()]
+
+
+@lru_cache(maxsize=64)
+def _beginning(tokens: int) -> re.Pattern[str]:
+    """So many pieces with nothing but blanks before each; a piece gives none of its signs to the next one."""
+    return re.compile(rf"(?:\s*+(?:{_PIECE})){{{tokens}}}+")

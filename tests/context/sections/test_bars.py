@@ -16,7 +16,7 @@ def test_rows_and_heading() -> None:
         ("12:20", "65001", "64999", "65000", "12.5"),
         ("12:25", "3421.0", "3419.0", "3420.0", "0.000123"),
     )
-    assert bars.LAYOUT.line(section.rows[0]) == "12:20 65001 64999 65000 12.5"
+    assert bars.LAYOUT.text(section.rows[:1]) == "12:20 65001 64999 65000 12.5"
 
 
 def test_time_and_bar_size_are_said_even_without_a_bar() -> None:

@@ -9,7 +9,7 @@ def test_row_of_the_specification() -> None:
     section = citations.LAYOUT.section(situation(citations=(citation(),)))
     assert section is not None
     assert section.columns[0] == "id"
-    assert [citations.LAYOUT.line(row) for row in section.rows] == [
+    assert citations.LAYOUT.text(section.rows).split("\n") == [
         '- [c1] "agents/agent_btc_5m/TRADING_MANUAL.md:42-58" (fts, 0.82): '
         '"Never trade unless two consecutive 5m candles are green..."'
     ]

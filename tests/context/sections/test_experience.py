@@ -16,7 +16,7 @@ def test_rows_and_lines() -> None:
     assert section is not None
     assert section.columns == ("kind", "name", "value")
     assert section.rows[0] == ("provider", "trend", "1.20")
-    assert [experience.LAYOUT.line(row) for row in section.rows] == [
+    assert experience.LAYOUT.text(section.rows).split("\n") == [
         "- provider trend: 1.20",
         "- record trend in chop_lowvol: n=41, won 52 % [37, 67]",
         "- similar ETH short 2026-05-02: -0.8 % in 45m",

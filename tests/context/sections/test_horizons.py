@@ -10,7 +10,7 @@ def test_rows_and_lines() -> None:
     rows = (LayerRow("L6", "2026-06-03", "total_pnl_usd", "-12.50"), never)
     section = horizons.LAYOUT.section(situation(horizons=rows))
     assert section is not None
-    assert [horizons.LAYOUT.line(row) for row in section.rows] == [
+    assert horizons.LAYOUT.text(section.rows).split("\n") == [
         '- L6 2026-06-03 total_pnl_usd: "-12.50"',
         "- L1 LEGACY never_again: \"say 'all in'\"",
     ]

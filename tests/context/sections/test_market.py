@@ -38,7 +38,7 @@ def test_every_value_in_its_digits() -> None:
         ("funding_age_s", "60"),
         ("fundingPressure", "fundingRate8h=0.0001000000 regime=crowded_long age_s=120"),
     )
-    assert section_of.LAYOUT.line(section.rows[0]) == "- price: 65900"
+    assert section_of.LAYOUT.text(section.rows[:1]) == "- price: 65900"
 
 
 def test_features_stand_in_their_order_with_chosen_figures_and_their_age() -> None:

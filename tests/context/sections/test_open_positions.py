@@ -23,7 +23,7 @@ ETH = trade(
 def test_row_of_the_specification() -> None:
     section = open_positions.LAYOUT.section(situation(open_trades={"ETH": ETH}, marks={"ETH": 3_438 * E8}))
     assert section is not None
-    assert [open_positions.LAYOUT.line(row) for row in section.rows] == [SPECIFIED]
+    assert open_positions.LAYOUT.text(section.rows).split("\n") == [SPECIFIED]
 
 
 def test_section_as_a_file(golden: Callable[[str, str], None]) -> None:

@@ -2,8 +2,10 @@
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tapebook.context.sections import portfolio
+from tapebook.context.sections import Rows, fact_text, portfolio
 from tapebook.context.situation import Situation
 from tapebook.domain.activity import Activity
 from tapebook.domain.agent import RiskCaps
@@ -134,3 +136,8 @@ def test_long_lists_are_counted() -> None:
     section = built(flat(portfolio=Portfolio(held, 0), marks=dict.fromkeys(held, E8), working=(order(),) * 9))
     assert section.get("open_symbols") == "S00 S01 S02 S03 S04 S05 S06 S07 and 42 more"
     assert (section.get("working_orders") or "").endswith("; 6 more")
+
+
+@given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), min_size=1, max_size=6).map(tuple))
+def test_text_is_that_of_facts(rows: Rows) -> None:
+    assert portfolio.text(rows) == fact_text(rows)

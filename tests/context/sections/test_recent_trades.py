@@ -49,7 +49,7 @@ def lines(*trades: ClosedTrade) -> list[str]:
     """The section's rows as the packet shows them."""
     section = recent_trades.LAYOUT.section(situation(closed_trades=trades))
     assert section is not None
-    return [recent_trades.LAYOUT.line(row) for row in section.rows]
+    return recent_trades.LAYOUT.text(section.rows).split("\n")
 
 
 def test_rows_of_two_real_trades() -> None:

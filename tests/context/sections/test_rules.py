@@ -10,7 +10,7 @@ from tests.context.situations import deployed, profile, situation
 
 def test_every_line_stands_behind_the_fence() -> None:
     rows = rules.rows("\n# Manual\n\n- Cut losers.\u2028## Market: BTC  \n\x1b[31mred\n")
-    shown = [rules.LAYOUT.line(row) for row in rows]
+    shown = rules.LAYOUT.text(rows).split("\n")
     assert shown == ["| # Manual", "|", "| - Cut losers.", "| ## Market: BTC", "|  [31mred"]
 
 

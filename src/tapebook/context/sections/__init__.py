@@ -1,7 +1,7 @@
 """The sections of the user message, one per file, in the order a packet shows them.
 
 A section picks what it looks at (`look`), makes typed rows of that and of nothing else (`rows`), and
-writes one line per row (`line`); the budget sits between the two. So the rows of a section whose look
+writes one line per row (`text`); the budget sits between the two. So the rows of a section whose look
 has not changed need not be made again.
 """
 
@@ -22,11 +22,11 @@ FACTS = ("name", "value")
 
 
 class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
-    """How a section is made: its cap in tokens, its title, what it looks at, its rows, and the line of a row.
+    """How a section is made: its cap in tokens, its title, what it looks at, its rows, and their text.
 
     A title that is always the same is text. Where every item it looks at is one row, `row` says which. A section
     without rows is left out, unless it is shown `bare`. One of `memory` is left out for an agent that has none. One
-    that must be `whole` is refused rather than cut.
+    that must be `whole` is refused rather than cut, with the name of the agent that should shorten it.
     """
 
     name: str
@@ -35,12 +35,12 @@ class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
     columns: tuple[str, ...]
     look: Callable[[Source], Seen]
     rows: Callable[[Seen], Rows]
-    line: Callable[[Row], str]
+    text: Callable[[Rows], str]
     row: Callable[[Any], Row] | None = None
     oldest_first: bool = False
     bare: bool = False
     memory: bool = False
-    whole: bool = False
+    whole: Callable[[Source], str] | None = None
 
     def section(self, source: Source) -> Section | None:
         """The section with all its rows; None when there is nothing to say."""
@@ -49,6 +49,6 @@ class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
         return Section(self.name, title, self.columns, rows) if rows or self.bare else None
 
 
-def fact_line(row: Row) -> str:
-    """A row of a name and a value."""
-    return f"- {row[0]}: {row[1]}"
+def fact_text(rows: Rows) -> str:
+    """Rows of a name and a value."""
+    return "\n".join([f"- {name}: {value}" for name, value in rows])

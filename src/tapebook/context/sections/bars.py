@@ -35,6 +35,11 @@ def row(bar: Candle) -> Row:
     return (when, *prices, three_digits(bar.volume_base))
 
 
+def text(rows: Rows) -> str:
+    """The figures alone: the title says what they are."""
+    return "\n".join([" ".join(row) for row in rows])
+
+
 LAYOUT = Layout(
     name="bars",
     cap=1_600,
@@ -42,7 +47,7 @@ LAYOUT = Layout(
     columns=COLUMNS,
     look=look,
     rows=rows,
-    line=" ".join,
+    text=text,
     row=row,
     oldest_first=True,
     bare=True,

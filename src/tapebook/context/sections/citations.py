@@ -30,10 +30,10 @@ def _row(citation: Citation) -> Row:
     )
 
 
-def line(row: Row) -> str:
-    """A citation as one line."""
-    name, place, score, source, snippet = row
-    return f'- [{name}] "{place}" ({source}, {score}): "{snippet}"'
+def text(rows: Rows) -> str:
+    """A line per citation."""
+    lines = [f'- [{name}] "{place}" ({source}, {score}): "{snippet}"' for name, place, score, source, snippet in rows]
+    return "\n".join(lines)
 
 
 LAYOUT = Layout(
@@ -43,6 +43,6 @@ LAYOUT = Layout(
     columns=COLUMNS,
     look=look,
     rows=rows,
-    line=line,
+    text=text,
     memory=True,
 )

@@ -3,8 +3,6 @@
 Columns are (kind, name, value); an ensemble reads a member's weight off ("provider", NAME, "1.20").
 """
 
-from functools import lru_cache
-
 from tapebook.context.quote import plain
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.situation import Situation
@@ -20,19 +18,17 @@ def look(situation: Situation) -> tuple[ExperienceRow, ...]:
 
 def rows(learned: tuple[ExperienceRow, ...]) -> Rows:
     """One per thing learned, as the room of experience ordered them."""
-    return tuple([_row(each) for each in learned])
+    return tuple(map(row, learned))
 
 
-@lru_cache(maxsize=4_096)
-def _row(row: ExperienceRow) -> Row:
-    """Cached, since most of it changes only when a trade has ended."""
-    return plain(row.kind, 20), plain(row.name, 60), plain(row.value, 120)
+def row(learned: ExperienceRow) -> Row:
+    """A thing learned."""
+    return plain(learned.kind, 20), plain(learned.name, 60), plain(learned.value, 120)
 
 
-def line(row: Row) -> str:
-    """A thing learned as one line."""
-    kind, name, value = row
-    return f"- {kind} {name}: {value}"
+def text(rows: Rows) -> str:
+    """A line per thing learned."""
+    return "\n".join([f"- {kind} {name}: {value}" for kind, name, value in rows])
 
 
 LAYOUT = Layout(
@@ -42,6 +38,7 @@ LAYOUT = Layout(
     columns=COLUMNS,
     look=look,
     rows=rows,
-    line=line,
+    text=text,
+    row=row,
     memory=True,
 )

@@ -16,8 +16,9 @@ def price(price_e8: int) -> str:
     return f"{int(whole):,}.{part}" if part else f"{int(whole):,}"
 
 
+@lru_cache(maxsize=64)
 def usd(amount_e6: int) -> str:
-    """An amount to the cent, as a number: `1020.00`; not cached, since what is worth money moves with every mark."""
+    """An amount to the cent, as a number: `1020.00`; few are kept, for what is worth money moves with every mark."""
     text = str(divide(amount_e6, _CENT))
     # Ten dollars or more, or a dollar or more below nothing, need no zeros before their digits.
     return f"{text[:-2]}.{text[-2:]}" if len(text) > 3 else decimal_text(amount_e6, E6, 2)

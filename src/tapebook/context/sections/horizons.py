@@ -1,7 +1,5 @@
 """Horizons: what the day, the week, the month, the year and all time look like, nearest first."""
 
-from functools import lru_cache
-
 from tapebook.context.quote import plain
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.situation import Situation
@@ -17,19 +15,17 @@ def look(situation: Situation) -> tuple[LayerRow, ...]:
 
 def rows(layers: tuple[LayerRow, ...]) -> Rows:
     """One per key of a layer; its value is quoted, for people write some of them."""
-    return tuple([_row(layer) for layer in layers])
+    return tuple(map(row, layers))
 
 
-@lru_cache(maxsize=4_096)
-def _row(row: LayerRow) -> Row:
-    """Cached, since most keys say the same for a day at least."""
-    return plain(row.layer, 12), plain(row.timeframe, 20), plain(row.key, 60), plain(row.value, 120)
+def row(layer: LayerRow) -> Row:
+    """A key and what it says."""
+    return plain(layer.layer, 12), plain(layer.timeframe, 20), plain(layer.key, 60), plain(layer.value, 120)
 
 
-def line(row: Row) -> str:
-    """A key as one line."""
-    layer, timeframe, key, value = row
-    return f'- {layer} {timeframe} {key}: "{value}"'
+def text(rows: Rows) -> str:
+    """A line per key."""
+    return "\n".join([f'- {layer} {timeframe} {key}: "{value}"' for layer, timeframe, key, value in rows])
 
 
 LAYOUT = Layout(
@@ -39,6 +35,7 @@ LAYOUT = Layout(
     columns=COLUMNS,
     look=look,
     rows=rows,
-    line=line,
+    text=text,
+    row=row,
     memory=True,
 )

@@ -5,7 +5,7 @@ the first rendering and a replay.
 """
 
 from tapebook.context.quote import plain
-from tapebook.context.sections import FACTS, Layout, Rows, fact_line
+from tapebook.context.sections import FACTS, Layout, Rows, fact_text
 from tapebook.context.situation import Situation
 from tapebook.domain.instants import minute_text
 from tapebook.domain.run import Action, DecisionRun, Verdict
@@ -47,6 +47,6 @@ LAYOUT = Layout(
     columns=FACTS,
     look=look,
     rows=rows,
-    line=fact_line,
+    text=fact_text,
     memory=True,
 )

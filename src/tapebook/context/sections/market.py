@@ -5,7 +5,7 @@ the name the tape gives it; figures that have a row of their own are not repeate
 """
 
 from tapebook.context.quote import plain, symbol_text
-from tapebook.context.sections import FACTS, Layout, Row, Rows, fact_line
+from tapebook.context.sections import FACTS, Layout, Row, Rows, fact_text
 from tapebook.context.sections.figures import statistic
 from tapebook.context.situation import Feature, Market
 from tapebook.domain.market import AssetContext, Liquidity
@@ -38,14 +38,15 @@ def look(market: Market) -> Market:
 def rows(market: Market) -> Rows:
     """Names and values."""
     rows: list[Row] = []
-    if market.mid is not None:
-        rows.append(("price", short_price(market.mid.price_e8)))
-        rows.append(("price_age_s", _age(market, market.mid.bucket_ts)))
+    mid = market.mid
+    if mid is not None:
+        rows += ("price", short_price(mid.price_e8)), ("price_age_s", _age(market, mid.bucket_ts))
     if market.liquidity is not None:
         rows += [*_liquidity(market.liquidity), ("book_age_s", _age(market, market.liquidity.bucket_ts))]
     if market.context is not None:
         rows += [*_context(market.context), ("funding_age_s", _age(market, market.context.bucket_ts))]
-    rows += [_feature(market, feature) for feature in market.features]
+    if market.features:
+        rows += [_feature(market, feature) for feature in market.features]
     return tuple(rows)
 
 
@@ -77,4 +78,4 @@ def _feature(market: Market, feature: Feature) -> Row:
     return feature.name, " ".join([*pairs, f"age_s={_age(market, feature.bucket_ts)}"])
 
 
-LAYOUT = Layout(name="market", cap=700, title=title, columns=FACTS, look=look, rows=rows, line=fact_line)
+LAYOUT = Layout(name="market", cap=700, title=title, columns=FACTS, look=look, rows=rows, text=fact_text)

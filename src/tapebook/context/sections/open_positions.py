@@ -1,10 +1,13 @@
 """Open positions (memory view): how far each open trade has been in the money, for how long, and why it was opened."""
 
+from functools import lru_cache
+
 from tapebook.context.quote import plain, symbol_text
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.sections.figures import price, signed_usd, whole_usd
 from tapebook.context.situation import Situation
 from tapebook.domain.instants import MINUTE
+from tapebook.domain.money import price_e8_of
 from tapebook.domain.trade import TradeState
 
 COLUMNS = ("what", "size", "entry", "mark", "mfe", "mae", "held", "reason")
@@ -18,7 +21,9 @@ def look(situation: Situation) -> Seen:
     if not situation.open_trades:
         return ()
     now, marks, symbol = situation.as_of, situation.marks, situation.market.symbol
-    trades = sorted(situation.open_trades.values(), key=lambda trade: (trade.symbol != symbol, trade.symbol))
+    trades = list(situation.open_trades.values())
+    if len(trades) > 1:
+        trades.sort(key=lambda trade: (trade.symbol != symbol, trade.symbol))
     return tuple([(trade, marks[trade.symbol], (now - trade.entry_tick_at) // MINUTE) for trade in trades])
 
 
@@ -31,7 +36,7 @@ def _row(trade: TradeState, mark_e8: int, minutes: int) -> Row:
     return (
         f"{symbol_text(trade.symbol)} {trade.side}",
         whole_usd(trade.entered_usd_e6),
-        price(trade.entry_price_e8),
+        _entry(trade.entered_usd_e6, trade.entered_e8),
         price(mark_e8),
         signed_usd(trade.mfe_usd_e6, 0),
         signed_usd(trade.mae_usd_e6, 0),
@@ -40,10 +45,19 @@ def _row(trade: TradeState, mark_e8: int, minutes: int) -> Row:
     )
 
 
-def line(row: Row) -> str:
-    """A position as one line."""
-    what, size, entry, mark, mfe, mae, held, reason = row
-    return f'- {what} {size} @ {entry} mark={mark} MFE={mfe} / MAE={mae} held {held} "{reason}"'
+@lru_cache(maxsize=64)
+def _entry(entered_usd_e6: int, entered_e8: int) -> str:
+    """What was paid on average; cached, since it stays until more is bought or sold."""
+    return price(price_e8_of(entered_usd_e6, entered_e8))
+
+
+def text(rows: Rows) -> str:
+    """A line per position."""
+    lines = [
+        f'- {what} {size} @ {entry} mark={mark} MFE={mfe} / MAE={mae} held {held} "{reason}"'
+        for what, size, entry, mark, mfe, mae, held, reason in rows
+    ]
+    return "\n".join(lines)
 
 
 LAYOUT = Layout(
@@ -53,6 +67,6 @@ LAYOUT = Layout(
     columns=COLUMNS,
     look=look,
     rows=rows,
-    line=line,
+    text=text,
     memory=True,
 )

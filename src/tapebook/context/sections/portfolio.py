@@ -9,17 +9,18 @@ from functools import lru_cache
 import msgspec
 
 from tapebook.context.quote import symbol_text
-from tapebook.context.sections import FACTS, Layout, Row, Rows, fact_line
+from tapebook.context.sections import FACTS, Layout, Row, Rows
 from tapebook.context.sections.figures import usd
-from tapebook.context.situation import Situation
+from tapebook.context.situation import Situation, agent_of
 from tapebook.domain.activity import Activity
 from tapebook.domain.agent import RiskCaps
-from tapebook.domain.money import E8, decimal_text, notional_usd_e6, short_price
+from tapebook.domain.money import E8, decimal_text, notional_usd_e6, price_e8_of, short_price
 from tapebook.domain.order import Order
 from tapebook.domain.position import Position
 
 MOST_SYMBOLS = 8
 MOST_ORDERS = 3
+FLAT: Rows = (("position_side", "flat"),)
 
 Held = tuple[tuple[Position, int, int], ...]
 """Positions by symbol, each with its mark and its signed value there."""
@@ -46,26 +47,22 @@ def look(situation: Situation) -> Seen:
     """The account, the caps, and what the day and the hour have used of them."""
     symbol, marks, working = situation.market.symbol, situation.marks, situation.working
     equity = cash = situation.portfolio.cash_usd_e6
-    held = _held(situation.portfolio.positions, marks)
-    for position, _, value in held:
+    positions, held = situation.portfolio.positions, []
+    for name in sorted(positions):
+        position, mark = positions[name], marks[name]
+        value = notional_usd_e6(position.size_e8, mark)
         equity += value - position.cost_usd_e6
+        held.append((position, mark, value))
     return Seen(
         symbol,
         cash,
         equity,
-        held,
+        tuple(held),
         tuple([(order, _adds(order, marks)) for order in working]) if working else (),
         situation.deployment.agent.caps,
         None if situation.activity is None else _left(situation, situation.activity, equity),
         situation.degraded,
     )
-
-
-def _held(positions: dict[str, Position], marks: dict[str, int]) -> Held:
-    if not positions:
-        return ()
-    found = [(positions[symbol], marks[symbol]) for symbol in sorted(positions)]
-    return tuple([(position, mark, notional_usd_e6(position.size_e8, mark)) for position, mark in found])
 
 
 def _adds(order: Order, marks: dict[str, int]) -> int:
@@ -86,15 +83,25 @@ def _left(situation: Situation, activity: Activity, equity_usd_e6: int) -> tuple
 def rows(seen: Seen) -> Rows:
     """Names and values; the position is that of the packet's symbol."""
     each, together, leverage, smallest, loss = _limits(seen.caps)
+    own, names, used = FLAT, [], 0
+    for position, mark, value in seen.held:
+        names.append(symbol_text(position.symbol))
+        used += abs(value)
+        if position.symbol == seen.symbol:
+            own = _position(position, mark, value)
+    working = "none"
+    if seen.working:
+        working = _orders([order for order, _ in seen.working])
+        used += sum([added for _, added in seen.working])
     found: list[Row] = [
         ("cash_usd", usd(seen.cash_usd_e6)),
         ("equity_usd", usd(seen.equity_usd_e6)),
-        *_position(seen),
-        ("open_symbols", _listed([symbol_text(position.symbol) for position, _, _ in seen.held])),
-        ("working_orders", _orders([order for order, _ in seen.working]) if seen.working else "none"),
+        *own,
+        ("open_symbols", _listed(names)),
+        ("working_orders", working),
         each,
         together,
-        ("account_used_usd", usd(_used(seen))),
+        ("account_used_usd", usd(used)),
         leverage,
         smallest,
         *_still_allowed(seen, loss),
@@ -116,22 +123,20 @@ def _limits(caps: RiskCaps) -> Rows:
     )
 
 
-def _used(seen: Seen) -> int:
-    used = sum([abs(value) for _, _, value in seen.held])
-    return used + sum([added for _, added in seen.working]) if seen.working else used
+def _position(position: Position, mark_e8: int, value_usd_e6: int) -> Rows:
+    return (
+        ("position_side", "long" if position.size_e8 > 0 else "short"),
+        ("position_usd", usd(abs(value_usd_e6))),
+        ("entry_price", _entry(position.cost_usd_e6, position.size_e8)),
+        ("mark", short_price(mark_e8)),
+        ("unrealised_usd", usd(value_usd_e6 - position.cost_usd_e6)),
+    )
 
 
-def _position(seen: Seen) -> list[Row]:
-    for position, mark, value in seen.held:
-        if position.symbol == seen.symbol:
-            return [
-                ("position_side", "long" if position.size_e8 > 0 else "short"),
-                ("position_usd", usd(abs(value))),
-                ("entry_price", short_price(position.entry_price_e8)),
-                ("mark", short_price(mark)),
-                ("unrealised_usd", usd(value - position.cost_usd_e6)),
-            ]
-    return [("position_side", "flat")]
+@lru_cache(maxsize=64)
+def _entry(cost_usd_e6: int, size_e8: int) -> str:
+    """What was paid on average; cached, since it stays until the size changes."""
+    return short_price(price_e8_of(cost_usd_e6, size_e8))
 
 
 def _orders(working: list[Order]) -> str:
@@ -164,6 +169,21 @@ def _listed(names: list[str]) -> str:
     return " ".join([*shown, f"and {more} more"] if more > 0 else shown) or "none"
 
 
+def text(rows: Rows) -> str:
+    """What `fact_text` gives; sooner, since there are many names and mostly those of the packet before."""
+    names, values = zip(*rows, strict=True)
+    parts = [*_between(names)]
+    parts[1::2] = values
+    return "".join(parts)
+
+
+@lru_cache(maxsize=512)
+def _between(names: tuple[str, ...]) -> tuple[str, ...]:
+    """What stands before each value, and a place for it."""
+    first, *others = names
+    return f"- {first}: ", "", *[part for name in others for part in (f"\n- {name}: ", "")]
+
+
 LAYOUT = Layout(
     name="portfolio",
     cap=350,
@@ -171,6 +191,6 @@ LAYOUT = Layout(
     columns=FACTS,
     look=look,
     rows=rows,
-    line=fact_line,
-    whole=True,
+    text=text,
+    whole=agent_of,
 )

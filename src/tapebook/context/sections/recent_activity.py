@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tapebook.context.budget import text_tokens
-from tapebook.context.sections import FACTS, Layout, Rows, fact_line
+from tapebook.context.sections import FACTS, Layout, Rows, fact_text
 from tapebook.context.sections.figures import percent
 from tapebook.context.situation import Situation
 from tapebook.domain.activity import LONGEST_STREAK, Activity
@@ -34,7 +34,7 @@ def rows(activity: Activity | None) -> Rows:
         return ()
     for tail, rules in _SHAPES:
         found = _rows(activity, tail=tail, rules=rules)
-        if text_tokens("\n".join([f"## {TITLE}", *map(fact_line, found)])) <= CAP:
+        if text_tokens(f"## {TITLE}\n{fact_text(found)}") <= CAP:
             break
     return found
 
@@ -77,6 +77,6 @@ LAYOUT = Layout(
     columns=FACTS,
     look=look,
     rows=rows,
-    line=fact_line,
+    text=fact_text,
     memory=True,
 )

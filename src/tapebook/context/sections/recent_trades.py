@@ -41,10 +41,13 @@ def _row(trade: ClosedTrade) -> Row:
     )
 
 
-def line(row: Row) -> str:
-    """A trade as one line."""
-    span, what, size, prices, pnl, pct, minutes, regime, reason = row
-    return f'- {span} {what} {size} {prices} {pnl} ({pct}) {minutes} {regime} "{reason}"'
+def text(rows: Rows) -> str:
+    """A line per trade."""
+    lines = [
+        f'- {span} {what} {size} {prices} {pnl} ({pct}) {minutes} {regime} "{reason}"'
+        for span, what, size, prices, pnl, pct, minutes, regime, reason in rows
+    ]
+    return "\n".join(lines)
 
 
 LAYOUT = Layout(
@@ -54,6 +57,6 @@ LAYOUT = Layout(
     columns=COLUMNS,
     look=look,
     rows=rows,
-    line=line,
+    text=text,
     memory=True,
 )

@@ -5,8 +5,8 @@ worse than none.
 """
 
 from tapebook.context.quote import visible
-from tapebook.context.sections import Layout, Row, Rows
-from tapebook.context.situation import Situation
+from tapebook.context.sections import Layout, Rows
+from tapebook.context.situation import Situation, agent_of
 
 TITLE = "Rules (your manual)"
 
@@ -21,9 +21,9 @@ def rows(manual: str) -> Rows:
     return tuple([(visible(line).rstrip(),) for line in manual.strip().splitlines()])
 
 
-def line(row: Row) -> str:
-    """A line of the manual."""
-    return f"| {row[0]}".rstrip()
+def text(rows: Rows) -> str:
+    """The lines of the manual."""
+    return "\n".join([f"| {line}".rstrip() for (line,) in rows])
 
 
 LAYOUT = Layout(
@@ -33,6 +33,6 @@ LAYOUT = Layout(
     columns=("line",),
     look=look,
     rows=rows,
-    line=line,
-    whole=True,
+    text=text,
+    whole=agent_of,
 )
