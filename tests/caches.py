@@ -2,8 +2,10 @@
 
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
+
+from tapebook.domain.memo import Memo
 
 
 def forget() -> None:
@@ -15,10 +17,12 @@ def forget() -> None:
 
 
 @cache
-def _clears(module: ModuleType, things: tuple[int, ...]) -> list[Callable[[], None]]:
+def _clears(module: ModuleType, _ids: tuple[int, ...]) -> list[Callable[[], None]]:
     """What empties the caches of a module; looked for again whenever one of its names means something else.
 
     Asking all thirteen thousand names of the package takes ten times as long, and tests forget thousands of times.
     """
-    found = [getattr(thing, "cache_clear", None) for thing in vars(module).values()]
-    return [clear for clear in found if callable(clear)]
+    things = vars(module).values()
+    found = [getattr(thing, "cache_clear", None) for thing in things]
+    memos = [partial(setattr, thing, "_kept", None) for thing in things if isinstance(thing, Memo)]
+    return [*memos, *[clear for clear in found if callable(clear)]]

@@ -38,11 +38,6 @@ class Reading(msgspec.Struct, frozen=True):
     held: Side | None
 
 
-def read(packet: Packet) -> Reading:
-    """What a packet says."""
-    return _reader(packet.agent, packet.symbol).reading(packet)
-
-
 def fact(facts: Facts, name: str) -> str | None:
     """The value of a name, the first if it stands twice; a name without a value is none."""
     for row in facts:
@@ -61,14 +56,13 @@ def number(text: str | None) -> float | None:
 
 
 class _Reader:
-    """The packet that was read last; of the next one most bars are the same."""
+    """The bars that were read last; of the next packet most are the same."""
 
     def __init__(self) -> None:
-        self.reading = Memo(self._read)
         self._prices = Memo(_prices_in)
         self._bars = Memo(_bars)
 
-    def _read(self, packet: Packet) -> Reading:
+    def read(self, packet: Packet) -> Reading:
         shown = packet.section("bars")
         bars = self._bars(self._prices(shown.columns)(shown.rows)) if shown else Bars()
         market, portfolio = packet.section("market"), packet.section("portfolio")
@@ -79,6 +73,10 @@ class _Reader:
 @lru_cache(maxsize=256)
 def _reader(_agent: str, _symbol: str) -> _Reader:
     return _Reader()
+
+
+read: Memo[Packet, Reading] = Memo(lambda packet: _reader(packet.agent, packet.symbol).read(packet))
+"""What a packet says; the members of an ensemble ask one after the other."""
 
 
 def _held(portfolio: Facts) -> Side | None:

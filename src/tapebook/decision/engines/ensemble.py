@@ -77,6 +77,12 @@ def _together(given: tuple[str, tuple[tuple[str, Answer], ...], Section | None])
 
 def _weights(section: Section | None) -> dict[str, int]:
     rows = [row for row in section.rows if len(row) > 2 and row[0] == "provider"] if section else []
+    return _weights_of(tuple(rows))
+
+
+@lru_cache(maxsize=256)
+def _weights_of(rows: tuple[tuple[str, ...], ...]) -> dict[str, int]:
+    """Cached, since weights change with an outcome, and what stands beside them with every bar."""
     found = {row[1]: number(row[2]) for row in rows}
     return {
         name: round(min(max(weight, 0.0), MOST_WEIGHT) * ONE_E4) for name, weight in found.items() if weight is not None
