@@ -75,7 +75,7 @@ def parse(text: str) -> Reply | Refusal:
     if len(wire.actions) > MAX_ACTIONS:
         return Refusal(f"{len(wire.actions)} actions; at most {MAX_ACTIONS} are read")
     problems = [problem for each in wire.actions if (problem := _problem(each))]
-    actions = () if problems else tuple(_action(each) for each in wire.actions)
+    actions = () if problems else tuple([_action(each) for each in wire.actions])
     problem = problems[0] if problems else _contradiction(actions)
     return Refusal(problem) if problem else Reply(actions, clean(wire.note, 500))
 
@@ -91,7 +91,7 @@ def _problem(wire: _WireAction) -> str | None:
     """What makes an action meaningless, or None. `not 0 <= x` also catches NaN, which compares false to everything."""
     what = f"{wire.action} {clean(wire.symbol, 20)}"
     # Refused and not cut: the beginning of a name can be the name of something else.
-    if len(wire.symbol) > MAX_SYMBOL_CHARS or any(len(cite) > MAX_SYMBOL_CHARS for cite in wire.cites):
+    if max(map(len, (wire.symbol, *wire.cites))) > MAX_SYMBOL_CHARS:
         return f"{what}: a name is longer than {MAX_SYMBOL_CHARS} characters"
     if len(wire.cites) > MAX_CITES:
         return f"{what}: {len(wire.cites)} citations; at most {MAX_CITES} are read"
@@ -112,6 +112,8 @@ def _problem(wire: _WireAction) -> str | None:
 
 def _contradiction(actions: Sequence[Action]) -> str | None:
     """One symbol is wanted long and short, or closed and opened: whichever was meant, the other was not."""
+    if len(actions) < 2:
+        return None
     wanted: dict[str, set[str]] = {}
     for action in actions:
         if action.action != "hold":
@@ -148,5 +150,5 @@ def _action(wire: _WireAction) -> Action:
         limit_price_e8=None if limit is None else scaled(limit, E8),
         confidence_e4=scaled(wire.confidence, 10_000),
         reason=clean(wire.reason, 240),
-        cites=tuple(clean(cite, MAX_SYMBOL_CHARS) for cite in wire.cites),
+        cites=tuple([clean(cite, MAX_SYMBOL_CHARS) for cite in wire.cites]),
     )

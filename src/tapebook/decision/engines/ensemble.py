@@ -28,23 +28,16 @@ from tapebook.errors import ConfigError
 MEMBERS = ("trend", "reversion", "breakout", "carry")
 ONE_E4 = 10_000
 MOST_WEIGHT = 10.0
+_ORDERS = ("open", "adjust")
 
 
 class Ballot(msgspec.Struct, frozen=True, cache_hash=True):
-    """A vote, and the action behind it; without one the member has failed or said nothing."""
+    """A vote, what it is for, what it weighs, and the action behind it; without one the member failed or is silent."""
 
     vote: Vote
+    proposal: tuple[str, str | None]
+    strength: int
     action: Action | None
-
-    @property
-    def strength(self) -> int:
-        """What the vote weighs."""
-        return self.vote.confidence_e4 * self.vote.weight_e4
-
-    @property
-    def proposal(self) -> tuple[str, str | None]:
-        """What the vote is for."""
-        return self.vote.action, self.vote.side
 
 
 class EnsembleEngine:
@@ -68,8 +61,8 @@ def _together(given: tuple[str, tuple[tuple[str, Answer], ...], Section | None])
     symbol, answers, experience = given
     weights = _weights(experience)
     ballots = tuple([_ballot(name, each, _weight(name, weights), symbol) for name, each in answers])
-    votes, usage = tuple([ballot.vote for ballot in ballots]), _usage([each for _, each in answers])
-    if all(each.problem for _, each in answers):
+    votes, usage = tuple([ballot.vote for ballot in ballots]), _usage(answers)
+    if not [each for _, each in answers if not each.problem]:
         problem = "; ".join(f"{name}: {each.problem}" for name, each in answers)
         return Answer("", votes, usage, f"every member failed: {clean(problem, MOST_REASON)}")
     return Answer(_counted(symbol, ballots).reply, votes, usage)
@@ -97,13 +90,17 @@ def _weight(name: str, weights: dict[str, int]) -> int:
 def _ballot(name: str, given: Answer, weight_e4: int, symbol: str) -> Ballot:
     parsed = parse(given.reply) if given.problem is None else Refusal(given.problem)
     if isinstance(parsed, Refusal):
-        return Ballot(Vote(name, "hold", None, 0, weight_e4, clean(parsed.why, MOST_REASON)), None)
+        return _cast(Vote(name, "hold", None, 0, weight_e4, clean(parsed.why, MOST_REASON)))
     own = [action for action in parsed.actions if action.symbol == symbol]
-    said = next((action for action in own if action.action != "hold"), own[0] if own else None)
-    if said is None:
-        return Ballot(Vote(name, "hold", None, 0, weight_e4, f"no word on {symbol}"), None)
-    side = said.side if said.action in ("open", "adjust") else None
-    return Ballot(Vote(name, said.action, side, said.confidence_e4, weight_e4, said.reason), said)
+    if not own:
+        return _cast(Vote(name, "hold", None, 0, weight_e4, f"no word on {symbol}"))
+    said = own[0] if len(own) == 1 else next((action for action in own if action.action != "hold"), own[0])
+    side = said.side if said.action in _ORDERS else None
+    return _cast(Vote(name, said.action, side, said.confidence_e4, weight_e4, said.reason), said)
+
+
+def _cast(vote: Vote, action: Action | None = None) -> Ballot:
+    return Ballot(vote, (vote.action, vote.side), vote.confidence_e4 * vote.weight_e4, action)
 
 
 @lru_cache(maxsize=1_024)
@@ -116,15 +113,16 @@ def _counted(symbol: str, ballots: tuple[Ballot, ...]) -> Answer:
     winners = [proposal for proposal, weight in sums.items() if weight == heaviest]
     if len(winners) > 1 or not heaviest:
         return answer_on(symbol, "hold", reason=f"no majority: {_tally(ballots)}", confidence=0.0)
-    voters = [ballot for ballot in ballots if ballot.proposal == winners[0]]
-    confidence = heaviest / sum(ballot.vote.weight_e4 for ballot in ballots) / ONE_E4
-    return answer_on(symbol, winners[0][0], reason=_tally(ballots), confidence=confidence, **_order(voters))
+    winner, all_weights = winners[0], sum([ballot.vote.weight_e4 for ballot in ballots])
+    order = _order([ballot for ballot in ballots if ballot.proposal == winner]) if winner[0] in _ORDERS else {}
+    confidence = heaviest / all_weights / ONE_E4
+    return answer_on(symbol, winner[0], reason=_tally(ballots), confidence=confidence, **order)
 
 
 def _order(voters: list[Ballot]) -> dict[str, object]:
     """Everything else that an action says, from the strongest of its voters."""
     action = max(voters, key=lambda ballot: ballot.strength).action
-    if action is None or action.action not in ("open", "adjust"):
+    if action is None:
         return {}
     limit = None if action.limit_price_e8 is None else action.limit_price_e8 / E8
     return {
@@ -139,11 +137,11 @@ def _tally(ballots: Sequence[Ballot]) -> str:
     for ballot in ballots:
         what = ballot.vote.action if ballot.vote.side is None else f"{ballot.vote.action} {ballot.vote.side}"
         camps.setdefault(what, []).append(ballot.vote.engine)
-    return "; ".join(f"{what}: {', '.join(names)}" for what, names in camps.items())
+    return "; ".join([f"{what}: {', '.join(names)}" for what, names in camps.items()])
 
 
-def _usage(answers: list[Answer]) -> Usage | None:
-    used = [given.usage for given in answers if given.usage is not None]
+def _usage(answers: Sequence[tuple[str, Answer]]) -> Usage | None:
+    used = [given.usage for _, given in answers if given.usage is not None]
     if not used:
         return None
     return Usage(
