@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tapebook.book.events import TradeClosed
 from tapebook.book.settle import Account, Cause, settle_fill
 from tapebook.context import RENDERER, Feature, Situation, assemble
+from tapebook.context.assemble import OWN
 from tapebook.context.budget import text_tokens
 from tapebook.decision import Reply, parse
 from tapebook.domain.activity import Activity
@@ -507,3 +508,7 @@ def test_reply_that_was_not_understood_is_shown_in_one_line() -> None:
     packet = assemble(situation(last_run=run(error=refused.why)))
     check_structure(packet)
     assert packet.section_tokens["last_decision"] <= CAPS["last_decision"]
+
+
+def test_titles_of_own_sections_stay_when_what_they_look_at_stays() -> None:
+    assert {type(layout.title) for layout in OWN} == {str}

@@ -4,7 +4,7 @@
 2. each section makes its typed rows, and `render.draw` keeps those that fit its cap and writes the text; what was
    drawn for the packet before stays (`Board`, `Panel`), and what depends on the market alone is drawn once for all
    agents that see it (`draw_market`);
-3. activity, closed trades, open positions and lessons share one budget: the oldest trades give way (`_own`);
+3. activity, closed trades, open positions and lessons share one budget: the oldest trades give way (`_draw_own`);
 4. two hashes are taken: `inputs_sha256` over the typed sections, `sha256` over the text.
 """
 
@@ -37,20 +37,17 @@ from tapebook.domain.memory import Lessons
 from tapebook.domain.packet import Packet
 
 MARKET: tuple[Layout[Market, Any], ...] = (bars.LAYOUT, market.LAYOUT)
-# The closed trades get what those beside them leave.
-BEFORE_TRADES: tuple[Layout[Situation, Any], ...] = (
+OWN: tuple[Layout[Situation, Any], ...] = (
     portfolio.LAYOUT,
     last_decision.LAYOUT,
     recent_activity.LAYOUT,
-)
-AFTER_TRADES: tuple[Layout[Situation, Any], ...] = (
+    recent_trades.LAYOUT,
     open_positions.LAYOUT,
     experience.LAYOUT,
     horizons.LAYOUT,
     rules.LAYOUT,
     citations.LAYOUT,
 )
-OWN = (*BEFORE_TRADES, recent_trades.LAYOUT, *AFTER_TRADES)
 CAPS = {layout.name: layout.cap for layout in MARKET} | {layout.name: layout.cap for layout in OWN}
 
 
@@ -59,9 +56,18 @@ def assemble(situation: Situation) -> Packet:
     seen, agent = situation.market, situation.deployment.agent
     board = own_board(situation.deployment.id, seen.symbol, agent.context)
     system = board.system((agent, situation.lessons if agent.context.memory else None))
-    drawn = draw_market(seen) + _own(situation, board, lessons=system.lessons_tokens)
-    names, sections, texts, encoded, tokens, contents, openings = zip(*drawn, strict=True)
-    cited = len(sections[-1].rows) if names[-1] == citations.LAYOUT.name else 0
+    drawn = draw_market(seen)
+    _draw_own(drawn, situation, board, room=MEMORY_CAP - system.lessons_tokens)
+    sections, texts, encoded, contents, tokens = [], [], [], [], {}
+    for each in drawn:
+        sections.append(each.section)
+        texts.append(each.text)
+        encoded.append(each.encoded)
+        contents.append(each.content)
+        tokens[each.name] = each.tokens
+    opening, last = drawn[0].opening, sections[-1]
+    inputs = board.begun_inputs((system.content, opening))
+    cited = len(last.rows) if last.name == citations.LAYOUT.name else 0
     return Packet(
         agent=agent.name,
         symbol=seen.symbol,
@@ -69,21 +75,32 @@ def assemble(situation: Situation) -> Packet:
         renderer=RENDERER,
         system=system.text,
         text=user_text(texts),
-        sections=sections,
+        sections=tuple(sections),
         # The empty line between two sections is one more.
-        tokens=system.tokens + sum(tokens) + len(names) - 1,
-        section_tokens=dict(zip(names, tokens, strict=True)),
-        inputs_sha256=board.inputs_sha256(system.content, openings[0], contents),
-        sha256=board.sha256(system.encoded, encoded),
+        tokens=system.tokens + sum(tokens.values()) + len(tokens) - 1,
+        section_tokens=tokens,
+        inputs_sha256=_gone_on(inputs, b",".join(contents)[len(opening) :] + b"]]"),
+        sha256=_gone_on(system.begun, b"\n\n".join(encoded)),
         segments=system.segments,
         citations=situation.citations[:cited],
     )
 
 
+def _gone_on(begun: "hashlib._Hash", rest: bytes) -> str:
+    """The hash of what a hash has seen and of the rest."""
+    digest = begun.copy()
+    digest.update(rest)
+    return digest.hexdigest()
+
+
 def draw_market(seen: Market) -> list[Drawn]:
     """The sections that depend on the market alone: equal markets give equal bytes, so agents share them."""
-    board = market_board(seen.symbol, seen.bar_minutes, len(seen.bars))
-    return [drawn for panel in board if (drawn := panel.drawn(seen)) is not None]
+    found = []
+    for panel in market_board(seen.symbol, seen.bar_minutes, len(seen.bars)):
+        drawn = panel.redrawn(seen, panel.look(seen))
+        if drawn is not None:
+            found.append(drawn)
+    return found
 
 
 @lru_cache(maxsize=512)
@@ -101,25 +118,9 @@ class Board:
 
     def __init__(self, context: ContextProfile) -> None:
         self.system: Memo[tuple[AgentProfile, Lessons | None], System] = Memo(lambda seen: system_of(*seen))
-        self.before_trades, self.after_trades = (
-            [Panel(layout) for layout in layouts if context.memory or not layout.memory]
-            for layouts in (BEFORE_TRADES, AFTER_TRADES)
-        )
-        self.trades = Panel(recent_trades.LAYOUT) if context.memory else None
-        self._begun_text = Memo(hashlib.sha256)
-        self._begun_inputs = Memo(_begun)
-
-    def sha256(self, system: bytes, sections: tuple[bytes, ...]) -> str:
-        """The hash of both messages, an empty line between two sections."""
-        digest = self._begun_text(system).copy()
-        digest.update(b"\n\n".join((b"", *sections)))
-        return digest.hexdigest()
-
-    def inputs_sha256(self, system: bytes, opening: bytes, sections: tuple[bytes, ...]) -> str:
-        """The hash of the canonical bytes of [system, sections]; the first section begins with the opening."""
-        digest = self._begun_inputs((system, opening)).copy()
-        digest.update(b"%b]]" % b",".join(sections)[len(opening) :])
-        return digest.hexdigest()
+        panels = {layout.name: Panel(layout) for layout in OWN if context.memory or not layout.memory}
+        self.panels, self.trades = tuple(panels.values()), panels.get(recent_trades.LAYOUT.name)
+        self.begun_inputs = Memo(_begun)
 
 
 def _begun(parts: tuple[bytes, bytes]) -> "hashlib._Hash":
@@ -133,12 +134,21 @@ def own_board(_deployment: str, _symbol: str, context: ContextProfile) -> Board:
     return Board(context)
 
 
-def _own(situation: Situation, board: Board, *, lessons: int) -> list[Drawn]:
-    """The sections that are the agent's own; closed trades get what the rest of the memory leaves them."""
-    found = [panel.drawn(situation) for panel in board.before_trades]
-    after = [panel.drawn(situation) for panel in board.after_trades]
-    if board.trades is not None:
-        room = MEMORY_CAP - lessons - sum([each.tokens for each in (found[-1], after[0]) if each is not None])
-        found.append(board.trades.drawn(situation, min(room, recent_trades.LAYOUT.cap)))
-    found += after
-    return [each for each in found if each is not None]
+def _draw_own(found: list[Drawn], situation: Situation, board: Board, *, room: int) -> None:
+    """Adds the sections that are the agent's own; closed trades get what the rest of the memory leaves them."""
+    trades, before_trades = board.trades, 0
+    for panel in board.panels:
+        if panel is trades:
+            before_trades = len(found)
+            continue
+        kept, seen = panel.kept, panel.look(situation)
+        # Of most sections this is all there is to ask: their titles stay, and their caps too.
+        drawn = kept.drawn if kept.seen is seen else panel.redrawn(situation, seen)
+        if drawn is not None:
+            found.append(drawn)
+            if panel.shares:
+                room -= drawn.tokens
+    if trades is not None:
+        drawn = trades.drawn(situation, min(room, recent_trades.LAYOUT.cap))
+        if drawn is not None:
+            found.insert(before_trades, drawn)

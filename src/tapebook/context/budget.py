@@ -6,13 +6,23 @@ from string import ascii_letters
 
 from tapebook.domain.tokens import PIECE, line_tokens, text_tokens, within
 
-__all__ = ["MEMORY_CAP", "kept", "line_cost", "line_tokens", "pieces", "text_tokens", "within"]
+__all__ = [
+    "MEMORY_CAP",
+    "SHAPES",
+    "kept",
+    "line_cost",
+    "line_tokens",
+    "pieces",
+    "shape_pieces",
+    "text_tokens",
+    "within",
+]
 
 MEMORY_CAP = 1_100
 """What recent activity, closed trades, open positions and lessons may take together, at any setting."""
 
 # All digits are alike to the estimator, and all letters; in UTF-8 no other sign has a byte of theirs.
-_SHAPES = bytes.maketrans(b"123456789" + ascii_letters.encode(), b"0" * 9 + b"a" * 52)
+SHAPES = bytes.maketrans(b"123456789" + ascii_letters.encode(), b"0" * 9 + b"a" * 52)
 
 
 def line_cost(line: str) -> int:
@@ -22,11 +32,12 @@ def line_cost(line: str) -> int:
 
 def pieces(encoded: bytes) -> int:
     """The estimate for a text in UTF-8, its breaks not counted."""
-    return _shape_pieces(encoded.translate(_SHAPES))
+    return shape_pieces(encoded.translate(SHAPES))
 
 
 @lru_cache(maxsize=8_192)
-def _shape_pieces(shape: bytes) -> int:
+def shape_pieces(shape: bytes) -> int:
+    """The estimate for a text as `SHAPES` translates it."""
     return len(PIECE.findall(shape.decode("utf-8", "surrogatepass")))
 
 

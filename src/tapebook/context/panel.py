@@ -36,21 +36,23 @@ class Panel(Generic[Source]):
     """One section of one viewer; several threads may share it, since what is kept is replaced at once."""
 
     def __init__(self, layout: Layout[Source, Any]) -> None:
-        self._layout, self._look = layout, layout.look
+        self.look, self.shares, self._layout = layout.look, layout.shares, layout
         self._head = head_of(layout.title) if isinstance(layout.title, str) else None
+        self._title: Any = layout.title
         # Rows that are made one by one are kept one by one, with their lines.
         self._make = layout.rows if layout.row is None else _by_item(layout, layout.row)
         self._draw: Callable[..., Drawn] = draw_rows if layout.row is None else draw
-        self._kept = _NEVER
+        self.kept = _NEVER
 
     def drawn(self, source: Source, cap: int | None = None) -> Drawn | None:
         """The section within its cap, or within a smaller one; None when there is nothing to say."""
-        kept, seen = self._kept, self._look(source)
-        if kept.seen is seen and kept.head is self._head and kept.cap == cap:
-            return kept.drawn
-        layout, head = self._layout, self._head
+        return self.redrawn(source, self.look(source), cap)
+
+    def redrawn(self, source: Source, seen: Any, cap: int | None = None) -> Drawn | None:
+        """The same for one who has asked what it looks at."""
+        kept, layout, head = self.kept, self._layout, self._head
         if head is None:
-            title = layout.title if isinstance(layout.title, str) else layout.title(source)
+            title = self._title(source)
             head = kept.head if kept.head.title == title else head_of(title)
         if not (kept.seen is seen or kept.seen == seen):
             made = self._make(seen)
@@ -64,7 +66,7 @@ class Panel(Generic[Source]):
             drawn = self._draw(layout, head, made, layout.cap if cap is None or cap > layout.cap else cap)
             if layout.whole is not None and drawn.section.dropped:
                 raise _cut(layout, layout.whole(source))
-        self._kept = _Kept(seen, head, cap, made, drawn)
+        self.kept = _Kept(seen, head, cap, made, drawn)
         return drawn
 
 
@@ -99,8 +101,11 @@ def _met(write: Callable[[Any], Written]) -> Callable[[Any], list[Written]]:
 
     def each(items: Any) -> list[Written]:
         nonlocal kept
-        before = kept
-        now = kept = {item: before[item] if item in before else write(item) for item in items}
-        return [now[item] for item in items]
+        before, now, found = kept, {}, []
+        for item in items:
+            written = now[item] = before.get(item) or write(item)
+            found.append(written)
+        kept = now
+        return found
 
     return each

@@ -3,13 +3,13 @@
 The version is stored with every run; an old renderer is never changed, only joined by a new one.
 """
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import msgspec
 
-from tapebook.context.budget import kept, line_cost, pieces
+from tapebook.context.budget import SHAPES, kept, line_cost, pieces, shape_pieces
 from tapebook.context.sections import Layout, Rows
 from tapebook.domain.packet import Section
 
@@ -25,11 +25,10 @@ Written = tuple[Rows, tuple[str, ...], tuple[int, ...], tuple[bytes, ...]]
 """Rows, their lines, what these cost, and the canonical bytes of the rows."""
 
 
-class Drawn(NamedTuple):
+class Drawn(msgspec.Struct, frozen=True, gc=False):
     """A section as it stands in the user message, the bytes of that text, what it costs, and its canonical bytes.
 
-    `opening` is where these begin, if that was kept: as far as the title, which they end with. A tuple, since a
-    packet takes the sections apart again: all names, all texts and so on.
+    `opening` is where these begin, if that was kept: as far as the title, which they end with.
     """
 
     name: str
@@ -39,10 +38,6 @@ class Drawn(NamedTuple):
     tokens: int
     content: bytes
     opening: bytes
-
-
-# What Drawn(...) gives of a tuple of its fields, without a function in Python between.
-_drawn: Callable[[tuple[Any, ...]], Drawn] = partial(tuple.__new__, Drawn)
 
 
 class Lines(msgspec.Struct, frozen=True, gc=False):
@@ -94,16 +89,15 @@ def lines_of(layout: Layout[Any, Any], written: Written, dropped: int = 0) -> Li
 
 def draw_rows(layout: Layout[Any, Any], head: Head, rows: Rows, room: int) -> Drawn:
     """A section with those of its rows that fit into the room."""
-    lines = layout.text(rows)
-    text = f"{head.text}\n{lines}" if rows else head.text
+    text = f"{head.text}\n{layout.text(rows)}" if rows else head.text
     encoded = text.encode()
     # No piece holds a break. A short text often looks like one before it, a long one has lines that do.
     if len(encoded) <= SHORT_TEXT:
-        tokens = pieces(encoded) + len(rows) + 1
+        tokens = shape_pieces(encoded.translate(SHAPES)) + len(rows) + 1
         if tokens <= room:
             section = Section(layout.name, head.title, layout.columns, rows)
             content = opening_of(layout.columns, layout.name) + content_of(rows) + head.content
-            return _drawn((layout.name, section, text, encoded, tokens, content, b""))
+            return Drawn(layout.name, section, text, encoded, tokens, content, b"")
     texts = tuple([layout.text((row,)) for row in rows])
     written = (rows, texts, tuple(map(line_cost, texts)), tuple(map(content_of, rows)))
     return draw(layout, head, lines_of(layout, written), room)
@@ -122,7 +116,7 @@ def draw(layout: Layout[Any, Any], head: Head, lines: Lines, room: int) -> Drawn
     section = Section(layout.name, head.title, layout.columns, rows, dropped)
     text = f"{head.text}\n{lines.text}" if rows else head.text
     encoded = b"\n".join((head.encoded, lines.encoded)) if rows else head.encoded
-    return _drawn((layout.name, section, text, encoded, tokens, opening + head.content, opening))
+    return Drawn(layout.name, section, text, encoded, tokens, opening + head.content, opening)
 
 
 def user_text(texts: Sequence[str]) -> str:

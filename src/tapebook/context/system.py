@@ -4,6 +4,7 @@ Only the agent's own profile speaks here, and lessons that were checked bullet b
 from the market, a document or a model's prose can.
 """
 
+import hashlib
 from functools import lru_cache
 
 import msgspec
@@ -36,10 +37,13 @@ cites names citations of the packet, such as "c1"; without any it stays empty.""
 
 
 class System(msgspec.Struct, frozen=True):
-    """The system message, its bytes, what it and its lessons cost, and its canonical bytes."""
+    """The system message, what it and its lessons cost, and its canonical bytes.
+
+    `begun` is the hash of a packet that has seen it and nothing of the sections: never changed, only copied to go on.
+    """
 
     text: str
-    encoded: bytes
+    begun: "hashlib._Hash"
     segments: tuple[Segment, ...]
     tokens: int
     lessons_tokens: int
@@ -52,7 +56,8 @@ def system_of(agent: AgentProfile, lessons: Lessons | None) -> System:
     parts = segments(agent, lessons)
     text = "\n\n".join(part.text for part in parts)
     learned = sum(text_tokens(part.text) for part in parts if part.name == "lessons")
-    return System(text, text.encode(), parts, text_tokens(text), learned, canonical(text))
+    begun = hashlib.sha256(f"{text}\n\n".encode())
+    return System(text, begun, parts, text_tokens(text), learned, canonical(text))
 
 
 def segments(agent: AgentProfile, lessons: Lessons | None = None) -> tuple[Segment, ...]:

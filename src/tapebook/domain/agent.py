@@ -26,7 +26,7 @@ Sixty bars fit their section of the packet whatever they cost, so none of a hori
 """
 
 
-class RiskCaps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RiskCaps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
     """Limits the guard enforces; the packet shows them, no text can change them.
 
     A position cap is of one symbol, the account cap of all of them together, working orders included.
@@ -45,7 +45,7 @@ class RiskCaps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_model_usd_e6_per_day: int = 10 * E6
 
 
-class ContextProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ContextProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
     """How much of each memory the packet offers; without `memory` it shows the market and the portfolio alone."""
 
     horizon: Horizon = "intraday"

@@ -25,8 +25,9 @@ class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
     """How a section is made: its cap in tokens, its title, what it looks at, its rows, and their text.
 
     A title that is always the same is text. Where every item it looks at is one row, `row` says which. A section
-    without rows is left out, unless it is shown `bare`. One of `memory` is left out for an agent that has none. One
-    that must be `whole` is refused rather than cut, with the name of the agent that should shorten it.
+    without rows is left out, unless it is shown `bare`. One of `memory` is left out for an agent that has none; one
+    that `shares` leaves the closed trades less room. One that must be `whole` is refused rather than cut, with the
+    name of the agent that should shorten it.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
     oldest_first: bool = False
     bare: bool = False
     memory: bool = False
+    shares: bool = False
     whole: Callable[[Source], str] | None = None
 
     def section(self, source: Source) -> Section | None:
@@ -51,4 +53,4 @@ class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
 
 def fact_text(rows: Rows) -> str:
     """Rows of a name and a value."""
-    return "\n".join([f"- {name}: {value}" for name, value in rows])
+    return "- " + "\n- ".join(map(": ".join, rows)) if rows else ""

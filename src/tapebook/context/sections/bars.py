@@ -1,5 +1,7 @@
 """Time and bars: what the price did over the horizon."""
 
+from operator import attrgetter
+
 from tapebook.context.quote import symbol_text
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.sections.figures import three_digits
@@ -13,13 +15,8 @@ COLUMNS = ("time", "high", "low", "close", "volume")
 
 def title(market: Market) -> str:
     """Says the time, even without a bar."""
-    what = f"{symbol_text(market.symbol)} {market.bar_minutes}m bars"
-    return f"Time and bars: now {minute_text(market.as_of)} UTC, {what}, time high low close volume"
-
-
-def look(market: Market) -> tuple[Candle, ...]:
-    """The bars, which stay while the time moves on."""
-    return market.bars
+    now, symbol = minute_text(market.as_of), symbol_text(market.symbol)
+    return f"Time and bars: now {now} UTC, {symbol} {market.bar_minutes}m bars, time high low close volume"
 
 
 def rows(bars: tuple[Candle, ...]) -> Rows:
@@ -31,21 +28,21 @@ def row(bar: Candle) -> Row:
     """When it began, and its figures."""
     # From an hour up, bars reach over days and the time of day alone would repeat itself; the year is in the title.
     when = clock_text(bar.bucket_ts) if bar.granularity_sec < 3600 else minute_text(bar.bucket_ts)[5:]
-    prices = (short_price(price) for price in (bar.high_e8, bar.low_e8, bar.close_e8))
-    return (when, *prices, three_digits(bar.volume_base))
+    high, low, close = short_price(bar.high_e8), short_price(bar.low_e8), short_price(bar.close_e8)
+    return when, high, low, close, three_digits(bar.volume_base)
 
 
 def text(rows: Rows) -> str:
     """The figures alone: the title says what they are."""
-    return "\n".join([" ".join(row) for row in rows])
+    return "\n".join(map(" ".join, rows))
 
 
-LAYOUT = Layout(
+LAYOUT: Layout[Market, tuple[Candle, ...]] = Layout(
     name="bars",
     cap=1_600,
     title=title,
     columns=COLUMNS,
-    look=look,
+    look=attrgetter("bars"),
     rows=rows,
     text=text,
     row=row,

@@ -1,5 +1,7 @@
 """Citations: places in rules, notes and past runs that speak to this situation; an action names them in `cites`."""
 
+from operator import attrgetter
+
 from tapebook.context.quote import plain
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.situation import Situation
@@ -8,11 +10,6 @@ from tapebook.domain.money import decimal_text
 
 COLUMNS = ("id", "place", "score", "source", "snippet")
 MOST_WORDS = 240
-
-
-def look(situation: Situation) -> tuple[Citation, ...]:
-    """What recall found."""
-    return situation.citations
 
 
 def rows(found: tuple[Citation, ...]) -> Rows:
@@ -36,12 +33,12 @@ def text(rows: Rows) -> str:
     return "\n".join(lines)
 
 
-LAYOUT = Layout(
+LAYOUT: Layout[Situation, tuple[Citation, ...]] = Layout(
     name="citations",
     cap=400,
     title="Citations",
     columns=COLUMNS,
-    look=look,
+    look=attrgetter("citations"),
     rows=rows,
     text=text,
     memory=True,

@@ -3,17 +3,14 @@
 Columns are (kind, name, value); an ensemble reads a member's weight off ("provider", NAME, "1.20").
 """
 
+from operator import attrgetter
+
 from tapebook.context.quote import plain
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.situation import Situation
 from tapebook.domain.memory import ExperienceRow
 
 COLUMNS = ("kind", "name", "value")
-
-
-def look(situation: Situation) -> tuple[ExperienceRow, ...]:
-    """What experience tells."""
-    return situation.experience
 
 
 def rows(learned: tuple[ExperienceRow, ...]) -> Rows:
@@ -31,12 +28,12 @@ def text(rows: Rows) -> str:
     return "\n".join([f"- {kind} {name}: {value}" for kind, name, value in rows])
 
 
-LAYOUT = Layout(
+LAYOUT: Layout[Situation, tuple[ExperienceRow, ...]] = Layout(
     name="experience",
     cap=250,
     title="Experience (providers, record, similar situations)",
     columns=COLUMNS,
-    look=look,
+    look=attrgetter("experience"),
     rows=rows,
     text=text,
     row=row,

@@ -3,9 +3,11 @@
 from decimal import Decimal
 from functools import lru_cache
 
-from tapebook.domain.money import E6, decimal_text, divide, short_price
+from tapebook.domain.money import E6, decimal_text, short_price
 
 _CENT = E6 // 100
+_HALF_CENT = _CENT // 2
+_CENTS = tuple(f".{cents:02d}" for cents in range(100))
 
 
 @lru_cache(maxsize=1_024)
@@ -16,12 +18,17 @@ def price(price_e8: int) -> str:
     return f"{int(whole):,}.{part}" if part else f"{int(whole):,}"
 
 
-@lru_cache(maxsize=64)
 def usd(amount_e6: int) -> str:
-    """An amount to the cent, as a number: `1020.00`; few are kept, for what is worth money moves with every mark."""
-    text = str(divide(amount_e6, _CENT))
-    # Ten dollars or more, or a dollar or more below nothing, need no zeros before their digits.
-    return f"{text[:-2]}.{text[-2:]}" if len(text) > 3 else decimal_text(amount_e6, E6, 2)
+    """An amount to the cent, as a number: `1020.00`; not cached, for what is worth money moves with every mark."""
+    # What `divide` does, written out.
+    cents, rest = divmod(amount_e6, _CENT)
+    if rest > _HALF_CENT or (rest == _HALF_CENT and cents % 2):
+        cents += 1
+    return f"{cents // 100}{_CENTS[cents % 100]}" if cents >= 0 else f"-{-cents // 100}{_CENTS[-cents % 100]}"
+
+
+settled_usd = lru_cache(maxsize=1_024)(usd)
+"""The same for an amount that does not move with the mark."""
 
 
 @lru_cache(maxsize=1_024)

@@ -1,16 +1,13 @@
 """Horizons: what the day, the week, the month, the year and all time look like, nearest first."""
 
+from operator import attrgetter
+
 from tapebook.context.quote import plain
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.situation import Situation
 from tapebook.domain.memory import LayerRow
 
 COLUMNS = ("layer", "timeframe", "key", "value")
-
-
-def look(situation: Situation) -> tuple[LayerRow, ...]:
-    """What the layers say."""
-    return situation.horizons
 
 
 def rows(layers: tuple[LayerRow, ...]) -> Rows:
@@ -28,12 +25,12 @@ def text(rows: Rows) -> str:
     return "\n".join([f'- {layer} {timeframe} {key}: "{value}"' for layer, timeframe, key, value in rows])
 
 
-LAYOUT = Layout(
+LAYOUT: Layout[Situation, tuple[LayerRow, ...]] = Layout(
     name="horizons",
     cap=250,
     title="Horizons",
     columns=COLUMNS,
-    look=look,
+    look=attrgetter("horizons"),
     rows=rows,
     text=text,
     row=row,

@@ -8,6 +8,7 @@ from tapebook.context.quote import plain
 from tapebook.context.sections import FACTS, Layout, Rows, fact_text
 from tapebook.context.situation import Situation
 from tapebook.domain.instants import minute_text
+from tapebook.domain.memo import Memo
 from tapebook.domain.run import Action, DecisionRun, Verdict
 
 MOST_WORDS = 120
@@ -25,11 +26,19 @@ def rows(seen: Seen) -> Rows:
     run, watched = seen
     if run is None:
         return ()
-    found = [("at", minute_text(run.as_of))]
-    found += [_row(action, verdict, watched) for action, verdict in zip(run.actions, run.verdicts, strict=True)]
+    at, told = ("at", minute_text(run.as_of)), _told((run.actions, run.verdicts, watched))
     if run.error:
-        found.append(("not understood", f'"{plain(run.error, MOST_WORDS)}"'))
-    return tuple(found)
+        return at, *told, ("not understood", f'"{plain(run.error, MOST_WORDS)}"')
+    return at, *told
+
+
+def _tell(decided: tuple[tuple[Action, ...], tuple[Verdict, ...], tuple[str, ...]]) -> Rows:
+    actions, verdicts, watched = decided
+    return tuple([_row(action, verdict, watched) for action, verdict in zip(actions, verdicts, strict=True)])
+
+
+# Most ticks decide what the tick before decided.
+_told = Memo(_tell)
 
 
 def _row(action: Action, verdict: Verdict, watched: tuple[str, ...]) -> tuple[str, str]:

@@ -1,12 +1,13 @@
 """Open positions (memory view): how far each open trade has been in the money, for how long, and why it was opened."""
 
-from functools import lru_cache
+from itertools import starmap
 
 from tapebook.context.quote import plain, symbol_text
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.sections.figures import price, signed_usd, whole_usd
 from tapebook.context.situation import Situation
 from tapebook.domain.instants import MINUTE
+from tapebook.domain.memo import Memo
 from tapebook.domain.money import price_e8_of
 from tapebook.domain.trade import TradeState
 
@@ -24,31 +25,35 @@ def look(situation: Situation) -> Seen:
     trades = list(situation.open_trades.values())
     if len(trades) > 1:
         trades.sort(key=lambda trade: (trade.symbol != symbol, trade.symbol))
-    return tuple([(trade, marks[trade.symbol], (now - trade.entry_tick_at) // MINUTE) for trade in trades])
+    seen = []
+    for trade in trades:
+        seen.append((trade, marks[trade.symbol], (now - trade.entry_tick_at) // MINUTE))
+    return tuple(seen)
 
 
 def rows(seen: Seen) -> Rows:
     """One per open trade."""
-    return tuple([_row(*each) for each in seen])
+    return tuple(starmap(_row, seen))
 
 
 def _row(trade: TradeState, mark_e8: int, minutes: int) -> Row:
+    what, size, entry, mfe, mae, reason = _known(trade)
+    return what, size, entry, price(mark_e8), mfe, mae, f"{minutes}m", reason
+
+
+def _cells(trade: TradeState) -> Row:
     return (
         f"{symbol_text(trade.symbol)} {trade.side}",
         whole_usd(trade.entered_usd_e6),
-        _entry(trade.entered_usd_e6, trade.entered_e8),
-        price(mark_e8),
+        price(price_e8_of(trade.entered_usd_e6, trade.entered_e8)),
         signed_usd(trade.mfe_usd_e6, 0),
         signed_usd(trade.mae_usd_e6, 0),
-        f"{minutes}m",
         plain(trade.entry_reason, MOST_WORDS),
     )
 
 
-@lru_cache(maxsize=64)
-def _entry(entered_usd_e6: int, entered_e8: int) -> str:
-    """What was paid on average; cached, since it stays until more is bought or sold."""
-    return price(price_e8_of(entered_usd_e6, entered_e8))
+# The mark and the time move on, the trade itself seldom does.
+_known = Memo(_cells)
 
 
 def text(rows: Rows) -> str:
@@ -69,4 +74,5 @@ LAYOUT = Layout(
     rows=rows,
     text=text,
     memory=True,
+    shares=True,
 )

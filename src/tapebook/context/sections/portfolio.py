@@ -9,10 +9,9 @@ from functools import lru_cache
 import msgspec
 
 from tapebook.context.quote import symbol_text
-from tapebook.context.sections import FACTS, Layout, Row, Rows
-from tapebook.context.sections.figures import usd
+from tapebook.context.sections import FACTS, Layout, Row, Rows, fact_text
+from tapebook.context.sections.figures import settled_usd, usd
 from tapebook.context.situation import Situation, agent_of
-from tapebook.domain.activity import Activity
 from tapebook.domain.agent import RiskCaps
 from tapebook.domain.money import E8, decimal_text, notional_usd_e6, price_e8_of, short_price
 from tapebook.domain.order import Order
@@ -21,6 +20,7 @@ from tapebook.domain.position import Position
 MOST_SYMBOLS = 8
 MOST_ORDERS = 3
 FLAT: Rows = (("position_side", "flat"),)
+LONG, SHORT = ("position_side", "long"), ("position_side", "short")
 
 Held = tuple[tuple[Position, int, int], ...]
 """Positions by symbol, each with its mark and its signed value there."""
@@ -29,7 +29,7 @@ Held = tuple[tuple[Position, int, int], ...]
 class Seen(msgspec.Struct, frozen=True):
     """What the section is made of: each position with what it is worth, each order with what it would add.
 
-    `left` is what the day has lost, the orders of the hour and the seconds the symbol still rests, if they are known.
+    `left` is what the day began with, the orders of the hour and the seconds the symbol still rests, if they are known.
     Marks are not in it where nothing depends on them, and no mapping is, for somebody may go on to fill it.
     """
 
@@ -46,6 +46,7 @@ class Seen(msgspec.Struct, frozen=True):
 def look(situation: Situation) -> Seen:
     """The account, the caps, and what the day and the hour have used of them."""
     symbol, marks, working = situation.market.symbol, situation.marks, situation.working
+    caps, activity = situation.deployment.agent.caps, situation.activity
     equity = cash = situation.portfolio.cash_usd_e6
     positions, held = situation.portfolio.positions, []
     for name in sorted(positions):
@@ -53,31 +54,19 @@ def look(situation: Situation) -> Seen:
         value = notional_usd_e6(position.size_e8, mark)
         equity += value - position.cost_usd_e6
         held.append((position, mark, value))
-    return Seen(
-        symbol,
-        cash,
-        equity,
-        tuple(held),
-        tuple([(order, _adds(order, marks)) for order in working]) if working else (),
-        situation.deployment.agent.caps,
-        None if situation.activity is None else _left(situation, situation.activity, equity),
-        situation.degraded,
-    )
+    left = None
+    if activity is not None:
+        lost_at = activity.last_loss_at.get(symbol)
+        rests = 0 if lost_at is None else max(0, -((situation.as_of - lost_at - caps.cooldown_ms) // 1000))
+        left = (activity.day_start_equity_usd_e6, activity.orders_last_hour, rests)
+    adds = tuple([(order, _adds(order, marks)) for order in working]) if working else ()
+    return Seen(symbol, cash, equity, tuple(held), adds, caps, left, situation.degraded)
 
 
 def _adds(order: Order, marks: dict[str, int]) -> int:
     """What an order would add; nothing is known of one at the market while its symbol has no price."""
     price = order.limit_price_e8 or marks.get(order.symbol, 0)
     return 0 if order.reduce_only else notional_usd_e6(order.size_e8, price)
-
-
-def _left(situation: Situation, activity: Activity, equity_usd_e6: int) -> tuple[int, int, int]:
-    lost = max(0, activity.day_start_equity_usd_e6 - equity_usd_e6)
-    lost_at = activity.last_loss_at.get(situation.market.symbol)
-    if lost_at is None:
-        return lost, activity.orders_last_hour, 0
-    rested_at = lost_at + situation.deployment.agent.caps.cooldown_ms
-    return lost, activity.orders_last_hour, max(0, -(-(rested_at - situation.as_of) // 1000))
 
 
 def rows(seen: Seen) -> Rows:
@@ -93,22 +82,20 @@ def rows(seen: Seen) -> Rows:
     if seen.working:
         working = _orders([order for order, _ in seen.working])
         used += sum([added for _, added in seen.working])
-    found: list[Row] = [
-        ("cash_usd", usd(seen.cash_usd_e6)),
+    return (
+        ("cash_usd", settled_usd(seen.cash_usd_e6)),
         ("equity_usd", usd(seen.equity_usd_e6)),
         *own,
-        ("open_symbols", _listed(names)),
+        ("open_symbols", " ".join(names if len(names) <= MOST_SYMBOLS else _some(names)) or "none"),
         ("working_orders", working),
         each,
         together,
         ("account_used_usd", usd(used)),
         leverage,
         smallest,
-        *_still_allowed(seen, loss),
-    ]
-    if seen.degraded:
-        found.append(("could_not_be_read", " ".join(sorted(seen.degraded))))
-    return tuple(found)
+        *(() if seen.left is None else _still_allowed(seen, seen.left, loss)),
+        *((("could_not_be_read", " ".join(sorted(seen.degraded))),) if seen.degraded else ()),
+    )
 
 
 @lru_cache(maxsize=512)
@@ -124,12 +111,13 @@ def _limits(caps: RiskCaps) -> Rows:
 
 
 def _position(position: Position, mark_e8: int, value_usd_e6: int) -> Rows:
+    cost = position.cost_usd_e6
     return (
-        ("position_side", "long" if position.size_e8 > 0 else "short"),
+        LONG if position.size_e8 > 0 else SHORT,
         ("position_usd", usd(abs(value_usd_e6))),
-        ("entry_price", _entry(position.cost_usd_e6, position.size_e8)),
+        ("entry_price", _entry(cost, position.size_e8)),
         ("mark", short_price(mark_e8)),
-        ("unrealised_usd", usd(value_usd_e6 - position.cost_usd_e6)),
+        ("unrealised_usd", usd(value_usd_e6 - cost)),
     )
 
 
@@ -151,37 +139,17 @@ def _order(order: Order) -> str:
     return f"{order.side} {size} {symbol_text(order.symbol)}{at}"
 
 
-def _still_allowed(seen: Seen, loss: Row) -> list[Row]:
+def _still_allowed(seen: Seen, left: tuple[int, int, int], loss: Row) -> Rows:
     """What the day may lose, and what it and the hour still allow."""
-    if seen.left is None:
-        return []
-    caps, (lost, sent, rests) = seen.caps, seen.left
-    found: list[Row] = [
-        loss,
-        ("daily_loss_left_usd", usd(max(0, caps.max_daily_loss_usd_e6 - lost))),
-        ("orders_left_this_hour", str(max(0, caps.max_orders_per_hour - sent))),
-    ]
-    return [*found, ("rests_after_loss_s", str(rests))] if rests else found
+    (began, sent, rests), caps = left, seen.caps
+    allowed = caps.max_daily_loss_usd_e6 - max(0, began - seen.equity_usd_e6)
+    lose = ("daily_loss_left_usd", settled_usd(max(0, allowed)))
+    send = ("orders_left_this_hour", str(max(0, caps.max_orders_per_hour - sent)))
+    return (loss, lose, send, ("rests_after_loss_s", str(rests))) if rests else (loss, lose, send)
 
 
-def _listed(names: list[str]) -> str:
-    shown, more = names[:MOST_SYMBOLS], len(names) - MOST_SYMBOLS
-    return " ".join([*shown, f"and {more} more"] if more > 0 else shown) or "none"
-
-
-def text(rows: Rows) -> str:
-    """What `fact_text` gives; sooner, since there are many names and mostly those of the packet before."""
-    names, values = zip(*rows, strict=True)
-    parts = [*_between(names)]
-    parts[1::2] = values
-    return "".join(parts)
-
-
-@lru_cache(maxsize=512)
-def _between(names: tuple[str, ...]) -> tuple[str, ...]:
-    """What stands before each value, and a place for it."""
-    first, *others = names
-    return f"- {first}: ", "", *[part for name in others for part in (f"\n- {name}: ", "")]
+def _some(names: list[str]) -> list[str]:
+    return [*names[:MOST_SYMBOLS], f"and {len(names) - MOST_SYMBOLS} more"]
 
 
 LAYOUT = Layout(
@@ -191,6 +159,6 @@ LAYOUT = Layout(
     columns=FACTS,
     look=look,
     rows=rows,
-    text=text,
+    text=fact_text,
     whole=agent_of,
 )

@@ -8,6 +8,7 @@ shortened until the section fits.
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 
 from tapebook.context.budget import text_tokens
 from tapebook.context.sections import FACTS, Layout, Rows, fact_text
@@ -21,11 +22,6 @@ NUDGE = "← same code in the last 3+ rejections; do not repeat the same proposa
 DOUBT = "(consider whether your read of the regime still holds)"
 # How many codes of the sequence and how many rules are shown; the first shape that fits is taken.
 _SHAPES = ((4, 99), (3, 3), (3, 2), (3, 1), (1, 1))
-
-
-def look(situation: Situation) -> Activity | None:
-    """The hour and the day, where they could be read."""
-    return situation.activity
 
 
 def rows(activity: Activity | None) -> Rows:
@@ -70,13 +66,14 @@ def _sequence(codes: Sequence[str], tail: int) -> str:
     return f"{shown} {NUDGE}" if len(codes) >= 3 and len(set(codes[-3:])) == 1 else shown
 
 
-LAYOUT = Layout(
+LAYOUT: Layout[Situation, Activity | None] = Layout(
     name="recent_activity",
     cap=CAP,
     title=TITLE,
     columns=FACTS,
-    look=look,
+    look=attrgetter("activity"),
     rows=rows,
     text=fact_text,
     memory=True,
+    shares=True,
 )

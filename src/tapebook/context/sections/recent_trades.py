@@ -1,6 +1,7 @@
 """Recent trades (closed): the newest round trips, one line each, latest entry first."""
 
 from functools import lru_cache
+from operator import attrgetter
 
 from tapebook.context.quote import plain, symbol_text
 from tapebook.context.sections import Layout, Row, Rows
@@ -11,11 +12,6 @@ from tapebook.domain.trade import ClosedTrade
 
 COLUMNS = ("span", "what", "size", "prices", "pnl", "pct", "minutes", "regime", "reason")
 MOST_WORDS = 120
-
-
-def look(situation: Situation) -> tuple[ClosedTrade, ...]:
-    """The closed trades, `recent_trades_k` at most."""
-    return situation.closed_trades
 
 
 def rows(trades: tuple[ClosedTrade, ...]) -> Rows:
@@ -50,12 +46,12 @@ def text(rows: Rows) -> str:
     return "\n".join(lines)
 
 
-LAYOUT = Layout(
+LAYOUT: Layout[Situation, tuple[ClosedTrade, ...]] = Layout(
     name="recent_trades",
     cap=600,
     title="Recent trades (closed)",
     columns=COLUMNS,
-    look=look,
+    look=attrgetter("closed_trades"),
     rows=rows,
     text=text,
     memory=True,

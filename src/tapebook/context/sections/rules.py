@@ -4,16 +4,13 @@ A manual that does not fit is refused when the agent is saved (`oversize`); half
 worse than none.
 """
 
+from operator import attrgetter
+
 from tapebook.context.quote import visible
 from tapebook.context.sections import Layout, Rows
 from tapebook.context.situation import Situation, agent_of
 
 TITLE = "Rules (your manual)"
-
-
-def look(situation: Situation) -> str:
-    """The manual."""
-    return situation.deployment.agent.manual
 
 
 def rows(manual: str) -> Rows:
@@ -26,12 +23,12 @@ def text(rows: Rows) -> str:
     return "\n".join([f"| {line}".rstrip() for (line,) in rows])
 
 
-LAYOUT = Layout(
+LAYOUT: Layout[Situation, str] = Layout(
     name="rules",
     cap=600,
     title=TITLE,
     columns=("line",),
-    look=look,
+    look=attrgetter("deployment.agent.manual"),
     rows=rows,
     text=text,
     whole=agent_of,
