@@ -223,7 +223,7 @@ def _run(
         engine="ensemble",
         packet_key=None,
         reply_key=None,
-        status=status_of(decision.actions, decision.verdicts, orders=orders, error=decision.error),
+        status=status_of(decision.verdicts, orders=orders, error=decision.error),
         actions=decision.actions,
         verdicts=decision.verdicts,
         votes=answer.votes,
@@ -232,7 +232,8 @@ def _run(
 
 def _event(made: DecisionRun, number: int) -> Event:
     drafted = draft(made.as_of, RunDecided(made))
-    return chained(GENESIS, drafted, stream=Stream("local", DEPLOYMENT.id), seq=number + 1, known_at=made.as_of)
+    stream = Stream("local", DEPLOYMENT.id)
+    return chained(GENESIS, [drafted], stream=stream, seq=number, known_at=made.as_of)[0]
 
 
 def _opened(number: int, at: int, size_e8: int, price: int) -> TradeState:

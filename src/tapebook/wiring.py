@@ -64,7 +64,7 @@ class Rooms:
         self.home = home
         self.clock = clock
         self.config: Config = with_slot(load(home), slot)
-        self.book_db = _open(home, self.config.store.book, BOOK_PACKAGES, durable=not sole)
+        self.book_db = _open(home, self.config.store.book, BOOK_PACKAGES, durable=not sole, large_pages=sole)
         if sole:
             self.book_db = Buffered(self.book_db)
         self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
@@ -218,7 +218,7 @@ def paper_terms(config: Config) -> PaperTerms:
     )
 
 
-def _open(home: Path, place: str, packages: tuple[str, ...], *, durable: bool) -> Database:
-    db = connect(place if "://" in place else str(home / place), durable=durable)
+def _open(home: Path, place: str, packages: tuple[str, ...], *, durable: bool, large_pages: bool = False) -> Database:
+    db = connect(place if "://" in place else str(home / place), durable=durable, large_pages=large_pages)
     migrate(db, packages)
     return db

@@ -3,10 +3,9 @@
 import pytest
 
 from tapebook.book.runs import run_id, status_of
-from tapebook.domain.run import Action, RunStatus, Trigger, Verdict
+from tapebook.domain.run import RunStatus, Trigger, Verdict
 
 ALLOWED, REFUSED = Verdict(True), Verdict(False, "R2_SYMBOL_NOT_ENABLED", "no")
-ACTION = Action("open", "BTC", "long", 1, 1, "market", None, 0, "")
 
 
 def identity(
@@ -60,4 +59,4 @@ def test_parts_do_not_run_into_one_another() -> None:
     ],
 )
 def test_status(verdicts: list[Verdict], orders: int, error: str | None, status: RunStatus) -> None:
-    assert status_of([ACTION] * len(verdicts), verdicts, orders=orders, error=error) == status
+    assert status_of(verdicts, orders=orders, error=error) == status

@@ -30,6 +30,15 @@ def test_settings_are_those_we_ask_for(tmp_path: Path, durable: bool, synchronou
         assert setting(db, "busy_timeout") == 10_000
 
 
+def test_large_pages_are_of_a_new_file_and_the_log_is_no_longer_for_them(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("new.db", "old.db")]
+    connect(paths[1]).close()
+    for path, pages in zip(paths, [(16_384, 2_500), (4_096, 10_000)], strict=True):
+        with closing(connect(path, large_pages=True)) as db:
+            assert (setting(db, "page_size"), setting(db, "wal_autocheckpoint")) == pages
+            assert setting(db, "journal_mode") == "wal"
+
+
 def test_missing_file_is_made_only_on_request(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with pytest.raises(HomeError, match="cannot open"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.canonical import canonical, sha256_hex, short_id
+from tapebook.domain.canonical import canonical, canonical_part, sha256_hex, short_id
 from tapebook.domain.market import Candle
 from tapebook.domain.position import Portfolio, Position
 
@@ -42,6 +42,11 @@ def test_bytes_are_plain_json_and_say_the_value(value: Any) -> None:
     content = canonical(value)
     assert json.loads(content) == value
     assert canonical(json.loads(content)) == content
+
+
+@given(value=VALUES)
+def test_a_part_has_the_bytes_it_has_as_a_whole(value: Any) -> None:
+    assert canonical_part(value) == canonical(value).decode()
 
 
 @given(value=VALUES)
@@ -92,6 +97,15 @@ def test_no_float_gets_past_and_nothing_else_is_stopped(value: Any) -> None:
             canonical(value)
     else:
         assert json.loads(canonical(value)) == value
+
+
+@given(number=st.integers(0, 2**56 - 1), other=FLOATS)
+def test_an_integer_that_looks_like_a_float_hides_none(number: int, other: float) -> None:
+    # In MessagePack this is the byte of an integer of 64 bits, then that of a float, then seven bytes of anything.
+    looks_alike = (0xCB << 56) | number
+    assert canonical([looks_alike, 1, None]) == f"[{looks_alike},1,null]".encode()
+    with pytest.raises(TypeError, match=r"a float at \$\[1\]"):
+        canonical([looks_alike, other])
 
 
 def test_a_float_inside_a_struct_is_refused() -> None:

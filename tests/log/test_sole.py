@@ -2,12 +2,15 @@
 
 from contextlib import closing
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
-from tapebook.db import connect, migrate
-from tapebook.log import Draft, Log, Stream
+from tapebook.db import Query, connect, migrate
+from tapebook.db.buffered import Buffered
+from tapebook.errors import StaleWriter
+from tapebook.log import Draft, Event, Log, Stream
 from tapebook.log.sole import SoleLog
 from tapebook.log.store import MIGRATIONS
 
@@ -29,3 +32,40 @@ def test_what_changed_last_is_what_the_table_says(steps: list[tuple[Stream, list
                 found = plain.newest_of_kinds(stream)
                 assert sole.changed(stream, what) == max(found.get(kind, 0) for kind in what)
             assert sole.head(stream) == plain.head(stream)
+
+
+@given(st.lists(st.tuples(st.sampled_from(STREAMS), KINDS, st.integers(0, 9)), max_size=20), st.booleans())
+def test_rows_are_those_of_any_log(appends: list[tuple[Stream, list[str], int]], together: bool) -> None:
+    with closing(connect(":memory:")) as one, closing(connect(":memory:")) as other:
+        clocks, seen = (VirtualClock(5), VirtualClock(5)), list[Event]()
+        sole, plain = SoleLog(Buffered(one), [], clock=clocks[0]), Log(other, [], clock=clocks[1])
+        sole.follow(seen.append)
+        for db in (one, other):
+            migrate(db, (MIGRATIONS,))
+
+        def write(log: Log, clock: VirtualClock) -> list[Event]:
+            events = []
+            for stream, kinds, pause in appends:
+                clock.advance(clock.now() + pause)
+                drafts = [Draft(kind, pause, f'{{"at":{pause}}}') for kind in kinds]
+                events += log.append(stream, drafts, expected_seq=log.head(stream).seq)
+            return events
+
+        if together:
+            with sole.together():
+                mine = write(sole, clocks[0])
+        else:
+            mine = write(sole, clocks[0])
+        assert mine == seen == write(plain, clocks[1])
+        table = Query.whole_table("log_events")
+        assert sorted(one.all(table)) == sorted(other.all(table))
+
+
+def test_a_place_that_is_taken_is_refused_and_nothing_remembered() -> None:
+    with closing(connect(":memory:")) as db:
+        migrate(db, (MIGRATIONS,))
+        log = SoleLog(db, [], clock=VirtualClock(5))
+        log.append(STREAMS[0], [Draft("x", 1, "{}")], expected_seq=0)
+        with pytest.raises(StaleWriter, match="is at 1, not 0"):
+            log.append(STREAMS[0], [Draft("x", 1, "{}")], expected_seq=0)
+        assert log.head(STREAMS[0]) == Log(db, [], clock=VirtualClock(5)).head(STREAMS[0])

@@ -156,7 +156,7 @@ def rewritten(events: list[Event]) -> Iterator[tuple[object, ...]]:
     previous = GENESIS
     for old in events:
         draft = Draft(old.kind, old.happened_at - 1, old.body)
-        event = chained(previous, draft, stream=old.stream, seq=old.seq, known_at=old.known_at)
+        (event,) = chained(previous, [draft], stream=old.stream, seq=old.seq - 1, known_at=old.known_at)
         previous = event.hash
         yield (*msgspec.structs.astuple(event.stream), *msgspec.structs.astuple(event)[1:])
 
@@ -171,8 +171,8 @@ def test_anchor_that_differs_is_found(database: Database) -> None:
 def test_time_that_goes_back_is_found_though_its_hash_is_right(database: Database) -> None:
     log = open_journal(database)
     first, second = noted("a"), noted("b")
-    one = chained(GENESIS, first, stream=STREAMS[0], seq=1, known_at=9)
-    two = chained(one.hash, second, stream=STREAMS[0], seq=2, known_at=8)
+    (one,) = chained(GENESIS, [first], stream=STREAMS[0], seq=0, known_at=9)
+    (two,) = chained(one.hash, [second], stream=STREAMS[0], seq=1, known_at=8)
     add = sql("INSERT INTO log_events VALUES (:a, :b, :c, :d, :e, :f, :g, :h, :i)")
     database.many(add, [("ann", "d1", *msgspec.structs.astuple(event)[1:]) for event in (one, two)])
     assert check(log, database) == [Finding("ann/d1#2", "known earlier than the event before it")]

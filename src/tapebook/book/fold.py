@@ -37,17 +37,22 @@ class Filled(msgspec.Struct, frozen=True):
 
 
 class Fold:
-    """What one deployment holds, has under way and did lately, as of the newest event it saw."""
+    """What one deployment holds, has under way and did lately, as of the newest event it saw.
 
-    def __init__(self) -> None:
+    `run_ids` is where it adds the decisions it sees, beside those of other deployments.
+    """
+
+    def __init__(self, run_ids: set[str]) -> None:
         self.seq = 0
         self.portfolio = Portfolio({}, 0)
         self.open_trades: dict[str, TradeState] = {}
         self.snapshot: Snapshot | None = None
         self.runs: dict[str, DecisionRun] = {}
         self.placed: dict[str, DecisionRun] = {}
-        self.run_ids: set[str] = set()
         self.closed: list[ClosedTrade] = []
+        self.working: list[tuple[Order, bool]] = []
+        """Orders that have not ended, oldest first, each with whether the broker has it; a new list at each change."""
+        self._run_ids = run_ids
         self._closed_at: list[int] = []
         self._working: dict[str, tuple[Order, bool, int]] = {}
         self._orders = 0
@@ -64,9 +69,10 @@ class Fold:
     def see(self, event: Event) -> None:
         """Takes in the next event."""
         self.seq, kind = event.seq, event.kind
-        take = _TAKES.get(kind)
-        if take is not None:
-            take(self, ev.any_body_of(event), event)
+        found = _TAKES.get(kind)
+        if found is not None:
+            body, take = found
+            take(self, ev.body_of(event, body), event)
             if kind not in _OFTEN:
                 self._told = None
 
@@ -74,12 +80,8 @@ class Fold:
         """The trades that ended behind a sequence number, oldest exit first."""
         return self.closed[bisect_right(self._closed_at, after) :]
 
-    def working(self) -> list[tuple[Order, bool]]:
-        """Orders that have not ended, oldest first, each with whether the broker has it."""
-        return [(order, placed) for order, placed, _ in self._working.values()] if self._working else []
-
     def under_way(self, most: int) -> tuple[Order, ...] | None:
-        """The same without that; None when one is so old that the tables must say whether it is still looked at."""
+        """Orders that have not ended; None when one is so old that the tables must say if it is still looked at."""
         if not self._working:
             return ()
         if any(self._orders - number >= most for _, _, number in self._working.values()):
@@ -139,17 +141,17 @@ class Fold:
     def _decided(self, body: ev.RunDecided, event: Event) -> None:
         run = body.run
         run_id, status = run.run_id, run.status
-        self.run_ids.add(run_id)
+        self._run_ids.add(run_id)
         if status == "placed":
             self.placed[run_id] = run
         if run.trigger == "shadow":
             return
         if status != "expired":
             self.runs[run.symbol] = run
-        rejected = [(run.as_of, verdict.rule) for verdict in run.verdicts if verdict.rule is not None]
-        if rejected and run.branch == "main":
-            self._rejections.extend(rejected)
-            self._told = None
+        for verdict in run.verdicts:
+            if verdict.rule is not None and run.branch == "main":
+                self._rejections.append((run.as_of, verdict.rule))
+                self._told = None
 
     def _ended(self, body: ev.RunEnded, event: Event) -> None:
         if body.run_id in self.placed:
@@ -159,16 +161,23 @@ class Fold:
                 self.runs[symbol] = msgspec.structs.replace(run, status=body.status)
 
     def _intend(self, body: ev.OrderIntended, event: Event) -> None:
-        self._working[body.order.client_id] = (body.order, False, self._orders)
+        self._work(body.order.client_id, (body.order, False, self._orders))
         self._orders += 1
         self._intended.append(body.order.intended_at)
 
     def _placed(self, body: ev.OrderPlaced, event: Event) -> None:
         order, _, number = self._working[body.client_id]
-        self._working[body.client_id] = (order, True, number)
+        self._work(body.client_id, (order, True, number))
 
     def _order_ended(self, body: ev.OrderEnded, event: Event) -> None:
-        del self._working[body.end.client_id]
+        self._work(body.end.client_id, None)
+
+    def _work(self, client_id: str, entry: tuple[Order, bool, int] | None) -> None:
+        if entry is None:
+            del self._working[client_id]
+        else:
+            self._working[client_id] = entry
+        self.working = [(order, placed) for order, placed, _ in self._working.values()]
 
     def _filled(self, body: ev.FillObserved, event: Event) -> None:
         fill = body.fill
@@ -202,18 +211,21 @@ class Fold:
         self.open_trades = dict(sorted(trades.items()))
 
 
-_TAKES: dict[str, Callable[..., None]] = {
-    ev.KINDS[ev.LedgerPosted]: Fold._posted,
-    ev.KINDS[ev.RunDecided]: Fold._decided,
-    ev.KINDS[ev.RunEnded]: Fold._ended,
-    ev.KINDS[ev.OrderIntended]: Fold._intend,
-    ev.KINDS[ev.OrderPlaced]: Fold._placed,
-    ev.KINDS[ev.OrderEnded]: Fold._order_ended,
-    ev.KINDS[ev.FillObserved]: Fold._filled,
-    ev.KINDS[ev.MarksObserved]: Fold._marked,
-    ev.KINDS[ev.TradeOpened]: Fold._traded,
-    ev.KINDS[ev.TradeUpdated]: Fold._traded,
-    ev.KINDS[ev.TradeClosed]: Fold._closed,
+_TAKES: dict[str, tuple[type[msgspec.Struct], Callable[..., None]]] = {
+    ev.KINDS[body]: (body, take)
+    for body, take in (
+        (ev.LedgerPosted, Fold._posted),
+        (ev.RunDecided, Fold._decided),
+        (ev.RunEnded, Fold._ended),
+        (ev.OrderIntended, Fold._intend),
+        (ev.OrderPlaced, Fold._placed),
+        (ev.OrderEnded, Fold._order_ended),
+        (ev.FillObserved, Fold._filled),
+        (ev.MarksObserved, Fold._marked),
+        (ev.TradeOpened, Fold._traded),
+        (ev.TradeUpdated, Fold._traded),
+        (ev.TradeClosed, Fold._closed),
+    )
 }
 
 

@@ -9,10 +9,9 @@ import msgspec
 
 from tapebook.book import events as ev
 from tapebook.db import Queries, Query, Row
-from tapebook.domain.canonical import canonical
-from tapebook.domain.memo import Memo
+from tapebook.domain.canonical import canonical_part
 from tapebook.domain.position import Position
-from tapebook.domain.run import Usage, Vote
+from tapebook.domain.run import Usage
 from tapebook.domain.trade import TradeState
 from tapebook.log import Event, Projection, Write
 
@@ -97,7 +96,7 @@ def _ledger_posted(event: Event) -> list[Write]:
 def _run_decided(event: Event) -> list[Write]:
     run = ev.body_of(event, ev.RunDecided).run
     place = (event.stream.owner, event.stream.deployment, event.seq)
-    told = (_texts(run.degraded), _votes(run.votes), *_usage(run.usage))
+    told = (_texts(run.degraded), canonical_part(run.votes), *_usage(run.usage))
     writes = [Write(_QUERIES.run, (*place, *told, *_of_run(run)))]
     if run.trigger != "backtest":
         # No table of ours, but the desk's to-do list, which no backtest has: a decision leaves it with its run.
@@ -130,11 +129,7 @@ _of_action = _columns(_QUERIES.action, first="action")
 @lru_cache(maxsize=1_024)
 def _texts(texts: tuple[str, ...]) -> str:
     """Cached, since it is none of them as a rule."""
-    return canonical(texts).decode()
-
-
-# Rules vote the same until a bar ends.
-_votes: Memo[tuple[Vote, ...], str] = Memo(lambda votes: canonical(votes).decode())
+    return canonical_part(texts)
 
 
 def _usage(usage: Usage | None) -> Row:
@@ -173,7 +168,7 @@ def _marks_observed(event: Event) -> list[Write]:
     body = ev.body_of(event, ev.MarksObserved)
     place = (event.stream.owner, event.stream.deployment, event.seq)
     worth = (body.cash_usd_e6, body.equity_usd_e6, body.walked_until)
-    return [Write(_QUERIES.snapshot, (*place, event.happened_at, canonical(body.marks).decode(), *worth))]
+    return [Write(_QUERIES.snapshot, (*place, event.happened_at, canonical_part(body.marks), *worth))]
 
 
 def _trade_opened(event: Event) -> list[Write]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tapebook.domain.canonical import short_id
-from tapebook.domain.run import Action, RunStatus, Trigger, Verdict
+from tapebook.domain.run import RunStatus, Trigger, Verdict
 
 
 def run_id(stream: str, symbol: str, *, scheduled_for: int, trigger: Trigger, branch: str) -> str:
@@ -11,11 +11,13 @@ def run_id(stream: str, symbol: str, *, scheduled_for: int, trigger: Trigger, br
     return short_id("run", stream, symbol, scheduled_for, trigger, branch)
 
 
-def status_of(actions: Sequence[Action], verdicts: Sequence[Verdict], *, orders: int, error: str | None) -> RunStatus:
+def status_of(verdicts: Sequence[Verdict], *, orders: int, error: str | None) -> RunStatus:
     """What became of a decision at the moment it was made."""
     if error is not None:
         return "rejected"
     if orders:
         return "placed"
-    refused = [verdict for verdict in verdicts if not verdict.allowed]
-    return "rejected" if refused and len(refused) == len(actions) else "held"
+    for verdict in verdicts:
+        if verdict.allowed:
+            return "held"
+    return "rejected" if verdicts else "held"

@@ -20,11 +20,12 @@ from tapebook.log.sole import SoleLog
 
 
 class SoleBook(Book):
-    """A book with a fold of every deployment it is asked about."""
+    """A book with a fold of every deployment it is asked about; one answers if it is as of its end that is asked."""
 
     def __init__(self, log: SoleLog, db: Database, *, owner: str) -> None:
         super().__init__(log, db, owner=owner)
-        self._folds: defaultdict[str, Fold] = defaultdict(Fold)
+        self._run_ids: set[str] = set()
+        self._folds: defaultdict[str, Fold] = defaultdict(lambda: Fold(self._run_ids))
         self._agents: dict[str, tuple[int, AgentProfile] | None] = {}
         self._halts: dict[str, str] | None = None
         self._flattened = False
@@ -32,6 +33,10 @@ class SoleBook(Book):
             for event in log.events(stream):
                 self._see(event)
         log.follow(self._see)
+
+    def head(self, deployment: str = "") -> int:
+        """The newest sequence number of a stream."""
+        return self._folds[deployment].seq if deployment else super().head()
 
     def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
         """One agent's profile: the newest version, or a given one."""
@@ -53,43 +58,43 @@ class SoleBook(Book):
 
     def account(self, deployment: str, *, seq: int) -> Account:
         """Cash, positions and open trades as of a sequence number."""
-        fold = self._at(deployment, seq)
-        if fold is None:
+        fold = self._folds[deployment]
+        if fold.seq != seq:
             return super().account(deployment, seq=seq)
         return Account(seq, fold.portfolio, fold.open_trades)
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first."""
-        fold = self._at(deployment, seq)
-        if fold is None:
+        fold = self._folds[deployment]
+        if fold.seq != seq:
             return super().closed_trades(deployment, seq=seq, most=most)
         return fold.closed[: -most - 1 : -1]
 
     def closed_after(self, deployment: str, *, after: int, seq: int) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""
-        fold = self._at(deployment, seq)
-        if fold is None:
+        fold = self._folds[deployment]
+        if fold.seq != seq:
             return super().closed_after(deployment, after=after, seq=seq)
         return fold.closed_after(after)
 
     def closed_since(self, deployment: str, *, after: int, seq: int) -> tuple[int, int | None]:
         """How many trades ended after one sequence number and up to another, and when the first of them did."""
-        fold = self._at(deployment, seq)
-        if fold is None:
+        fold = self._folds[deployment]
+        if fold.seq != seq:
             return super().closed_since(deployment, after=after, seq=seq)
         closed = fold.closed_after(after)
         return len(closed), min([each.exit_tick_at for each in closed], default=None)
 
     def last_run(self, deployment: str, symbol: str, *, seq: int) -> DecisionRun | None:
         """The newest decision on a symbol as of a sequence number."""
-        fold = self._at(deployment, seq)
-        if fold is None:
+        fold = self._folds[deployment]
+        if fold.seq != seq:
             return super().last_run(deployment, symbol, seq=seq)
         return fold.runs.get(symbol)
 
     def has_run(self, run_id: str) -> bool:
         """Whether this decision was made already."""
-        return any([run_id in fold.run_ids for fold in self._folds.values()])
+        return run_id in self._run_ids
 
     def run(self, run_id: str) -> DecisionRun | None:
         """One decision with its actions and verdicts; those that placed orders are asked for again."""
@@ -103,34 +108,29 @@ class SoleBook(Book):
 
     def working_orders(self, deployment: str) -> list[tuple[Order, bool]]:
         """Orders that have not ended, oldest first, each with whether the broker has it."""
-        return self._folds[deployment].working()
+        return self._folds[deployment].working
 
     def orders_under_way(self, deployment: str, *, seq: int, as_of: int) -> tuple[Order, ...]:
         """Orders that had not ended as of a sequence number, oldest first."""
-        fold = self._at(deployment, seq)
-        known = fold.under_way(MOST_UNDER_WAY) if fold is not None else None
+        fold = self._folds[deployment]
+        known = fold.under_way(MOST_UNDER_WAY) if fold.seq == seq else None
         return super().orders_under_way(deployment, seq=seq, as_of=as_of) if known is None else known
 
     def stirs(self, deployment: str) -> bool:
         """Whether a deployment has an order that has not ended, or holds something."""
         fold = self._folds[deployment]
-        return bool(fold.open_trades or fold.working())
+        return bool(fold.open_trades or fold.working)
 
     def newest_snapshot(self, deployment: str, *, seq: int) -> Snapshot | None:
         """What the account was worth when it was last valued."""
-        fold = self._at(deployment, seq)
-        return super().newest_snapshot(deployment, seq=seq) if fold is None else fold.snapshot
+        fold = self._folds[deployment]
+        return fold.snapshot if fold.seq == seq else super().newest_snapshot(deployment, seq=seq)
 
     def session(self, deployment: str, account: Account, *, as_of: int) -> Session:
         """What a deployment did in the hour and the day before a moment, as of its account's sequence number."""
-        fold = self._at(deployment, account.seq)
-        known = fold.session(as_of) if fold is not None else None
-        return super().session(deployment, account, as_of=as_of) if known is None else known
-
-    def _at(self, deployment: str, seq: int) -> Fold | None:
-        """The fold of a deployment, if it is the newest state that is asked for."""
         fold = self._folds[deployment]
-        return fold if fold.seq == seq else None
+        known = fold.session(as_of) if fold.seq == account.seq else None
+        return super().session(deployment, account, as_of=as_of) if known is None else known
 
     def _see(self, event: Event) -> None:
         stream = event.stream

@@ -4,8 +4,9 @@ from tapebook.db.port import Database
 from tapebook.errors import HomeError
 
 
-def connect(place: str, *, durable: bool = True, create: bool = True) -> Database:
+def connect(place: str, *, durable: bool = True, create: bool = True, large_pages: bool = False) -> Database:
     """Opens a database. `durable` decides whether a commit survives a power cut: True for the book, False for the tape.
+    `large_pages` suit a file of SQLite that is written in large transactions; one that is there keeps those it has.
 
     Drivers are imported here and not above: PostgreSQL's is an extra.
     """
@@ -13,7 +14,7 @@ def connect(place: str, *, durable: bool = True, create: bool = True) -> Databas
         return _connect_postgres(place, durable=durable)
     from tapebook.db.sqlite import SqliteDatabase
 
-    return SqliteDatabase(place, durable=durable, create=create)
+    return SqliteDatabase(place, durable=durable, create=create, large_pages=large_pages)
 
 
 def _connect_postgres(url: str, *, durable: bool) -> Database:

@@ -16,8 +16,9 @@ from tapebook.errors import BadInput, Busy, Damaged, HomeError, StoreFailed, Tap
 BUSY_TIMEOUT_MS = 10_000
 ROWS_AT_ONCE = 50
 
+_LARGE_PAGE = 16_384
+_WAL_BYTES = 40_960_000
 _PRAGMAS = """
-PRAGMA wal_autocheckpoint = 10000;
 PRAGMA cache_size = -65536;
 PRAGMA temp_store = MEMORY;
 PRAGMA foreign_keys = ON;
@@ -28,17 +29,21 @@ _ONE_ROW = re.compile(r"(?<=\bVALUES )\(\?(?:, \?)*\)")
 
 
 class SqliteDatabase:
-    """One SQLite file, or `:memory:`."""
+    """One SQLite file, or `:memory:`; `large_pages` are of a new file: a large transaction writes fewer of them."""
 
-    def __init__(self, path: str, *, durable: bool, create: bool = True) -> None:
+    def __init__(self, path: str, *, durable: bool, create: bool = True, large_pages: bool = False) -> None:
         self._path = path
         self._failed = False
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         with self._translated():
             self._connection = apsw.Connection(path, flags=flags)
             self._connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+            if large_pages:
+                self._connection.execute(f"PRAGMA page_size = {_LARGE_PAGE}").fetchall()
             self._use_wal()
         self._execute(_PRAGMAS)
+        ((page_bytes,),) = self._execute("PRAGMA page_size")
+        self._execute(f"PRAGMA wal_autocheckpoint = {_WAL_BYTES // page_bytes}")
         # FULL waits for the disk at every commit; NORMAL only at checkpoints and can lose the newest commits
         # in a power cut, which the tape can fetch again and the book cannot.
         self._execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")

@@ -28,6 +28,7 @@ _AT_SEND = (
 
 # What can be said against doing nothing; every other rule looks at the order, or at an account that is to change.
 _OF_HOLD = ("R2_SYMBOL_NOT_ENABLED", "R15_UNKNOWN_CITATION")
+_ALLOWED = Verdict(True)
 
 
 def judge(actions: Sequence[Action], limits: Limits) -> tuple[Verdict, ...]:
@@ -50,7 +51,7 @@ def gate(order: Order, limits: Limits, *, decided_mark_e8: int | None, most_ms: 
     What a person wants flat passes; what only reduces may follow the price wherever it went.
     """
     if not order.run_id:
-        return Verdict(True)
+        return _ALLOWED
     late = expired(limits.at - order.intended_at, most_ms)
     if late:
         return Verdict(False, "R17_EXPIRED", late)
@@ -65,7 +66,7 @@ def _asked(codes: Iterable[str], proposal: Proposal, limits: Limits) -> Verdict:
         detail = RULES[code](proposal, limits)
         if detail is not None:
             return Verdict(False, code, detail)
-    return Verdict(True)
+    return _ALLOWED
 
 
 def _proposal(action: Action, limits: Limits) -> Proposal:

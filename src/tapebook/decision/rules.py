@@ -64,8 +64,10 @@ def symbol_not_enabled(asked: Proposal, limits: Limits) -> str | None:
 
 def unknown_citation(asked: Proposal, limits: Limits) -> str | None:
     """Only what the packet offered can be cited."""
-    unknown = [cite for cite in asked.cites if cite not in limits.citations]
-    return f"{unknown[0] or 'an empty citation'} is not in the packet" if unknown else None
+    for cite in asked.cites:
+        if cite not in limits.citations:
+            return f"{cite or 'an empty citation'} is not in the packet"
+    return None
 
 
 def stale_data(asked: Proposal, limits: Limits) -> str | None:

@@ -5,14 +5,15 @@ text, so it is refused: numbers travel as integers of a named unit or as decimal
 """
 
 import hashlib
-from typing import Any, NoReturn
+import struct
+from typing import Any
 
 import msgspec
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _PACKER = msgspec.msgpack.Encoder()
-_UNPACKER = msgspec.msgpack.Decoder()
 _PACKED_FLOAT = b"\xcb"
+_FLOAT = struct.Struct(">d")
 
 
 def canonical(value: Any) -> bytes:
@@ -24,9 +25,14 @@ def canonical(value: Any) -> bytes:
         # An integer beyond 64 bits has no place there, and a float beside it is not seen.
         packed = None
     # MessagePack begins every float with this byte, also one that is not finite; text and integers may hold it too.
-    if packed is None or (_PACKED_FLOAT in packed and _differ(content, packed)):
+    if packed is None or (_PACKED_FLOAT in packed and _may_hold_float(content, packed)):
         _refuse_floats(msgspec.to_builtins(value), "$")
     return content
+
+
+def canonical_part(value: Any) -> str:
+    """The canonical text of a part of what has canonical bytes already, so that no float is looked for again."""
+    return _ENCODER.encode(value).decode()
 
 
 def sha256_hex(content: bytes) -> str:
@@ -39,21 +45,17 @@ def short_id(*parts: str | int) -> str:
     return sha256_hex(canonical(parts))[:20]
 
 
-def _float_seen(text: str) -> NoReturn:
-    raise ValueError(f"{text} is a float")
+def _may_hold_float(content: bytes, packed: bytes) -> bool:
+    """Whether what follows such a byte, read as a float, stands in the JSON too; if not, the byte is of something else.
 
-
-_READER = msgspec.json.Decoder(float_hook=_float_seen)
-
-
-def _differ(content: bytes, packed: bytes) -> bool:
-    """Whether two encodings tell of a float; where they do not, the value need not be walked, which is much slower."""
-    try:
-        read = _READER.decode(content)
-    except msgspec.ValidationError:
-        return True
-    # JSON writes null for a float that is not finite; MessagePack does not.
-    return bool(read != _UNPACKER.decode(packed))
+    JSON writes null for a float that is not finite. To walk through the value, which is sure, is much slower.
+    """
+    at = packed.find(_PACKED_FLOAT)
+    while 0 <= at < len(packed) - _FLOAT.size:
+        if _ENCODER.encode(_FLOAT.unpack_from(packed, at + 1)[0]) in content:
+            return True
+        at = packed.find(_PACKED_FLOAT, at + 1)
+    return False
 
 
 def _refuse_floats(value: Any, path: str) -> None:

@@ -1,6 +1,7 @@
 """An event, its stream, and the hash that binds it to the event before it."""
 
 import hashlib
+from collections.abc import Sequence
 
 import msgspec
 
@@ -57,13 +58,17 @@ class Event(msgspec.Struct, frozen=True):
         return _digest(previous, what, stream=self.stream.name, seq=self.seq, known_at=self.known_at)
 
 
-def chained(previous: str, draft: Draft, *, stream: Stream, seq: int, known_at: int) -> Event:
-    """The draft as the next event after one with hash `previous`; BadInput where its text could be read in two ways."""
-    name, kind, body = stream.name, draft.kind, draft.body
-    if name.count("/") > 1 or "\n" in body or "\n" in name or "\n" in kind:
-        raise BadInput(f"{kind!r} in stream {name!r}: use no slash in a stream and no line break")
-    digest = _digest(previous, draft, stream=name, seq=seq, known_at=known_at)
-    return Event(stream, seq, kind, draft.schema, draft.happened_at, known_at, body, digest)
+def chained(previous: str, drafts: Sequence[Draft], *, stream: Stream, seq: int, known_at: int) -> list[Event]:
+    """Drafts as the events after `seq`, whose hash is `previous`; BadInput where a text could be read in two ways."""
+    name, events = stream.name, []
+    for draft in drafts:
+        kind, body = draft.kind, draft.body
+        if name.count("/") > 1 or "\n" in body or "\n" in name or "\n" in kind:
+            raise BadInput(f"{kind!r} in stream {name!r}: use no slash in a stream and no line break")
+        seq += 1
+        previous = _digest(previous, draft, stream=name, seq=seq, known_at=known_at)
+        events.append(Event(stream, seq, kind, draft.schema, draft.happened_at, known_at, body, previous))
+    return events
 
 
 def _digest(previous: str, draft: Draft, *, stream: str, seq: int, known_at: int) -> str:

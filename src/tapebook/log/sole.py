@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tapebook.db import Database
-from tapebook.log.event import Event, Stream
+from tapebook.log.event import Draft, Event, Stream
 from tapebook.log.lease import Lease
-from tapebook.log.projection import Projection
-from tapebook.log.store import QUERIES, Clock, Head, Log, row_of
+from tapebook.log.projection import Projection, apply
+from tapebook.log.store import QUERIES, Clock, Head, Log
 
 
 class SoleLog(Log):
@@ -35,6 +35,18 @@ class SoleLog(Log):
             known = self._heads[stream] = super().head(stream)
         return known
 
+    def append(
+        self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None = None
+    ) -> list[Event]:
+        """Adds events to a stream that ends at `expected_seq`; there is nobody to keep away from it."""
+        if not self._joined:
+            with self.together():
+                return self.append(stream, drafts, expected_seq=expected_seq)
+        events = self._behind(self.head(stream), drafts, stream=stream, expected_seq=expected_seq)
+        for event in events:
+            self._write(event)
+        return events
+
     def changed(self, stream: Stream, kinds: frozenset[str]) -> int | None:
         """The newest sequence number of an event of some kinds, 0 without any."""
         known = self._newest.get((stream, kinds))
@@ -55,14 +67,13 @@ class SoleLog(Log):
             self._heads, self._newest, self._asked = {}, {}, {}
             raise
 
-    def _fence(self, stream: Stream, lease: Lease | None) -> None:
-        """There is nobody to keep away."""
-
-    def _insert(self, event: Event) -> None:
-        stream, seq = event.stream, event.seq
-        self._db.put(QUERIES.add, row_of(event))
-        self._heads[stream] = Head(seq, event.hash, event.known_at)
-        for asked in self._asked.get((stream, event.kind), ()):
+    def _write(self, event: Event) -> None:
+        stream, seq, kind, known_at, digest = event.stream, event.seq, event.kind, event.known_at, event.hash
+        when = (event.schema, event.happened_at, known_at)
+        self._db.put(QUERIES.add, (stream.owner, stream.deployment, seq, kind, *when, event.body, digest))
+        self._heads[stream] = Head(seq, digest, known_at)
+        for asked in self._asked.get((stream, kind), ()):
             self._newest[asked] = seq
         for follower in self._followers:
             follower(event)
+        apply(self._db, self._projectors, event)

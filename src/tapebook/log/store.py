@@ -73,8 +73,7 @@ class Log:
         """Writes events of another log as they are, with their rows, in one transaction."""
         with self._db.transaction():
             for event in events:
-                self._insert(event)
-                apply(self._db, self._projectors, event)
+                self._write(event)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -123,37 +122,29 @@ class Log:
     def _append(
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None
     ) -> list[Event]:
-        self._fence(stream, lease)
-        head = self.head(stream)
-        if head.seq != expected_seq:
-            place = f"stream {stream.name} is at {head.seq}, not {expected_seq}"
-            raise StaleWriter(f"{place}: read it again before writing")
-        known_at = max(head.known_at + 1, self._clock.now())
-        events = _chain(head, drafts, stream=stream, known_at=known_at)
+        fence(self._db, stream, lease)
+        events = self._behind(self.head(stream), drafts, stream=stream, expected_seq=expected_seq)
         for event in events:
-            self._insert(event)
-            apply(self._db, self._projectors, event)
+            self._write(event)
         return events
 
-    def _fence(self, stream: Stream, lease: Lease | None) -> None:
-        fence(self._db, stream, lease)
+    def _behind(self, head: Head, drafts: Sequence[Draft], *, stream: Stream, expected_seq: int) -> list[Event]:
+        """The drafts as the next events of a stream, all of them known now."""
+        seq = head.seq
+        if seq != expected_seq:
+            place = f"stream {stream.name} is at {seq}, not {expected_seq}"
+            raise StaleWriter(f"{place}: read it again before writing")
+        known_at = max(head.known_at + 1, self._clock.now())
+        return chained(head.hash, drafts, stream=stream, seq=seq, known_at=known_at)
 
-    def _insert(self, event: Event) -> None:
+    def _write(self, event: Event) -> None:
         inserted = self._db.one(QUERIES.append, **dict(zip(QUERIES.append.params, row_of(event), strict=True)))
         # On PostgreSQL two transactions can read the same head; the slower one's insert does nothing.
         if inserted is None:
             raise StaleWriter(f"another writer was first in stream {event.stream.name}: read it again before writing")
+        apply(self._db, self._projectors, event)
 
 
 def row_of(event: Event) -> Row:
     """An event as its table's columns, in their order."""
     return event.stream.owner, event.stream.deployment, *msgspec.structs.astuple(event)[1:]
-
-
-def _chain(head: Head, drafts: Sequence[Draft], *, stream: Stream, known_at: int) -> list[Event]:
-    previous, events = head.hash, []
-    for seq, draft in enumerate(drafts, start=head.seq + 1):
-        event = chained(previous, draft, stream=stream, seq=seq, known_at=known_at)
-        previous = event.hash
-        events.append(event)
-    return events

@@ -28,18 +28,20 @@ def judged(answer: Answer, packet: Packet, limits: Limits) -> Decision:
     parsed = parse(answer.reply)
     if isinstance(parsed, Refusal):
         return Decision(answer.reply, error=parsed.why, votes=answer.votes, usage=answer.usage)
-    cited = packet.citation_ids
-    verdicts = judge(parsed.actions, msgspec.structs.replace(limits, citations=cited) if cited else limits)
+    if any([action.cites for action in parsed.actions]):
+        limits = msgspec.structs.replace(limits, citations=packet.citation_ids)
     return Decision(
         answer.reply,
         parsed.actions,
-        tuple([_flagged(*pair, packet) for pair in zip(parsed.actions, verdicts, strict=True)]),
+        _flagged(judge(parsed.actions, limits), parsed.actions, packet),
         note=parsed.note,
         votes=answer.votes,
         usage=answer.usage,
     )
 
 
-def _flagged(action: Action, verdict: Verdict, packet: Packet) -> Verdict:
-    flags = unexplained(action, packet)
-    return msgspec.structs.replace(verdict, flags=flags) if flags else verdict
+def _flagged(verdicts: tuple[Verdict, ...], actions: tuple[Action, ...], packet: Packet) -> tuple[Verdict, ...]:
+    flags = [unexplained(action, packet) for action in actions]
+    if not any(flags):
+        return verdicts
+    return tuple(msgspec.structs.replace(each, flags=found) for each, found in zip(verdicts, flags, strict=True))

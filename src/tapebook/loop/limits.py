@@ -81,14 +81,15 @@ def _account(
     rooms: Rooms, deployment: Deployment, *, seq: int, now: int, before: Situation | None
 ) -> tuple[Portfolio, Activity]:
     """What is held and what was done; of another day, what was done is another."""
-    if before and before.activity and before.watermarks.book == seq and _same_day(before.as_of, now):
+    if (
+        before
+        and before.activity
+        and before.watermarks.book == seq
+        and (before.as_of == now or day_start(before.as_of) == day_start(now))
+    ):
         return before.portfolio, before.activity
     account = rooms.book.account(deployment.id, seq=seq)
     return account.portfolio, activity_of(rooms, deployment, account, view=View(now))
-
-
-def _same_day(one: int, other: int) -> bool:
-    return one == other or day_start(one) == day_start(other)
 
 
 def _prices_since(

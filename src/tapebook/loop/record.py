@@ -17,15 +17,18 @@ def record(rooms: Rooms, opened: Opened, decision: Decision, limits: Limits) -> 
     """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
     orders = _orders(opened, decision, limits)
     run = _run(rooms, opened, decision, orders=len(orders))
-    drafts = [draft(run.as_of, RunDecided(run)), *[draft(limits.at, OrderIntended(order)) for order in orders]]
-    if [order for order in orders if not order.reduce_only]:
-        drafts.append(sighting(run.run_id, opened.situation))
+    drafts = [draft(run.as_of, RunDecided(run))]
+    if orders:
+        drafts += [draft(limits.at, OrderIntended(order)) for order in orders]
+        if not all(order.reduce_only for order in orders):
+            drafts.append(sighting(run.run_id, opened.situation))
     rooms.book.append(run.deployment, drafts, expected_seq=limits.seq)
     return run
 
 
 def _orders(opened: Opened, decision: Decision, limits: Limits) -> list[Order]:
-    if opened.slot.trigger == "shadow":
+    # Most decisions are to hold, which asks for nothing.
+    if opened.slot.trigger == "shadow" or all([action.action == "hold" for action in decision.actions]):
         return []
     judged = list(zip(decision.actions, decision.verdicts, strict=True))
     return orders_for(opened.slot.run_id(), judged, held=limits.held, mark_e8=limits.mark_e8, at=limits.at)
@@ -33,13 +36,14 @@ def _orders(opened: Opened, decision: Decision, limits: Limits) -> list[Order]:
 
 def _run(rooms: Rooms, opened: Opened, decision: Decision, *, orders: int) -> DecisionRun:
     slot, situation, packet = opened.slot, opened.situation, opened.packet
+    deployment, agent = slot.deployment, slot.deployment.agent
     packet_key, reply_key = _kept(rooms, opened, decision) if rooms.config.archive.packets else (None, None)
     return DecisionRun(
         run_id=slot.run_id(),
-        owner=slot.deployment.owner,
-        deployment=slot.deployment.id,
-        agent=slot.deployment.agent.name,
-        agent_version=slot.deployment.version,
+        owner=deployment.owner,
+        deployment=deployment.id,
+        agent=agent.name,
+        agent_version=deployment.version,
         symbol=slot.symbol,
         scheduled_for=slot.scheduled_for,
         trigger=slot.trigger,
@@ -50,7 +54,7 @@ def _run(rooms: Rooms, opened: Opened, decision: Decision, *, orders: int) -> De
         inputs_sha256=packet.inputs_sha256,
         packet_sha256=packet.sha256,
         tokens=packet.tokens,
-        engine=slot.deployment.agent.engine or rooms.config.engine.default,
+        engine=agent.engine or rooms.config.engine.default,
         packet_key=packet_key,
         reply_key=reply_key,
         status=_status(decision, orders),
@@ -67,7 +71,7 @@ def _run(rooms: Rooms, opened: Opened, decision: Decision, *, orders: int) -> De
 def _status(decision: Decision, orders: int) -> RunStatus:
     if decision.failed:
         return "failed"
-    return status_of(decision.actions, decision.verdicts, orders=orders, error=decision.error)
+    return status_of(decision.verdicts, orders=orders, error=decision.error)
 
 
 def _kept(rooms: Rooms, opened: Opened, decision: Decision) -> tuple[str, str]:
