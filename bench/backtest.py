@@ -1,11 +1,14 @@
 """A year of five-minute bars: ticks per second with full memory, with memory off, and of a bare loop over the same.
 
 The agent is the one `tapebook init` provides, an ensemble of the rule engines. The bare loop keeps two moving averages,
-goes long or short by them and commits a ledger row per bar to SQLite: no packet, no guard, no memory. What a part of a
-tick takes is measured in a run of its own, for the clock around each part costs time too.
+goes long or short by them and commits a ledger row per bar to SQLite: no packet, no guard, no memory. All three are run
+in turn, several times, and the best of each counts: whoever else uses the machine only ever adds to the time. The
+slowest is told as well. What a part of a tick takes is measured in a run of its own, for the clock around each part
+costs time too.
 """
 
 import random
+import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -15,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 import apsw
+import msgspec
 
 import tapebook
 from bench.figure import Figure, cpu_seconds
@@ -35,6 +39,7 @@ START = parse_instant("2023-01-01T00:00:00Z")
 AGENT = "demo-ensemble"
 YEAR, MONTH = 365, 30
 MODEL_SECONDS = 1.0
+TURNS = 3
 
 
 def run() -> list[Figure]:
@@ -42,20 +47,24 @@ def run() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         bars = _fill(home)
-        floor = len(bars) / cpu_seconds(lambda: _bare(bars, Path(folder) / "ledger.db"))
-        on, made = _pace(home, "on")
-        off, _ = _pace(home, "off")
+        ledger = Path(folder) / "ledger.db"
+        turns = [(_bare(bars, ledger), _pace(home, "on"), _pace(home, "off")) for _ in range(TURNS)]
         parts = _parts(home)
+    floors, paces, paces_off = zip(*turns, strict=True)
+    floor, made = max(floors), min(paces, key=lambda pace: pace.measuring)
+    on, off = max(pace.ticks_per_second for pace in paces), max(pace.ticks_per_second for pace in paces_off)
+    slowest = min(pace.ticks_per_second for pace in paces)
     with_model = 1 / (MODEL_SECONDS + 1 / on)
     return [
         Figure("backtest of a year, bare loop with a SQLite ledger", floor, "ticks/s"),
         Figure("backtest of a year, full memory", on, "ticks/s", floor, on / floor, "≥ 2,000, better 10,000"),
+        Figure(f"the same, slowest of {TURNS} runs", slowest, "ticks/s", min(floors), slowest / min(floors)),
         Figure("backtest of a year, memory off", off, "ticks/s", floor, off / floor),
         Figure("memory on against off, time of a tick", off / on, "times", aim="≤ 2"),
         Figure("memory on against off, with a model of 1 s", (1 / with_model) / (MODEL_SECONDS + 1 / off), "times"),
-        Figure("closed trades in the year", made["trades"], "trades"),
-        Figure("book of the year", made["bytes"] / 1e6, "MB"),
-        Figure("measuring the year: results, attribution, baselines", made["measuring"], "s"),
+        Figure("closed trades in the year", made.trades, "trades"),
+        Figure("book of the year", made.megabytes, "MB"),
+        Figure("measuring the year: results, attribution, baselines", made.measuring, "s"),
         *(Figure(f"part of a tick: {name}", value, "µs") for name, value in parts.items()),
     ]
 
@@ -80,8 +89,13 @@ def _fill(home: Path) -> list[Candle]:
     return bars
 
 
-def _bare(bars: list[Candle], path: Path) -> None:
-    """What a loop costs that only follows two averages and writes down what it has."""
+def _bare(bars: list[Candle], path: Path) -> float:
+    """Bars per second of a loop that only follows two averages and writes down what it has."""
+    path.unlink(missing_ok=True)
+    return len(bars) / cpu_seconds(lambda: _follow(bars, path))
+
+
+def _follow(bars: list[Candle], path: Path) -> None:
     db = apsw.Connection(str(path))
     begin = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; CREATE TABLE ledger (at, side, price, cash)"
     db.execute(begin).fetchall()
@@ -98,8 +112,16 @@ def _bare(bars: list[Candle], path: Path) -> None:
     db.close()
 
 
-def _pace(home: Path, memory: str) -> tuple[float, dict[str, float]]:
-    """Ticks per second of processor time over the year, what was made, and how long measuring it took."""
+class Pace(msgspec.Struct, frozen=True):
+    """How a year went: ticks per second of processor time, what was made, and how long measuring it took."""
+
+    ticks_per_second: float
+    trades: int
+    megabytes: float
+    measuring: float
+
+
+def _pace(home: Path, memory: str) -> Pace:
     found: list[Any] = []
     spent: dict[str, float] = defaultdict(float)
 
@@ -110,9 +132,11 @@ def _pace(home: Path, memory: str) -> tuple[float, dict[str, float]]:
     with mock.patch.object(lab.Run, "work", _clocked(lab.Run.work, spent, "ticks")):
         taken = cpu_seconds(go)
     result = found[0]
-    size = (home / "backtests" / result.id / "book.db").stat().st_size
-    made = {"trades": result.total.trades, "bytes": size, "measuring": taken - spent["ticks"]}
-    return result.total.ticks / spent["ticks"], made
+    folder = home / "backtests" / result.id
+    megabytes = (folder / "book.db").stat().st_size / 1e6
+    # One that is there would not be run again.
+    shutil.rmtree(folder)
+    return Pace(result.total.ticks / spent["ticks"], result.total.trades, megabytes, taken - spent["ticks"])
 
 
 def _parts(home: Path) -> dict[str, float]:
