@@ -7,7 +7,7 @@ from tapebook.domain.memory import ExperienceRow
 from tapebook.experience.outcomes import outcome_of
 from tapebook.experience.records import Key, Record, recomputed
 from tapebook.experience.rows import Question, bps_text, experience_rows, rate_text, standing_rows
-from tapebook.experience.situations import Nearest
+from tapebook.experience.situations import Company
 from tests.experience.makers import T0, closed, run_of, vote
 
 QUESTION = Question(T0, "BTC", "chop_lowvol", ("trend", "carry"))
@@ -26,16 +26,16 @@ def records(n: int) -> dict[Key, Record]:
     return recomputed(found)
 
 
-def nearest(n: int, *, distance: int = 10) -> Nearest:
+def nearest(n: int, *, distance: int = 10) -> Company:
     numbers = range(1, n + 1)
     sides = tuple(1 if number % 3 else -1 for number in numbers)
-    return Nearest(tuple(numbers), (distance,) * n, sides, tuple(100 * number for number in numbers), 400, 100)
+    return Company(sides, tuple(100 * number for number in numbers), distance, 400, 100)
 
 
 def rows_of(
-    known: dict[Key, Record], *, like: Nearest | None = None, recent: Record = NOTHING
+    known: dict[Key, Record], *, like: Company | None = None, recent: Record = NOTHING
 ) -> tuple[ExperienceRow, ...]:
-    return experience_rows(standing_rows(QUESTION, known, prior=10), nearest=like, recent=recent)
+    return experience_rows(standing_rows(QUESTION, known, prior=10), company=like, recent=recent)
 
 
 def test_texts() -> None:
@@ -99,16 +99,16 @@ def test_neighbours_in_another_order_say_the_same() -> None:
     standing, places = standing_rows(QUESTION, known, prior=10), list(range(25))
     random.Random(3).shuffle(places)
     sides, results = (tuple(column[place] for place in places) for column in (like.sides, like.results_ppm))
-    turned = Nearest(like.numbers, like.distances, sides, results, like.searched, like.usual)
-    first = experience_rows(standing, nearest=like, recent=NOTHING)
-    assert experience_rows(standing, nearest=turned, recent=NOTHING) is first, "nothing new to be shown"
-    other = Nearest(like.numbers, like.distances, sides, (*results[1:], 7), like.searched, like.usual)
-    assert experience_rows(standing, nearest=other, recent=NOTHING) != first
+    turned = Company(sides, results, like.least, like.searched, like.usual)
+    first = experience_rows(standing, company=like, recent=NOTHING)
+    assert experience_rows(standing, company=turned, recent=NOTHING) is first, "nothing new to be shown"
+    other = Company(sides, (*results[1:], 7), like.least, like.searched, like.usual)
+    assert experience_rows(standing, company=other, recent=NOTHING) != first
 
 
 def test_a_side_is_told_when_there_is_enough_of_it_and_not_alone() -> None:
     def said(sides: tuple[int, ...]) -> list[str]:
-        like = Nearest((1,) * len(sides), (1,) * len(sides), sides, (100,) * len(sides), 400, 100)
+        like = Company(sides, (100,) * len(sides), 1, 400, 100)
         return [row.name for row in rows_of({}, like=like) if row.kind == "similar"]
 
     assert said((1,) * 5 + (-1,) * 6) == ["11 nearest", "those long", "those short"]

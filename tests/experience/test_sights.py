@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity
 from tapebook.domain.money import E8
-from tapebook.experience.sights import FIELDS, MOST, UNIT, Sight, conditions_of, reading_of, sight_of
+from tapebook.experience.sights import (
+    FIELDS,
+    HALF_HOUR,
+    MOST,
+    UNIT,
+    Shapes,
+    Sight,
+    conditions_of,
+    reading_of,
+    shape_of,
+    sight_of,
+)
 from tests.experience.makers import T0
 
 STEP = 5 * MINUTE
@@ -130,6 +141,12 @@ def test_readings_are_the_same_however_many_were_made_before(
         assert list(reading_of(sight)) == plainly(sight)
 
 
+@given(st.floats() | st.floats(-40, 40))
+def test_any_number_is_read_as_plainly(value: float) -> None:
+    sight = Sight(as_of=T0, imbalance=value)
+    assert list(reading_of(sight)) == plainly(sight)
+
+
 def test_time_of_day_has_no_seam_and_stays_for_half_an_hour() -> None:
     times = [reading_of(Sight(as_of=20_000 * DAY + number * 30 * MINUTE))[-2:] for number in range(-1, 48)]
     steps = [math.dist([one or 0 for one in before], [two or 0 for two in after]) for before, after in pairwise(times)]
@@ -141,3 +158,23 @@ def test_conditions_are_text_of_what_is_known() -> None:
     sight = Sight(as_of=T0, volatility_1h=0.0051, funding=1e-5)
     assert conditions_of(sight) == (("funding", "0.000010"), ("volatility_1h", "0.005100"))
     assert conditions_of(msgspec.structs.replace(sight, funding=math.nan))[0][0] == "volatility_1h"
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(90, 110), st.integers(0, 3), st.sampled_from((1, 1, 1, 5))), min_size=1, max_size=80
+)
+
+
+@given(STEPS, st.integers(1, 60), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=4))
+def test_shapes_of_windows_that_move_are_those_of_each(
+    steps: list[tuple[int, int, int]], size: int, jumps: list[tuple[int, int]]
+) -> None:
+    found, at = [], 0
+    for close, low, gap in steps:
+        at += gap * HALF_HOUR
+        # One in four has no price.
+        found.append(Candle("BTC", 1_800, at, close, close + 2, low and close - low, close, 1.0, 1.0, 1))
+    shapes = Shapes()
+    for start, count in [(start, size) for start in range(len(found))] + jumps:
+        window = tuple(found[start : start + count])
+        assert shapes(window) == shape_of(window)

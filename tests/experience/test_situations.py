@@ -55,6 +55,7 @@ def by_hand(pairs: list[tuple[Reading, Outcome]], fit: Fit, reading: Reading) ->
 PAIRS = world(1, 600)
 FULL = filled(PAIRS)
 FIT = FULL.fit(300)
+TWINS = filled([*PAIRS[:5], *[(PAIRS[4][0], ended(number, number - 715)) for number in range(700, 730)], *PAIRS[5:]])
 
 
 def test_row_of_numpy_is_the_row_that_is_packed() -> None:
@@ -71,6 +72,19 @@ def test_nearest_are_those_found_by_hand(seed: int, count: int, most: int) -> No
     assert all(each.result_ppm == PAIRS[each.number - 1][1].result_ppm for each in found.neighbours)
 
 
+@given(st.integers(0, 10_000), st.integers(1, 630), st.integers(1, 30))
+def test_company_is_that_of_the_nearest_in_no_order(seed: int, count: int, most: int) -> None:
+    rng = random.Random(seed)
+    query = rng.choice((reading_of(sight(rng)), PAIRS[4][0], (32_000, -32_000, None) * 5))
+    found = TWINS.company(FIT, query, count=count, most=most)
+    nearest = TWINS.nearest(FIT, query, count=count, most=most)
+    assert sorted(zip(found.sides, found.results_ppm, strict=True)) == sorted(
+        zip(nearest.sides, nearest.results_ppm, strict=True)
+    )
+    assert (found.least, found.searched, found.usual) == (nearest.distances[0], count, FIT.far)
+    assert (found.unlike, found.times_usual, found.records) == (nearest.unlike, nearest.times_usual, nearest.records)
+
+
 def test_the_nearest_of_many_are_those_of_a_plain_sort() -> None:
     """With several groups to choose from, ties among them, and queries that nothing is near to."""
     pairs = world(2, 2_500) + world(3, 40) * 3
@@ -81,7 +95,7 @@ def test_the_nearest_of_many_are_those_of_a_plain_sort() -> None:
     for query in (far, *(reading_of(sight(rng)) for _ in range(20)), *(pairs[-place][0] for place in (1, 2, 50))):
         for count, most in ((len(pairs), 25), (2_600, 60), (211, 7), (199, 25)):
             found = full.nearest(fit, query, count=count, most=most)
-            point = vector_of(fit, matrix_of(fit), query).astype(np.int64)
+            point = np.array(vector_of(fit, matrix_of(fit), query))
             away = ((matrix[:, :count] - point[:, None]) ** 2).sum(axis=0).tolist()
             digests = [int.from_bytes(packed(*pair)[-9:-1], "little") for pair in pairs[:count]]
             order = sorted(range(count), key=lambda at: (away[at], digests[at], at))[:most]

@@ -68,8 +68,8 @@ def test_one_reading_is_the_same_vector_as_among_many(reading: list[int | None])
     fit = fitted(readings(1, 200), last=200)
     row = [MISSING if each is None else each for each in reading]
     alone = vector_of(fit, matrix_of(fit), tuple(reading))
-    assert alone.astype(np.int64).tolist() == exact(fit, row)
-    assert (alone == vectors(fit, np.array([row], np.int16))[:, 0]).all()
+    assert alone == exact(fit, row)
+    assert alone == vectors(fit, np.array([row], np.int16))[:, 0].tolist()
 
 
 def test_worst_case_fits_into_single_precision() -> None:

@@ -1,5 +1,6 @@
 """Reads as of a sequence number: nothing beyond it is seen, and time orders timeframes, not the order of writing."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -70,5 +71,5 @@ def check(conn: Connection, expected: dict[str, dict[str, int]], seq: int) -> No
     assert store.count_before("", LAYER, "2026-W07", seq=seq) == sum(len(expected.get(week, {})) for week in WEEKS[:2])
 
 
-def shown(found: list[Any]) -> dict[str, int]:
+def shown(found: Sequence[Any]) -> dict[str, int]:
     return {each.key: msgspec.json.decode(each.value) for each in found}

@@ -408,7 +408,8 @@ def test_a_read_that_fails_is_named_and_left_out_again(tmp_path: Path, monkeypat
         agent = three_days(floor)
         floor.later(MINUTE, BTC=100)
         with monkeypatch.context() as patch:
-            patch.setattr(Horizons, "changed", lambda self, scope, *, seq: 0 if not scope else failing())
+            store = floor.rooms.horizons.store
+            patch.setattr(store, "changed", lambda scope, *, seq: 0 if not scope else failing())
             run = floor.say(agent, reply("hold"))
         assert run.degraded == ("horizons",)
         assert replay(floor.rooms, [run.run_id]).different == []

@@ -8,7 +8,7 @@ never:  counts anything that is not in the log, or uses a trade before it ended
 from tapebook.experience.learning import seen
 from tapebook.experience.outcomes import Outcome, outcome_of
 from tapebook.experience.rows import Question
-from tapebook.experience.sights import HALF_HOUR, Reading, Sight, reading_of, shape_of, sight_at, sight_of
+from tapebook.experience.sights import HALF_HOUR, Reading, Shapes, Sight, reading_of, shape_of, sight_at, sight_of
 from tapebook.experience.store import Experience
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Outcome",
     "Question",
     "Reading",
+    "Shapes",
     "Sight",
     "outcome_of",
     "reading_of",

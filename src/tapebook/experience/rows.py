@@ -30,7 +30,7 @@ from tapebook.experience.weights import weight_rows
 
 if TYPE_CHECKING:
     # It brings numpy, which `tapebook --help` has no use for.
-    from tapebook.experience.situations import Nearest
+    from tapebook.experience.situations import Company
 
 FEWEST_SHOWN = 5
 FEWEST_CALIBRATED = 20
@@ -69,9 +69,9 @@ def standing_rows(question: Question, records: Mapping[Key, Record], *, prior: f
     )
 
 
-def experience_rows(standing: StandingRows, *, nearest: "Nearest | None", recent: Record) -> tuple[ExperienceRow, ...]:
+def experience_rows(standing: StandingRows, *, company: "Company | None", recent: Record) -> tuple[ExperienceRow, ...]:
     """Everything there is to say to a decision."""
-    return _joined((standing, _similar(nearest) if nearest else (), record_rows(recent.name, recent)))
+    return _joined((standing, _similar(company) if company else (), record_rows(recent.name, recent)))
 
 
 def _join(said: tuple[StandingRows, tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]]) -> tuple[ExperienceRow, ...]:
@@ -101,11 +101,11 @@ def _won_text(wins: int, n: int) -> str:
     return rate_text(rate(wins, n))
 
 
-def _similar(nearest: "Nearest") -> tuple[ExperienceRow, ...]:
-    if nearest.unlike:
-        far = f"the nearest of {nearest.searched} situations is {nearest.times_usual:.1f} times as far as is usual"
+def _similar(company: "Company") -> tuple[ExperienceRow, ...]:
+    if company.unlike:
+        far = f"the nearest of {company.searched} situations is {company.times_usual:.1f} times as far as is usual"
         return (ExperienceRow("similar", "none", f"unlike anything seen: {far}"),)
-    return _ended(nearest.sides, nearest.results_ppm)
+    return _ended(company.sides, company.results_ppm)
 
 
 def _ended(sides: tuple[int, ...], results_ppm: tuple[int, ...]) -> tuple[ExperienceRow, ...]:

@@ -86,19 +86,22 @@ def sight_at(
 
 def shape_of(bars: Sequence[Candle]) -> Sight:
     """What bars that have ended say by themselves: the returns, volatilities and ranges of a sight."""
-    past = _Past(bars)
-    day = past.window(DAY)
-    return Sight(
-        as_of=0,
-        return_15m=past.move(15 * MINUTE),
-        return_1h=past.move(HOUR),
-        return_4h=past.move(4 * HOUR),
-        return_24h=past.move(DAY),
-        volatility_1h=past.volatility(past.window(HOUR), HOUR),
-        volatility_24h=past.volatility(day, DAY),
-        range_position_4h=past.range_position(past.window(4 * HOUR)),
-        range_position_24h=past.range_position(day),
-    )
+    return _Past(bars).shape()
+
+
+class Shapes:
+    """The same of windows of bars that move on: all but the newest bar was looked at before."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[Candle, ...], _Past] = ((), _Past(()))
+
+    def __call__(self, bars: tuple[Candle, ...]) -> Sight:
+        """The shape of a window."""
+        before, past = self._kept
+        moved = bars and len(past) == len(bars) and bars[-1].low_e8 > 0 and before[1:] == bars[:-1]
+        past = past.moved(bars[-1]) if moved else _Past(bars)
+        self._kept = bars, past
+        return past.shape()
 
 
 def reading_of(sight: Sight) -> Reading:
@@ -113,9 +116,8 @@ def reading_of(sight: Sight) -> Reading:
     return (*bars, *market, _quantised(float(sight.held)), *_of_time(time))
 
 
-@lru_cache(maxsize=256)
 def _of_bars(moves: _Values, volatilities: _Values, positions: _Values) -> Reading:
-    """The fields that only the bars decide, which stay while decisions come more often than bars end."""
+    """The fields that only the bars decide."""
     hour, day = volatilities
     hourly = day / math.sqrt(24) if day else hour
     deviations = [_in_deviations(move, hourly, hours) for move, hours in zip(moves, _HOURS, strict=True)]
@@ -163,6 +165,35 @@ class _Past:
         self._highs = [bar.high_e8 for bar in bars]
         self._closes = [bar.close_e8 for bar in bars]
         self._starts = [bar.bucket_ts for bar in bars]
+        self._squares = list(map(_squared_return, self._closes[1:], self._closes))
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def moved(self, bar: Candle) -> "_Past":
+        """The same without the oldest bar and with a newer one, which has a price."""
+        past = _Past(())
+        past._lows = [*self._lows[1:], bar.low_e8]
+        past._highs = [*self._highs[1:], bar.high_e8]
+        past._closes = [*self._closes[1:], bar.close_e8]
+        past._starts = [*self._starts[1:], bar.bucket_ts]
+        past._squares = [*self._squares[1:], _squared_return(bar.close_e8, self._closes[-1])]
+        return past
+
+    def shape(self) -> Sight:
+        """What they say by themselves."""
+        day = self.window(DAY)
+        return Sight(
+            as_of=0,
+            return_15m=self.move(15 * MINUTE),
+            return_1h=self.move(HOUR),
+            return_4h=self.move(4 * HOUR),
+            return_24h=self.move(DAY),
+            volatility_1h=self.volatility(self.window(HOUR), HOUR),
+            volatility_24h=self.volatility(day, DAY),
+            range_position_4h=self.range_position(self.window(4 * HOUR)),
+            range_position_24h=self.range_position(day),
+        )
 
     def move(self, span: int) -> float | None:
         """The log return over a window; None when no bar ended near its start."""
@@ -187,8 +218,7 @@ class _Past:
         """The root of the squared log returns of a window, as if it were covered whole."""
         if first is None:
             return None
-        inside = self._closes[first:]
-        squares = math.fsum(map(_squared_return, inside[1:], inside))
+        squares = math.fsum(self._squares[first:])
         return math.sqrt(squares * span / (self._starts[-1] - self._starts[first]))
 
     def range_position(self, first: int | None) -> float | None:
@@ -199,9 +229,7 @@ class _Past:
         return (self._closes[-1] - low) / (high - low) if high > low else None
 
 
-@lru_cache(maxsize=4_096)
 def _squared_return(close_e8: int, before_e8: int) -> float:
-    """Of one bar; kept, since the next window has all of them but one."""
     return math.log(close_e8 / before_e8) ** 2
 
 
@@ -214,6 +242,9 @@ def _logarithm(value: float | None) -> float | None:
 
 
 def _quantised(value: float | None) -> int | None:
-    if value is None or not math.isfinite(value):
+    if value is None:
         return None
-    return round(max(-MOST, min(MOST, value * UNIT)))
+    scaled = value * UNIT
+    if -MOST <= scaled <= MOST:
+        return round(scaled)
+    return (MOST if scaled > 0 else -MOST) if math.isfinite(value) else None

@@ -6,6 +6,7 @@ all of them, however old, and never at how they ended; equal distances go by the
 """
 
 import math
+from operator import mul
 from typing import Any
 
 import msgspec
@@ -16,6 +17,8 @@ from tapebook.experience.fits import NEAREST, WINDOW, Fit
 from tapebook.experience.records import LONG, SHORT, Record, by_side
 from tapebook.experience.sights import FIELDS, Reading
 from tapebook.experience.whitening import Readings, Vectors, fitted, matrix_of, squares, vector_of, vectors
+
+Places = NDArray[np.intp]
 
 _GROUPS_EACH = 4
 _FITS_KEPT = 2
@@ -34,39 +37,45 @@ class Neighbour(msgspec.Struct, frozen=True):
     result_ppm: int
 
 
-class Nearest(msgspec.Struct, frozen=True):
-    """The nearest of `searched` situations, nearest first, in columns; a side is 1 for long and -1 for short.
+class Company(msgspec.Struct, frozen=True):
+    """How the nearest of `searched` situations ended, in columns and in no order; a side is 1 for long, -1 for short.
 
-    `usual` is the squared distance that 99 of 100 have to their nearest.
+    `least` is the squared distance of the nearest of all, `usual` the one that 99 of 100 have to their nearest.
     """
+
+    sides: tuple[int, ...]
+    results_ppm: tuple[int, ...]
+    least: int | None
+    searched: int
+    usual: int
+
+    @property
+    def unlike(self) -> bool:
+        """Whether nothing like this was seen before."""
+        return self.least is None or self.least > self.usual
+
+    @property
+    def times_usual(self) -> float:
+        """How far the nearest one is, in usual distances."""
+        return math.inf if self.least is None else math.sqrt(self.least / max(self.usual, 1))
+
+    @property
+    def records(self) -> tuple[Record, Record, Record]:
+        """How they ended: all, those long, those short."""
+        return by_side(self.sides, self.results_ppm)
+
+
+class Nearest(Company, frozen=True):
+    """The same with who they are, nearest first."""
 
     numbers: tuple[int, ...]
     distances: tuple[int, ...]
-    sides: tuple[int, ...]
-    results_ppm: tuple[int, ...]
-    searched: int
-    usual: int
 
     @property
     def neighbours(self) -> tuple[Neighbour, ...]:
         """The same, one by one."""
         sides = (LONG if side > 0 else SHORT for side in self.sides)
         return tuple(map(Neighbour, self.numbers, self.distances, sides, self.results_ppm))
-
-    @property
-    def unlike(self) -> bool:
-        """Whether nothing like this was seen before."""
-        return not self.distances or self.distances[0] > self.usual
-
-    @property
-    def times_usual(self) -> float:
-        """How far the nearest one is, in usual distances."""
-        return math.sqrt(self.distances[0] / max(self.usual, 1)) if self.distances else math.inf
-
-    @property
-    def records(self) -> tuple[Record, Record, Record]:
-        """How they ended: all, those long, those short."""
-        return by_side(self.sides, self.results_ppm)
 
 
 class _View:
@@ -118,32 +127,50 @@ class Situations:
         """The fit of the newest of the first `count` situations."""
         return fitted(self._readings(max(0, count - WINDOW), count), last=count)
 
+    def company(self, fit: Fit, reading: Reading, *, count: int, most: int = NEAREST) -> Company:
+        """How the nearest of the first `count` situations ended, for whoever does not ask which of them is nearer."""
+        close, away = self._close(fit, reading, count=count, most=most)
+        if len(away) > most:
+            # Equals, of which not all are among the nearest.
+            close, away = self._sorted(close, away, most)
+        sides, results = self._sides[close].tolist(), self._results[close].tolist()
+        return Company(tuple(sides), tuple(results), min(away, default=None), count, fit.far)
+
     def nearest(self, fit: Fit, reading: Reading, *, count: int, most: int = NEAREST) -> Nearest:
-        """The nearest of the first `count` situations.
+        """The nearest of the first `count` situations, one by one."""
+        chosen, distances = self._sorted(*self._close(fit, reading, count=count, most=most), most)
+        return Nearest(
+            sides=tuple(self._sides[chosen].tolist()),
+            results_ppm=tuple(self._results[chosen].tolist()),
+            least=distances[0] if distances else None,
+            searched=count,
+            usual=fit.far,
+            numbers=tuple((chosen + 1).tolist()),
+            distances=tuple(distances),
+        )
+
+    def _sorted(self, close: Places, away: list[int], most: int) -> tuple[Places, list[int]]:
+        """The nearest first; equals by the trade's id, and where trades have one id too, the first stays first."""
+        keys = list(zip(away, self._ids[close].tolist(), strict=True))
+        order = sorted(range(len(keys)), key=keys.__getitem__)[:most]
+        return close[order], [away[place] for place in order]
+
+    def _close(self, fit: Fit, reading: Reading, *, count: int, most: int) -> tuple[Places, list[int]]:
+        """The places of the nearest, and of those that are not farther; and their distances.
 
         A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for all
         in single precision. It may be rounded there, which never changes an order, so the nearest are among those
-        that are not farther than enough others; theirs is computed once more in integers.
+        that are not farther than enough others; theirs is computed once more in Python's numbers.
         """
         view = self._view(fit)
         if view.count < count:
             view.fill(self._readings(view.count, count))
         query = vector_of(fit, view.matrix, reading)
-        twice = _products(query + query, view.columns[:, :count])
+        own = sum(map(mul, query, query))
+        twice = _products(np.array([2 * each for each in query], np.float32), view.columns[:, :count])
         close = _candidates(view.lengths[:count] - twice, most)
-        own = int(query.dot(query))
-        away = view.lengths[close].astype(np.int32) - twice[close].astype(np.int32) + own
-        # Stable: where trades have one id too, the first stays first.
-        order = np.lexsort((self._ids[close], away))[:most]
-        chosen = close[order]
-        return Nearest(
-            numbers=tuple((chosen + 1).tolist()),
-            distances=tuple(away[order].tolist()),
-            sides=tuple(self._sides[chosen].tolist()),
-            results_ppm=tuple(self._results[chosen].tolist()),
-            searched=count,
-            usual=fit.far,
-        )
+        pairs = zip(view.lengths[close].tolist(), twice[close].tolist(), strict=True)
+        return close, [int(length - product) + own for length, product in pairs]
 
     def _hold(self, rows: NDArray[np.void]) -> None:
         """Keeps rows, and their columns as views: to pick a few numbers is much cheaper than to pick rows."""
@@ -171,7 +198,7 @@ def _products(twice_query: NDArray[np.float32], columns: Vectors) -> NDArray[np.
     return found
 
 
-def _candidates(away: NDArray[np.float32], most: int) -> NDArray[np.intp]:
+def _candidates(away: NDArray[np.float32], most: int) -> Places:
     """All places that can be among the nearest: as near as the nearest of the `most`-th best group, or nearer.
 
     Taking the least of each group first is ten times as fast as partitioning all; of few, each is its own group.
@@ -182,7 +209,7 @@ def _candidates(away: NDArray[np.float32], most: int) -> NDArray[np.intp]:
     few = len(away) < max(_FEW, 2 * groups)
     least = away.copy() if few else away[: len(away) // groups * groups].reshape(-1, groups).min(axis=0)
     least.partition(most - 1)
-    found: NDArray[np.intp] = (away <= least[most - 1]).nonzero()[0]
+    found: Places = (away <= least[most - 1]).nonzero()[0]
     return found
 
 

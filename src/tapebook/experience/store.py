@@ -28,11 +28,11 @@ from tapebook.experience.rows import Question, StandingRows, experience_rows, st
 from tapebook.experience.sights import Reading, Sight, reading_of
 from tapebook.experience.snapshots import KEPT, Snapshot, snapshot_of
 from tapebook.experience.standing import EVERY_TIME, Standing
-from tapebook.log import Answers, Draft, Stream
+from tapebook.log import Answers, Draft
 
 if TYPE_CHECKING:
     # It brings numpy, which only a search or a fit needs.
-    from tapebook.experience.situations import Nearest, Situations
+    from tapebook.experience.situations import Company, Nearest, Situations
 
 MIGRATIONS = "tapebook.experience"
 
@@ -56,8 +56,8 @@ class Experience:
 
     def __init__(self, db: Database, *, owner: str, answers: Answers | None = None) -> None:
         self._db = db
-        self._answers = answers or Answers()
         self.owner = owner
+        self._newest = (answers or Answers()).kept(self._read_newest, owner=owner)
         self._standings: dict[str, Standing] = {}
         self._fits: dict[str, tuple[int, Fit]] = {}
         self._situations: dict[str, Situations] = {}
@@ -106,11 +106,7 @@ class Experience:
 
     def standing(self, deployment: str, *, seq: int) -> Standing:
         """What was known as of a sequence number; asked again before anything was learned, it is the same object."""
-
-        def read() -> Row | None:
-            return self._db.one(_QUERIES.newest, **self._where(deployment), seq=seq)
-
-        newest = self._answers.answer("newest", Stream(self.owner, deployment), read, seq=seq)
+        newest = self._newest(deployment, seq=seq)
         if newest is None:
             return Standing(deployment, records={})
         known = self._standings.get(deployment)
@@ -147,7 +143,11 @@ class Experience:
 
     def nearest(self, deployment: str, sight: Sight, *, seq: int, most: int = NEAREST) -> "Nearest | None":
         """The situations like this one whose trades had ended; None before there was a fit."""
-        return self._nearest(self.standing(deployment, seq=seq), reading_of(sight), most)
+        standing = self.standing(deployment, seq=seq)
+        fit, count = self._fit(standing), standing.situations
+        if fit is None:
+            return None
+        return self._loaded(deployment, count).nearest(fit, reading_of(sight), count=count, most=most)
 
     def recent(self, deployment: str, settings: ExperienceSettings, *, seq: int, as_of: int) -> Record:
         """The record of the last days: the newest outcomes by time, at most `max_memory_size`."""
@@ -178,8 +178,8 @@ class Experience:
         asked = (question.regime, question.providers, reading, recent, settings)
         kept = standing.told.get(question.symbol)
         if kept is None or kept[0] != asked:
-            nearest = None if reading is None else self._nearest(standing, reading, settings.neighbours)
-            rows = experience_rows(self._standing_rows(standing, question, settings), nearest=nearest, recent=recent)
+            company = None if reading is None else self._company(standing, reading, settings.neighbours)
+            rows = experience_rows(self._standing_rows(standing, question, settings), company=company, recent=recent)
             kept = standing.told[question.symbol] = asked, rows
         return kept[1]
 
@@ -239,6 +239,9 @@ class Experience:
     def _where(self, deployment: str) -> dict[str, str | int]:
         return {"owner": self.owner, "deployment": deployment}
 
+    def _read_newest(self, deployment: str, *, seq: int) -> Row | None:
+        return self._db.one(_QUERIES.newest, **self._where(deployment), seq=seq)
+
     def _of_kind(self, deployment: str, kind: str, seq: int) -> list[Record]:
         return [Record(*row) for row in self._db.all(_QUERIES.records, **self._where(deployment), kind=kind, seq=seq)]
 
@@ -269,11 +272,11 @@ class Experience:
             standing.rows[key] = said
         return said
 
-    def _nearest(self, standing: Standing, reading: Reading, most: int) -> "Nearest | None":
+    def _company(self, standing: Standing, reading: Reading, most: int) -> "Company | None":
         fit, count = self._fit(standing), standing.situations
         if fit is None:
             return None
-        return self._loaded(standing.deployment, count).nearest(fit, reading, count=count, most=most)
+        return self._loaded(standing.deployment, count).company(fit, reading, count=count, most=most)
 
     def _fit(self, standing: Standing) -> Fit | None:
         """The fit in force; a new one is written together with the outcome behind it, so it changes with them."""

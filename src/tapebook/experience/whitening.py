@@ -70,18 +70,19 @@ def matrix_of(fit: Fit) -> NDArray[np.float32]:
     return np.array(fit.matrix, np.float32) * np.float32(1 / _ONE)
 
 
-def vector_of(fit: Fit, matrix: NDArray[np.float32], reading: Reading) -> NDArray[np.float32]:
+def vector_of(fit: Fit, matrix: NDArray[np.float32], reading: Reading) -> list[int]:
     """One reading as a vector; `matrix` is that of the fit. Small arrays cost more than Python's own integers."""
     fields = [
         0 if value is None else ((value - median) * multiplier + _HALF) >> _SHIFT
         for value, median, multiplier in zip(reading, fit.medians, fit.multipliers, strict=True)
     ]
-    found = matrix.dot(np.array(_within(fields), np.float32))
-    whole = np.rint(found, out=found).tolist()
-    return found if min(whole) >= -MOST and max(whole) <= MOST else np.array(_within(whole), np.float32)
+    return _within(list(map(round, matrix.dot(np.array(_within(fields), np.float32)).tolist())))
 
 
 def _within(numbers: list[int]) -> list[int]:
+    """Keeps all within bounds; looking first is cheaper, since hardly any are beyond."""
+    if min(numbers) >= -MOST and max(numbers) <= MOST:
+        return numbers
     return [-MOST if each < -MOST else MOST if each > MOST else each for each in numbers]
 
 

@@ -53,11 +53,11 @@ def layer_rows(store: Horizons, scope: str, *, seq: int, as_of: int, curated: in
     for layer in FIRST:
         now = period_of(SPECS[layer].kind, as_of).key
         newest = store.latest(scope, layer, seq=seq, last=now, origin="rollup")
-        found = store.values(scope, layer, newest, seq=seq) if newest else []
+        found = store.values(scope, layer, newest, seq=seq) if newest else ()
         first += _rows(layer, found, FIRST[layer])
         then += _rows(layer, found, THEN[layer])
         if newest != now:
-            found = found + store.values(scope, layer, now, seq=seq)
+            found = (*found, *store.values(scope, layer, now, seq=seq))
         comments = list(_curated(layer, found, "curated"))
         if curated:
             comments += _curated(layer, store.values("", layer, now, seq=curated), "curated for all")

@@ -1,5 +1,6 @@
 """Layers in the database: any key as of any sequence number, and the sums the next roll-up goes on from."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -9,7 +10,7 @@ from tapebook.horizons.aggregate import Aggregate
 from tapebook.horizons.events import Origin
 from tapebook.horizons.layers import ContextLayer
 from tapebook.horizons.period import Kind, Period, parse_period, period_of
-from tapebook.log import Answers, Stream
+from tapebook.log import Answers
 
 MIGRATIONS = "tapebook.horizons"
 
@@ -32,13 +33,23 @@ class Horizons:
 
     def __init__(self, db: Database, *, owner: str, answers: Answers | None = None) -> None:
         self._db = db
-        self._answers = answers or Answers()
         self.owner = owner
+        self._values: dict[str, tuple[int, dict[tuple[ContextLayer, str], tuple[Found, ...]]]] = {}
+        self.changed = (answers or Answers()).kept(self._changed, owner=owner)
 
-    def values(self, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> list[Found]:
-        """Every key of a timeframe; none when a cleanup had dropped it by then."""
-        rows = self._db.all(_QUERIES.values, **self._where(scope, layer), timeframe=timeframe, seq=seq)
-        return [Found(*row) for row in rows]
+    def values(self, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> Sequence[Found]:
+        """Every key of a timeframe; none when a cleanup had dropped it by then.
+
+        What was read since the newest change is kept: packets are told it, and the next roll-up compares with it.
+        """
+        changed, kept = self.changed(scope, seq=seq), self._values.get(scope)
+        if kept is None or kept[0] != changed:
+            kept = self._values[scope] = changed, {}
+        found = kept[1].get((layer, timeframe))
+        if found is None:
+            rows = self._db.all(_QUERIES.values, **self._where(scope, layer), timeframe=timeframe, seq=seq)
+            found = kept[1][layer, timeframe] = tuple([Found(*row) for row in rows])
+        return found
 
     def newest(self, scope: str, layer: ContextLayer, *, seq: int) -> list[Found]:
         """Every key of a layer, each of the newest timeframe that has it."""
@@ -58,15 +69,6 @@ class Horizons:
         """Every timeframe of a layer that is kept, newest first."""
         where = self._where(scope, layer) | {"first_kept": self.first_kept(scope, layer, seq=seq), "seq": seq}
         return [row[0] for row in self._db.all(_QUERIES.timeframes, **where)]
-
-    def changed(self, scope: str, *, seq: int) -> int:
-        """The newest event up to a sequence number that wrote anything of a scope; 0 when there is none."""
-
-        def read() -> int:
-            row = self._db.one(_QUERIES.changed, owner=self.owner, deployment=scope, seq=seq)
-            return row[0] if row else 0
-
-        return self._answers.answer("changed", Stream(self.owner, scope), read, seq=seq)
 
     def first_kept(self, scope: str, layer: ContextLayer, *, seq: int) -> str:
         """The oldest timeframe that no cleanup had dropped; empty when there was none yet."""
@@ -95,6 +97,11 @@ class Horizons:
         """The days whose sums somebody wrote between two sequence numbers."""
         where = self._where(scope, ContextLayer.L6_DAILY)
         return [row[0] for row in self._db.all(_QUERIES.observed_days, **where, after=after, until=until)]
+
+    def _changed(self, deployment: str, *, seq: int) -> int:
+        """The newest event up to a sequence number that wrote anything of a scope; 0 when there is none."""
+        row = self._db.one(_QUERIES.changed, owner=self.owner, deployment=deployment, seq=seq)
+        return row[0] if row else 0
 
     def _where(self, scope: str, layer: ContextLayer) -> dict[str, str | int]:
         return {"owner": self.owner, "deployment": scope, "layer": layer.value}

@@ -3,7 +3,7 @@
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.note import Kept, Note, SkillNote
 from tapebook.domain.run import Usage
-from tapebook.log import Answers, Stream
+from tapebook.log import Answers
 
 MIGRATIONS = "tapebook.lessons"
 _QUERIES = Queries.load("tapebook.lessons")
@@ -15,47 +15,35 @@ class Notes:
     def __init__(self, db: Database, *, owner: str, answers: Answers | None = None) -> None:
         self._db = db
         self._owner = owner
-        self._answers = answers or Answers()
-
-    def active(self, deployment: str, *, seq: int) -> Note | None:
-        """The note that stood as of a sequence number."""
-
-        def read() -> Note | None:
-            row = self._db.one(_QUERIES.active, owner=self._owner, deployment=deployment, seq=seq)
-            return None if row is None else _note(row)
-
-        return self._answers.answer("active", Stream(self._owner, deployment), read, seq=seq)
-
-    def told(self, deployment: str, *, seq: int) -> tuple[Note | None, tuple[SkillNote, ...]]:
-        """The note that stood and what a deployment was told of skills: every decision asks for both at once."""
-
-        def read() -> tuple[Note | None, tuple[SkillNote, ...]]:
-            return self.active(deployment, seq=seq), tuple(self.skills(deployment, seq=seq))
-
-        return self._answers.answer("told", Stream(self._owner, deployment), read, seq=seq)
-
-    def last_try(self, deployment: str, *, seq: int) -> tuple[int, int] | None:
-        """Where and when the newest reflection was, whatever came of it."""
-
-        def read() -> tuple[int, int] | None:
-            row = self._db.one(_QUERIES.last_try, owner=self._owner, deployment=deployment, seq=seq)
-            return None if row is None else (row[0], row[1])
-
-        return self._answers.answer("last_try", Stream(self._owner, deployment), read, seq=seq)
+        kept = (answers or Answers()).kept
+        self.active = kept(self._active, owner=owner)
+        self.told = kept(self._told, owner=owner)
+        self.last_try = kept(self._last_try, owner=owner)
+        self.skills = kept(self._skills, owner=owner)
 
     def all(self, deployment: str, *, most: int) -> list[Kept]:
         """A deployment's reflections, newest first."""
         rows = self._db.all(_QUERIES.notes, owner=self._owner, deployment=deployment, most=most)
         return [Kept(row[0], _note(row), row[15], row[16]) for row in rows]
 
-    def skills(self, deployment: str, *, seq: int) -> list[SkillNote]:
+    def _active(self, deployment: str, *, seq: int) -> Note | None:
+        """The note that stood as of a sequence number."""
+        row = self._db.one(_QUERIES.active, owner=self._owner, deployment=deployment, seq=seq)
+        return None if row is None else _note(row)
+
+    def _told(self, deployment: str, *, seq: int) -> tuple[Note | None, tuple[SkillNote, ...]]:
+        """The note that stood and what a deployment was told of skills: every decision asks for both at once."""
+        return self.active(deployment, seq=seq), tuple(self.skills(deployment, seq=seq))
+
+    def _last_try(self, deployment: str, *, seq: int) -> tuple[int, int] | None:
+        """Where and when the newest reflection was, whatever came of it."""
+        row = self._db.one(_QUERIES.last_try, owner=self._owner, deployment=deployment, seq=seq)
+        return None if row is None else (row[0], row[1])
+
+    def _skills(self, deployment: str, *, seq: int) -> list[SkillNote]:
         """What a deployment was told of each skill; of an empty name, what the owner promoted. Some have no text."""
-
-        def read() -> list[SkillNote]:
-            rows = self._db.all(_QUERIES.skills, owner=self._owner, deployment=deployment, seq=seq)
-            return [SkillNote(*row) for row in rows]
-
-        return self._answers.answer("skills", Stream(self._owner, deployment), read, seq=seq)
+        rows = self._db.all(_QUERIES.skills, owner=self._owner, deployment=deployment, seq=seq)
+        return [SkillNote(*row) for row in rows]
 
 
 def _note(row: Row) -> Note:

@@ -3,12 +3,13 @@
 Only a log that is alone knows when that is (`Log.changed`); beside others, everything is asked again.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
 
 from tapebook.log.event import Stream
 
 Answer = TypeVar("Answer")
+Given = TypeVar("Given", covariant=True)
 
 
 class Changes(Protocol):
@@ -19,21 +20,47 @@ class Changes(Protocol):
         ...
 
 
+class Read(Protocol[Given]):
+    """A question about a deployment's stream, or with an empty name the owner's, as of a sequence number."""
+
+    def __call__(self, deployment: str, *, seq: int) -> Given:
+        """The answer."""
+        ...
+
+
+class Kept(Generic[Answer]):
+    """One question, asked again only when its answer may be another: it is the same from the newest change on."""
+
+    def __init__(self, read: Read[Answer], owner: str, *, log: Changes, kinds: frozenset[str]) -> None:
+        self._read = read
+        self._owner = owner
+        self._log = log
+        self._kinds = kinds
+        self._streams: dict[str, Stream] = {}
+        self._answers: dict[str, tuple[int, Answer]] = {}
+
+    def __call__(self, deployment: str, *, seq: int) -> Answer:
+        """The answer as of a sequence number."""
+        stream = self._streams.get(deployment)
+        if stream is None:
+            # The same object again, which knows its hash.
+            stream = self._streams[deployment] = Stream(self._owner, deployment)
+        changed = self._log.changed(stream, self._kinds)
+        if changed is None or seq < changed:
+            return self._read(deployment, seq=seq)
+        kept = self._answers.get(deployment)
+        if kept is None or kept[0] != changed:
+            kept = self._answers[deployment] = (changed, self._read(deployment, seq=seq))
+        return kept[1]
+
+
 class Answers:
-    """What one room was asked and answered, as far as it still holds."""
+    """What may change the answers of one room: events of some kinds in a log. Without a log, nothing is kept."""
 
     def __init__(self, log: Changes | None = None, kinds: Iterable[str] = ()) -> None:
         self._log = log
         self._kinds = frozenset(kinds)
-        self._kept: dict[tuple[str, Stream], tuple[int, object]] = {}
 
-    def answer(self, name: str, stream: Stream, read: Callable[[], Answer], *, seq: int) -> Answer:
-        """What a read gives as of a sequence number: the same for all from the newest change on."""
-        changed = self._log.changed(stream, self._kinds) if self._log else None
-        if changed is None or seq < changed:
-            return read()
-        kept = self._kept.get((name, stream))
-        if kept is None or kept[0] != changed:
-            kept = self._kept[name, stream] = (changed, read())
-        found: Answer = kept[1]  # type: ignore[assignment]
-        return found
+    def kept(self, read: Read[Answer], *, owner: str) -> Read[Answer]:
+        """The same read, which remembers."""
+        return Kept(read, owner, log=self._log, kinds=self._kinds) if self._log else read

@@ -27,5 +27,7 @@ def activity_now(
 def activity_of(rooms: Rooms, deployment: Deployment, account: Account, *, view: View) -> Activity:
     """The same, for whoever has read the account already."""
     session = rooms.book.session(deployment.id, account, as_of=view.as_of)
-    marks = marks_of(TapeQuotes(rooms.tape, view), session.held.values(), at=day_start(view.as_of))
+    held = session.held.values()
+    # Most days begin with nothing held.
+    marks = marks_of(TapeQuotes(rooms.tape, view), held, at=day_start(view.as_of)) if held else {}
     return _activity((session, marks))

@@ -9,9 +9,9 @@ from tapebook.domain.market import AssetContext, Candle, Liquidity
 from tapebook.domain.memo import Memo
 from tapebook.domain.memory import ExperienceRow
 from tapebook.domain.position import Portfolio
-from tapebook.experience import HALF_HOUR, Question, Reading, Sight, reading_of, seen, shape_of, sight_at
+from tapebook.experience import HALF_HOUR, Question, Reading, Shapes, Sight, reading_of, seen, sight_at
 from tapebook.log import Draft
-from tapebook.tape.features import classify_regime
+from tapebook.tape.features import Regimes
 from tapebook.wiring import Rooms
 
 _Seen = tuple[tuple[Candle, ...], AssetContext | None, Liquidity | None, int]
@@ -68,11 +68,8 @@ def _looked(market: Market) -> tuple[str, Sight]:
 @lru_cache(maxsize=256)
 def _eye(symbol: str, minutes: int, count: int) -> Memo[tuple[Candle, ...], tuple[str, Sight]]:
     """Who looks at windows of one kind; not looks by windows, since the hash of one costs half a look."""
-    return Memo(_look)
-
-
-def _look(bars: tuple[Candle, ...]) -> tuple[str, Sight]:
-    return classify_regime([bar.close_e8 / 1e8 for bar in bars]), shape_of(bars)
+    regimes, shapes = Regimes(), Shapes()
+    return Memo(lambda bars: (regimes(bars), shapes(bars)))
 
 
 @lru_cache(maxsize=256)

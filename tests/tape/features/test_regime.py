@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.tape.features.regime import MIN_BARS, classify_regime
+from tapebook.domain.market import Candle
+from tapebook.tape.features.regime import MIN_BARS, Regimes, classify_regime
 
 TAGS = {f"{trend}_{vol}" for trend in ("trend_up", "trend_down", "chop") for vol in ("hivol", "lowvol")}
 
@@ -144,3 +145,15 @@ NEAR = st.floats(99, 101)
 def test_tag_is_that_of_the_definition(closes: list[float], trend: float, vol: float) -> None:
     expected = by_definition(closes, trend, vol)
     assert classify_regime(closes, trend_threshold=trend, vol_threshold=vol) == expected
+
+
+PRICES = st.lists(st.integers(95, 105) | st.sampled_from((0, -3, 101)), min_size=1, max_size=60)
+
+
+@given(PRICES, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=4))
+def test_tags_of_windows_that_move_are_those_of_each(prices: list[int], jumps: list[tuple[int, int]]) -> None:
+    bars = [Candle("BTC", 60, at, c * 10**8, 0, 0, c * 10**8, 1.0, 1.0, 1) for at, c in enumerate(prices)]
+    tags = Regimes()
+    for start, size in [(start, size) for size in (MIN_BARS, 3) for start in range(len(bars))] + jumps:
+        window = tuple(bars[start : start + size])
+        assert tags(window) == classify_regime([bar.close_e8 / 1e8 for bar in window])

@@ -4,7 +4,7 @@ from tapebook.tape.features.change import changed_enough
 from tapebook.tape.features.funding import FundingPressure, VenueRate, funding_pressure
 from tapebook.tape.features.liquidity import LiquidityProfile, liquidity_profile
 from tapebook.tape.features.positioning import PositioningPressure, positioning_pressure
-from tapebook.tape.features.regime import classify_regime
+from tapebook.tape.features.regime import Regimes, classify_regime
 from tapebook.tape.features.row import Feature, metrics_json, to_metrics
 from tapebook.tape.features.volatility import VolatilityProfile, WindowVolatility, volatility_profile
 
@@ -13,6 +13,7 @@ __all__ = [
     "FundingPressure",
     "LiquidityProfile",
     "PositioningPressure",
+    "Regimes",
     "VenueRate",
     "VolatilityProfile",
     "WindowVolatility",
