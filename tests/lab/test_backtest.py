@@ -16,6 +16,7 @@ import pytest
 
 import tapebook
 from tapebook.clock import SystemClock, VirtualClock
+from tapebook.decision import Engine
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.errors import BadInput, Damaged
 from tapebook.lab.backtest import Run, Watch
@@ -140,6 +141,28 @@ def backtest_result(home: Path) -> BacktestResult:
     found = backtest_homes(home)[0].result()
     assert found is not None
     return found
+
+
+class Paid:
+    """An engine whose answers cannot be had again for nothing."""
+
+    identity = "paid"
+
+    def __init__(self, engine: Engine) -> None:
+        self.decide = engine.decide
+
+
+def test_answers_that_cost_money_are_kept_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, engine, work, sizes = quarter_hours(tmp_path), Rooms.engine, Run.work, list[int]()
+
+    def counted(run: Run, slots: range) -> None:
+        sizes.append(len(slots))
+        work(run, slots)
+
+    monkeypatch.setattr(Rooms, "engine", lambda rooms, agent: Paid(engine(rooms, agent)))
+    monkeypatch.setattr(Run, "work", counted)
+    asked(home, chunks="none", start=START, end=START + DAY)
+    assert sizes == [1] * 96
 
 
 def test_what_comes_after_changes_nothing_before(home: Path, result: BacktestResult, tmp_path: Path) -> None:

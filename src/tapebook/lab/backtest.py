@@ -35,7 +35,7 @@ from tapebook.wiring import Rooms
 
 OpenRooms = Callable[[BacktestHome, Plan, VirtualClock], Rooms]
 
-TICKS_PER_COMMIT = 500
+TICKS_PER_COMMIT = 1_000
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ class Run:
 
     def run_chunk(self, chunk: Chunk) -> ChunkResult:
         """Every decision of a chunk that is not made yet; then its measures, kept as a checkpoint."""
-        for slots in _batches(self.slots(chunk), TICKS_PER_COMMIT // len(self._plan.symbols) or 1):
+        for slots in _batches(self.slots(chunk), self._at_once()):
             before, began = self._ticks, elapsed_seconds()
             self.work(slots)
             self._home.note_speed(self._ticks - before, elapsed_seconds() - began)
@@ -123,6 +123,11 @@ class Run:
         newest = self._rooms.book.last_run(self._deployment.id, self._plan.symbols[-1], seq=seq)
         first = chunk.start if newest is None else max(chunk.start, newest.scheduled_for + cadence)
         return range(-(-first // cadence) * cadence, chunk.end, cadence)
+
+    def _at_once(self) -> int:
+        """How many slots share a commit: many, but answers that were paid for are not to be lost with a process."""
+        paid = self._rooms.engine(self._deployment.agent).identity
+        return 1 if paid else TICKS_PER_COMMIT // len(self._plan.symbols) or 1
 
     def _work(self, at: int) -> None:
         """All decisions of one slot, made when its bar counts as known."""
