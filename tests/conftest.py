@@ -88,7 +88,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """The machine's Chromium without a window, that asks nobody for anything."""
     found = _chromium()

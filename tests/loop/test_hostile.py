@@ -173,7 +173,7 @@ def _switched(floor: Desk, *, halted: bool, subject: str) -> bool:
 @pytest.fixture
 def floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A desk whose commits do not wait for the disk."""
-    monkeypatch.setattr(wiring, "connect", lambda place, *, durable: connect(place, durable=False))
+    monkeypatch.setattr(wiring, "connect", lambda place, **terms: connect(place, **terms | {"durable": False}))
     with desk(tmp_path / "home", settings="[archive]\npackets = false\n") as opened:
         yield opened
 
