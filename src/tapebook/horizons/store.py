@@ -10,7 +10,7 @@ from tapebook.horizons.aggregate import Aggregate
 from tapebook.horizons.events import Origin
 from tapebook.horizons.layers import ContextLayer
 from tapebook.horizons.period import Kind, Period, parse_period, period_of
-from tapebook.log import Answers
+from tapebook.log import Answers, Stream
 
 MIGRATIONS = "tapebook.horizons"
 
@@ -35,21 +35,28 @@ class Horizons:
         self._db = db
         self.owner = owner
         self._values: dict[str, tuple[int, dict[tuple[ContextLayer, str], tuple[Found, ...]]]] = {}
-        self.changed = (answers or Answers()).kept(self._changed, owner=owner)
+        self._answers = answers or Answers()
+        self.changed = self._answers.kept(self._changed, owner=owner)
 
     def values(self, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> Sequence[Found]:
         """Every key of a timeframe; none when a cleanup had dropped it by then.
 
-        What was read since the newest change is kept: packets are told it, and the next roll-up compares with it.
+        Where changes are remembered, what was read since the newest is kept: packets are told it, and the next roll-up
+        compares with it.
         """
-        changed, kept = self.changed(scope, seq=seq), self._values.get(scope)
+        changed, kept = self._answers.changed(Stream(self.owner, scope)), self._values.get(scope)
+        if changed is None or seq < changed:
+            return self._read_values(scope, layer, timeframe, seq=seq)
         if kept is None or kept[0] != changed:
             kept = self._values[scope] = changed, {}
         found = kept[1].get((layer, timeframe))
         if found is None:
-            rows = self._db.all(_QUERIES.values, **self._where(scope, layer), timeframe=timeframe, seq=seq)
-            found = kept[1][layer, timeframe] = tuple([Found(*row) for row in rows])
+            found = kept[1][layer, timeframe] = self._read_values(scope, layer, timeframe, seq=seq)
         return found
+
+    def _read_values(self, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> tuple[Found, ...]:
+        rows = self._db.all(_QUERIES.values, **self._where(scope, layer), timeframe=timeframe, seq=seq)
+        return tuple([Found(*row) for row in rows])
 
     def newest(self, scope: str, layer: ContextLayer, *, seq: int) -> list[Found]:
         """Every key of a layer, each of the newest timeframe that has it."""

@@ -61,6 +61,10 @@ class Answers:
         self._log = log
         self._kinds = frozenset(kinds)
 
+    def changed(self, stream: Stream) -> int | None:
+        """The newest sequence number of an event that may change them; None where that is not remembered."""
+        return self._log.changed(stream, self._kinds) if self._log else None
+
     def kept(self, read: Read[Answer], *, owner: str) -> Read[Answer]:
         """The same read, which remembers."""
         return Kept(read, owner, log=self._log, kinds=self._kinds) if self._log else read
