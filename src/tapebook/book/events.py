@@ -156,7 +156,6 @@ KINDS: dict[type[msgspec.Struct], str] = {
 
 
 _DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in KINDS}
-_TYPES = {kind: body for body, kind in KINDS.items()}
 # Of every kind the body that was read or written last: tables and whoever follows the log want it right after.
 _last: dict[type[msgspec.Struct], tuple[str, Any]] = {}
 
@@ -175,8 +174,3 @@ def body_of(event: Event, kind: type[Body]) -> Body:
         kept = _last[kind] = event.body, _DECODERS[kind].decode(event.body)
     body: Body = kept[1]
     return body
-
-
-def any_body_of(event: Event) -> msgspec.Struct:
-    """The same by the event's kind, which must be one of the book's."""
-    return body_of(event, _TYPES[event.kind])

@@ -98,7 +98,7 @@ class Book:
 
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""
-        return self._log.head(self._streams.get(deployment) or self.stream(deployment)).seq
+        return self._log.head(self.stream(deployment)).seq
 
     def seq_as_of(self, deployment: str, as_of: int) -> int:
         """The newest sequence number known at a moment."""
@@ -106,7 +106,7 @@ class Book:
 
     def append(self, deployment: str, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
         """Writes events and their rows under the lease in hand, if any; or raises StaleWriter and writes nothing."""
-        stream = self._streams.get(deployment) or self.stream(deployment)
+        stream = self.stream(deployment)
         lease = self._leases.for_write(stream) if self._leases else None
         return self._log.append(stream, drafts, expected_seq=expected_seq, lease=lease)
 

@@ -8,7 +8,6 @@ from tapebook.context.sections.figures import price, signed_usd, whole_usd
 from tapebook.context.situation import Situation
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.memo import Memo
-from tapebook.domain.money import price_e8_of
 from tapebook.domain.trade import TradeState
 
 COLUMNS = ("what", "size", "entry", "mark", "mfe", "mae", "held", "reason")
@@ -45,7 +44,7 @@ def _cells(trade: TradeState) -> Row:
     return (
         f"{symbol_text(trade.symbol)} {trade.side}",
         whole_usd(trade.entered_usd_e6),
-        price(price_e8_of(trade.entered_usd_e6, trade.entered_e8)),
+        price(trade.entry_price_e8),
         signed_usd(trade.mfe_usd_e6, 0),
         signed_usd(trade.mae_usd_e6, 0),
         plain(trade.entry_reason, MOST_WORDS),
