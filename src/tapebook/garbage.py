@@ -4,7 +4,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# New things that may hold others; looking through so many takes a hundredth of a second.
+# New things that may hold others; looking through so many takes some thousandths of a second.
 _MUCH = 50_000
 
 
