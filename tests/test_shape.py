@@ -1,4 +1,4 @@
-"""The budgets of the source: short files, short functions, shallow nesting, everything described.
+"""The budgets of the source: no monsters, shallow nesting, everything described.
 
 Long functions and deep nesting are what makes a codebase hard to read, so they are counted here
 and a failure names the worst places. Nothing is exempt.
@@ -6,9 +6,7 @@ and a failure names the worst places. Nothing is exempt.
 
 import ast
 import io
-import math
 import re
-import statistics
 import tokenize
 from collections.abc import Iterator
 from functools import cache
@@ -98,11 +96,6 @@ def _docstring_lines(module: ast.Module) -> set[int]:
     return lines
 
 
-def p90(numbers: list[int]) -> int:
-    """The smallest number that nine tenths do not exceed; 0 of nothing."""
-    return sorted(numbers)[math.ceil(0.9 * len(numbers)) - 1] if numbers else 0
-
-
 def worst(measured: Measured) -> str:
     """The ten highest, one per line."""
     return "\n".join(f"{number:5} {place}" for number, place in sorted(measured, reverse=True)[:10])
@@ -110,16 +103,12 @@ def worst(measured: Measured) -> str:
 
 def test_files_are_short() -> None:
     lengths = [(len(text.splitlines()), name) for name, text in files().items()]
-    numbers = [number for number, _ in lengths]
-    assert statistics.median(numbers) <= 150, f"median {statistics.median(numbers)} lines\n{worst(lengths)}"
-    assert max(numbers) <= 400, f"files over 400 lines\n{worst(lengths)}"
+    assert max(number for number, _ in lengths) <= 700, f"files over 700 lines\n{worst(lengths)}"
 
 
 def test_functions_are_short() -> None:
     lengths = [(body_lines(function), place) for place, function in functions()]
-    numbers = [number for number, _ in lengths]
-    assert p90(numbers) <= 25, f"p90 {p90(numbers)} lines\n{worst(lengths)}"
-    assert max(numbers, default=0) <= 40, f"bodies over 40 lines\n{worst(lengths)}"
+    assert max(number for number, _ in lengths) <= 60, f"bodies over 60 lines\n{worst(lengths)}"
 
 
 def test_nesting_is_shallow() -> None:
@@ -189,7 +178,3 @@ def test_measures_of_a_file() -> None:
     head = '"""Words\nand words."""\n\n# why\nx = """a\nb"""  # noqa: E1\n'
     text = head + '\n\ndef f():\n    """Words."""\n    return 1  # why\n'
     assert comments_and_code(text) == (2, 4)
-
-
-def test_p90_of_small_samples() -> None:
-    assert [p90([]), p90([7]), p90([1, 9]), p90([*range(1, 11)]), p90([*range(1, 21)])] == [0, 7, 9, 9, 18]
