@@ -16,7 +16,7 @@ TEXT = st.text(max_size=60)
 
 def system_text(agent: AgentProfile) -> str:
     """The system message of an agent without lessons."""
-    return "\n\n".join(segment.text for segment in segments(agent))
+    return "\n\n".join(segment.text for segment in segments(agent, symbol="BTC"))
 
 
 def test_segments_of_a_profile() -> None:
@@ -25,7 +25,7 @@ def test_segments_of_a_profile() -> None:
         avoid=("average down", "trade the open"),
         caps=RiskCaps(max_position_usd_e6=1_500 * E6, max_leverage=3, cooldown_ms=300_000),
     )
-    found = segments(agent, Lessons(("Entries after 20:00 lost 4 of 5.",), "x"))
+    found = segments(agent, Lessons(("Entries after 20:00 lost 4 of 5.",), "x"), symbol="kPEPE")
     assert [segment.name for segment in found] == ["header", "leash", "strategy", "lessons", "footer"]
     texts = {segment.name: segment.text for segment in found}
     assert texts["header"].startswith("You are btc-5m, a trading agent")
@@ -40,12 +40,17 @@ def test_segments_of_a_profile() -> None:
     ]
     assert texts["strategy"] == "Strategy:\nFollow the trend."
     assert texts["lessons"] == f"{LESSONS}\n- Entries after 20:00 lost 4 of 5."
-    assert texts["footer"] == FOOTER
+    assert texts["footer"] == FOOTER.replace("SYMBOL", "kPEPE")
+
+
+def test_answer_template_names_the_symbol_of_the_packet() -> None:
+    (footer,) = (each.text for each in segments(profile(), symbol="kPEPE") if each.name == "footer")
+    assert '"symbol":"kPEPE"' in footer and "BTC" not in footer
 
 
 def test_segment_with_nothing_to_say_is_absent() -> None:
-    assert [segment.name for segment in segments(profile())] == ["header", "leash", "footer"]
-    assert [segment.name for segment in segments(profile(), Lessons((), "x"))] == ["header", "leash", "footer"]
+    assert [segment.name for segment in segments(profile(), symbol="BTC")] == ["header", "leash", "footer"]
+    assert [segment.name for segment in segments(profile(), Lessons((), "x"), symbol="BTC")] == ["header", "leash", "footer"]
     assert "never:" not in leash(profile()) and "rests" not in leash(profile())
 
 

@@ -8,20 +8,24 @@ never:  reads a database, a clock or a file
 from tapebook.context.assemble import assemble
 from tapebook.context.oversize import oversize
 from tapebook.context.preview import Preview, PreviewPart, preview
-from tapebook.context.render import RENDERER
 from tapebook.context.shelf import MarketKey, MarketShelf
 from tapebook.context.situation import Feature, Market, Situation
+from tapebook.context.versions import CURRENT, RENDERER, VERSIONS, PacketVersion, version_of
 
 __all__ = [
+    "CURRENT",
     "RENDERER",
+    "VERSIONS",
     "Feature",
     "Market",
     "MarketKey",
     "MarketShelf",
+    "PacketVersion",
     "Preview",
     "PreviewPart",
     "Situation",
     "assemble",
     "oversize",
     "preview",
+    "version_of",
 ]

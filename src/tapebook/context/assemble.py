@@ -12,9 +12,10 @@ import hashlib
 from functools import lru_cache
 from typing import Any
 
+from tapebook.context import renderer_2
 from tapebook.context.budget import MEMORY_CAP
 from tapebook.context.panel import Panel
-from tapebook.context.render import RENDERER, Drawn, user_text
+from tapebook.context.render import Drawn, user_text
 from tapebook.context.sections import (
     Layout,
     bars,
@@ -31,6 +32,7 @@ from tapebook.context.sections import (
 )
 from tapebook.context.situation import Market, Situation
 from tapebook.context.system import System, system_of
+from tapebook.context.versions import RENDERER
 from tapebook.domain.agent import AgentProfile, ContextProfile
 from tapebook.domain.memo import Memo
 from tapebook.domain.memory import Lessons
@@ -48,15 +50,19 @@ OWN: tuple[Layout[Situation, Any], ...] = (
     rules.LAYOUT,
     citations.LAYOUT,
 )
+LAYOUTS = {2: (renderer_2.MARKET, renderer_2.OWN), RENDERER: (MARKET, OWN)}
+"""The sections of every renderer: of the market, and of the agent's own."""
+
 CAPS = {layout.name: layout.cap for layout in MARKET} | {layout.name: layout.cap for layout in OWN}
 
 
 def assemble(situation: Situation) -> Packet:
     """The packet of a situation."""
     seen, agent = situation.market, situation.deployment.agent
-    board = own_board(situation.deployment.id, seen.symbol, agent.context)
+    renderer = situation.renderer
+    board = own_board(situation.deployment.id, seen.symbol, agent.context, renderer)
     system = board.system((agent, situation.lessons if agent.context.memory else None))
-    drawn = draw_market(seen)
+    drawn = draw_market(seen, renderer)
     _draw_own(drawn, situation, board, room=MEMORY_CAP - system.lessons_tokens)
     sections, texts, encoded, contents, tokens = [], [], [], [], {}
     for each in drawn:
@@ -72,7 +78,7 @@ def assemble(situation: Situation) -> Packet:
         agent=agent.name,
         symbol=seen.symbol,
         as_of=situation.as_of,
-        renderer=RENDERER,
+        renderer=renderer,
         system=system.text,
         text=user_text(texts),
         sections=tuple(sections),
@@ -93,10 +99,10 @@ def _gone_on(begun: "hashlib._Hash", rest: bytes) -> str:
     return digest.hexdigest()
 
 
-def draw_market(seen: Market) -> list[Drawn]:
+def draw_market(seen: Market, renderer: int = RENDERER) -> list[Drawn]:
     """The sections that depend on the market alone: equal markets give equal bytes, so agents share them."""
     found = []
-    for panel in market_board(seen.symbol, seen.bar_minutes, len(seen.bars)):
+    for panel in market_board(seen.symbol, seen.bar_minutes, len(seen.bars), renderer):
         drawn = panel.redrawn(seen, panel.look(seen))
         if drawn is not None:
             found.append(drawn)
@@ -104,9 +110,9 @@ def draw_market(seen: Market) -> list[Drawn]:
 
 
 @lru_cache(maxsize=512)
-def market_board(_symbol: str, _minutes: int, _count: int) -> tuple[Panel[Market], ...]:
+def market_board(_symbol: str, _minutes: int, _count: int, renderer: int) -> tuple[Panel[Market], ...]:
     """The panels of all who look at bars of one size."""
-    return tuple(Panel(layout) for layout in MARKET)
+    return tuple(Panel(layout) for layout in LAYOUTS[renderer][0])
 
 
 class Board:
@@ -116,9 +122,12 @@ class Board:
     this is not gone through again, a hash that has seen it and nothing else is kept, and copied to go on.
     """
 
-    def __init__(self, context: ContextProfile) -> None:
-        self.system: Memo[tuple[AgentProfile, Lessons | None], System] = Memo(lambda seen: system_of(*seen))
-        panels = {layout.name: Panel(layout) for layout in OWN if context.memory or not layout.memory}
+    def __init__(self, symbol: str, context: ContextProfile, renderer: int) -> None:
+        self.system: Memo[tuple[AgentProfile, Lessons | None], System] = Memo(
+            lambda seen: system_of(*seen, symbol=symbol, renderer=renderer)
+        )
+        own = LAYOUTS[renderer][1]
+        panels = {layout.name: Panel(layout) for layout in own if context.memory or not layout.memory}
         self.panels, self.trades = tuple(panels.values()), panels.get(recent_trades.LAYOUT.name)
         self.begun_inputs = Memo(_begun)
 
@@ -129,9 +138,9 @@ def _begun(parts: tuple[bytes, bytes]) -> "hashlib._Hash":
 
 
 @lru_cache(maxsize=512)
-def own_board(_deployment: str, _symbol: str, context: ContextProfile) -> Board:
+def own_board(_deployment: str, symbol: str, context: ContextProfile, renderer: int) -> Board:
     """The board of one agent on one symbol; its shadow, which has another context, has another."""
-    return Board(context)
+    return Board(symbol, context, renderer)
 
 
 def _draw_own(found: list[Drawn], situation: Situation, board: Board, *, room: int) -> None:

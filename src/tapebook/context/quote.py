@@ -16,7 +16,7 @@ _HIDDEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     r"\U000e0000-\U000e007f]+"
 )
-_QUOTES = str.maketrans(dict.fromkeys('"`“”„‟«»″＂', "'"))
+QUOTES = str.maketrans(dict.fromkeys('"`“”„‟«»″＂', "'"))
 
 CHARACTERS_PER_TOKEN = 3
 """Ordinary words have four or five. What has fewer is cut, so that a line of signs takes no more room than prose."""
@@ -36,7 +36,7 @@ def plain(text: str, most: int) -> str:
 
 @lru_cache(maxsize=8_192)
 def _plain(text: str, most: int) -> str:
-    seen = " ".join(visible(text).translate(_QUOTES).split())[:most]
+    seen = " ".join(visible(text).translate(QUOTES).split())[:most]
     tokens = most // CHARACTERS_PER_TOKEN
     # A token has a character at least, so that so few are never too many.
     return (seen if len(seen) <= tokens else within(seen, tokens)).rstrip()

@@ -1,6 +1,6 @@
 """Sections become text, each within its cap: the rows that do not fit are left out, and the heading says so.
 
-The version is stored with every run; an old renderer is never changed, only joined by a new one.
+How sections look is theirs to say: a packet's version (`versions.py`) picks them, and all are drawn here.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,6 @@ import msgspec
 from tapebook.context.budget import SHAPES, kept, line_cost, pieces, shape_pieces
 from tapebook.context.sections import Layout, Rows
 from tapebook.domain.packet import Section
-
-RENDERER = 2
 
 SHORT_TEXT = 640
 """Bytes of a section that are counted at once, rather than line by line."""

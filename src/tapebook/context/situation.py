@@ -2,6 +2,7 @@
 
 import msgspec
 
+from tapebook.context.versions import RENDERER
 from tapebook.domain.activity import Activity
 from tapebook.domain.agent import Deployment
 from tapebook.domain.citation import Citation
@@ -24,7 +25,8 @@ class Feature(msgspec.Struct, frozen=True):
 class Market(msgspec.Struct, frozen=True):
     """What is known of one symbol at a moment: the same for every agent that looks at bars of the same size.
 
-    Bars are oldest first.
+    Bars are oldest first. `unfinished` are the minutes of the newest bar that were not final when its time had
+    come; `regime` is the tag of the bars, None when they could not be classified.
     """
 
     symbol: str
@@ -35,6 +37,8 @@ class Market(msgspec.Struct, frozen=True):
     liquidity: Liquidity | None = None
     context: AssetContext | None = None
     features: tuple[Feature, ...] = ()
+    unfinished: tuple[int, ...] = ()
+    regime: str | None = None
 
 
 class Situation(msgspec.Struct, frozen=True):
@@ -59,6 +63,7 @@ class Situation(msgspec.Struct, frozen=True):
     horizons: tuple[LayerRow, ...] = ()
     citations: tuple[Citation, ...] = ()
     degraded: tuple[str, ...] = ()
+    renderer: int = RENDERER
 
     @property
     def symbol(self) -> str:

@@ -4,7 +4,7 @@ import msgspec
 
 from tapebook import views
 from tapebook.book.store import KnownOrder, KnownTrade
-from tapebook.context import RENDERER, preview
+from tapebook.context import VERSIONS, preview
 from tapebook.domain.citation import Citation
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
@@ -35,7 +35,7 @@ def order_view(known: KnownOrder) -> views.View:
 
 def rebuilt(rooms: Rooms, run: DecisionRun) -> Packet | None:
     """The packet of a run, if it can be made again byte for byte."""
-    if run.renderer != RENDERER:
+    if run.renderer not in VERSIONS:
         return None
     packet = rebuild(rooms, run)
     return packet if packet.sha256 == run.packet_sha256 else None

@@ -5,7 +5,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from tapebook.context import RENDERER, assemble
+from tapebook.context import VERSIONS, assemble
 from tapebook.domain.agent import Deployment
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
@@ -45,16 +45,24 @@ def rebuild(rooms: Rooms, run: DecisionRun) -> Packet:
         raise Damaged(f"run {run.run_id} names version {run.agent_version} of {run.agent}, which is not in the book")
     agent = shadowed(found[1]) if run.trigger == "shadow" else found[1]
     deployment = Deployment(run.owner, run.deployment, agent, run.agent_version)
-    marks, skip = run.watermarks, run.degraded
-    return assemble(gather(rooms, deployment, run.symbol, as_of=run.as_of, watermarks=marks, skip=skip))
+    situation = gather(
+        rooms,
+        deployment,
+        run.symbol,
+        as_of=run.as_of,
+        watermarks=run.watermarks,
+        skip=run.degraded,
+        renderer=run.renderer,
+    )
+    return assemble(situation)
 
 
 def _difference(rooms: Rooms, run: DecisionRun) -> str | None:
     if not run.packet_sha256:
         # A slot that expired, or could not be opened: nobody was told anything.
         return None
-    if run.renderer != RENDERER:
-        return f"rendered by version {run.renderer}, and this is {RENDERER}: replay it with the tapebook that made it"
+    if run.renderer not in VERSIONS:
+        return f"rendered by version {run.renderer}, which is not here: replay it with the tapebook that made it"
     packet = rebuild(rooms, run)
     if packet.inputs_sha256 != run.inputs_sha256:
         return f"inputs differ{_where(rooms, run, packet)}"

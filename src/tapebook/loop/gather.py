@@ -4,14 +4,14 @@
 2. the account with its orders and marks, without which there is no decision;
 3. the memories (`_memory`), each by itself: one that fails is empty, and its name goes into `degraded`.
 
-A replay names what had failed then, and it is left out again (`skip`).
+A replay names what had failed then, and it is left out again (`skip`); it reads by the rules of the packet's version.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from tapebook.book.settle import Account
-from tapebook.context import Market, MarketKey, MarketShelf, Situation
+from tapebook.context import RENDERER, Market, MarketKey, MarketShelf, PacketVersion, Situation, version_of
 from tapebook.domain.agent import MOST_TRADES_SHOWN, Deployment
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Mid
@@ -73,13 +73,16 @@ def gather(
     watermarks: Watermarks,
     skip: Iterable[str] = (),
     shelf: MarketShelf | None = None,
+    renderer: int = RENDERER,
 ) -> Situation:
     """Everything one decision may know, and nothing beyond its watermarks; a shelf offers markets read before."""
-    view, optional = View(as_of, watermarks.tape), OptionalReads(skip)
-    market = _market(rooms.tape, deployment, symbol, view=view, optional=optional, shelf=shelf)
+    view, optional, version = View(as_of, watermarks.tape), OptionalReads(skip), version_of(renderer)
+    market = _market(rooms.tape, deployment, symbol, view=view, optional=optional, shelf=shelf, version=version)
     account = rooms.book.account(deployment.id, seq=watermarks.book)
     working = rooms.book.orders_under_way(deployment.id, seq=watermarks.book, as_of=as_of)
-    memory = _memory(rooms, deployment, market, account=account, watermarks=watermarks, optional=optional)
+    memory = _memory(
+        rooms, deployment, market, account=account, watermarks=watermarks, optional=optional, version=version
+    )
     return Situation(
         deployment=deployment,
         as_of=as_of,
@@ -90,6 +93,7 @@ def gather(
         open_trades=account.open_trades,
         working=working,
         degraded=optional.degraded,
+        renderer=renderer,
         **memory,
     )
 
@@ -107,17 +111,24 @@ def regime(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> st
 
 
 def _market(
-    tape: Tape, deployment: Deployment, symbol: str, *, view: View, optional: OptionalReads, shelf: MarketShelf | None
+    tape: Tape,
+    deployment: Deployment,
+    symbol: str,
+    *,
+    view: View,
+    optional: OptionalReads,
+    shelf: MarketShelf | None,
+    version: PacketVersion,
 ) -> Market:
     profile = deployment.agent.context
     minutes, count = profile.bar_minutes, profile.bar_count
     if shelf is None or "features" in optional.degraded:
-        market = read_market(tape, symbol, minutes=minutes, count=count, view=view)
-        return optional.read("features", market, with_features, tape, market, view=view)
+        market = read_market(tape, symbol, minutes=minutes, count=count, view=view, version=version)
+        return optional.read("features", market, with_features, tape, market, view=view, version=version)
     key = MarketKey(symbol, minutes, count, view.as_of, view.watermark)
     found = shelf.get(key)
     if found is None:
-        found = _market(tape, deployment, symbol, view=view, optional=optional, shelf=None)
+        found = _market(tape, deployment, symbol, view=view, optional=optional, shelf=None, version=version)
         # Only what was read whole is for others.
         if "features" not in optional.degraded:
             shelf.put(key, found)
@@ -132,6 +143,7 @@ def _memory(
     account: Account,
     watermarks: Watermarks,
     optional: OptionalReads,
+    version: PacketVersion,
 ) -> dict[str, Any]:
     """The fields of a situation that come from memory; without any, what the caps are weighed against is still read."""
     book, own, seq, profile = rooms.book, deployment.id, account.seq, deployment.agent.context

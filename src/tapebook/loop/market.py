@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.context import Feature, Market
+from tapebook.context import CURRENT, Feature, Market, PacketVersion
 from tapebook.domain.instants import DAY
 from tapebook.domain.market import AssetContext, Liquidity
 from tapebook.errors import Damaged
@@ -14,7 +14,9 @@ from tapebook.tape.store import Tape, View
 FAMILIES = {"fundingPressure": "pressure", "volatilityProfile": "volatility", "positioningPressure": "positioning"}
 
 
-def read_market(tape: Tape, symbol: str, *, minutes: int, count: int, view: View) -> Market:
+def read_market(
+    tape: Tape, symbol: str, *, minutes: int, count: int, view: View, version: PacketVersion = CURRENT
+) -> Market:
     """Bars and price: what no decision does without."""
     return Market(
         symbol=symbol,
@@ -25,7 +27,7 @@ def read_market(tape: Tape, symbol: str, *, minutes: int, count: int, view: View
     )
 
 
-def with_features(tape: Tape, market: Market, *, view: View) -> Market:
+def with_features(tape: Tape, market: Market, *, view: View, version: PacketVersion = CURRENT) -> Market:
     """The market with its book, its funding and the features of its symbol."""
     symbol = market.symbol
     if tape.has_prices_alone(symbol):

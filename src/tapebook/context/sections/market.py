@@ -40,22 +40,23 @@ def rows(market: Market) -> Rows:
     rows: list[Row] = []
     mid = market.mid
     if mid is not None:
-        rows += ("price", short_price(mid.price_e8)), ("price_age_s", _age(market, mid.bucket_ts))
+        rows += ("price", short_price(mid.price_e8)), ("price_age_s", age(market, mid.bucket_ts))
     if market.liquidity is not None:
-        rows += [*_liquidity(market.liquidity), ("book_age_s", _age(market, market.liquidity.bucket_ts))]
+        rows += [*liquidity(market.liquidity), ("book_age_s", age(market, market.liquidity.bucket_ts))]
     if market.context is not None:
-        rows += [*_context(market.context), ("funding_age_s", _age(market, market.context.bucket_ts))]
+        rows += [*context(market.context), ("funding_age_s", age(market, market.context.bucket_ts))]
     if market.features:
         rows += [_feature(market, feature) for feature in market.features]
     return tuple(rows)
 
 
-def _age(market: Market, bucket_ts: int) -> str:
+def age(market: Market, bucket_ts: int) -> str:
     """How old a value is, so that a stale one is seen to be stale."""
     return str((market.as_of - bucket_ts) // 1000)
 
 
-def _liquidity(book: Liquidity) -> list[Row]:
+def liquidity(book: Liquidity) -> list[Row]:
+    """Spread, depth and imbalance."""
     return [
         ("spread_bps", statistic(book.spread_bps, 2)),
         ("depth_usd_0.1pct", statistic(book.depth_usd_10bps, 0)),
@@ -64,18 +65,19 @@ def _liquidity(book: Liquidity) -> list[Row]:
     ]
 
 
-def _context(context: AssetContext) -> list[Row]:
+def context(known: AssetContext) -> list[Row]:
+    """Funding, premium and open interest."""
     return [
-        ("funding_rate_1h_pct", decimal_text(context.funding_e12 * 100, E12, 5)),
-        ("premium_pct", decimal_text(context.premium_e12 * 100, E12, 4)),
-        ("open_interest", statistic(context.open_interest_base, 0)),
+        ("funding_rate_1h_pct", decimal_text(known.funding_e12 * 100, E12, 5)),
+        ("premium_pct", decimal_text(known.premium_e12 * 100, E12, 4)),
+        ("open_interest", statistic(known.open_interest_base, 0)),
     ]
 
 
 def _feature(market: Market, feature: Feature) -> Row:
     known = dict(feature.metrics)
     pairs = [f"{name}={plain(known[name], 24)}" for name in FEATURES[feature.name] if name in known]
-    return feature.name, " ".join([*pairs, f"age_s={_age(market, feature.bucket_ts)}"])
+    return feature.name, " ".join([*pairs, f"age_s={age(market, feature.bucket_ts)}"])
 
 
 LAYOUT = Layout(name="market", cap=700, title=title, columns=FACTS, look=look, rows=rows, text=fact_text)

@@ -1,0 +1,43 @@
+"""The versions of a packet: which rules its reads and its text follow.
+
+A run stores the number of the renderer that made its packet. Replay reads and renders with the same number for
+ever, so a rule that changes what a packet says is a field here, false for the versions before it.
+"""
+
+import msgspec
+
+from tapebook.errors import Damaged
+
+
+class PacketVersion(msgspec.Struct, frozen=True):
+    """The rules of one renderer.
+
+    `complete_bars`     a bar that lacks a minute is not shown as finished, and the missing minute is named
+    `scaled_regimes`    the thresholds of a regime scale with the square root of the time its window covers
+    `derived_features`  features are derived from imported bars and rates where none were stored
+    `every_refusal`     refusals by the send gate, by the broker and of unreadable replies count as rejections
+    """
+
+    renderer: int
+    complete_bars: bool
+    scaled_regimes: bool
+    derived_features: bool
+    every_refusal: bool
+
+
+VERSIONS = {
+    2: PacketVersion(2, False, False, False, False),
+    3: PacketVersion(3, True, True, True, True),
+}
+
+RENDERER = max(VERSIONS)
+"""The renderer of new packets."""
+
+CURRENT = VERSIONS[RENDERER]
+
+
+def version_of(renderer: int) -> PacketVersion:
+    """The rules of a stored run."""
+    if renderer not in VERSIONS:
+        raise Damaged(f"rendered by version {renderer}, which this tapebook does not have: replay it with a newer one")
+    return VERSIONS[renderer]
