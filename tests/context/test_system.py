@@ -49,8 +49,8 @@ def test_answer_template_names_the_symbol_of_the_packet() -> None:
 
 
 def test_segment_with_nothing_to_say_is_absent() -> None:
-    assert [segment.name for segment in segments(profile(), symbol="BTC")] == ["header", "leash", "footer"]
-    assert [segment.name for segment in segments(profile(), Lessons((), "x"), symbol="BTC")] == ["header", "leash", "footer"]
+    for lessons in (None, Lessons((), "x")):
+        assert [each.name for each in segments(profile(), lessons, symbol="BTC")] == ["header", "leash", "footer"]
     assert "never:" not in leash(profile()) and "rests" not in leash(profile())
 
 

@@ -1,0 +1,41 @@
+"""Homes that an older tapebook made open, verify and replay for ever.
+
+`homes/renderer_2.tar.xz` was made by the last commit that wrote renderer 2: a demo of five seconds, and a home with
+eight days of imported five-minute bars and a backtest of an ensemble over them (trades, a note, experience, layers).
+"""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import tapebook
+
+HOMES = Path(__file__).parent / "homes" / "renderer_2.tar.xz"
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The old homes, unpacked."""
+    place = tmp_path_factory.mktemp("old")
+    with tarfile.open(HOMES) as packed:
+        packed.extractall(place, filter="data")
+    return place
+
+
+@pytest.mark.parametrize(("name", "runs"), [("demo", 91), ("plain/backtests/*", 384)])
+def test_every_packet_replays_and_every_table_verifies(homes: Path, name: str, runs: int) -> None:
+    (home,) = homes.glob(name)
+    with tapebook.open(home) as tb:
+        assert tb.verify() == []
+        report = tb.replay()
+        assert report.different == []
+        assert report.checked == runs
+
+
+def test_old_backtest_is_listed_under_its_id(homes: Path) -> None:
+    with tapebook.open(homes / "plain") as tb:
+        (found,) = tb.backtests.all()
+        folder = next((homes / "plain" / "backtests").iterdir()).name
+        assert found["id"] == folder
+        assert tb.backtests.show(folder)["id"] == folder
