@@ -247,8 +247,9 @@ def test_unexpected_errors_keep_their_traceback(run: Run, facade: SimpleNamespac
 
 
 def test_demo_can_be_interrupted_and_goes_on(tmp_path: Path) -> None:
-    words = ("demo", "--seconds", "5", "--home", str(tmp_path / "home"))
-    demo = command(*words, stdout=subprocess.PIPE)
+    words = ("demo", "--home", str(tmp_path / "home"))
+    # Paced, so that however slow this machine is, the demo cannot end before it is interrupted.
+    demo = command(*words, "--seconds", "600", stdout=subprocess.PIPE)
     assert demo.stderr
     # The first line of progress shows that the demo is at work.
     assert demo.stderr.readline().startswith(b"demo ")
@@ -256,7 +257,7 @@ def test_demo_can_be_interrupted_and_goes_on(tmp_path: Path) -> None:
     out, err = demo.communicate(timeout=60)
     assert (demo.returncode, out) == (130, b"")
     assert err.splitlines()[-1] == b"stopped; run the same command again to go on"
-    again = command(*words, "--fast", stdout=subprocess.PIPE)
+    again = command(*words, "--seconds", "5", "--fast", stdout=subprocess.PIPE)
     out, err = again.communicate(timeout=60)
     assert again.returncode == 0, err
     assert b"packets equal byte for byte" in out
