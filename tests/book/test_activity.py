@@ -20,7 +20,7 @@ from tapebook.db import Database, connect, migrate
 from tapebook.domain.activity import LONGEST_STREAK, Activity
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
 from tapebook.domain.money import E6, E8
-from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd
+from tapebook.domain.order import Ending, Fill, FundingPayment, Order, OrderEnd
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Action, Verdict
 from tapebook.log import Event, Log
@@ -107,12 +107,16 @@ class Deposited(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """A decision with a verdict per code, None where it was allowed, and perhaps an order that may have ended."""
+    """A decision with a verdict per code, None where it was allowed, and perhaps an order that may have ended.
+
+    One that is `unreadable` was no reply at all.
+    """
 
     codes: tuple[str | None, ...]
     shadow: bool
     ordered: bool
-    ends: bool
+    end: tuple[Ending, str] | None
+    unreadable: bool = False
 
 
 SYMBOLS = st.sampled_from(["BTC", "kPEPE"])
@@ -124,7 +128,17 @@ DEALS = st.builds(
     st.sampled_from([None, "a", "b", "c"]),
 )
 CODES = st.lists(st.sampled_from([None, "R3_POSITION_CAP", "R6_RATE_LIMIT"]), max_size=3).map(tuple)
-DECISIONS = st.builds(Decided, CODES, st.booleans(), st.booleans(), st.booleans())
+ENDS = st.sampled_from(
+    [
+        None,
+        ("cancelled", "nobody wanted it"),
+        ("rejected", "insufficient margin"),
+        ("rejected", "R7_STALE_DATA at send: the price is old"),
+    ]
+)
+DECISIONS = st.builds(Decided, CODES, st.booleans(), st.booleans(), ENDS) | st.builds(
+    Decided, st.just(()), st.booleans(), st.just(False), st.none(), st.just(True)
+)
 STEPS = DEALS | DEALS | DECISIONS | st.builds(Paid, st.integers(-E6, E6)) | st.builds(Deposited, st.integers(1, E6))
 WAITS = st.sampled_from([0, MINUTE, 20 * MINUTE, HOUR, HOUR + 1, 5 * HOUR, DAY])
 STORIES = st.lists(st.tuples(WAITS, STEPS), max_size=14)
@@ -175,14 +189,16 @@ class Desk:
         judged = [(HOLD, Verdict(code is None, code, "")) for code in step.codes]
         trigger = "shadow" if step.shadow else "schedule"
         branch = "shadow" if step.shadow else "main"
-        place = {"owner": self.book.owner, "deployment": self.name, "as_of": self.now}
+        place: dict[str, Any] = {"owner": self.book.owner, "deployment": self.name, "as_of": self.now}
+        if step.unreadable:
+            place |= {"status": "rejected", "error": "that is no JSON"}
         bodies: list[msgspec.Struct] = [
             ev.RunDecided(run(name, *judged, trigger=trigger, branch=branch, **place))
         ]
         if step.ordered:
             bodies.append(ev.OrderIntended(Order(name, name, "BTC", "buy", E8, "market", None, False, 2, self.now)))
-        if step.ordered and step.ends:
-            bodies.append(ev.OrderEnded(OrderEnd(name, self.now, "cancelled")))
+        if step.ordered and step.end:
+            bodies.append(ev.OrderEnded(OrderEnd(name, self.now, *step.end)))
         return bodies
 
 
@@ -204,6 +220,7 @@ class Fold:
         fills = [body.fill for _, body in self.bodies(ev.FillObserved) if body.fill.happened_at >= self.today]
         return Activity(
             rejections=self.rejections(),
+            refusals=self.refusals(),
             executed_today=len({fill.client_id for fill in fills} - {None}),
             orders_last_hour=sum(body.order.intended_at > self.hour for _, body in self.bodies(ev.OrderIntended)),
             realised_today_usd_e6=self.posted(today=True, transfers=False),
@@ -220,6 +237,21 @@ class Fold:
         runs = [body.run for _, body in self.bodies(ev.RunDecided)]
         lately = [each for each in runs if each.as_of > self.hour and each.trigger != "shadow"]
         return tuple(verdict.rule for each in lately for verdict in each.verdicts if verdict.rule)
+
+    def refusals(self) -> tuple[str, ...]:
+        """All that was refused in the hour, whoever did."""
+        found, intended = [], {body.order.client_id: body.order for _, body in self.bodies(ev.OrderIntended)}
+        for event in self.events:
+            if event.kind == ev.KINDS[ev.RunDecided]:
+                made = ev.body_of(event, ev.RunDecided).run
+                if made.as_of > self.hour and made.trigger != "shadow":
+                    found += [verdict.rule for verdict in made.verdicts if verdict.rule]
+                    found += ["UNREADABLE_REPLY"] if made.error else []
+            if event.kind == ev.KINDS[ev.OrderEnded]:
+                end = ev.body_of(event, ev.OrderEnded).end
+                if end.status == "rejected" and intended[end.client_id].intended_at > self.hour:
+                    found.append("R7_STALE_DATA" if "at send" in end.detail else "BROKER_REFUSED")
+        return tuple(found)
 
     def posted(self, *, today: bool, transfers: bool) -> int:
         """The sum of lines before or since midnight, transfers or the rest."""
@@ -289,7 +321,7 @@ def check_as_of(book: Book, events: list[Event]) -> None:
 def test_orders_under_way_as_of_any_event(db: Database) -> None:
     desk = Desk(db, "d1")
     for ends in (False, True, False):
-        desk.tell(Decided((), False, True, ends), wait=MINUTE)
+        desk.tell(Decided((), False, True, ("cancelled", "") if ends else None), wait=MINUTE)
     early = desk.account.seq
     (first, second) = desk.book.orders_under_way("d1", seq=early, as_of=desk.now)
     assert (first.intended_at, second.intended_at) == (desk.now - 2 * MINUTE, desk.now)
@@ -314,6 +346,7 @@ def test_streak_is_counted_as_far_as_it_is_shown() -> None:
 
 TIMED = {
     "session_rejections": {"r": "decision_runs_as_of"},
+    "session_refusals": {"r": "decision_runs_as_of", "o": "orders_intended"},
     "session_sums": {"orders": "orders_intended", "wallet_ledger": "wallet_ledger_happened"},
     "session_fills": {"fills": "fills_happened"},
     "session_nets": {"trade_history": "trade_history_closed"},
@@ -321,7 +354,7 @@ TIMED = {
     "orders_under_way": {"orders": "orders_intended"},
     "closed_trades": {"trade_history": "trade_history_closed"},
 }
-TIMES = {"seq": 9, "as_of": 9, "hour": 5, "today": 0, "until": 99}
+TIMES: dict[str, Any] = {"unreadable": "", "seq": 9, "as_of": 9, "hour": 5, "today": 0, "until": 99}
 WHERE = TIMES | {"owner": "o", "deployment": "d", "most": MOST_UNDER_WAY}
 
 
@@ -333,7 +366,7 @@ def test_every_table_is_searched_by_its_index(name: str) -> None:
         migrate(db, (LOG, MIGRATIONS))
         plan = [row[3] for row in db.all(_explained(query), **WHERE)]
     tables = {"decision_runs", "decision_actions", "orders", "fills", "wallet_ledger", "trade_history", "positions"}
-    scanned = [step for step in plan if step.startswith("SCAN") and step.split()[1] in tables | set("rapnt")]
+    scanned = [step for step in plan if step.startswith("SCAN") and step.split()[1] in tables | set("rapnto")]
     assert scanned == [], plan
     # By owner and deployment alone a table is searched for its first symbol, and for nothing else.
     wide = [step for step in plan if step.endswith("(owner=? AND deployment=?)") and "COVERING" not in step]

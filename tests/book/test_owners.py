@@ -103,6 +103,7 @@ READS: dict[str, Read] = {
     "cash_differences": lambda book, it: book.cash_differences(),
     "orders": lambda book, it: book.orders(working=False, most=ALL) + book.orders(it.agent.id, working=False, most=ALL),
     "orders_of_run": lambda book, it: book.orders_of_run(it.order.run_id),
+    "order_outcomes": lambda book, it: book.order_outcomes(it.order.run_id, seq=it.seq),
     "fills_of_run": lambda book, it: book.fills_of_run(it.order.run_id),
     "trades_of_run": lambda book, it: book.trades_of_run(it.order.run_id),
     "shadow_pairs": lambda book, it: book.shadow_pairs(it.agent.id, most=ALL),

@@ -174,7 +174,17 @@ def situation(**changes: Any) -> Situation:
         horizons=(LayerRow("L6", "2026-06-03", "total_pnl_usd", "-12.50"),),
         citations=(citation(),),
     )
-    return msgspec.structs.replace(full, **changes)
+    changed = msgspec.structs.replace(full, **changes)
+    if "portfolio" in changes:
+        return changed
+    # A trade that is open has a position, which is what it entered unless a test says otherwise.
+    held = {symbol: _position_of(each) for symbol, each in changed.open_trades.items()}
+    return msgspec.structs.replace(changed, portfolio=Portfolio(held, full.portfolio.cash_usd_e6))
+
+
+def _position_of(state: TradeState) -> Position:
+    sign = 1 if state.side == "long" else -1
+    return Position(state.symbol, sign * state.entered_e8, sign * state.entered_usd_e6, 2)
 
 
 def empty_situation(symbol: str = "BTC") -> Situation:
@@ -284,7 +294,7 @@ def activities() -> st.SearchStrategy[Activity]:
     """Any hour and any day."""
     return st.builds(
         Activity,
-        rejections=st.lists(st.sampled_from(RULES), max_size=60).map(tuple),
+        refusals=st.lists(st.sampled_from(RULES), max_size=60).map(tuple),
         executed_today=st.integers(0, 10**6),
         orders_last_hour=st.integers(0, 10**6),
         realised_today_usd_e6=MONEY,

@@ -14,11 +14,12 @@ from tapebook.book.settle import Account, Cause, settle_fill
 from tapebook.context import RENDERER, Feature, Situation, assemble
 from tapebook.context.assemble import OWN
 from tapebook.context.budget import text_tokens
+from tapebook.context.sections import recent_trades
 from tapebook.decision import Reply, parse
 from tapebook.domain.activity import Activity
 from tapebook.domain.agent import ContextProfile, RiskCaps
 from tapebook.domain.canonical import canonical, sha256_hex
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.instants import MINUTE, minute_text
 from tapebook.domain.market import Mid
 from tapebook.domain.memory import ExperienceRow, LayerRow, Lessons
 from tapebook.domain.money import E6, E8
@@ -207,19 +208,28 @@ def test_dropped_trades_are_the_oldest_and_are_said() -> None:
     section = packet.section("recent_trades")
     assert section is not None and section.dropped > 0
     shown = len(section.rows)
-    assert f"## Recent trades (closed) ({shown} of 30 shown)" in packet.text
-    assert [reason.split()[0] for reason in section.cells("reason")] == [str(29 - n) for n in range(shown)]
+    assert f"## {recent_trades.TITLE} ({shown} of 30 shown)" in packet.text
+    newest = [minute_text((29 - n) * MINUTE)[5:] for n in range(shown)]
+    assert [span.split()[0] for span in section.cells("span")] == newest
 
 
-def test_eight_of_nine_shown() -> None:
-    for marks in range(120):
-        packet = assemble(situation(closed_trades=trades(9, reason="!" * marks)))
-        if "(8 of 9 shown)" in packet.text:
+def test_reasons_get_shorter_before_a_row_is_left_out() -> None:
+    long, longer = (assemble(situation(closed_trades=trades(count, reason="word " * 20))) for count in (4, 9))
+    few, nine = long.section("recent_trades"), longer.section("recent_trades")
+    assert few is not None and nine is not None
+    assert (len(few.rows), few.dropped, len(nine.rows), nine.dropped) == (4, 0, 9, 0)
+    assert max(map(len, nine.cells("reason"))) < min(map(len, few.cells("reason")))
+
+
+def test_first_row_that_does_not_fit_is_the_oldest() -> None:
+    for count in range(9, 31):
+        packet = assemble(situation(closed_trades=trades(count, reason="why")))
+        if f"({count - 1} of {count} shown)" in packet.text:
             section = packet.section("recent_trades")
-            assert section is not None and section.dropped == 1
-            assert [reason.split()[0] for reason in section.cells("reason")] == list("87654321")
+            assert section is not None and section.dropped == 1 and count > 10
+            assert f"- {minute_text(0)[5:]} →" not in packet.text
             return
-    raise AssertionError("at no length of a reason was one row of nine left out")
+    raise AssertionError("at no number of trades was one row left out")
 
 
 def test_trades_give_way_to_lessons_activity_and_positions() -> None:
@@ -228,7 +238,7 @@ def test_trades_give_way_to_lessons_activity_and_positions() -> None:
         lessons=Lessons(("a lesson of several words that takes some room, as lessons do",) * 40, "x"),
         open_trades={symbol: trade(symbol, entry_reason="word " * 24) for symbol in ("BTC", "ETH", "SOL", "XRP")},
         marks=dict.fromkeys(("BTC", "ETH", "SOL", "XRP"), E8),
-        activity=Activity(("R3_POSITION_CAP",) * 5, 3, 3, -E6, 100 * E6, 4),
+        activity=Activity((), 3, 3, -E6, 100 * E6, 4, refusals=("R3_POSITION_CAP",) * 5),
     )
     alone = msgspec.structs.replace(crowded, lessons=None, open_trades={}, activity=None)
     few, many = assemble(crowded).section("recent_trades"), assemble(alone).section("recent_trades")
@@ -260,7 +270,7 @@ def test_figures_of_absurd_size_still_fit() -> None:
     many = {symbol: msgspec.structs.replace(worst, symbol=symbol) for symbol in ("A", "B", "C")}
     packet = assemble(situation(open_trades=many, marks=dict.fromkeys(many, longest) | {"BTC": longest}))
     assert packet.section_tokens["open_positions"] <= CAPS["open_positions"]
-    assert "(1 of 3 shown)" in packet.text
+    assert "(2 of 3 shown)" in packet.text
 
 
 def changed(**fields: Any) -> Callable[[Situation], Situation]:
@@ -324,7 +334,7 @@ CHANGES: dict[str, Callable[[Situation], Situation]] = {
     "orders of the hour": changed(activity=Activity(orders_last_hour=1)),
     "executed today": changed(activity=Activity(executed_today=3, day_start_equity_usd_e6=10_000 * E6)),
     "day's start": changed(activity=Activity(executed_today=2, day_start_equity_usd_e6=10_100 * E6)),
-    "a rejection": changed(activity=Activity(("R3_POSITION_CAP",))),
+    "a rejection": changed(activity=Activity(refusals=("R3_POSITION_CAP",))),
     "no activity": changed(activity=None),
     "a lesson": changed(lessons=Lessons(("Something else.",), "x")),
     "no lessons": changed(lessons=None),
@@ -362,7 +372,7 @@ CHANGES: dict[str, Callable[[Situation], Situation]] = {
     "reason": changed_trade(entry_reason="breakout above prior swing higH"),
     "best": changed_position(mfe_usd_e6=E6),
     "worst": changed_position(mae_usd_e6=-E6),
-    "entry price": changed_position(entered_usd_e6=260 * E6),
+    "entry price": changed(portfolio=Portfolio({"BTC": Position("BTC", 383_436, 260 * E6, 2)}, 9_999 * E6)),
     "held for": changed_position(entry_tick_at=NOW),
     "entry reason": changed_position(entry_reason="breakout"),
 }
@@ -499,7 +509,7 @@ def test_words_of_a_model_on_their_whole_way() -> None:
     held = {"portfolio": opened.portfolio, "marks": {"BTC": 100 * E8}, "open_trades": opened.open_trades}
     packet = assemble(situation(**held, closed_trades=(ended,), last_run=run((said, Verdict(True)))))
     check_structure(packet)
-    assert packet.text.count("up'  ## Market: BTC - price: 1".replace("  ", " ")) == 3
+    assert packet.text.count("up'  ## Market: BTC - price: 1".replace("  ", " ")) == 4
 
 
 def test_reply_that_was_not_understood_is_shown_in_one_line() -> None:

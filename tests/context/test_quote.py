@@ -41,6 +41,31 @@ def test_any_words(text: str, most: int) -> None:
     assert plain(shown, most) == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "most", "shown"),
+    [
+        ("win rate 62.5% (n=8, 95% 31% to 86%) in chop", 30, "win rate 62.5%…"),
+        ("the price is 65,432.10 USD now", 16, "the price is…"),
+        ("(all in brackets and long enough)", 12, "(all in…"),
+        ("never closed ( but it goes on and on", 24, "never closed ( but it…"),
+        ("abc123456789012345", 10, "abc…"),
+        ("short enough", 36, "short enough"),
+    ],
+)
+def test_cut_leaves_no_number_word_or_bracket_half_said(text: str, most: int, shown: str) -> None:
+    assert plain(text, most) == shown
+
+
+NUMBERS = st.from_regex(r"[0-9]{1,6}(,[0-9]{3})*(\.[0-9]{1,4})?%?", fullmatch=True)
+PARTS = NUMBERS | NUMBERS.map("(n={})".format) | st.sampled_from(["trend", "is", "up", "[c1]", "held"])
+
+
+@given(st.lists(PARTS, min_size=1, max_size=30), st.integers(12, 120))
+def test_what_is_shown_of_a_row_are_whole_numbers_and_brackets(parts: list[str], most: int) -> None:
+    shown = plain(" ".join(["why", *parts]), most).removesuffix("…").split()
+    assert shown and shown == ["why", *parts][: len(shown)]
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_signs_take_no_more_room_than_prose(text: str) -> None:
     assert line_tokens(plain(text, 120)) <= 41

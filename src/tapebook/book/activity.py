@@ -17,6 +17,17 @@ from tapebook.domain.activity import Activity
 from tapebook.domain.instants import DAY, floor
 from tapebook.domain.position import Position
 
+UNREADABLE = "UNREADABLE_REPLY"
+BROKER = "BROKER_REFUSED"
+AT_SEND = " at send: "
+"""Between the rule and the detail of an order that the send gate refused."""
+
+
+def refusal_code(detail: str) -> str:
+    """The code of an order that was refused: the rule of the send gate, or the broker."""
+    rule, at_send, _ = detail.partition(AT_SEND)
+    return rule if at_send else BROKER
+
 
 class LastClose(msgspec.Struct, frozen=True):
     """How a symbol's newest round trip ended."""
@@ -37,6 +48,7 @@ class Session(msgspec.Struct, frozen=True):
     orders: int
     nets: tuple[int, ...]
     closes: tuple[LastClose, ...]
+    refusals: tuple[str, ...] = ()
 
 
 def day_start(as_of: int) -> int:
@@ -55,6 +67,7 @@ def activity(session: Session, marks: Mapping[str, int]) -> Activity:
         losing_streak=losing_streak(session.nets),
         last_close_at={close.symbol: close.at for close in session.closes},
         last_loss_at={close.symbol: close.at for close in session.closes if close.net_usd_e6 < 0},
+        refusals=session.refusals,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from tapebook.book import events as ev
-from tapebook.book.activity import LastClose, Session, day_start
+from tapebook.book.activity import UNREADABLE, LastClose, Session, day_start, refusal_code
 from tapebook.book.store import Snapshot
 from tapebook.domain.activity import LONGEST_STREAK
 from tapebook.domain.instants import DAY, HOUR
@@ -60,6 +60,7 @@ class Fold:
         self._results: deque[tuple[int, int]] = deque()
         self._fills: deque[Filled] = deque()
         self._rejections: deque[tuple[int, str]] = deque()
+        self._refusals: deque[tuple[int, str]] = deque()
         self._closes: dict[str, LastClose] = {}
         self._nets: tuple[int, ...] = ()
         self._asked = 0
@@ -110,7 +111,7 @@ class Fold:
 
     def _holds_until(self, as_of: int) -> int:
         """The first moment at which the day, or an order or a rejection of the last hour, is over."""
-        lately = [*self._intended, *[at for at, _ in self._rejections]]
+        lately = [*self._intended, *[at for at, _ in self._refusals]]
         changes = [at if at > as_of else at + HOUR for at in lately if at > as_of - HOUR]
         return min([day_start(as_of) + DAY, *changes])
 
@@ -120,6 +121,7 @@ class Fold:
         _forget(self._results, lambda each: each[0] < today)
         _forget(self._intended, lambda each: each <= hour)
         _forget(self._rejections, lambda each: each[0] <= hour)
+        _forget(self._refusals, lambda each: each[0] <= hour)
         fills = [each for each in self._fills if each.happened_at >= today]
         return Session(
             cash_usd_e6=self.portfolio.cash_usd_e6,
@@ -130,6 +132,7 @@ class Fold:
             orders=sum(1 for at in self._intended if at > hour),
             nets=self._nets,
             closes=tuple(self._closes.values()),
+            refusals=tuple(code for at, code in self._refusals if hour < at <= as_of),
         )
 
     def _posted(self, body: ev.LedgerPosted, event: Event) -> None:
@@ -148,10 +151,16 @@ class Fold:
             return
         if status != "expired":
             self.runs[run.symbol] = run
-        for verdict in run.verdicts:
-            if verdict.rule is not None and run.branch == "main":
-                self._rejections.append((run.as_of, verdict.rule))
-                self._told = None
+        if run.branch != "main":
+            return
+        rules = [verdict.rule for verdict in run.verdicts if verdict.rule is not None]
+        if rules:
+            self._rejections.extend((run.as_of, rule) for rule in rules)
+        if status == "rejected" and run.error is not None:
+            rules.append(UNREADABLE)
+        if rules:
+            self._refusals.extend((run.as_of, rule) for rule in rules)
+            self._told = None
 
     def _ended(self, body: ev.RunEnded, event: Event) -> None:
         if body.run_id in self.placed:
@@ -170,7 +179,10 @@ class Fold:
         self._work(body.client_id, (order, True, number))
 
     def _order_ended(self, body: ev.OrderEnded, event: Event) -> None:
-        self._work(body.end.client_id, None)
+        end, order = body.end, self._working[body.end.client_id][0]
+        if end.status == "rejected" and order.run_id:
+            self._refusals.append((order.intended_at, refusal_code(end.detail)))
+        self._work(end.client_id, None)
 
     def _work(self, client_id: str, entry: tuple[Order, bool, int] | None) -> None:
         if entry is None:

@@ -90,10 +90,12 @@ ORDER BY exit_seq DESC LIMIT :most;
 SELECT agent, agent_version FROM trade_history WHERE owner = :owner AND id = :id;
 
 -- name: last_run
--- The newest decision on a symbol as of a sequence number; a shadow's is nobody's, and an expired slot has none.
+-- The newest decision on a symbol as of a sequence number; a shadow's is nobody's, and an expired slot has none. One whose
+-- order expired at the gate is passed over where that is asked for, from when that was known.
 SELECT run_id, seq FROM decision_runs
 WHERE owner = :owner AND deployment = :deployment AND symbol = :symbol AND seq <= :seq
-    AND run_trigger <> 'shadow' AND status <> 'expired'
+    AND run_trigger <> 'shadow'
+    AND NOT (status = 'expired' AND (packet_sha256 = '' OR (:without_expired = 1 AND ended_seq <= :seq)))
 ORDER BY seq DESC LIMIT 1;
 
 -- name: run
@@ -322,6 +324,31 @@ JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND
 WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
     AND r.branch = 'main' AND r.run_trigger <> 'shadow'
 ORDER BY r.seq, a.position;
+
+-- name: session_refusals
+-- What was refused between two moments, in the order it was: by a rule of the guard, as no readable reply, or as an order
+-- at the gate or by the broker, with the words then. A shadow's are nobody's, and a flattening is no decision.
+SELECT r.seq AS at_seq, a.position AS place, a.rule AS rule, '' AS detail FROM decision_runs r
+JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq AND a.rule IS NOT NULL
+WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
+    AND r.branch = 'main' AND r.run_trigger <> 'shadow'
+UNION ALL
+SELECT r.seq, 0, :unreadable, '' FROM decision_runs r
+WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
+    AND r.branch = 'main' AND r.run_trigger <> 'shadow' AND r.status = 'rejected' AND r.error IS NOT NULL
+UNION ALL
+SELECT o.ended_seq, 0, NULL, o.detail FROM orders o
+WHERE o.owner = :owner AND o.deployment = :deployment AND o.intended_at > :hour AND o.intended_at <= :as_of
+    AND +o.ended_seq <= :seq AND o.status = 'rejected' AND o.run_id <> ''
+ORDER BY at_seq, place;
+
+-- name: order_outcomes
+-- How far the orders of a run had come as of a sequence number.
+SELECT
+    symbol,
+    CASE WHEN ended_seq <= :seq THEN status WHEN placed_seq <= :seq THEN 'working' ELSE 'intended' END,
+    CASE WHEN ended_seq <= :seq THEN detail ELSE '' END
+FROM orders WHERE owner = :owner AND run_id = :run_id AND seq <= :seq ORDER BY seq, client_id;
 
 -- name: session_sums
 -- How many orders were intended within the hour, and all that was posted today save what was paid in or out.

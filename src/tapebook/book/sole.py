@@ -85,11 +85,11 @@ class SoleBook(Book):
         closed = fold.closed_after(after)
         return len(closed), min([each.exit_tick_at for each in closed], default=None)
 
-    def last_run(self, deployment: str, symbol: str, *, seq: int) -> DecisionRun | None:
-        """The newest decision on a symbol as of a sequence number."""
+    def last_run(self, deployment: str, symbol: str, *, seq: int, expired_orders: bool = True) -> DecisionRun | None:
+        """The newest decision on a symbol as of a sequence number; also one whose order expired at the gate, or not."""
         fold = self._folds[deployment]
-        if fold.seq != seq:
-            return super().last_run(deployment, symbol, seq=seq)
+        if fold.seq != seq or not expired_orders:
+            return super().last_run(deployment, symbol, seq=seq, expired_orders=expired_orders)
         return fold.runs.get(symbol)
 
     def has_run(self, run_id: str) -> bool:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import msgspec
 
 from tapebook.book import events as ev
-from tapebook.book.activity import LastClose, Session, day_start
+from tapebook.book.activity import UNREADABLE, LastClose, Session, day_start, refusal_code
 from tapebook.book.settle import Account
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.activity import LONGEST_STREAK
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import DAY, HOUR
-from tapebook.domain.order import Fill, Order
+from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Vote, Watermarks
 from tapebook.domain.trade import ClosedTrade, TradeState
@@ -211,9 +211,10 @@ class Book:
         row = self._db.one(_QUERIES.closed_count, owner=self.owner)
         return row[0] if row else 0
 
-    def last_run(self, deployment: str, symbol: str, *, seq: int) -> DecisionRun | None:
-        """The newest decision on a symbol as of a sequence number."""
-        row = self._db.one(_QUERIES.last_run, owner=self.owner, deployment=deployment, symbol=symbol, seq=seq)
+    def last_run(self, deployment: str, symbol: str, *, seq: int, expired_orders: bool = True) -> DecisionRun | None:
+        """The newest decision on a symbol as of a sequence number; also one whose order expired at the gate, or not."""
+        where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "seq": seq}
+        row = self._db.one(_QUERIES.last_run, without_expired=int(not expired_orders), **where)
         return self.run(row[0]) if row else None
 
     def has_run(self, run_id: str) -> bool:
@@ -280,6 +281,11 @@ class Book:
         """The orders of a run with what became of them."""
         return [_known_order(row) for row in self._db.all(_QUERIES.orders_of_run, owner=self.owner, run_id=run_id)]
 
+    def order_outcomes(self, run_id: str, *, seq: int) -> tuple[OrderOutcome, ...]:
+        """How far the orders of a run had come as of a sequence number."""
+        rows = self._db.all(_QUERIES.order_outcomes, owner=self.owner, run_id=run_id, seq=seq)
+        return tuple(OrderOutcome(*row) for row in rows)
+
     def fills_of_run(self, run_id: str) -> list[Fill]:
         """What was executed of a run's orders."""
         return [_fill(row) for row in self._db.all(_QUERIES.fills_of_run, owner=self.owner, run_id=run_id)]
@@ -317,6 +323,7 @@ class Book:
         (sums,) = self._db.all(_QUERIES.session_sums, hour=hour, today=today, until=until, **where)
         fills = self._db.all(_QUERIES.session_fills, today=today, until=until, **where)
         rejections = self._db.all(_QUERIES.session_rejections, hour=hour, as_of=as_of, **where)
+        refused = self._db.all(_QUERIES.session_refusals, hour=hour, as_of=as_of, unreadable=UNREADABLE, **where)
         return Session(
             cash_usd_e6=account.portfolio.cash_usd_e6,
             results_usd_e6=sums[1],
@@ -326,6 +333,7 @@ class Book:
             orders=sums[0],
             nets=tuple(row[0] for row in self._db.all(_QUERIES.session_nets, most=LONGEST_STREAK, **where)),
             closes=tuple(LastClose(*row) for row in self._db.all(_QUERIES.session_closes, **where)),
+            refusals=tuple(rule or refusal_code(detail) for _, _, rule, detail in refused),
         )
 
 

@@ -18,6 +18,9 @@ _HIDDEN = re.compile(
 )
 QUOTES = str.maketrans(dict.fromkeys('"`“”„‟«»″＂', "'"))
 
+# The number, with its signs, that a text ends with.
+_NUMBER_AT_END = re.compile(r"[-+$€.,]*[0-9][0-9.,_%]*$")
+
 CHARACTERS_PER_TOKEN = 3
 """Ordinary words have four or five. What has fewer is cut, so that a line of signs takes no more room than prose."""
 
@@ -36,13 +39,46 @@ def plain(text: str, most: int) -> str:
 
 @lru_cache(maxsize=8_192)
 def _plain(text: str, most: int) -> str:
-    seen = " ".join(visible(text).translate(QUOTES).split())[:most]
-    tokens = most // CHARACTERS_PER_TOKEN
+    seen, tokens = " ".join(visible(text).translate(QUOTES).split()), most // CHARACTERS_PER_TOKEN
+    if _room(seen, most, tokens) == len(seen):
+        return seen
+    if not tokens:
+        return ""
+    # The sign that there was more is a character and a token.
+    return _cut(seen, _room(seen, most - 1, max(tokens - 1, 0)))
+
+
+def _room(seen: str, most: int, tokens: int) -> int:
+    """How much of a line so many characters and tokens allow."""
+    shown = min(len(seen), max(most, 0))
     # A token has a character at least, so that so few are never too many.
-    return (seen if len(seen) <= tokens else within(seen, tokens)).rstrip()
+    return shown if shown <= tokens else len(within(seen[:shown], tokens))
+
+
+def _cut(seen: str, room: int) -> str:
+    """The beginning of a line that leaves no number, word or bracket half said, with a sign that there was more."""
+    end = room
+    if not seen[room].isspace():
+        # Without a blank to be cut at it is one long word: of that, letters may be parted, a number not.
+        end = seen.rfind(" ", 0, room) + 1 or len(_NUMBER_AT_END.sub("", seen[:room]))
+    # What stands in brackets is said whole or not at all, unless there is nothing else.
+    before = min([begin for begin, close in _brackets(seen) if begin < end <= close], default=end)
+    return f"{seen[: before or end].rstrip()}…"
+
+
+def _brackets(seen: str) -> list[tuple[int, int]]:
+    """Where each pair of brackets opens and closes."""
+    found, opened = [], list[int]()
+    for at, sign in enumerate(seen):
+        if sign in "([{":
+            opened.append(at)
+        elif sign in ")]}" and opened:
+            found.append((opened.pop(), at))
+    return found
 
 
 @lru_cache(maxsize=4_096)
 def symbol_text(symbol: str) -> str:
-    """A symbol as lines show it: token names are given by whoever lists the token."""
-    return plain(symbol, 24)
+    """A symbol as lines show it: token names are given by whoever lists the token. A name is cut where it is long."""
+    seen = " ".join(visible(symbol[:192]).translate(QUOTES).split())[:24]
+    return seen[: _room(seen, 24, 24 // CHARACTERS_PER_TOKEN)].rstrip()

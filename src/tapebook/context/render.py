@@ -96,9 +96,18 @@ def draw_rows(layout: Layout[Any, Any], head: Head, rows: Rows, room: int) -> Dr
             section = Section(layout.name, head.title, layout.columns, rows)
             content = opening_of(layout.columns, layout.name) + content_of(rows) + head.content
             return Drawn(layout.name, section, text, encoded, tokens, content, b"")
+    lines = _lines_of_rows(layout, rows)
+    if layout.shorten is not None:
+        for shape in range(layout.shapes):
+            if head.tokens + lines.tokens <= room:
+                break
+            lines = _lines_of_rows(layout, tuple([layout.shorten(row, shape) for row in rows]))
+    return draw(layout, head, lines, room)
+
+
+def _lines_of_rows(layout: Layout[Any, Any], rows: Rows) -> Lines:
     texts = tuple([layout.text((row,)) for row in rows])
-    written = (rows, texts, tuple(map(line_cost, texts)), tuple(map(content_of, rows)))
-    return draw(layout, head, lines_of(layout, written), room)
+    return lines_of(layout, (rows, texts, tuple(map(line_cost, texts)), tuple(map(content_of, rows))))
 
 
 def draw(layout: Layout[Any, Any], head: Head, lines: Lines, room: int) -> Drawn:

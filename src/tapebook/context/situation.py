@@ -8,7 +8,7 @@ from tapebook.domain.agent import Deployment
 from tapebook.domain.citation import Citation
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
 from tapebook.domain.memory import ExperienceRow, LayerRow, Lessons
-from tapebook.domain.order import Order
+from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Portfolio
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.trade import ClosedTrade, TradeState
@@ -56,6 +56,7 @@ class Situation(msgspec.Struct, frozen=True):
     open_trades: dict[str, TradeState]
     closed_trades: tuple[ClosedTrade, ...] = ()
     last_run: DecisionRun | None = None
+    last_orders: tuple[OrderOutcome, ...] = ()
     working: tuple[Order, ...] = ()
     activity: Activity | None = None
     lessons: Lessons | None = None

@@ -15,14 +15,14 @@ class PacketVersion(msgspec.Struct, frozen=True):
     `complete_bars`     a bar that lacks a minute is not shown as finished, and the missing minute is named
     `scaled_regimes`    the thresholds of a regime scale with the square root of the time its window covers
     `derived_features`  features are derived from imported bars and rates where none were stored
-    `every_refusal`     refusals by the send gate, by the broker and of unreadable replies count as rejections
+    `expired_orders`    a decision whose order expired at the send gate is still the last decision
     """
 
     renderer: int
     complete_bars: bool
     scaled_regimes: bool
     derived_features: bool
-    every_refusal: bool
+    expired_orders: bool
 
 
 VERSIONS = {

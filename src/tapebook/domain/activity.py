@@ -9,7 +9,8 @@ LONGEST_STREAK = 50
 class Activity(msgspec.Struct, frozen=True):
     """Counts and sums as of one moment.
 
-    `rejections` are the codes of the rules that refused something within the hour, oldest first. What was realised
+    `rejections` are the codes of the guard's rules that refused something within the hour, oldest first; `refusals` are
+    all that was refused: by the guard, at the send gate, by the broker, or as no readable reply. What was realised
     today is net of fees and funding. The day's start equity is that of 00:00 UTC with the transfers since then: equity
     less it is the day's result, whatever was paid in or out. A symbol's last close is its last loss too, if it lost.
     """
@@ -22,3 +23,4 @@ class Activity(msgspec.Struct, frozen=True):
     losing_streak: int = 0
     last_close_at: dict[str, int] = {}
     last_loss_at: dict[str, int] = {}
+    refusals: tuple[str, ...] = ()

@@ -61,6 +61,14 @@ class OrderEnd(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
+class OrderOutcome(msgspec.Struct, frozen=True):
+    """How far an order had come as of a moment: intended, working, or ended with the broker's or the gate's word."""
+
+    symbol: str
+    status: Literal["intended", "working", "filled", "rejected", "cancelled"]
+    detail: str = ""
+
+
 class InsurancePayment(msgspec.Struct, frozen=True):
     """A loss beyond what there was to lose, made up by the exchange; without a symbol it is the whole account's."""
 

@@ -7,6 +7,7 @@ the desk wants flat comes first, so that it is done by whoever works on the depl
 
 import msgspec
 
+from tapebook.book.activity import AT_SEND
 from tapebook.book.events import OrderEnded, OrderPlaced, RunEnded, draft
 from tapebook.decision import gate
 from tapebook.domain.agent import Deployment
@@ -50,7 +51,7 @@ def _gated(rooms: Rooms, deployment: Deployment, order: Order, *, others: list[O
 
 
 def _refused(rooms: Rooms, order: Order, verdict: Verdict) -> list[msgspec.Struct]:
-    end = OrderEnd(order.client_id, rooms.clock.now(), "rejected", f"{verdict.rule} at send: {verdict.detail}")
+    end = OrderEnd(order.client_id, rooms.clock.now(), "rejected", f"{verdict.rule}{AT_SEND}{verdict.detail}")
     status: RunStatus = "expired" if verdict.rule == "R17_EXPIRED" else "rejected"
     last = rooms.book.open_orders_of(order.run_id) == 1
     return [OrderEnded(end), RunEnded(order.run_id, status)] if last else [OrderEnded(end)]

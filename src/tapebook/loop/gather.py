@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from tapebook.book.settle import Account
+from tapebook.book.store import Book
 from tapebook.context import RENDERER, Market, MarketKey, MarketShelf, PacketVersion, Situation, version_of
 from tapebook.domain.agent import MOST_TRADES_SHOWN, Deployment
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Mid
-from tapebook.domain.order import Order
+from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Position
-from tapebook.domain.run import Watermarks
+from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.errors import TapebookError
 from tapebook.loop.activity import activity_of
 from tapebook.loop.experience import told
@@ -155,10 +156,14 @@ def _memory(
     closed = read("recent_trades", [], book.closed_trades, own, seq=seq, most=most)
     until = {"seq": seq, "as_of": view.as_of, "curated": watermarks.curated}
     portfolio, docs = account.portfolio, watermarks.docs
+    last, outcomes = read(
+        "last_decision", (None, ()), _last_decision, book, own, market.symbol, seq=seq, version=version
+    )
     return {
         "activity": doing,
         "closed_trades": tuple(closed),
-        "last_run": read("last_decision", None, book.last_run, own, market.symbol, seq=seq),
+        "last_run": last,
+        "last_orders": outcomes,
         "lessons": read("lessons", None, lessons_of, rooms, deployment, seq=seq),
         "experience": read("experience", (), told, rooms, deployment, market, portfolio, seq=seq),
         "horizons": read("horizons", (), rooms.horizons.rows, own, **until),
@@ -166,6 +171,19 @@ def _memory(
             "citations", (), citations, rooms, deployment, market, portfolio=portfolio, closed=closed, seq=docs
         ),
     }
+
+
+def _last_decision(
+    book: Book, deployment: str, symbol: str, *, seq: int, version: PacketVersion
+) -> tuple[DecisionRun | None, tuple[OrderOutcome, ...]]:
+    """The newest decision on a symbol, and how far its orders had come."""
+    run = book.last_run(deployment, symbol, seq=seq, expired_orders=version.expired_orders)
+    # Most decisions are to hold, or refused, and have no orders to ask for.
+    if run is None or not any(
+        [verdict.allowed and action.action != "hold" for action, verdict in zip(run.actions, run.verdicts, strict=True)]
+    ):
+        return run, ()
+    return run, book.order_outcomes(run.run_id, seq=seq)
 
 
 def _marks(

@@ -87,7 +87,7 @@ def _settle(
     run = working.pop(event.client_id).run_id
     ended: Bodies = [OrderEnded(event)]
     going_on = not run or any(order.run_id == run for order in working.values())
-    return account, ended if going_on else [*ended, RunEnded(run, "done")]
+    return account, ended if going_on else [*ended, RunEnded(run, "rejected" if event.status == "rejected" else "done")]
 
 
 def _marked(

@@ -22,7 +22,7 @@ SPECIFIED = """\
 DOUBT = "(consider whether your read of the regime still holds)"
 CAP, RATE = "R3_POSITION_CAP", "R6_RATE_LIMIT"
 BUSY = Activity(
-    rejections=(RATE, CAP, CAP, CAP, CAP),
+    refusals=(RATE, CAP, CAP, CAP, CAP),
     executed_today=2,
     realised_today_usd_e6=-123 * E6,
     day_start_equity_usd_e6=10_000 * E6,
@@ -63,6 +63,7 @@ def test_lines_about_nothing_are_left_out(activity: Activity, line: str) -> None
 
 
 def test_share_of_nothing_is_not_shown() -> None:
+    assert text(Activity(realised_today_usd_e6=-1, day_start_equity_usd_e6=10_000 * E6)) == ""
     assert text(Activity(realised_today_usd_e6=-5 * E6, day_start_equity_usd_e6=0)) == ""
     assert text(Activity(realised_today_usd_e6=-5 * E6, day_start_equity_usd_e6=-E6)) == ""
 
@@ -81,14 +82,14 @@ def test_share_of_nothing_is_not_shown() -> None:
     ],
 )
 def test_nudge_at_three_of_the_same_and_never_at_two(codes: tuple[str, ...], nudged: bool) -> None:
-    shown = text(Activity(rejections=codes))
+    shown = text(Activity(refusals=codes))
     assert ("do not repeat the same proposal shape" in shown) == nudged
     sequence = shown.split("\n")[2]
     assert sequence.startswith(f"- recent rejection sequence: {' → '.join(codes[-4:])}")
 
 
 def test_counts_have_the_most_frequent_first() -> None:
-    shown = text(Activity(rejections=(RATE, CAP, CAP, "R4_LEVERAGE", RATE, CAP)))
+    shown = text(Activity(refusals=(RATE, CAP, CAP, "R4_LEVERAGE", RATE, CAP)))
     assert shown.split("\n")[1] == f"- engine rejections (last 1h): {CAP}=3, {RATE}=2, R4_LEVERAGE=1"
 
 
@@ -101,5 +102,5 @@ def test_any_hour_and_day_fit_whole(activity: Activity) -> None:
 
 
 def test_many_rules_are_counted_where_they_do_not_fit() -> None:
-    shown = text(Activity((*RULES, *(CAP,) * 4), 999, 0, -E6, E6, losing_streak=9))
+    shown = text(Activity((), 999, 0, -E6, E6, losing_streak=9, refusals=(*RULES, *(CAP,) * 4)))
     assert "more rules" in shown.split("\n")[1]

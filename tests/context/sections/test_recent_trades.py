@@ -8,12 +8,12 @@ import pytest
 from tapebook.book.settle import Account, Cause, settle_fill
 from tapebook.context.panel import Panel
 from tapebook.context.sections import recent_trades
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.instants import HOUR, parse_instant
 from tapebook.domain.money import E6, E8, scaled
 from tapebook.domain.order import Fill
 from tapebook.domain.position import Portfolio
 from tapebook.domain.trade import ClosedTrade
-from tests.context.situations import closed, situation, trade
+from tests.context.situations import NOW, closed, situation, trade
 
 SPECIFIED = """\
 - 2026-06-04T10:00 → 12:30 BTC long $250 65,200 → 65,940 +$28.40 (+1.1%) 120m "breakout above prior swing high"
@@ -21,7 +21,7 @@ SPECIFIED = """\
 """
 ROW = re.compile(
     r"- (?P<span>\S+ → \S+) (?P<what>\S+ (?:long|short)) (?P<size>\$\S+) (?P<prices>\S+ → \S+) "
-    r'[+-]\$\d+\.\d\d \([+-]\d+\.\d%\) \d+m (?:regime=\w+ )?"(?P<reason>[^"]*)"'
+    r'[+-]\$\d+\.\d\d \([+-]\d+\.\d%\) \d+m (?:\w+ [+-]?\$\d+/[+-]?\$\d+ )?"(?P<reason>[^"]*)"(?: exit .*)?'
 )
 
 
@@ -53,12 +53,11 @@ def lines(*trades: ClosedTrade) -> list[str]:
 
 
 def test_rows_of_two_real_trades() -> None:
-    regime = "regime=trend_up_lowvol"
     assert lines(BTC, ETH) == [
-        f"- 2026-06-04T10:00 → 12:30 BTC long $250 65,200 → 65,940 +$2.84 (+1.1%) 150m {regime} "
-        '"breakout above prior swing high"',
-        f"- 2026-06-04T08:15 → 09:00 ETH short $180 3,420 → 3,455 -$1.84 (-1.0%) 45m {regime} "
-        '"funding extreme, mean-revert"',
+        "- 2026-06-04T10:00 → 12:30 BTC long $250 65,200 → 65,940 +$2.84 (+1.1%) 150m trend_up_lowvol "
+        '+$3/$0 "breakout above prior swing high" exit "breakout above prior swing high"',
+        "- 2026-06-04T08:15 → 09:00 ETH short $180 3,420 → 3,455 -$1.84 (-1.0%) 45m trend_up_lowvol "
+        '$0/-$2 "funding extreme, mean-revert" exit "funding extreme, mean-revert"',
     ]
 
 
@@ -88,11 +87,11 @@ def test_result_is_net_of_fees_and_funding() -> None:
 
 
 def test_trade_that_was_not_classified_is_unknown() -> None:
-    assert " regime=unknown " in lines(closed(trade(exited_e8=1, entry_regime_tag=None)))[0]
+    assert " unknown " in lines(closed(trade(exited_e8=1, entry_regime_tag=None)))[0]
 
 
 def test_reason_is_capped() -> None:
-    assert lines(closed(trade(exited_e8=1, entry_reason="z" * 240)))[0].endswith(f'"{"z" * 120}"')
+    assert f' "{"z" * 119}…" exit ' in lines(closed(trade(exited_e8=1, entry_reason="z" * 240)))[0]
 
 
 def test_no_trades_are_no_section() -> None:
@@ -101,4 +100,47 @@ def test_no_trades_are_no_section() -> None:
 
 @pytest.mark.parametrize(("minutes", "shown"), [("10:00", "0m"), ("10:01", "1m"), ("23:59", "839m")])
 def test_holding_time_in_whole_minutes(minutes: str, shown: str) -> None:
-    assert f" {shown} regime" in lines(closed(trade(exited_e8=1), at=at(minutes)))[0]
+    assert f" {shown} trend_up_lowvol" in lines(closed(trade(exited_e8=1), at=at(minutes)))[0]
+
+
+def test_extremes_and_the_exit_are_shown() -> None:
+    state = trade(exited_e8=1, mfe_usd_e6=41 * E6, mae_usd_e6=-9 * E6)
+    assert lines(closed(state))[0].endswith('+$41/-$9 "breakout above prior swing high" exit "target reached"')
+
+
+@pytest.mark.parametrize("label", ["liquidated", "delisted", "external_flatten", "unknown"])
+def test_exit_that_no_decision_made_is_a_label_and_no_decision_can_claim_it(label: str) -> None:
+    state = trade(exited_e8=1)
+    assert lines(ClosedTrade(state, NOW, label, None))[0].endswith(f" exit {label}")
+    assert lines(ClosedTrade(state, NOW, label, "r2"))[0].endswith(f' exit "{label}"')
+
+
+def test_ten_trades_fit_at_the_default() -> None:
+    why = "average of 8 bars is +15.6 bps from the average of 32 and the book leans to the bid side by a third"
+    ended = "no reason left: average of 8 bars is -3.4 bps from the average of 32"
+    shown = [
+        ClosedTrade(
+            trade(
+                "ETH",
+                trade_id=f"t{number}",
+                entry_tick_at=NOW - number * HOUR,
+                entered_e8=73_099_000,
+                entered_usd_e6=2_500 * E6,
+                exited_e8=73_099_000,
+                exited_usd_e6=2_526 * E6,
+                realised_usd_e6=126_400_000,
+                entry_reason=why,
+                mfe_usd_e6=140 * E6,
+                mae_usd_e6=-59 * E6,
+            ),
+            NOW,
+            *((ended, "r2") if number else ("liquidated", None)),
+        )
+        for number in range(10)
+    ]
+    drawn = Panel(recent_trades.LAYOUT).drawn(situation(closed_trades=tuple(shown)))
+    assert drawn is not None
+    assert (len(drawn.section.rows), drawn.section.dropped) == (10, 0)
+    assert drawn.tokens <= recent_trades.LAYOUT.cap
+    assert all("+$140/-$59" in line for line in drawn.text.split("\n")[1:])
+    assert "exit liquidated" in drawn.text

@@ -198,6 +198,25 @@ def test_tick_shows_the_decision(run: Run, tmp_path: Path) -> None:
     assert (code, json.loads(out)["status"], err) == (0, "held", "")
 
 
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        ({"status": "failed", "error": "401 from the provider"}, "error: run r failed: 401 from the provider\n"),
+        (
+            {"status": "rejected", "orders": [{"status": "rejected", "detail": "insufficient margin"}]},
+            "error: run r was refused: insufficient margin\n",
+        ),
+    ],
+)
+def test_tick_that_came_to_nothing_is_an_error(
+    run: Run, facade: SimpleNamespace, ended: dict[str, Any], said: str
+) -> None:
+    facade.tick = lambda agent, symbol: SimpleNamespace(run_id="r")
+    facade.run = lambda run_id: DECISION | {"run_id": "r", "actions": [], "orders": [], "error": None} | ended
+    code, out, err = run("tick", "btc-5m", "BTC", "--json")
+    assert (code, json.loads(out)["status"], err) == (1, ended["status"], said)
+
+
 def test_flags_before_show_count_too(run: Run, facade: SimpleNamespace) -> None:
     facade.run = lambda run_id: DECISION
     code, out, _ = run("runs", "--home", "before", "--json", "show", "x")

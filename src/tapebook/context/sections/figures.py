@@ -44,6 +44,13 @@ def signed_usd(amount_e6: int, digits: int = 2) -> str:
     return f"{'-' if amount_e6 < 0 else '+'}${text}"
 
 
+@lru_cache(maxsize=1_024)
+def extreme_usd(amount_e6: int) -> str:
+    """How far a trade has been, without cents: `+$22`, `-$8`; what rounds to nothing has no sign."""
+    text = signed_usd(amount_e6, 0)
+    return "$0" if text[1:] == "$0" else text
+
+
 def percent(part_e6: int, whole_e6: int, *, digits: int = 1) -> str:
     """A share with its sign: `+1.1%`; integers all the way."""
     text = decimal_text(abs(part_e6) * 100, abs(whole_e6), digits) if whole_e6 else f"{0:.{digits}f}"

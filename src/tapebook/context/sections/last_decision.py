@@ -1,7 +1,6 @@
-"""Last decision: what was proposed at the tick before this one, and what the guard said.
+"""Last decision: what was proposed at the tick before this one, what the guard said, and what became of the order.
 
-Only what was written at the decision itself is shown: a run's later status would differ between
-the first rendering and a replay.
+How far an order had come is as of the packet's watermark, so that a replay says the same.
 """
 
 from tapebook.context.quote import plain
@@ -9,44 +8,71 @@ from tapebook.context.sections import FACTS, Layout, Rows, fact_text
 from tapebook.context.situation import Situation
 from tapebook.domain.instants import minute_text
 from tapebook.domain.memo import Memo
+from tapebook.domain.order import OrderOutcome
 from tapebook.domain.run import Action, DecisionRun, Verdict
 
-MOST_WORDS = 120
+MOST_WORDS, MOST_DETAIL = 80, 100
 
-Seen = tuple[DecisionRun | None, tuple[str, ...]]
+Seen = tuple[DecisionRun | None, tuple[OrderOutcome, ...], tuple[str, ...]]
 
 
 def look(situation: Situation) -> Seen:
-    """The newest run on this symbol, and the symbols the agent was given."""
-    return situation.last_run, situation.deployment.agent.watchlist
+    """The newest run on this symbol, its orders, and the symbols the agent was given."""
+    return situation.last_run, situation.last_orders, situation.deployment.agent.watchlist
 
 
 def rows(seen: Seen) -> Rows:
     """When it was, and one row per action."""
-    run, watched = seen
+    run, orders, watched = seen
     if run is None:
         return ()
-    at, told = ("at", minute_text(run.as_of)), _told((run.actions, run.verdicts, watched))
-    if run.error:
-        return at, *told, ("not understood", f'"{plain(run.error, MOST_WORDS)}"')
-    return at, *told
+    at, actions = ("at", minute_text(run.as_of)), _action_rows((run.actions, run.verdicts, orders, watched))
+    if not run.error:
+        return at, *actions
+    what = "no answer" if run.status == "failed" else "refused, no readable reply"
+    return at, *actions, (what, f'"{plain(run.error, MOST_DETAIL)}"')
 
 
-def _tell(decided: tuple[tuple[Action, ...], tuple[Verdict, ...], tuple[str, ...]]) -> Rows:
-    actions, verdicts, watched = decided
-    return tuple([_row(action, verdict, watched) for action, verdict in zip(actions, verdicts, strict=True)])
+_Decided = tuple[tuple[Action, ...], tuple[Verdict, ...], tuple[OrderOutcome, ...], tuple[str, ...]]
+
+
+def _rows_of_actions(decided: _Decided) -> Rows:
+    actions, verdicts, orders, watched = decided
+    outcomes = {order.symbol: order for order in orders}
+    return tuple(
+        [
+            _row(action, verdict, outcomes.get(action.symbol), watched=watched)
+            for action, verdict in zip(actions, verdicts, strict=True)
+        ]
+    )
 
 
 # Most ticks decide what the tick before decided.
-_told = Memo(_tell)
+_action_rows = Memo(_rows_of_actions)
 
 
-def _row(action: Action, verdict: Verdict, watched: tuple[str, ...]) -> tuple[str, str]:
+def _row(
+    action: Action, verdict: Verdict, order: OrderOutcome | None, *, watched: tuple[str, ...]
+) -> tuple[str, str]:
     # A model can name any symbol it likes; only those it was given are repeated outside quotes.
     symbol = action.symbol if action.symbol in watched else "another symbol"
     what = f"{action.action} {symbol}" + (f" {action.side}" if action.side else "")
-    outcome = "allowed" if verdict.allowed else f'refused by {verdict.rule}: "{plain(verdict.detail, MOST_WORDS)}"'
+    outcome = "allowed" if verdict.allowed else f'refused by {verdict.rule}: "{plain(verdict.detail, MOST_DETAIL)}"'
+    if verdict.allowed and action.action != "hold" and order is not None:
+        outcome = _outcome(order)
     return what, f'{outcome}; reason: "{plain(action.reason, MOST_WORDS)}"'
+
+
+def _outcome(order: OrderOutcome) -> str:
+    """What became of an allowed order; one that was refused later is not called allowed."""
+    if order.status == "rejected":
+        rule, at_send, detail = order.detail.partition(" at send: ")
+        if at_send:
+            return f'refused at send by {plain(rule, 40)}: "{plain(detail, MOST_DETAIL)}"'
+        return f'refused by the broker: "{plain(order.detail, MOST_DETAIL)}"'
+    if order.status == "cancelled":
+        return f'allowed, then cancelled: "{plain(order.detail, MOST_DETAIL)}"'
+    return f"allowed, {order.status}"
 
 
 LAYOUT = Layout(

@@ -1,23 +1,28 @@
-"""Open positions (memory view): how far each open trade has been in the money, for how long, and why it was opened."""
+"""Open positions (memory view): how far each open trade has been in the money, for how long, and why it was opened.
+
+Size and entry are those of the position as it is held now, as in the portfolio: what was closed on the way is gone.
+"""
 
 from itertools import starmap
 
 from tapebook.context.quote import plain, symbol_text
 from tapebook.context.sections import Layout, Row, Rows
-from tapebook.context.sections.figures import price, signed_usd, whole_usd
+from tapebook.context.sections.figures import extreme_usd, price, whole_usd
 from tapebook.context.situation import Situation
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.memo import Memo
+from tapebook.domain.money import notional_usd_e6
+from tapebook.domain.position import Position
 from tapebook.domain.trade import TradeState
 
 COLUMNS = ("what", "size", "entry", "mark", "mfe", "mae", "held", "reason")
 MOST_WORDS = 120
 
-Seen = tuple[tuple[TradeState, int, int], ...]
+Seen = tuple[tuple[TradeState, Position, int, int], ...]
 
 
 def look(situation: Situation) -> Seen:
-    """Each open trade with its mark and its minutes: first the one in the packet's symbol, then by symbol."""
+    """Each open trade with its position, mark and minutes: first the one in the packet's symbol, then by symbol."""
     if not situation.open_trades:
         return ()
     now, marks, symbol = situation.as_of, situation.marks, situation.market.symbol
@@ -26,7 +31,9 @@ def look(situation: Situation) -> Seen:
         trades.sort(key=lambda trade: (trade.symbol != symbol, trade.symbol))
     seen = []
     for trade in trades:
-        seen.append((trade, marks[trade.symbol], (now - trade.entry_tick_at) // MINUTE))
+        held = situation.portfolio.positions.get(trade.symbol)
+        if held is not None:
+            seen.append((trade, held, marks[trade.symbol], (now - trade.entry_tick_at) // MINUTE))
     return tuple(seen)
 
 
@@ -35,18 +42,19 @@ def rows(seen: Seen) -> Rows:
     return tuple(starmap(_row, seen))
 
 
-def _row(trade: TradeState, mark_e8: int, minutes: int) -> Row:
-    what, size, entry, mfe, mae, reason = _known(trade)
+def _row(trade: TradeState, held: Position, mark_e8: int, minutes: int) -> Row:
+    what, entry, mfe, mae, reason = _known((trade, held))
+    size = whole_usd(abs(notional_usd_e6(held.size_e8, mark_e8)))
     return what, size, entry, price(mark_e8), mfe, mae, f"{minutes}m", reason
 
 
-def _cells(trade: TradeState) -> Row:
+def _cells(known: tuple[TradeState, Position]) -> Row:
+    trade, held = known
     return (
         f"{symbol_text(trade.symbol)} {trade.side}",
-        whole_usd(trade.entered_usd_e6),
-        price(trade.entry_price_e8),
-        signed_usd(trade.mfe_usd_e6, 0),
-        signed_usd(trade.mae_usd_e6, 0),
+        price(held.entry_price_e8),
+        extreme_usd(trade.mfe_usd_e6),
+        extreme_usd(trade.mae_usd_e6),
         plain(trade.entry_reason, MOST_WORDS),
     )
 

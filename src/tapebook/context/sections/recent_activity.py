@@ -1,4 +1,4 @@
-"""Recent activity (this session): what was refused lately and what the day has come to.
+"""Recent activity (this session): what was refused lately, by whomever, and what the day has come to.
 
 Lines about nothing are left out, and the whole section when all is quiet. When the last three
 refusals have the same code it says so, for a model that sees only its last one tends to propose the
@@ -37,14 +37,15 @@ def rows(activity: Activity | None) -> Rows:
 
 def _rows(activity: Activity, *, tail: int, rules: int) -> Rows:
     rows = []
-    if activity.rejections:
-        rows.append(("engine rejections (last 1h)", _counts(activity.rejections, rules)))
-        rows.append(("recent rejection sequence", _sequence(activity.rejections, tail)))
+    if activity.refusals:
+        rows.append(("engine rejections (last 1h)", _counts(activity.refusals, rules)))
+        rows.append(("recent rejection sequence", _sequence(activity.refusals, tail)))
     if activity.executed_today:
         rows.append(("executed orders today (UTC)", str(activity.executed_today)))
     start = activity.day_start_equity_usd_e6
-    if activity.realised_today_usd_e6 and start > 0:
-        share = percent(activity.realised_today_usd_e6, start, digits=2)
+    share = percent(activity.realised_today_usd_e6, start, digits=2) if start > 0 else ""
+    # What rounds to nothing says nothing, least of all with a sign.
+    if share.strip("+-0.%"):
         rows.append(("realized PnL today (UTC, vs day-start equity)", share))
     if activity.losing_streak:
         more = "+" if activity.losing_streak >= LONGEST_STREAK else ""

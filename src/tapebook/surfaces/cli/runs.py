@@ -32,6 +32,7 @@ RUNS = [
     Column("decided", "actions", lambda actions: cell([_short(action) for action in actions]), cut=True),
 ]
 SHOWN_DIFFERENCES = 10
+_ENDED = {"failed": "failed", "rejected": "was refused", "expired": "expired"}
 # What the lines of a citation may take of the screen; --json has all of them.
 SHOWN_LINES = 240
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run; `tapebook runs` lists them.")]
@@ -89,6 +90,16 @@ def tick(agent: Agent, symbol: Symbol, *, home: Home = None, json: Json = False)
         print_json(run)
     else:
         print_run(run)
+    if run["status"] in ("failed", "rejected", "expired"):
+        complain(f"run {run['run_id']} {_ENDED[run['status']]}: {_why_not_done(run)}")
+        raise typer.Exit(1)
+
+
+def _why_not_done(run: dict[str, Any]) -> str:
+    """What kept a decision from being carried out: the engine, the guard, the gate or the broker."""
+    refused = [f"{action['rule']}: {action['detail']}" for action in run["actions"] if action["rule"]]
+    ended = [order["detail"] for order in run["orders"] if order["status"] == "rejected"]
+    return run["error"] or "; ".join([*refused, *ended]) or "no reason was recorded"
 
 
 def replay(
