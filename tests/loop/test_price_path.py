@@ -135,7 +135,9 @@ def random_story(seed: int, kind: str) -> Story:
     chance = Random(seed)
     facts: list[tuple[float, Mid | Candle]] = []
     length, price = (5 if kind == "five minutes" else 1), 100.0
-    silent = set(range(60)) if "minutes" in kind else set(chance.sample(range(2, 28, 2), 6)) if kind == "gaps" else set()
+    silent = (
+        set(range(60)) if "minutes" in kind else set(chance.sample(range(2, 28, 2), 6)) if kind == "gaps" else set()
+    )
     told = 0.0
     for minute in range(0, END, length):
         path = [price := price * (1 + chance.gauss(0, 0.01)) for _ in range(length * 3)]
