@@ -73,7 +73,8 @@ def test_fills_become_trades(book: app.Tapebook, tmp_path: Path) -> None:
 def test_stale_mark_is_no_extreme_of_imported_fills(book: app.Tapebook, tmp_path: Path) -> None:
     """The newest price of the tape may be hours older than a fill: extremes are of the fills' own prices."""
     rooms = book._rooms
-    stale = Candle("BTC", 3_600, parse_instant("2026-01-04T20:00:00Z"), *[90_000 * E8] * 4, 1.0, 1.0, 1)
+    begins, price = parse_instant("2026-01-04T20:00:00Z"), 90_000 * E8
+    stale = Candle("BTC", 3_600, begins, price, price, price, price, 1.0, 1.0, 1)
     rooms.tape.commit([stale], assumed=known_at)
     brought(book, written(tmp_path, ROWS))
     closed = book.trades("btc-5m")[-1]

@@ -135,9 +135,9 @@ def random_story(seed: int, kind: str) -> Story:
     chance = Random(seed)
     facts: list[tuple[float, Mid | Candle]] = []
     length, price = (5 if kind == "five minutes" else 1), 100.0
-    silent = (
-        set(range(60)) if "minutes" in kind else set(chance.sample(range(2, 28, 2), 6)) if kind == "gaps" else set()
-    )
+    silent = set(range(END)) if "minutes" in kind else set()
+    if kind == "gaps":
+        silent = set(chance.sample(range(2, END - 2, 2), 6))
     told = 0.0
     for minute in range(0, END, length):
         path = [price := price * (1 + chance.gauss(0, 0.01)) for _ in range(length * 3)]
@@ -223,8 +223,7 @@ def test_bar_that_is_told_after_the_exit_changes_nothing() -> None:
 
 
 def test_bar_that_is_told_late_counts_while_the_position_is_held() -> None:
-    facts = [(0.2, mid(0.2, 100)), (4.0, mid(4, 101)), (9.0, bar(1, 100, 150, 50, 100))]
-    story = Story(list(facts), [(0, 1)])
+    story = Story([(0.2, mid(0.2, 100)), (4, mid(4, 101)), (9, bar(1, 100, 150, 50, 100))], [(0, 1)])
     looks = [0.3, 4.1, 6, 8, 9.1]
     assert reached(play(story, looks).trades) == reached(play(story, []).trades) == [(-50_010_020, 49_989_980)]
 
