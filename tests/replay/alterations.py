@@ -26,7 +26,7 @@ LATER: dict[str, dict[str, tuple[str, ...]]] = {
         "exit_seq": (
             *("exit_tick_at", "exit_reason", "exit_run_id", "entered_e8", "entered_usd_e6", "exited_e8"),
             *("exited_usd_e6", "realised_usd_e6", "fees_usd_e6", "funding_usd_e6", "mfe_usd_e6", "mae_usd_e6"),
-            "funded_until",
+            *("funded_until", "entry_usd_e6"),
         )
     },
 }
