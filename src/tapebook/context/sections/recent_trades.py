@@ -35,7 +35,7 @@ def rows(trades: tuple[ClosedTrade, ...]) -> Rows:
 def _row(trade: ClosedTrade) -> Row:
     """Cached, since a trade that has ended looks the same in every packet after it."""
     state = trade.state
-    size = state.entered_usd_e6
+    size = state.entry_notional_usd_e6
     return (
         f"{minute_text(state.entry_tick_at)} → {clock_text(trade.exit_tick_at)}",
         f"{symbol_text(state.symbol)} {state.side}",
