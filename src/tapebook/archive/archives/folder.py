@@ -31,7 +31,7 @@ class FolderArchive:
             return
         if not is_there:
             if self._was_there and not self._root.is_dir():
-                raise StoreFailed(f"{self._root} is gone: put the folder back, or make an empty one in its place")
+                raise StoreFailed(f"cannot write {self._root}: the folder is gone; put it back, or make an empty one")
             is_there = not _is_first(path, zlib.compress(content, 1))
             self._was_there = True
         if is_there and self.get(key) != content:
