@@ -54,8 +54,8 @@ def _run(
         kept = [rooms.archive.keep(text.encode(errors="backslashreplace")) for text in (asked, decision.reply)]
         packet_key, reply_key = (each.key for each in kept)
         # One is enough: both fail for the same reason.
-        for each in [each for each in kept if each.problem is not None][:1]:
-            optional.add_cause("archive", each.problem)
+        for problem in [each.problem for each in kept if each.problem is not None][:1]:
+            optional.add_cause("archive", problem)
     return DecisionRun(
         run_id=slot.run_id(),
         owner=deployment.owner,
