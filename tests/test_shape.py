@@ -145,15 +145,27 @@ def test_comments_are_few_but_there() -> None:
     assert rate >= 1 or code < ENOUGH_CODE, f"{rate:.1f} comments per 100 code lines, under 1: say why\n{most}"
 
 
-def test_broad_handlers_are_counted() -> None:
-    places = [
-        f"{name}:{node.lineno}"
-        for name, text in files().items()
-        for node in ast.walk(tree(text))
-        if isinstance(node, ast.ExceptHandler)
-        and (node.type is None or re.search(r"\bException\b", ast.unparse(node.type)))
-    ]
-    assert len(places) <= 5, f"{len(places)} broad handlers, over 5: {', '.join(places)}"
+# Where anything at all may be caught, and how often. Each records what it caught, and what concerns the whole process
+# (a lost lease, a disk that refuses the book) is raised there or cannot come by.
+BROAD_HANDLERS = {
+    "loop/workers.py": 2,  # one account's trouble, and an engine in a thread: the other accounts go on
+    "loop/optional_reads.py": 1,  # a memory: trading goes on without it
+    "loop/learn.py": 1,  # rows of one memory that cannot be written: the others are learned
+    "loop/librarian.py": 1,  # documents that cannot be synced: the desk goes on with those it has
+    "archive/spool.py": 2,  # an archive of whatever kind: what it does not take waits in the spool
+}
+
+
+def test_broad_handlers_are_where_they_belong() -> None:
+    places: dict[str, list[int]] = {}
+    for name, text in files().items():
+        for node in ast.walk(tree(text)):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            if node.type is None or re.search(r"\bException\b", ast.unparse(node.type)):
+                places.setdefault(name, []).append(node.lineno)
+    odd = [f"{name}: {lines}" for name, lines in places.items() if len(lines) > BROAD_HANDLERS.get(name, 0)]
+    assert not odd, f"broad handlers where none, or not so many, belong: {', '.join(odd)}"
 
 
 @pytest.mark.parametrize(

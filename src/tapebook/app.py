@@ -319,8 +319,10 @@ class Tapebook:
         found = verify_log(rooms.log, rooms.book_db, packages=BOOK_PACKAGES, anchors=anchors(rooms))
         return found + [Finding("wallet_ledger", difference) for difference in rooms.book.cash_differences()]
 
-    def doctor(self) -> list[Check]:
-        """The state of the home, point by point."""
+    def doctor(self, *, fix: bool = False) -> list[Check]:
+        """The state of the home, point by point; with `fix`, after what waits for the archive was moved there."""
+        if fix:
+            self._rooms.archive.drain()
         return checks(self._rooms)
 
     def close(self) -> None:

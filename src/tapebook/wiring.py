@@ -1,12 +1,13 @@
 """The composition root: the only place that knows which concrete thing stands behind each port."""
 
+import re
 import time
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from tapebook import plug
-from tapebook.archive import Archive
+from tapebook.archive import SPOOL, Archive, SpooledArchive
 from tapebook.book.projection import PROJECTION
 from tapebook.book.replies import Replies
 from tapebook.book.sole import SoleBook
@@ -52,6 +53,10 @@ TAPE_PACKAGES = (TAPE,)
 PROJECTIONS = (PROJECTION, LESSONS_PROJECTION, EXPERIENCE_PROJECTION, HORIZONS_PROJECTION, RECALL_PROJECTION)
 
 
+# The user and the password of a database's address.
+_PASSWORD = re.compile(r"://[^/\s@]+@")
+
+
 class Rooms:
     """Everything a tick needs, opened on one home with one clock.
 
@@ -84,14 +89,15 @@ class Rooms:
         self.notes = Notes(
             self.book_db, owner=self.config.owner, answers=Answers(self.log, LESSONS_PROJECTION.projectors)
         )
-        self.archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
-            home / self.config.archive.place
-        )
+        archive: Archive = plug.load("tapebook.archive.archives", "folder").create(home / self.config.archive.place)
+        self.archive = SpooledArchive(archive, home / SPOOL)
         self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get)
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
         self.indexes = Indexes(home, self._index, chosen=self.search_terms(), alone=sole)
         # For each deployment the last moment at which nothing was to be learned; see `loop.learn`.
         self.quiet: dict[str, tuple[object, ...]] = {}
+        # For each deployment how many trades a reflection was for that could not be written; see `loop.learn`.
+        self.unwritten: dict[str, int] = {}
         self._keys = {provider: Key(text) for provider, text in model_keys().items()}
         self._askers: dict[tuple[str, str], Asker] = {}
         self._engines: dict[tuple[str, str, tuple[str, ...], int], Engine] = {}
@@ -129,6 +135,12 @@ class Rooms:
         terms = ReflectorTerms(agent.model, agent.caps.max_model_usd_e6_per_run, self._asker)
         made: Reflector = plug.load("tapebook.lessons.reflectors", agent.reflection.reflector).create(terms)
         return made
+
+    def without_keys(self, text: str) -> str:
+        """A text of others without any key this home has."""
+        for key in (*self._keys.values(), *map(Key, embedder_keys().values())):
+            text = key.hidden_in(text)
+        return _PASSWORD.sub("://…@", text)
 
     def search_terms(self) -> SearchTerms:
         """How the settings want documents to be searched."""

@@ -91,6 +91,7 @@ READS: dict[str, Read] = {
     "has_run": lambda book, it: book.has_run(it.run),
     "run": lambda book, it: book.run(it.run),
     "run_ids": lambda book, it: book.run_ids(most=ALL) + book.run_ids(it.agent.id, most=ALL),
+    "degraded_runs": lambda book, it: book.degraded_runs(since=0),
     "run_counts": lambda book, it: book.run_counts(),
     "action_counts": lambda book, it: book.action_counts(),
     "working_orders": lambda book, it: book.working_orders(it.agent.id),
@@ -139,9 +140,10 @@ def test_every_read_of_the_book_is_in_the_table() -> None:
 
 @pytest.fixture
 def spoilt(theirs: Theirs) -> Theirs:
-    """With cash that is wrong, so that every read has something to give."""
+    """With cash that is wrong and runs that lacked something, so that every read has something to give."""
     wrong = "UPDATE wallet_ledger SET amount_usd_e6 = amount_usd_e6 + 1 WHERE kind = 'deposit'"
     theirs.floor.rooms.book_db.run(sql(wrong))
+    theirs.floor.rooms.book_db.run(sql("UPDATE decision_runs SET degraded_causes_json = '[\"lessons: KeyError\"]'"))
     return theirs
 
 

@@ -19,7 +19,7 @@ from tapebook.domain.canonical import canonical
 from tapebook.domain.position import Position
 from tapebook.domain.run import Action, DecisionRun, Trigger, Usage, Verdict, Vote, Watermarks
 from tapebook.domain.trade import ClosedTrade
-from tapebook.log import Event, Log, Stream
+from tapebook.log import Draft, Event, Log, Stream, verify_log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.context.situations import run as some_run
 from tests.context.situations import trade
@@ -68,6 +68,7 @@ def test_a_run_is_written_by_its_names(run: DecisionRun) -> None:
     marks = {f"{name}_seq": seq for name, seq in msgspec.structs.asdict(run.watermarks).items()}
     known = msgspec.structs.asdict(run) | PLACE | usage | marks | {"run_trigger": run.trigger}
     known |= {"degraded_json": text(run.degraded), "votes_json": text(run.votes)}
+    known["degraded_causes_json"] = text(run.degraded_causes)
     (name, row), *others = written(ev.RunDecided(run))
     assert (name, row) == ("run", {column: known[column] for column in row})
     assert [each for each in others if each[0] == "done"] == (
@@ -140,3 +141,25 @@ def test_trade_from_before_its_size_was_recorded_writes_what_the_migration_left(
             assert isinstance(new.values, dict) and isinstance(was.values, dict)
             changed = {name: was.values[name] for name in new.query.params if new.values[name] != was.values[name]}
             assert changed and changed.items() <= {"entry_usd_e6": None, "entry_order_id": None}.items()
+
+
+def test_runs_of_before_have_no_causes_and_their_rows_are_those_their_events_write(db: Database) -> None:
+    migrate(db, (LOG,))
+    files = dict(_files(MIGRATIONS))
+    last = files.pop("0009_degraded_causes.sql")
+    for sql in files.values():
+        db.script(sql)
+    # An event and a row as they were written before there were causes.
+    old = msgspec.to_builtins(msgspec.structs.replace(some_run(), degraded=("lessons",)))
+    del old["degraded_causes"]
+    log = Log(db, [PROJECTION], clock=VirtualClock(9))
+    db.script("ALTER TABLE decision_runs ADD COLUMN degraded_causes_json TEXT NOT NULL DEFAULT 'x'")
+    kind = ev.KINDS[ev.RunDecided]
+    log.append(Stream("local", "d"), [Draft(kind, 1, canonical({"run": old}).decode())], expected_seq=0)
+    db.script("ALTER TABLE decision_runs DROP COLUMN degraded_causes_json")
+    db.script(last)
+    book = Book(log, db, owner="local")
+    (found,) = (book.run(run_id) for run_id in book.run_ids(most=9))
+    assert found is not None and (found.degraded, found.degraded_causes) == (("lessons",), ())
+    assert book.degraded_runs(since=0) == []
+    assert verify_log(log, db, packages=(LOG, MIGRATIONS), anchors={}) == []

@@ -48,7 +48,8 @@ def test_first_answer_stays(db: Database) -> None:
     assert replies.kept("k") is None
     for text in ("one", "two"):
         replies.keep("k", Kept(text, "r"), deployment="d", cost_usd_e6=5, at=9)
-    assert replies.kept("k") == Kept("one", "r")
+    assert replies.kept("k") == replies.of_run("r") == Kept("one", "r")
+    assert replies.of_run("x") is Replies(db, owner="other").of_run("r") is None
     assert replies.spent_usd_e6("d", since=9) == 5
 
 

@@ -335,9 +335,10 @@ def order(run_id: str, index: int, **changes: Any) -> Order:
     [
         run("r1", (HOLD, Verdict(True)), (OPEN, REFUSED), note="a note"),
         run("r1", error="not the JSON that was asked for", status="rejected", degraded=("market", "bars")),
+        run("r1", degraded=("lessons",), degraded_causes=("lessons: KeyError: 'x'", "archive: OSError: → full")),
         run("r1", (OPEN, Verdict(True)), packet_key=None, reply_key="k", trigger="shadow", branch="arm-b"),
     ],
-    ids=["actions", "an error", "a shadow"],
+    ids=["actions", "an error", "causes", "a shadow"],
 )
 def test_run_comes_back_as_it_went_in(book: Book, decided: DecisionRun) -> None:
     assert not book.has_run("r1")

@@ -9,6 +9,7 @@ from tapebook.config import Config
 from tapebook.db import Database, Query
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Gap, Liquidity, Mid, Observation
+from tapebook.errors import StoreFailed
 from tapebook.loop.listen import keep_of
 from tapebook.tape.families import ALL, CANDLES, MIDS
 from tapebook.tape.retention import retire, retirement
@@ -114,6 +115,28 @@ def test_retiring_twice_moves_nothing_the_second_time(db: Database) -> None:
     retire(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
     objects = dict(shelf.objects)
     assert retire(db, shelf.put, keep=KEEP, now=NOW, watched=everything) == 0 and shelf.objects == objects
+
+
+def test_an_archive_that_refuses_keeps_every_row_where_it_is(db: Database) -> None:
+    shelf = Shelf()
+    tape = two_days(db, shelf)
+    before, rows = read(tape), count(db)
+    taken = 3
+
+    def put(content: bytes) -> str:
+        if len(shelf.objects) >= taken:
+            raise StoreFailed("No space left on device")
+        return shelf.put(content)
+
+    for _ in range(2):
+        with pytest.raises(StoreFailed):
+            retire(db, put, keep=KEEP, now=NOW, watched=everything)
+        assert read(tape) == before
+    gone = sum(rows.values()) - sum(count(db).values())
+    (noted,) = db.all(sql("SELECT COUNT(*), SUM(rows_moved) FROM tape_archived"))
+    assert noted[0] == taken and noted[1] == gone, "what left is what the archive has"
+    retire(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
+    assert read(tape) == before
 
 
 @pytest.mark.parametrize("act", range(4))

@@ -104,7 +104,8 @@ ORDER BY seq DESC LIMIT 1;
 SELECT
     run_id, owner, deployment, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq,
     docs_seq, curated_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key, reply_key, status,
-    degraded_json, note, error, votes_json, model, input_tokens, output_tokens, cost_usd_e6, attempts
+    degraded_json, note, error, votes_json, model, input_tokens, output_tokens, cost_usd_e6, attempts,
+    degraded_causes_json
 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 
 -- name: runs
@@ -112,6 +113,12 @@ FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 SELECT run_id FROM decision_runs
 WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment)
 ORDER BY as_of DESC, deployment, seq DESC LIMIT :most;
+
+-- name: degraded_runs
+-- An owner's decisions since a moment that lacked something, newest first, each with the causes.
+SELECT run_id, degraded_causes_json FROM decision_runs
+WHERE owner = :owner AND as_of >= :since AND degraded_causes_json <> '[]'
+ORDER BY as_of DESC, deployment, seq DESC;
 
 -- name: run_exists
 -- Whether a decision was made already.

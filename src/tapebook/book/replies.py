@@ -29,6 +29,11 @@ class Replies:
         row = self._db.one(_QUERIES.kept, owner=self._owner, reply_key=key)
         return Kept(*row) if row else None
 
+    def of_run(self, run_id: str) -> Kept | None:
+        """The answer that a run asked for and paid for itself."""
+        row = self._db.one(_QUERIES.of_run, owner=self._owner, run_id=run_id)
+        return Kept(*row) if row else None
+
     def keep(self, key: str, kept: Kept, *, deployment: str, cost_usd_e6: int, at: int) -> None:
         """Keeps the first answer to a question; a second changes nothing."""
         self._db.run(

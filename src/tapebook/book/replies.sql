@@ -2,6 +2,10 @@
 -- The answer that a question got before, and the run that asked it.
 SELECT answer_json, run_id FROM kept_replies WHERE owner = :owner AND reply_key = :reply_key;
 
+-- name: of_run
+-- The answer that a run asked for.
+SELECT answer_json, run_id FROM kept_replies WHERE owner = :owner AND run_id = :run_id;
+
 -- name: keep
 -- The first answer to a question stays.
 INSERT INTO kept_replies (

@@ -233,6 +233,11 @@ class Book:
         """The newest decisions of a deployment, or of all."""
         return [row[0] for row in self._db.all(_QUERIES.runs, owner=self.owner, deployment=deployment, most=most)]
 
+    def degraded_runs(self, *, since: int) -> list[tuple[str, tuple[str, ...]]]:
+        """The decisions since a moment that lacked something, newest first, each with the causes that were kept."""
+        rows = self._db.all(_QUERIES.degraded_runs, owner=self.owner, since=since)
+        return [(row[0], tuple(msgspec.json.decode(row[1]))) for row in rows]
+
     def run_counts(self) -> dict[str, int]:
         """Decisions by status."""
         return {row[0]: row[1] for row in self._db.all(_QUERIES.run_counts, owner=self.owner)}
@@ -371,8 +376,8 @@ def _run(row: Row, actions: list[Action], verdicts: list[Verdict]) -> DecisionRu
     # The columns stand in the order of the struct's fields, with four columns for its watermarks.
     before, after = (*row[:10], Watermarks(*row[10:14]), *row[14:22]), row[23:25]
     degraded, votes = tuple(msgspec.json.decode(row[22])), msgspec.json.decode(row[25], type=tuple[Vote, ...])
-    usage = Usage(*row[26:]) if row[26] else None
-    fields: Row = (*before, tuple(actions), tuple(verdicts), degraded, *after, votes, usage)
+    usage, causes = Usage(*row[26:31]) if row[26] else None, tuple(msgspec.json.decode(row[31]))
+    fields: Row = (*before, tuple(actions), tuple(verdicts), degraded, *after, votes, usage, causes)
     return DecisionRun(*fields)
 
 

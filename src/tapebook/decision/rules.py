@@ -141,7 +141,9 @@ def margin(asked: Proposal, limits: Limits) -> str | None:
 
 
 def daily_loss(asked: Proposal, limits: Limits) -> str | None:
-    """Once the day has lost more than it may, realised or not, nothing grows."""
+    """Once the day has lost more than it may, realised or not, nothing grows; nor while nobody knows what it lost."""
+    if asked.grown and limits.activity_unread:
+        return f"what was done today cannot be read ({limits.activity_unread})"
     lost, most = limits.activity.day_start_equity_usd_e6 - limits.equity_usd_e6, limits.caps.max_daily_loss_usd_e6
     return f"{_usd(lost)} lost today exceeds {_usd(most)}" if asked.grown and lost > most else None
 

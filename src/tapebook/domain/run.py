@@ -67,7 +67,11 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class DecisionRun(msgspec.Struct, frozen=True):
-    """A run as it is stored: everything needed to rebuild its packet and explain its outcome."""
+    """A run as it is stored: everything needed to rebuild its packet and explain its outcome.
+
+    `degraded` names what the packet lacks because it could not be read. `degraded_causes` say why, as
+    `name: ErrorType: message`; they also tell of trouble the packet does not know of, such as of the archive.
+    """
 
     run_id: str
     owner: str
@@ -95,3 +99,4 @@ class DecisionRun(msgspec.Struct, frozen=True):
     error: str | None = None
     votes: tuple[Vote, ...] = ()
     usage: Usage | None = None
+    degraded_causes: tuple[str, ...] = ()

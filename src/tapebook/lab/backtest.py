@@ -179,9 +179,8 @@ def learns(plan: Plan, at: int) -> bool:
 def learner(plan: Plan) -> Learn:
     """What learns between decisions: everything, nothing, or everything until the memory is frozen."""
 
-    def until_frozen(rooms: Rooms, deployment: Deployment) -> None:
-        if learns(plan, rooms.clock.now()):
-            learn(rooms, deployment)
+    def until_frozen(rooms: Rooms, deployment: Deployment) -> tuple[str, ...]:
+        return learn(rooms, deployment) if learns(plan, rooms.clock.now()) else ()
 
     return until_frozen
 

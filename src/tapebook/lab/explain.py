@@ -5,6 +5,7 @@ import msgspec
 from tapebook import views
 from tapebook.book.store import KnownOrder, KnownTrade
 from tapebook.context import VERSIONS, preview
+from tapebook.decision import Answer
 from tapebook.domain.citation import Citation
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
@@ -21,7 +22,7 @@ def explain(rooms: Rooms, run: DecisionRun) -> views.View:
         "sections": None if packet is None else [msgspec.to_builtins(part) for part in preview(packet).parts],
         "citations": None if packet is None else [_citation_view(rooms, each, run) for each in packet.citations],
         "packet": packet_text(rooms, run, packet),
-        "reply": _kept(rooms, run.reply_key),
+        "reply": _reply(rooms, run),
         "orders": [order_view(known) for known in book.orders_of_run(run.run_id)],
         "fills": [views.fill_view(fill) for fill in book.fills_of_run(run.run_id)],
         "trades": [_trade_view(known, run.run_id) for known in book.trades_of_run(run.run_id)],
@@ -53,6 +54,13 @@ def _citation_view(rooms: Rooms, citation: Citation, run: DecisionRun) -> views.
     lines = None if content is None else content.decode().split("\n")[citation.start_line - 1 : citation.end_line]
     cited = any(citation.id in action.cites for action in run.actions)
     return citation.to_dict() | {"text": None if lines is None else "\n".join(lines), "cited": cited}
+
+
+def _reply(rooms: Rooms, run: DecisionRun) -> str | None:
+    """What the engine answered; of a model that was paid, also when the archive could not take it."""
+    found = _kept(rooms, run.reply_key)
+    paid = rooms.replies.of_run(run.run_id) if found is None and run.usage is not None else None
+    return found if paid is None else msgspec.json.decode(paid.answer_json, type=Answer).reply
 
 
 def _kept(rooms: Rooms, key: str | None) -> str | None:

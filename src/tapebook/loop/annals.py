@@ -10,7 +10,6 @@ from itertools import islice
 
 import msgspec
 
-from tapebook.archive import put_content
 from tapebook.book import events as book_events
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.instants import DAY, iso
@@ -73,7 +72,7 @@ def kept_drafts(rooms: Rooms, found: Iterable[Document]) -> list[Draft]:
         digest = sha256_hex(content)
         before = rooms.documents.version(each.scope, each.path, seq=seq)
         if before is None or before.sha256 != digest:
-            put_content(rooms.archive, content)
+            rooms.archive.put(content)
             kept = DocumentKept(each.scope, each.path, each.kind, digest, len(content), "log", "system")
             drafts.append(draft(now, kept))
     return drafts

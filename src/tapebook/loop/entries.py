@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from tapebook.archive import put_content
 from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import BadInput, Damaged, StoreFailed
 from tapebook.log import Draft
@@ -29,7 +28,7 @@ class Pen:
     def entry(self, agent: str, what: What, text: str, *, by: str, run_id: str, at: int, entry_id: str) -> Draft:
         """The event of an entry; its text is kept at once."""
         content = policy.cleaned(text).encode()
-        put_content(self._rooms.archive, content)
+        self._rooms.archive.put(content)
         span = policy.span(what, at)
         before = self._rooms.documents.entry_count(agent, what, span=span) + self._more[agent, what, span[0]]
         self._more[agent, what, span[0]] += 1

@@ -2,13 +2,14 @@
 
 1. the market, which agents that are due together share (`_market`): bars must be read, features may fail;
 2. the account with its orders and marks, without which there is no decision;
-3. the memories (`_memory`), each by itself: one that fails is empty, and its name goes into `degraded`.
+3. the memories (`_memory`), each by itself: one that fails, whatever it raises, is empty, and its name goes into
+   `degraded` (`optional_reads`).
 
 A replay names what had failed then, and it is left out again (`skip`); it reads by the rules of the packet's version.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tapebook.book.settle import Account
 from tapebook.book.store import Book
@@ -19,11 +20,11 @@ from tapebook.domain.market import Mid
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, Watermarks
-from tapebook.errors import TapebookError
 from tapebook.loop.activity import activity_of
 from tapebook.loop.experience import told
 from tapebook.loop.horizons import curated_until
 from tapebook.loop.market import read_market, with_features
+from tapebook.loop.optional_reads import OptionalReads
 from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.loop.recall import citations, docs_head
 from tapebook.loop.skills import lessons_of
@@ -31,38 +32,18 @@ from tapebook.tape.features import classify_regime
 from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
 
-Found = TypeVar("Found")
-Terms = ParamSpec("Terms")
 
+def watermarks_now(
+    rooms: Rooms, deployment: Deployment, *, tape: int | None = None, optional: OptionalReads | None = None
+) -> Watermarks:
+    """How far each store reaches at this moment, or reached the tape when it was looked at.
 
-class OptionalReads:
-    """Reads that may fail: what comes instead is the empty default, and the name is remembered."""
-
-    def __init__(self, skip: Iterable[str]) -> None:
-        self._degraded = list(skip)
-
-    @property
-    def degraded(self) -> tuple[str, ...]:
-        """What was not read, and what could not be."""
-        return tuple(self._degraded)
-
-    def read(
-        self, name: str, empty: Found, read: Callable[Terms, Found], *given: Terms.args, **terms: Terms.kwargs
-    ) -> Found:
-        """What a read gives, or the empty default."""
-        if name in self._degraded:
-            return empty
-        try:
-            return read(*given, **terms)
-        except TapebookError:
-            self._degraded.append(name)
-            return empty
-
-
-def watermarks_now(rooms: Rooms, deployment: Deployment, *, tape: int | None = None) -> Watermarks:
-    """How far each store reaches at this moment, or reached the tape when it was looked at."""
+    Documents or layers that cannot be asked reach nowhere, and their sections are not read either.
+    """
     tape = rooms.tape.head()[0] if tape is None else tape
-    return Watermarks(tape, rooms.book.head(deployment.id), docs_head(rooms), curated_until(rooms))
+    read = (optional or OptionalReads()).read
+    docs, curated = read("citations", 0, docs_head, rooms), read("horizons", 0, curated_until, rooms)
+    return Watermarks(tape, rooms.book.head(deployment.id), docs, curated)
 
 
 def gather(
@@ -75,9 +56,14 @@ def gather(
     skip: Iterable[str] = (),
     shelf: MarketShelf | None = None,
     renderer: int = RENDERER,
+    optional: OptionalReads | None = None,
 ) -> Situation:
-    """Everything one decision may know, and nothing beyond its watermarks; a shelf offers markets read before."""
-    view, optional, version = View(as_of, watermarks.tape), OptionalReads(skip), version_of(renderer)
+    """Everything one decision may know, and nothing beyond its watermarks; a shelf offers markets read before.
+
+    `optional` has what failed already, and is told what fails here and why; without it, `skip` says what is left out.
+    """
+    view, version = View(as_of, watermarks.tape), version_of(renderer)
+    optional = optional or OptionalReads(skip)
     market = _market(rooms.tape, deployment, symbol, view=view, optional=optional, shelf=shelf, version=version)
     account = rooms.book.account(deployment.id, seq=watermarks.book)
     working = rooms.book.orders_under_way(deployment.id, seq=watermarks.book, as_of=as_of)

@@ -1,10 +1,13 @@
 """The state of a home, point by point, for `tapebook doctor`."""
 
 import shutil
+from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
-from tapebook.domain.instants import HOUR, MINUTE, iso
+from tapebook.clock import SystemClock
+from tapebook.domain.instants import DAY, HOUR, MINUTE, iso
 from tapebook.tape.store import Channel
 from tapebook.wiring import Rooms
 
@@ -41,6 +44,8 @@ def checks(rooms: Rooms) -> list[Check]:
         *_channels(rooms),
         _gaps(rooms),
         _agents(rooms),
+        _degraded(rooms),
+        _spool(rooms),
         _wal(rooms),
         _disk(rooms),
     ]
@@ -60,10 +65,15 @@ def _cash(rooms: Rooms) -> Check:
 def _channels(rooms: Rooms) -> list[Check]:
     """Each channel of the market: what it delivered, and whether it is still fresh."""
     found = rooms.tape.channels()
-    now = max([rooms.clock.now(), *(channel.newest_known_at for channel in found)])
+    now = _now(rooms, found)
     if not found:
         return [Check("market", True, "the tape is empty: nothing has been ingested yet")]
     return [_channel(channel, now) for channel in found]
+
+
+def _now(rooms: Rooms, channels: Iterable[Channel]) -> int:
+    # A world that runs faster than real time can be ahead of the machine's clock.
+    return max([rooms.clock.now(), *(channel.newest_known_at for channel in channels)])
 
 
 def _channel(channel: Channel, now: int) -> Check:
@@ -84,6 +94,33 @@ def _gaps(rooms: Rooms) -> Check:
 def _agents(rooms: Rooms) -> Check:
     names = [profile.name for _, profile in rooms.book.agents()]
     return Check("agents", bool(names), ", ".join(names) or "no agent yet")
+
+
+def _degraded(rooms: Rooms) -> Check:
+    """What decisions of the last day had to do without, how often, and why the newest of them did."""
+    runs = rooms.book.degraded_runs(since=_now(rooms, rooms.tape.channels()) - DAY)
+    if not runs:
+        return Check("memory", True, "no decision of the last 24 h lacked anything")
+    counts: Counter[str] = Counter()
+    newest: dict[str, str] = {}
+    for _, causes in runs:
+        said = dict(cause.partition(": ")[::2] for cause in reversed(causes))
+        counts.update(said.keys())
+        newest = said | newest
+    told = [f"{name} ×{count} ({newest[name]})" for name, count in counts.most_common()]
+    return Check("memory", False, f"degraded in the last 24 h: {', '.join(told)}; newest run {runs[0][0]}")
+
+
+def _spool(rooms: Rooms) -> Check:
+    """What waits for an archive that could not be written, and since when."""
+    waits = rooms.archive.waiting()
+    if not waits.objects:
+        return Check("spool", True, "nothing waits for the archive")
+    # Files know the machine's time, whatever the clock of the home is.
+    minutes = max(0, SystemClock().now() - (waits.oldest_ms or 0)) // MINUTE
+    size = f"{waits.bytes / 1_000:,.1f} kB"
+    detail = f"{waits.objects} objects ({size}) wait for the archive, the oldest for {minutes} min"
+    return Check("spool", False, f"{detail}: see that it can be written, then `tapebook doctor --fix` moves them")
 
 
 def _wal(rooms: Rooms) -> Check:

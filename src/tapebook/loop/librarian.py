@@ -1,7 +1,7 @@
 """Keeps documents up to date while the desk runs: a sync at the start, and one every few minutes."""
 
 from tapebook.clock import elapsed_seconds
-from tapebook.errors import Fix
+from tapebook.errors import Fix, Retry
 from tapebook.loop.sync import sync
 from tapebook.wiring import Rooms
 
@@ -22,10 +22,16 @@ class Librarian:
             return False
         self._due = elapsed_seconds() + self._every
         try:
+            waiting = self._rooms.archive.drain()
             report = sync(self._rooms)
-        except Fix as error:
-            self.problem = str(error)
+        except Retry:
+            raise
+        except Exception as error:
+            # Documents are one memory of many: whatever is wrong with them, the desk goes on without the newest.
+            self.problem = str(error) if isinstance(error, Fix) else f"{type(error).__name__}: {error}"
             return False
+        if waiting.problem is not None:
+            self.problem = f"{waiting.left:,} objects wait for the archive: {waiting.problem}"
         self.syncs += 1
         self.changed += report.kept + report.removed + report.derived
         return False

@@ -11,6 +11,7 @@ from tapebook.domain.market import Mid
 from tapebook.domain.order import Order
 from tapebook.domain.position import Portfolio
 from tapebook.loop.activity import activity_of
+from tapebook.loop.optional_reads import OptionalReads, safe_causes
 from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.loop.slot import Slot
 from tapebook.tape.store import View
@@ -38,7 +39,8 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None) -> 
         data_age_ms=None if mid is None else now - mid.bucket_ts,
         working=_moves(rooms, [order for order, _ in working], marks, now=now) if working else (),
         halted=halted(rooms, deployment, newest_profile(rooms, deployment)),
-        activity=activity,
+        activity=Activity() if isinstance(activity, str) else activity,
+        activity_unread=activity if isinstance(activity, str) else None,
     )
 
 
@@ -79,8 +81,8 @@ def halted(rooms: Rooms, deployment: Deployment, agent: AgentProfile) -> str | N
 
 def _account(
     rooms: Rooms, deployment: Deployment, *, seq: int, now: int, before: Situation | None
-) -> tuple[Portfolio, Activity]:
-    """What is held and what was done; of another day, what was done is another."""
+) -> tuple[Portfolio, Activity | str]:
+    """What is held and what was done, or why that cannot be read; of another day, what was done is another."""
     if (
         before
         and before.activity
@@ -89,7 +91,9 @@ def _account(
     ):
         return before.portfolio, before.activity
     account = rooms.book.account(deployment.id, seq=seq)
-    return account.portfolio, activity_of(rooms, deployment, account, view=View(now))
+    optional = OptionalReads()
+    activity = optional.read("activity", None, activity_of, rooms, deployment, account, view=View(now))
+    return account.portfolio, activity or "; ".join(safe_causes(rooms, optional.causes))
 
 
 def _prices_since(

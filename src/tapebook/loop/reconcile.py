@@ -21,6 +21,7 @@ from tapebook.domain.agent import Deployment
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order
 from tapebook.log import Draft
 from tapebook.loop.gather import regime
+from tapebook.loop.optional_reads import OptionalReads, log_causes, safe_causes
 from tapebook.loop.price_path import PricePath
 from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.loop.skills import lessons_of
@@ -153,6 +154,11 @@ def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill, order: Order |
 
 
 def _lessons_hash(rooms: Rooms, deployment: Deployment, *, seq: int) -> str | None:
-    """The note a run was told, if it was told any."""
-    lessons = lessons_of(rooms, deployment, seq=seq) if deployment.agent.context.memory else None
+    """The note a run was told, if it was told any; unknown when it cannot be read, which must not stop the booking."""
+    if not deployment.agent.context.memory:
+        return None
+    optional = OptionalReads()
+    lessons = optional.read("lessons", None, lessons_of, rooms, deployment, seq=seq)
+    if optional.causes:
+        log_causes(f"{deployment.id}, a fill of an order as of {seq}", safe_causes(rooms, optional.causes))
     return lessons.content_hash if lessons else None

@@ -1,6 +1,9 @@
-"""Writes a decision and the orders it intends, in one transaction, before anything leaves."""
+"""Writes a decision and the orders it intends, in one transaction, before anything leaves.
 
-from tapebook.archive import put_content
+Packet and reply are kept in the archive, or in the spool until it can be written again. When neither can be written
+the run has no key: the packet is what replay makes, and a model's reply is in the book already (`loop.replies`).
+"""
+
 from tapebook.book.events import OrderIntended, RunDecided, draft
 from tapebook.book.orders import orders_for
 from tapebook.book.runs import status_of
@@ -9,6 +12,7 @@ from tapebook.domain.order import Order
 from tapebook.domain.run import DecisionRun, RunStatus
 from tapebook.loop.decide import Decision
 from tapebook.loop.experience import sighting
+from tapebook.loop.optional_reads import OptionalReads, log_causes, safe_causes
 from tapebook.loop.slot import Opened
 from tapebook.wiring import Rooms
 
@@ -16,13 +20,18 @@ from tapebook.wiring import Rooms
 def record(rooms: Rooms, opened: Opened, decision: Decision, limits: Limits) -> DecisionRun:
     """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
     orders = _orders(opened, decision, limits)
-    run = _run(rooms, opened, decision, orders=len(orders))
-    drafts = [draft(run.as_of, RunDecided(run))]
-    if orders:
-        drafts += [draft(limits.at, OrderIntended(order)) for order in orders]
-        if not all(order.reduce_only for order in orders):
-            drafts.append(sighting(run.run_id, opened.situation))
+    optional = OptionalReads(causes=opened.causes)
+    seen = None
+    if orders and not all(order.reduce_only for order in orders):
+        # Without it the outcome teaches less; the order is worth more than that.
+        seen = optional.read("sighting", None, sighting, opened.slot.run_id(), opened.situation)
+    run = _run(rooms, opened, decision, orders=len(orders), optional=optional)
+    drafts = [draft(run.as_of, RunDecided(run)), *[draft(limits.at, OrderIntended(order)) for order in orders]]
+    if seen is not None:
+        drafts.append(seen)
     rooms.book.append(run.deployment, drafts, expected_seq=limits.seq)
+    if run.degraded_causes:
+        log_causes(f"{run.deployment}, run {run.run_id}", run.degraded_causes)
     return run
 
 
@@ -34,10 +43,19 @@ def _orders(opened: Opened, decision: Decision, limits: Limits) -> list[Order]:
     return orders_for(opened.slot.run_id(), judged, held=limits.held, mark_e8=limits.mark_e8, at=limits.at)
 
 
-def _run(rooms: Rooms, opened: Opened, decision: Decision, *, orders: int) -> DecisionRun:
+def _run(
+    rooms: Rooms, opened: Opened, decision: Decision, *, orders: int, optional: OptionalReads
+) -> DecisionRun:
     slot, situation, packet = opened.slot, opened.situation, opened.packet
     deployment, agent = slot.deployment, slot.deployment.agent
-    packet_key, reply_key = _kept(rooms, opened, decision) if rooms.config.archive.packets else (None, None)
+    packet_key, reply_key = None, None
+    if rooms.config.archive.packets:
+        asked = f"{packet.system}\n\n{packet.text}"
+        kept = [rooms.archive.keep(text.encode(errors="backslashreplace")) for text in (asked, decision.reply)]
+        packet_key, reply_key = (each.key for each in kept)
+        # One is enough: both fail for the same reason.
+        for problem in [each.problem for each in kept if each.problem is not None][:1]:
+            optional.add_cause("archive", problem)
     return DecisionRun(
         run_id=slot.run_id(),
         owner=deployment.owner,
@@ -65,6 +83,7 @@ def _run(rooms: Rooms, opened: Opened, decision: Decision, *, orders: int) -> De
         error=decision.error,
         votes=decision.votes,
         usage=decision.usage,
+        degraded_causes=safe_causes(rooms, optional.causes) if optional.causes else (),
     )
 
 
@@ -72,10 +91,3 @@ def _status(decision: Decision, orders: int) -> RunStatus:
     if decision.failed:
         return "failed"
     return status_of(decision.verdicts, orders=orders, error=decision.error)
-
-
-def _kept(rooms: Rooms, opened: Opened, decision: Decision) -> tuple[str, str]:
-    """Where the archive has the packet and the reply from now on."""
-    asked = f"{opened.packet.system}\n\n{opened.packet.text}"
-    packet, reply = [put_content(rooms.archive, t.encode(errors="backslashreplace")) for t in (asked, decision.reply)]
-    return packet, reply

@@ -15,6 +15,7 @@ from tapebook.domain.run import DecisionRun
 from tapebook.loop.decide import judged
 from tapebook.loop.gather import gather
 from tapebook.loop.limits import limits_now
+from tapebook.loop.optional_reads import OptionalReads
 from tapebook.loop.record import record
 from tapebook.loop.replies import keep_answer, kept_answer
 from tapebook.loop.slot import Opened, Slot
@@ -55,8 +56,11 @@ def open_shadow(rooms: Rooms, beside: Slot, main: DecisionRun) -> Opened | Decis
     made = rooms.book.run(beside.run_id())
     if made is not None:
         return made
-    situation = gather(rooms, beside.deployment, beside.symbol, as_of=main.as_of, watermarks=main.watermarks)
-    return Opened(beside, situation, assemble(situation))
+    optional, known = OptionalReads(), main.watermarks
+    situation = gather(
+        rooms, beside.deployment, beside.symbol, as_of=main.as_of, watermarks=known, optional=optional
+    )
+    return Opened(beside, situation, assemble(situation), optional.causes)
 
 
 def conclude_shadow(rooms: Rooms, opened: Opened, answer: Answer) -> DecisionRun:
@@ -78,4 +82,5 @@ def _limits_then(rooms: Rooms, opened: Opened) -> Limits:
         data_age_ms=situation.price_age_ms,
         working=tuple(move_of(order, marks.get(order.symbol)) for order in situation.working),
         activity=situation.activity or limits.activity,
+        activity_unread=None if situation.activity else limits.activity_unread,
     )

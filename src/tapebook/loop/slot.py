@@ -42,8 +42,9 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A decision about to be made: what is known, and the packet made of it."""
+    """A decision about to be made: what is known, the packet made of it, and why something is missing in it."""
 
     slot: Slot
     situation: Situation
     packet: Packet
+    causes: tuple[str, ...] = ()

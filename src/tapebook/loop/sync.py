@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tapebook.archive import put_content
 from tapebook.clock import SystemClock
 from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import BadInput, Busy, TapebookError
@@ -154,7 +153,7 @@ class _Files:
         return True
 
     def _keep(self, found: Found, content: bytes, digest: str) -> None:
-        put_content(self._rooms.archive, content)
+        self._rooms.archive.put(content)
         trust: Trust = "agent" if found.kind in _AGENTS_WRITE else "owner"
         self._write(DocumentKept(found.scope, found.path, found.kind, digest, len(content), "file", trust))
         self.kept += 1

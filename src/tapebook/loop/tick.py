@@ -22,13 +22,15 @@ from tapebook.loop.execute import execute
 from tapebook.loop.gather import gather, watermarks_now
 from tapebook.loop.learn import learn
 from tapebook.loop.limits import limits_now
+from tapebook.loop.optional_reads import LEARNING, OptionalReads
 from tapebook.loop.reconcile import reconcile
 from tapebook.loop.record import record
 from tapebook.loop.replies import keep_answer, kept_answer
 from tapebook.loop.slot import Look, Opened, Slot
 from tapebook.wiring import Rooms
 
-Learn = Callable[[Rooms, Deployment], None]
+Learn = Callable[[Rooms, Deployment], tuple[str, ...]]
+"""Learns what is due, and says why where it could not."""
 
 
 def ask(rooms: Rooms, opened: Opened) -> Answer:
@@ -74,13 +76,20 @@ def begin(
     made = rooms.book.run(run) if decided else None
     if made is not None:
         return made
-    learn(rooms, deployment)
+    unlearned = learn(rooms, deployment)
+    optional = OptionalReads((LEARNING,) if unlearned else (), causes=unlearned)
     look = look or Look(rooms.clock.now(), rooms.tape.head()[0])
-    known = known or Known(look.as_of, watermarks_now(rooms, deployment, tape=look.tape_seq))
+    known = known or Known(look.as_of, watermarks_now(rooms, deployment, tape=look.tape_seq, optional=optional))
     situation = gather(
-        rooms, deployment, slot.symbol, as_of=known.as_of, watermarks=known.watermarks, shelf=look.shelf
+        rooms,
+        deployment,
+        slot.symbol,
+        as_of=known.as_of,
+        watermarks=known.watermarks,
+        shelf=look.shelf,
+        optional=optional,
     )
-    return Opened(slot, situation, assemble(situation))
+    return Opened(slot, situation, assemble(situation), optional.causes)
 
 
 def conclude(rooms: Rooms, opened: Opened, answer: Answer) -> DecisionRun:

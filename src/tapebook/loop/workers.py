@@ -280,6 +280,8 @@ class Worker:
     def _count(self, task: Task, run: DecisionRun) -> None:
         self.made += 1
         self._settle(task)
+        if run.degraded_causes:
+            self.problem = f"{run.deployment}, run {run.run_id}: {'; '.join(run.degraded_causes)}"
         if run.status == "placed":
             self._carry_out(task.slot.deployment)
 

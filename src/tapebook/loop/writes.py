@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from tapebook.archive import put_content
 from tapebook.context import oversize
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import sha256_hex
@@ -95,8 +94,8 @@ def propose(rooms: Rooms, agent: str, text: str, *, run_id: str = "", by: str) -
     _require_run(rooms, profile, run_id)
     proposed = proposals.checked(text, manual=profile.manual)
     _require_fit(profile, proposed)
-    put_content(rooms.archive, proposed.encode())
-    put_content(rooms.archive, profile.manual.encode())
+    rooms.archive.put(proposed.encode())
+    rooms.archive.put(profile.manual.encode())
     at = rooms.clock.now()
     name = proposals.proposal_id(agent, base=profile.manual, text=proposed, at=at)
     base, digest = sha256_hex(profile.manual.encode()), sha256_hex(proposed.encode())

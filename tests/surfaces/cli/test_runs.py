@@ -75,6 +75,7 @@ DECISION = {
     "status": "done",
     "actions": [OPEN, REFUSED],
     "degraded": [],
+    "degraded_causes": [],
     "note": "",
     "error": None,
     "late_ms": 250,
@@ -154,6 +155,28 @@ def test_one_run_is_told_in_full(run: Run, facade: SimpleNamespace) -> None:
         "trades    exit of short BTC: closed after 115 min, net -1.50 USD",
         "          entry of long BTC: open, net -1.50 USD",
     ]
+
+
+def test_a_run_that_lacked_something_says_what_and_why(run: Run, facade: SimpleNamespace) -> None:
+    lacked = {"degraded": ["lessons", "learning"], "degraded_causes": ["lessons: KeyError: 'x'", "archive: OSError"]}
+    facade.run = lambda run_id: DECISION | lacked
+    out = run("runs", "show", "x")[1].splitlines()
+    at = next(number for number, line in enumerate(out) if line.startswith("degraded"))
+    assert out[at : at + 4] == [
+        "degraded  lessons",
+        "          learning",
+        "causes    lessons: KeyError: 'x'",
+        "          archive: OSError",
+    ]
+    facade.runs = lambda agent, *, most: [
+        DECISION,
+        DECISION | lacked,
+        DECISION | lacked | {"trigger": "shadow"},
+        DECISION | {"degraded_causes": ["archive: OSError"]},
+    ]
+    listed = run("runs")[1].splitlines()[1:]
+    assert ["(degraded)" in line for line in listed] == [False, True, False, False]
+    assert "done (shadow, degraded)" in listed[2]
 
 
 def test_a_run_that_did_nothing_is_short(run: Run, facade: SimpleNamespace) -> None:

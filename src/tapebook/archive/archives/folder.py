@@ -20,13 +20,20 @@ class FolderArchive:
         self._root = root
         self._stored: dict[str, bytes] = {}
         self._lock = threading.Lock()
+        # A folder that was there and is gone, such as a disk that was unmounted, is not made anew in its place.
+        self._was_there = root.is_dir()
 
     def create(self, key: str, content: bytes) -> None:
         """Stores an object once; a half-written file is never visible under its key."""
-        if self._stored.get(key) == content:
-            return
         path = f"{self._root}/{_inside(key)}.z"
-        is_there = os.path.exists(path) or not _is_first(path, zlib.compress(content, 1))
+        is_there = os.path.exists(path)
+        if is_there and self._stored.get(key) == content:
+            return
+        if not is_there:
+            if self._was_there and not self._root.is_dir():
+                raise StoreFailed(f"cannot write {self._root}: the folder is gone; put it back, or make an empty one")
+            is_there = not _is_first(path, zlib.compress(content, 1))
+            self._was_there = True
         if is_there and self.get(key) != content:
             raise Damaged(f"the archive already holds other bytes under {key}")
         self._remember(key, content)
@@ -43,11 +50,13 @@ class FolderArchive:
     def get(self, key: str) -> bytes | None:
         """An object's bytes."""
         try:
-            return zlib.decompress(self._path(key).read_bytes())
+            return zlib.decompress(self.path(key).read_bytes())
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise StoreFailed(f"cannot read {self.path(key)}: {error.strerror}; allow reading it") from error
         except zlib.error as error:
-            raise Damaged(f"{self._path(key)} cannot be unpacked ({error}); restore it from a backup") from error
+            raise Damaged(f"{self.path(key)} cannot be unpacked ({error}); restore it from a backup") from error
 
     def keys(self, prefix: str) -> list[str]:
         """Every key that begins with a prefix."""
@@ -58,7 +67,8 @@ class FolderArchive:
         found = (path.relative_to(self._root).as_posix().removesuffix(".z") for path in files)
         return sorted(key for key in found if key.startswith(prefix))
 
-    def _path(self, key: str) -> Path:
+    def path(self, key: str) -> Path:
+        """The file of an object, whether it is there or not."""
         return self._root / f"{_inside(key)}.z"
 
 

@@ -1,5 +1,7 @@
 """Commands on the home as a whole: `init`, `verify`, `doctor`."""
 
+from typing import Annotated
+
 import typer
 
 from tapebook.errors import Stop
@@ -28,10 +30,15 @@ def verify(home: Home = None, json: Json = False) -> None:
         raise typer.Exit(Stop.exit_code)
 
 
-def doctor(home: Home = None, json: Json = False) -> None:
+def doctor(
+    *,
+    fix: Annotated[bool, typer.Option("--fix", help="First move what waits in the spool to the archive.")] = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
     """Check what this home needs to run."""
     with opened(home) as book:
-        checks = book.doctor()
+        checks = book.doctor(fix=True) if fix else book.doctor()
     if json:
         print_json(checks)
     else:

@@ -131,7 +131,9 @@ def print_text(run: dict[str, Any], names: list[str]) -> None:
     """A text as it was sent or answered, without anything around it."""
     for name in names:
         if run[name] is None:
-            raise BadInput(f"the {name} of {run['run_id']} is not kept: the setting archive.packets was off")
+            unwritten = any(cause.startswith("archive: ") for cause in run["degraded_causes"])
+            why = "neither the archive nor the spool could be" if unwritten else "the setting archive.packets was off"
+            raise BadInput(f"the {name} of {run['run_id']} is not kept: {why}{' written' * unwritten}")
         print(run[name])
 
 
@@ -155,6 +157,7 @@ def print_run(run: dict[str, Any]) -> None:
         "votes": [_vote(vote) for vote in run["votes"]],
         "model": _usage(run["usage"]),
         "degraded": run["degraded"],
+        "causes": run["degraded_causes"],
         "note": run["note"],
         "error": run["error"],
         "orders": [_order(order) for order in run["orders"]],
@@ -166,8 +169,9 @@ def print_run(run: dict[str, Any]) -> None:
 
 
 def _marked(run: dict[str, Any]) -> dict[str, Any]:
-    """A run for the list; one that was never to be traded says so."""
-    return run | {"status": f"{run['status']} (shadow)"} if run["trigger"] == "shadow" else run
+    """A run for the list; one that was never to be traded says so, and one that lacked something."""
+    marks = ["shadow"] * (run["trigger"] == "shadow") + ["degraded"] * bool(run["degraded"])
+    return run | {"status": f"{run['status']} ({', '.join(marks)})"} if marks else run
 
 
 def _dropped(part: dict[str, Any]) -> str:
