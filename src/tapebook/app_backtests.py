@@ -17,7 +17,7 @@ from tapebook.domain.money import E6
 from tapebook.errors import BadInput, Damaged
 from tapebook.home import sole_writer
 from tapebook.lab.backtest_home import BacktestHome, backtest_home, backtest_homes
-from tapebook.lab.backtest_view import chunk_lines, chunk_view, result_view, summary_lines
+from tapebook.lab.backtest_view import chunk_lines, chunk_view, result_view, stale_sentences, summary_lines
 from tapebook.lab.identity import Fingerprints
 from tapebook.lab.plan import Plan
 from tapebook.lab.result import BacktestResult, ChunkResult
@@ -60,11 +60,13 @@ class Backtests:
         """The same for people; with `chunks`, what each of them taught."""
         home = backtest_home(self._home, name)
         result, done = home.result(), _done(home)
-        each = [line for chunk in done for line in (*chunk_lines(chunk), "")]
+        stale, agent = self._stale(home), home.plan().agent.name
+        each = [f"STALE: {sentence}" for sentence in stale_sentences(agent, stale)]
+        each += [line for chunk in done for line in (*chunk_lines(chunk), "")]
         if result is not None:
-            return [*(each if chunks else []), *summary_lines(result, stale=self._stale(home))]
-        left = f"{home.id}: {_progress(home.plan(), done)}; the same `tapebook backtest` again goes on with it"
-        return [*each, left]
+            return [*(each if chunks else []), *summary_lines(result, stale=stale)]
+        then = "begins another: its inputs are no longer the same" if stale else "goes on with it"
+        return [*each, f"{home.id}: {_progress(home.plan(), done)}; the same `tapebook backtest` again {then}"]
 
     def compare(self, first: str, second: str) -> "Rivals":
         """Two finished backtests side by side."""

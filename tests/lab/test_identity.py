@@ -97,7 +97,7 @@ def test_one_other_candle_is_another_backtest(home: Path) -> None:
         lines, view = book.backtests.lines(first.id), book.backtests.show(first.id)
         compared = book.backtests.compare(first.id, first.id)
     again = "run `tapebook backtest tester` again for a current result"
-    assert lines[0] == f"STALE: made with other data than there are now; {again}"
+    assert lines[0] == f"STALE: made with other data than now; {again}"
     assert view["stale"] == ["data"] and view["status"] == "done"
     assert compared.lines()[0].startswith(f"STALE: {first.id} was made with other data")
     second = asked(home)
@@ -158,7 +158,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("settings", [{"engine": "mine", "members": ""}, {"members": "trend, mine"}])
-def test_another_line_of_an_engine_is_another_backtest(plugin: Path, tmp_path: Path, settings: dict[str, str]) -> None:
+def test_another_line_of_an_engine_is_another_backtest(plugin: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
     home = make_home(tmp_path, days=0, every_minutes="15", **settings)
     fill_tape(home, list(bars("BTC", seed=1, days=1, minutes=15)))
     first = asked(home)

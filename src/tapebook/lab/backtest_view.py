@@ -71,7 +71,7 @@ def summary_lines(result: BacktestResult, *, stale: Sequence[str] = ()) -> list[
     chunks = [_chunk_row(chunk) for chunk in result.chunks]
     rivals = [_baseline_row(each) for each in _rivals(result)]
     return [
-        *(f"STALE: {sentence}" for sentence in stale_sentences(result, stale)),
+        *(f"STALE: {sentence}" for sentence in stale_sentences(result.agent, stale)),
         f"{result.id}  {plain(result.agent)} version {result.agent_version}, {result.engine}, memory {_memory(result)}",
         f"  {', '.join(result.symbols)}  {_span(total)}, {total.ticks:,} ticks",
         f"  {fill_sentence(result)}",
@@ -93,12 +93,12 @@ def fill_sentence(result: BacktestResult) -> str:
     return f"fill {result.fill}: on bars alone, orders filled {FILLS[result.fill]}"
 
 
-def stale_sentences(result: BacktestResult, stale: Sequence[str]) -> list[str]:
-    """What a reader must know of a result whose inputs are others by now; nothing of one that is current."""
+def stale_sentences(agent: str, stale: Sequence[str]) -> list[str]:
+    """What a reader must know of an agent's backtest whose inputs are others by now; nothing of a current one."""
     if not stale:
         return []
-    again = f"run `tapebook backtest {plain(result.agent)}` again for a current result"
-    return [f"made with other {' and '.join(stale)} than there are now; {again}"]
+    again = f"run `tapebook backtest {plain(agent)}` again for a current result"
+    return [f"made with other {' and '.join(stale)} than now; {again}"]
 
 
 def inputs_of(result: BacktestResult) -> list[tuple[str, str]]:

@@ -67,7 +67,7 @@ def _head(result: BacktestResult, stale: Sequence[str]) -> str:
     )
     strategy = f'<p class="muted">{escaped(result.strategy)}</p>' if result.strategy else ""
     warned = "".join(
-        f'<p class="stale"><b>Stale:</b> {escaped(sentence)}.</p>' for sentence in stale_sentences(result, stale)
+        f'<p class="stale"><b>Stale:</b> {escaped(sentence)}.</p>' for sentence in stale_sentences(result.agent, stale)
     )
     return f"{warned}<p>{escaped(says)}</p>{strategy}"
 

@@ -67,7 +67,7 @@ class Rivals(msgspec.Struct, frozen=True):
         stale = [
             f"STALE: {each.id} was {sentence}"
             for each in (first, second)
-            for sentence in stale_sentences(each, self.stale.get(each.id, ()))
+            for sentence in stale_sentences(each.agent, self.stale.get(each.id, ()))
         ]
         return [
             *dict.fromkeys(stale),
