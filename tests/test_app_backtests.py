@@ -77,8 +77,9 @@ def test_one_that_is_not_finished_shows_what_there_is(parent: Path) -> None:
     found = shelf.show(partial)
     assert [chunk["name"] for chunk in found["chunks"]] == ["2026-W02"] and found["baselines"] is None
     lines = shelf.lines(partial)
-    assert lines[0].startswith("2026-W02  ")
-    assert lines[-1] == f"{partial}: 1 of 4 chunks done; the same `tapebook backtest` again goes on with it"
+    assert lines[0].startswith("STALE: made with other code than now") and lines[1].startswith("2026-W02  ")
+    then = "the same `tapebook backtest` again begins another: its inputs are no longer the same"
+    assert lines[-1] == f"{partial}: 1 of 4 chunks done; {then}"
     said = rf"backtest {partial} is not finished \(1 of 4 chunks done\): run the same `tapebook backtest` again"
     for ask in (lambda: shelf.compare(partial, partial), lambda: shelf.export(partial, html="x.html")):
         with pytest.raises(BadInput, match=said):

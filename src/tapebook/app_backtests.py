@@ -6,7 +6,8 @@ A backtest is named by its id, or by the beginning of it.
 """
 
 import shutil
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from tapebook.domain.money import E6
 from tapebook.errors import BadInput, Damaged
 from tapebook.home import sole_writer
 from tapebook.lab.backtest_home import BacktestHome, backtest_home, backtest_homes
-from tapebook.lab.backtest_view import chunk_lines, chunk_view, result_view, summary_lines
+from tapebook.lab.backtest_view import chunk_lines, chunk_view, result_view, stale_sentences, summary_lines
+from tapebook.lab.identity import Fingerprints
 from tapebook.lab.plan import Plan
 from tapebook.lab.result import BacktestResult, ChunkResult
 from tapebook.wiring import Rooms
@@ -32,8 +34,15 @@ class Backtests:
         self._home = home
 
     def all(self) -> list[dict[str, Any]]:
-        """Every backtest with how far it has come and what it came to, by the beginning of its range."""
-        rows = [_row(home) for home in backtest_homes(self._home)]
+        """Every backtest with how far it has come and what it came to, by the beginning of its range.
+
+        `stale` names the inputs that are others by now; it is empty for one that is current.
+        """
+        homes = backtest_homes(self._home)
+        if not homes:
+            return []
+        with self._fingerprints() as fingerprints:
+            rows = [_row(home, fingerprints) for home in homes]
         return sorted(rows, key=lambda row: (row["start"] or "", row["agent"] or "", row["id"]))
 
     def show(self, name: str) -> dict[str, Any]:
@@ -41,26 +50,32 @@ class Backtests:
         home = backtest_home(self._home, name)
         result, pace = home.result(), home.speed().ticks_per_second
         if result is not None:
-            return result_view(result, ticks_per_second=pace) | {"status": "done"}
+            return result_view(result, ticks_per_second=pace, stale=self._stale(home)) | {"status": "done"}
         chunks = [chunk_view(chunk) for chunk in _done(home)]
-        return _row(home) | {"ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
+        with self._fingerprints() as fingerprints:
+            row = _row(home, fingerprints)
+        return row | {"ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
 
     def lines(self, name: str, *, chunks: bool = False) -> list[str]:
         """The same for people; with `chunks`, what each of them taught."""
         home = backtest_home(self._home, name)
         result, done = home.result(), _done(home)
-        each = [line for chunk in done for line in (*chunk_lines(chunk), "")]
+        stale, agent = self._stale(home), home.plan().agent.name
+        each = [f"STALE: {sentence}" for sentence in stale_sentences(agent, stale)]
+        each += [line for chunk in done for line in (*chunk_lines(chunk), "")]
         if result is not None:
-            return [*(each if chunks else []), *summary_lines(result)]
-        left = f"{home.id}: {_progress(home.plan(), done)}; the same `tapebook backtest` again goes on with it"
-        return [*each, left]
+            return [*(each if chunks else []), *summary_lines(result, stale=stale)]
+        then = "begins another: its inputs are no longer the same" if stale else "goes on with it"
+        return [*each, f"{home.id}: {_progress(home.plan(), done)}; the same `tapebook backtest` again {then}"]
 
     def compare(self, first: str, second: str) -> "Rivals":
         """Two finished backtests side by side."""
         # It brings numpy, which a list of backtests has no use for.
         from tapebook.lab.rivals import compare_backtests
 
-        return compare_backtests(self._finished(first)[1], self._finished(second)[1])
+        both = [self._finished(name) for name in (first, second)]
+        stale = {home.id: self._stale(home) for home, _ in both}
+        return compare_backtests(both[0][1], both[1][1], stale=stale)
 
     def export(
         self,
@@ -80,12 +95,12 @@ class Backtests:
         if csv is html is json is None:
             raise BadInput("say what to write: --csv, --html or --json with a place")
         if json is not None:
-            view = result_view(result, ticks_per_second=home.speed().ticks_per_second)
+            view = result_view(result, ticks_per_second=home.speed().ticks_per_second, stale=self._stale(home))
             write_text(Path(json), json_bytes(view), overwrite=overwrite)
         if csv is not None or html is not None:
             plan = home.plan()
             with closing(Rooms(home.folder, clock=VirtualClock(plan.end))) as rooms:
-                told = story(rooms, plan, result)
+                told = story(rooms, plan, result, stale=self._stale(home))
                 if csv is not None:
                     write_csv(Path(csv), csv_files(told), overwrite=overwrite)
                 if html is not None:
@@ -101,6 +116,17 @@ class Backtests:
             (home.folder / "plan.json").unlink()
             shutil.rmtree(home.folder)
         return home.id
+
+    def _stale(self, home: BacktestHome) -> tuple[str, ...]:
+        """The inputs of a backtest that are others by now."""
+        with self._fingerprints() as fingerprints:
+            return fingerprints.changed(home.plan())
+
+    @contextmanager
+    def _fingerprints(self) -> Iterator[Fingerprints]:
+        """What the inputs of backtests are now, in the home they were asked for in."""
+        with closing(Rooms(self._home, clock=VirtualClock(0))) as rooms:
+            yield Fingerprints(rooms)
 
     def _finished(self, name: str) -> tuple[BacktestHome, BacktestResult]:
         home = backtest_home(self._home, name)
@@ -121,14 +147,14 @@ def _progress(plan: Plan, done: list[ChunkResult]) -> str:
     return f"{len(done)} of {len(plan.chunks)} chunks done"
 
 
-def _row(home: BacktestHome) -> dict[str, Any]:
+def _row(home: BacktestHome, fingerprints: Fingerprints) -> dict[str, Any]:
     """A line of the list; what is damaged is listed too, so that it can be removed."""
     nothing = dict.fromkeys(("agent", "agent_version", "start", "end", "memory", "chunks_done", "chunks_planned"))
     counted = dict.fromkeys(("trades", "change_usd"))
     try:
         plan, done, finished = home.plan(), _done(home), home.result()
     except Damaged:
-        return {"id": home.id, "status": "damaged", **nothing, **counted}
+        return {"id": home.id, "status": "damaged", **nothing, **counted, "fill": None, "stale": []}
     change = sum(chunk.change_usd_e6 for chunk in done)
     return {
         "id": home.id,
@@ -142,4 +168,6 @@ def _row(home: BacktestHome) -> dict[str, Any]:
         "chunks_planned": len(plan.chunks),
         "trades": sum(chunk.trades for chunk in done),
         "change_usd": change / E6,
+        "fill": plan.fill,
+        "stale": list(fingerprints.changed(plan)),
     }

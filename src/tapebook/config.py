@@ -21,6 +21,7 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from tapebook.domain.order import FillRule
 from tapebook.errors import ConfigError
 
 FILE = "tapebook.toml"
@@ -37,6 +38,7 @@ Folder = Annotated[str, Meta(pattern=r"^[^\x00-\x1f]+\Z", description="the name 
 Switch = Annotated[bool, Meta(description="true or false")]
 Milliseconds = Annotated[int, Meta(ge=0, le=3_600_000, description="a whole number from 0 to 3600000 (milliseconds)")]
 Bps = Annotated[float, Meta(ge=0, lt=1000, description="a number from 0 to below 1000 (bps)")]
+Fill = Annotated[FillRule, Meta(description='"next_open", "bar_close" or "worst"')]
 ReachBps = Annotated[float, Meta(ge=100, lt=10_000, description="a number from 100 to below 10000 (bps)")]
 Minutes = Annotated[int, Meta(ge=1, le=43_200, description="a whole number from 1 to 43200 (minutes)")]
 Leverage = Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")]
@@ -96,6 +98,7 @@ class Paper(msgspec.Struct, frozen=True):
     limit_order_minutes: Minutes = 60
     liquidation_fee_bps: Bps = 50.0
     default_max_leverage: Leverage = 5
+    fill: Fill = "next_open"
 
 
 class Hyperliquid(msgspec.Struct, frozen=True):

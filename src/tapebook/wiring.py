@@ -227,6 +227,7 @@ def paper_terms(config: Config) -> PaperTerms:
         liquidation_fee_ppm=round(paper.liquidation_fee_bps * 100),
         limit_order_ms=paper.limit_order_minutes * MINUTE,
         default_max_leverage=paper.default_max_leverage,
+        fill=paper.fill,
     )
 
 

@@ -27,6 +27,7 @@ TERMS = PaperTerms(
     liquidation_fee_ppm=5_000,
     limit_order_ms=HOUR,
     default_max_leverage=5,
+    fill="bar_close",
 )
 RICH = 1_000_000 * E6
 
@@ -62,6 +63,15 @@ class WrittenQuotes:
         """Bars that begin at or after one moment and end by another."""
         self.seen = max(self.seen, until)
         return [bar for bar in self._bars if bar.symbol == symbol and since <= bar.bucket_ts and bar.end <= until]
+
+    def bar_alone(self, symbol: str, *, begins: int, until: int) -> Candle | None:
+        """The bar that begins at a moment, once it has ended, if it has no midpoint within it."""
+        self.seen = max(self.seen, min(until, begins))
+        for bar in self._bars:
+            if (bar.symbol, bar.bucket_ts) == (symbol, begins) and bar.end <= until:
+                within = [mid for mid in self._mids if mid.symbol == symbol and begins <= mid.bucket_ts < bar.end]
+                return None if within else bar
+        return None
 
     def bar_ms(self, symbol: str) -> int:
         """The length of the bars that are written down."""

@@ -68,7 +68,9 @@ class Chance:
         return found
 
     def mids(self, symbol: str) -> list[Mid]:
-        """Midpoints of most moments, now and then of none for minutes."""
+        """Midpoints of most moments, now and then of none for minutes, or of none at all."""
+        if self._random.random() < 0.15:
+            return []
         silent = self._random.choice([*MOMENTS])
         gap = self._random.choice([0, 0, 3 * MINUTE, 8 * MINUTE])
         prices = self.path(len(MOMENTS))

@@ -59,6 +59,7 @@ class SlowDesk:
     lots: dict[str, Lot] = field(default_factory=dict)
     waiting: dict[str, Waiting] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    until: int = 0
 
     @classmethod
     def of(cls, account: Account, market: Market, terms: PaperTerms) -> "SlowDesk":
@@ -72,6 +73,7 @@ class SlowDesk:
 
     def run(self, orders: list[Order], until: int) -> None:
         """Lives through every moment at which anything can happen."""
+        self.until = until
         self.waiting = {order.client_id: Waiting(order) for order in orders}
         for moment in self.moments(orders, until):
             due = sorted(self.due(moment))
@@ -87,6 +89,7 @@ class SlowDesk:
     def moments(self, orders: list[Order], until: int) -> list[int]:
         """Observations, deadlines, and every full minute."""
         found = {each.bucket_ts for each in self.market.mids} | {self.deadline(order) for order in orders}
+        found |= {self.arrival(order) for order in orders}
         starts = [*found, *(lot.moved for lot in self.lots.values()), *(order.intended_at for order in orders)]
         first = min([until, *starts]) // MINUTE * MINUTE
         found |= set(range(first, until + 1, MINUTE))
@@ -119,6 +122,8 @@ class SlowDesk:
     def met(self, waiting: Waiting, moment: int) -> tuple[str, int] | None:
         """What an order meets at a moment: an observation, or the end of a long bar that went beyond its limit."""
         seen = self.observed(waiting.order.symbol, moment)
+        if moment == self.arrival(waiting.order):
+            seen = self.of_its_bar(waiting.order) or seen
         how = self.meets(waiting, seen, moment) if seen is not None else ""
         if how and seen is not None:
             return how, seen
@@ -130,6 +135,24 @@ class SlowDesk:
                 if through:
                     return "maker", bar.close_e8
         return None
+
+    def of_its_bar(self, order: Order) -> int | None:
+        """The price a fill rule gives an order, of the bar it arrives in, where that bar is all there is."""
+        start = self.arrival(order) // self.length(order.symbol) * self.length(order.symbol)
+        known = self.bar(order.symbol, start) if self.alone(order.symbol, start) else None
+        late = order.intended_at > start + 2 * MINUTE
+        if start + self.length(order.symbol) > min(self.until, self.deadline(order)):
+            # Nobody knows the bar in time.
+            return None
+        if known is None or self.terms.fill == "bar_close" or (self.terms.fill == "next_open" and late):
+            return None
+        first, high, low, _ = known
+        return {"next_open": first, "worst": high if order.side == "buy" else low}[self.terms.fill]
+
+    def alone(self, symbol: str, start: int) -> bool:
+        """Whether there is no midpoint in the time of a bar."""
+        end = start + self.length(symbol)
+        return not any(mid.symbol == symbol and start <= mid.bucket_ts < end for mid in self.market.mids)
 
     def meets(self, waiting: Waiting, mid: int, moment: int) -> str:
         order, limit = waiting.order, waiting.order.limit_price_e8
@@ -345,7 +368,8 @@ class SlowDesk:
             if known is None:
                 continue
             first, high, low, close = known
-            if lot.moved > at and not points:
+            of_bar = self.terms.fill != "bar_close" and self.bar(symbol, at) is not None and self.alone(symbol, at)
+            if lot.moved > at and not points and not of_bar:
                 points = [close]
             else:
                 points += [first, low if lot.size > 0 else high]

@@ -1,18 +1,22 @@
 """Orders on bars that are longer than a minute: how long they wait, and when a limit was traded through."""
 
 import pytest
+from msgspec.structs import replace
 
 from tapebook.broker.matching import Match, match
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Mid
 from tapebook.domain.money import E8
-from tapebook.domain.order import Order
+from tapebook.domain.order import FillRule, Order
 from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, bar, limit, mid, order
 
 
-def matched(what: Order, market: Market, *, minutes: float) -> tuple[str, float, float] | None:
+def matched(
+    what: Order, market: Market, *, minutes: float, fill: FillRule = "bar_close"
+) -> tuple[str, float, float] | None:
     """How an order's waiting has ended by so many minutes after noon: how, when, and at which midpoint."""
-    found: Match | None = match(what, WrittenQuotes(market), TERMS, until=NOON + round(minutes * MINUTE))
+    terms = replace(TERMS, fill=fill)
+    found: Match | None = match(what, WrittenQuotes(market), terms, until=NOON + round(minutes * MINUTE))
     return None if found is None else (found.how, (found.at - NOON) / MINUTE, found.mid_e8 / E8)
 
 
@@ -66,3 +70,71 @@ def test_selling_looks_at_the_high_and_minutes_at_nothing_but_midpoints() -> Non
 def test_observation_before_the_end_of_the_bar_comes_first() -> None:
     market = Market((mid(5, 100), mid(7, 97), mid(10, 100)), through(99, 96, 99))
     assert matched(limit(98, 0.04), market, minutes=15) == ("maker", 7, 97)
+
+
+EVERY_RULE: tuple[FillRule, ...] = ("next_open", "worst", "bar_close")
+ALONE = tuple(bar(5 * number, 100 + number, 110, 90, 105, minutes=5) for number in range(-2, 3))
+"""Bars of five minutes and nothing else; the one at noon opens at 100."""
+
+
+def arrival(decided_ms: int) -> float:
+    """When an order arrives that is decided so many milliseconds after noon, in minutes."""
+    return (decided_ms + TERMS.latency_ms) / MINUTE
+
+
+@pytest.mark.parametrize("length", [1, 5, 60])
+@pytest.mark.parametrize(("side", "worst"), [("buy", 110), ("sell", 90)])
+def test_order_on_bars_alone_fills_where_its_rule_says(length: int, side: str, worst: float) -> None:
+    """Decided two seconds after the slot; the fill is known when the bar is, and happened at the order's arrival."""
+    market = Market((), (bar(-length, 99, 99, 99, 99, minutes=length), bar(0, 100, 110, 90, 105, minutes=length)))
+    sent, prices = order(2 / 60, side), {"next_open": 100, "worst": worst}
+    for fill in EVERY_RULE[:2]:
+        assert matched(sent, market, minutes=length - 0.01, fill=fill) is None
+        assert matched(sent, market, minutes=length, fill=fill) == ("taker", arrival(2_000), prices[fill])
+
+
+def test_reduce_only_order_has_the_same_price() -> None:
+    found = matched(order(2 / 60, "sell", reduce_only=True), Market((), ALONE), minutes=5, fill="next_open")
+    assert found is not None and found[2] == 100
+
+
+def test_midpoint_in_the_time_of_a_bar_is_what_an_order_meets() -> None:
+    """Nothing changes where there are midpoints, under any rule."""
+    for fill in EVERY_RULE:
+        assert matched(order(2 / 60), Market((mid(1, 77),), ALONE), minutes=5, fill=fill) == ("taker", 1, 77)
+        # One from before the order says that midpoints were recorded then: the rules for bars alone do not hold.
+        found = matched(order(2 / 60), Market((mid(0, 77), mid(4.9, 78)), ALONE), minutes=5, fill=fill)
+        assert found == ("taker", 4.9, 78)
+
+
+def test_order_that_comes_late_in_a_bar_does_not_get_its_open() -> None:
+    """The open of two minutes ago still counts; later it is the past, and the close is the next thing observed."""
+    market = Market((mid(5, 105),), ALONE)
+    in_time, late = order(2), order(2.001)
+    assert matched(in_time, market, minutes=5, fill="next_open") == ("taker", arrival(120_000), 100)
+    assert matched(late, market, minutes=5, fill="next_open") == ("taker", 5, 105)
+    # The worst of a bar is no better for having passed.
+    assert matched(late, market, minutes=5, fill="worst") == ("taker", arrival(120_060), 110)
+
+
+def test_order_whose_bar_is_missing_is_cancelled() -> None:
+    missing = Market((), tuple(each for each in ALONE if each.bucket_ts != NOON))
+    for fill in EVERY_RULE[:2]:
+        assert matched(order(2 / 60), missing, minutes=7, fill=fill) is None
+        found = matched(order(2 / 60), missing, minutes=7.1, fill=fill)
+        assert found is not None and found[0] == "given up"
+
+
+def test_order_whose_latency_outlasts_a_bar_meets_the_bar_it_arrives_in() -> None:
+    late, market = order(299_994 / MINUTE), Market((), ALONE)
+    assert matched(late, market, minutes=10, fill="worst") == ("taker", arrival(299_994), 110)
+    assert matched(late, market, minutes=10, fill="next_open") == ("taker", arrival(299_994), 101)
+
+
+def test_limit_order_is_a_taker_at_the_open_or_rests_from_there_on() -> None:
+    market = Market((), ALONE)
+    assert matched(limit(101, 2 / 60), market, minutes=5, fill="next_open") == ("taker", arrival(2_000), 100)
+    # It rests since it arrived: of the bar under way only what is observed after that counts, then whole bars.
+    assert matched(limit(99, 2 / 60), market, minutes=5, fill="next_open") is None
+    assert matched(limit(99, 2 / 60), market, minutes=10, fill="next_open") == ("maker", 10, 105)
+    assert matched(limit(101, 2 / 60), market, minutes=5, fill="worst") is None

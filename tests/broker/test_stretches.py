@@ -1,13 +1,16 @@
 """Margin on bars of any length: as long a stretch as the bars are, and nothing of a bar counts twice or not at all."""
 
+import pytest
+from msgspec.structs import replace
+
 from tapebook.broker import Account, Activity
 from tapebook.broker.brokers import paper
 from tapebook.broker.stretches import Stretch, Stretches
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Mid
 from tapebook.domain.money import E8
-from tapebook.domain.order import Fill
-from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, bar, held, mid
+from tapebook.domain.order import Fill, FillRule
+from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, bar, held, mid, order
 
 
 def walked(bars: list[Candle], of: Account, *, minutes: float, mids: tuple[Mid, ...] = ()) -> Activity:
@@ -83,7 +86,7 @@ def test_stretch_ends_where_the_longest_bar_does() -> None:
     minutes = [bar(minute, 100, 100, 100, 100) for minute in range(10)]
     quotes = WrittenQuotes(Market(bars=(*minutes, five(5, 90, symbol="ETH"))))
     old, new = held(1).position, held(1, symbol="ETH", moved_at=NOON + 6 * MINUTE + 1).position
-    stretches = Stretches(quotes, until=NOON + 10 * MINUTE)
+    stretches = Stretches(quotes, until=NOON + 10 * MINUTE, fill="bar_close")
     start, end = NOON + 6 * MINUTE, NOON + 10 * MINUTE
     assert bounds(stretches.next([old], start)) == (start, start + MINUTE, start + MINUTE)
     stretch = stretches.next([old, new], start)
@@ -91,3 +94,15 @@ def test_stretch_ends_where_the_longest_bar_does() -> None:
     ways = stretches.ways([old, new], stretch)
     # Of the bar ETH was bought in, the close counts.
     assert ways is not None and (ways["ETH"].first_e8, ways["ETH"].worst_e8) == (100 * E8, 100 * E8)
+
+
+@pytest.mark.parametrize(("fill", "lasts"), [("next_open", False), ("worst", False), ("bar_close", True)])
+def test_what_was_filled_at_the_open_of_a_bar_goes_through_all_of_it(fill: FillRule, lasts: bool) -> None:
+    """A bar falls by half and comes back: who had its open was in it, who came within it may not have been."""
+    bars = tuple(bar(5 * number, 100, 101, low, 100, minutes=5) for number, low in enumerate((50, 100)))
+    terms, sent = replace(TERMS, fill=fill), order(2 / 60, size=30, leverage=5)
+    quotes = WrittenQuotes(Market((), bars))
+    events = paper.create(terms).activity(account(cash=1_000), [sent], quotes=quotes, until=NOON + 5 * MINUTE).events
+    fills = [each for each in events if isinstance(each, Fill)]
+    assert [each.liquidation for each in fills] == ([] if lasts else [False, True])
+    assert [each.happened_at for each in fills] == ([] if lasts else [NOON + 2_500, NOON + 5 * MINUTE])

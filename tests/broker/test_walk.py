@@ -9,10 +9,11 @@ from typing import Any
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tapebook.broker import Activity, Broker
 from tapebook.broker.brokers import paper
-from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, OrderEnd
+from tapebook.domain.order import BrokerEvent, Fill, FillRule, FundingPayment, InsurancePayment, OrderEnd
 from tapebook.domain.position import Portfolio
 from tests.broker.market import Teller, WrittenQuotes
 from tests.broker.scenarios import END, START, Scenario, scenarios
@@ -41,8 +42,9 @@ def plain(said: BrokerEvent) -> tuple[Any, ...]:
 
 
 @many
-@given(scenarios())
-def test_as_the_slow_model(scenario: Scenario) -> None:
+@given(scenarios(), st.sampled_from(["next_open", "bar_close", "worst"]))
+def test_as_the_slow_model(drawn: Scenario, fill: FillRule) -> None:
+    scenario = replace(drawn, terms=replace(drawn.terms, fill=fill))
     slow = SlowDesk.of(scenario.account, scenario.market, scenario.terms)
     slow.run(list(scenario.orders), END)
     teller = scenario.lived(broker(scenario))

@@ -76,6 +76,8 @@ def test_programs_get_every_figure(played: Played) -> None:
         for row in (*chunk["providers"], *chunk["regimes"], *chunk["assets"]):
             assert row["win_rate"]["n"] == row["n"] and row["win_rate"]["low"] <= row["win_rate"]["high"]
     assert view["ticks_per_second"] == 412.5 and view["start"] == "2026-01-05T00:00:00.000Z"
-    assert [each["name"] for each in view["baselines"]] == ["cash", "buy and hold", "random, same turnover"]
-    assert view["baselines"][2]["luck"]["beaten"]["n"] == view["baselines"][2]["luck"]["replications"] == 500
+    assert [each["name"] for each in view["baselines"]] == [
+        *("cash", "buy and hold", "buy and hold, same exposure", "random entries, same sides")
+    ]
+    assert view["baselines"][3]["luck"]["beaten"]["n"] == view["baselines"][3]["luck"]["replications"] == 500
     assert chunk_view(played.result.chunks[0])["pnl"]["net_usd"] == played.result.chunks[0].net_usd_e6 / 1e6

@@ -1,5 +1,7 @@
 """What knowing nothing comes to: buy and hold against a plain loop, costs and funding included."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 
@@ -7,10 +9,13 @@ from tapebook.clock import VirtualClock
 from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.money import E6, E8
 from tapebook.lab.backtest_home import BacktestHome
-from tapebook.lab.baselines import held_equity, selling_costs
+from tapebook.lab.baselines import Holdings
+from tapebook.lab.chronicle import Filled, chronicle
 from tapebook.lab.curve import returns, sharpe
+from tapebook.lab.exposure import average_exposures
 from tapebook.lab.paths import Costs, Path, costs_of, paths_of
 from tapebook.lab.result import BacktestResult
+from tapebook.loop.deploy import deploy
 from tapebook.wiring import Rooms
 from tests.lab.books import END, PRICES, RATE_E12, START, SYMBOLS, Played
 
@@ -67,19 +72,79 @@ def test_a_late_symbol_is_bought_when_it_comes() -> None:
     costs = Costs(0.0, 0.0)
     moments = np.array([START, START + HOUR, START + 2 * HOUR], dtype=np.int64)
     paths = [path([10.0, 20.0, 20.0]), path([5.0, 10.0], start=START + HOUR, symbol="Y")]
-    assert held_equity(paths, costs, 100.0, moments).tolist() == [100.0, 150.0, 200.0]
-    assert selling_costs(paths, costs, 100.0) == 0.0
-    charged = held_equity(paths[:1], Costs(0.01, 0.0), 100.0, moments)
-    assert charged.tolist() == [99.0, 199.0, 199.0]
-    assert selling_costs(paths[:1], Costs(0.01, 0.0), 100.0) == pytest.approx(2.0)
+    both = Holdings(paths, [50.0, 50.0], costs)
+    assert both.equity(100.0, moments).tolist() == [100.0, 150.0, 200.0]
+    assert both.closing_costs() == 0.0
+    charged = Holdings(paths[:1], [100.0], Costs(0.01, 0.0))
+    assert charged.equity(100.0, moments).tolist() == [99.0, 199.0, 199.0]
+    assert charged.closing_costs() == pytest.approx(2.0)
+
+
+def test_a_short_loses_what_a_long_gains_and_pays_as_much() -> None:
+    moments = np.array([START, START + HOUR, START + 2 * HOUR], dtype=np.int64)
+    rising = path([10.0, 20.0, 15.0])
+    short = Holdings([rising], [-100.0], Costs(0.0, 0.0))
+    assert short.equity(1_000.0, moments).tolist() == [1_000.0, 900.0, 950.0]
+    # Sold half a spread lower, bought back half a spread higher, with a fee on both.
+    costly = Holdings([rising], [-100.0], Costs(0.01, 0.1))
+    size = 100 / 9.0
+    assert costly.equity(1_000.0, moments).tolist() == pytest.approx([1_099 - size * price for price in (10, 20, 15)])
+    assert costly.closing_costs() == pytest.approx(size * (16.5 - 15) + size * 16.5 * 0.01)
+
+
+def test_the_same_exposure_is_that_of_the_book(result: BacktestResult, played: Played) -> None:
+    """The agent's own positions hour by hour, as a loop over its fills counts them."""
+    home = BacktestHome(played.parent / "backtests" / result.id)
+    with closing(Rooms(home.folder, clock=VirtualClock(END))) as rooms:
+        deployment = deploy(rooms, result.agent)
+        fills = chronicle(rooms, deployment, after=0, until=result.total.head_seq).fills()
+    sums = dict.fromkeys(SYMBOLS, 0.0)
+    for symbol in SYMBOLS:
+        own = [fill for fill in fills if fill.symbol == symbol]
+        assert own and len({fill.signed_size_e8 > 0 for fill in own}) == 2
+        for hour in range(START, END, HOUR):
+            size = sum(fill.signed_size_e8 for fill in own if fill.at <= hour)
+            entry = [fill.price_e8 for fill in own if fill.at <= hour][-1:] or [0]
+            # Here a position is opened by one fill and closed by another.
+            sums[symbol] += size * entry[0] / 1e16 if size else 0.0
+    hours = (END - START) / HOUR
+    found = {symbol: usd / E6 for symbol, usd in result.exposures}
+    assert found == pytest.approx({symbol: each / hours for symbol, each in sums.items()}, rel=0.01, abs=0.5)
+    (same,) = [each for each in result.baselines if each.name == "buy and hold, same exposure"]
+    paths, costs = paths_and_costs(played)
+    holdings = Holdings(paths, [found[each.symbol] for each in paths], costs)
+    last = holdings.equity(10_000.0, np.array([END], dtype=np.int64))[0] - holdings.closing_costs()
+    assert same.net_usd_e6 / E6 == pytest.approx(last - 10_000, abs=0.02)
+    assert same.trades == 2 and len(same.daily) == len(result.total.daily)
+
+
+@pytest.mark.parametrize(
+    ("fills", "usd"),
+    [
+        # Half of the time 1,000 long; as long 1,000 short beside it; longer than asked; added to and reduced; turned.
+        ([(0, 10, 100), (5, -10, 120)], 500.0),
+        ([(0, 10, 100), (5, -20, 100)], 0.0),
+        ([(-5, 10, 100), (15, -10, 100)], 1_000.0),
+        ([(0, 10, 100), (2, 10, 200), (4, -5, 300)], 200 + 600 + 0.6 * 2_250),
+        ([(0, 10, 100), (5, -30, 50)], 500 - 500.0),
+    ],
+)
+def test_exposure_is_what_positions_cost_by_how_long_they_were_held(
+    fills: list[tuple[int, int, int]], usd: float
+) -> None:
+    made = [Filled("X", START + at * HOUR, size * E8, price * E8) for at, size, price in fills]
+    assert average_exposures(made, start=START, end=START + 10 * HOUR) == {"X": pytest.approx(usd)}
+
+
+def paths_and_costs(played: Played) -> tuple[list[Path], Costs]:
+    home = BacktestHome(played.parent / "backtests" / played.result.id)
+    plan = home.plan()
+    with closing(Rooms(home.folder, clock=VirtualClock(plan.end))) as rooms:
+        return paths_of(rooms, plan), costs_of(rooms)
 
 
 def test_paths_and_costs_are_those_of_the_home(played: Played) -> None:
-    home = BacktestHome(played.parent / "backtests" / played.result.id)
-    plan = home.plan()
-    rooms = Rooms(home.folder, clock=VirtualClock(plan.end))
-    found, costs = paths_of(rooms, plan), costs_of(rooms)
-    rooms.close()
+    found, costs = paths_and_costs(played)
     assert [each.symbol for each in found] == list(SYMBOLS)
     assert [costs.fee, costs.half_spread] == pytest.approx([FEE, HALF])
     btc, eth = found

@@ -7,16 +7,22 @@ from typing import cast
 from tapebook.clock import VirtualClock
 from tapebook.lab.backtest_home import BacktestHome
 from tapebook.lab.chronicle import Chronicle, Moment, Span, chronicle
-from tapebook.lab.curve import equity_points, share_held
+from tapebook.lab.curve import Point, drawdown, equity_points, share_held
 from tapebook.wiring import Rooms
 from tests.lab.books import Played, stage
 
 
 def book(
-    *, after: int = 0, spans: tuple[Span, ...] = (), cash: tuple[Moment, ...] = (), valued: tuple[Moment, ...] = ()
+    *,
+    after: int = 0,
+    spans: tuple[Span, ...] = (),
+    cash: tuple[Moment, ...] = (),
+    valued: tuple[Moment, ...] = (),
+    insured: tuple[Moment, ...] = (),
 ) -> Chronicle:
     """A book that says this."""
     said = {"spans": lambda: list(spans), "balances": lambda: list(cash), "snapshots": lambda: list(valued)}
+    said["insurance"] = lambda: list(insured)
     return cast(Chronicle, SimpleNamespace(after=after, **said))
 
 
@@ -27,7 +33,7 @@ def test_cash_counts_while_nothing_is_held_and_marks_while_something_is() -> Non
         cash=(Moment(1, 0, 1_000), Moment(3, 10, 999), Moment(8, 30, 1_050)),
         valued=(Moment(5, 11, 990), Moment(6, 20, 1_020)),
     )
-    assert [tuple(point) for point in equity_points(told)] == [(0, 1_000), (11, 990), (20, 1_020), (30, 1_050)]
+    assert [point[:2] for point in equity_points(told)] == [(0, 1_000), (11, 990), (20, 1_020), (30, 1_050)]
 
 
 def test_whoever_turns_a_position_was_never_flat() -> None:
@@ -38,12 +44,26 @@ def test_whoever_turns_a_position_was_never_flat() -> None:
         cash=(Moment(5, 20, 1_100),),
         valued=(Moment(8, 21, 1_090),),
     )
-    assert [tuple(point) for point in equity_points(told)] == [(21, 1_090)]
+    assert [point[:2] for point in equity_points(told)] == [(21, 1_090)]
 
 
 def test_what_is_made_up_after_a_loss_counts() -> None:
     told = book(after=3, spans=(Span(2, 5, 6, 20),), cash=(Moment(5, 20, -40), Moment(7, 20, 0)))
-    assert [tuple(point) for point in equity_points(told)] == [(20, -40), (20, 0)]
+    assert [point[:2] for point in equity_points(told)] == [(20, -40), (20, 0)]
+
+
+def test_what_an_insurance_paid_is_no_part_of_what_is_left() -> None:
+    """Two losses of 150 with 100 behind each; the second while something else is held, so that nobody was flat."""
+    told = book(
+        cash=(Moment(1, 0, 1_000), Moment(4, 2, 850), Moment(6, 2, 900), Moment(9, 5, 750), Moment(10, 5, 800)),
+        insured=(Moment(6, 2, 50), Moment(10, 5, 50)),
+        valued=(Moment(3, 1, 990), Moment(8, 4, 900), Moment(12, 6, 800), Moment(13, 7, 850)),
+        spans=(Span(2, 1, 5, 2), Span(7, 3, None, None), Span(7, 3, 11, 5)),
+    )
+    points = equity_points(told)
+    assert points[-2:] == [Point(6, 800, 100), Point(7, 850, 100)]
+    assert drawdown(point.usd_e6 for point in points).usd_e6 == 190
+    assert drawdown(point.own_usd_e6 for point in points).usd_e6 == 290
 
 
 def test_with_another_position_open_a_close_says_nothing_of_equity() -> None:
@@ -53,7 +73,7 @@ def test_with_another_position_open_a_close_says_nothing_of_equity() -> None:
 
 def test_time_never_goes_back() -> None:
     told = book(cash=(Moment(1, 50, 10), Moment(4, 40, 20)))
-    assert [tuple(point) for point in equity_points(told)] == [(50, 10), (50, 20)]
+    assert [point[:2] for point in equity_points(told)] == [(50, 10), (50, 20)]
 
 
 def test_time_held_is_counted_once() -> None:

@@ -1,4 +1,4 @@
-"""The same turnover at random: its costs, its spread against what chance must give, and the agent's place in it."""
+"""The same trades at random moments: their costs, their spread against what chance must give, the agent's place."""
 
 import msgspec
 import numpy as np
@@ -53,15 +53,44 @@ def test_in_a_still_market_only_costs_are_left(played: Played) -> None:
     assert throws.by_day[7, -1] == pytest.approx(-10.0) and throws.by_day[7, 0] == 0.0
 
 
-def test_sides_and_funding_cancel_over_many_throws(played: Played) -> None:
+def shorts(made: list[ClosedTrade]) -> list[ClosedTrade]:
+    """The same trades on the other side."""
+    return [msgspec.structs.replace(each, state=msgspec.structs.replace(each.state, side="short")) for each in made]
+
+
+def test_always_long_in_a_rising_market_is_no_merit(played: Played) -> None:
+    """Whoever was long, whenever, had the same rise: it is beaten by nobody, and beats nobody."""
     counts = (50, 50, 50, 50)
     rising = 100.0 * 1.001 ** np.arange(HOURS + 1)
-    tickets = tickets_of([path(rising, funding=0.02)], trades(counts), chunks=chunks_with(played.result, counts))
-    throws = thrown(plan_of(1), tickets, costs=FREE, days=DAYS)
-    # Each trade is ±(its growth less its funding), so the sum of 200 is near normal around zero.
-    assert abs(float(throws.nets.mean())) < 4 * float(throws.nets.std()) / np.sqrt(REPLICATIONS)
-    assert stats.kstest(throws.nets / throws.nets.std(), "norm").pvalue > 1e-3
-    assert throws.by_chunk.sum(axis=1).tolist() == pytest.approx(throws.nets.tolist(), abs=1e-9)
+    chunks = chunks_with(played.result, counts)
+    throws = thrown(plan_of(1), tickets_of([path(rising)], trades(counts), chunks=chunks), costs=FREE, days=DAYS)
+    earned = 200 * 1_000 * (1.001**3 - 1)
+    assert throws.nets.tolist() == pytest.approx([earned] * REPLICATIONS)
+    total = msgspec.structs.replace(played.result.total, net_usd_e6=round(earned * E6))
+    assert luck(throws, total, chunks).beaten.value == 0.0
+    # And whoever was short had to lose.
+    tickets = tickets_of([path(rising)], shorts(trades(counts)), chunks=chunks)
+    assert thrown(plan_of(1), tickets, costs=FREE, days=DAYS).nets.tolist() == pytest.approx([-earned] * REPLICATIONS)
+
+
+def test_moments_are_thrown_and_funding_is_paid(played: Played) -> None:
+    counts = (50, 50, 50, 50)
+    wavy = 100.0 + 10 * np.sin(np.linspace(0, 200, HOURS + 1))
+    chunks = chunks_with(played.result, counts)
+    long, paying, short = (
+        thrown(plan_of(1), tickets_of([made], each, chunks=chunks), costs=FREE, days=DAYS)
+        for made, each in (
+            (path(wavy), trades(counts)),
+            (path(wavy, funding=0.02), trades(counts)),
+            (path(wavy), shorts(trades(counts))),
+        )
+    )
+    # The sum of 200 independent moments is near normal.
+    assert stats.kstest((long.nets - long.nets.mean()) / long.nets.std(), "norm").pvalue > 1e-3
+    assert short.nets.tolist() == pytest.approx((-long.nets).tolist())
+    # 1,000 USD at about 100 pay two hundredths for each of ten units, three hours long.
+    assert (long.nets - paying.nets).mean() == pytest.approx(200 * 1_000 / 100 * 0.02 * 3, rel=0.02)
+    assert long.by_chunk.sum(axis=1).tolist() == pytest.approx(long.nets.tolist(), abs=1e-9)
 
 
 def test_moments_lie_in_their_chunk_and_hold_as_long(played: Played) -> None:
@@ -75,8 +104,7 @@ def test_moments_lie_in_their_chunk_and_hold_as_long(played: Played) -> None:
     tickets = tickets_of([path(prices)], trades(counts, hours=5), chunks=chunks)
     throws = thrown(plan_of(1), tickets, costs=FREE, days=DAYS)
     grown = 1_000 * (np.exp(0.05) - 1)
-    won = (throws.nets / grown + 400) / 2
-    assert won.tolist() == pytest.approx(np.round(won).tolist(), abs=1e-6) and 150 < won.min() < won.max() < 250
+    assert throws.nets.tolist() == pytest.approx([400 * grown] * REPLICATIONS)
     assert not throws.by_day[:, :8].any() and throws.by_day[:, 14].tolist() == pytest.approx(throws.nets.tolist())
 
 

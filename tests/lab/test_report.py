@@ -79,7 +79,8 @@ def test_the_tables_say_everything_without_the_script(shown: tuple[Story, list[B
     text = read(report_html(*shown)).text
     result = shown[0].result
     names = [chunk.name for chunk in result.chunks]
-    for word in (*names, "buy and hold", "random, same turnover", "good", "chop_lowvol"):
+    baselines = ("buy and hold", "buy and hold, same exposure", "random entries, same sides")
+    for word in (*names, *baselines, "good", "chop_lowvol"):
         assert word in text
     assert "ETH: no funding in the tape" in text and result.packets_sha256 in text
     assert all(chunk.head_hash in text and chunk.lessons_hash in text for chunk in result.chunks)
@@ -119,7 +120,8 @@ def test_text_stays_text(shown: tuple[Story, list[Bars]]) -> None:
 def test_what_is_drawn_is_what_was_measured(shown: tuple[Story, list[Bars]]) -> None:
     told, bars = shown
     drawn = drawing(told, bars)
-    assert drawn["equity"][-1] == [END // 1000, round(told.result.total.equity_end_usd_e6 / 1e6, 2)]
+    # Twice: with what an insurance paid, and without it.
+    assert drawn["equity"][-1] == [END // 1000, *[round(told.result.total.equity_end_usd_e6 / 1e6, 2)] * 2]
     assert [each["name"] for each in drawn["baselines"]] == [each.name for each in told.result.baselines]
     assert {len(each["usd"]) for each in drawn["baselines"]} == {len(drawn["days"])} == {29}
     assert len(drawn["trades"]) == told.result.total.trades

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tapebook.book.events import FillObserved, FundingObserved, OrderEnded, OrderIntended, RunDecided, body_of
 from tapebook.clock import VirtualClock
@@ -21,6 +22,7 @@ from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, Risk
 from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Mid
 from tapebook.domain.money import E6, E8, E12
+from tapebook.domain.order import FillRule
 from tapebook.domain.run import DecisionRun
 from tapebook.home import make_home
 from tapebook.loop.deploy import deploy
@@ -125,6 +127,9 @@ def runs_of(rooms: Rooms, agent: Deployment) -> list[DecisionRun]:
 class BarDesk(SlowDesk):
     """The slow model where bars are all there is: a price is known when its bar is, two seconds after its end."""
 
+    def alone(self, symbol: str, start: int) -> bool:
+        return True
+
     def last(self, symbol: str, moment: int) -> int | None:
         ended = [bar for bar in self.market.bars if bar.end + 2_000 <= moment]
         return ended[-1].close_e8 if ended else None
@@ -155,18 +160,29 @@ def same_as_expected(rooms: Rooms, agent: Deployment, bars: list[Candle], *, hou
     return found
 
 
-def test_trend_follower_trades_on_bars_of_five_minutes(tmp_path: Path) -> None:
+def price_by_rule(bars: list[Candle], fill: tuple[Any, ...], rule: FillRule) -> int:
+    """The price of the bar under way at a fill that its rule names."""
+    under_way = next(bar for bar in bars if bar.bucket_ts < fill[2] <= bar.end)
+    worst = under_way.high_e8 if fill[3] > 0 else under_way.low_e8
+    return {"next_open": under_way.open_e8, "bar_close": under_way.close_e8, "worst": worst}[rule]
+
+
+@pytest.mark.parametrize("fill", ["next_open", "bar_close", "worst"])
+def test_trend_follower_trades_on_bars_of_five_minutes(tmp_path: Path, fill: FillRule) -> None:
     hours, bars = 18, walk(18)
     with imported(tmp_path, bars) as (rooms, clock):
+        assert rooms.config.paper.fill == "next_open"
+        rooms.config = replace(rooms.config, paper=replace(rooms.config.paper, fill=fill))
         agent = lived(rooms, clock, TREND, hours=hours)
         found = same_as_expected(rooms, agent, bars, hours=hours)
         kinds = [event[0] for event in found]
         assert kinds.count("fill") >= 4 and kinds.count("funding") >= 4
         decided = {order.client_id: order.intended_at for order in orders_of(rooms, agent)}
-        for fill in (event for event in found if event[0] == "fill"):
-            # Decided two seconds after a bar, filled at the end of the next.
-            assert decided[fill[7]] % BAR == GRACE_MS
-            assert fill[2] == decided[fill[7]] - GRACE_MS + BAR and fill[5] > 0
+        for each in (event for event in found if event[0] == "fill"):
+            # Decided two seconds after a bar; filled half a second later within the next, or at its end.
+            assert decided[each[7]] % BAR == GRACE_MS and each[5] > 0
+            assert each[2] == decided[each[7]] + (BAR - GRACE_MS if fill == "bar_close" else 500)
+            assert each[4] == pytest.approx(price_by_rule(bars, each, fill), rel=0.001)
         assert not [run for run in runs_of(rooms, agent) if run.degraded]
         assert {verdict.rule for run in runs_of(rooms, agent) for verdict in run.verdicts} == {None}
 

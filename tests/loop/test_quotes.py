@@ -180,6 +180,17 @@ def test_length_of_bars_is_that_of_the_newest_that_is_known(recorder: Recorder) 
     assert lengths == [MINUTE, 5 * MINUTE, 5 * MINUTE, MINUTE, MINUTE]
 
 
+def test_bar_that_is_all_there_is_of_its_time(recorder: Recorder) -> None:
+    imported(recorder, *(long_bar(minute, 1_000 + minute) for minute in (0, 5, 15)), mid(NOON + 9 * MINUTE, 70))
+    begins = [NOON + minute * MINUTE for minute in (0, 5, 10, 15)]
+    quotes = recorder.quotes(NOON + HOUR)
+    found = [quotes.bar_alone("BTC", begins=each, until=NOON + HOUR) for each in begins]
+    assert found == [long_bar(0, 1_000), None, None, long_bar(15, 1_015)]
+    assert quotes.bar_alone("BTC", begins=NOON, until=NOON + 5 * MINUTE - 1) is None
+    early = recorder.quotes(NOON + 5 * MINUTE + 1_999)
+    assert early.bar_alone("BTC", begins=NOON, until=NOON + 5 * MINUTE) is None
+
+
 def price_at(recorder: Recorder, ms: int) -> Mid | None:
     """The price last observed, so many milliseconds after noon."""
     return recorder.tape.last_price("BTC", view=View(NOON + ms))
@@ -236,7 +247,8 @@ def _lived(tape: Tape, seed: int) -> Teller:
     """An account that trades at random for six hours, asked about every few minutes."""
     chance = Random(seed)
     orders = [_random_order(chance, number) for number in range(20)]
-    teller, broker = Teller(Account(2_000 * E6), orders), paper.create(TERMS)
+    terms = msgspec.structs.replace(TERMS, fill=chance.choice(["next_open", "bar_close", "worst"]))
+    teller, broker = Teller(Account(2_000 * E6), orders), paper.create(terms)
     for at in range(T0, T0 + HOURS * HOUR, 7 * MINUTE):
         quotes = TapeQuotes(tape, View(at + 2_000))
         teller.hear(broker, quotes, until=at + 2_000)

@@ -253,9 +253,9 @@ def test_imported_candles_alone_are_a_market(desk: Desk) -> None:
     desk.send(order(0, "buy", 1))
     desk.learn(3, *(bar(minute, 90 + minute, 200, 50, 95) for minute in range(3)))
     assert "fill.observed" in desk.reconcile()
-    # The open of the first bar that began after the order could have arrived, with spread and size on top.
+    # The open of the bar under way when the order arrived, with spread and size on top.
     held = desk.held("BTC")
-    assert (held.entry_price_e8, held.moved_at) == (9_100_911_700, NOON + MINUTE)
+    assert (held.entry_price_e8, held.moved_at) == (9_000_901_620, NOON + 500)
     assert desk.snapshot().marks == {"BTC": 95 * E8}
 
 

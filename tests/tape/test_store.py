@@ -286,3 +286,26 @@ def everything(tape: Tape, view: View) -> list[object]:
         found += tape.mids(symbol, since=0, until=NOON + HOUR, view=view)
         found += tape.candles(symbol, granularity_sec=60, since=0, view=view)
     return found
+
+
+def test_known_rows_are_every_revision_that_a_view_sees(db: Database) -> None:
+    """In which commit they came is left out, so that two tapes with the same rows give the same."""
+    clock = VirtualClock(NOON)
+    tape = Tape(db, clock=clock)
+    tape.commit([bar(-30), bar(-20, seconds=300), mid(-1, symbol="ETH")])
+    clock.advance(NOON + MINUTE)
+    tape.commit([bar(-30, 101), mid(0)])
+
+    def rows(since: int, view: View) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        found = tape.known_rows("BTC", since=since, view=view)
+        return {(table, length): [(row[1], row[-1]) for row in each] for table, length, each in found if each}
+
+    minutes, fives = ("hyperliquid_candles", 60), ("hyperliquid_candles", 300)
+    begun = [NOON - 30 * MINUTE, NOON - 20 * MINUTE]
+    early = {minutes: [(begun[0], NOON)], fives: [(begun[1], NOON)]}
+    assert rows(0, View(NOON)) == rows(0, View(NOON + HOUR, watermark=1)) == early
+    later = rows(0, View(NOON + HOUR))
+    assert later[minutes] == [(begun[0], NOON), (begun[0], NOON + MINUTE)]
+    assert list(later) == [("hyperliquid_mid_prices", 0), minutes, fives]
+    assert minutes not in rows(begun[0] + 1, View(NOON + HOUR))
+    assert list(tape.known_rows("SOL", since=0, view=View(NOON + HOUR))) == []

@@ -7,7 +7,7 @@ import msgspec
 
 from tapebook.domain.agent import MarginMode
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.order import BrokerEvent, Order
+from tapebook.domain.order import BrokerEvent, FillRule, Order
 from tapebook.domain.position import Position
 
 
@@ -54,6 +54,7 @@ class PaperTerms(msgspec.Struct, frozen=True, kw_only=True):
     liquidation_fee_ppm: int
     limit_order_ms: int
     default_max_leverage: int
+    fill: FillRule
 
 
 class Quotes(Protocol):
@@ -65,6 +66,10 @@ class Quotes(Protocol):
 
     def bars(self, symbol: str, *, since: int, until: int) -> Sequence[Candle]:
         """Bars that begin at or after one moment and end by another, oldest first, all as long as `bar_ms` says."""
+        ...
+
+    def bar_alone(self, symbol: str, *, begins: int, until: int) -> Candle | None:
+        """The bar that begins at a moment, if it ended by another and no midpoint was observed in its time."""
         ...
 
     def bar_ms(self, symbol: str) -> int:

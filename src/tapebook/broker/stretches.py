@@ -6,7 +6,8 @@ missing is made of the midpoints of its time, if there are any. Which of a bar's
 on when the position last moved:
 
 - before the bar or at its very start: from the open to the adverse extreme;
-- within the bar: the close, for nobody knows whether the extreme came before or after;
+- within the bar: the close, for nobody knows whether the extreme came before or after; but what was
+  filled at a price of the bar itself, by a fill rule (`matching`), goes from its open to the extreme;
 - since: what it was worth when it moved, for it was not there before.
 
 A symbol nothing was observed of keeps its last mark.
@@ -20,6 +21,7 @@ from tapebook.broker.liquidation import Way
 from tapebook.broker.port import Quotes
 from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Candle
+from tapebook.domain.order import FillRule
 from tapebook.domain.position import Position
 
 GRACE_MS = 2 * MINUTE
@@ -44,9 +46,10 @@ class Stretch(msgspec.Struct, frozen=True):
 class Stretches:
     """The stretches up to a moment; bars are read once per symbol."""
 
-    def __init__(self, quotes: Quotes, *, until: int) -> None:
+    def __init__(self, quotes: Quotes, *, until: int, fill: FillRule) -> None:
         self._quotes = quotes
         self._until = until
+        self._fill = fill
         self._lengths: dict[str, int] = {}
         self._known: dict[str, dict[int, Candle]] = {}
 
@@ -122,8 +125,14 @@ class Stretches:
             return Way(known, known)
         first, is_long = bars[0], held.size_e8 > 0
         began, worst = first.open_e8, first.low_e8 if is_long else first.high_e8
-        if held.moved_at > first.bucket_ts:
+        if held.moved_at > first.bucket_ts and not self._filled_within(held, first):
             began = worst = first.close_e8
         for bar in bars[1:]:
             worst = min(worst, bar.low_e8) if is_long else max(worst, bar.high_e8)
         return Way(began, worst)
+
+    def _filled_within(self, held: Position, bar: Candle) -> bool:
+        """Whether a position that moved within a bar was filled at one of its prices, as if at its beginning."""
+        if self._fill == "bar_close" or held.moved_at >= bar.end:
+            return False
+        return self._quotes.bar_alone(held.symbol, begins=bar.bucket_ts, until=self._until) is not None

@@ -63,7 +63,7 @@ class Walk:
             symbol = each.position.symbol
             self._held[symbol], self._funded[symbol] = each.position, max(each.funded_until, asked)
         self._hour = self._next_hour()
-        self._stretches = Stretches(quotes, until=until)
+        self._stretches = Stretches(quotes, until=until, fill=terms.fill)
         # The stretch to be judged next: looked for again when that is done, and when what is held has moved.
         self._stretch: Stretch | None = None
         self._orders: dict[str, Order] = {}

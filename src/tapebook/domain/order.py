@@ -7,6 +7,8 @@ import msgspec
 Side = Literal["buy", "sell"]
 OrderType = Literal["market", "limit"]
 Ending = Literal["filled", "rejected", "cancelled"]
+FillRule = Literal["next_open", "bar_close", "worst"]
+"""Where a paper order fills when bars are all there is: see `broker/matching.py`."""
 
 
 class Order(msgspec.Struct, frozen=True):

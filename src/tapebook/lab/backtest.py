@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.config import Config
@@ -58,6 +59,8 @@ class Watch(msgspec.Struct, frozen=True):
 def backtest(parent: Path, config: Config, plan: Plan, *, watch: Watch) -> BacktestResult:
     """Runs a plan, or goes on with it, or gives the result that is there."""
     home = BacktestHome.prepare(parent, config, plan)
+    # The same backtest may have been begun when the tape did not reach so far.
+    plan = home.plan()
     with sole_writer(home.folder):
         done = home.result()
         if done is not None:
@@ -69,8 +72,10 @@ def backtest(parent: Path, config: Config, plan: Plan, *, watch: Watch) -> Backt
 
 
 def rooms_of(home: BacktestHome, plan: Plan, clock: VirtualClock) -> Rooms:
-    """The rooms of a backtest: its own book, and the tape as far as the plan may see it."""
+    """The rooms of a backtest: its own book, its fill rule, and the tape as far as the plan may see it."""
     rooms = Rooms(home.folder, clock=clock, sole=True)
+    # The settings of the first build's backtests have no rule of their own.
+    rooms.config = replace(rooms.config, paper=replace(rooms.config.paper, fill=plan.fill))
     rooms.tape = Reel(rooms.tape_db, clock=clock, fetch=rooms.archive.get, watermark=plan.tape_seq)
     return rooms
 

@@ -66,8 +66,8 @@ class BacktestHome:
         """The folder of a plan, or one just as deep in its place, made if it is new."""
         home = cls(folder or parent / FOLDER / plan.id)
         if not (home.folder / "plan.json").exists():
-            home._write(FILE, as_toml(_settings(config)).encode())
-            home._write("plan.json", _sealed(plan))
+            home._write(FILE, as_toml(_settings(config, plan)).encode())
+            home._write("plan.json", _sealed(msgspec.structs.replace(plan, stored_id=plan.id)))
         return home
 
     @property
@@ -76,8 +76,9 @@ class BacktestHome:
         return self.folder.name
 
     def plan(self) -> Plan:
-        """What was asked."""
-        return self._read("plan.json", Plan, "delete the folder and ask for the backtest again")
+        """What was asked; plans of the first build are named by their folder alone."""
+        plan = self._read("plan.json", Plan, "delete the folder and ask for the backtest again")
+        return plan if plan.stored_id else msgspec.structs.replace(plan, stored_id=self.id)
 
     def checkpoint(self, chunk: Chunk) -> Checkpoint | None:
         """What is kept of a chunk that is done."""
@@ -150,13 +151,14 @@ def backtest_home(parent: Path, name: str) -> BacktestHome:
     return fitting[0]
 
 
-def _settings(config: Config) -> Config:
-    """The parent's settings; books of backtests are files, and packets are rebuilt rather than kept."""
+def _settings(config: Config, plan: Plan) -> Config:
+    """The parent's settings and the plan's fill rule; books are files, and packets are rebuilt rather than kept."""
     replace = msgspec.structs.replace
+    paper = replace(config.paper, fill=plan.fill)
     tape = config.store.tape
     store = replace(config.store, book="book.db", tape=tape if "://" in tape else _from_below(tape))
     archive = replace(config.archive, place=_from_below(config.archive.place), packets=False)
-    return replace(config, store=store, archive=archive)
+    return replace(config, paper=paper, store=store, archive=archive)
 
 
 def _from_below(place: str) -> str:

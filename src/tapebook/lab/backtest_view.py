@@ -26,10 +26,20 @@ from tapebook.lab.words import (
     within,
 )
 
+FIRST_RANDOM = "random, same turnover"
+"""The baseline of the first build, whose sides were random."""
+
 SHOWN_CHUNKS = 4
 """Columns of a table over chunks that fit a terminal: the newest of them, and the rest is in the JSON."""
 
 _HASH_SHOWN = 16
+
+FILLS = {
+    "next_open": "at the open of the bar that begins at the slot",
+    "bar_close": "at the close of the bar that begins at the slot",
+    "worst": "at the worst price of the bar that begins at the slot: its high for a buy, its low for a sell",
+}
+"""What each fill rule says, where bars are all there is."""
 
 
 def chunk_lines(result: ChunkResult) -> list[str]:
@@ -52,14 +62,19 @@ def chunk_lines(result: ChunkResult) -> list[str]:
     ]
 
 
-def summary_lines(result: BacktestResult) -> list[str]:
-    """The whole for a terminal: figures, chunks side by side, baselines, and what a reader must know."""
+def summary_lines(result: BacktestResult, *, stale: Sequence[str] = ()) -> list[str]:
+    """The whole for a terminal: figures, chunks side by side, baselines, and what a reader must know.
+
+    `stale` names inputs that are others by now: then the first line says that this is no current result.
+    """
     total = result.total
     chunks = [_chunk_row(chunk) for chunk in result.chunks]
     rivals = [_baseline_row(each) for each in _rivals(result)]
     return [
+        *(f"STALE: {sentence}" for sentence in stale_sentences(result.agent, stale)),
         f"{result.id}  {plain(result.agent)} version {result.agent_version}, {result.engine}, memory {_memory(result)}",
         f"  {', '.join(result.symbols)}  {_span(total)}, {total.ticks:,} ticks",
+        f"  {fill_sentence(result)}",
         *record(_figures(total)),
         *_spaced(table(("chunk", "trades", "won", "net usd", "equity", "Sharpe", "days", "drawdown"), chunks)),
         *_over_chunks(result, "providers", "won by provider", _won),
@@ -69,12 +84,39 @@ def summary_lines(result: BacktestResult) -> list[str]:
         *_spaced([f"  {sentence}" for sentence in luck_sentences(result)]),
         *(f"  note: {plain(note)}" for note in result.notes),
         f"  packets sha256 {result.packets_sha256}",
+        *record(inputs_of(result)),
     ]
 
 
+def fill_sentence(result: BacktestResult) -> str:
+    """Where orders filled; this depends on the rule only where no midpoints were recorded."""
+    return f"fill {result.fill}: on bars alone, orders filled {FILLS[result.fill]}"
+
+
+def stale_sentences(agent: str, stale: Sequence[str]) -> list[str]:
+    """What a reader must know of an agent's backtest whose inputs are others by now; nothing of a current one."""
+    if not stale:
+        return []
+    again = f"run `tapebook backtest {plain(agent)}` again for a current result"
+    return [f"made with other {' and '.join(stale)} than now; {again}"]
+
+
+def inputs_of(result: BacktestResult) -> list[tuple[str, str]]:
+    """What it was made of, by name."""
+    made = result.inputs
+    if made is None:
+        return []
+    digests = [("data sha256", made.data_sha256), ("code sha256", made.code_sha256)]
+    return [*digests, ("version", f"tapebook {made.version}"), ("model", made.model)]
+
+
 def luck_sentences(result: BacktestResult) -> list[str]:
-    """Where the closed trades stand among the same turnover at random."""
-    return [sentence for each in result.baselines if each.luck is not None for sentence in _luck_sentences(each.luck)]
+    """Where the closed trades stand among the same trades at random moments, and what was held on average."""
+    said = [
+        sentence for each in result.baselines if each.luck is not None for sentence in _luck_sentences(each, each.luck)
+    ]
+    held = ", ".join(f"{plain(symbol)} {usd(value, signed=True)}" for symbol, value in result.exposures)
+    return [*said, *([f"on average over all of the time it held {held} USD"] if held else [])]
 
 
 def summary_text(result: BacktestResult) -> str:
@@ -86,6 +128,7 @@ def summary_text(result: BacktestResult) -> str:
         f"- agent: {plain(result.agent)} version {result.agent_version}, engine {result.engine}",
         f"- strategy: {plain(result.strategy)[:400] or 'none written'}",
         f"- range: {_span(total)}; symbols {', '.join(result.symbols)}; memory {_memory(result)}",
+        f"- {fill_sentence(result)}",
         *(f"- {name}: {value}" for name, value in _figures(total) if value),
         *(f"- {sentence}" for sentence in luck_sentences(result)),
         *(f"- {each.name}: net {usd(each.net_usd_e6, signed=True)} USD" for each in result.baselines if not each.luck),
@@ -97,13 +140,21 @@ def summary_text(result: BacktestResult) -> str:
     return "\n".join([*body, "", "## Notes", *notes][:60]) + "\n"
 
 
-def result_view(result: BacktestResult, *, ticks_per_second: float | None) -> dict[str, Any]:
-    """The whole for programs, in people's units: every chunk, the total, the baselines, and how fast it ran."""
+def result_view(
+    result: BacktestResult, *, ticks_per_second: float | None, stale: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The whole for programs, in people's units: every chunk, the total, the baselines, and how fast it ran.
+
+    `stale` names the inputs that are others by now; it is empty for a current result.
+    """
     said: dict[str, Any] = msgspec.to_builtins(result)
+    del said["exposures"]
     moments = {"start": iso(result.start), "end": iso(result.end)}
     freeze = {"freeze_at": None if result.freeze_at is None else iso(result.freeze_at)}
     return said | moments | freeze | {
         "ticks_per_second": ticks_per_second,
+        "stale": list(stale),
+        "exposures_usd": {symbol: value / E6 for symbol, value in result.exposures},
         "chunks": [chunk_view(chunk) for chunk in result.chunks],
         "total": chunk_view(result.total),
         "baselines": [_baseline_view(each) for each in result.baselines],
@@ -121,16 +172,19 @@ def chunk_view(result: ChunkResult) -> dict[str, Any]:
         "pnl": {f"{name}_usd": said[f"{name}_usd_e6"] / E6 for name in money},
         "equity": {"start_usd": result.equity_start_usd_e6 / E6, "end_usd": result.equity_end_usd_e6 / E6},
         "drawdown": {"usd": result.drawdown_usd_e6 / E6, "share": result.drawdown_ppm / E6},
+        "insurance_usd": result.insurance_usd_e6 / E6,
         "parts": {name.removesuffix("_e6"): value / E6 for name, value in said["parts"].items()},
         "daily": [[iso(at), equity / E6] for at, equity in result.daily],
         **{name: [_row_view(row) for row in getattr(result, name)] for name in ("providers", "regimes", "assets")},
     }
 
 
-def _luck_sentences(luck: Luck) -> list[str]:
+def _luck_sentences(each: Baseline, luck: Luck) -> list[str]:
+    # The first build threw the sides too.
+    of = "of the same turnover" if each.name == FIRST_RANDOM else "with the same sides, sizes and holding times"
     low, high = usd(luck.low_usd_e6, signed=True), usd(luck.high_usd_e6, signed=True)
     return [
-        f"the closed trades beat {share_text(luck.beaten)} of the random replays of the same turnover",
+        f"the closed trades beat {share_text(luck.beaten)} of the random replays {of}",
         f"90 of 100 replays end between {low} and {high} USD",
     ]
 
@@ -147,8 +201,14 @@ def _figures(result: ChunkResult) -> list[tuple[str, str]]:
         ("won", share_text(result.win_rate) if result.trades else ""),
         ("Sharpe", sharpe_text(result.sharpe)),
         ("drawdown", f"{usd(result.drawdown_usd_e6)} USD, {percent(result.drawdown_ppm)} of a peak"),
+        ("insured", _insured(result)),
         ("held", f"something {result.exposure:.0%} of the time"),
     ]
+
+
+def _insured(result: ChunkResult) -> str:
+    paid = result.insurance_usd_e6
+    return f"{usd(paid)} USD of losses beyond the margin, which the drawdown counts" if paid else ""
 
 
 def _parts(parts: Parts) -> str:

@@ -2,13 +2,15 @@
 
     cash            nothing is done
     buy and hold    the starting cash, in equal parts, buys every symbol at its first price and sells at the end
-    random          the agent's own turnover at random moments on random sides, many times over (`luck`)
+    same exposure   holds of every symbol what the agent had of it on average, long or short, from first to last
+    random          the agent's own trades, sides and sizes, at random moments, many times over (`luck`)
 
 Orders pay the paper broker's taker fee and half its spread; funding is paid and received where the tape has it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from tapebook.domain.money import E6
@@ -21,18 +23,29 @@ from tapebook.lab.plan import Plan
 from tapebook.lab.result import SHARPE_DIGITS, Baseline, ChunkResult, cents_e6, rounded
 from tapebook.wiring import Rooms
 
-CASH, HOLD, RANDOM = "cash", "buy and hold", "random, same turnover"
+CASH, HOLD, EXPOSED = "cash", "buy and hold", "buy and hold, same exposure"
+RANDOM = "random entries, same sides"
 
 
 def baselines(
-    rooms: Rooms, plan: Plan, total: ChunkResult, *, chunks: Sequence[ChunkResult], trades: Sequence[ClosedTrade]
+    rooms: Rooms,
+    plan: Plan,
+    total: ChunkResult,
+    *,
+    chunks: Sequence[ChunkResult],
+    trades: Sequence[ClosedTrade],
+    exposures: Mapping[str, float],
 ) -> tuple[Baseline, ...]:
-    """Cash, buy and hold where there are bars, and the random one where there are trades."""
+    """Cash, both ways to buy and hold where there are bars, and the random one where there are trades."""
     days = np.array([day for day, _ in total.daily], dtype=np.int64)
     found = [_cash(total, chunks)]
     paths, costs = paths_of(rooms, plan), costs_of(rooms)
     if paths:
-        found.append(_held(paths, costs, total, days=days, chunks=chunks))
+        equal = [total.equity_start_usd_e6 / E6 / len(paths)] * len(paths)
+        found.append(_held(HOLD, Holdings(paths, equal, costs), total, days=days, chunks=chunks))
+        same = [exposures.get(path.symbol, 0.0) for path in paths]
+        if any(same):
+            found.append(_held(EXPOSED, Holdings(paths, same, costs), total, days=days, chunks=chunks))
     tickets = tickets_of(paths, trades, chunks=chunks)
     throws = thrown(plan, tickets, costs=costs, days=days) if tickets else None
     if throws is not None:
@@ -40,44 +53,56 @@ def baselines(
     return tuple(found)
 
 
-def held_equity(paths: Sequence[Path], costs: Costs, cash: float, moments: Moments) -> Numbers:
-    """What equal parts of some cash in every symbol are worth at each moment, not sold yet."""
-    part = cash / len(paths)
-    worth = np.full(len(moments), cash)
-    for path in paths:
-        size = part / (path.price[0] * (1 + costs.half_spread))
-        place = path.place(moments)
-        known = np.maximum(place, 0)
-        gain = size * (path.price[known] - path.funding[known]) - part * (1 + costs.fee)
-        worth += np.where(place >= 0, gain, 0.0)
-    return worth
+class Holdings(msgspec.Struct, frozen=True):
+    """Something that is bought, or sold short, at each symbol's first price: USD of each, negative for a short."""
+
+    paths: Sequence[Path]
+    usd: Sequence[float]
+    costs: Costs
+
+    def equity(self, cash: float, moments: Moments) -> Numbers:
+        """What some cash and the holdings are worth at each moment, not given back yet."""
+        worth = np.full(len(moments), cash)
+        for path, usd in zip(self.paths, self.usd, strict=True):
+            place = path.place(moments)
+            known = np.maximum(place, 0)
+            gain = self._size(path, usd) * (path.price[known] - path.funding[known]) - usd - abs(usd) * self.costs.fee
+            worth += np.where(place >= 0, gain, 0.0)
+        return worth
+
+    def closing_costs(self) -> float:
+        """What it takes to give all of it back at the last prices."""
+        fee, half = self.costs.fee, self.costs.half_spread
+        values = [self._size(path, usd) * path.price[-1] for path, usd in zip(self.paths, self.usd, strict=True)]
+        return float(sum(abs(value) * (half + fee * (1 - _sign(value) * half)) for value in values))
+
+    def _size(self, path: Path, usd: float) -> float:
+        return float(usd / (path.price[0] * (1 + _sign(usd) * self.costs.half_spread)))
 
 
-def selling_costs(paths: Sequence[Path], costs: Costs, cash: float) -> float:
-    """What it takes to sell all of it at the last prices."""
-    each = (path.price[-1] / (path.price[0] * (1 + costs.half_spread)) for path in paths)
-    return float(sum(each)) * cash / len(paths) * (costs.half_spread + costs.fee * (1 - costs.half_spread))
+def _sign(value: float) -> int:
+    return -1 if value < 0 else 1
 
 
 def _held(
-    paths: Sequence[Path], costs: Costs, total: ChunkResult, *, days: Moments, chunks: Sequence[ChunkResult]
+    name: str, holdings: Holdings, total: ChunkResult, *, days: Moments, chunks: Sequence[ChunkResult]
 ) -> Baseline:
     cash = total.equity_start_usd_e6 / E6
-    step = min(path.step_ms for path in paths)
+    step = min(path.step_ms for path in holdings.paths)
     steps = np.append(np.arange(total.start, total.end, step, dtype=np.int64), total.end)
-    worth = held_equity(paths, costs, cash, steps)
-    last = worth[-1] - selling_costs(paths, costs, cash)
+    worth = holdings.equity(cash, steps)
+    last = worth[-1] - holdings.closing_costs()
     worth[-1] = last
-    daily = held_equity(paths, costs, cash, days)
+    daily = holdings.equity(cash, days)
     if len(days) and days[-1] == total.end:
         daily[-1] = last
-    ends = held_equity(paths, costs, cash, np.array([chunk.end for chunk in chunks], dtype=np.int64))
+    ends = holdings.equity(cash, np.array([chunk.end for chunk in chunks], dtype=np.int64))
     ends[-1] = last
     ratio = sharpe(returns(daily.tolist()))
     peak = np.maximum.accumulate(worth)
     return Baseline(
-        name=HOLD,
-        trades=len(paths),
+        name=name,
+        trades=sum(usd != 0 for usd in holdings.usd),
         net_usd_e6=cents_e6(last - cash),
         sharpe=None if ratio is None else rounded(ratio, SHARPE_DIGITS),
         drawdown_ppm=round(float(np.max((peak - worth) / peak)) * 1e6),

@@ -32,6 +32,15 @@ class Span(NamedTuple):
     exited_at: int | None
 
 
+class Filled(NamedTuple):
+    """What a fill did to a position."""
+
+    symbol: str
+    at: int
+    signed_size_e8: int
+    price_e8: int
+
+
 class Ended(msgspec.Struct, frozen=True):
     """A trade that ended, and its outcome as experience would learn it."""
 
@@ -61,6 +70,14 @@ class Chronicle:
         """Cash after every posting."""
         rows = self._db.all(_QUERIES.balances, **self._where)
         return [Moment(*row) for row in {row[0]: row for row in rows}.values()]
+
+    def insurance(self) -> list[Moment]:
+        """What an insurance paid, and when."""
+        return [Moment(*row) for row in self._db.all(_QUERIES.insurance, **self._where)]
+
+    def fills(self) -> list[Filled]:
+        """Every fill, in the order of the log."""
+        return [Filled(*row) for row in self._db.all(_QUERIES.fills, **self._where)]
 
     def spans(self) -> list[Span]:
         """When positions were held, by entry; what came after the end is not known yet."""

@@ -31,3 +31,14 @@ FROM trade_history t
 LEFT JOIN decision_runs r ON r.run_id = t.entry_run_id
 WHERE t.owner = :owner AND t.deployment = :deployment AND t.exit_seq > :after AND t.exit_seq <= :until
 ORDER BY t.exit_seq;
+
+-- name: fills
+-- The fills between two sequence numbers, in the order of the log.
+SELECT symbol, happened_at, signed_size_e8, price_e8 FROM fills
+WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until ORDER BY seq;
+
+-- name: insurance
+-- What an insurance paid between two sequence numbers.
+SELECT seq, happened_at, amount_usd_e6 FROM wallet_ledger
+WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until AND kind = 'insurance'
+ORDER BY seq, line;

@@ -35,10 +35,16 @@ _Z = 1.959963984540054
 
 
 class Point(NamedTuple):
-    """Equity at a moment."""
+    """Equity at a moment, and what of it an insurance has paid by then."""
 
     at: int
     usd_e6: int
+    insured_usd_e6: int = 0
+
+    @property
+    def own_usd_e6(self) -> int:
+        """What would be left without the insurance: a loss it made good is a loss."""
+        return self.usd_e6 - self.insured_usd_e6
 
 
 class Drawdown(NamedTuple):
@@ -51,12 +57,16 @@ class Drawdown(NamedTuple):
 def equity_points(book: Chronicle) -> list[Point]:
     """Equity whenever the book knows it, in the order of the log; time never goes back."""
     points: list[Point] = []
-    for at, usd in _known(book):
-        points.append(Point(max(at, points[-1].at) if points else at, usd))
+    paid, place, insured = book.insurance(), 0, 0
+    for seq, at, usd in _known(book):
+        while place < len(paid) and paid[place].seq <= seq:
+            insured, place = insured + paid[place].usd_e6, place + 1
+        points.append(Point(max(at, points[-1].at) if points else at, usd, insured))
     return points
 
 
-def _known(book: Chronicle) -> Iterator[tuple[int, int]]:
+def _known(book: Chronicle) -> Iterator[tuple[int, int, int]]:
+    """Where in the log, when, and how much."""
     spans = book.spans()
     held = sum(span.entry_seq <= book.after for span in spans)
     events: list[tuple[int, str, int, int]] = [(each.seq, "valued", each.at, each.usd_e6) for each in book.snapshots()]
@@ -67,17 +77,17 @@ def _known(book: Chronicle) -> Iterator[tuple[int, int]]:
     for seq, what, at, usd in sorted(events):
         # The event after a posting or a close may open the next position: then nobody was flat in between.
         if flat is not None and not (what == "open" and seq == flat[0] + 1):
-            yield flat[1:]
+            yield flat
         flat = None
         if what == "valued":
-            yield at, usd
+            yield seq, at, usd
             continue
         held += {"open": 1, "close": -1}.get(what, 0)
         cash = usd if what == "cash" else cash
         if what != "open" and not held:
             flat = (seq, at, cash)
     if flat is not None:
-        yield flat[1:]
+        yield flat
 
 
 def equity_at(rooms: Rooms, deployment: Deployment, moment: int, *, seq: int, watermark: int) -> int:

@@ -16,8 +16,3 @@ def throw(seed: str, count: int) -> Draws:
 def below(draws: Draws, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Draws as integers from 0 to below each bound, of which none exceeds 32 bits, from their upper halves."""
     return ((draws >> np.uint64(32)) * most.astype(np.uint64) >> np.uint64(32)).astype(np.int64)
-
-
-def sides(draws: Draws) -> npt.NDArray[np.float64]:
-    """Draws as +1 or -1, from their lowest bits: apart from what `below` reads."""
-    return (draws & np.uint64(1)).astype(np.float64) * 2 - 1

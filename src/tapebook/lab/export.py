@@ -79,7 +79,7 @@ def _write_zip(path: Path, files: Mapping[str, str], *, overwrite: bool) -> None
 
 
 def _chunk_row(chunk: ChunkResult) -> dict[str, Any]:
-    money = ("gross", "fees", "funding", "net", "open", "equity_start", "equity_end", "drawdown")
+    money = ("gross", "fees", "funding", "net", "open", "equity_start", "equity_end", "drawdown", "insurance")
     ratio = chunk.sharpe
     return {
         "chunk": chunk.name,

@@ -1,7 +1,8 @@
-"""The agent's turnover at random: how much of its result anybody would have had who traded as often, as long, as large.
+"""The agent's trades at random moments: how much of its result anybody would have had with the same sides and sizes.
 
-Every closed trade is thrown again: the same symbol, notional and holding time, at a random moment of its chunk and
-on a random side. It pays the taker fee and half the spread on both ways, and funding. One throw of all trades is a
+Every closed trade is thrown again: the same symbol, side, notional and holding time, at a random moment of its chunk.
+So an agent that is always long is held against others that are always long, and a rise that all of them had is no
+merit. It pays the taker fee and half the spread on both ways, and funding. One throw of all trades is a
 replication; there are enough of them for the share that the agent beats to have a narrow interval.
 """
 
@@ -14,7 +15,7 @@ from tapebook.domain.estimate import Estimate, rate
 from tapebook.domain.money import E6
 from tapebook.domain.trade import ClosedTrade
 from tapebook.lab.bars_of import Moments, Numbers
-from tapebook.lab.dice import below, sides, throw
+from tapebook.lab.dice import below, throw
 from tapebook.lab.paths import Costs, Path
 from tapebook.lab.plan import Plan
 from tapebook.lab.result import RATE_DIGITS, ChunkResult, Luck, cents_e6, rounded
@@ -26,13 +27,17 @@ _BLOCK = 1_000_000
 
 
 class Tickets(msgspec.Struct, frozen=True):
-    """The trades of one symbol as columns: how many bars each was held, between which bars it may begin, its size."""
+    """The trades of one symbol as columns: how many bars each was held, between which bars it may begin, its size.
+
+    `side` is 1 for a long and -1 for a short.
+    """
 
     path: Path
     bars: Moments
     first: Moments
     room: Moments
     usd: Numbers
+    side: Numbers
     chunk: Moments
 
     def __len__(self) -> int:
@@ -86,7 +91,8 @@ def luck(throws: Throws, total: ChunkResult, chunks: Sequence[ChunkResult]) -> L
 
 def _beaten(nets: Numbers, net_usd_e6: int) -> Estimate:
     """The share of replications below a result; what is equal to the cent is not beaten."""
-    return rounded(rate(sum(cents_e6(each) < net_usd_e6 for each in nets), len(nets)), RATE_DIGITS)
+    net = cents_e6(net_usd_e6 / E6)
+    return rounded(rate(sum(cents_e6(each) < net for each in nets), len(nets)), RATE_DIGITS)
 
 
 def tickets_of(
@@ -113,7 +119,8 @@ def _tickets(path: Path, own: Sequence[ClosedTrade], *, chunk: Moments, spans: M
     roams = latest < first
     first, latest = np.where(roams, 0, first), np.where(roams, last - bars, latest)
     usd = np.array([abs(trade.state.entered_usd_e6) / E6 for trade in own])
-    return Tickets(path, bars, first, latest - first + 1, usd, chunk)
+    side = np.array([1.0 if trade.state.side == "long" else -1.0 for trade in own])
+    return Tickets(path, bars, first, latest - first + 1, usd, side, chunk)
 
 
 def _throw(tickets: Tickets, costs: Costs, seed: str, *, count: int) -> tuple[Numbers, Moments]:
@@ -125,7 +132,7 @@ def _throw(tickets: Tickets, costs: Costs, seed: str, *, count: int) -> tuple[Nu
     entry = path.price[begin]
     grown = path.price[end] / entry
     moved = grown - 1 - (path.funding[end] - path.funding[begin]) / entry
-    result = tickets.usd * (sides(draws) * moved - costs.each_way * (1 + grown))
+    result = tickets.usd * (tickets.side * moved - costs.each_way * (1 + grown))
     return result, path.at[end]
 
 

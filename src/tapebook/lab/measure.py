@@ -23,6 +23,7 @@ from tapebook.experience.records import ASSET, PROVIDER, REGIME
 from tapebook.lab.attribution import attribution, paces
 from tapebook.lab.chronicle import chronicle
 from tapebook.lab.curve import drawdown, equity_at, equity_points, midnights, returns, share_held, sharpe
+from tapebook.lab.exposure import average_exposures
 from tapebook.lab.learned import records_of, rows, settled, weights_of
 from tapebook.lab.plan import Chunk, Plan
 from tapebook.lab.result import (
@@ -31,6 +32,7 @@ from tapebook.lab.result import (
     BacktestResult,
     ChunkResult,
     Parts,
+    cents_e6,
     fixed,
     rounded,
 )
@@ -59,7 +61,8 @@ def measure_all(rooms: Rooms, deployment: Deployment, plan: Plan, chunks: Sequen
 
     whole, seq = Chunk(WHOLE, plan.start, plan.end), chunks[-1].head_seq
     total = measure_chunk(rooms, deployment, plan, whole, since_seq=0, seq=seq)
-    ended = chronicle(rooms, deployment, after=0, until=seq).ended()
+    book = chronicle(rooms, deployment, after=0, until=seq)
+    ended, exposures = book.ended(), average_exposures(book.fills(), start=plan.start, end=plan.end)
     return BacktestResult(
         id=plan.id,
         agent=plan.agent.name,
@@ -75,8 +78,13 @@ def measure_all(rooms: Rooms, deployment: Deployment, plan: Plan, chunks: Sequen
         notes=plan.notes,
         chunks=tuple(chunks),
         total=total,
-        baselines=baselines(rooms, plan, total, chunks=chunks, trades=[each.trade for each in ended]),
+        baselines=baselines(
+            rooms, plan, total, chunks=chunks, trades=[each.trade for each in ended], exposures=exposures
+        ),
         packets_sha256=total.packets_sha256,
+        fill=plan.fill,
+        inputs=plan.inputs,
+        exposures=tuple((symbol, cents_e6(usd)) for symbol, usd in exposures.items()),
     )
 
 
@@ -116,7 +124,8 @@ class _Measure:
         won = sum(state.net_usd_e6 > 0 for state in states)
         net = sum(state.net_usd_e6 for state in states)
         first, last = self._equity(self._chunk.start), self._equity(self._chunk.end)
-        fall = drawdown([first, *(point.usd_e6 for point in equity_points(self._book)), last])
+        insured = sum(each.usd_e6 for each in self._book.insurance())
+        fall = drawdown([first, *(point.own_usd_e6 for point in equity_points(self._book)), last - insured])
         return {
             "trades": len(states),
             "won": won,
@@ -130,6 +139,7 @@ class _Measure:
             "equity_end_usd_e6": last,
             "drawdown_usd_e6": fall.usd_e6,
             "drawdown_ppm": fall.ppm,
+            "insurance_usd_e6": insured,
         }
 
     def _tables(self, daily: Daily) -> dict[str, Any]:

@@ -2,23 +2,25 @@
 
 1. the range is the one given, or all that the tape has of the agent's symbols;
 2. symbols without a bar in it are left out, with a note; none left is an error, and so is a hole in the bars;
-3. a memory that is off is a profile without memory; one that is frozen learns until a moment.
+3. a memory that is off is a profile without memory; one that is frozen learns until a moment;
+4. what it will be made of, rows, code and settings, is noted (`identity`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from tapebook.config import Config
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.canonical import canonical, sha256_hex
 from tapebook.domain.instants import HOUR, SECOND, iso, parse_instant
 from tapebook.domain.market import FundingRate
 from tapebook.domain.note import Reflection
+from tapebook.domain.order import FillRule
 from tapebook.errors import BadInput
 from tapebook.lab.chunks import split
 from tapebook.lab.coverage import Coverage, coverage
+from tapebook.lab.identity import Fingerprints
 from tapebook.lab.plan import Chunk, ChunkKind, Memory, Plan
 from tapebook.tape.importer import span_text
 from tapebook.tape.store import Tape, View
@@ -28,7 +30,7 @@ _MOMENTS = ("start", "end", "freeze_at")
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What somebody asks for; without a range it is all there is."""
+    """What somebody asks for; without a range it is all there is, without a fill rule that of the settings."""
 
     start: int | None = None
     end: int | None = None
@@ -36,17 +38,19 @@ class Wish(msgspec.Struct, frozen=True):
     memory: Memory = "on"
     freeze_at: int | None = None
     gaps: bool = False
+    fill: FillRule | None = None
 
 
 def plan_for(rooms: Rooms, deployment: Deployment, wish: Mapping[str, Any]) -> Plan:
     """The plan of an agent for a wish given by name; its moments may be text."""
     said = {key: value for key, value in wish.items() if key in _MOMENTS and isinstance(value, str)}
     asked = Wish(**(dict(wish) | {key: parse_instant(value) for key, value in said.items()}))
-    return make_plan(rooms.tape, rooms.config, deployment.agent, version=deployment.version, wish=asked)
+    plan = make_plan(rooms.tape, rooms.config, deployment.agent, version=deployment.version, wish=asked)
+    return Fingerprints(rooms).identified(plan)
 
 
 def make_plan(tape: Tape, config: Config, agent: AgentProfile, *, version: int, wish: Wish) -> Plan:
-    """The plan of a wish; BadInput, in one line, when the tape cannot carry it."""
+    """The plan of a wish, without its inputs; BadInput, in one line, when the tape cannot carry it."""
     _check_wish(wish)
     found = [each for symbol in agent.watchlist if (each := coverage(tape, symbol, start=wish.start, end=wish.end))]
     if not found:
@@ -66,8 +70,9 @@ def make_plan(tape: Tape, config: Config, agent: AgentProfile, *, version: int, 
         memory=wish.memory,
         freeze_at=_freeze_at(wish, chunks),
         tape_seq=tape.head()[0],
-        settings_sha256=sha256_hex(canonical([repr(config.paper), config.engine.default])),
+        settings_sha256="",
         notes=tuple(_notes(tape, agent, found, wish=wish, end=end)),
+        fill=wish.fill or config.paper.fill,
     )
 
 
@@ -76,6 +81,8 @@ def _check_wish(wish: Wish) -> None:
         raise BadInput(
             f"the range ends at {iso(wish.end)}, before it begins at {iso(wish.start)}: swap --from and --to"
         )
+    if wish.fill is not None and wish.fill not in get_args(FillRule):
+        raise BadInput(f"there is no fill rule {wish.fill!r}: choose {', '.join(get_args(FillRule))}")
     if wish.freeze_at is not None and wish.memory != "frozen":
         raise BadInput("--freeze-at says when a memory stops learning: use it with --memory frozen")
 

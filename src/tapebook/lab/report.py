@@ -16,7 +16,7 @@ from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.money import E6, E8
 from tapebook.lab.bars_of import Bars
 from tapebook.lab.chronicle import Ended
-from tapebook.lab.curve import thinned
+from tapebook.lab.curve import Point, thinned
 from tapebook.lab.report_tables import escaped, sections
 from tapebook.lab.result import ChunkResult
 from tapebook.lab.story import Story
@@ -32,7 +32,7 @@ def report_html(told: Story, bars: Sequence[Bars]) -> str:
     """The page."""
     result = told.result
     data = msgspec.json.encode(drawing(told, bars)).decode()
-    parts = sections(result) | {
+    parts = sections(result, stale=told.stale) | {
         "title": escaped(f"{result.agent}, backtest {result.id}"),
         "left_out": _left_out(told),
         "style": _file("page.css"),
@@ -53,7 +53,7 @@ def drawing(told: Story, bars: Sequence[Bars]) -> dict[str, Any]:
         "start": result.start // SECOND,
         "end": result.end // SECOND,
         "agent": result.agent,
-        "equity": [[point.at // SECOND, _cents(point.usd_e6)] for point in thinned(told.points, MOST_POINTS)],
+        "equity": [_point(point) for point in thinned(told.points, MOST_POINTS)],
         "days": days,
         "baselines": [{"name": each.name, "usd": list(map(_cents, each.daily))} for each in result.baselines],
         "low": list(map(_cents, luck.daily_low_usd_e6)) if luck else [],
@@ -90,6 +90,11 @@ def _market(bars: Bars, most: int) -> dict[str, Any]:
     prices = zip(*(map(_price, column.tolist()) for column in (few.open, few.high, few.low, few.close)), strict=True)
     rows = [[place, *each] for place, each in zip(places, prices, strict=True)]
     return {"symbol": few.symbol, "step": few.step_ms // SECOND, "at": int(few.at[0]) // SECOND, "rows": rows}
+
+
+def _point(point: Point) -> list[float]:
+    """When, equity, and what of it would be left without an insurance."""
+    return [point.at // SECOND, _cents(point.usd_e6), _cents(point.own_usd_e6)]
 
 
 def _span(chunk: ChunkResult) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from html import escape
 
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.money import E6
-from tapebook.lab.backtest_view import luck_sentences
+from tapebook.lab.backtest_view import FIRST_RANDOM, fill_sentence, inputs_of, luck_sentences, stale_sentences
 from tapebook.lab.result import BacktestResult, Baseline, ChunkResult, Row
 from tapebook.lab.words import (
     NOTHING,
@@ -28,10 +28,10 @@ def escaped(text: str) -> str:
     return escape(plain(text))
 
 
-def sections(result: BacktestResult) -> dict[str, str]:
+def sections(result: BacktestResult, *, stale: Sequence[str] = ()) -> dict[str, str]:
     """The parts of the page by the name of their place."""
     return {
-        "head": _head(result),
+        "head": _head(result, stale),
         "figures": _figures(result),
         "chunks": _chunks(result),
         "sources": _sources(result),
@@ -59,14 +59,17 @@ def _cells(row: Sequence[str]) -> list[str]:
     return [f'<th scope="row">{first}</th>', *(f"<td>{cell}</td>" for cell in others)]
 
 
-def _head(result: BacktestResult) -> str:
+def _head(result: BacktestResult, stale: Sequence[str]) -> str:
     frozen = f", frozen at {day(result.freeze_at)}" if result.freeze_at is not None else ""
     says = (
         f"{result.agent}, version {result.agent_version}, engine {result.engine}, memory {result.memory}{frozen}; "
         f"{', '.join(result.symbols)}; {day(result.start)} to {day(result.end)} UTC; {result.total.ticks:,} decisions"
     )
     strategy = f'<p class="muted">{escaped(result.strategy)}</p>' if result.strategy else ""
-    return f"<p>{escaped(says)}</p>{strategy}"
+    warned = "".join(
+        f'<p class="stale"><b>Stale:</b> {escaped(sentence)}.</p>' for sentence in stale_sentences(result.agent, stale)
+    )
+    return f"{warned}<p>{escaped(says)}</p>{strategy}"
 
 
 def _figures(result: BacktestResult) -> str:
@@ -78,13 +81,18 @@ def _figures(result: BacktestResult) -> str:
         ("closed trades", f"{total.trades:,}", f"net {usd(total.net_usd_e6, signed=True)} USD"),
         ("won", *_headline(f"{total.win_rate.value:.0%}", share_text(total.win_rate))),
         ("Sharpe", *_headline(f"{total.sharpe.value:.2f}" if total.sharpe else NOTHING, sharpe_text(total.sharpe))),
-        ("drawdown", percent(total.drawdown_ppm), f"{usd(total.drawdown_usd_e6)} USD at most"),
+        ("drawdown", percent(total.drawdown_ppm), f"{usd(total.drawdown_usd_e6)} USD at most{_insured(total)}"),
         ("in the market", f"{total.exposure:.0%}", "of the time"),
     ]
     return "".join(
         f'<div class="card"><span>{escaped(name)}</span><b>{escaped(value)}</b><small>{escaped(more)}</small></div>'
         for name, value, more in cards
     )
+
+
+def _insured(total: ChunkResult) -> str:
+    paid = total.insurance_usd_e6
+    return f", {usd(paid)} of it paid by the insurance" if paid else ""
 
 
 def _headline(value: str, text: str) -> tuple[str, str]:
@@ -182,11 +190,19 @@ def _detail(kind: str, row: Row) -> list[str]:
 def _notes(result: BacktestResult) -> str:
     rules = [
         "Baselines pay the paper broker's taker fee and half its spread on every order, whatever its size.",
-        "Random replays keep each closed trade's symbol, notional, holding time and chunk; moment and side are random.",
+        _replays(result),
+        "Buy and hold at the same exposure holds what the agent had of each symbol on average over all of the time.",
         "Sharpe ratios are of daily equity at 00:00 UTC, times the root of 365; intervals take days as independent.",
         "Trends say up or down only where at most 1 in 20 of what a chunk calls so is expected to be luck.",
     ]
-    return "<ul>" + "".join(f"<li>{escaped(note)}</li>" for note in (*result.notes, *rules)) + "</ul>"
+    filled = f"{fill_sentence(result).capitalize()}."
+    return "<ul>" + "".join(f"<li>{escaped(note)}</li>" for note in (filled, *result.notes, *rules)) + "</ul>"
+
+
+def _replays(result: BacktestResult) -> str:
+    thrown = "moment and side are" if any(each.name == FIRST_RANDOM for each in result.baselines) else "the moment is"
+    kept = "symbol, notional" if "side" in thrown else "symbol, side, notional"
+    return f"Random replays keep each closed trade's {kept}, holding time and chunk; {thrown} random."
 
 
 def _hashes(result: BacktestResult) -> str:
@@ -194,7 +210,9 @@ def _hashes(result: BacktestResult) -> str:
         [escaped(each.name), _code(each.packets_sha256), f"{each.head_seq:,}", _code(each.head_hash)]
         for each in (*result.chunks, result.total)
     ]
-    return table(("chunk", "sha256 of all packets", "head", "hash of the log there"), rows)
+    made = [[escaped(name), _code(value)] for name, value in inputs_of(result) if value]
+    of = table(("made of", ""), made) if made else ""
+    return table(("chunk", "sha256 of all packets", "head", "hash of the log there"), rows) + of
 
 
 def _code(text: str) -> str:

@@ -36,7 +36,8 @@ def run_again(
     watch = Watch(progress)
     if chunk is not None:
         return _chunk_again(parent, config, plan, chunk, watch=watch)
-    kept = BacktestHome.prepare(parent, config, plan).result()
+    first = BacktestHome.prepare(parent, config, plan)
+    plan, kept = first.plan(), first.result()
     if kept is None:
         raise BadInput(f"backtest {plan.id} is not finished: run it to its end first")
     with _beside(parent, config, plan) as home, closing(Run(home, plan, watch)) as run:
@@ -48,7 +49,7 @@ def _chunk_again(parent: Path, config: Config, plan: Plan, chunk: str, *, watch:
     if found is None:
         raise BadInput(f"there is no chunk {chunk!r}; chunks: {', '.join(each.name for each in plan.chunks)}")
     first = BacktestHome.prepare(parent, config, plan)
-    kept = first.checkpoint(found)
+    plan, kept = first.plan(), first.checkpoint(found)
     if kept is None:
         raise BadInput(f"chunk {chunk} of backtest {plan.id} is not done: run the backtest further first")
     with _beside(parent, config, plan) as home:

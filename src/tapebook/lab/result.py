@@ -10,7 +10,8 @@ import msgspec
 
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.money import E6
-from tapebook.lab.plan import ChunkKind, Memory
+from tapebook.domain.order import FillRule
+from tapebook.lab.plan import ChunkKind, Inputs, Memory
 
 RATE_DIGITS = 4
 BPS_DIGITS = 2
@@ -63,7 +64,8 @@ class ChunkResult(msgspec.Struct, frozen=True):
 
     `trades`, `won`, gross, fees, funding and net are of the trades that ended in it; `open_usd_e6` is what else moved
     equity: what was open at either end. So equity_end - equity_start = net + open. `daily` is equity at every 00:00
-    UTC from start to end, as (moment, usd_e6). `ticks` are the decisions made.
+    UTC from start to end, as (moment, usd_e6). `ticks` are the decisions made. `insurance_usd_e6` is what an insurance
+    paid for losses beyond the margin; it is part of `open_usd_e6`, and the drawdown is that of equity without it.
     """
 
     name: str
@@ -96,6 +98,7 @@ class ChunkResult(msgspec.Struct, frozen=True):
     packets_sha256: str
     head_seq: int
     head_hash: str
+    insurance_usd_e6: int = 0
 
     @property
     def change_usd_e6(self) -> int:
@@ -104,7 +107,7 @@ class ChunkResult(msgspec.Struct, frozen=True):
 
 
 class Luck(msgspec.Struct, frozen=True):
-    """The same turnover at random, many times over; `beaten` is the share of them that the real trades beat.
+    """The same trades at random moments, many times over; `beaten` is the share of them that the real trades beat.
 
     Low and high hold 90 of 100; the daily ones are equity at the moments of the total's `daily`.
     """
@@ -136,7 +139,11 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 class BacktestResult(msgspec.Struct, frozen=True):
-    """A backtest from its first to its last tick; `total` is all chunks measured as one."""
+    """A backtest from its first to its last tick; `total` is all chunks measured as one.
+
+    `exposures` is what was held of each symbol on average over all of the time, in usd_e6 with its sign. Results of
+    the first build say nothing of it, nor of fills and inputs: their fills were at the close of a bar.
+    """
 
     id: str
     agent: str
@@ -154,6 +161,9 @@ class BacktestResult(msgspec.Struct, frozen=True):
     total: ChunkResult
     baselines: tuple[Baseline, ...]
     packets_sha256: str
+    fill: FillRule = "bar_close"
+    inputs: Inputs | None = None
+    exposures: tuple[tuple[str, int], ...] = ()
 
 
 def fixed(value: float, digits: int) -> float:

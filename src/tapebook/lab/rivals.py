@@ -1,19 +1,19 @@
 """Two backtests side by side: what differs between them, their figures, and whether one did better."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tapebook.domain.instants import iso
 from tapebook.domain.money import E6
-from tapebook.lab.backtest_view import chunk_view
+from tapebook.lab.backtest_view import chunk_view, inputs_of, stale_sentences
 from tapebook.lab.curve import returns
 from tapebook.lab.paired import Paired, paired
 from tapebook.lab.result import BacktestResult, ChunkResult
 from tapebook.lab.words import percent, plain, record, share_within, signed, table, usd, within
 
-_SAME = ("agent", "agent_version", "engine", "symbols", "memory", "freeze_at")
+_SAME = ("agent", "agent_version", "engine", "symbols", "memory", "freeze_at", "fill")
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -26,7 +26,10 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Rivals(msgspec.Struct, frozen=True):
-    """The comparison; `unpaired` says why days cannot be paired, and is empty when they can."""
+    """The comparison; `unpaired` says why days cannot be paired, and is empty when they can.
+
+    `stale` names, by id, the inputs of each that are others by now.
+    """
 
     first: BacktestResult
     second: BacktestResult
@@ -34,6 +37,7 @@ class Rivals(msgspec.Struct, frozen=True):
     unpaired: str
     test: Paired | None
     chunks: tuple[Gap, ...]
+    stale: dict[str, tuple[str, ...]] = {}
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison for programs."""
@@ -42,6 +46,7 @@ class Rivals(msgspec.Struct, frozen=True):
             "second": {"id": self.second.id, **chunk_view(self.second.total)},
             "differs": {name: list(both) for name, both in self.differs.items()},
             "unpaired": self.unpaired,
+            "stale": {name: list(changed) for name, changed in self.stale.items()},
             "test": None if self.test is None else msgspec.to_builtins(self.test),
             "verdict": self.verdict,
             "chunks": [_gap_view(each) for each in self.chunks],
@@ -59,7 +64,13 @@ class Rivals(msgspec.Struct, frozen=True):
         """The comparison for a terminal."""
         first, second = self.first, self.second
         rows = [[name, *cells] for name, *cells in _totals(first.total, second.total)]
+        stale = [
+            f"STALE: {each.id} was {sentence}"
+            for each in (first, second)
+            for sentence in stale_sentences(each.agent, self.stale.get(each.id, ()))
+        ]
         return [
+            *dict.fromkeys(stale),
             *table(("", first.id, second.id, "difference"), rows, indent=0),
             *record([(name, f"{one} | {other}") for name, (one, other) in self.differs.items()], indent=0),
             *([f"days are not paired: {self.unpaired}"] if self.unpaired else self._tested()),
@@ -75,7 +86,9 @@ class Rivals(msgspec.Struct, frozen=True):
         return ["", *table(headings, rows, indent=0), *([] if self.test is None else _test_lines(self.test))]
 
 
-def compare_backtests(first: BacktestResult, second: BacktestResult) -> Rivals:
+def compare_backtests(
+    first: BacktestResult, second: BacktestResult, *, stale: Mapping[str, tuple[str, ...]] | None = None
+) -> Rivals:
     """Two finished backtests; their days are paired when both are of the same range."""
     unpaired = _unpaired(first, second)
     test, chunks = None, []
@@ -85,7 +98,7 @@ def compare_backtests(first: BacktestResult, second: BacktestResult) -> Rivals:
         if ends[0] == ends[1]:
             pairs = zip(first.chunks, second.chunks, strict=True)
             chunks = [_gap(one, other, f"{first.id} {second.id}") for one, other in pairs]
-    return Rivals(first, second, _differs(first, second), unpaired, test, tuple(chunks))
+    return Rivals(first, second, _differs(first, second), unpaired, test, tuple(chunks), dict(stale or {}))
 
 
 def _unpaired(first: BacktestResult, second: BacktestResult) -> str:
@@ -110,6 +123,9 @@ def _gap(first: ChunkResult, second: ChunkResult, seed: str) -> Gap:
 def _differs(first: BacktestResult, second: BacktestResult) -> dict[str, tuple[str, str]]:
     """What was asked differently."""
     both = {name: (plain(str(getattr(first, name))), plain(str(getattr(second, name)))) for name in _SAME}
+    if first.inputs is not None and second.inputs is not None:
+        pairs = zip(inputs_of(first), inputs_of(second), strict=True)
+        both |= {name: (plain(one), plain(other)) for (name, one), (_, other) in pairs}
     both["told"] = (first.packets_sha256[:16], second.packets_sha256[:16])
     return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
 

@@ -18,6 +18,7 @@ class Story(msgspec.Struct, frozen=True):
     result: BacktestResult
     points: list[Point]
     trades: list[Ended]
+    stale: tuple[str, ...] = ()
 
     def chunk_of(self, place: int) -> ChunkResult:
         """The chunk in which the trade at a place ended: trades stand in the order of their exits."""
@@ -28,12 +29,12 @@ class Story(msgspec.Struct, frozen=True):
         return self.result.chunks[-1]
 
 
-def story(rooms: Rooms, plan: Plan, result: BacktestResult) -> Story:
-    """Reads the book of a backtest up to where it was measured."""
+def story(rooms: Rooms, plan: Plan, result: BacktestResult, *, stale: tuple[str, ...] = ()) -> Story:
+    """Reads the book of a backtest up to where it was measured; `stale` names inputs that are others by now."""
     deployment = Deployment(rooms.book.owner, deployment_id(plan.agent), plan.agent, plan.agent_version)
     book = chronicle(rooms, deployment, after=0, until=result.total.head_seq)
-    last = Point(result.end, result.total.equity_end_usd_e6)
-    return Story(result, [*equity_points(book), last], book.ended())
+    last = Point(result.end, result.total.equity_end_usd_e6, result.total.insurance_usd_e6)
+    return Story(result, [*equity_points(book), last], book.ended(), stale)
 
 
 def markets(rooms: Rooms, plan: Plan) -> list[Bars]:

@@ -47,6 +47,14 @@ class TapeQuotes:
             symbol, granularity_sec=length // SECOND, since=since, until=until - length, view=self._view
         )
 
+    def bar_alone(self, symbol: str, *, begins: int, until: int) -> Candle | None:
+        """The bar that begins at a moment, if it ended by another and no midpoint was observed in its time."""
+        end = begins + self.bar_ms(symbol)
+        found = self.bars(symbol, since=begins, until=end) if end <= until else ()
+        if not found or self.tape.mids(symbol, since=begins, until=end - 1, view=self._view):
+            return None
+        return found[0]
+
     def bar_ms(self, symbol: str) -> int:
         """How long a symbol's bars are by now: a minute, or longer where the history that is known was imported so."""
         found = self._lengths.get(symbol)

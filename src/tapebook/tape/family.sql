@@ -45,6 +45,19 @@ JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
 WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark
 ORDER BY bucket_ts, seq, revision;
 
+-- name: known
+-- A symbol's rows from one moment to another, every revision that was known at a moment, with when it was.
+WITH RECURSIVE chunks (number) AS (
+    SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk
+    UNION ALL
+    SELECT (SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk > chunks.number AND chunk <= :last_chunk)
+    FROM chunks WHERE chunks.number IS NOT NULL
+)
+SELECT {fields}, known_at FROM chunks
+JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
+WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
+ORDER BY bucket_ts, seq, revision;
+
 -- name: span
 -- The first and the last bucket of a symbol that are not in the archive.
 SELECT MIN(bucket_ts), MAX(bucket_ts) FROM {table} WHERE {granularity}symbol_id = :symbol_id;

@@ -7,7 +7,7 @@ further. Rows are never changed: a correction is a new revision of its bucket. R
 the archive are read from there (`cold.py`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
@@ -28,7 +28,7 @@ from tapebook.domain.market import (
     Observation,
     PredictedFunding,
 )
-from tapebook.tape.bars import newest_bar, rolled
+from tapebook.tape.bars import LENGTHS, newest_bar, rolled
 from tapebook.tape.cold import Cold, Fetch
 from tapebook.tape.families import ALL, CANDLES, FUNDING, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
 from tapebook.tape.rows import KnownAt as KnownAt
@@ -260,6 +260,20 @@ class Tape:
         where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec}
         row = self._db.one(CANDLES.queries.span, **where) if symbol_id is not None else None
         return (row[0], row[1]) if row and row[0] is not None else None
+
+    def known_rows(self, symbol: str, *, since: int, view: View) -> Iterator[tuple[str, int, list[Row]]]:
+        """Every revision of a symbol's rows since a moment that a view sees: table, length of bars, and the rows.
+
+        A row is a fact's own fields and when it was known; in which commit that was is left out.
+        """
+        symbol_id = self._id(symbol)
+        for family in ALL if symbol_id is not None else ():
+            for length in LENGTHS if family.has_granularity else (0,):
+                first, last = family.chunk(since, length), family.chunk(view.as_of, length)
+                where = {"symbol_id": symbol_id, "granularity_sec": length, "since": since, "until": view.as_of}
+                where |= {"first_chunk": first, "last_chunk": last, "as_of": view.as_of, "watermark": view.watermark}
+                rows = self._cold.both(family, family.queries.known, first=first, last=last, **where)
+                yield family.table, length, rows
 
     # What these two give are facts of the family: the callers know of which type.
     def _newest(

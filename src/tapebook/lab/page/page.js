@@ -7,16 +7,17 @@
   const view = { ...whole, market: 0 };
   const hidden = new Set();
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const tones = ["--cash", "--hold", "--random"];
-  const lines = data.baselines.map((each, place) => ({
-    name: each.name, tone: tones[place % tones.length], dash: [5, 4],
+  const tones = { "cash": "--cash", "buy and hold": "--hold", "buy and hold, same exposure": "--exposed" };
+  const lines = data.baselines.map((each) => ({
+    name: each.name, tone: tones[each.name] || "--random", dash: [5, 4],
     points: data.days.map((at, index) => [at, each.usd[index]]),
   }));
   lines.push({ name: data.agent, tone: "--own", dash: [], points: data.equity });
 
   const drawdown = [];
   let peak = -Infinity;
-  for (const [at, usd] of data.equity) {
+  // What an insurance paid is no gain: the third value is equity without it.
+  for (const [at, , usd] of data.equity) {
     peak = Math.max(peak, usd);
     drawdown.push([at, peak > 0 ? (usd - peak) / peak : 0]);
   }

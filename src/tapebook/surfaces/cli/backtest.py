@@ -11,6 +11,8 @@ from tapebook.surfaces.cli.progress import progress
 
 CHUNKS = ("quarter", "month", "week", "none")
 MEMORY = ("on", "off", "frozen")
+FILLS = ("next_open", "bar_close", "worst")
+
 
 def _one_of(value: str, known: tuple[str, ...]) -> Any:
     if value not in known:
@@ -27,6 +29,9 @@ def backtest(
     memory: Annotated[str, typer.Option(metavar="MODE", help="on, off or frozen.")] = "on",
     freeze_at: Annotated[
         str | None, typer.Option("--freeze-at", metavar="TIME", help="With frozen: when learning ends; else chunk 1.")
+    ] = None,
+    fill: Annotated[
+        str | None, typer.Option(metavar="RULE", help="On bars alone: next_open, bar_close or worst.")
     ] = None,
     gaps: Annotated[bool, typer.Option("--gaps", help="Sit out stretches without bars.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Make it a second time and compare every byte.")] = False,
@@ -47,6 +52,7 @@ def backtest(
         "memory": _one_of(memory, MEMORY),
         "freeze_at": instant(freeze_at) if freeze_at else None,
         "gaps": gaps,
+        "fill": _one_of(fill, FILLS) if fill else None,
     }
     with opened(home) as book, progress("backtest") as show:
 

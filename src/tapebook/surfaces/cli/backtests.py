@@ -16,6 +16,8 @@ BACKTESTS = [
     Column("memory", "memory"),
     Column("trades", "trades"),
     Column("change usd", "change_usd", money),
+    Column("fill", "fill"),
+    Column("current", "stale", lambda stale: f"no: other {', '.join(stale)}" if stale else "yes"),
     Column("status", "status", cut=True),
 ]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A backtest, or the beginning of its id.")]
