@@ -9,6 +9,7 @@ from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Gap, Liquidity
+from tapebook.loop.ingest import Waiting
 from tapebook.loop.mend import ROUND, true_gaps, untold_gaps
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.world.server import Faults
@@ -84,9 +85,9 @@ def test_a_kill_in_the_middle_of_a_round_leaves_exact_gaps(tmp_path: Path) -> No
                 await first.play(start + 5 * MINUTE - 5_000)
                 await server.advance(start + 5 * MINUTE)
                 await first.source.barrier(start + 5 * MINUTE)
-                facts, gaps = first.intake.drain()
-                books = [fact for fact in facts if isinstance(fact, Liquidity)]
-                first.intake.give_back([fact for fact in facts if fact not in books[3:]], gaps)
+                waiting = first.intake.drain()
+                books = [fact for fact in waiting.facts if isinstance(fact, Liquidity)]
+                first.intake.give_back(Waiting([fact for fact in waiting.facts if fact not in books[3:]], waiting.gaps))
                 first.ingester.flush()
             await server.advance(start + 11 * MINUTE)
             async with weather.listening(home, server, url) as second:

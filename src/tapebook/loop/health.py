@@ -77,8 +77,8 @@ def _channel(channel: Channel, now: int) -> Check:
 
 
 def _gaps(rooms: Rooms) -> Check:
-    count = rooms.tape.gap_count()
-    return Check("gaps", True, f"{count} open" if count else "none open")
+    open_now, filled = rooms.tape.gap_count(), rooms.tape.filled_gap_count()
+    return Check("gaps", True, f"{open_now or 'none'} open" + (f", {filled} filled" if filled else ""))
 
 
 def _agents(rooms: Rooms) -> Check:

@@ -33,7 +33,7 @@ def untold_gaps(tape: Tape, *, now: int) -> list[Gap]:
     since = now - HOUR
     books = tape.buckets(Liquidity, since=now - 2 * HOUR, view=View(now))
     rounds = {bucket for each in books.values() for bucket in each if since <= bucket <= now - ROUND - _PATIENCE}
-    named = [each.gap for each in tape.gaps(as_of=now) if each.gap.channel == "books" and each.gap.to_ts > since]
+    named = [each.gap for each in tape.channel_gaps("books", since=since, as_of=now)]
     return [
         Gap(SOURCE, "books", symbol, bucket, bucket + ROUND, NOT_RUNNING)
         for bucket in sorted(rounds)

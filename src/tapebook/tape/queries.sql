@@ -52,7 +52,8 @@ WHERE source = :source AND channel = :channel AND subject = :subject AND from_ts
 -- Adds a version of a gap; what is said of it twice in one commit is one version.
 INSERT INTO tape_gaps (source, channel, subject, from_ts, seq, known_at, to_ts, reason, found_at, filled_at)
 VALUES (:source, :channel, :subject, :from_ts, :seq, :known_at, :to_ts, :reason, :found_at, :filled_at)
-ON CONFLICT (source, channel, subject, from_ts, seq) DO UPDATE SET to_ts = excluded.to_ts, filled_at = excluded.filled_at;
+ON CONFLICT (source, channel, subject, from_ts, seq) DO UPDATE SET
+    to_ts = excluded.to_ts, found_at = excluded.found_at, filled_at = excluded.filled_at;
 
 -- name: archived
 -- The archive objects that hold rows of a table's chunks which are no longer here.
@@ -83,6 +84,25 @@ WHERE known_at <= :as_of AND NOT EXISTS (
         AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq AND later.known_at <= :as_of)
 ORDER BY from_ts, channel, subject LIMIT :most;
 
+-- name: channel_gaps
+-- Each gap of a channel that ends after a moment as it was known at another, oldest first.
+SELECT source, channel, subject, from_ts, to_ts, reason, found_at, filled_at FROM tape_gaps
+WHERE channel = :channel AND to_ts > :since AND known_at <= :as_of AND NOT EXISTS (
+    SELECT 1 FROM tape_gaps later
+    WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
+        AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq AND later.known_at <= :as_of)
+ORDER BY from_ts, subject;
+
+-- name: open_gaps_within
+-- The open gaps of a subject that touch a range.
+SELECT from_ts, to_ts, reason, found_at FROM tape_gaps
+WHERE source = :source AND channel = :channel AND subject = :subject AND from_ts < :to_ts AND to_ts > :from_ts
+    AND filled_at IS NULL AND NOT EXISTS (
+    SELECT 1 FROM tape_gaps later
+    WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
+        AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq)
+ORDER BY from_ts;
+
 -- name: newest_gap
 -- The newest commit that said something of a gap.
 SELECT MAX(seq) FROM tape_gaps;
@@ -91,6 +111,14 @@ SELECT MAX(seq) FROM tape_gaps;
 -- How many gaps are open.
 SELECT COUNT(*) FROM tape_gaps
 WHERE filled_at IS NULL AND NOT EXISTS (
+    SELECT 1 FROM tape_gaps later
+    WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
+        AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq);
+
+-- name: filled_gap_count
+-- How many gaps are filled.
+SELECT COUNT(*) FROM tape_gaps
+WHERE filled_at IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM tape_gaps later
     WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
         AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq);

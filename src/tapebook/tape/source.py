@@ -17,7 +17,7 @@ Record = Callable[[int, str | bytes], None]
 
 
 class Sink(Protocol):
-    """Where a source puts what it learns; neither method may block."""
+    """Where a source puts what it learns; no method may block."""
 
     def take(self, observations: Sequence[Fact]) -> None:
         """Takes observations that became known together."""
@@ -25,6 +25,10 @@ class Sink(Protocol):
 
     def gap(self, gap: Gap) -> None:
         """Takes note of market time a channel said nothing about."""
+        ...
+
+    def filled(self, gap: Gap) -> None:
+        """Takes note of a range that was fetched: whatever gap was recorded in it is filled."""
         ...
 
 

@@ -107,6 +107,7 @@ class Tape:
         """Writes observations and gaps in one transaction and returns the newest sequence number.
 
         What says nothing new leaves no trace. `assumed` says of imported history when each row would have been known.
+        `filled` are ranges that have been fetched since: open gaps of their subjects are filled as far as they reach.
         """
         try:
             with self._db.transaction():
@@ -176,6 +177,11 @@ class Tape:
         rows = self._db.all(_QUERIES.gaps, as_of=as_of, most=most)
         return [RecordedGap(Gap(*row[:6]), row[6], row[7]) for row in rows]
 
+    def channel_gaps(self, channel: str, *, since: int, as_of: int) -> list[RecordedGap]:
+        """The gaps of one channel that end after a moment, as they were known at another, oldest first."""
+        rows = self._db.all(_QUERIES.channel_gaps, channel=channel, since=since, as_of=as_of)
+        return [RecordedGap(Gap(*row[:6]), row[6], row[7]) for row in rows]
+
     def gap_count(self) -> int:
         """How many gaps have been found and not filled."""
         # Asked at every flush, and counted only when one has changed.
@@ -183,6 +189,11 @@ class Tape:
         if newest != self._open_gaps[0]:
             self._open_gaps = (newest, self._db.all(_QUERIES.gap_count)[0][0])
         return self._open_gaps[1]
+
+    def filled_gap_count(self) -> int:
+        """How many gaps have been filled."""
+        count: int = self._db.all(_QUERIES.filled_gap_count)[0][0]
+        return count
 
     def symbols(self) -> list[str]:
         """Every symbol the tape has heard of, in alphabetical order."""
@@ -362,11 +373,31 @@ class Tape:
         longer = msgspec.structs.replace(known.gap, to_ts=gap.to_ts)
         return self._add_gap(longer, place, found_at=known.found_at)
 
-    def _fill(self, gap: Gap, place: Place) -> int:
-        known = self._gap(gap)
+    def _fill(self, filled: Gap, place: Place) -> int:
+        """Fills the open gaps of a subject as far as a range reaches: what lies outside of it stays open, split off."""
+        where = {name: getattr(filled, name) for name in ("source", "channel", "subject", "from_ts", "to_ts")}
+        return sum(
+            self._fill_part(Gap(*list(where.values())[:3], *row[:3]), row[3], filled, place)
+            for row in self._db.all(_QUERIES.open_gaps_within, **where)
+        )
+
+    def _fill_part(self, gap: Gap, found_at: int, filled: Gap, place: Place) -> int:
+        begins, ends = max(gap.from_ts, filled.from_ts), min(gap.to_ts, filled.to_ts)
+        bounds = msgspec.structs.replace
+        if gap.from_ts < begins:
+            self._add_gap(bounds(gap, to_ts=begins), place, found_at=found_at)
+        if ends < gap.to_ts:
+            self._leave_open(bounds(gap, from_ts=ends), place, found_at=found_at)
+        part = bounds(gap, from_ts=begins, to_ts=ends)
+        return self._add_gap(part, place, found_at=found_at, filled_at=place.known_at)
+
+    def _leave_open(self, rest: Gap, place: Place, *, found_at: int) -> None:
+        """What is left of a gap behind a filled part; another open gap that begins there may be longer."""
+        known = self._gap(rest)
         if known is None or known.filled_at is not None:
-            return 0
-        return self._add_gap(known.gap, place, found_at=known.found_at, filled_at=place.known_at)
+            self._add_gap(rest, place, found_at=found_at)
+        elif known.gap.to_ts < rest.to_ts:
+            self._add_gap(rest, place, found_at=min(found_at, known.found_at))
 
     def _gap(self, gap: Gap) -> RecordedGap | None:
         """What is known by now of the gap that begins here."""

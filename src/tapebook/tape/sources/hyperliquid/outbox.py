@@ -23,6 +23,7 @@ class Outbox:
     def __init__(self) -> None:
         self._facts: list[Fact] = []
         self._gaps: list[Gap] = []
+        self._filled: list[Gap] = []
         self.problems: Counter[str] = Counter()
         self.recent: deque[str] = deque(maxlen=_RECENT)
 
@@ -35,6 +36,10 @@ class Outbox:
     def gap(self, channel: str, subject: str, bounds: tuple[int, int], reason: str) -> None:
         """Market time about which there will be nothing."""
         self._gaps.append(Gap(SOURCE, channel, subject, *bounds, reason))
+
+    def filled(self, channel: str, subject: str, bounds: tuple[int, int]) -> None:
+        """A range that was asked for and came; the facts of it were put before."""
+        self._filled.append(Gap(SOURCE, channel, subject, *bounds, ""))
 
     def problem(self, kind: str, text: str) -> None:
         """Counts what went wrong, and keeps the latest for whoever looks."""
@@ -49,8 +54,11 @@ class Outbox:
     def flush(self, sink: Sink) -> None:
         """Gives everything to the sink, gaps first: a gap and the fact that ended it can be committed as one."""
         gaps, self._gaps = self._gaps, []
+        filled, self._filled = self._filled, []
         facts, self._facts = self._facts, []
         for gap in gaps:
             sink.gap(gap)
         if facts:
             sink.take(facts)
+        for gap in filled:
+            sink.filled(gap)

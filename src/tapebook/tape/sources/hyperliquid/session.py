@@ -71,7 +71,7 @@ class Session:
         self._books = BookPoll(settings, self.outbox, self.errands, names=self.names)
         self._funding = FundingPoll(settings, self.outbox, self.errands, names=self.names)
         self._spots = Poll(settings.spot_names_every_ms, newest=at)
-        self._repairs.resume(newest("candles"), at=at)
+        self._repairs.resume(newest("candles"), alive=newest("mids"), at=at)
         self._contexts.resume(newest("contexts"))
         self._books.resume(resume.get("books"))
         self._funding.resume(newest("funding"), at=at)
@@ -117,7 +117,7 @@ class Session:
         elif isinstance(frame, MidsFrame):
             self._mids(frame, at)
         elif isinstance(frame, Ack):
-            self._ack(frame)
+            self._ack(frame, at)
         elif isinstance(frame, ErrorFrame):
             self.outbox.problem("complaint", frame.text)
 
@@ -130,7 +130,8 @@ class Session:
     def lost(self, held: Sequence[Subscription], *, since: int, reason: str) -> None:
         """A connection with these subscriptions is gone, and was last heard at `since`."""
         self.outbox.problem("connection", reason)
-        self._repairs.lost([one.name for one in held if one.channel == "candles"], since=since)
+        carried = [one.name for one in held if one.channel == "candles"]
+        self._repairs.lost(carried, since=since, reason=printable(reason))
         for one in held:
             if one.channel == "mids":
                 self._streams[one.name].trouble = printable(reason)
@@ -197,9 +198,9 @@ class Session:
             self.outbox.put([mids], stream.cadence.seen(floor(at, BUCKET), stream.trouble, punctual=punctual))
             stream.trouble = NO_FRAME
 
-    def _ack(self, ack: Ack) -> None:
+    def _ack(self, ack: Ack, at: int) -> None:
         if ack.method == "subscribe" and ack.kind == "candle":
-            self._repairs.stands(ack.coin)
+            self._repairs.stands(ack.coin, at=at)
         elif ack.method == "refuse":
             self.outbox.problem("complaint", f"the exchange refuses {ack.kind} of {ack.coin or 'all'}")
 
