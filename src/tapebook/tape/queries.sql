@@ -18,6 +18,10 @@ SELECT seq, known_at FROM tape_commits WHERE seq > :after_seq ORDER BY seq LIMIT
 -- Forgets the commits of a stretch; those of imported history stay, for retention asks for them.
 DELETE FROM tape_commits WHERE seq > :after_seq AND seq <= :last_seq AND known_basis = 'observed';
 
+-- name: assumed_commits
+-- The commits of imported history.
+SELECT seq FROM tape_commits WHERE known_basis = 'assumed';
+
 -- name: symbols
 -- Every symbol with its number.
 SELECT symbol, symbol_id FROM tape_symbols ORDER BY symbol_id;

@@ -156,6 +156,34 @@ class Tape:
                 found.setdefault(names[number], set()).add(bucket)
         return found
 
+    def observed_minutes(
+        self, channel: type[Candle] | type[Mid], *, of: Callable[[str], bool], since: int, until: int
+    ) -> set[int]:
+        """The minutes of a range in which a bar or a midpoint of certain symbols came by itself, not by an import."""
+        family = CANDLES if channel is Candle else MIDS
+        granularity = 60 if family.has_granularity else 0
+        first, last = family.chunk(since, granularity), family.chunk(until - 1, granularity)
+        where = {"first_chunk": first, "last_chunk": last, "since": since, "until": until}
+        where["granularity_sec"] = granularity
+        found = self._cold.both(family, family.queries.observed_buckets, first=first, last=last, **where)
+        mine = {number for symbol, number in self._known_ids().items() if of(symbol)}
+        return {bucket - bucket % MINUTE for bucket, number in found if number in mine}
+
+    def minute_commits(self, symbol: str, *, since: int, until: int) -> dict[int, frozenset[int]]:
+        """Of each minute of a symbol there is a bar of, the commits that said so; imported history counts as none."""
+        symbol_id = self._id(symbol)
+        if symbol_id is None:
+            return {}
+        first, last = CANDLES.chunk(since, 60), CANDLES.chunk(until, 60)
+        where = {"symbol_id": symbol_id, "granularity_sec": 60, "since": since, "until": until}
+        where |= {"first_chunk": first, "last_chunk": last, "watermark": NO_WATERMARK}
+        imported = {seq for (seq,) in self._db.all(_QUERIES.assumed_commits)}
+        found: dict[int, frozenset[int]] = {}
+        for row in self._cold.both(CANDLES, CANDLES.queries.page, first=first, last=last, **where):
+            bucket = CANDLES.bucket_of(row)
+            found[bucket] = found.get(bucket, frozenset()) | ({row[-1]} - imported)
+        return found
+
     def newest_by_symbol(self, channel: str, *, since: int) -> dict[str, int]:
         """The newest bucket of each symbol of which a channel has delivered something since a moment.
 
