@@ -30,6 +30,26 @@ SELECT symbol, symbol_id FROM tape_symbols ORDER BY symbol_id;
 -- Gives a symbol its number, once and for ever.
 INSERT INTO tape_symbols (symbol_id, symbol) VALUES (:symbol_id, :symbol);
 
+-- name: mark_hour
+-- Notes that the minutes of an hour have changed.
+INSERT INTO tape_unrolled_hours (symbol_id, hour_ts, seq) VALUES (:symbol_id, :hour_ts, :seq)
+ON CONFLICT (symbol_id, hour_ts) DO UPDATE SET seq = excluded.seq;
+
+-- name: hours_written
+-- The hours of which a commit wrote a minute.
+SELECT DISTINCT symbol_id, bucket_ts - bucket_ts % 3600000 FROM hyperliquid_candles
+WHERE granularity_sec = 60 AND chunk >= :first_chunk AND chunk <= :last_chunk AND seq = :seq;
+
+-- name: unrolled_hours
+-- The next hours before a moment whose minutes have changed, by symbol.
+SELECT symbol, hour_ts, seq FROM tape_unrolled_hours
+JOIN tape_symbols ON tape_symbols.symbol_id = tape_unrolled_hours.symbol_id
+WHERE hour_ts < :before ORDER BY symbol, hour_ts LIMIT :most;
+
+-- name: unmark_hour
+-- The bar of an hour was made of its minutes up to a commit.
+DELETE FROM tape_unrolled_hours WHERE symbol_id = :symbol_id AND hour_ts = :hour_ts AND seq <= :seq;
+
 -- name: count_channel
 -- Adds to what a channel has delivered.
 INSERT INTO tape_channels (channel, rows_written, newest_bucket_ts, newest_known_at)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.instants import MINUTE, SECOND
+from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -41,6 +41,8 @@ _QUERIES = Queries.load("tapebook.tape")
 
 RECENT_MS = 2 * MINUTE
 """A midpoint of the last two minutes is the price; without one, the newest price of any kind is looked for."""
+
+_MINUTE_SEC, _HOUR_SEC = 60, 3_600
 
 Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
 
@@ -76,6 +78,14 @@ class RecordedGap(msgspec.Struct, frozen=True):
     filled_at: int | None
 
 
+class UnrolledHour(msgspec.Struct, frozen=True):
+    """An hour of a symbol whose minutes have changed since its bar was made, up to a commit."""
+
+    symbol: str
+    hour_ts: int
+    seq: int
+
+
 class Tape:
     """All market rows of one database."""
 
@@ -102,15 +112,21 @@ class Tape:
         *,
         gaps: Sequence[Gap] = (),
         filled: Sequence[Gap] = (),
+        rolled: Sequence[UnrolledHour] = (),
         assumed: KnownAt | None = None,
     ) -> int:
         """Writes observations and gaps in one transaction and returns the newest sequence number.
 
         What says nothing new leaves no trace. `assumed` says of imported history when each row would have been known.
         `filled` are ranges that have been fetched since: open gaps of their subjects are filled as far as they reach.
+        `rolled` are the hours whose bars are among the observations, or have not changed.
         """
         try:
             with self._db.transaction():
+                for each in rolled:
+                    self._db.run(
+                        _QUERIES.unmark_hour, symbol_id=self._id(each.symbol), hour_ts=each.hour_ts, seq=each.seq
+                    )
                 return self._commit(observations, gaps, filled, assumed=assumed)
         except BaseException:
             # Numbers given to new symbols in a transaction that failed were never given.
@@ -183,6 +199,10 @@ class Tape:
             bucket = CANDLES.bucket_of(row)
             found[bucket] = found.get(bucket, frozenset()) | ({row[-1]} - imported)
         return found
+
+    def unrolled_hours(self, *, before: int, most: int = NO_WATERMARK) -> list[UnrolledHour]:
+        """Hours before a moment whose minutes have changed since their bars were made, symbol by symbol."""
+        return [UnrolledHour(*row) for row in self._db.all(_QUERIES.unrolled_hours, before=before, most=most)]
 
     def newest_by_symbol(self, channel: str, *, since: int) -> dict[str, int]:
         """The newest bucket of each symbol of which a channel has delivered something since a moment.
@@ -362,9 +382,11 @@ class Tape:
             rows = rows_of(family, facts, self._ids, place)
         except KeyError:
             rows = rows_of(family, facts, self._numbered(symbols_of(facts)), place)
-        written = self._db.many(family.queries.add, rows)
-        if written < len(rows):
+        new = written = self._db.many(family.queries.add, rows)
+        if new < len(rows):
             written += sum(self._revise(family, row) for row in rows)
+        if written and family is CANDLES:
+            self._mark_hours(rows, place, are_new=new == len(rows))
         if written:
             # Imported history says nothing of how far a channel has come by itself.
             observed = place.assumed is None
@@ -372,6 +394,33 @@ class Tape:
             counted = {"channel": family.channel, "rows_written": written, "newest_bucket_ts": newest}
             self._db.run(_QUERIES.count_channel, newest_known_at=place.known_at if observed else 0, **counted)
         return written
+
+    def _mark_hours(self, rows: list[Row], place: Place, *, are_new: bool) -> None:
+        """Notes the hours whose minutes this commit has written, so that their bars are made anew (`loop/tidy.py`).
+
+        Hours of imported minutes are rolled up as they are read; only where a bar is stored it must follow.
+        """
+        minutes = [(row[1], CANDLES.bucket_of(row[2:])) for row in rows if row[2] == _MINUTE_SEC]
+        if not minutes:
+            return
+        hours = {(number, bucket - bucket % HOUR) for number, bucket in minutes}
+        if not are_new:
+            first, last = (CANDLES.chunk(pick(at for _, at in minutes), _MINUTE_SEC) for pick in (min, max))
+            found = self._db.all(_QUERIES.hours_written, first_chunk=first, last_chunk=last, seq=place.seq)
+            hours = {(number, hour) for number, hour in found}
+        if place.assumed:
+            hours &= self._stored_hours(hours)
+        self._db.many(_QUERIES.mark_hour, [(number, hour, place.seq) for number, hour in sorted(hours)])
+
+    def _stored_hours(self, hours: set[tuple[int, int]]) -> set[tuple[int, int]]:
+        since, until = min(hour for _, hour in hours), max(hour for _, hour in hours)
+        names = {number: symbol for symbol, number in self._known_ids().items()}
+        found = set[tuple[int, int]]()
+        for number in {number for number, _ in hours}:
+            limits = {"since": since, "until": until, "granularity_sec": _HOUR_SEC}
+            bars: list[Candle] = self._between(CANDLES, names[number], view=View(NO_WATERMARK), **limits)
+            found |= {(number, bar.bucket_ts) for bar in bars}
+        return found
 
     def _revise(self, family: Family, row: Row) -> int:
         """Adds a row as a new revision if the newest stored one says something else."""
