@@ -1,11 +1,15 @@
-"""Outages of a live tape: what was fetched afterwards is a filled gap, and what has no history stays open."""
+"""Outages of a live tape: what was fetched is a filled gap, what has no history stays open, what failed is named."""
 
 import asyncio
 from pathlib import Path
 
+from tapebook.clock import VirtualClock
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.loop.health import checks
-from tapebook.tape.store import RecordedGap
+from tapebook.loop.ingest import Ingester, Intake
+from tapebook.loop.listen import keep_of
+from tapebook.tape.source import SourceProblem
+from tapebook.tape.store import MOST_PROBLEMS, RecordedGap
 from tapebook.world.server import Faults
 from tests.loop import weather
 from tests.loop.weather import BORN, FOREVER, SYMBOLS
@@ -56,3 +60,32 @@ def test_a_process_killed_before_the_answers_leaves_gaps_that_the_next_one_fills
     candles = [each for each in interrupted(home, kill_again=True) if each.gap.channel == "candles"]
     assert {each.gap.subject for each in candles} == set(SYMBOLS)
     assert all(each.filled_at is not None for each in candles)
+
+
+def test_what_could_not_be_read_is_named_by_the_doctor(tmp_path: Path) -> None:
+    home = weather.make_home(tmp_path / "home")
+    with weather.opened(home, at=START) as rooms:
+        ingester = Ingester(rooms, intake := Intake(), keep=keep_of(rooms.config))
+        for _ in range(3):
+            intake.problem(SourceProblem("hyperliquid", "malformed", "predictedFundings BTC BinPerp", "no rate"))
+        intake.problem(SourceProblem("hyperliquid", "malformed", "DOGE", "no price of DOGE among the mids"))
+        assert ingester.flush() is None
+    with weather.opened(home, at=START + HOUR) as rooms:
+        (said,) = [check.detail for check in checks(rooms) if check.name == "problems"]
+        assert "malformed predictedFundings BTC BinPerp (3 times, last 2026-01-05T02:00:00): no rate" in said
+        assert "DOGE" in said and [each.times for each in rooms.tape.problems(since=0)] == [1, 3]
+    with weather.opened(home, at=START + 25 * HOUR) as rooms:
+        assert "none in the last day" in [check.detail for check in checks(rooms) if check.name == "problems"]
+
+
+def test_problems_are_bounded(tmp_path: Path) -> None:
+    with weather.opened(weather.make_home(tmp_path / "home"), at=START) as rooms:
+        for number in range(0, MOST_PROBLEMS * 2, 100):
+            clock = rooms.clock
+            assert isinstance(clock, VirtualClock)
+            clock.advance(START + number)
+            rooms.tape.note_problems(
+                [SourceProblem("h", "malformed", f"S{number + each}", "x" * 9) for each in range(100)]
+            )
+        subjects = {each.problem.subject for each in rooms.tape.problems(since=0)}
+        assert len(subjects) == MOST_PROBLEMS and "S399" in subjects and "S0" not in subjects

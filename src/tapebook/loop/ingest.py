@@ -19,19 +19,22 @@ from tapebook.loop.derive import Deriver
 from tapebook.loop.mend import true_gaps, untold_gaps
 from tapebook.loop.tidy import Tidy
 from tapebook.tape.retention import Keep
-from tapebook.tape.source import Fact
+from tapebook.tape.source import Fact, SourceProblem
 from tapebook.wiring import Rooms
 
 MAX_WAITING = 2_000_000
 """Facts kept in memory while the disk refuses to take them; beyond it the process must stop."""
 
+_MOST_PROBLEMS = 1_000
+
 
 class Waiting(msgspec.Struct, frozen=True):
-    """What waits for one commit: facts, gaps that were found, and ranges that were fetched since."""
+    """What waits for one commit: facts, gaps that were found, ranges that were fetched since, and what went wrong."""
 
     facts: list[Fact] = []
     gaps: list[Gap] = []
     filled: list[Gap] = []
+    problems: list[SourceProblem] = []
 
 
 class Intake:
@@ -41,6 +44,7 @@ class Intake:
         self._facts: list[Fact] = []
         self._gaps: list[Gap] = []
         self._filled: list[Gap] = []
+        self._problems: list[SourceProblem] = []
 
     def take(self, observations: Sequence[Fact]) -> None:
         """Keeps observations for the next commit."""
@@ -54,10 +58,14 @@ class Intake:
         """Keeps a range that was fetched for the next commit."""
         self._filled.append(gap)
 
+    def problem(self, problem: SourceProblem) -> None:
+        """Keeps what went wrong for the next commit."""
+        self._problems.append(problem)
+
     def drain(self) -> "Waiting":
         """Gives everything away."""
-        waiting = Waiting(self._facts, self._gaps, self._filled)
-        self._facts, self._gaps, self._filled = [], [], []
+        waiting = Waiting(self._facts, self._gaps, self._filled, self._problems)
+        self._facts, self._gaps, self._filled, self._problems = [], [], [], []
         return waiting
 
     def give_back(self, waiting: "Waiting") -> None:
@@ -65,6 +73,8 @@ class Intake:
         self._facts[:0] = waiting.facts
         self._gaps[:0] = waiting.gaps
         self._filled[:0] = waiting.filled
+        # While the disk is full, the newest ones say enough.
+        self._problems = [*waiting.problems, *self._problems][-_MOST_PROBLEMS:]
 
     def __len__(self) -> int:
         return sum(len(fact) if isinstance(fact, MidFrame) else 1 for fact in self._facts)
@@ -103,6 +113,7 @@ class Ingester:
     def _commit(self, waiting: Waiting) -> None:
         true = true_gaps(self._rooms.tape, waiting.gaps, now=self._rooms.clock.now())
         self._rooms.tape.commit(waiting.facts, gaps=true, filled=waiting.filled)
+        self._rooms.tape.note_problems(waiting.problems)
 
     def is_behind(self) -> bool:
         """Whether anything has fallen due that is not done."""
@@ -130,6 +141,7 @@ class Ingester:
             self._tidies_next = False
 
     def _derive(self, symbols: list[str]) -> None:
-        derived = self._deriver.due(symbols, now=self._derived)
+        derived, problems = self._deriver.due(symbols, now=self._derived)
         self._rooms.tape.commit([each.row for each in derived])
+        self._rooms.tape.note_problems(problems)
         self._deriver.written(derived, now=self._derived)

@@ -163,3 +163,20 @@ SELECT MIN(from_ts), MAX(to_ts) FROM tape_recordings;
 -- name: newest_recording
 -- When the newest recorded payload was received.
 SELECT MAX(to_ts) FROM tape_recordings;
+
+-- name: note_problem
+-- Counts what went wrong with a subject, and keeps what was said last.
+INSERT INTO tape_problems (source, kind, subject, said, times, first_at, last_at)
+VALUES (:source, :kind, :subject, :said, 1, :at, :at)
+ON CONFLICT (source, kind, subject) DO UPDATE SET
+    said = excluded.said, times = tape_problems.times + 1, last_at = excluded.last_at;
+
+-- name: forget_problems
+-- Keeps the newest ones.
+DELETE FROM tape_problems WHERE last_at < (
+    SELECT MIN(last_at) FROM (SELECT last_at FROM tape_problems ORDER BY last_at DESC LIMIT :most) newest);
+
+-- name: problems
+-- What went wrong since a moment, newest first.
+SELECT source, kind, subject, said, times, first_at, last_at FROM tape_problems
+WHERE last_at >= :since ORDER BY last_at DESC, source, kind, subject;

@@ -33,6 +33,7 @@ from tapebook.tape.cold import Cold, Fetch
 from tapebook.tape.families import ALL, CANDLES, FUNDING, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
 from tapebook.tape.rows import KnownAt as KnownAt
 from tapebook.tape.rows import Place, by_family, rows_of, symbols_of
+from tapebook.tape.source import SourceProblem
 from tapebook.tape.view import NO_WATERMARK as NO_WATERMARK
 from tapebook.tape.view import View as View
 
@@ -41,6 +42,9 @@ _QUERIES = Queries.load("tapebook.tape")
 
 RECENT_MS = 2 * MINUTE
 """A midpoint of the last two minutes is the price; without one, the newest price of any kind is looked for."""
+
+MOST_PROBLEMS = 200
+"""Subjects of which it is remembered that something went wrong."""
 
 _MINUTE_SEC, _HOUR_SEC = 60, 3_600
 
@@ -76,6 +80,15 @@ class RecordedGap(msgspec.Struct, frozen=True):
     gap: Gap
     found_at: int
     filled_at: int | None
+
+
+class RecordedProblem(msgspec.Struct, frozen=True):
+    """What went wrong, as it was said last, how often, and when for the first and the last time."""
+
+    problem: SourceProblem
+    times: int
+    first_at: int
+    last_at: int
 
 
 class UnrolledHour(msgspec.Struct, frozen=True):
@@ -242,6 +255,21 @@ class Tape:
         """How many gaps have been filled."""
         count: int = self._db.all(_QUERIES.filled_gap_count)[0][0]
         return count
+
+    def note_problems(self, problems: Sequence[SourceProblem]) -> None:
+        """Remembers what went wrong on the way here: of every subject the newest case and how often it happened."""
+        if not problems:
+            return
+        at = self._clock.now()
+        with self._db.transaction():
+            for each in problems:
+                self._db.run(_QUERIES.note_problem, **msgspec.structs.asdict(each), at=at)
+            self._db.run(_QUERIES.forget_problems, most=MOST_PROBLEMS)
+
+    def problems(self, *, since: int) -> list[RecordedProblem]:
+        """What went wrong since a moment, newest first."""
+        rows = self._db.all(_QUERIES.problems, since=since)
+        return [RecordedProblem(SourceProblem(*row[:4]), *row[4:]) for row in rows]
 
     def symbols(self) -> list[str]:
         """Every symbol the tape has heard of, in alphabetical order."""

@@ -78,14 +78,14 @@ class Answers:
         if isinstance(perps, Malformed):
             return [], [perps]
         self._names.learn_perps(question.dex, perps.universe)
-        return [], []
+        return [], list(perps.problems)
 
     def _spots(self, question: _Question, body: bytes, asked_at: int) -> Facts:
         pairs = read_spot_meta(body)
         if isinstance(pairs, Malformed):
             return [], [pairs]
         self._names.learn_spots(pair.name for pair in pairs.good())
-        return [], []
+        return [], list(pairs.problems)
 
     def _contexts(self, question: _Question, body: bytes, asked_at: int) -> Facts:
         answer = read_contexts(body)
@@ -108,7 +108,7 @@ class Answers:
         answer = read_funding(body)
         if isinstance(answer, Malformed):
             return [], [answer]
-        facts, problems = funding_of(question.coin, answer.good())
+        facts, problems = funding_of(question.coin, answer.good(), until=self._now)
         return list(facts), [*answer.problems, *problems]
 
     def _candles(self, question: _Question, body: bytes, asked_at: int) -> Facts:
@@ -117,13 +117,14 @@ class Answers:
         if isinstance(rows, Malformed):
             return [], [rows]
         self._bars.trust(symbol)
-        candles = [candle for candle in rows.good() if candle.symbol == symbol]
+        # A bar from the future would make all others look final.
+        candles = [bar for bar in rows.good() if bar.symbol == symbol and bar.bucket_ts <= self._now + MINUTE]
         return list(self._bars.backfill(symbol, candles, now=self._now)), list(rows.problems)
 
     def _book(self, question: _Question, body: bytes, asked_at: int) -> Facts:
         row = read_book(body)
         try:
-            book = book_of(row) if row is not None and not isinstance(row, Malformed) else None
+            book = book_of(row, symbol=question.coin) if row is not None and not isinstance(row, Malformed) else None
         except ValueError as error:
             row = malformed("l2Book", error, question.coin)
         if isinstance(row, Malformed):

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Gap, MidFrame, Observation
-from tapebook.tape.source import Fact
+from tapebook.tape.source import Fact, SourceProblem
 from tapebook.tape.sources.hyperliquid import HyperliquidSettings, HyperliquidSource, create
 
 Kind = TypeVar("Kind")
@@ -21,6 +21,7 @@ class Recorder:
         self.facts: list[Observation] = []
         self.gaps: list[Gap] = []
         self.filled_ranges: list[Gap] = []
+        self.problems: list[SourceProblem] = []
 
     def take(self, observations: Sequence[Fact]) -> None:
         """Takes facts; a frame of midpoints as what it says of each symbol."""
@@ -36,6 +37,10 @@ class Recorder:
     def filled(self, gap: Gap) -> None:
         """Takes a range that was fetched."""
         self.filled_ranges.append(gap)
+
+    def problem(self, problem: SourceProblem) -> None:
+        """Takes what went wrong."""
+        self.problems.append(problem)
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """The facts of one kind."""

@@ -82,8 +82,8 @@ def price(price_e8: int) -> str:
     return f"{price_e8 / 10**8:.8f}"
 
 
-def book(bid: str = "99.0", ask: str = "101.0") -> dict[str, Any]:
-    return {"coin": "A", "time": 1, "levels": [[{"px": bid, "sz": "1", "n": 1}], [{"px": ask, "sz": "1", "n": 1}]]}
+def book(bid: str = "99.0", ask: str = "101.0", *, coin: str = "A") -> dict[str, Any]:
+    return {"coin": coin, "time": 1, "levels": [[{"px": bid, "sz": "1", "n": 1}], [{"px": ask, "sz": "1", "n": 1}]]}
 
 
 def held(*symbols: str) -> list[Subscription]:
@@ -179,7 +179,8 @@ def test_an_empty_book_is_no_fact_and_no_gap(levels: Any) -> None:
     desk = Desk("A", "B")
     for errand in desk.tick(NOW):
         if errand.kind == "books":
-            desk.answer(errand, book() | ({"levels": levels} if errand.subject == "A" else {}), at=NOW)
+            odd = {"levels": levels} if errand.subject == "A" else {}
+            desk.answer(errand, book(coin=errand.subject) | odd, at=NOW)
     desk.tick(NOW + 5 * MINUTE)
     assert [fact.symbol for fact in desk.flush().of(Liquidity)] == ["B"] and not desk.sink.gaps
 
@@ -207,7 +208,7 @@ def test_books_that_all_stayed_away_are_one_gap() -> None:
     for at in (NOW, NOW + 5 * MINUTE, NOW + 10 * MINUTE):
         for errand in desk.tick(at):
             if errand.kind == "books" and at != NOW + 5 * MINUTE:
-                desk.answer(errand, book(), at=at)
+                desk.answer(errand, book(coin=errand.subject), at=at)
             elif errand.kind == "books":
                 desk.session.refused(errand, "500 null", now=desk.moment(at))
     assert desk.flush().named() == [("books", "*", NOW + 5 * MINUTE, NOW + 10 * MINUTE)]
@@ -225,7 +226,7 @@ def test_a_book_refused_after_its_time_does_not_push_the_next_one_out() -> None:
 def test_a_book_that_comes_after_its_time_is_a_gap_and_mixes_with_nothing() -> None:
     desk = Desk("A", "B")
     books = [errand for errand in desk.tick(NOW) if errand.kind == "books"]
-    desk.answer(books[1], book(), at=NOW)
+    desk.answer(books[1], book(coin="B"), at=NOW)
     desk.session.tick(desk.moment(NOW + 5 * MINUTE))
     desk.session.answered(books[0], body(book()), asked_at=NOW + 5 * MINUTE - 1, now=desk.moment(NOW + 5 * MINUTE + 1))
     assert desk.flush().named() == [("books", "A", NOW, NOW + 5 * MINUTE)]
@@ -601,8 +602,8 @@ def test_complaints_and_damage_are_counted_and_the_latest_are_kept() -> None:
     desk.session.frame(Ack("refuse", "candle", "A", ""), NOW)
     desk.session.frame(MidsFrame("", {"A": 1}, bad=("X", "Y")), NOW)
     outbox = desk.session.outbox
-    assert outbox.problems == {"malformed": 31, "complaint": 2}
-    assert len(outbox.recent) == 20 and outbox.recent[-1].startswith("malformed: no price of X, Y")
+    assert outbox.problems == {"malformed": 32, "complaint": 2}
+    assert len(outbox.recent) == 20 and outbox.recent[-1].startswith("malformed: no price of Y")
 
 
 def test_what_the_exchange_says_cannot_steer_a_terminal() -> None:

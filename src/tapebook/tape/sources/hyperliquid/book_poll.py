@@ -60,12 +60,12 @@ class BookPoll:
             self._outbox.malformed([row])
             return False
         try:
-            book = book_of(row) if row is not None else None
+            book = book_of(row, symbol=errand.subject) if row is not None else None
         except ValueError as error:
-            self._outbox.malformed([malformed("l2Book", error, errand.subject)])
+            self._outbox.malformed([malformed("l2Book", error, errand.subject, subject=errand.subject)])
             return False
         if row is None:
-            self._outbox.problem("unknown", f"there is no book of {errand.subject}")
+            self._outbox.problem("unknown", f"there is no book of {errand.subject}", subject=errand.subject)
         self._seen(errand, book, asked_at)
         return True
 

@@ -14,6 +14,7 @@ import msgspec
 from tapebook.domain.market import Liquidity
 from tapebook.domain.money import E8
 from tapebook.tape.sources.hyperliquid.answers import BookRow, Level
+from tapebook.tape.sources.hyperliquid.universe import dex_of, full_name
 from tapebook.tape.sources.hyperliquid.wire import price_e8
 
 LEVELS = 20
@@ -39,8 +40,13 @@ class Book(msgspec.Struct, frozen=True):
         return self.best_sum_e8 / (2 * E8)
 
 
-def book_of(row: BookRow) -> Book | None:
-    """A picture as numbers; None when a side is empty, for then there is no mid. ValueError when it is none."""
+def book_of(row: BookRow, *, symbol: str | None = None) -> Book | None:
+    """A picture as numbers; None when a side is empty, for then there is no mid. ValueError when it is none.
+
+    Nor is it one when it is not that of the symbol which was asked for.
+    """
+    if symbol is not None and full_name(dex_of(symbol), row.coin) != symbol:
+        raise ValueError(f"asked for {symbol}, answered with {row.coin}")
     bids, asks = row.levels
     if not bids or not asks:
         return None

@@ -213,6 +213,8 @@ class HyperliquidSource:
         if isinstance(event, CandlesFrame):
             heard.candles_at = at
             line.watch.heard("candles", self.elapsed())
+            for found in event.bad:
+                self._session.damaged(found, line.subscriptions, at=at)
         elif isinstance(event, MidsFrame):
             line.watch.heard("mids", self.elapsed())
         elif isinstance(event, Malformed):

@@ -93,9 +93,7 @@ class Repairs:
     def frame(self, candles: Iterable[Candle], *, at: int) -> None:
         """Bars from the socket."""
         for candle in candles:
-            if candle.bucket_ts > at + _MOST_AHEAD:
-                self._outbox.problem("malformed", f"a bar of {candle.symbol} begins at {candle.bucket_ts}, after {at}")
-            else:
+            if not self._is_ahead(candle, at=at):
                 self._give(self._bars.frame(candle))
 
     def damaged(self, symbols: Iterable[str], *, at: int) -> None:
@@ -164,7 +162,7 @@ class Repairs:
             self._outbox.malformed([rows])
             return False
         self._outbox.malformed(rows.problems)
-        candles = [candle for candle in rows.good() if candle.symbol == errand.subject]
+        candles = self._usable(errand.subject, rows.good(), at=now.at)
         known = self._bars.known(errand.subject, since=errand.since, until=errand.until or now.at)
         is_cut_off = errand.subject in self._owed
         if not is_cut_off:
@@ -177,6 +175,26 @@ class Repairs:
         else:
             self._fill(errand, there, now)
         self._missing(errand, holes(there, step=MINUTE), now)
+        return True
+
+    def _usable(self, symbol: str, candles: Iterable[Candle], *, at: int) -> list[Candle]:
+        """The bars of an answer that are of the symbol asked for and not from the future; of others it is told."""
+        usable = []
+        for candle in candles:
+            if candle.symbol != symbol:
+                said = f"asked for bars of {symbol}, answered with {candle.symbol}"
+                self._outbox.problem("malformed", said, subject=symbol)
+            elif self._is_ahead(candle, at=at):
+                continue
+            else:
+                usable.append(candle)
+        return usable
+
+    def _is_ahead(self, candle: Candle, *, at: int) -> bool:
+        if candle.bucket_ts <= at + _MOST_AHEAD:
+            return False
+        said = f"a bar of {candle.symbol} begins at {candle.bucket_ts}, after {at}"
+        self._outbox.problem("malformed", said, subject=candle.symbol)
         return True
 
     def _fill(self, errand: Errand, there: set[int], now: Moment) -> None:

@@ -40,6 +40,9 @@ from tapebook.tape.sources.hyperliquid.wire import (
     damaged_candles,
 )
 
+# Of the names in one frame that have no price.
+_MOST_NAMED = 20
+
 PUNCTUAL_MS = BUCKET * 3 // 2
 """Two frames of mids at most this far apart belong to one unbroken stream."""
 
@@ -93,12 +96,14 @@ class Session:
             if isinstance(pairs, Malformed):
                 self.outbox.malformed([pairs])
                 return False
+            self.outbox.malformed(pairs.problems)
             self.names.learn_spots(pair.name for pair in pairs.good())
         else:
             perps = read_meta(body)
             if isinstance(perps, Malformed):
                 self.outbox.malformed([perps])
                 return False
+            self.outbox.malformed(perps.problems)
             self.names.learn_perps(errand.subject, perps.universe)
         self._relearn(version, at)
         return True
@@ -154,7 +159,11 @@ class Session:
 
     def refused(self, errand: Errand, why: str, *, now: Moment, limited: bool = False, wait_s: float = 0.0) -> None:
         """REST has not answered: the errand waits and comes back."""
-        self.outbox.problem("limited" if limited else "refused", f"{errand.kind} {errand.subject}: {why}".strip())
+        self.outbox.problem(
+            "limited" if limited else "refused",
+            f"{errand.kind} {errand.subject}: {why}".strip(),
+            subject=f"{errand.kind} {errand.subject}".strip(),
+        )
         if errand.kind == "candles":
             self._repairs.refused(errand)
         elif errand.kind == "books":
@@ -189,8 +198,8 @@ class Session:
         stream = self._streams.get(dex)
         if stream is None:
             return
-        if frame.bad:
-            self.outbox.problem("malformed", f"no price of {', '.join(frame.bad[:5])} among the mids")
+        for name in frame.bad[:_MOST_NAMED]:
+            self.outbox.problem("malformed", f"no price of {name} among the mids", subject=name)
         if mids := stream.mids.frame(frame, at=at):
             # Frames that drift over a bucket's edge leave it empty without an outage; one that stayed away does not.
             punctual = stream.last_at is not None and at - stream.last_at <= PUNCTUAL_MS
