@@ -63,6 +63,12 @@ def test_what_is_named_is_not_named_again(named: Gap) -> None:
     assert untold_gaps(tape_with("xbxx", gaps=(named,)), now=NOW) == []
 
 
+def test_a_book_kept_between_two_rounds_is_no_round() -> None:
+    tape = tape_with("xxxx")
+    tape.commit([Liquidity("BTC", T0 + ROUND + minute * MINUTE, 1, 9.0, 1.0, 1.0, 1.0, 0.0) for minute in (1, 2)])
+    assert untold_gaps(tape, now=NOW) == []
+
+
 def test_a_gap_of_another_is_no_excuse() -> None:
     gaps = (gap("BTC", 1), gap("*", 1, channel="mids"), gap("*", 2))
     assert untold_gaps(tape_with("xbxx", gaps=gaps), now=NOW) == [gap("ETH", 1)]

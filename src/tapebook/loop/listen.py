@@ -9,8 +9,8 @@ import msgspec
 from tapebook.archive import put_content
 from tapebook.clock import elapsed_seconds
 from tapebook.config import Config
-from tapebook.domain.instants import HOUR, MINUTE, floor
-from tapebook.domain.market import Gap
+from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
+from tapebook.domain.market import Gap, Liquidity
 from tapebook.errors import Busy, Retry, StoreFailed
 from tapebook.loop.ingest import Ingester, Intake
 from tapebook.tape.recording import Recorder
@@ -66,6 +66,7 @@ def source_settings(config: Config, *, url: str | None, stepped: bool = False) -
         symbols=wanted.symbols,
         spot=wanted.spot,
         weight_share=wanted.weight_share,
+        book_change_factor=wanted.book_change_factor,
         history_ms=int(wanted.history_hours * HOUR),
         stepped=stepped,
     )
@@ -91,6 +92,16 @@ def resume_of(tape: Tape, *, now: int, history_ms: int, dexes: Iterable[str] = (
         if channel in found and hole is not None:
             found[channel] = min(found[channel], hole)
     return found
+
+
+def newest_books(tape: Tape, *, now: int) -> dict[str, Liquidity]:
+    """The newest book of each symbol that had one within the day."""
+    # Several commits of one moment are known a little after it.
+    view = View(max(now, tape.head()[1]))
+    found = {
+        symbol: tape.newest(Liquidity, symbol, view=view) for symbol in tape.newest_by_symbol("books", since=now - DAY)
+    }
+    return {symbol: book for symbol, book in found.items() if book is not None}
 
 
 def _of_dexes(tape: Tape, newest: Mapping[str, int], dexes: Iterable[str], *, since: int) -> dict[str, int]:
@@ -180,6 +191,7 @@ def _source(
         monotonic=rooms.clock.seconds,
         sleep=rooms.clock.sleep,
         resume=resume_of(rooms.tape, now=rooms.clock.now(), history_ms=settings.history_ms, dexes=settings.dexes),
+        books=newest_books(rooms.tape, now=rooms.clock.now()),
         record=recorder,
     )
 

@@ -22,11 +22,21 @@ from tapebook.tape.sources.hyperliquid.answers import (
 )
 from tapebook.tape.sources.hyperliquid.bars import Bars
 from tapebook.tape.sources.hyperliquid.book_poll import BUCKET
-from tapebook.tape.sources.hyperliquid.books import FULL, Book, book_of, liquidity_of, next_picture
+from tapebook.tape.sources.hyperliquid.books import (
+    FULL,
+    Book,
+    book_of,
+    changed_enough,
+    liquidity_of,
+    next_picture,
+)
 from tapebook.tape.sources.hyperliquid.contexts import contexts_of, funding_of, predicted_of
 from tapebook.tape.sources.hyperliquid.rest import Exchanged
+from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
 from tapebook.tape.sources.hyperliquid.universe import Names
 from tapebook.tape.sources.hyperliquid.wire import READ_ERRORS, Malformed, malformed
+
+_LIVE = HyperliquidSettings()
 
 
 class _Range(msgspec.Struct):
@@ -61,6 +71,8 @@ class Answers:
         self._now = 0
         # By symbol, when the full book was asked for and the pictures since.
         self._books: dict[str, tuple[int, dict[int, Book]]] = {}
+        # By symbol, the newest book that was given out.
+        self._kept: dict[str, Liquidity] = {}
 
     def read(self, frame: bytes, *, now: int) -> Facts:
         """The facts of an answer, and what cannot be read of it."""
@@ -140,7 +152,19 @@ class Answers:
         self._books[question.coin] = since, pictures
         if FULL not in pictures or floor(since, BUCKET) != floor(self._now, BUCKET) or next_picture(pictures):
             return None
-        return liquidity_of(question.coin, pictures, bucket_ts=floor(asked_at, BUCKET))
+        before = self._kept.get(question.coin)
+        if before is None or floor(before.bucket_ts, BUCKET) < floor(asked_at, BUCKET):
+            self._kept[question.coin] = liquidity_of(question.coin, pictures, bucket_ts=floor(asked_at, BUCKET))
+            return self._kept[question.coin]
+        return self._look(before, liquidity_of(question.coin, pictures, bucket_ts=floor(asked_at, MINUTE)))
+
+    def _look(self, before: Liquidity, book: Liquidity) -> Liquidity | None:
+        """A second book of one round was a look: it counts when it has changed, as it did live."""
+        factor, imbalance = _LIVE.book_change_factor, _LIVE.book_change_imbalance
+        if not changed_enough(before, book, factor=factor, imbalance=imbalance):
+            return None
+        self._kept[book.symbol] = book
+        return book
 
 
 _READERS: dict[str, _Reader] = {

@@ -30,7 +30,8 @@ class Desk:
     def __init__(
         self, *symbols: str, settings: HyperliquidSettings | None = None, at: int = NOW, **resume: int
     ) -> None:
-        self.session = Session(settings or HyperliquidSettings(spot=False, audit=False), resume=resume, at=at)
+        usual = HyperliquidSettings(spot=False, audit=False, book_looks_every_ms=0)
+        self.session = Session(settings or usual, resume=resume, at=at)
         self.sink = Recorder()
         self.symbols = list(symbols)
         self.session.learn(Errand("names", "", 0), self.meta(), at=at)
@@ -98,7 +99,7 @@ def stands(desk: Desk, symbol: str, at: int) -> None:
 
 
 def test_what_is_asked_on_the_hour_and_when_again() -> None:
-    desk = Desk("A", "B", settings=HyperliquidSettings(spot=False, dexes=("xyz",), audit=False))
+    desk = Desk("A", "B", settings=HyperliquidSettings(spot=False, dexes=("xyz",), audit=False, book_looks_every_ms=0))
     first = [(errand.kind, errand.subject) for errand in desk.tick(NOW)]
     polls = [("contexts", ""), ("contexts", "xyz"), ("predicted", "")]
     assert first == [*polls, ("books", "A"), ("books", "B"), ("funding", "A"), ("funding", "B")]

@@ -116,3 +116,16 @@ def _within(side: _Side, mid: float, band: float) -> float:
     # A hair wider than the band: the product rounds, and a level exactly on the edge belongs to it.
     edge = mid * band * (1 + 1e-12)
     return math.fsum(price * size for price, size in side if abs(price - mid) <= edge)
+
+
+def changed_enough(before: Liquidity, after: Liquidity, *, factor: float, imbalance: float) -> bool:
+    """Whether a book differs so much from the newest one that is kept that it is worth a row of its own."""
+    pairs = (
+        (before.spread_bps, after.spread_bps),
+        (before.depth_usd_10bps, after.depth_usd_10bps),
+        (before.depth_usd_50bps, after.depth_usd_50bps),
+        (before.depth_usd_100bps, after.depth_usd_100bps),
+    )
+    # From or to nothing counts, from nothing to nothing does not.
+    grew = any(one != other and max(one, other) >= factor * min(one, other) for one, other in pairs)
+    return grew or abs(after.imbalance - before.imbalance) >= imbalance

@@ -74,9 +74,7 @@ def _predicted(symbol: str, venue: str, row: VenueRow | None, *, bucket_ts: int)
     return PredictedFunding(symbol, bucket_ts, venue, rate, row.funding_interval_hours, row.next_funding_time)
 
 
-def funding_of(
-    symbol: str, rows: Iterable[FundingRow], *, until: int
-) -> tuple[list[FundingRate], list[Malformed]]:
+def funding_of(symbol: str, rows: Iterable[FundingRow], *, until: int) -> tuple[list[FundingRate], list[Malformed]]:
     """Settled rates, each at its hour, in order; none is settled after `until`."""
     rates, problems = _each(rows, lambda row: _funding(symbol, row, until=until), name=lambda row: symbol)
     return sorted(rates, key=lambda rate: rate.bucket_ts), problems

@@ -12,10 +12,12 @@ gaps in `outbox`, questions in `errands`, subscriptions in `wanted`.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from tapebook.domain.instants import floor
+from tapebook.domain.market import Liquidity
 from tapebook.tape.sources.hyperliquid import subscriptions
 from tapebook.tape.sources.hyperliquid.answers import read_meta, read_spot_meta
 from tapebook.tape.sources.hyperliquid.book_poll import BookPoll
@@ -59,7 +61,14 @@ class _Stream(msgspec.Struct):
 class Session:
     """The state of the source."""
 
-    def __init__(self, settings: HyperliquidSettings, *, resume: Mapping[str, int], at: int) -> None:
+    def __init__(
+        self,
+        settings: HyperliquidSettings,
+        *,
+        resume: Mapping[str, int],
+        at: int,
+        books: Mapping[str, Liquidity] = MappingProxyType({}),
+    ) -> None:
         self.outbox = Outbox()
         self.errands = Errands()
         self.names = Names(settings)
@@ -76,7 +85,7 @@ class Session:
         self._spots = Poll(settings.spot_names_every_ms, newest=at)
         self._repairs.resume(newest("candles"), alive=newest("mids"), at=at)
         self._contexts.resume(newest("contexts"))
-        self._books.resume(resume.get("books"))
+        self._books.resume(resume.get("books"), kept=books, at=at)
         self._funding.resume(newest("funding"), at=at)
 
     def wanted(self) -> list[Subscription]:
@@ -182,7 +191,7 @@ class Session:
     def _read(self, errand: Errand, body: bytes, *, asked_at: int, now: Moment) -> bool:
         if errand.kind == "candles":
             return self._repairs.answered(errand, body, now)
-        if errand.kind == "books":
+        if errand.kind in ("books", "looks"):
             return self._books.answered(errand, body, asked_at=asked_at)
         if errand.kind == "funding":
             return self._funding.answered(errand, body, now)
