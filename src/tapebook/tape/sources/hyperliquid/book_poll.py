@@ -71,7 +71,8 @@ class BookPoll:
             for symbol in self._names.watched.perps:
                 self._errands.add(Errand("books", symbol, bucket, expires=self._poll.ends(bucket)))
         look = self._looks.due(at) if self._settings.book_looks_every_ms else None
-        if look is not None and look % self._every:
+        # Where a round begins, or a process does, all books are asked for anyway.
+        if look is not None and look % self._every and bucket is None:
             self._look_bucket = look
             self._look_pictures.clear()
             for symbol in self._in_turn(look):
