@@ -70,7 +70,7 @@ class Tidy:
         bars: list[Candle] = []
         for symbol, mine in groupby(hours, key=attrgetter("symbol")):
             bars += self._bars_of(symbol, [each.hour_ts for each in mine])
-        self._rooms.tape.commit(bars, rolled=hours)
+        self._rooms.tape.commit_hours(bars, rolled=hours)
 
     def _bars_of(self, symbol: str, hours: Sequence[int]) -> list[Candle]:
         tape = self._rooms.tape

@@ -125,26 +125,28 @@ class Tape:
         *,
         gaps: Sequence[Gap] = (),
         filled: Sequence[Gap] = (),
-        rolled: Sequence[UnrolledHour] = (),
         assumed: KnownAt | None = None,
     ) -> int:
         """Writes observations and gaps in one transaction and returns the newest sequence number.
 
         What says nothing new leaves no trace. `assumed` says of imported history when each row would have been known.
         `filled` are ranges that have been fetched since: open gaps of their subjects are filled as far as they reach.
-        `rolled` are the hours whose bars are among the observations, or have not changed.
         """
         try:
             with self._db.transaction():
-                for each in rolled:
-                    self._db.run(
-                        _QUERIES.unmark_hour, symbol_id=self._id(each.symbol), hour_ts=each.hour_ts, seq=each.seq
-                    )
                 return self._commit(observations, gaps, filled, assumed=assumed)
         except BaseException:
             # Numbers given to new symbols in a transaction that failed were never given.
             self._ids = {}
             raise
+
+    def commit_hours(self, bars: Sequence[Candle], *, rolled: Sequence[UnrolledHour]) -> int:
+        """Writes the bars of hours that were rolled up, and forgets in one transaction that these were to be."""
+        with self._db.transaction():
+            for each in rolled:
+                where = {"symbol_id": self._id(each.symbol), "hour_ts": each.hour_ts, "seq": each.seq}
+                self._db.run(_QUERIES.unmark_hour, **where)
+            return self._commit(bars, (), (), assumed=None)
 
     def _commit(
         self,
