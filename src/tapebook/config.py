@@ -47,6 +47,7 @@ Address = Annotated[str, Meta(pattern=r"^https?://[^\s/]+/?\Z", description="an 
 Symbols = Annotated[tuple[str, ...], Meta(max_length=1000, description='a list of names, such as ["BTC", "ETH"]')]
 Share = Annotated[float, Meta(ge=0.05, le=1, description="a number from 0.05 to 1")]
 Hours = Annotated[float, Meta(gt=0, le=876_000, description="a number of hours above 0")]
+Factor = Annotated[float, Meta(gt=1, le=1000, description="a number above 1, up to 1000")]
 Seconds = Annotated[float, Meta(ge=0.1, le=3600, description="a number of seconds from 0.1 to 3600")]
 Attempts = Annotated[int, Meta(ge=1, le=10, description="a whole number from 1 to 10")]
 Tokens = Annotated[int, Meta(ge=256, le=128_000, description="a whole number of tokens from 256 to 128000")]
@@ -110,6 +111,7 @@ class Hyperliquid(msgspec.Struct, frozen=True):
     spot: Switch = True
     weight_share: Share = 0.6
     history_hours: Hours = 24
+    book_change_factor: Factor = 2.0
 
 
 class Retention(msgspec.Struct, frozen=True):

@@ -7,7 +7,8 @@ from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Liquidity
-from tapebook.loop.derive import Deriver, features_of
+from tapebook.errors import StoreFailed
+from tapebook.loop.derive import Deriver, Features, features_of
 from tapebook.tape.features.change import PREMIUM_STEP_E12
 from tapebook.tape.store import MIGRATIONS, Tape, View
 
@@ -31,7 +32,8 @@ class Market:
         self.tape.commit([context, Liquidity("BTC", self.now, 10**8, 1.0, 1.0, 1.0, 1.0, imbalance)])
         self.now += MINUTE
         self.clock.advance(self.now)
-        derived = self.deriver.due(["BTC", "NOPE"], now=self.now)
+        derived, problems = self.deriver.due(["BTC", "NOPE"], now=self.now)
+        assert not problems
         assert all(each.row.symbol == "BTC" and each.row.bucket_ts == self.now for each in derived)
         if written:
             self.deriver.written(derived, now=self.now)
@@ -75,7 +77,7 @@ def test_symbols_may_be_asked_about_one_after_the_other(market: Market) -> None:
     market.now += 3 * MINUTE
     assert market.minute(written=False)
     for symbol in ("NOPE", "BTC"):
-        due = market.deriver.due([symbol], now=market.now)
+        due, _ = market.deriver.due([symbol], now=market.now)
         market.deriver.written(due, now=market.now)
         assert {each.row.symbol for each in due} == ({"BTC"} if symbol == "BTC" else set())
 
@@ -91,3 +93,28 @@ def test_features_are_null_where_too_little_is_known(market: Market) -> None:
     assert found.pressure is not None and found.volatility is None
     unknown = features_of(market.tape, "NOPE", view=View(market.now))
     assert not any(msgspec.structs.astuple(unknown))
+
+
+def test_a_symbol_whose_features_fail_is_a_problem_of_its_own(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(tape: Tape, symbol: str, *, view: View) -> Features:
+        if symbol == "AAA":
+            raise ZeroDivisionError("no price")
+        return features_of(tape, symbol, view=view)
+
+    monkeypatch.setattr("tapebook.loop.derive.features_of", odd)
+    market.now += 5 * MINUTE
+    found, problems = market.deriver.due(["AAA", "BTC"], now=market.now)
+    assert {each.row.symbol for each in found} == {"BTC"}
+    said = "ZeroDivisionError: no price"
+    assert [(each.kind, each.subject, each.said) for each in problems] == [("features", "AAA", said)]
+
+
+def test_a_full_disk_is_a_problem_of_all(market: Market, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(tape: Tape, symbol: str, *, view: View) -> Features:
+        raise StoreFailed("the disk is full")
+
+    monkeypatch.setattr("tapebook.loop.derive.features_of", full)
+    with pytest.raises(StoreFailed):
+        market.deriver.due(["BTC"], now=market.now)

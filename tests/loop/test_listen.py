@@ -13,6 +13,7 @@ from tapebook.clock import ScaledClock, VirtualClock, elapsed_seconds
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Mid
 from tapebook.errors import HomeError, Retry, StoreFailed, TapebookError, UnknownName
+from tapebook.loop.ingest import Waiting
 from tapebook.loop.listen import IngestProgress, listen, resume_of
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
@@ -43,13 +44,13 @@ def test_a_kill_while_history_is_fetched_loses_none_of_it(tmp_path: Path) -> Non
             async with weather.listening(home, server, url) as first:
                 await server.advance(START)
                 await first.source.barrier(START)
-                facts, gaps = first.intake.drain()
+                waiting = first.intake.drain()
                 early = [
                     fact
-                    for fact in facts
+                    for fact in waiting.facts
                     if getattr(fact, "symbol", "") == "BTC" or fact.bucket_ts > START - 3 * MINUTE
                 ]
-                first.intake.give_back(early, gaps)
+                first.intake.give_back(Waiting(early, waiting.gaps))
                 first.ingester.flush()
             await server.advance(START + 2 * MINUTE)
             async with weather.listening(home, server, url) as second:

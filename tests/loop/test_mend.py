@@ -9,6 +9,7 @@ from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Gap, Liquidity
+from tapebook.loop.ingest import Waiting
 from tapebook.loop.mend import ROUND, true_gaps, untold_gaps
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.world.server import Faults
@@ -62,6 +63,12 @@ def test_what_is_named_is_not_named_again(named: Gap) -> None:
     assert untold_gaps(tape_with("xbxx", gaps=(named,)), now=NOW) == []
 
 
+def test_a_book_kept_between_two_rounds_is_no_round() -> None:
+    tape = tape_with("xxxx")
+    tape.commit([Liquidity("BTC", T0 + ROUND + minute * MINUTE, 1, 9.0, 1.0, 1.0, 1.0, 0.0) for minute in (1, 2)])
+    assert untold_gaps(tape, now=NOW) == []
+
+
 def test_a_gap_of_another_is_no_excuse() -> None:
     gaps = (gap("BTC", 1), gap("*", 1, channel="mids"), gap("*", 2))
     assert untold_gaps(tape_with("xbxx", gaps=gaps), now=NOW) == [gap("ETH", 1)]
@@ -84,9 +91,9 @@ def test_a_kill_in_the_middle_of_a_round_leaves_exact_gaps(tmp_path: Path) -> No
                 await first.play(start + 5 * MINUTE - 5_000)
                 await server.advance(start + 5 * MINUTE)
                 await first.source.barrier(start + 5 * MINUTE)
-                facts, gaps = first.intake.drain()
-                books = [fact for fact in facts if isinstance(fact, Liquidity)]
-                first.intake.give_back([fact for fact in facts if fact not in books[3:]], gaps)
+                waiting = first.intake.drain()
+                books = [fact for fact in waiting.facts if isinstance(fact, Liquidity)]
+                first.intake.give_back(Waiting([fact for fact in waiting.facts if fact not in books[3:]], waiting.gaps))
                 first.ingester.flush()
             await server.advance(start + 11 * MINUTE)
             async with weather.listening(home, server, url) as second:

@@ -7,7 +7,7 @@ import pytest
 
 from tapebook import app
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
 from tapebook.errors import StoreFailed
 from tapebook.loop import demo
@@ -16,6 +16,7 @@ from tapebook.loop.listen import keep_of
 from tapebook.loop.tidy import Tidy
 from tapebook.loop.watchlists import Watchlists
 from tapebook.tape.families import ALL, CANDLES
+from tapebook.tape.importer import known_at
 from tapebook.tape.retention import retire
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
@@ -104,6 +105,64 @@ def test_what_a_full_disk_refused_is_done_afterwards(
                 assert (rows(rooms), rooms.tape.head()) == before and tidy.is_due()
         tidy.work(at_once=at_once)
     assert refused >= least and all(len(bars) == 3 for bars in hours(rooms).values())
+
+
+def tidied(rooms: Rooms, clock: VirtualClock, at: int) -> None:
+    """A process of its own does the work of an hour."""
+    tidy = Tidy(rooms, keep=keep_of(rooms.config))
+    clock.advance(at)
+    assert tidy.is_due()
+    tidy.work(at_once=None)
+
+
+@pytest.mark.parametrize("later", [2 * HOUR, 30 * HOUR, 20 * DAY], ids=["today", "tomorrow", "when all rows have left"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_late_minute_reaches_its_stored_hour(rooms: Rooms, clock: VirtualClock, later: int, killed: bool) -> None:
+    hour = BORN + 2 * HOUR
+    tidied(rooms, clock, BORN + 4 * HOUR + MINUTE)
+    tidied(rooms, clock, BORN + 4 * HOUR + later + MINUTE)
+    before, then = hours(rooms), clock.now()
+    assert [bar.high_e8 for bar in before["BTC"]] == [900] * 3 and not rooms.tape.unrolled_hours(before=FOREVER)
+    corrected = Candle("BTC", 60, hour + 7 * MINUTE, 500, 1_200, 100, 300, 2.0, 2.0, 5)
+    late = Candle("ETH", 60, hour + 90 * MINUTE, 1, 901, 1, 1, 1.0, 1.0, 1)
+    rooms.tape.commit([corrected, late])
+    if killed:
+        # What came late is remembered by the tape, not by a process; the next one starts hours after.
+        clock.advance(clock.now() + 5 * HOUR)
+    tidied(rooms, clock, clock.now() + HOUR)
+    after = hours(rooms)
+    assert [bar.high_e8 for bar in after["BTC"]] == [900, 1_200, 900]
+    assert after["BTC"][1].volume_base == 61.0 and after["BTC"][1].sample_count == 182
+    assert [bar.high_e8 for bar in after["ETH"]] == [900, 900, 901]
+    known = rooms.tape.head()[1]
+    views = [View(known - 1), View(known)]
+    as_of = [rooms.tape.candles("BTC", granularity_sec=3600, since=0, view=view) for view in views]
+    assert as_of == [before["BTC"], after["BTC"]] and known == clock.now(), "known when it was made anew"
+    others = [symbol for symbol in SYMBOLS if symbol not in ("BTC", "ETH")]
+    assert [after[symbol] for symbol in others] == [before[symbol] for symbol in others]
+    was = rooms.tape.candles("BTC", granularity_sec=3600, since=0, view=View(then))
+    assert was == before["BTC"], "the past is read as it was known"
+    head = rooms.tape.head()
+    tidied(rooms, clock, clock.now() + HOUR)
+    assert rooms.tape.head() == head, "and once"
+
+
+def test_hours_of_a_long_outage_are_stored_when_their_minutes_come(rooms: Rooms, clock: VirtualClock) -> None:
+    tidied(rooms, clock, BORN + 4 * HOUR + MINUTE)
+    clock.advance(BORN + 60 * HOUR)
+    minutes = range(BORN + 4 * HOUR, BORN + 60 * HOUR, MINUTE)
+    rooms.tape.commit([Candle("BTC", 60, at, 500, 900, 100, 300, 1.0, 2.0, 3) for at in minutes])
+    tidied(rooms, clock, BORN + 60 * HOUR + MINUTE)
+    assert len(hours(rooms)["BTC"]) == 59 and len(hours(rooms)["ETH"]) == 3
+
+
+def test_imported_minutes_correct_a_stored_hour_and_store_no_other(rooms: Rooms, clock: VirtualClock) -> None:
+    tidied(rooms, clock, BORN + 4 * HOUR + MINUTE)
+    old = [Candle("BTC", 60, BORN + at * MINUTE, 500, 900, 100, 300, 1.0, 2.0, 3) for at in range(60)]
+    new = Candle("BTC", 60, BORN + 2 * HOUR, 500, 1_500, 100, 300, 1.0, 2.0, 3)
+    rooms.tape.commit([*old, new], assumed=known_at)
+    tidied(rooms, clock, BORN + 5 * HOUR + MINUTE)
+    assert [bar.high_e8 for bar in hours(rooms)["BTC"]] == [900, 1_500, 900]
 
 
 def test_features_and_the_hour_take_turns(rooms: Rooms, clock: VirtualClock) -> None:

@@ -301,7 +301,9 @@ def _contexts(tape: Tape, symbol: str) -> list[int]:
 
 
 def _books(tape: Tape, symbol: str) -> list[int]:
-    return [fact.bucket_ts for fact in tape.facts(Liquidity, symbol, since=0, view=View(FOREVER))]
+    # Without those that were kept between two rounds because they had changed.
+    found = [fact.bucket_ts for fact in tape.facts(Liquidity, symbol, since=0, view=View(FOREVER))]
+    return [bucket for bucket in found if bucket % (5 * MINUTE) == 0]
 
 
 BEATS: dict[str, tuple[Buckets, int]] = {

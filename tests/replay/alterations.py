@@ -49,6 +49,9 @@ BEYOND = {
     "kept_replies": "(1 = 1)",
     # What the layers are: fixed, and told by the code.
     "context_metadata": "(1 = 1)",
+    # What is still to be rolled up, and what went wrong: no packet is made from either.
+    "tape_unrolled_hours": "(1 = 1)",
+    "tape_problems": "(1 = 1)",
     # The payloads as they came: no packet is made from them.
     "tape_recordings": "(1 = 1)",
 }

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,14 +122,46 @@ class NaiveGaps:
                 found_at = known.found_at if known else at
                 self._gaps[one.from_ts, one.channel] = RecordedGap(one, found_at, None)
         for one in filled:
-            known = self._gaps.get((one.from_ts, one.channel))
-            if known is not None and known.filled_at is None:
-                self._gaps[one.from_ts, one.channel] = RecordedGap(known.gap, known.found_at, at)
+            touched = [each for each in self.known() if each.filled_at is None and _touches(each.gap, one)]
+            for each in touched:
+                self._split(each, one, at=at)
         return before != self._gaps
+
+    def _split(self, known: RecordedGap, filled: Gap, *, at: int) -> None:
+        cut = msgspec.structs.replace
+        begins, ends = max(known.gap.from_ts, filled.from_ts), min(known.gap.to_ts, filled.to_ts)
+        if known.gap.from_ts < begins:
+            before = cut(known.gap, to_ts=begins)
+            self._gaps[before.from_ts, before.channel] = RecordedGap(before, known.found_at, None)
+        there = self._gaps.get((ends, known.gap.channel))
+        if ends < known.gap.to_ts and not (there and there.filled_at is None and there.gap.to_ts >= known.gap.to_ts):
+            after = cut(known.gap, from_ts=ends)
+            found_at = min(known.found_at, there.found_at) if there and there.filled_at is None else known.found_at
+            self._gaps[ends, after.channel] = RecordedGap(after, found_at, None)
+        part = cut(known.gap, from_ts=begins, to_ts=ends)
+        self._gaps[begins, part.channel] = RecordedGap(part, known.found_at, at)
 
     def known(self) -> list[RecordedGap]:
         """All of them, oldest first."""
         return [self._gaps[place] for place in sorted(self._gaps)]
+
+
+def _touches(gap: Gap, other: Gap) -> bool:
+    return gap.channel == other.channel and gap.from_ts < other.to_ts and other.from_ts < gap.to_ts
+
+
+def test_a_gap_that_is_filled_in_part_is_split_and_the_rest_stays_open(db: Database) -> None:
+    clock = VirtualClock(NOON)
+    tape = Tape(db, clock=clock)
+    tape.commit([], gaps=[gap(0, 6, channel="candles")])
+    clock.advance(NOON + 10)
+    tape.commit([], filled=[gap(1, 2, channel="candles"), gap(4, 9, channel="candles")])
+    parts = [gap(*bounds, channel="candles") for bounds in ((0, 1), (1, 2), (2, 4), (4, 6))]
+    filled = [None, NOON + 10, None, NOON + 10]
+    found = [RecordedGap(part, NOON, at) for part, at in zip(parts, filled, strict=True)]
+    assert tape.gaps(as_of=NOON + 10) == found == tape.channel_gaps("candles", since=NOON, as_of=NOON + 10)
+    assert tape.gaps(as_of=NOON) == [RecordedGap(gap(0, 6, channel="candles"), NOON, None)], "as it was known then"
+    assert tape.gap_count() == 2 and tape.filled_gap_count() == 2
 
 
 def test_gaps_recorded_before_they_were_versions_are_kept(empty: Database) -> None:

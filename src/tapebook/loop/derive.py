@@ -6,6 +6,7 @@ import msgspec
 
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
 from tapebook.domain.market import AssetContext, FeatureRow, Liquidity
+from tapebook.errors import Damaged
 from tapebook.tape.features import (
     Feature,
     FundingPressure,
@@ -19,9 +20,17 @@ from tapebook.tape.features import (
     positioning_pressure,
     volatility_profile,
 )
+from tapebook.tape.source import SourceProblem
 from tapebook.tape.store import Tape, View
 
 CADENCE = 5 * MINUTE
+_LONGEST = 300
+
+# What odd facts, or a chunk that the archive has lost, can lead to; a disk that refuses concerns all symbols.
+_NO_FEATURE = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+    *(msgspec.MsgspecError, Damaged),
+)
 
 
 class Features(msgspec.Struct, frozen=True):
@@ -64,15 +73,28 @@ class Deriver:
         self._last: dict[tuple[str, str], Feature] = {}
         self._full_at: dict[str, int] = {}
 
-    def due(self, symbols: Iterable[str], *, now: int) -> list[Derived]:
-        """What is to be written at a moment: everything each five minutes, in between what changed enough."""
-        found = []
+    def due(self, symbols: Iterable[str], *, now: int) -> tuple[list[Derived], list[SourceProblem]]:
+        """What is to be written at a moment: everything each five minutes, in between what changed enough.
+
+        A symbol whose facts make no feature is a problem of that symbol and of no other.
+        """
+        found: list[Derived] = []
+        problems: list[SourceProblem] = []
         for symbol in symbols:
-            full = floor(now, CADENCE) > self._full_at.get(symbol, -1)
-            for family, feature in _by_family(features_of(self._tape, symbol, view=View(now))):
-                before = None if full else self._last.get((symbol, family))
-                if changed_enough(before, feature):
-                    found.append(Derived(FeatureRow(symbol, now, metrics_json(feature), family), feature))
+            try:
+                found += self._due(symbol, now)
+            except _NO_FEATURE as error:
+                said = f"{type(error).__name__}: {error}"[:_LONGEST]
+                problems.append(SourceProblem("tapebook", "features", symbol, said))
+        return found, problems
+
+    def _due(self, symbol: str, now: int) -> list[Derived]:
+        full = floor(now, CADENCE) > self._full_at.get(symbol, -1)
+        found = []
+        for family, feature in _by_family(features_of(self._tape, symbol, view=View(now))):
+            before = None if full else self._last.get((symbol, family))
+            if changed_enough(before, feature):
+                found.append(Derived(FeatureRow(symbol, now, metrics_json(feature), family), feature))
         return found
 
     def written(self, derived: Iterable[Derived], *, now: int) -> None:

@@ -14,7 +14,7 @@ from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.domain.instants import MINUTE, SECOND, floor
 from tapebook.errors import StoreFailed
 from tapebook.loop.ingest import Ingester, Intake
-from tapebook.loop.listen import keep_of, source_settings
+from tapebook.loop.listen import keep_of, newest_books, source_settings
 from tapebook.tape.sources import hyperliquid
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
@@ -109,4 +109,5 @@ class SteppedFeed:
             sleep=asyncio.sleep,
             # Steps are committed whole, so the newest bucket of a channel says all.
             resume=self._rooms.tape.newest_buckets(),
+            books=newest_books(self._rooms.tape, now=self._clock.now()),
         )

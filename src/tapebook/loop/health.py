@@ -13,6 +13,8 @@ from tapebook.wiring import Rooms
 
 _MIN_FREE_BYTES = 500 * 2**20
 _MAX_WAL_BYTES = 512 * 2**20
+# Problems that are named, and how much is shown of what was said.
+_SHOWN, _SAID = 5, 120
 
 STALE_AFTER = {
     "mids": MINUTE,
@@ -43,6 +45,7 @@ def checks(rooms: Rooms) -> list[Check]:
         _cash(rooms),
         *_channels(rooms),
         _gaps(rooms),
+        _problems(rooms),
         _agents(rooms),
         _degraded(rooms),
         _spool(rooms),
@@ -87,8 +90,21 @@ def _channel(channel: Channel, now: int) -> Check:
 
 
 def _gaps(rooms: Rooms) -> Check:
-    count = rooms.tape.gap_count()
-    return Check("gaps", True, f"{count} open" if count else "none open")
+    open_now, filled = rooms.tape.gap_count(), rooms.tape.filled_gap_count()
+    return Check("gaps", True, f"{open_now or 'none'} open" + (f", {filled} filled" if filled else ""))
+
+
+def _problems(rooms: Rooms) -> Check:
+    """What of the market could not be used in the last day, by name; the rest of it was."""
+    now = max(rooms.clock.now(), rooms.tape.head()[1])
+    found = rooms.tape.problems(since=now - DAY)
+    said = [
+        f"{each.problem.kind} {each.problem.subject or each.problem.source} ({each.times} times, "
+        f"last {iso(each.last_at)[:19]}): {each.problem.said[:_SAID]}"
+        for each in found[:_SHOWN]
+    ]
+    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return Check("problems", True, "; ".join([*said, *more]) or "none in the last day")
 
 
 def _agents(rooms: Rooms) -> Check:

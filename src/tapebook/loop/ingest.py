@@ -10,6 +10,8 @@ A commit that fails keeps what it could not write and tries again with the next 
 
 from collections.abc import Sequence
 
+import msgspec
+
 from tapebook.domain.instants import MINUTE, floor
 from tapebook.domain.market import Gap, MidFrame
 from tapebook.errors import Busy, StoreFailed
@@ -17,11 +19,22 @@ from tapebook.loop.derive import Deriver
 from tapebook.loop.mend import true_gaps, untold_gaps
 from tapebook.loop.tidy import Tidy
 from tapebook.tape.retention import Keep
-from tapebook.tape.source import Fact
+from tapebook.tape.source import Fact, SourceProblem
 from tapebook.wiring import Rooms
 
 MAX_WAITING = 2_000_000
 """Facts kept in memory while the disk refuses to take them; beyond it the process must stop."""
+
+_MOST_PROBLEMS = 1_000
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """What waits for one commit: facts, gaps that were found, ranges that were fetched since, and what went wrong."""
+
+    facts: list[Fact] = []
+    gaps: list[Gap] = []
+    filled: list[Gap] = []
+    problems: list[SourceProblem] = []
 
 
 class Intake:
@@ -30,6 +43,8 @@ class Intake:
     def __init__(self) -> None:
         self._facts: list[Fact] = []
         self._gaps: list[Gap] = []
+        self._filled: list[Gap] = []
+        self._problems: list[SourceProblem] = []
 
     def take(self, observations: Sequence[Fact]) -> None:
         """Keeps observations for the next commit."""
@@ -39,16 +54,27 @@ class Intake:
         """Keeps a gap for the next commit."""
         self._gaps.append(gap)
 
-    def drain(self) -> tuple[list[Fact], list[Gap]]:
-        """Gives everything away."""
-        facts, self._facts = self._facts, []
-        gaps, self._gaps = self._gaps, []
-        return facts, gaps
+    def filled(self, gap: Gap) -> None:
+        """Keeps a range that was fetched for the next commit."""
+        self._filled.append(gap)
 
-    def give_back(self, facts: list[Fact], gaps: list[Gap]) -> None:
+    def problem(self, problem: SourceProblem) -> None:
+        """Keeps what went wrong for the next commit."""
+        self._problems.append(problem)
+
+    def drain(self) -> "Waiting":
+        """Gives everything away."""
+        waiting = Waiting(self._facts, self._gaps, self._filled, self._problems)
+        self._facts, self._gaps, self._filled, self._problems = [], [], [], []
+        return waiting
+
+    def give_back(self, waiting: "Waiting") -> None:
         """Takes back what could not be committed, in its place before what came since."""
-        self._facts[:0] = facts
-        self._gaps[:0] = gaps
+        self._facts[:0] = waiting.facts
+        self._gaps[:0] = waiting.gaps
+        self._filled[:0] = waiting.filled
+        # While the disk is full, the newest ones say enough.
+        self._problems = [*waiting.problems, *self._problems][-_MOST_PROBLEMS:]
 
     def __len__(self) -> int:
         return sum(len(fact) if isinstance(fact, MidFrame) else 1 for fact in self._facts)
@@ -70,11 +96,11 @@ class Ingester:
 
     def flush(self) -> str | None:
         """Commits what is waiting; returns why it could not, with everything kept for the next attempt."""
-        facts, gaps = self._intake.drain()
+        waiting = self._intake.drain()
         try:
-            self._commit(facts, gaps)
+            self._commit(waiting)
         except (StoreFailed, Busy) as error:
-            self._intake.give_back(facts, gaps)
+            self._intake.give_back(waiting)
             if len(self._intake) > MAX_WAITING:
                 raise
             return f"{error} ({len(self._intake)} facts are waiting)"
@@ -82,11 +108,12 @@ class Ingester:
 
     def close(self) -> None:
         """Commits what is waiting for the last time: what cannot be written now is lost, so that is an error."""
-        self._commit(*self._intake.drain())
+        self._commit(self._intake.drain())
 
-    def _commit(self, facts: list[Fact], gaps: list[Gap]) -> None:
-        true = true_gaps(self._rooms.tape, gaps, now=self._rooms.clock.now())
-        self._rooms.tape.commit(facts, gaps=true)
+    def _commit(self, waiting: Waiting) -> None:
+        true = true_gaps(self._rooms.tape, waiting.gaps, now=self._rooms.clock.now())
+        self._rooms.tape.commit(waiting.facts, gaps=true, filled=waiting.filled)
+        self._rooms.tape.note_problems(waiting.problems)
 
     def is_behind(self) -> bool:
         """Whether anything has fallen due that is not done."""
@@ -114,6 +141,7 @@ class Ingester:
             self._tidies_next = False
 
     def _derive(self, symbols: list[str]) -> None:
-        derived = self._deriver.due(symbols, now=self._derived)
+        derived, problems = self._deriver.due(symbols, now=self._derived)
         self._rooms.tape.commit([each.row for each in derived])
+        self._rooms.tape.note_problems(problems)
         self._deriver.written(derived, now=self._derived)

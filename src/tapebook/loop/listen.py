@@ -1,7 +1,7 @@
 """Live ingestion: a source runs as a task, and its intake is emptied a few times a second until it is stopped."""
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -9,13 +9,14 @@ import msgspec
 from tapebook.archive import put_content
 from tapebook.clock import elapsed_seconds
 from tapebook.config import Config
-from tapebook.domain.instants import HOUR, MINUTE, floor
+from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
+from tapebook.domain.market import Gap, Liquidity
 from tapebook.errors import Busy, Retry, StoreFailed
 from tapebook.loop.ingest import Ingester, Intake
 from tapebook.tape.recording import Recorder
 from tapebook.tape.retention import Keep
 from tapebook.tape.sources import hyperliquid
-from tapebook.tape.sources.hyperliquid.gaps import channel_of
+from tapebook.tape.sources.hyperliquid.gaps import NO_BAR, channel_of
 from tapebook.tape.sources.hyperliquid.universe import dex_of
 from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
@@ -65,6 +66,7 @@ def source_settings(config: Config, *, url: str | None, stepped: bool = False) -
         symbols=wanted.symbols,
         spot=wanted.spot,
         weight_share=wanted.weight_share,
+        book_change_factor=wanted.book_change_factor,
         history_ms=int(wanted.history_hours * HOUR),
         stepped=stepped,
     )
@@ -83,13 +85,23 @@ def resume_of(tape: Tape, *, now: int, history_ms: int, dexes: Iterable[str] = (
     for channel in (channel_of("funding", dex) for dex in ("", *dexes)):
         if channel in found:
             found[channel] = min(found[channel], floor(since, HOUR))
-    named = {(each.gap.subject, each.gap.from_ts) for each in tape.gaps(as_of=now) if each.gap.channel == "candles"}
+    asked = _asked_for(tape, since=since, now=now)
     for symbol in tape.newest_by_symbol("contexts", since=since):
         channel = channel_of("candles", dex_of(symbol))
-        hole = _long_hole(tape, symbol, since=floor(since, MINUTE), now=now, named=named)
+        hole = _long_hole(tape, symbol, since=floor(since, MINUTE), now=now, asked=asked.get(symbol, ()))
         if channel in found and hole is not None:
             found[channel] = min(found[channel], hole)
     return found
+
+
+def newest_books(tape: Tape, *, now: int) -> dict[str, Liquidity]:
+    """The newest book of each symbol that had one within the day."""
+    # Several commits of one moment are known a little after it.
+    view = View(max(now, tape.head()[1]))
+    found = {
+        symbol: tape.newest(Liquidity, symbol, view=view) for symbol in tape.newest_by_symbol("books", since=now - DAY)
+    }
+    return {symbol: book for symbol, book in found.items() if book is not None}
 
 
 def _of_dexes(tape: Tape, newest: Mapping[str, int], dexes: Iterable[str], *, since: int) -> dict[str, int]:
@@ -108,12 +120,26 @@ def _of_dexes(tape: Tape, newest: Mapping[str, int], dexes: Iterable[str], *, si
     return found
 
 
-def _long_hole(tape: Tape, symbol: str, *, since: int, now: int, named: Container[tuple[str, int]]) -> int | None:
-    """The beginning of the first hole in a symbol's bars that a start does not look at anyway and no gap names."""
+def _asked_for(tape: Tape, *, since: int, now: int) -> dict[str, list[Gap]]:
+    """By symbol, the candle gaps that the exchange has answered for: filled ones, and those it has no bars of."""
+    found: dict[str, list[Gap]] = {}
+    for each in tape.channel_gaps("candles", since=since, as_of=now):
+        if each.filled_at is not None or each.gap.reason == NO_BAR:
+            found.setdefault(each.gap.subject, []).append(each.gap)
+    return found
+
+
+def _long_hole(tape: Tape, symbol: str, *, since: int, now: int, asked: Sequence[Gap]) -> int | None:
+    """The beginning of the first hole in a symbol's bars that a start does not look at anyway and nobody asked for.
+
+    What is left open of an outage lies beside a part of it that was filled, so to touch such a part is enough.
+    """
     bars = tape.candles(symbol, granularity_sec=60, since=since, view=View(now))
     there = [since, *(bar.bucket_ts for bar in bars), floor(now, MINUTE)]
     for before, after in pairwise(there):
-        if after - before > _LOOKED_AT and (symbol, before + MINUTE) not in named:
+        if after - before <= _LOOKED_AT:
+            continue
+        if not any(gap.from_ts <= after and before + MINUTE <= gap.to_ts for gap in asked):
             return before
     return None
 
@@ -165,6 +191,7 @@ def _source(
         monotonic=rooms.clock.seconds,
         sleep=rooms.clock.sleep,
         resume=resume_of(rooms.tape, now=rooms.clock.now(), history_ms=settings.history_ms, dexes=settings.dexes),
+        books=newest_books(rooms.tape, now=rooms.clock.now()),
         record=recorder,
     )
 

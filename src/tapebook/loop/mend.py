@@ -32,8 +32,10 @@ def untold_gaps(tape: Tape, *, now: int) -> list[Gap]:
     """The books missing in rounds of the last hour in which others came, that no gap names."""
     since = now - HOUR
     books = tape.buckets(Liquidity, since=now - 2 * HOUR, view=View(now))
-    rounds = {bucket for each in books.values() for bucket in each if since <= bucket <= now - ROUND - _PATIENCE}
-    named = [each.gap for each in tape.gaps(as_of=now) if each.gap.channel == "books" and each.gap.to_ts > since]
+    # A book that was kept between two rounds because it had changed says nothing of others.
+    found = {bucket for each in books.values() for bucket in each if bucket % ROUND == 0}
+    rounds = {bucket for bucket in found if since <= bucket <= now - ROUND - _PATIENCE}
+    named = [each.gap for each in tape.channel_gaps("books", since=since, as_of=now)]
     return [
         Gap(SOURCE, "books", symbol, bucket, bucket + ROUND, NOT_RUNNING)
         for bucket in sorted(rounds)

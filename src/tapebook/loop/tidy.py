@@ -1,22 +1,33 @@
 """What is done once an hour: minutes become hourly bars, and old rows leave for the archive.
 
+The tape notes which hours have got minutes, new or corrected, since their bars were made. So a
+correction reaches the stored hour as a new revision however late it comes, also when the minutes of
+the hour have left for the archive, and nothing is read of hours that did not change.
+
 In virtual time all of it is one step of the market. Live, frames must not wait for it: then it is
 done a few symbols and one chunk at a time, between two flushes.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from tapebook.archive import put_content
-from tapebook.domain.instants import HOUR, MINUTE, floor
+from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
+from tapebook.domain.market import Candle
 from tapebook.errors import Busy, StoreFailed
 from tapebook.loop.watchlists import Watchlists
 from tapebook.tape.retention import Keep, retirement
 from tapebook.tape.rollup import roll_up
-from tapebook.tape.store import View
+from tapebook.tape.store import UnrolledHour, View
 from tapebook.wiring import Rooms
 
 TIDY_DELAY = MINUTE
 """How long after the hour it is rolled up: by then the last minute of a quiet market is final too."""
+
+
+# Read and committed in one step: a tenth of a second at most, when all of them are in the archive.
+_HOURS_AT_ONCE = 48
 
 
 class Tidy:
@@ -28,7 +39,6 @@ class Tidy:
         self._watchlists = Watchlists(rooms.book)
         # What fell due before this moment was the business of an earlier process, what falls due at it is ours.
         self._hour = floor(rooms.clock.now() - 1 - TIDY_DELAY, HOUR)
-        self._unrolled: Sequence[str] = ()
         self._retires = False
         self._retirement: Iterator[int] | None = None
 
@@ -36,31 +46,57 @@ class Tidy:
         """Whether there is anything to do; a new hour begins when the work of the last one is done."""
         hour = floor(self._rooms.clock.now() - TIDY_DELAY, HOUR)
         if hour > self._hour and not self._retires:
-            self._hour, self._unrolled, self._retires = hour, self._rooms.tape.symbols(), True
+            self._hour, self._retires = hour, True
         return self._retires
 
     def work(self, *, at_once: int | None) -> None:
         """Does all that is due, or as much as concerns so many symbols or one chunk; what fails is due again."""
-        if self._unrolled:
-            self._roll_up(self._unrolled[:at_once])
-            self._unrolled = self._unrolled[at_once:] if at_once else ()
-        elif at_once:
+        while hours := self._unrolled(at_once):
+            self._roll_up(hours)
+            if at_once:
+                return
+        self._retire_some()
+        while self._retires and not at_once:
             self._retire_some()
-        if not at_once:
-            while self._retires:
-                self._retire_some()
 
-    def _roll_up(self, symbols: Sequence[str]) -> None:
-        """Hourly bars of the last day; what has not changed leaves no trace."""
-        tape, view = self._rooms.tape, View(self._rooms.clock.now())
-        bars = []
-        for symbol in symbols:
-            minutes = tape.candles(symbol, granularity_sec=60, since=self._hour - 24 * HOUR, view=view)
+    def _unrolled(self, at_once: int | None) -> list[UnrolledHour]:
+        """The hours to be rolled up next: all of them, or some of the first so many symbols."""
+        found = self._rooms.tape.unrolled_hours(before=self._hour, most=_HOURS_AT_ONCE)
+        symbols = list(dict.fromkeys(each.symbol for each in found))[:at_once]
+        return [each for each in found if each.symbol in symbols]
+
+    def _roll_up(self, hours: Sequence[UnrolledHour]) -> None:
+        """Hourly bars of changed minutes, wherever those are now; a bar that comes out as it was leaves no trace."""
+        bars: list[Candle] = []
+        for symbol, mine in groupby(hours, key=attrgetter("symbol")):
+            bars += self._bars_of(symbol, [each.hour_ts for each in mine])
+        self._rooms.tape.commit_hours(bars, rolled=hours)
+
+    def _bars_of(self, symbol: str, hours: Sequence[int]) -> list[Candle]:
+        tape = self._rooms.tape
+        # Several commits of one moment are known a little after it.
+        view = View(max(self._rooms.clock.now(), tape.head()[1]))
+        limits = {"since": hours[0] - HOUR, "until": hours[-1]}
+        stored = {bar.bucket_ts: bar for bar in tape.candles(symbol, granularity_sec=3600, view=view, **limits)}
+        changed = []
+        for hour in hours:
+            minutes = tape.candles(symbol, granularity_sec=60, since=hour, until=hour + HOUR - MINUTE, view=view)
             # An hour the tape knows only the end of is left out.
-            first = -(-minutes[0].bucket_ts // HOUR) * HOUR if minutes else self._hour
-            whole = (minute for minute in minutes if first <= minute.bucket_ts < self._hour)
-            bars += roll_up(whole, granularity_sec=3600)
-        tape.commit(bars)
+            if not minutes or not ({hour, hour - HOUR} & stored.keys() or self._is_whole(minutes[0], view)):
+                continue
+            (bar,) = roll_up(minutes, granularity_sec=3600)
+            if bar != stored.get(hour):
+                changed.append(bar)
+            stored[hour] = bar
+        return changed
+
+    def _is_whole(self, first: Candle, view: View) -> bool:
+        """Whether the hour of this minute is known from its beginning: it begins with it, or there are bars before."""
+        hour = floor(first.bucket_ts, HOUR)
+        limits = {"since": hour - DAY, "until": hour - MINUTE}
+        return first.bucket_ts == hour or bool(
+            self._rooms.tape.candles(first.symbol, granularity_sec=60, view=view, **limits)
+        )
 
     def _retire_some(self) -> None:
         if self._retirement is None:

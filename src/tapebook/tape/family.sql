@@ -68,6 +68,12 @@ SELECT bucket_ts, symbol_id FROM {table}
 WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk AND seq <= :watermark AND known_at <= :as_of
 ORDER BY bucket_ts, symbol_id;
 
+-- name: observed_buckets
+-- Every bucket of a range that was observed, with its symbol.
+SELECT DISTINCT bucket_ts, symbol_id FROM {table}
+WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk AND bucket_ts >= :since AND bucket_ts < :until
+    AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed');
+
 -- name: newest_by_symbol
 -- The newest observed bucket of each symbol since a chunk.
 SELECT symbol_id, MAX(bucket_ts) FROM {table}

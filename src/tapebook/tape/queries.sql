@@ -18,6 +18,10 @@ SELECT seq, known_at FROM tape_commits WHERE seq > :after_seq ORDER BY seq LIMIT
 -- Forgets the commits of a stretch; those of imported history stay, for retention asks for them.
 DELETE FROM tape_commits WHERE seq > :after_seq AND seq <= :last_seq AND known_basis = 'observed';
 
+-- name: assumed_commits
+-- The commits of imported history.
+SELECT seq FROM tape_commits WHERE known_basis = 'assumed';
+
 -- name: symbols
 -- Every symbol with its number.
 SELECT symbol, symbol_id FROM tape_symbols ORDER BY symbol_id;
@@ -25,6 +29,26 @@ SELECT symbol, symbol_id FROM tape_symbols ORDER BY symbol_id;
 -- name: add_symbol
 -- Gives a symbol its number, once and for ever.
 INSERT INTO tape_symbols (symbol_id, symbol) VALUES (:symbol_id, :symbol);
+
+-- name: mark_hour
+-- Notes that the minutes of an hour have changed.
+INSERT INTO tape_unrolled_hours (symbol_id, hour_ts, seq) VALUES (:symbol_id, :hour_ts, :seq)
+ON CONFLICT (symbol_id, hour_ts) DO UPDATE SET seq = excluded.seq;
+
+-- name: hours_written
+-- The hours of which a commit wrote a minute.
+SELECT DISTINCT symbol_id, bucket_ts - bucket_ts % 3600000 FROM hyperliquid_candles
+WHERE granularity_sec = 60 AND chunk >= :first_chunk AND chunk <= :last_chunk AND seq = :seq;
+
+-- name: unrolled_hours
+-- The next hours before a moment whose minutes have changed, by symbol.
+SELECT symbol, hour_ts, seq FROM tape_unrolled_hours
+JOIN tape_symbols ON tape_symbols.symbol_id = tape_unrolled_hours.symbol_id
+WHERE hour_ts < :before ORDER BY symbol, hour_ts LIMIT :most;
+
+-- name: unmark_hour
+-- The bar of an hour was made of its minutes up to a commit.
+DELETE FROM tape_unrolled_hours WHERE symbol_id = :symbol_id AND hour_ts = :hour_ts AND seq <= :seq;
 
 -- name: count_channel
 -- Adds to what a channel has delivered.
@@ -52,7 +76,8 @@ WHERE source = :source AND channel = :channel AND subject = :subject AND from_ts
 -- Adds a version of a gap; what is said of it twice in one commit is one version.
 INSERT INTO tape_gaps (source, channel, subject, from_ts, seq, known_at, to_ts, reason, found_at, filled_at)
 VALUES (:source, :channel, :subject, :from_ts, :seq, :known_at, :to_ts, :reason, :found_at, :filled_at)
-ON CONFLICT (source, channel, subject, from_ts, seq) DO UPDATE SET to_ts = excluded.to_ts, filled_at = excluded.filled_at;
+ON CONFLICT (source, channel, subject, from_ts, seq) DO UPDATE SET
+    to_ts = excluded.to_ts, found_at = excluded.found_at, filled_at = excluded.filled_at;
 
 -- name: archived
 -- The archive objects that hold rows of a table's chunks which are no longer here.
@@ -83,6 +108,25 @@ WHERE known_at <= :as_of AND NOT EXISTS (
         AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq AND later.known_at <= :as_of)
 ORDER BY from_ts, channel, subject LIMIT :most;
 
+-- name: channel_gaps
+-- Each gap of a channel that ends after a moment as it was known at another, oldest first.
+SELECT source, channel, subject, from_ts, to_ts, reason, found_at, filled_at FROM tape_gaps
+WHERE channel = :channel AND to_ts > :since AND known_at <= :as_of AND NOT EXISTS (
+    SELECT 1 FROM tape_gaps later
+    WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
+        AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq AND later.known_at <= :as_of)
+ORDER BY from_ts, subject;
+
+-- name: open_gaps_within
+-- The open gaps of a subject that touch a range.
+SELECT from_ts, to_ts, reason, found_at FROM tape_gaps
+WHERE source = :source AND channel = :channel AND subject = :subject AND from_ts < :to_ts AND to_ts > :from_ts
+    AND filled_at IS NULL AND NOT EXISTS (
+    SELECT 1 FROM tape_gaps later
+    WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
+        AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq)
+ORDER BY from_ts;
+
 -- name: newest_gap
 -- The newest commit that said something of a gap.
 SELECT MAX(seq) FROM tape_gaps;
@@ -91,6 +135,14 @@ SELECT MAX(seq) FROM tape_gaps;
 -- How many gaps are open.
 SELECT COUNT(*) FROM tape_gaps
 WHERE filled_at IS NULL AND NOT EXISTS (
+    SELECT 1 FROM tape_gaps later
+    WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
+        AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq);
+
+-- name: filled_gap_count
+-- How many gaps are filled.
+SELECT COUNT(*) FROM tape_gaps
+WHERE filled_at IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM tape_gaps later
     WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
         AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq);
@@ -111,3 +163,20 @@ SELECT MIN(from_ts), MAX(to_ts) FROM tape_recordings;
 -- name: newest_recording
 -- When the newest recorded payload was received.
 SELECT MAX(to_ts) FROM tape_recordings;
+
+-- name: note_problem
+-- Counts what went wrong with a subject, and keeps what was said last.
+INSERT INTO tape_problems (source, kind, subject, said, times, first_at, last_at)
+VALUES (:source, :kind, :subject, :said, 1, :at, :at)
+ON CONFLICT (source, kind, subject) DO UPDATE SET
+    said = excluded.said, times = tape_problems.times + 1, last_at = excluded.last_at;
+
+-- name: forget_problems
+-- Keeps the newest ones.
+DELETE FROM tape_problems WHERE last_at < (
+    SELECT MIN(last_at) FROM (SELECT last_at FROM tape_problems ORDER BY last_at DESC LIMIT :most) newest);
+
+-- name: problems
+-- What went wrong since a moment, newest first.
+SELECT source, kind, subject, said, times, first_at, last_at FROM tape_problems
+WHERE last_at >= :since ORDER BY last_at DESC, source, kind, subject;

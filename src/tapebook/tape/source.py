@@ -8,6 +8,8 @@ then calls `barrier`: when it returns, all that the step sent has been taken.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import msgspec
+
 from tapebook.domain.market import Gap, MidFrame, Observation
 
 Fact = Observation | MidFrame
@@ -16,8 +18,17 @@ Record = Callable[[int, str | bytes], None]
 """Takes every payload with the moment it was received, before anything is made of it; it may not block."""
 
 
+class SourceProblem(msgspec.Struct, frozen=True):
+    """Something that went wrong on the way to the tape: what kind of thing, with whom, and what was said."""
+
+    source: str
+    kind: str
+    subject: str
+    said: str
+
+
 class Sink(Protocol):
-    """Where a source puts what it learns; neither method may block."""
+    """Where a source puts what it learns; no method may block."""
 
     def take(self, observations: Sequence[Fact]) -> None:
         """Takes observations that became known together."""
@@ -25,6 +36,14 @@ class Sink(Protocol):
 
     def gap(self, gap: Gap) -> None:
         """Takes note of market time a channel said nothing about."""
+        ...
+
+    def filled(self, gap: Gap) -> None:
+        """Takes note of a range that was fetched: whatever gap was recorded in it is filled."""
+        ...
+
+    def problem(self, problem: SourceProblem) -> None:
+        """Takes note of what went wrong."""
         ...
 
 

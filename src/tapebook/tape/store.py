@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.instants import MINUTE, SECOND
+from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -33,6 +33,7 @@ from tapebook.tape.cold import Cold, Fetch
 from tapebook.tape.families import ALL, CANDLES, FUNDING, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
 from tapebook.tape.rows import KnownAt as KnownAt
 from tapebook.tape.rows import Place, by_family, rows_of, symbols_of
+from tapebook.tape.source import SourceProblem
 from tapebook.tape.view import NO_WATERMARK as NO_WATERMARK
 from tapebook.tape.view import View as View
 
@@ -41,6 +42,11 @@ _QUERIES = Queries.load("tapebook.tape")
 
 RECENT_MS = 2 * MINUTE
 """A midpoint of the last two minutes is the price; without one, the newest price of any kind is looked for."""
+
+MOST_PROBLEMS = 200
+"""Subjects of which it is remembered that something went wrong."""
+
+_MINUTE_SEC, _HOUR_SEC = 60, 3_600
 
 Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
 
@@ -76,6 +82,23 @@ class RecordedGap(msgspec.Struct, frozen=True):
     filled_at: int | None
 
 
+class RecordedProblem(msgspec.Struct, frozen=True):
+    """What went wrong, as it was said last, how often, and when for the first and the last time."""
+
+    problem: SourceProblem
+    times: int
+    first_at: int
+    last_at: int
+
+
+class UnrolledHour(msgspec.Struct, frozen=True):
+    """An hour of a symbol whose minutes have changed since its bar was made, up to a commit."""
+
+    symbol: str
+    hour_ts: int
+    seq: int
+
+
 class Tape:
     """All market rows of one database."""
 
@@ -107,6 +130,7 @@ class Tape:
         """Writes observations and gaps in one transaction and returns the newest sequence number.
 
         What says nothing new leaves no trace. `assumed` says of imported history when each row would have been known.
+        `filled` are ranges that have been fetched since: open gaps of their subjects are filled as far as they reach.
         """
         try:
             with self._db.transaction():
@@ -115,6 +139,14 @@ class Tape:
             # Numbers given to new symbols in a transaction that failed were never given.
             self._ids = {}
             raise
+
+    def commit_hours(self, bars: Sequence[Candle], *, rolled: Sequence[UnrolledHour]) -> int:
+        """Writes the bars of hours that were rolled up, and forgets in one transaction that these were to be."""
+        with self._db.transaction():
+            for each in rolled:
+                where = {"symbol_id": self._id(each.symbol), "hour_ts": each.hour_ts, "seq": each.seq}
+                self._db.run(_QUERIES.unmark_hour, **where)
+            return self._commit(bars, (), (), assumed=None)
 
     def _commit(
         self,
@@ -155,6 +187,38 @@ class Tape:
                 found.setdefault(names[number], set()).add(bucket)
         return found
 
+    def observed_minutes(
+        self, channel: type[Candle] | type[Mid], *, of: Callable[[str], bool], since: int, until: int
+    ) -> set[int]:
+        """The minutes of a range in which a bar or a midpoint of certain symbols came by itself, not by an import."""
+        family = CANDLES if channel is Candle else MIDS
+        granularity = 60 if family.has_granularity else 0
+        first, last = family.chunk(since, granularity), family.chunk(until - 1, granularity)
+        where = {"first_chunk": first, "last_chunk": last, "since": since, "until": until}
+        where["granularity_sec"] = granularity
+        found = self._cold.both(family, family.queries.observed_buckets, first=first, last=last, **where)
+        mine = {number for symbol, number in self._known_ids().items() if of(symbol)}
+        return {bucket - bucket % MINUTE for bucket, number in found if number in mine}
+
+    def minute_commits(self, symbol: str, *, since: int, until: int) -> dict[int, frozenset[int]]:
+        """Of each minute of a symbol there is a bar of, the commits that said so; imported history counts as none."""
+        symbol_id = self._id(symbol)
+        if symbol_id is None:
+            return {}
+        first, last = CANDLES.chunk(since, 60), CANDLES.chunk(until, 60)
+        where = {"symbol_id": symbol_id, "granularity_sec": 60, "since": since, "until": until}
+        where |= {"first_chunk": first, "last_chunk": last, "watermark": NO_WATERMARK}
+        imported = {seq for (seq,) in self._db.all(_QUERIES.assumed_commits)}
+        found: dict[int, frozenset[int]] = {}
+        for row in self._cold.both(CANDLES, CANDLES.queries.page, first=first, last=last, **where):
+            bucket = CANDLES.bucket_of(row)
+            found[bucket] = found.get(bucket, frozenset()) | ({row[-1]} - imported)
+        return found
+
+    def unrolled_hours(self, *, before: int, most: int = NO_WATERMARK) -> list[UnrolledHour]:
+        """Hours before a moment whose minutes have changed since their bars were made, symbol by symbol."""
+        return [UnrolledHour(*row) for row in self._db.all(_QUERIES.unrolled_hours, before=before, most=most)]
+
     def newest_by_symbol(self, channel: str, *, since: int) -> dict[str, int]:
         """The newest bucket of each symbol of which a channel has delivered something since a moment.
 
@@ -176,6 +240,11 @@ class Tape:
         rows = self._db.all(_QUERIES.gaps, as_of=as_of, most=most)
         return [RecordedGap(Gap(*row[:6]), row[6], row[7]) for row in rows]
 
+    def channel_gaps(self, channel: str, *, since: int, as_of: int) -> list[RecordedGap]:
+        """The gaps of one channel that end after a moment, as they were known at another, oldest first."""
+        rows = self._db.all(_QUERIES.channel_gaps, channel=channel, since=since, as_of=as_of)
+        return [RecordedGap(Gap(*row[:6]), row[6], row[7]) for row in rows]
+
     def gap_count(self) -> int:
         """How many gaps have been found and not filled."""
         # Asked at every flush, and counted only when one has changed.
@@ -183,6 +252,26 @@ class Tape:
         if newest != self._open_gaps[0]:
             self._open_gaps = (newest, self._db.all(_QUERIES.gap_count)[0][0])
         return self._open_gaps[1]
+
+    def filled_gap_count(self) -> int:
+        """How many gaps have been filled."""
+        count: int = self._db.all(_QUERIES.filled_gap_count)[0][0]
+        return count
+
+    def note_problems(self, problems: Sequence[SourceProblem]) -> None:
+        """Remembers what went wrong on the way here: of every subject the newest case and how often it happened."""
+        if not problems:
+            return
+        at = self._clock.now()
+        with self._db.transaction():
+            for each in problems:
+                self._db.run(_QUERIES.note_problem, **msgspec.structs.asdict(each), at=at)
+            self._db.run(_QUERIES.forget_problems, most=MOST_PROBLEMS)
+
+    def problems(self, *, since: int) -> list[RecordedProblem]:
+        """What went wrong since a moment, newest first."""
+        rows = self._db.all(_QUERIES.problems, since=since)
+        return [RecordedProblem(SourceProblem(*row[:4]), *row[4:]) for row in rows]
 
     def symbols(self) -> list[str]:
         """Every symbol the tape has heard of, in alphabetical order."""
@@ -337,9 +426,11 @@ class Tape:
             rows = rows_of(family, facts, self._ids, place)
         except KeyError:
             rows = rows_of(family, facts, self._numbered(symbols_of(facts)), place)
-        written = self._db.many(family.queries.add, rows)
-        if written < len(rows):
+        new = written = self._db.many(family.queries.add, rows)
+        if new < len(rows):
             written += sum(self._revise(family, row) for row in rows)
+        if written and family is CANDLES:
+            self._mark_hours(rows, place, are_new=new == len(rows))
         if written:
             # Imported history says nothing of how far a channel has come by itself.
             observed = place.assumed is None
@@ -347,6 +438,33 @@ class Tape:
             counted = {"channel": family.channel, "rows_written": written, "newest_bucket_ts": newest}
             self._db.run(_QUERIES.count_channel, newest_known_at=place.known_at if observed else 0, **counted)
         return written
+
+    def _mark_hours(self, rows: list[Row], place: Place, *, are_new: bool) -> None:
+        """Notes the hours whose minutes this commit has written, so that their bars are made anew (`loop/tidy.py`).
+
+        Hours of imported minutes are rolled up as they are read; only where a bar is stored it must follow.
+        """
+        minutes = [(row[1], CANDLES.bucket_of(row[2:])) for row in rows if row[2] == _MINUTE_SEC]
+        if not minutes:
+            return
+        hours = {(number, bucket - bucket % HOUR) for number, bucket in minutes}
+        if not are_new:
+            first, last = (CANDLES.chunk(pick(at for _, at in minutes), _MINUTE_SEC) for pick in (min, max))
+            found = self._db.all(_QUERIES.hours_written, first_chunk=first, last_chunk=last, seq=place.seq)
+            hours = {(number, hour) for number, hour in found}
+        if place.assumed:
+            hours &= self._stored_hours(hours)
+        self._db.many(_QUERIES.mark_hour, [(number, hour, place.seq) for number, hour in sorted(hours)])
+
+    def _stored_hours(self, hours: set[tuple[int, int]]) -> set[tuple[int, int]]:
+        since, until = min(hour for _, hour in hours), max(hour for _, hour in hours)
+        names = {number: symbol for symbol, number in self._known_ids().items()}
+        found = set[tuple[int, int]]()
+        for number in {number for number, _ in hours}:
+            limits = {"since": since, "until": until, "granularity_sec": _HOUR_SEC}
+            bars: list[Candle] = self._between(CANDLES, names[number], view=View(NO_WATERMARK), **limits)
+            found |= {(number, bar.bucket_ts) for bar in bars}
+        return found
 
     def _revise(self, family: Family, row: Row) -> int:
         """Adds a row as a new revision if the newest stored one says something else."""
@@ -376,11 +494,31 @@ class Tape:
         longer = msgspec.structs.replace(known.gap, to_ts=gap.to_ts)
         return self._add_gap(longer, place, found_at=known.found_at)
 
-    def _fill(self, gap: Gap, place: Place) -> int:
-        known = self._gap(gap)
+    def _fill(self, filled: Gap, place: Place) -> int:
+        """Fills the open gaps of a subject as far as a range reaches: what lies outside of it stays open, split off."""
+        where = {name: getattr(filled, name) for name in ("source", "channel", "subject", "from_ts", "to_ts")}
+        return sum(
+            self._fill_part(Gap(*list(where.values())[:3], *row[:3]), row[3], filled, place)
+            for row in self._db.all(_QUERIES.open_gaps_within, **where)
+        )
+
+    def _fill_part(self, gap: Gap, found_at: int, filled: Gap, place: Place) -> int:
+        begins, ends = max(gap.from_ts, filled.from_ts), min(gap.to_ts, filled.to_ts)
+        bounds = msgspec.structs.replace
+        if gap.from_ts < begins:
+            self._add_gap(bounds(gap, to_ts=begins), place, found_at=found_at)
+        if ends < gap.to_ts:
+            self._leave_open(bounds(gap, from_ts=ends), place, found_at=found_at)
+        part = bounds(gap, from_ts=begins, to_ts=ends)
+        return self._add_gap(part, place, found_at=found_at, filled_at=place.known_at)
+
+    def _leave_open(self, rest: Gap, place: Place, *, found_at: int) -> None:
+        """What is left of a gap behind a filled part; another open gap that begins there may be longer."""
+        known = self._gap(rest)
         if known is None or known.filled_at is not None:
-            return 0
-        return self._add_gap(known.gap, place, found_at=known.found_at, filled_at=place.known_at)
+            self._add_gap(rest, place, found_at=found_at)
+        elif known.gap.to_ts < rest.to_ts:
+            self._add_gap(rest, place, found_at=min(found_at, known.found_at))
 
     def _gap(self, gap: Gap) -> RecordedGap | None:
         """What is known by now of the gap that begins here."""

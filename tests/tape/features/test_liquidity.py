@@ -51,6 +51,13 @@ def test_the_median_is_not_moved_by_a_few_wild_books() -> None:
     assert profile(books).depth_change_24h_pct == 0
 
 
+def test_books_kept_between_two_rounds_do_not_outweigh_the_rounds() -> None:
+    rounds = earlier(100)
+    between = [book(age * STEP - minute * MINUTE, depth=10.0) for age in range(1, 60) for minute in (1, 2, 3, 4)]
+    found = profile(sorted([*rounds, *between, book(0)], key=lambda each: each.bucket_ts))
+    assert (found.depth_change_24h_pct, found.books_used) == (0, 100)
+
+
 def test_an_even_count_takes_the_middle_of_the_two() -> None:
     books = [book(age * STEP, depth=1000.0 if age % 2 else 3000.0) for age in range(1, 73)]
     assert profile([*books, book(0, depth=2000.0)]).depth_change_24h_pct == 0

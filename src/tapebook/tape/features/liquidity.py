@@ -12,13 +12,13 @@ There is no profile without a fresh book. With fewer than 72 earlier books, six 
 median says little about a day: the changes and the regime are None, the newest figures stand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Literal
 
 import msgspec
 
-from tapebook.domain.instants import DAY
+from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.market import Liquidity
 from tapebook.tape.features.fresh import newest_fresh
 
@@ -26,6 +26,7 @@ LiquidityRegime = Literal["thin", "normal", "deep"]
 
 THIN_RATIO, DEEP_RATIO = 0.5, 2.0
 LEAST_BOOKS = 72
+ROUND_MS = 5 * MINUTE
 
 
 class LiquidityProfile(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ def liquidity_profile(books: Sequence[Liquidity], *, as_of: int) -> LiquidityPro
     newest = newest_fresh(books, as_of=as_of)
     if newest is None:
         return None
-    earlier = [book for book in books if newest.bucket_ts - DAY <= book.bucket_ts < newest.bucket_ts]
+    earlier = _one_a_round(book for book in books if newest.bucket_ts - DAY <= book.bucket_ts < newest.bucket_ts)
     spread = _ratio_to_median(newest.spread_bps, [book.spread_bps for book in earlier])
     depth = _ratio_to_median(newest.depth_usd_100bps, [book.depth_usd_100bps for book in earlier])
     return LiquidityProfile(
@@ -65,6 +66,14 @@ def liquidity_profile(books: Sequence[Liquidity], *, as_of: int) -> LiquidityPro
         books_used=len(earlier),
         regime=None if depth is None else liquidity_regime(depth),
     )
+
+
+def _one_a_round(books: Iterable[Liquidity]) -> list[Liquidity]:
+    """The first book of every five minutes: those kept in between are of restless hours and would outweigh the rest."""
+    first: dict[int, Liquidity] = {}
+    for book in books:
+        first.setdefault(book.bucket_ts // ROUND_MS, book)
+    return list(first.values())
 
 
 def liquidity_regime(depth_ratio: float) -> LiquidityRegime:

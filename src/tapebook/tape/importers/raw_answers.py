@@ -22,11 +22,21 @@ from tapebook.tape.sources.hyperliquid.answers import (
 )
 from tapebook.tape.sources.hyperliquid.bars import Bars
 from tapebook.tape.sources.hyperliquid.book_poll import BUCKET
-from tapebook.tape.sources.hyperliquid.books import FULL, Book, book_of, liquidity_of, next_picture
+from tapebook.tape.sources.hyperliquid.books import (
+    FULL,
+    Book,
+    book_of,
+    changed_enough,
+    liquidity_of,
+    next_picture,
+)
 from tapebook.tape.sources.hyperliquid.contexts import contexts_of, funding_of, predicted_of
 from tapebook.tape.sources.hyperliquid.rest import Exchanged
+from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
 from tapebook.tape.sources.hyperliquid.universe import Names
 from tapebook.tape.sources.hyperliquid.wire import READ_ERRORS, Malformed, malformed
+
+_LIVE = HyperliquidSettings()
 
 
 class _Range(msgspec.Struct):
@@ -61,6 +71,8 @@ class Answers:
         self._now = 0
         # By symbol, when the full book was asked for and the pictures since.
         self._books: dict[str, tuple[int, dict[int, Book]]] = {}
+        # By symbol, the newest book that was given out.
+        self._kept: dict[str, Liquidity] = {}
 
     def read(self, frame: bytes, *, now: int) -> Facts:
         """The facts of an answer, and what cannot be read of it."""
@@ -78,14 +90,14 @@ class Answers:
         if isinstance(perps, Malformed):
             return [], [perps]
         self._names.learn_perps(question.dex, perps.universe)
-        return [], []
+        return [], list(perps.problems)
 
     def _spots(self, question: _Question, body: bytes, asked_at: int) -> Facts:
         pairs = read_spot_meta(body)
         if isinstance(pairs, Malformed):
             return [], [pairs]
         self._names.learn_spots(pair.name for pair in pairs.good())
-        return [], []
+        return [], list(pairs.problems)
 
     def _contexts(self, question: _Question, body: bytes, asked_at: int) -> Facts:
         answer = read_contexts(body)
@@ -108,7 +120,7 @@ class Answers:
         answer = read_funding(body)
         if isinstance(answer, Malformed):
             return [], [answer]
-        facts, problems = funding_of(question.coin, answer.good())
+        facts, problems = funding_of(question.coin, answer.good(), until=self._now)
         return list(facts), [*answer.problems, *problems]
 
     def _candles(self, question: _Question, body: bytes, asked_at: int) -> Facts:
@@ -117,13 +129,14 @@ class Answers:
         if isinstance(rows, Malformed):
             return [], [rows]
         self._bars.trust(symbol)
-        candles = [candle for candle in rows.good() if candle.symbol == symbol]
+        # A bar from the future would make all others look final.
+        candles = [bar for bar in rows.good() if bar.symbol == symbol and bar.bucket_ts <= self._now + MINUTE]
         return list(self._bars.backfill(symbol, candles, now=self._now)), list(rows.problems)
 
     def _book(self, question: _Question, body: bytes, asked_at: int) -> Facts:
         row = read_book(body)
         try:
-            book = book_of(row) if row is not None and not isinstance(row, Malformed) else None
+            book = book_of(row, symbol=question.coin) if row is not None and not isinstance(row, Malformed) else None
         except ValueError as error:
             row = malformed("l2Book", error, question.coin)
         if isinstance(row, Malformed):
@@ -139,7 +152,19 @@ class Answers:
         self._books[question.coin] = since, pictures
         if FULL not in pictures or floor(since, BUCKET) != floor(self._now, BUCKET) or next_picture(pictures):
             return None
-        return liquidity_of(question.coin, pictures, bucket_ts=floor(asked_at, BUCKET))
+        before = self._kept.get(question.coin)
+        if before is None or floor(before.bucket_ts, BUCKET) < floor(asked_at, BUCKET):
+            self._kept[question.coin] = liquidity_of(question.coin, pictures, bucket_ts=floor(asked_at, BUCKET))
+            return self._kept[question.coin]
+        return self._look(before, liquidity_of(question.coin, pictures, bucket_ts=floor(asked_at, MINUTE)))
+
+    def _look(self, before: Liquidity, book: Liquidity) -> Liquidity | None:
+        """A second book of one round was a look: it counts when it has changed, as it did live."""
+        factor, imbalance = _LIVE.book_change_factor, _LIVE.book_change_imbalance
+        if not changed_enough(before, book, factor=factor, imbalance=imbalance):
+            return None
+        self._kept[book.symbol] = book
+        return book
 
 
 _READERS: dict[str, _Reader] = {

@@ -9,7 +9,7 @@ A silence longer than the live source would bear means that the recording was in
 lack trades, and are left out unless a later frame completes them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 import msgspec
@@ -30,6 +30,8 @@ from tapebook.tape.sources.hyperliquid.wire import CandlesFrame, Frame, Malforme
 
 _LIVE = HyperliquidSettings()
 _PROGRESS_LINES = 1_000
+# Of what is wrong with one line.
+_SHOWN = 3
 
 
 def parse(file: BinaryIO, ask: Ask, *, problems: Problems, progress: Progress) -> Parsed:
@@ -82,8 +84,14 @@ def _why_bad(frame: Frame, at: int) -> str:
         return f"{frame.what}: {frame.why}"
     if isinstance(frame, MidsFrame) and frame.bad:
         return f"no price of {', '.join(frame.bad[:5])} among the mids"
+    if isinstance(frame, CandlesFrame) and frame.bad:
+        return _said(frame.bad)
     ahead = [bar.symbol for bar in frame.candles if _is_ahead(bar, at)] if isinstance(frame, CandlesFrame) else []
     return f"a bar of {ahead[0]} begins after it was received" if ahead else ""
+
+
+def _said(problems: Sequence[Malformed]) -> str:
+    return "; ".join(f"{bad.what} {bad.subject}".rstrip() + f": {bad.why}" for bad in problems[:_SHOWN])
 
 
 def _is_ahead(bar: Candle, at: int) -> bool:
@@ -125,7 +133,7 @@ class _Replay:
             for stream in self._mids.values():
                 stream.forget()
         self._give((fact for fact in facts if self._is_asked_for(fact.symbol)), at)
-        return f"{problems[0].what}: {problems[0].why}" if problems else ""
+        return _said(problems)
 
     def _frame(self, frame: Frame, at: int) -> None:
         if isinstance(frame, MidsFrame):

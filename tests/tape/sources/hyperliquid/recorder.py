@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Gap, MidFrame, Observation
-from tapebook.tape.source import Fact
+from tapebook.tape.source import Fact, SourceProblem
 from tapebook.tape.sources.hyperliquid import HyperliquidSettings, HyperliquidSource, create
 
 Kind = TypeVar("Kind")
@@ -19,6 +20,8 @@ class Recorder:
         self.calls: list[tuple[str, object]] = []
         self.facts: list[Observation] = []
         self.gaps: list[Gap] = []
+        self.filled_ranges: list[Gap] = []
+        self.problems: list[SourceProblem] = []
 
     def take(self, observations: Sequence[Fact]) -> None:
         """Takes facts; a frame of midpoints as what it says of each symbol."""
@@ -31,6 +34,14 @@ class Recorder:
         self.calls.append(("gap", gap))
         self.gaps.append(gap)
 
+    def filled(self, gap: Gap) -> None:
+        """Takes a range that was fetched."""
+        self.filled_ranges.append(gap)
+
+    def problem(self, problem: SourceProblem) -> None:
+        """Takes what went wrong."""
+        self.problems.append(problem)
+
     def of(self, kind: type[Kind]) -> list[Kind]:
         """The facts of one kind."""
         return [fact for fact in self.facts if isinstance(fact, kind)]
@@ -42,6 +53,16 @@ class Recorder:
     def named(self) -> list[tuple[str, str, int, int]]:
         """The gaps without source and reason."""
         return [(gap.channel, gap.subject, gap.from_ts, gap.to_ts) for gap in self.gaps]
+
+    def unfilled(self) -> list[tuple[str, int]]:
+        """The minutes in gaps of candles, by symbol, that no range covers that was fetched."""
+        candles = [gap for gap in self.gaps if gap.channel == "candles"]
+        minutes = [(gap.subject, at) for gap in candles for at in range(gap.from_ts, gap.to_ts, MINUTE)]
+        return [place for place in minutes if not any(_covers(each, *place) for each in self.filled_ranges)]
+
+
+def _covers(gap: Gap, symbol: str, at: int) -> bool:
+    return gap.subject == symbol and gap.from_ts <= at < gap.to_ts
 
 
 def source_of(

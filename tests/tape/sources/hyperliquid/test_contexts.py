@@ -55,12 +55,12 @@ def test_each_venue_keeps_its_own_interval() -> None:
 
 def test_a_settled_rate_belongs_to_its_hour() -> None:
     rows = [FundingRow("BTC", "0.0000125", HOUR + 39, "-0.0002437152"), FundingRow("BTC", "-0.0000081", 2 * HOUR)]
-    facts, problems = funding_of("BTC", rows)
+    facts, problems = funding_of("BTC", rows, until=2**62)
     assert not problems
     assert facts == [FundingRate("BTC", HOUR, 12_500_000, -243_715_200), FundingRate("BTC", 2 * HOUR, -8_100_000, 0)]
 
 
 def test_the_rate_of_another_coin_is_no_answer() -> None:
-    facts, problems = funding_of("BTC", [FundingRow("ETH", "0.1", HOUR)])
+    facts, problems = funding_of("BTC", [FundingRow("ETH", "0.1", HOUR)], until=HOUR)
     assert not facts and len(problems) == 1
-    assert funding_of("xyz:TSLA", [FundingRow("TSLA", "0.1", HOUR)])[0]
+    assert funding_of("xyz:TSLA", [FundingRow("TSLA", "0.1", HOUR)], until=HOUR)[0]

@@ -30,7 +30,8 @@ class Desk:
     def __init__(
         self, *symbols: str, settings: HyperliquidSettings | None = None, at: int = NOW, **resume: int
     ) -> None:
-        self.session = Session(settings or HyperliquidSettings(spot=False, audit=False), resume=resume, at=at)
+        usual = HyperliquidSettings(spot=False, audit=False, book_looks_every_ms=0)
+        self.session = Session(settings or usual, resume=resume, at=at)
         self.sink = Recorder()
         self.symbols = list(symbols)
         self.session.learn(Errand("names", "", 0), self.meta(), at=at)
@@ -82,8 +83,8 @@ def price(price_e8: int) -> str:
     return f"{price_e8 / 10**8:.8f}"
 
 
-def book(bid: str = "99.0", ask: str = "101.0") -> dict[str, Any]:
-    return {"coin": "A", "time": 1, "levels": [[{"px": bid, "sz": "1", "n": 1}], [{"px": ask, "sz": "1", "n": 1}]]}
+def book(bid: str = "99.0", ask: str = "101.0", *, coin: str = "A") -> dict[str, Any]:
+    return {"coin": coin, "time": 1, "levels": [[{"px": bid, "sz": "1", "n": 1}], [{"px": ask, "sz": "1", "n": 1}]]}
 
 
 def held(*symbols: str) -> list[Subscription]:
@@ -98,7 +99,7 @@ def stands(desk: Desk, symbol: str, at: int) -> None:
 
 
 def test_what_is_asked_on_the_hour_and_when_again() -> None:
-    desk = Desk("A", "B", settings=HyperliquidSettings(spot=False, dexes=("xyz",), audit=False))
+    desk = Desk("A", "B", settings=HyperliquidSettings(spot=False, dexes=("xyz",), audit=False, book_looks_every_ms=0))
     first = [(errand.kind, errand.subject) for errand in desk.tick(NOW)]
     polls = [("contexts", ""), ("contexts", "xyz"), ("predicted", "")]
     assert first == [*polls, ("books", "A"), ("books", "B"), ("funding", "A"), ("funding", "B")]
@@ -179,7 +180,8 @@ def test_an_empty_book_is_no_fact_and_no_gap(levels: Any) -> None:
     desk = Desk("A", "B")
     for errand in desk.tick(NOW):
         if errand.kind == "books":
-            desk.answer(errand, book() | ({"levels": levels} if errand.subject == "A" else {}), at=NOW)
+            odd = {"levels": levels} if errand.subject == "A" else {}
+            desk.answer(errand, book(coin=errand.subject) | odd, at=NOW)
     desk.tick(NOW + 5 * MINUTE)
     assert [fact.symbol for fact in desk.flush().of(Liquidity)] == ["B"] and not desk.sink.gaps
 
@@ -207,7 +209,7 @@ def test_books_that_all_stayed_away_are_one_gap() -> None:
     for at in (NOW, NOW + 5 * MINUTE, NOW + 10 * MINUTE):
         for errand in desk.tick(at):
             if errand.kind == "books" and at != NOW + 5 * MINUTE:
-                desk.answer(errand, book(), at=at)
+                desk.answer(errand, book(coin=errand.subject), at=at)
             elif errand.kind == "books":
                 desk.session.refused(errand, "500 null", now=desk.moment(at))
     assert desk.flush().named() == [("books", "*", NOW + 5 * MINUTE, NOW + 10 * MINUTE)]
@@ -225,7 +227,7 @@ def test_a_book_refused_after_its_time_does_not_push_the_next_one_out() -> None:
 def test_a_book_that_comes_after_its_time_is_a_gap_and_mixes_with_nothing() -> None:
     desk = Desk("A", "B")
     books = [errand for errand in desk.tick(NOW) if errand.kind == "books"]
-    desk.answer(books[1], book(), at=NOW)
+    desk.answer(books[1], book(coin="B"), at=NOW)
     desk.session.tick(desk.moment(NOW + 5 * MINUTE))
     desk.session.answered(books[0], body(book()), asked_at=NOW + 5 * MINUTE - 1, now=desk.moment(NOW + 5 * MINUTE + 1))
     assert desk.flush().named() == [("books", "A", NOW, NOW + 5 * MINUTE)]
@@ -392,12 +394,13 @@ def test_after_a_long_outage_what_the_exchange_has_lost_is_one_gap_given_with_th
     desk = Desk("A", "B", candles=newest)
     stands(desk, "A", NOW)
     (errand,) = desk.questions(NOW)
-    assert errand.since == oldest and not desk.flush().gaps
+    owed = ("candles", "A", oldest, NOW - MINUTE)
+    assert errand.since == oldest and desk.flush().named() == [owed], "what the exchange still has is to be filled"
     bar = Candle("A", 60, oldest, 1, 1, 1, 1, 1.0, 1.0, 1)
     desk.answer(errand, rows([bar]), at=NOW)
-    assert desk.flush().named() == [("candles", "*", newest + MINUTE, oldest)]
+    assert desk.flush().named() == [owed, ("candles", "*", newest + MINUTE, oldest)]
     desk.answer(errand, rows([Candle("A", 60, oldest + MINUTE, 1, 1, 1, 1, 1.0, 1.0, 1)]), at=NOW)
-    assert len(desk.flush().of(Candle)) == 2 and len(desk.sink.gaps) == 1
+    assert len(desk.flush().of(Candle)) == 2 and len(desk.sink.gaps) == 2
 
 
 def test_a_loss_is_repaired_from_when_the_line_was_last_heard() -> None:
@@ -410,6 +413,62 @@ def test_a_loss_is_repaired_from_when_the_line_was_last_heard() -> None:
     stands(desk, "A", START + 5 * MINUTE)
     (errand,) = desk.questions(START + 5 * MINUTE)
     assert (errand.subject, errand.since) == ("A", START + 2 * MINUTE)
+
+
+def test_a_repaired_outage_is_a_gap_that_gets_filled() -> None:
+    desk = Desk("A", at=START)
+    stands(desk, "A", START)
+    desk.questions(START)
+    desk.session.lost(held("A"), since=START + MINUTE + 1_000, reason="closed")
+    stands(desk, "A", START + 4 * MINUTE + 5_000)
+    assert desk.flush().named() == [("candles", "A", START, START + 4 * MINUTE)]
+    assert desk.sink.gaps[0].reason == "closed" and not desk.sink.filled_ranges
+    (errand,) = desk.questions(START + 4 * MINUTE + 5_000)
+    shown = [picture("A", 0, [5]), flat("A", 1), picture("A", 2, [5]), picture("A", 3, [5]), picture("A", 4, [5])]
+    desk.answer(errand, rows(shown), at=START + 4 * MINUTE + 6_000)
+    desk.flush()
+    assert [(each.from_ts, each.to_ts) for each in desk.sink.filled_ranges] == [(START, START + 4 * MINUTE)]
+    assert desk.sink.calls[-1][0] == "take", "with the bars, so that both are committed or neither"
+
+
+def test_an_outage_within_one_minute_is_no_gap() -> None:
+    desk = Desk("A", at=START)
+    stands(desk, "A", START)
+    desk.session.lost(held("A"), since=START + 10_000, reason="closed")
+    stands(desk, "A", START + 50_000)
+    assert not desk.flush().gaps
+
+
+def test_what_the_exchange_does_not_have_of_an_outage_stays_open() -> None:
+    desk = Desk("A", at=START)
+    stands(desk, "A", START)
+    desk.questions(START)
+    desk.session.lost(held("A"), since=START + 2_000, reason="closed")
+    stands(desk, "A", START + 5 * MINUTE + 5_000)
+    (errand,) = desk.questions(START + 5 * MINUTE + 5_000)
+    shown = rows([picture("A", 0, [5]), picture("A", 3, [5]), picture("A", 4, [5]), picture("A", 5, [5])])
+    desk.answer(errand, shown, at=START + 5 * MINUTE + 6_000)
+    (again,) = desk.questions(START + 11 * MINUTE)
+    desk.answer(again, shown, at=START + 11 * MINUTE)
+    assert ("candles", "A", START + MINUTE, START + 3 * MINUTE) in desk.flush().named()
+    covered = {minute for each in desk.sink.filled_ranges for minute in range(each.from_ts, each.to_ts, MINUTE)}
+    assert {START, START + 3 * MINUTE, START + 4 * MINUTE} <= covered
+    assert not covered & {START + MINUTE, START + 2 * MINUTE}
+
+
+def test_a_minute_missing_here_and_there_while_the_connection_stood_was_quiet() -> None:
+    desk = Desk("A", settings=HyperliquidSettings(spot=False), at=START, candles=START - MINUTE, mids=START)
+    stands(desk, "A", START)
+    desk.questions(START)
+    bars = [picture("A", number, [5]) for number in range(130) if number != 66]
+    for bar in bars:
+        desk.session.frame(CandlesFrame((bar,)), bar.bucket_ts + 1_000)
+    for at in range(START + 70 * MINUTE, START + 135 * MINUTE, MINUTE):
+        for errand in desk.tick(at):
+            if errand.kind == "candles":
+                ends = errand.until or at
+                desk.answer(errand, rows([bar for bar in bars if errand.since <= bar.bucket_ts < ends]), at=at)
+    assert not [gap for gap in desk.flush().gaps if gap.channel == "candles"]
 
 
 def test_a_bar_cut_off_by_a_loss_is_not_given_out_before_it_is_whole() -> None:
@@ -544,8 +603,8 @@ def test_complaints_and_damage_are_counted_and_the_latest_are_kept() -> None:
     desk.session.frame(Ack("refuse", "candle", "A", ""), NOW)
     desk.session.frame(MidsFrame("", {"A": 1}, bad=("X", "Y")), NOW)
     outbox = desk.session.outbox
-    assert outbox.problems == {"malformed": 31, "complaint": 2}
-    assert len(outbox.recent) == 20 and outbox.recent[-1].startswith("malformed: no price of X, Y")
+    assert outbox.problems == {"malformed": 32, "complaint": 2}
+    assert len(outbox.recent) == 20 and outbox.recent[-1].startswith("malformed: no price of Y")
 
 
 def test_what_the_exchange_says_cannot_steer_a_terminal() -> None:
@@ -600,7 +659,7 @@ def test_whatever_is_lost_on_the_way_repairs_bring_every_bar(market: Market, dat
         desk.session.tick(desk.moment(market.end + later * HOUR))
         ask(desk, market, market.end + later * HOUR, fails=False)
     assert counted(desk.flush().bars()) == counted(market.final())
-    assert not [gap for gap in desk.sink.gaps if gap.channel == "candles"]
+    assert not set(desk.sink.unfilled()) & set(market.final()), "what was fetched is filled"
 
 
 def counted(bars: dict[tuple[str, int], Candle]) -> dict[tuple[str, int], tuple[int, int, int, int, int]]:

@@ -79,7 +79,10 @@ def test_a_frame_says_the_same_however_it_is_written(damage: dict[str, Any], pri
         found = read_frame(usual)
         for other in (usual.encode(), json.dumps({"data": data, "channel": channel}, indent=1)):
             again = read_frame(other)
-            assert again == found or (isinstance(again, Malformed) and isinstance(found, Malformed))
+            if isinstance(again, CandlesFrame) and isinstance(found, CandlesFrame):
+                assert again.candles == found.candles and len(again.bad) == len(found.bad)
+            else:
+                assert again == found or (isinstance(again, Malformed) and isinstance(found, Malformed))
 
 
 def test_numbers_are_texts_and_a_trailing_zero_is_nothing() -> None:

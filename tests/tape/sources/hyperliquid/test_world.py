@@ -157,7 +157,8 @@ def test_contexts_books_and_funding_are_the_worlds(fair: Stage) -> None:
         assert contexts[fact.symbol, fact.bucket_ts] == fact
     books = {(fact.symbol, fact.bucket_ts): fact for fact in fair.sink.of(Liquidity)}
     made = [fact for fact in world if isinstance(fact, Liquidity)]
-    assert set(books) == {(fact.symbol, fact.bucket_ts) for fact in made}
+    rounds = {(symbol, at) for symbol, at in books if at % (5 * MINUTE) == 0}
+    assert rounds == {(fact.symbol, fact.bucket_ts) for fact in made} < set(books), "and some that had changed"
     for book in made:
         found = books[book.symbol, book.bucket_ts]
         assert found.depth_usd_100bps == pytest.approx(book.depth_usd_100bps, rel=0.25)
@@ -202,7 +203,8 @@ def test_in_a_storm_every_bar_comes_and_every_gap_is_named_exactly(seed: int) ->
     unseen = {bucket for bucket in range(START, until + 1, MINUTE) if bucket not in contexts}
     gaps = [gap for gap in stage.sink.gaps if gap.channel == "contexts"]
     assert unseen == {bucket for gap in gaps for bucket in range(gap.from_ts, gap.to_ts, MINUTE)}
-    assert not [gap for gap in stage.sink.gaps if gap.channel in ("candles", "funding")]
+    assert not [gap for gap in stage.sink.gaps if gap.channel == "funding"]
+    assert not stage.sink.unfilled(), "every outage of candles was repaired"
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -231,7 +233,10 @@ def test_the_outage_of_a_killed_process_is_named_once_and_its_bars_come_back() -
             await stage.play(3 * MINUTE)
 
     stage = staged(script)
-    assert stage.sink.gaps == [
+    candles = [gap for gap in stage.sink.gaps if gap.channel == "candles"]
+    assert {(gap.from_ts, gap.to_ts) for gap in candles} == {(START + 3 * MINUTE, START + 14 * MINUTE)}
+    assert not stage.sink.unfilled()
+    assert [gap for gap in stage.sink.gaps if gap not in candles] == [
         Gap("hyperliquid", "contexts", "*", START + 4 * MINUTE, START + 14 * MINUTE, "not running"),
         Gap("hyperliquid", "books", "*", START + 5 * MINUTE, START + 10 * MINUTE, "not running"),
         Gap("hyperliquid", "mids", "*", START + 205_000, START + 875_000, "not running"),

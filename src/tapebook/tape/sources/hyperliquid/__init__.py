@@ -7,6 +7,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
+from tapebook.domain.market import Liquidity
 from tapebook.tape.source import Record, Sink
 from tapebook.tape.sources.hyperliquid.client import Health, HyperliquidSource
 from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
@@ -14,6 +15,7 @@ from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
 __all__ = ["Health", "HyperliquidSettings", "HyperliquidSource", "create"]
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
+_NO_BOOKS: Mapping[str, Liquidity] = MappingProxyType({})
 
 
 def create(
@@ -24,14 +26,22 @@ def create(
     monotonic: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]],
     resume: Mapping[str, int] = _NOTHING,
+    books: Mapping[str, Liquidity] = _NO_BOOKS,
     record: Record | None = None,
 ) -> HyperliquidSource:
     """The source. `resume` names the newest bucket the tape has of each channel, so that an outage becomes a gap.
 
     Channels: mids, candles, books, contexts, funding; those of a builder dex but books as `mids:xyz`. A channel the
-    tape has nothing of is left out.
+    tape has nothing of is left out. `books` are the newest books the tape has, with which later ones are compared.
     `record` is given every payload as it was received, an answer with its question as a frame of its own.
     """
     return HyperliquidSource(
-        settings, sink=sink, clock=clock, monotonic=monotonic, sleep=sleep, resume=resume, record=record
+        settings,
+        sink=sink,
+        clock=clock,
+        monotonic=monotonic,
+        sleep=sleep,
+        resume=resume,
+        books=books,
+        record=record,
     )

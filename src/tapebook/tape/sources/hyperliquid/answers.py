@@ -106,6 +106,14 @@ class _SpotMeta(Struct):
     universe: list[Raw]
 
 
+class _Coin(Struct):
+    """The name in a row that cannot be read otherwise: of a universe, of rates, of bars."""
+
+    name: str = ""
+    coin: str = ""
+    s: str = ""
+
+
 PredictedRow = tuple[str, list[tuple[str, VenueRow | None]]]
 
 _meta = msgspec.json.Decoder(_Meta)
@@ -118,7 +126,12 @@ _pair = msgspec.json.Decoder(SpotPair)
 _context = msgspec.json.Decoder(ContextRow)
 _candle = msgspec.json.Decoder(CandleRow)
 _funding = msgspec.json.Decoder(FundingRow)
-_predicted: msgspec.json.Decoder[PredictedRow] = msgspec.json.Decoder(PredictedRow)
+_predicted = msgspec.json.Decoder(tuple[str, list[Raw]])
+_venue: msgspec.json.Decoder[tuple[str, VenueRow | None]] = msgspec.json.Decoder(tuple[str, VenueRow | None])
+_named: msgspec.json.Decoder[tuple[str, Raw]] = msgspec.json.Decoder(tuple[str, Raw])
+_coin = msgspec.json.Decoder(_Coin)
+_text = msgspec.json.Decoder(str)
+_first = msgspec.json.Decoder(list[Raw])
 
 
 def read_meta(body: bytes) -> Perps | Malformed:
@@ -147,7 +160,9 @@ def read_contexts(body: bytes) -> Perps | Malformed:
     if len(meta.universe) != len(raws):
         return Malformed("metaAndAssetCtxs", f"{len(meta.universe)} perps but {len(raws)} contexts")
     perps = _each("metaAndAssetCtxs", meta.universe, _perp)
-    contexts = _each("metaAndAssetCtxs", raws, _context)
+    # A context does not say whose it is: its place does.
+    names = [perp.name if perp is not None else "" for perp in perps.rows]
+    contexts = _each("metaAndAssetCtxs", raws, _context, names=names)
     return Perps(perps.rows, contexts.rows, perps.problems + contexts.problems)
 
 
@@ -170,13 +185,23 @@ def read_candles(body: bytes) -> Rows[Candle] | Malformed:
         try:
             rows.append(candle_of(row))
         except ValueError as error:
-            problems.append(malformed("candleSnapshot", error, row.symbol))
+            problems.append(malformed("candleSnapshot", error, row.symbol, subject=row.symbol))
     return Rows(rows, tuple(problems))
 
 
 def read_predicted(body: bytes) -> Rows[PredictedRow] | Malformed:
-    """The answer to `predictedFundings`; a venue that does not list the coin is None."""
-    return _read_rows("predictedFundings", body, _predicted)
+    """The answer to `predictedFundings`; a venue that does not list the coin is None, and an odd one is left out."""
+    found = _read_rows("predictedFundings", body, _predicted)
+    if isinstance(found, Malformed):
+        return found
+    rows: list[PredictedRow | None] = []
+    problems = list(found.problems)
+    for coin, raws in found.good():
+        names = [f"{coin} {_venue_in(raw)}".strip() for raw in raws]
+        venues = _each("predictedFundings", raws, _venue, names=names)
+        rows.append((coin, venues.good()))
+        problems += venues.problems
+    return Rows(rows, tuple(problems))
 
 
 def read_funding(body: bytes) -> Rows[FundingRow] | Malformed:
@@ -192,17 +217,39 @@ def _read_rows(what: str, body: bytes, decoder: msgspec.json.Decoder[Row]) -> Ro
     return _each(what, raws, decoder)
 
 
-def _each(what: str, raws: Sequence[Raw], decoder: msgspec.json.Decoder[Row]) -> Rows[Row]:
+def _each(
+    what: str, raws: Sequence[Raw], decoder: msgspec.json.Decoder[Row], *, names: Sequence[str] = ()
+) -> Rows[Row]:
+    """Each row by itself; `names` says whose they are, when they do not say it themselves."""
     rows: list[Row | None] = []
     problems = []
-    for raw in raws:
+    for place, raw in enumerate(raws):
         try:
             rows.append(decoder.decode(raw))
         except READ_ERRORS as error:
             rows.append(None)
-            problems.append(_malformed(what, error, bytes(raw)))
+            subject = names[place] if names else _name_in(raw)
+            problems.append(_malformed(what, error, bytes(raw), subject=subject))
     return Rows(rows, tuple(problems))
 
 
-def _malformed(what: str, error: Exception, body: Any) -> Malformed:
-    return malformed(what, error, bytes(body[:200]).decode(errors="replace"))
+def _name_in(raw: Raw) -> str:
+    """Whose row it is that cannot be read, as far as it says so."""
+    try:
+        if bytes(raw).lstrip()[:1] == b"[":
+            return _text.decode(_first.decode(raw)[0])
+        found = _coin.decode(raw)
+        return found.name or found.coin or found.s
+    except (*READ_ERRORS, IndexError):
+        return ""
+
+
+def _venue_in(raw: Raw) -> str:
+    try:
+        return _named.decode(raw)[0]
+    except READ_ERRORS:
+        return ""
+
+
+def _malformed(what: str, error: Exception, body: Any, *, subject: str = "") -> Malformed:
+    return malformed(what, error, bytes(body[:200]).decode(errors="replace"), subject=subject)

@@ -14,6 +14,7 @@ import msgspec
 from tapebook.domain.market import Liquidity
 from tapebook.domain.money import E8
 from tapebook.tape.sources.hyperliquid.answers import BookRow, Level
+from tapebook.tape.sources.hyperliquid.universe import dex_of, full_name
 from tapebook.tape.sources.hyperliquid.wire import price_e8
 
 LEVELS = 20
@@ -39,8 +40,13 @@ class Book(msgspec.Struct, frozen=True):
         return self.best_sum_e8 / (2 * E8)
 
 
-def book_of(row: BookRow) -> Book | None:
-    """A picture as numbers; None when a side is empty, for then there is no mid. ValueError when it is none."""
+def book_of(row: BookRow, *, symbol: str | None = None) -> Book | None:
+    """A picture as numbers; None when a side is empty, for then there is no mid. ValueError when it is none.
+
+    Nor is it one when it is not that of the symbol which was asked for.
+    """
+    if symbol is not None and full_name(dex_of(symbol), row.coin) != symbol:
+        raise ValueError(f"asked for {symbol}, answered with {row.coin}")
     bids, asks = row.levels
     if not bids or not asks:
         return None
@@ -110,3 +116,16 @@ def _within(side: _Side, mid: float, band: float) -> float:
     # A hair wider than the band: the product rounds, and a level exactly on the edge belongs to it.
     edge = mid * band * (1 + 1e-12)
     return math.fsum(price * size for price, size in side if abs(price - mid) <= edge)
+
+
+def changed_enough(before: Liquidity, after: Liquidity, *, factor: float, imbalance: float) -> bool:
+    """Whether a book differs so much from the newest one that is kept that it is worth a row of its own."""
+    pairs = (
+        (before.spread_bps, after.spread_bps),
+        (before.depth_usd_10bps, after.depth_usd_10bps),
+        (before.depth_usd_50bps, after.depth_usd_50bps),
+        (before.depth_usd_100bps, after.depth_usd_100bps),
+    )
+    # From or to nothing counts, from nothing to nothing does not.
+    grew = any(one != other and max(one, other) >= factor * min(one, other) for one, other in pairs)
+    return grew or abs(after.imbalance - before.imbalance) >= imbalance

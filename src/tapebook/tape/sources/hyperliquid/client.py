@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import aiohttp
 import msgspec
 
+from tapebook.domain.market import Liquidity
 from tapebook.errors import Retry
 from tapebook.tape.source import Record, Sink
 from tapebook.tape.sources.hyperliquid import rest, subscriptions
@@ -75,6 +76,7 @@ class HyperliquidSource:
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         resume: Mapping[str, int],
+        books: Mapping[str, Liquidity],
         record: Record | None,
     ) -> None:
         settings.check()
@@ -86,7 +88,7 @@ class HyperliquidSource:
         self._record = record
         # Under virtual time the moment of the latest barrier; None before the first.
         self._step: int | None = None
-        self._session = Session(settings, resume=resume, at=clock())
+        self._session = Session(settings, resume=resume, at=clock(), books=books)
         self._budget = rest_budget(settings.weight_share)
         self._lines: list[Line] = []
         self._left_out = 0
@@ -213,6 +215,8 @@ class HyperliquidSource:
         if isinstance(event, CandlesFrame):
             heard.candles_at = at
             line.watch.heard("candles", self.elapsed())
+            for found in event.bad:
+                self._session.damaged(found, line.subscriptions, at=at)
         elif isinstance(event, MidsFrame):
             line.watch.heard("mids", self.elapsed())
         elif isinstance(event, Malformed):

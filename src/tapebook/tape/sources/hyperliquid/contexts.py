@@ -8,7 +8,7 @@ venue's own interval, and an interval that is not named stays unknown.
 from collections.abc import Callable, Container, Iterable
 from typing import TypeVar
 
-from tapebook.domain.instants import HOUR, floor
+from tapebook.domain.instants import HOUR, MINUTE, floor
 from tapebook.domain.market import AssetContext, FundingRate, PredictedFunding
 from tapebook.domain.money import E12, scaled
 from tapebook.tape.sources.hyperliquid.answers import (
@@ -26,6 +26,8 @@ Source = TypeVar("Source")
 
 # 1,000 times what is owed: no rate is that high, and larger numbers would not fit where rates are kept.
 _MOST_E12 = 1_000 * E12
+# Clocks differ a little.
+_MOST_AHEAD = MINUTE
 
 
 def contexts_of(
@@ -37,7 +39,7 @@ def contexts_of(
         for perp, row in zip(answer.universe, answer.contexts, strict=True)
         if perp is not None and row is not None and full_name(dex, perp.name) in watched
     ]
-    return _each(pairs, lambda pair: _context(*pair, bucket_ts=bucket_ts))
+    return _each(pairs, lambda pair: _context(*pair, bucket_ts=bucket_ts), name=lambda pair: pair[0])
 
 
 def _context(symbol: str, row: ContextRow, *, bucket_ts: int) -> AssetContext:
@@ -61,7 +63,8 @@ def predicted_of(
 ) -> tuple[list[PredictedFunding], list[Malformed]]:
     """What each venue will charge next for the watched perps; a venue without the coin says nothing."""
     named = [(coin, venue, row) for coin, venues in rows if coin in watched for venue, row in venues]
-    return _each([one for one in named if one[2] is not None], lambda one: _predicted(*one, bucket_ts=bucket_ts))
+    listed = [one for one in named if one[2] is not None]
+    return _each(listed, lambda one: _predicted(*one, bucket_ts=bucket_ts), name=lambda one: f"{one[0]} {one[1]}")
 
 
 def _predicted(symbol: str, venue: str, row: VenueRow | None, *, bucket_ts: int) -> PredictedFunding:
@@ -71,14 +74,18 @@ def _predicted(symbol: str, venue: str, row: VenueRow | None, *, bucket_ts: int)
     return PredictedFunding(symbol, bucket_ts, venue, rate, row.funding_interval_hours, row.next_funding_time)
 
 
-def funding_of(symbol: str, rows: Iterable[FundingRow]) -> tuple[list[FundingRate], list[Malformed]]:
-    """Settled rates, each at its hour."""
-    return _each(rows, lambda row: _funding(symbol, row))
+def funding_of(symbol: str, rows: Iterable[FundingRow], *, until: int) -> tuple[list[FundingRate], list[Malformed]]:
+    """Settled rates, each at its hour, in order; none is settled after `until`."""
+    rates, problems = _each(rows, lambda row: _funding(symbol, row, until=until), name=lambda row: symbol)
+    return sorted(rates, key=lambda rate: rate.bucket_ts), problems
 
 
-def _funding(symbol: str, row: FundingRow) -> FundingRate:
+def _funding(symbol: str, row: FundingRow, *, until: int) -> FundingRate:
     if full_name(dex_of(symbol), row.coin) != symbol:
         raise ValueError(f"asked for {symbol}, answered with {row.coin}")
+    if row.time > until + _MOST_AHEAD:
+        # It would pass for the newest one, and all that follow for known.
+        raise ValueError(f"settled at {row.time}, which is yet to come")
     return FundingRate(symbol, floor(row.time, HOUR), _rate(row.funding_rate), _rate(row.premium or "0"))
 
 
@@ -89,7 +96,9 @@ def _rate(text: str) -> int:
     return rate
 
 
-def _each(sources: Iterable[Source], convert: Callable[[Source], Fact]) -> tuple[list[Fact], list[Malformed]]:
+def _each(
+    sources: Iterable[Source], convert: Callable[[Source], Fact], *, name: Callable[[Source], str]
+) -> tuple[list[Fact], list[Malformed]]:
     """Every one that converts, and a value for every one that does not."""
     facts: list[Fact] = []
     problems = []
@@ -97,5 +106,5 @@ def _each(sources: Iterable[Source], convert: Callable[[Source], Fact]) -> tuple
         try:
             facts.append(convert(source))
         except ValueError as error:
-            problems.append(malformed("number", error, str(source)))
+            problems.append(malformed("number", error, str(source), subject=name(source)))
     return facts, problems

@@ -1,9 +1,10 @@
 """Errands: questions to REST that wait for their turn, their weight and the end of a backoff. Pure.
 
 Polls go before repairs: a poll is worth nothing once its bucket is over, a repair loses nothing
-by waiting. A refused errand comes back after 5 seconds, then after 20, then more rarely; a refusal
-for asking too much holds up all of them. An errand that a later one of the same key replaces is
-merged with it, so that a range asked for twice is asked for once and whole.
+by waiting. Looks at books between two polls come last: they are asked with what is left. A refused
+errand comes back after 5 seconds, then after 20, then more rarely; a refusal for asking too much
+holds up all of them. An errand that a later one of the same key replaces is merged with it, so that
+a range asked for twice is asked for once and whole.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,9 +14,9 @@ import msgspec
 
 from tapebook.domain.instants import HOUR, MINUTE
 
-Kind = Literal["names", "spots", "contexts", "predicted", "books", "candles", "funding"]
+Kind = Literal["names", "spots", "contexts", "predicted", "books", "candles", "funding", "looks"]
 
-_ORDER: tuple[Kind, ...] = ("names", "spots", "contexts", "predicted", "books", "candles", "funding")
+_ORDER: tuple[Kind, ...] = ("names", "spots", "contexts", "predicted", "books", "candles", "funding", "looks")
 _BACKOFF_S = (5.0, 20.0, 60.0, 300.0)
 # Questions that show one moment come again with the next poll; only ranges are asked for until they are answered.
 RANGES: frozenset[Kind] = frozenset(("candles", "funding"))
@@ -84,6 +85,7 @@ _QUESTIONS: dict[Kind, Callable[[Errand, int], tuple[dict[str, object], int]]] =
     "contexts": _contexts,
     "predicted": lambda errand, now: ({"type": "predictedFundings"}, 20),
     "books": _book,
+    "looks": _book,
     "candles": _candles,
     "funding": _funding,
 }

@@ -55,7 +55,7 @@ class FundingPoll:
         if isinstance(answer, Malformed):
             self._outbox.malformed([answer])
             return False
-        rates, problems = funding_of(errand.subject, answer.good())
+        rates, problems = funding_of(errand.subject, answer.good(), until=now.at)
         self._outbox.malformed([*answer.problems, *problems])
         self._take(errand.subject, rates)
         if len(answer.rows) >= PAGE_ROWS and rates:

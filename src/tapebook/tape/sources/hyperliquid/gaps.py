@@ -19,6 +19,7 @@ EVERY_SUBJECT = "*"
 NOT_RUNNING = "not running"
 NO_ANSWER = "no answer"
 NO_FRAME = "no frame"
+NO_BAR = "the exchange has no bar"
 
 # The exchange keeps this many bars of every interval.
 KEPT_BARS = 5_000

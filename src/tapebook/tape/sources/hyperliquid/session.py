@@ -12,10 +12,12 @@ gaps in `outbox`, questions in `errands`, subscriptions in `wanted`.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from tapebook.domain.instants import floor
+from tapebook.domain.market import Liquidity
 from tapebook.tape.sources.hyperliquid import subscriptions
 from tapebook.tape.sources.hyperliquid.answers import read_meta, read_spot_meta
 from tapebook.tape.sources.hyperliquid.book_poll import BookPoll
@@ -40,6 +42,9 @@ from tapebook.tape.sources.hyperliquid.wire import (
     damaged_candles,
 )
 
+# Of the names in one frame that have no price.
+_MOST_NAMED = 20
+
 PUNCTUAL_MS = BUCKET * 3 // 2
 """Two frames of mids at most this far apart belong to one unbroken stream."""
 
@@ -56,7 +61,14 @@ class _Stream(msgspec.Struct):
 class Session:
     """The state of the source."""
 
-    def __init__(self, settings: HyperliquidSettings, *, resume: Mapping[str, int], at: int) -> None:
+    def __init__(
+        self,
+        settings: HyperliquidSettings,
+        *,
+        resume: Mapping[str, int],
+        at: int,
+        books: Mapping[str, Liquidity] = MappingProxyType({}),
+    ) -> None:
         self.outbox = Outbox()
         self.errands = Errands()
         self.names = Names(settings)
@@ -71,9 +83,9 @@ class Session:
         self._books = BookPoll(settings, self.outbox, self.errands, names=self.names)
         self._funding = FundingPoll(settings, self.outbox, self.errands, names=self.names)
         self._spots = Poll(settings.spot_names_every_ms, newest=at)
-        self._repairs.resume(newest("candles"), at=at)
+        self._repairs.resume(newest("candles"), alive=newest("mids"), at=at)
         self._contexts.resume(newest("contexts"))
-        self._books.resume(resume.get("books"))
+        self._books.resume(resume.get("books"), kept=books, at=at)
         self._funding.resume(newest("funding"), at=at)
 
     def wanted(self) -> list[Subscription]:
@@ -93,12 +105,14 @@ class Session:
             if isinstance(pairs, Malformed):
                 self.outbox.malformed([pairs])
                 return False
+            self.outbox.malformed(pairs.problems)
             self.names.learn_spots(pair.name for pair in pairs.good())
         else:
             perps = read_meta(body)
             if isinstance(perps, Malformed):
                 self.outbox.malformed([perps])
                 return False
+            self.outbox.malformed(perps.problems)
             self.names.learn_perps(errand.subject, perps.universe)
         self._relearn(version, at)
         return True
@@ -117,7 +131,7 @@ class Session:
         elif isinstance(frame, MidsFrame):
             self._mids(frame, at)
         elif isinstance(frame, Ack):
-            self._ack(frame)
+            self._ack(frame, at)
         elif isinstance(frame, ErrorFrame):
             self.outbox.problem("complaint", frame.text)
 
@@ -130,7 +144,8 @@ class Session:
     def lost(self, held: Sequence[Subscription], *, since: int, reason: str) -> None:
         """A connection with these subscriptions is gone, and was last heard at `since`."""
         self.outbox.problem("connection", reason)
-        self._repairs.lost([one.name for one in held if one.channel == "candles"], since=since)
+        carried = [one.name for one in held if one.channel == "candles"]
+        self._repairs.lost(carried, since=since, reason=printable(reason))
         for one in held:
             if one.channel == "mids":
                 self._streams[one.name].trouble = printable(reason)
@@ -153,7 +168,11 @@ class Session:
 
     def refused(self, errand: Errand, why: str, *, now: Moment, limited: bool = False, wait_s: float = 0.0) -> None:
         """REST has not answered: the errand waits and comes back."""
-        self.outbox.problem("limited" if limited else "refused", f"{errand.kind} {errand.subject}: {why}".strip())
+        self.outbox.problem(
+            "limited" if limited else "refused",
+            f"{errand.kind} {errand.subject}: {why}".strip(),
+            subject=f"{errand.kind} {errand.subject}".strip(),
+        )
         if errand.kind == "candles":
             self._repairs.refused(errand)
         elif errand.kind == "books":
@@ -172,7 +191,7 @@ class Session:
     def _read(self, errand: Errand, body: bytes, *, asked_at: int, now: Moment) -> bool:
         if errand.kind == "candles":
             return self._repairs.answered(errand, body, now)
-        if errand.kind == "books":
+        if errand.kind in ("books", "looks"):
             return self._books.answered(errand, body, asked_at=asked_at)
         if errand.kind == "funding":
             return self._funding.answered(errand, body, now)
@@ -188,8 +207,8 @@ class Session:
         stream = self._streams.get(dex)
         if stream is None:
             return
-        if frame.bad:
-            self.outbox.problem("malformed", f"no price of {', '.join(frame.bad[:5])} among the mids")
+        for name in frame.bad[:_MOST_NAMED]:
+            self.outbox.problem("malformed", f"no price of {name} among the mids", subject=name)
         if mids := stream.mids.frame(frame, at=at):
             # Frames that drift over a bucket's edge leave it empty without an outage; one that stayed away does not.
             punctual = stream.last_at is not None and at - stream.last_at <= PUNCTUAL_MS
@@ -197,9 +216,9 @@ class Session:
             self.outbox.put([mids], stream.cadence.seen(floor(at, BUCKET), stream.trouble, punctual=punctual))
             stream.trouble = NO_FRAME
 
-    def _ack(self, ack: Ack) -> None:
+    def _ack(self, ack: Ack, at: int) -> None:
         if ack.method == "subscribe" and ack.kind == "candle":
-            self._repairs.stands(ack.coin)
+            self._repairs.stands(ack.coin, at=at)
         elif ack.method == "refuse":
             self.outbox.problem("complaint", f"the exchange refuses {ack.kind} of {ack.coin or 'all'}")
 

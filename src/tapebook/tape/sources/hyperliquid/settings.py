@@ -28,6 +28,13 @@ class HyperliquidSettings(msgspec.Struct, frozen=True):
 
     contexts_every_ms: int = MINUTE
     books_every_ms: int = 5 * MINUTE
+    # Between two rounds books are looked at so often, 0 for never. One is kept when its spread or depth has grown or
+    # shrunk by the factor, or its imbalance has moved by the step, since the newest one that is kept.
+    book_looks_every_ms: int = MINUTE
+    book_change_factor: float = 2.0
+    book_change_imbalance: float = 0.8
+    # What looks may use of the weight there is; where that does not reach for all symbols, they take turns.
+    book_looks_share: float = 0.25
     funding_every_ms: int = HOUR
     spot_names_every_ms: int = HOUR
     # The hour's rate is settled a few milliseconds past the hour and published a little later.
@@ -72,6 +79,10 @@ class HyperliquidSettings(msgspec.Struct, frozen=True):
             raise ConfigError(f"weight_share is {self.weight_share}: choose a share from {_LEAST_SHARE} to 1")
         if self.contexts_every_ms % MINUTE or self.books_every_ms % (5 * MINUTE) or self.funding_every_ms % HOUR:
             raise ConfigError("polls keep to their buckets: contexts whole minutes, books 5 minutes, funding hours")
+        if self.book_looks_every_ms % MINUTE or self.book_looks_every_ms < 0:
+            raise ConfigError("book_looks_every_ms is whole minutes, or 0 for no looks")
+        if not self.book_change_factor > 1:
+            raise ConfigError(f"book_change_factor is {self.book_change_factor}: choose a number above 1")
         for name in ("contexts_every_ms", "books_every_ms", "funding_every_ms", "spot_names_every_ms"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}: choose a positive number of milliseconds")

@@ -20,8 +20,12 @@ class Universe(msgspec.Struct, frozen=True):
     spots: frozenset[str] = frozenset()
 
     def with_perps(self, dex: str, rows: Iterable[Perp | None]) -> "Universe":
-        """The universe with one dex as it is now."""
+        """The universe with one dex as it is now; a row that cannot be read delists nobody."""
+        rows = list(rows)
         live = tuple(full_name(dex, row.name) for row in rows if row is not None and not row.is_delisted)
+        if None in rows:
+            named = {full_name(dex, row.name) for row in rows if row is not None}
+            live += tuple(name for name in self.perps.get(dex, ()) if name not in named)
         return self if self.perps.get(dex) == live else Universe({**self.perps, dex: live}, self.spots)
 
     def with_spots(self, names: Iterable[str]) -> "Universe":

@@ -68,9 +68,14 @@ class Windows:
             window.spend(amount, now)
 
 
+def rest_weight(share: float) -> int:
+    """A share of the weight that an address has in a minute."""
+    return math.floor(REST_WEIGHT_PER_MINUTE * share)
+
+
 def rest_budget(share: float) -> Window:
     """The weight this source may use of what the address has."""
-    return Window(math.floor(REST_WEIGHT_PER_MINUTE * share))
+    return Window(rest_weight(share))
 
 
 def message_budget(*, stepped: bool = False) -> Windows:

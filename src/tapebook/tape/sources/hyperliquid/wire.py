@@ -27,11 +27,12 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Malformed(Struct, frozen=True):
-    """Something that could not be read: what it was taken for, why it is not that, and how it begins."""
+    """Something that could not be read: what it was taken for, why it is not that, how it begins, whose it was."""
 
     what: str
     why: str
     text: str = ""
+    subject: str = ""
 
 
 class MidsFrame(Struct, frozen=True):
@@ -43,9 +44,10 @@ class MidsFrame(Struct, frozen=True):
 
 
 class CandlesFrame(Struct, frozen=True, gc=False):
-    """Bars as they stand; whether one is final, the wire does not say."""
+    """Bars as they stand; whether one is final, the wire does not say. `bad` are the rows that are no bars."""
 
     candles: tuple[Candle, ...]
+    bad: tuple[Malformed, ...] = ()
 
 
 class Ack(Struct, frozen=True):
@@ -99,6 +101,10 @@ class _CandleMessage(Struct, gc=False):
     data: CandleRow | list[CandleRow]
 
 
+class _RawCandles(Struct):
+    data: list[Raw]
+
+
 class _QuickMids(Struct):
     mids: dict[str, float]
     dex: str | None = None
@@ -138,6 +144,8 @@ class _ErrorMessage(Struct):
 
 _envelope = msgspec.json.Decoder(_Envelope)
 _candle_message = msgspec.json.Decoder(_CandleMessage)
+_raw_candles = msgspec.json.Decoder(_RawCandles)
+_candle_row = msgspec.json.Decoder(CandleRow)
 # Not strict, so that texts are read as floats on the way.
 _quick_mids = msgspec.json.Decoder(_QuickMidsMessage, strict=False)
 _exact_mids = msgspec.json.Decoder(_ExactMidsMessage)
@@ -146,7 +154,7 @@ _error = msgspec.json.Decoder(_ErrorMessage)
 _echo = msgspec.json.Decoder(_Echo)
 _text = msgspec.json.Decoder(str)
 
-_SYMBOL = re.compile(r'"s":"([^"]+)"')
+_SYMBOL = re.compile(r'"s": ?"([^"]+)"')
 _GREETING = "Websocket connection established"
 # Complaints about one subscription, and what they say about it: to ask twice is none, the subscription stands.
 _COMPLAINTS = {
@@ -177,8 +185,7 @@ def _channel_of(text: str | bytes) -> str:
 
 def _read_message(channel: str, text: str | bytes) -> Frame:
     if channel == "candle":
-        rows = _candle_message.decode(text).data
-        return CandlesFrame(tuple(map(candle_of, rows)) if isinstance(rows, list) else (candle_of(rows),))
+        return _read_candles(text)
     if channel == "allMids":
         return _read_mids(text)
     if channel == "pong":
@@ -189,6 +196,26 @@ def _read_message(channel: str, text: str | bytes) -> Frame:
     if channel == "error":
         return _read_error(_error.decode(text).data)
     return OtherFrame(channel)
+
+
+def _read_candles(text: str | bytes) -> CandlesFrame:
+    """All bars at once when they are ordinary; one by one when any is not, so that it hides no other."""
+    try:
+        rows = _candle_message.decode(text).data
+        return CandlesFrame(tuple(map(candle_of, rows)) if isinstance(rows, list) else (candle_of(rows),))
+    except READ_ERRORS as error:
+        try:
+            raws = _raw_candles.decode(text).data
+        except READ_ERRORS:
+            raise error from None
+    candles, bad = [], []
+    for raw in raws:
+        try:
+            candles.append(candle_of(_candle_row.decode(raw)))
+        except READ_ERRORS as error:
+            shown = bytes(raw).decode(errors="replace")
+            bad.append(malformed("candle", error, shown, subject=symbol_in(shown)))
+    return CandlesFrame(tuple(candles), tuple(bad))
 
 
 def _read_mids(text: str | bytes) -> MidsFrame:
@@ -254,10 +281,16 @@ def damaged_candles(found: Malformed, carried: Sequence[str]) -> list[str]:
     """The symbols whose candle a frame that cannot be read may have been, of those its connection carries."""
     if found.text.startswith('{"channel":"allMids"'):
         return []
-    named = _SYMBOL.search(found.text)
-    return [named[1]] if named and named[1] in carried else list(carried)
+    named = symbol_in(found.text)
+    return [named] if named in carried else list(carried)
 
 
-def malformed(what: str, error: Exception, text: str) -> Malformed:
+def symbol_in(text: str) -> str:
+    """The symbol that a bar which cannot be read names; empty when it names none."""
+    named = _SYMBOL.search(text)
+    return named[1] if named else ""
+
+
+def malformed(what: str, error: Exception, text: str, *, subject: str = "") -> Malformed:
     """What could not be read, with enough of it to recognise it."""
-    return Malformed(what, f"{type(error).__name__}: {error}"[:200], text[:200])
+    return Malformed(what, f"{type(error).__name__}: {error}"[:200], text[:200], subject[:80])
