@@ -94,6 +94,7 @@ READS: dict[str, Read] = {
     "run_counts": lambda book, it: book.run_counts(),
     "action_counts": lambda book, it: book.action_counts(),
     "working_orders": lambda book, it: book.working_orders(it.agent.id),
+    "unanswered_orders": lambda book, it: book.unanswered_orders() + book.unanswered_orders(it.agent.id),
     "stirs": lambda book, it: book.stirs(it.agent.id),
     "order_reason": lambda book, it: book.order_reason(it.order.client_id),
     "open_orders_of": lambda book, it: sum(
@@ -138,9 +139,11 @@ def test_every_read_of_the_book_is_in_the_table() -> None:
 
 @pytest.fixture
 def spoilt(theirs: Theirs) -> Theirs:
-    """With cash that is wrong, so that every read has something to give."""
+    """With cash that is wrong and an order whose answer was lost, so that every read has something to give."""
     wrong = "UPDATE wallet_ledger SET amount_usd_e6 = amount_usd_e6 + 1 WHERE kind = 'deposit'"
+    lost = "UPDATE orders SET placed_seq = NULL, detail = 'not known' WHERE ended_seq IS NULL"
     theirs.floor.rooms.book_db.run(sql(wrong))
+    theirs.floor.rooms.book_db.run(sql(lost))
     return theirs
 
 

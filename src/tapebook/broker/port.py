@@ -1,7 +1,7 @@
 """What a broker offers, what it must be told of an account, and what it may ask of the market."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -84,11 +84,31 @@ class Quotes(Protocol):
         ...
 
 
-class Broker(Protocol):
-    """A place that executes orders."""
+class OrderState(msgspec.Struct, frozen=True):
+    """What a broker knows of an order; `detail` says why, of a refusal and of what is not known.
 
-    def place(self, order: Order) -> None:
-        """Hands an order over; the same client id again changes nothing."""
+    placed       it has the order, whatever became of it since: `activity` tells that
+    rejected     it refused the order, for good
+    never seen   it does not have the order, and one that was sent before cannot arrive any more, or does no harm
+    unknown      nobody can say: the request or the answer was lost
+    """
+
+    status: Literal["placed", "rejected", "never seen", "unknown"]
+    detail: str = ""
+
+
+class Broker(Protocol):
+    """A place that executes orders.
+
+    Losing a connection is an answer ("unknown") and no exception: whoever asked must know that nothing is known.
+    """
+
+    def place(self, order: Order) -> OrderState:
+        """Hands an order over and says what came of that, never "never seen"; a client id counts once."""
+        ...
+
+    def order_state(self, client_id: str) -> OrderState:
+        """What became of an order that may have been handed over, asked for by its client id."""
         ...
 
     def activity(self, account: Account, orders: Sequence[Order], *, quotes: Quotes, until: int) -> Activity:
