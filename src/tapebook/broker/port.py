@@ -42,6 +42,13 @@ class Book(msgspec.Struct, frozen=True):
     asks_usd_e6: tuple[int, int, int]
 
 
+class Settlement(msgspec.Struct, frozen=True):
+    """The end of a symbol that was delisted: when, and the price at which what is still held is closed."""
+
+    at: int
+    price_e8: int
+
+
 class PaperTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What paper trading costs and allows; shares of a price or a value in millionths, so that they are integers."""
 
@@ -81,6 +88,10 @@ class Quotes(Protocol):
 
     def funding_e12(self, symbol: str, *, hour: int) -> int | None:
         """The hourly rate that was due at an hour, or None when none is known."""
+        ...
+
+    def settlement(self, symbol: str) -> Settlement | None:
+        """How a symbol ended that is known to be delisted by now; None for one that is traded."""
         ...
 
 

@@ -43,6 +43,7 @@ class Limits(msgspec.Struct, frozen=True):
     """What is known at `at`, as of `seq` of the book, about the symbol of a run and the account around it.
 
     `marks` has every symbol that is held; `halted` says why nothing may leave; `citations` are those of the packet.
+    `settled_at_e8` is what a symbol that was delisted was settled at.
     """
 
     caps: RiskCaps
@@ -57,6 +58,7 @@ class Limits(msgspec.Struct, frozen=True):
     halted: str | None = None
     activity: Activity = Activity()
     citations: frozenset[str] = frozenset()
+    settled_at_e8: int | None = None
 
     @property
     def held(self) -> Position | None:
