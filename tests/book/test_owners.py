@@ -73,6 +73,7 @@ READS: dict[str, Read] = {
     "seq_as_of": lambda book, it: book.seq_as_of(it.agent.id, it.now),
     "agents": lambda book, it: book.agents(),
     "agent": lambda book, it: book.agent(it.agent.agent.name) or book.agent(it.agent.agent.name, version=1),
+    "agent_history": lambda book, it: book.agent_history(it.agent.agent.name),
     "deployed_version": lambda book, it: book.deployed_version(it.agent.id, seq=it.seq),
     "halts": lambda book, it: book.halts(),
     "flatten_due": lambda book, it: book.flatten_due(it.agent.id),

@@ -12,6 +12,10 @@ SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent 
 -- The newest version of one agent.
 SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent ORDER BY version DESC LIMIT 1;
 
+-- name: agent_history
+-- Every version of one agent and when it became known, newest first.
+SELECT known_at, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent ORDER BY version DESC;
+
 -- name: deployed
 -- The agent version a deployment runs as of a sequence number.
 SELECT agent, version, broker FROM deployments

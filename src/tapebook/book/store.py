@@ -132,6 +132,11 @@ class Book:
             row = self._db.one(_QUERIES.agent_version, owner=self.owner, agent=name, version=version)
         return _profile(row) if row else None
 
+    def agent_history(self, name: str) -> list[tuple[int, AgentProfile]]:
+        """Every version of an agent with when it became known, newest first."""
+        rows = self._db.all(_QUERIES.agent_history, owner=self.owner, agent=name)
+        return [(row[0], msgspec.json.decode(row[1], type=AgentProfile)) for row in rows]
+
     def deployed_version(self, deployment: str, *, seq: int) -> int | None:
         """The agent version a deployment runs as of a sequence number."""
         row = self._db.one(_QUERIES.deployed, owner=self.owner, deployment=deployment, seq=seq)
