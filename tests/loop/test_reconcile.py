@@ -297,7 +297,7 @@ _SAID = {kind for kind in KINDS.values() if kind.split(".")[0] in ("fill", "fund
 
 
 def test_reads_of_one_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A held position costs a handful of reads of the book and three of the tape, however long it is held."""
+    """A held position costs a handful of reads of the book and four of the tape, however long it is held."""
     hold(desk)
     desk.reconcile(2)
     counts = []
@@ -310,7 +310,7 @@ def test_reads_of_one_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
             desk.reconcile(minutes)
         counts.append(count[: count.index("append")])
     assert counts[0] == counts[1]
-    assert len(counts[0]) <= 14
+    assert len(counts[0]) <= 15
 
 
 def _bars_until(minutes: float) -> list[Candle]:

@@ -106,7 +106,8 @@ def _left_alone(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> list
     deployment = deployment_id(before)
     account = rooms.book.account(deployment, seq=rooms.book.head(deployment))
     held = account.portfolio.positions
-    placed = [order.symbol for order, placed in rooms.book.working_orders(deployment) if placed]
+    # What is on its way to make it flat is nobody's worry.
+    placed = [order.symbol for order, sent in rooms.book.working_orders(deployment) if sent and order.run_id]
     alone = {*held, *placed} if moved or stopped else left & {*held, *placed}
     when = "while it is disabled" if stopped and not moved else "any more"
     marks = marks_of(TapeQuotes(rooms.tape, View(rooms.clock.now())), held.values(), at=rooms.clock.now())
