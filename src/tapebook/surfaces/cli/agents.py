@@ -128,7 +128,7 @@ def enable(context: typer.Context, name: Known, *, home: Home = None, json: Json
 
 @group.command()
 def disable(context: typer.Context, name: Known, *, home: Home = None, json: Json = False) -> None:
-    """Keep an agent from deciding; what it holds stays, and is warned about."""
+    """Keep an agent from deciding; what it holds stays as it is."""
     _switch(name, False, *inherited(context, home, json))
 
 

@@ -48,7 +48,7 @@ def flatten(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Cancel orders and close positions of an agent, or of all, in one symbol or in all."""
+    """Cancel orders and close positions of an agent, or of all."""
     if (agent is None) != every:
         raise typer.BadParameter("name one agent, or --all for every one", param_hint="AGENT")
     with opened(home) as book:
