@@ -178,11 +178,18 @@ class Tapebook:
         """Ends the halt of an agent, or that of the whole desk."""
         return control.resume(self._rooms, self._deployment(agent).id if agent else "", reason=reason)
 
-    def flatten(self, agent: str | None = None, *, reason: str = "by hand") -> list[Flattened]:
-        """Cancels the orders and closes the positions of an agent, or of all; it may trade again unless halted."""
+    def flatten(
+        self, agent: str | None = None, *, symbol: str | None = None, reason: str = "by hand"
+    ) -> list[Flattened]:
+        """Cancels the orders and closes the positions of an agent, or of all, in one symbol or in all of them.
+
+        The agent may trade again unless it is halted.
+        """
         name = self._deployment(agent).agent.name if agent else ""
         found = [deployment for deployment, _ in self._rooms.book.deployments(name)]
-        return control.flatten(self._rooms, found, reason=reason)
+        if symbol is not None:
+            control.require_traded(self._rooms, found, symbol)
+        return control.flatten(self._rooms, found, reason=reason, symbol=symbol or "")
 
     def runs(self, agent: str | None = None, *, most: int = 20) -> list[dict[str, Any]]:
         """The newest decisions, of one agent or of all."""

@@ -73,6 +73,7 @@ READS: dict[str, Read] = {
     "seq_as_of": lambda book, it: book.seq_as_of(it.agent.id, it.now),
     "agents": lambda book, it: book.agents(),
     "agent": lambda book, it: book.agent(it.agent.agent.name) or book.agent(it.agent.agent.name, version=1),
+    "agent_history": lambda book, it: book.agent_history(it.agent.agent.name),
     "deployed_version": lambda book, it: book.deployed_version(it.agent.id, seq=it.seq),
     "halts": lambda book, it: book.halts(),
     "flatten_due": lambda book, it: book.flatten_due(it.agent.id),
@@ -95,6 +96,7 @@ READS: dict[str, Read] = {
     "run_counts": lambda book, it: book.run_counts(),
     "action_counts": lambda book, it: book.action_counts(),
     "working_orders": lambda book, it: book.working_orders(it.agent.id),
+    "unanswered_orders": lambda book, it: book.unanswered_orders() + book.unanswered_orders(it.agent.id),
     "stirs": lambda book, it: book.stirs(it.agent.id),
     "order_reason": lambda book, it: book.order_reason(it.order.client_id),
     "open_orders_of": lambda book, it: sum(
@@ -140,10 +142,12 @@ def test_every_read_of_the_book_is_in_the_table() -> None:
 
 @pytest.fixture
 def spoilt(theirs: Theirs) -> Theirs:
-    """With cash that is wrong and runs that lacked something, so that every read has something to give."""
+    """With wrong cash, runs that lacked something and an order nobody answered, so that every read has something."""
     wrong = "UPDATE wallet_ledger SET amount_usd_e6 = amount_usd_e6 + 1 WHERE kind = 'deposit'"
+    lost = "UPDATE orders SET placed_seq = NULL, detail = 'not known' WHERE ended_seq IS NULL"
     theirs.floor.rooms.book_db.run(sql(wrong))
     theirs.floor.rooms.book_db.run(sql("UPDATE decision_runs SET degraded_causes_json = '[\"lessons: KeyError\"]'"))
+    theirs.floor.rooms.book_db.run(sql(lost))
     return theirs
 
 

@@ -67,7 +67,7 @@ def test_spent_counts_a_run_once(db: Database, book: Book) -> None:
 
 
 def test_halts_wishes_and_deployments(book: Book) -> None:
-    assert (book.halts(), book.flatten_due("d"), book.deployments()) == ({}, None, [])
+    assert (book.halts(), book.flatten_due("d"), book.deployments()) == ({}, {}, [])
     tell(book, "", ev.DeskHalted("", "storm"))
     tell(book, "", ev.DeskHalted("d", "odd"))
     tell(book, "", ev.DeskResumed("", "over"))
@@ -77,4 +77,4 @@ def test_halts_wishes_and_deployments(book: Book) -> None:
     assert book.halts() == {"d": "odd"}
     assert (book.deployments(), book.deployments("b")) == ([("d", "a"), ("e", "b")], [("e", "b")])
     tell(book, "", ev.DeskFlattened("d", "enough"))
-    assert book.flatten_due("d") is None
+    assert book.flatten_due("d") == {}

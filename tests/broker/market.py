@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from tapebook.book.ledger import apply_fill, apply_funding, apply_insurance
-from tapebook.broker import Account, Activity, Book, Broker, Exposure, PaperTerms, Quotes
+from tapebook.broker import Account, Activity, Book, Broker, Exposure, PaperTerms, Quotes, Settlement
 from tapebook.domain.agent import MarginMode
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
@@ -39,6 +39,7 @@ class Market(msgspec.Struct, frozen=True):
     bars: tuple[Candle, ...] = ()
     books: tuple[tuple[str, int, Book], ...] = ()
     rates: dict[str, int] = {}
+    settlements: dict[str, Settlement] = {}
 
     def rate(self, symbol: str, hour: int) -> int | None:
         """The rate of a symbol at an hour; one written for an hour alone is everybody's."""
@@ -82,6 +83,10 @@ class WrittenQuotes:
         self.seen = max(self.seen, at)
         known = [each for each in self._market.books if each[0] == symbol and at - HOUR <= each[1] <= at]
         return max(known, key=lambda each: each[1])[2] if known else None
+
+    def settlement(self, symbol: str) -> Settlement | None:
+        """How a symbol ends."""
+        return self._market.settlements.get(symbol)
 
     def mark_e8(self, symbol: str, *, at: int) -> int | None:
         """The newest midpoint at a moment."""

@@ -1,10 +1,12 @@
 """The contract of the broker port, kept by every broker in its folder on any market.
 
 The scenarios are those of `tests/broker/scenarios.py`: markets of ten minutes around a full hour,
-with accounts that are short of money and orders that meet everything at the same moment.
+with accounts that are short of money and orders that meet everything at the same moment. Beside the brokers of the
+folder a double is held to it whose orders go over a socket to an exchange that loses requests and answers.
 """
 
-from itertools import zip_longest
+from collections.abc import Iterator
+from itertools import product, zip_longest
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,13 +17,21 @@ from tapebook.broker import Activity, Broker, PaperTerms
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.money import E8
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, OrderEnd
+from tests.broker.little_exchange import Fault, LittleExchange, wired_broker
 from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, bar, held, limit, mid, order
 from tests.broker.scenarios import END, START, Scenario, scenarios
 
 FOLDER = "tapebook.broker.brokers"
-BROKERS = plug.names(FOLDER)
+BROKERS = [*plug.names(FOLDER), "wired"]
 
 every_broker = pytest.mark.parametrize("name", BROKERS)
+
+
+@pytest.fixture(autouse=True)
+def exchange(monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleExchange]:
+    """The exchange of the double."""
+    with wired_broker(monkeypatch) as opened:
+        yield opened
 
 
 def create(name: str, terms: PaperTerms = TERMS) -> Broker:
@@ -137,11 +147,42 @@ def test_nothing_at_stake_is_nothing_to_say(name: str) -> None:
 @every_broker
 def test_placing_twice_changes_nothing(name: str) -> None:
     broker, quotes = create(name), WrittenQuotes(Market((mid(1, 100), mid(2, 101))))
-    broker.place(order())
+    assert broker.place(order()).status == "placed"
     once = broker.activity(account(), [order()], quotes=quotes, until=NOON + HOUR)
     broker.place(order())
     assert broker.activity(account(), [order()], quotes=quotes, until=NOON + HOUR) == once
     assert len([event for event in once.events if isinstance(event, Fill)]) == 1
+
+
+@every_broker
+def test_order_nobody_handed_over_was_never_seen(name: str) -> None:
+    assert create(name).order_state("nobody placed this").status == "never seen"
+
+
+LOSSES: tuple[Fault, ...] = ("lose request", "lose answer", "late arrival")
+
+
+@every_broker
+@pytest.mark.parametrize("faults", [*product(LOSSES, repeat=2), ("reject",)])
+def test_asking_before_placing_leaves_one_order_or_a_refusal(
+    name: str, faults: tuple[Fault, ...], exchange: LittleExchange
+) -> None:
+    """Whatever is lost: asking by client id until something is known, and placing only what was never seen."""
+    exchange.placing.extend(faults)
+    states = []
+    for _ in range(2 * len(faults) + 2):
+        # A new object each time, as after a restart: what is known is with the broker, not with its client.
+        state = create(name).order_state(order().client_id)
+        if state.status == "never seen":
+            state = create(name).place(order())
+            assert state.status != "never seen"
+        states.append(state)
+        if state.status != "unknown":
+            break
+    assert all(state.detail for state in states if state.status in ("unknown", "rejected"))
+    assert states[-1].status == ("rejected" if name == "wired" and faults == ("reject",) else "placed")
+    exchange.arrive()
+    assert len(exchange.orders) == (1 if name == "wired" else 0)
 
 
 @every_broker

@@ -10,6 +10,7 @@ from tapebook.decision import rules
 from tapebook.decision.guard import judge
 from tapebook.decision.rules import RULES
 from tapebook.domain.activity import Activity
+from tapebook.domain.money import E8
 from tapebook.domain.run import Action, Verdict
 from tests.decision.accounts import CAPS, action, limited, limits, usd, working
 
@@ -232,6 +233,11 @@ def test_symbol_rests_after_a_loss(since: int, rule: str | None) -> None:
         (action("open", "long", 600), {"cash": 500}, "margin of $600.00 is needed and the account is worth $500.00"),
         (OPEN, {"activity": lost(1_200)}, "$1200.00 lost today exceeds $1000.00"),
         (OPEN, {"activity": Activity(orders_last_hour=61)}, "61 orders within the hour; 60 are allowed"),
+        (
+            CLOSE,
+            {"held": 100, "settled_at_e8": 95 * E8},
+            "BTC is not listed any more; positions in it were settled at 95.000",
+        ),
         (CLOSE, {}, "there is no position to close"),
         (ADJUST, {}, "there is no long position to adjust"),
     ],
@@ -247,6 +253,6 @@ def codes(text: str) -> set[str]:
 def test_every_code_is_described_in_the_module_and_on_its_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "rules.md").read_text("utf-8")
     rows = re.findall(r"^\| `(R\d+_[A-Z_]+)` \|", page, re.MULTILINE)
-    assert len(rows) == len(set(rows)) == 17
+    assert len(rows) == len(set(rows)) == 18
     assert set(rows) == codes(rules.__doc__ or "")
     assert set(RULES) | {"R11_MODEL_SPEND", "R17_EXPIRED"} == set(rows)

@@ -9,12 +9,15 @@ import pytest
 from tapebook import app, profiles
 from tapebook.book.store import Book
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.instants import HOUR, parse_instant
+from tapebook.domain.market import FundingRate
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import make_home
-from tapebook.loop import enlist
+from tapebook.loop import control, enlist
 from tapebook.loop.deploy import deploy
+from tapebook.loop.executor import Executor
 from tapebook.wiring import Rooms
+from tests.loop.desks import Desk, desk, holding
 
 NOW = parse_instant("2026-06-04T12:00:00Z")
 
@@ -146,3 +149,59 @@ def test_the_first_agents_of_a_home_can_decide(tmp_path: Path) -> None:
             "ensemble",
             ["trend", "reversion", "breakout", "carry"],
         )
+
+
+@pytest.fixture
+def floor(tmp_path: Path) -> Iterator[Desk]:
+    with desk(tmp_path / "home") as opened:
+        yield opened
+
+
+CLOSES = "nobody decides on it any more; margin and funding go on; `tapebook flatten a --symbol BTC` closes it"
+
+
+def test_what_is_dropped_from_the_watchlist_while_it_is_held_is_warned_about(floor: Desk) -> None:
+    holding(floor)
+    assert edit(floor.rooms, "a", watch="ETH").warnings == [f"a holds BTC long 500.00 USD: {CLOSES}"]
+    # Said when it happens, not at every change.
+    assert edit(floor.rooms, "a", strategy="Go.").warnings == []
+    assert edit(floor.rooms, "a", watch="BTC,SOL").warnings == [
+        "a has an order for ETH at the broker: it can still fill; `tapebook flatten a --symbol ETH` cancels it"
+    ]
+
+
+def test_disabling_while_holding_is_warned_about(floor: Desk) -> None:
+    holding(floor)
+    said = edit(floor.rooms, "a", enabled=False)
+    assert said.warnings == [
+        f"a holds BTC long 500.00 USD: {CLOSES.replace('any more', 'while it is disabled')}",
+        "a has an order for ETH at the broker: it can still fill; `tapebook flatten a --symbol ETH` cancels it",
+    ]
+    assert edit(floor.rooms, "a", enabled=True).warnings == []
+
+
+def test_nothing_held_is_nothing_to_warn_about(floor: Desk) -> None:
+    floor.hire()
+    for words in ({"watch": "ETH"}, {"enabled": False}):
+        assert edit(floor.rooms, "a", **words).warnings == []
+
+
+@pytest.mark.parametrize("words", [{"watch": "ETH"}, {"enabled": False}])
+def test_what_the_warning_says_is_what_happens(floor: Desk, words: dict[str, Any]) -> None:
+    """The executor goes on to value it, to charge funding and to fill orders; flatten closes it."""
+    agent = holding(floor)
+    edit(floor.rooms, "a", **words)
+    executor = Executor(floor.rooms)
+    to_the_hour = HOUR - floor.clock.now() % HOUR
+    floor.rooms.tape.commit([FundingRate("BTC", floor.clock.now() + to_the_hour, 10**8, 0)])
+    floor.later(to_the_hour, BTC=80, ETH=9)
+    executor.turn()
+    assert floor.held(agent).keys() == {"BTC", "ETH"}
+    account = floor.rooms.book.account(agent.id, seq=floor.rooms.book.head(agent.id))
+    assert account.open_trades["BTC"].funding_usd_e6 < 0
+    newest = floor.rooms.book.newest_snapshot(agent.id, seq=floor.rooms.book.head(agent.id))
+    assert newest is not None and newest.marks["BTC"] == 80 * 10**8
+    control.flatten(floor.rooms, [agent.id], reason="as the warning says", symbol="BTC")
+    floor.later(10_000, BTC=80, ETH=9)
+    executor.turn()
+    assert floor.held(agent).keys() == {"ETH"} and floor.is_whole()

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tapebook.broker import OrderState
 from tapebook.decision import Answer
 from tapebook.domain.agent import AgentProfile, Deployment, RiskCaps
 from tapebook.domain.instants import MINUTE
@@ -128,9 +129,10 @@ class Counting:
         self._broker = broker
         self.placed: list[str] = []
 
-    def place(self, order: Order) -> None:
+    def place(self, order: Order) -> OrderState:
         self.placed.append(order.client_id)
-        self._broker.place(order)
+        state: OrderState = self._broker.place(order)
+        return state
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._broker, name)

@@ -313,7 +313,7 @@ def test_reads_of_one_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
             desk.reconcile(minutes)
         counts.append(count[: count.index("append")])
     assert counts[0] == counts[1]
-    assert len(counts[0]) <= 18
+    assert len(counts[0]) <= 19
 
 
 def _bars_until(minutes: float) -> list[Candle]:

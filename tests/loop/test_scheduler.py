@@ -5,14 +5,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tapebook.book.work import Item
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import MINUTE
-from tapebook.errors import BadInput
+from tapebook.domain.instants import MINUTE, parse_instant
+from tapebook.errors import BadInput, Busy
 from tapebook.home import make_home
 from tapebook.loop.deploy import deploy
 from tapebook.loop.roster import Roster, refuse_shared_accounts
+from tapebook.loop.schedule import MOST_MISSED
 from tapebook.loop.scheduler import Scheduler
-from tests.loop.crews import START, shops, work
+from tests.loop.crews import START, Shop, shops, work
 
 FAST = AgentProfile("fast", ("BTC", "ETH"), cadence_ms=5 * MINUTE)
 SLOW = AgentProfile("slow", ("BTC",), cadence_ms=15 * MINUTE)
@@ -90,3 +92,100 @@ def test_roster_asks_the_broker_for_its_account(home: Path, monkeypatch: pytest.
         monkeypatch.setattr(type(broker), "account", "0xabc", raising=False)
         with pytest.raises(BadInput, match="0xabc"):
             Roster(one.rooms).enabled()
+
+
+def expired(shop: Shop, symbol: str = "BTC") -> list[int]:
+    """Minutes after the start of the slots of a symbol that are recorded as expired."""
+    runs = [run for run in shop.runs() if run.symbol == symbol and run.status == "expired"]
+    return sorted((run.scheduled_for - START) // MINUTE for run in runs)
+
+
+def back_after(shop: Shop, minutes: int) -> Scheduler:
+    """Another process begins to schedule after so many minutes without a desk, and a worker works."""
+    shop.clock.advance(START + minutes * MINUTE)
+    shop.quote("BTC", "ETH")
+    scheduler = Scheduler(shop.rooms)
+    scheduler.turn()
+    work(shop.worker())
+    return scheduler
+
+
+def test_slots_missed_while_nobody_scheduled_are_recorded_as_expired(home: Path) -> None:
+    with shops(home, 1) as (one,):
+        one.hire(FAST)
+        # A pair begins with its first slot: nothing was missed before it.
+        scheduler = back_after(one, 12)
+        assert (expired(one), scheduler.missed) == ([], 0)
+        scheduler = back_after(one, 37)
+        assert expired(one) == expired(one, "ETH") == [15, 20, 25, 30]
+        assert (scheduler.missed, scheduler.words()) == (8, "2 decisions listed, 0 waiting, 8 found that were missed")
+        (error,) = {run.error for run in one.runs() if run.status == "expired"}
+        assert error == "no desk ran or no worker was free before the next slot was due, or the agent was disabled"
+        # A restart records nothing twice.
+        head = one.rooms.book.head("fast.paper")
+        assert back_after(one, 37).missed == 0 and one.rooms.book.head("fast.paper") == head
+        assert {run.status for run in one.runs() if run.status != "expired"} == {"held"}
+
+
+def test_scheduler_that_stood_still_finds_what_it_missed(home: Path) -> None:
+    with shops(home, 1) as (one,):
+        one.hire(FAST)
+        scheduler = Scheduler(one.rooms)
+        scheduler.turn()
+        one.clock.advance(START + 20 * MINUTE)
+        scheduler.turn()
+        assert scheduler.missed == 6
+        work(one.worker())
+        # The first was listed in time, and nobody came for it.
+        assert expired(one) == [0, 5, 10, 15]
+
+
+def test_scheduler_killed_before_the_newest_slot_goes_on_where_it_stopped(home: Path) -> None:
+    with shops(home, 1) as (one,):
+        one.hire(FAST)
+        back_after(one, 0)
+        one.clock.advance(START + 30 * MINUTE)
+        killed, add = Scheduler(one.rooms), one.rooms.work.add
+        lists: list[int] = []
+
+        def die(items: list[Item]) -> int:
+            lists.append(len(items))
+            if len(lists) > 1:
+                raise Busy("killed here")
+            return add(items[:3])
+
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Busy):
+            patch.setattr(one.rooms.work, "add", die)
+            killed.turn()
+        back_after(one, 30)
+        assert expired(one) == expired(one, "ETH") == [5, 10, 15, 20, 25]
+
+
+def test_nothing_was_missed_while_an_agent_was_disabled_or_did_not_watch(home: Path) -> None:
+    with shops(home, 1) as (one,):
+        only_btc = msgspec.structs.replace(FAST, watchlist=("BTC",))
+        one.hire(FAST)
+        back_after(one, 0)
+        one.hire(msgspec.structs.replace(FAST, enabled=False))
+        one.clock.advance(START + 21 * MINUTE)
+        one.hire(only_btc)
+        one.clock.advance(START + 31 * MINUTE)
+        one.hire(msgspec.structs.replace(FAST, strategy="both again"))
+        back_after(one, 44)
+        assert (expired(one), expired(one, "ETH")) == ([25, 30, 35], [35])
+
+
+def test_long_absence_is_recorded_in_brief_and_nothing_of_it_is_dropped(home: Path) -> None:
+    with shops(home, 1) as (one,):
+        one.hire(SLOW)
+        back_after(one, 0)
+        days = 30
+        back_after(one, days * 24 * 60)
+        found = sorted((run for run in one.runs() if run.status == "expired"), key=lambda run: run.scheduled_for)
+        assert len(found) == MOST_MISSED
+        passed, (first, *others) = days * 96 - 1, found
+        assert (first.error or "").endswith(
+            f"; the next {passed - MOST_MISSED:,} slots passed as well, until 2026-02-01T06:00:00.000Z"
+        )
+        assert len({run.error for run in others}) == 1
+        assert others[0].scheduled_for == parse_instant("2026-02-01T06:15:00Z")

@@ -46,10 +46,14 @@ class DeskResumed(msgspec.Struct, frozen=True):
 
 
 class DeskFlattened(msgspec.Struct, frozen=True):
-    """In the owner's stream: what a deployment, or (empty) every one, has begun by now is to be closed or cancelled."""
+    """In the owner's stream: what a deployment, or (empty) every one, has begun by now is to be closed or cancelled.
+
+    `symbol` is the one it is about; empty is all of them.
+    """
 
     subject: str
     reason: str
+    symbol: str = ""
 
 
 class LedgerPosted(msgspec.Struct, frozen=True):
@@ -83,6 +87,13 @@ class OrderPlaced(msgspec.Struct, frozen=True):
     """The broker has the order."""
 
     client_id: str
+
+
+class OrderUnanswered(msgspec.Struct, frozen=True):
+    """Nobody knows whether the broker has the order, and why; it is asked for by its client id until that is known."""
+
+    client_id: str
+    detail: str
 
 
 class OrderEnded(msgspec.Struct, frozen=True):
@@ -145,6 +156,7 @@ KINDS: dict[type[msgspec.Struct], str] = {
     RunEnded: "run.ended",
     OrderIntended: "order.intended",
     OrderPlaced: "order.placed",
+    OrderUnanswered: "order.unanswered",
     OrderEnded: "order.ended",
     FillObserved: "fill.observed",
     FundingObserved: "funding.observed",

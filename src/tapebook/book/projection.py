@@ -153,6 +153,11 @@ def _order_placed(event: Event) -> list[Write]:
     return [Write(_QUERIES.place_order, {"client_id": body.client_id, "seq": event.seq})]
 
 
+def _order_unanswered(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.OrderUnanswered)
+    return [Write(_QUERIES.doubt_order, msgspec.structs.asdict(body))]
+
+
 def _order_ended(event: Event) -> list[Write]:
     end = ev.body_of(event, ev.OrderEnded).end
     row = {"client_id": end.client_id, "status": end.status, "detail": end.detail, "seq": event.seq}
@@ -212,6 +217,7 @@ PROJECTION = Projection(
         ev.KINDS[ev.RunEnded]: _run_ended,
         ev.KINDS[ev.OrderIntended]: _order_intended,
         ev.KINDS[ev.OrderPlaced]: _order_placed,
+        ev.KINDS[ev.OrderUnanswered]: _order_unanswered,
         ev.KINDS[ev.OrderEnded]: _order_ended,
         ev.KINDS[ev.FillObserved]: _fill_observed,
         ev.KINDS[ev.MarksObserved]: _marks_observed,

@@ -25,9 +25,9 @@ INSERT INTO desk_controls (
 -- name: flattening
 -- A wish to be flat.
 INSERT INTO desk_flattenings (
-    owner, deployment, seq, subject, reason, known_at
+    owner, deployment, seq, subject, reason, known_at, symbol
 ) VALUES (
-    :owner, :deployment, :seq, :subject, :reason, :known_at
+    :owner, :deployment, :seq, :subject, :reason, :known_at, :symbol
 );
 
 -- name: run
@@ -74,7 +74,11 @@ INSERT INTO orders (
 
 -- name: place_order
 -- The broker has the order.
-UPDATE orders SET status = 'placed', placed_seq = :seq WHERE client_id = :client_id;
+UPDATE orders SET status = 'placed', detail = '', placed_seq = :seq WHERE client_id = :client_id;
+
+-- name: doubt_order
+-- Whether the broker has the order is not known; it stays intended.
+UPDATE orders SET detail = :detail WHERE client_id = :client_id;
 
 -- name: end_order
 -- The broker's last word on an order.

@@ -12,6 +12,10 @@ SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent 
 -- The newest version of one agent.
 SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent ORDER BY version DESC LIMIT 1;
 
+-- name: agent_history
+-- Every version of one agent and when it became known, newest first.
+SELECT known_at, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent ORDER BY version DESC;
+
 -- name: deployed
 -- The agent version a deployment runs as of a sequence number.
 SELECT agent, version, broker FROM deployments
@@ -25,18 +29,17 @@ WHERE c.owner = :owner AND c.halted = 1
 ORDER BY c.subject;
 
 -- name: flatten_due
--- When somebody last wanted a deployment flat, as long as something that had begun by then is left.
-SELECT MAX(f.known_at) FROM desk_flattenings f
-WHERE f.owner = :owner AND f.subject IN ('', :deployment) AND (
-    EXISTS (
-        SELECT 1 FROM trade_history t
-        WHERE t.owner = :owner AND t.deployment = :deployment AND t.status = 'open' AND t.entry_tick_at <= f.known_at
-    ) OR EXISTS (
-        SELECT 1 FROM orders o
-        WHERE o.owner = :owner AND o.deployment = :deployment AND o.ended_seq IS NULL
-            AND o.run_id <> '' AND o.intended_at <= f.known_at
-    )
-);
+-- Symbols somebody wants flat in which something that had begun by then is left, each with the newest such wish.
+SELECT begun.symbol, MAX(f.known_at) FROM desk_flattenings f
+JOIN (
+    SELECT t.symbol AS symbol, t.entry_tick_at AS began FROM trade_history t
+    WHERE t.owner = :owner AND t.deployment = :deployment AND t.status = 'open'
+    UNION ALL
+    SELECT o.symbol, o.intended_at FROM orders o
+    WHERE o.owner = :owner AND o.deployment = :deployment AND o.ended_seq IS NULL AND o.run_id <> ''
+) begun ON begun.began <= f.known_at AND f.symbol IN ('', begun.symbol)
+WHERE f.owner = :owner AND f.subject IN ('', :deployment)
+GROUP BY begun.symbol ORDER BY begun.symbol;
 
 -- name: deployment_names
 -- Every deployment an owner ever had, of one agent or (empty) of all, with its agent.
@@ -148,6 +151,16 @@ GROUP BY action, COALESCE(rule, '') ORDER BY action, COALESCE(rule, '');
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at, placed_seq
 FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS NULL ORDER BY seq, client_id;
+
+-- name: unanswered_orders
+-- Orders nobody knows whether the broker has, of one deployment or (empty) of all, oldest first.
+SELECT
+    client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
+    deployment, status, detail
+FROM orders
+WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment)
+    AND ended_seq IS NULL AND placed_seq IS NULL AND detail <> ''
+ORDER BY intended_at, deployment, client_id;
 
 -- name: stirs
 -- Whether a deployment has an order that has not ended, or holds something.

@@ -68,7 +68,7 @@ def settle_fill(
         fees={fill.symbol: fill.fee_usd_e6},
         reason=cause.reason,
         run_id=cause.run_id,
-        exit_label="liquidated" if fill.liquidation else label,
+        exit_label="liquidated" if fill.liquidation else "delisted" if fill.delisted else label,
         regimes={fill.symbol: cause.regime},
         lessons_hash=cause.lessons_hash,
         path={} if path is None else {fill.symbol: path},

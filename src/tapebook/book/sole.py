@@ -52,9 +52,9 @@ class SoleBook(Book):
             self._halts = super().halts()
         return self._halts
 
-    def flatten_due(self, deployment: str) -> int | None:
-        """When somebody last wanted a deployment flat, as long as something that had begun by then is left."""
-        return super().flatten_due(deployment) if self._flattened else None
+    def flatten_due(self, deployment: str) -> dict[str, int]:
+        """Symbols with something left that had begun when somebody wanted it flat, each with when that was last."""
+        return super().flatten_due(deployment) if self._flattened else {}
 
     def account(self, deployment: str, *, seq: int) -> Account:
         """Cash, positions and open trades as of a sequence number."""

@@ -132,6 +132,11 @@ class Book:
             row = self._db.one(_QUERIES.agent_version, owner=self.owner, agent=name, version=version)
         return _profile(row) if row else None
 
+    def agent_history(self, name: str) -> list[tuple[int, AgentProfile]]:
+        """Every version of an agent with when it became known, newest first."""
+        rows = self._db.all(_QUERIES.agent_history, owner=self.owner, agent=name)
+        return [(row[0], msgspec.json.decode(row[1], type=AgentProfile)) for row in rows]
+
     def deployed_version(self, deployment: str, *, seq: int) -> int | None:
         """The agent version a deployment runs as of a sequence number."""
         row = self._db.one(_QUERIES.deployed, owner=self.owner, deployment=deployment, seq=seq)
@@ -141,10 +146,9 @@ class Book:
         """What may not trade now, with the reason that was given: deployments, or an empty name for all of them."""
         return {row[0]: row[1] for row in self._db.all(_QUERIES.halts, owner=self.owner)}
 
-    def flatten_due(self, deployment: str) -> int | None:
-        """When somebody last wanted a deployment flat, as long as something that had begun by then is left."""
-        row = self._db.one(_QUERIES.flatten_due, owner=self.owner, deployment=deployment)
-        return row[0] if row else None
+    def flatten_due(self, deployment: str) -> dict[str, int]:
+        """Symbols with something left that had begun when somebody wanted it flat, each with when that was last."""
+        return {row[0]: row[1] for row in self._db.all(_QUERIES.flatten_due, owner=self.owner, deployment=deployment)}
 
     def deployments(self, agent: str = "") -> list[tuple[str, str]]:
         """Every deployment of an agent, or of all, with its agent's name."""
@@ -250,6 +254,11 @@ class Book:
         """Orders that have not ended, oldest first, each with whether the broker has it."""
         rows = self._db.all(_QUERIES.working_orders, owner=self.owner, deployment=deployment)
         return [(_order(row), row[10] is not None) for row in rows]
+
+    def unanswered_orders(self, deployment: str = "") -> list[KnownOrder]:
+        """Orders nobody knows whether the broker has, of a deployment or of all, oldest first; `detail` says why."""
+        rows = self._db.all(_QUERIES.unanswered_orders, owner=self.owner, deployment=deployment)
+        return [_known_order(row) for row in rows]
 
     def stirs(self, deployment: str) -> bool:
         """Whether a deployment has an order that has not ended, or holds something."""

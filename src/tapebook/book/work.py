@@ -51,6 +51,11 @@ class Work:
         with self._db.transaction():
             return self._db.many(_QUERIES.add, [self._row(item) for item in items])
 
+    def newest_slot(self, deployment: str, symbol: str) -> int | None:
+        """The newest scheduled slot of a pair that was decided or is listed; None before its first."""
+        row = self._db.one(_QUERIES.newest_slot, owner=self._owner, deployment=deployment, symbol=symbol)
+        return max((slot for slot in row or () if slot is not None), default=None)
+
     def waiting(self, *, most: int) -> list[str]:
         """Deployments with decisions to make, the longest waiting first."""
         return [row[0] for row in self._db.all(_QUERIES.waiting, owner=self._owner, most=most)]

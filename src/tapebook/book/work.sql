@@ -7,6 +7,17 @@ SELECT
 WHERE NOT EXISTS (SELECT 1 FROM decision_runs WHERE run_id = :run_id)
 ON CONFLICT (run_id) DO NOTHING;
 
+-- name: newest_slot
+-- The slot of a pair's newest scheduled decision, and the newest one that waits.
+SELECT (
+    SELECT r.scheduled_for FROM decision_runs r
+    WHERE r.owner = :owner AND r.deployment = :deployment AND r.symbol = :symbol AND r.run_trigger = 'schedule'
+    ORDER BY r.seq DESC LIMIT 1
+), (
+    SELECT MAX(w.scheduled_for) FROM work w
+    WHERE w.owner = :owner AND w.deployment = :deployment AND w.symbol = :symbol AND w.run_trigger = 'schedule'
+);
+
 -- name: waiting
 -- Deployments with decisions to make, the longest waiting first.
 SELECT deployment FROM work WHERE owner = :owner

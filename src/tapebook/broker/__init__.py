@@ -5,6 +5,6 @@ gives:  what became of them: fills, funding, refusals, liquidations, in time ord
 never:  decides, explains, writes a store
 """
 
-from tapebook.broker.port import Account, Activity, Book, Broker, Exposure, PaperTerms, Quotes
+from tapebook.broker.port import Account, Activity, Book, Broker, Exposure, OrderState, PaperTerms, Quotes, Settlement
 
-__all__ = ["Account", "Activity", "Book", "Broker", "Exposure", "PaperTerms", "Quotes"]
+__all__ = ["Account", "Activity", "Book", "Broker", "Exposure", "OrderState", "PaperTerms", "Quotes", "Settlement"]

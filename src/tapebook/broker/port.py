@@ -1,7 +1,7 @@
 """What a broker offers, what it must be told of an account, and what it may ask of the market."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -40,6 +40,13 @@ class Book(msgspec.Struct, frozen=True):
     spread_ppm: int
     bids_usd_e6: tuple[int, int, int]
     asks_usd_e6: tuple[int, int, int]
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """The end of a symbol that was delisted: when, and the price at which what is still held is closed."""
+
+    at: int
+    price_e8: int
 
 
 class PaperTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,12 +95,36 @@ class Quotes(Protocol):
         """The hourly rate that was due at an hour, or None when none is known."""
         ...
 
+    def settlement(self, symbol: str) -> Settlement | None:
+        """How a symbol ended that is known to be delisted by now; None for one that is traded."""
+        ...
+
+
+class OrderState(msgspec.Struct, frozen=True):
+    """What a broker knows of an order; `detail` says why, of a refusal and of what is not known.
+
+    placed       it has the order, whatever became of it since: `activity` tells that
+    rejected     it refused the order, for good
+    never seen   it does not have the order, and one that was sent before cannot arrive any more, or does no harm
+    unknown      nobody can say: the request or the answer was lost
+    """
+
+    status: Literal["placed", "rejected", "never seen", "unknown"]
+    detail: str = ""
+
 
 class Broker(Protocol):
-    """A place that executes orders."""
+    """A place that executes orders.
 
-    def place(self, order: Order) -> None:
-        """Hands an order over; the same client id again changes nothing."""
+    Losing a connection is an answer ("unknown") and no exception: whoever asked must know that nothing is known.
+    """
+
+    def place(self, order: Order) -> OrderState:
+        """Hands an order over and says what came of that, never "never seen"; a client id counts once."""
+        ...
+
+    def order_state(self, client_id: str) -> OrderState:
+        """What became of an order that may have been handed over, asked for by its client id."""
         ...
 
     def activity(self, account: Account, orders: Sequence[Order], *, quotes: Quotes, until: int) -> Activity:

@@ -1,11 +1,13 @@
 """One walk through time, from what an account was to what it is.
 
-Three kinds of turns are taken in the order of time; at one moment in this order (`Walk.activity`):
+Four kinds of turns are taken in the order of time; at one moment in this order (`Walk.activity`):
 
 1. a stretch that has ended is judged (`_judge`): what falls short within it is liquidated. Positions
    of a cross-margined account share their backing and fall together, isolated ones stand alone;
 2. at a full hour every position held until then pays or receives funding (`_fund`);
-3. an order that meets its observation executes or is refused (`_execute`).
+3. a symbol that was delisted ends (`_settle`): what is held of it is closed at its settlement price, free of fees,
+   and its orders are cancelled;
+4. an order that meets its observation executes or is refused (`_execute`).
 
 A stretch is a minute where there are minutes (`stretches`). Executions do not wait for theirs to
 end, so it is judged after them. A bar that becomes known later is judged by a later walk, which
@@ -70,6 +72,10 @@ class Walk:
         self._matches: list[Match] = []
         if orders:
             self._match(orders)
+        # Symbols that were delisted, the last to end first; an order for one that had ended before it is refused.
+        ends = [(symbol, quotes.settlement(symbol)) for symbol in {*self._held, *(each.symbol for each in orders)}]
+        self._ended = {symbol: end for symbol, end in ends if end is not None}
+        self._ending = sorted(self._ended, key=lambda symbol: (self._ended[symbol].at, symbol), reverse=True)
         self._now = 0
         self._events: list[BrokerEvent] = []
 
@@ -81,7 +87,8 @@ class Walk:
                 stretch = self._stretch or self._ahead()
                 judged, funded = max(stretch.ready_at, self._now), self._hour
             executed = self._matches[-1].at if self._matches else NEVER
-            at = min(judged, funded, executed)
+            ended = self._ended[self._ending[-1]].at if self._ending else NEVER
+            at = min(judged, funded, ended, executed)
             if at > self._until:
                 return Activity(tuple(self._events), self._walked)
             self._now = at if at > self._now else self._now
@@ -89,6 +96,8 @@ class Walk:
                 self._judge(stretch, at)
             elif at == funded:
                 self._fund(at)
+            elif at == ended:
+                self._settle(self._ending.pop(), at)
             else:
                 self._execute(self._matches.pop())
 
@@ -151,9 +160,25 @@ class Walk:
                 self._cash += amount
                 self._events.append(FundingPayment(symbol, hour, amount, rate))
 
+    def _settle(self, symbol: str, at: int) -> None:
+        """Ends a symbol that is not listed any more."""
+        held = self._held.get(symbol)
+        # What was entered since is of a symbol that is listed again.
+        if held is not None and held.moved_at <= at:
+            price = self._ended[symbol].price_e8
+            fill_id = short_id("settlement", symbol, at)
+            self._apply(Fill(fill_id, symbol, at, -held.size_e8, price, 0, False, delisted=True))
+        for order in sorted(self._orders.values(), key=lambda order: order.client_id):
+            if order.symbol == symbol and order.intended_at <= at:
+                self._end(order, at, "cancelled", "delisted")
+
     def _execute(self, found: Match) -> None:
         order = self._orders.get(found.client_id)
         if order is None:
+            return
+        ended = self._ended.get(order.symbol)
+        if ended is not None and found.at >= ended.at:
+            self._end(order, found.at, "rejected", "delisted")
             return
         held = self._held.get(order.symbol)
         size = _allowed_size(order, held.size_e8 if held else 0)

@@ -17,6 +17,7 @@ from tapebook.domain.sizing import only_reduces, signed_size_e8
 _AT_SEND = (
     "R1_KILL_SWITCH",
     "R2_SYMBOL_NOT_ENABLED",
+    "R18_DELISTED",
     "R7_STALE_DATA",
     "R4_LEVERAGE",
     "R9_PRICE_DEVIATION",

@@ -44,6 +44,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     `marks` has every symbol that is held; `halted` says why nothing may leave; `citations` are those of the packet.
     `activity_unread` says why nobody knows what was done lately, if so: then nothing may grow.
+    `settled_at_e8` is what a symbol that was delisted was settled at.
     """
 
     caps: RiskCaps
@@ -59,6 +60,7 @@ class Limits(msgspec.Struct, frozen=True):
     activity: Activity = Activity()
     citations: frozenset[str] = frozenset()
     activity_unread: str | None = None
+    settled_at_e8: int | None = None
 
     @property
     def held(self) -> Position | None:

@@ -17,6 +17,7 @@
     R15_UNKNOWN_CITATION    it cites what the packet does not have
     R16_MARGIN              there is not enough margin at the leverage asked for
     R17_EXPIRED             the order has waited too long to be sent
+    R18_DELISTED            the exchange does not list the symbol any more
 
 A position may always be made smaller: caps, losses, cooldowns and margin only look at what grows.
 """
@@ -26,7 +27,7 @@ from collections.abc import Callable
 import msgspec
 
 from tapebook.decision.limits import Limits, Move
-from tapebook.domain.money import E6, decimal_text
+from tapebook.domain.money import E6, decimal_text, short_price
 from tapebook.domain.run import ActionKind
 
 _PPM = 1_000_000
@@ -60,6 +61,14 @@ def symbol_not_enabled(asked: Proposal, limits: Limits) -> str | None:
     if asked.symbol != limits.symbol or asked.symbol not in limits.watchlist:
         return f"{asked.symbol or 'an empty symbol'} is not what this run may trade"
     return None
+
+
+def delisted(asked: Proposal, limits: Limits) -> str | None:
+    """Nothing can be traded that is not listed any more; what was held was closed at the settlement price."""
+    if asked.action == "hold" or limits.settled_at_e8 is None:
+        return None
+    price = short_price(limits.settled_at_e8)
+    return f"{asked.symbol} is not listed any more; positions in it were settled at {price}"
 
 
 def unknown_citation(asked: Proposal, limits: Limits) -> str | None:
@@ -206,6 +215,7 @@ def _usd(amount_e6: int) -> str:
 RULES: dict[str, Rule] = {
     "R1_KILL_SWITCH": kill_switch,
     "R2_SYMBOL_NOT_ENABLED": symbol_not_enabled,
+    "R18_DELISTED": delisted,
     "R15_UNKNOWN_CITATION": unknown_citation,
     "R7_STALE_DATA": stale_data,
     "R12_NO_POSITION": no_position,

@@ -101,6 +101,14 @@ class PredictedFunding(msgspec.Struct, frozen=True):
     next_funding_at: int
 
 
+class Delisting(msgspec.Struct, frozen=True):
+    """Whether the exchange still lists a perp: None while it does, else the price at which positions are settled."""
+
+    symbol: str
+    bucket_ts: int
+    settlement_e8: int | None
+
+
 class FeatureRow(msgspec.Struct, frozen=True):
     """A derived row: what a family (volatility, pressure, positioning) says of a symbol, as canonical JSON."""
 
@@ -121,4 +129,4 @@ class Gap(msgspec.Struct, frozen=True):
     reason: str
 
 
-Observation = Mid | Candle | Liquidity | AssetContext | FundingRate | PredictedFunding | FeatureRow
+Observation = Mid | Candle | Liquidity | AssetContext | FundingRate | PredictedFunding | Delisting | FeatureRow

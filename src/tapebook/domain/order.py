@@ -32,7 +32,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Fill(msgspec.Struct, frozen=True):
-    """A part of an order that was executed, or a liquidation (which has no order of ours)."""
+    """A part of an order that was executed; a liquidation and the settlement of what was delisted have no order."""
 
     fill_id: str
     symbol: str
@@ -43,6 +43,7 @@ class Fill(msgspec.Struct, frozen=True):
     maker: bool
     client_id: str | None = None
     liquidation: bool = False
+    delisted: bool = False
 
 
 class FundingPayment(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import msgspec
 
 from tapebook.book.events import DeskFlattened, DeskHalted, DeskResumed, draft
 from tapebook.domain.agent import Deployment
-from tapebook.errors import HomeError, StaleWriter
+from tapebook.errors import HomeError, StaleWriter, UnknownName
 from tapebook.home import sole_writer
 from tapebook.loop.execute import execute
 from tapebook.loop.reconcile import reconcile
@@ -53,20 +53,35 @@ def resume(rooms: Rooms, subject: str, *, reason: str) -> Switched:
     return Switched(subject, stood, rooms.book.halts())
 
 
-def flatten(rooms: Rooms, subjects: Sequence[str], *, reason: str) -> list[Flattened]:
-    """Wants deployments flat: their orders are cancelled and their positions closed, here or by the desk that runs."""
+def flatten(rooms: Rooms, subjects: Sequence[str], *, reason: str, symbol: str = "") -> list[Flattened]:
+    """Wants deployments flat, in one symbol or (empty) in all: orders are cancelled and positions closed.
+
+    That is done here, or by the desk that runs.
+    """
     for subject in subjects:
-        _tell(rooms, DeskFlattened(subject, reason))
+        _tell(rooms, DeskFlattened(subject, reason, symbol))
     roster = Roster(rooms)
     found = [roster.running(subject) for subject in subjects]
-    return [_carry_out(rooms, deployment) for deployment in found if deployment is not None]
+    return [_carry_out(rooms, deployment, symbol) for deployment in found if deployment is not None]
 
 
-def _carry_out(rooms: Rooms, deployment: Deployment) -> Flattened:
+def require_traded(rooms: Rooms, subjects: Sequence[str], symbol: str) -> None:
+    """Refuses a symbol that none of some deployments watches, holds or has an order for: it is mistyped."""
+    roster, known = Roster(rooms), set[str]()
+    for subject in subjects:
+        running = roster.running(subject)
+        account = rooms.book.account(subject, seq=rooms.book.head(subject))
+        known |= account.portfolio.positions.keys() | set(running.agent.watchlist if running else ())
+        known |= {order.symbol for order, _ in rooms.book.working_orders(subject)}
+    if subjects and symbol not in known:
+        raise UnknownName(f"nothing here trades {symbol!r}; symbols: {', '.join(sorted(known))}")
+
+
+def _carry_out(rooms: Rooms, deployment: Deployment, symbol: str) -> Flattened:
     before = _orders_of_runs(rooms, deployment)
     done = _served(rooms, deployment)
     working = [order for order, _ in rooms.book.working_orders(deployment.id)]
-    closing = sorted(order.symbol for order in working if not order.run_id)
+    closing = sorted(order.symbol for order in working if not order.run_id and symbol in ("", order.symbol))
     return Flattened(deployment.id, closing, before - _orders_of_runs(rooms, deployment) if done else 0, not done)
 
 

@@ -8,9 +8,12 @@ import msgspec
 from tapebook import plug
 from tapebook.context import oversize
 from tapebook.domain.agent import AgentProfile, context_of
+from tapebook.domain.money import E6, decimal_text, notional_usd_e6
 from tapebook.errors import BadInput, UnknownName
 from tapebook.loop.deploy import deployment_id
+from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.profiles import changed, differences, require_name
+from tapebook.tape.store import View
 from tapebook.wiring import Rooms
 
 ENGINES = "tapebook.decision.engines"
@@ -18,13 +21,17 @@ BROKERS = "tapebook.broker.brokers"
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """An agent after it was added or changed: what differs from before, and what its owner should know."""
+    """An agent after it was added or changed: what differs from before, and what its owner should know.
+
+    `warnings` are about what it holds and nobody decides on any more.
+    """
 
     name: str
     version: int
     new: bool
     changes: list[dict[str, Any]]
     notes: list[str]
+    warnings: list[str]
 
 
 def add(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> Saved:
@@ -57,7 +64,8 @@ def _save(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new: bool)
     if new or after != before:
         _check(rooms, before, after, new=new)
     version = rooms.book.save_agent(after, at=rooms.clock.now())
-    return Saved(after.name, version, new, differences(before, after), _notes(rooms, after))
+    warnings = [] if new else _left_alone(rooms, before, after)
+    return Saved(after.name, version, new, differences(before, after), _notes(rooms, after), warnings)
 
 
 def _check(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new: bool) -> None:
@@ -83,3 +91,37 @@ def _notes(rooms: Rooms, agent: AgentProfile) -> list[str]:
     known = rooms.tape.symbols()
     missing = [symbol for symbol in agent.watchlist if known and symbol not in known]
     return [f"the tape has nothing of {', '.join(missing)} yet: check how it is written"] if missing else []
+
+
+def _left_alone(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> list[str]:
+    """What a change leaves in the market without anybody who decides on it, and what becomes of that.
+
+    The executor follows every position and order, whoever watches the symbol: margin, funding, fills, settlement.
+    """
+    moved = before.broker != after.broker
+    stopped = before.enabled and not after.enabled
+    left = set(before.watchlist) - set(after.watchlist)
+    if not (moved or stopped or left):
+        return []
+    deployment = deployment_id(before)
+    account = rooms.book.account(deployment, seq=rooms.book.head(deployment))
+    held = account.portfolio.positions
+    # What is on its way to make it flat is nobody's worry.
+    placed = [order.symbol for order, sent in rooms.book.working_orders(deployment) if sent and order.run_id]
+    alone = {*held, *placed} if moved or stopped else left & {*held, *placed}
+    when = "while it is disabled" if stopped and not moved else "any more"
+    marks = marks_of(TapeQuotes(rooms.tape, View(rooms.clock.now())), held.values(), at=rooms.clock.now())
+    said = []
+    for symbol in sorted(alone):
+        command = f"`tapebook flatten {after.name} --symbol {symbol}`"
+        if symbol in held:
+            side = "long" if held[symbol].size_e8 > 0 else "short"
+            usd = decimal_text(abs(notional_usd_e6(held[symbol].size_e8, marks[symbol])), E6, 2)
+            what = f"{after.name} holds {symbol} {side} {usd} USD"
+            said.append(f"{what}: nobody decides on it {when}; margin and funding go on; {command} closes it")
+        if symbol in placed:
+            many = placed.count(symbol) > 1
+            what = f"{after.name} has {placed.count(symbol)} orders" if many else f"{after.name} has an order"
+            it, them = ("they", "them") if many else ("it", "it")
+            said.append(f"{what} for {symbol} at the broker: {it} can still fill; {command} cancels {them}")
+    return said

@@ -6,6 +6,7 @@ fast frames travel, so two runs over one seed write the same bytes.
 """
 
 import asyncio
+from collections.abc import Mapping
 from types import TracebackType
 
 import msgspec
@@ -26,10 +27,18 @@ STEP = 5 * SECOND
 class SteppedFeed:
     """A world, its server and a source that listens to it, all in this process."""
 
-    def __init__(self, rooms: Rooms, clock: VirtualClock, world: World, *, history_ms: int) -> None:
+    def __init__(
+        self,
+        rooms: Rooms,
+        clock: VirtualClock,
+        world: World,
+        *,
+        history_ms: int,
+        delistings: Mapping[str, int] | None = None,
+    ) -> None:
         self._rooms = rooms
         self._clock = clock
-        self._server = WorldServer(world, history_ms=history_ms)
+        self._server = WorldServer(world, history_ms=history_ms, delistings=delistings)
         self._history_ms = history_ms
         self._intake = Intake()
         self._first = world.start + history_ms

@@ -1,4 +1,4 @@
-"""Carries out the wish to be flat: what had begun when it was uttered is cancelled or closed.
+"""Carries out the wish to be flat, in one symbol or in all: what had begun when it was uttered is cancelled or closed.
 
 The wish is an event of the owner; whoever works on a deployment finds it there and acts, so it
 needs no hold on a running desk. It is done when nothing of before it is left, so a close that found
@@ -16,30 +16,35 @@ from tapebook.wiring import Rooms
 
 
 def flatten_if_due(rooms: Rooms, deployment: Deployment) -> None:
-    """Cancels orders and intends closes, if somebody wants this deployment flat and it is not."""
-    if rooms.book.flatten_due(deployment.id) is None:
+    """Cancels orders and intends closes, if somebody wants symbols of this deployment flat and they are not."""
+    if not rooms.book.flatten_due(deployment.id):
         return
     # What was filled by now is a position, not an order that could be cancelled.
     reconcile(rooms, deployment)
     asked = rooms.book.flatten_due(deployment.id)
-    if asked is None:
+    if not asked:
         return
     seq, now = rooms.book.head(deployment.id), rooms.clock.now()
-    working = [order for order, _ in rooms.book.working_orders(deployment.id)]
-    bodies = [body for order in working if _began(order, asked) for body in _cancelled(order, now)]
-    closing = {order.symbol for order in working if not order.run_id}
+    found = rooms.book.working_orders(deployment.id)
+    bodies: list[msgspec.Struct] = []
+    for order, placed in found:
+        began = bool(order.run_id) and order.intended_at <= asked.get(order.symbol, 0)
+        if began and (placed or _is_here(rooms, deployment, order)):
+            bodies += _cancelled(order, now)
+    closing = {order.symbol for order, _ in found if not order.run_id}
     account = rooms.book.account(deployment.id, seq=seq)
     stream = f"{deployment.owner}/{deployment.id}"
     for symbol, trade in sorted(account.open_trades.items()):
-        if trade.entry_tick_at <= asked and symbol not in closing:
+        if trade.entry_tick_at <= asked.get(symbol, 0) and symbol not in closing:
             bodies.append(OrderIntended(flattening(stream, account.portfolio.positions[symbol], at=now)))
     if bodies:
         rooms.book.append(deployment.id, [draft(now, body) for body in bodies], expected_seq=seq)
 
 
-def _began(order: Order, asked: int) -> bool:
-    """An order of a run that was intended before the wish."""
-    return bool(order.run_id) and order.intended_at <= asked
+def _is_here(rooms: Rooms, deployment: Deployment, order: Order) -> bool:
+    """Whether an order that is not placed has certainly not left; one that may have is asked for first (`execute`)."""
+    state = rooms.broker(deployment.agent.broker).order_state(order.client_id)
+    return state.status in ("never seen", "rejected")
 
 
 def _cancelled(order: Order, now: int) -> list[msgspec.Struct]:

@@ -43,6 +43,7 @@ def checks(rooms: Rooms) -> list[Check]:
         Check("tape", True, rooms.tape_db.description),
         _streams(rooms),
         _cash(rooms),
+        _orders(rooms),
         *_channels(rooms),
         _gaps(rooms),
         _problems(rooms),
@@ -63,6 +64,12 @@ def _streams(rooms: Rooms) -> Check:
 def _cash(rooms: Rooms) -> Check:
     differences = rooms.book.cash_differences()
     return Check("cash", not differences, "; ".join(differences) or "equals the ledger's sum in every deployment")
+
+
+def _orders(rooms: Rooms) -> Check:
+    """Whether the broker's answer to every order is known."""
+    lost = [f"{each.deployment} {each.order.client_id}: {each.detail}" for each in rooms.book.unanswered_orders()]
+    return Check("orders", not lost, "; ".join(lost) or "the broker's answer to every order is known")
 
 
 def _channels(rooms: Rooms) -> list[Check]:

@@ -41,6 +41,7 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None) -> 
         halted=halted(rooms, deployment, newest_profile(rooms, deployment)),
         activity=Activity() if isinstance(activity, str) else activity,
         activity_unread=activity if isinstance(activity, str) else None,
+        settled_at_e8=_settled_at_e8(rooms, slot.symbol, now=now),
     )
 
 
@@ -60,6 +61,7 @@ def limits_at_send(rooms: Rooms, deployment: Deployment, order: Order, *, others
         data_age_ms=None if mid is None else now - mid.bucket_ts,
         working=_moves(rooms, others, marks, now=now),
         halted=halted(rooms, deployment, agent),
+        settled_at_e8=_settled_at_e8(rooms, order.symbol, now=now),
     )
 
 
@@ -77,6 +79,11 @@ def halted(rooms: Rooms, deployment: Deployment, agent: AgentProfile) -> str | N
     if deployment.id in halts:
         return f"{agent.name} is halted: {halts[deployment.id]}"
     return None if agent.enabled else f"{agent.name} is not enabled"
+
+
+def _settled_at_e8(rooms: Rooms, symbol: str, *, now: int) -> int | None:
+    found = rooms.tape.delisting(symbol, view=View(now))
+    return None if found is None else found.settlement_e8
 
 
 def _account(

@@ -7,7 +7,7 @@ known at its beginning.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tapebook.broker import Book
+from tapebook.broker import Book, Settlement
 from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
 from tapebook.domain.money import E6
@@ -93,6 +93,11 @@ class TapeQuotes:
             return settled.rate_e12
         shown = self.tape.newest(AssetContext, symbol, view=self.known(hour))
         return None if shown is None else shown.funding_e12
+
+    def settlement(self, symbol: str) -> Settlement | None:
+        """How a delisted symbol ended: from the moment that was known, for nobody could act on it before."""
+        found = self.tape.delisting(symbol, view=self._view)
+        return None if found is None else Settlement(found.known_at, found.settlement_e8)
 
     def known(self, at: int) -> View:
         """What was known at a moment, and never more than is known now."""

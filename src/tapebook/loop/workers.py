@@ -41,7 +41,7 @@ T = TypeVar("T")
 _TOGETHER = 32
 # How long a worker that stops waits for the next answer.
 _GRACE_SECONDS = 3.0
-_TOO_LATE = "no worker was free before the next slot was due, or the agent was disabled"
+_TOO_LATE = "no desk ran or no worker was free before the next slot was due, or the agent was disabled"
 
 
 class Pool(Protocol):

@@ -79,6 +79,21 @@ VALUES (:source, :channel, :subject, :from_ts, :seq, :known_at, :to_ts, :reason,
 ON CONFLICT (source, channel, subject, from_ts, seq) DO UPDATE SET
     to_ts = excluded.to_ts, found_at = excluded.found_at, filled_at = excluded.filled_at;
 
+-- name: delisting
+-- What was known last, at a moment and in a commit, of whether a perp is listed.
+SELECT known_at, settlement_e8 FROM tape_delistings
+WHERE symbol = :symbol AND known_at <= :as_of AND seq <= :watermark ORDER BY known_at DESC, seq DESC LIMIT 1;
+
+-- name: delistings
+-- All that was known in a commit of which perps are listed, oldest first.
+SELECT symbol, known_at, seq, settlement_e8 FROM tape_delistings WHERE seq <= :watermark ORDER BY known_at, seq;
+
+-- name: add_delisting
+-- A perp was delisted, or is listed again.
+INSERT INTO tape_delistings (symbol, seq, known_at, bucket_ts, settlement_e8)
+VALUES (:symbol, :seq, :known_at, :bucket_ts, :settlement_e8)
+ON CONFLICT (symbol, seq) DO UPDATE SET settlement_e8 = excluded.settlement_e8;
+
 -- name: archived
 -- The archive objects that hold rows of a table's chunks which are no longer here.
 SELECT chunk, archive_key FROM tape_archived

@@ -16,7 +16,7 @@ from tapebook.tape.bars import LENGTHS, finer, is_finest, made, made_of, newest_
 from tapebook.tape.cold import Fetch
 from tapebook.tape.families import BOOKS, CANDLES, CONTEXTS, POSITIONING, PRESSURE, VOLATILITY, Family
 from tapebook.tape.rows import KnownAt
-from tapebook.tape.store import MAKE, Clock, Tape
+from tapebook.tape.store import _QUERIES, MAKE, Clock, KnownDelisting, Tape
 from tapebook.tape.strip import Strip
 from tapebook.tape.track import Loaded, Shelf, Track
 from tapebook.tape.view import NO_WATERMARK, View
@@ -56,6 +56,9 @@ class Reel(Tape):
         self._newest_bars: dict[tuple[str, int], Candle | None] = {}
         self._prices: dict[tuple[str, int], Mid | None] = {}
         self._prices_alone: dict[str, bool] = {}
+        self._delistings: dict[str, list[tuple[int, int, int | None]]] = {}
+        for symbol, *told in self._db.all(_QUERIES.delistings, watermark=self._head[0]):
+            self._delistings.setdefault(symbol, []).append((told[0], told[1], told[2]))
         self._strips: dict[tuple[str, int, int], list[tuple[int, Strip]]] = {}
 
     def head(self) -> tuple[int, int]:
@@ -121,6 +124,12 @@ class Reel(Tape):
             found = not any(self._tracks[family, symbol, 0] for family in _BESIDE_PRICES)
             self._prices_alone[symbol] = found
         return found
+
+    def delisting(self, symbol: str, *, view: View) -> KnownDelisting | None:
+        """The settlement of a perp that the exchange does not list any more; None while it does, as far as is known."""
+        told = self._delistings.get(symbol, ())
+        known = [each for each in told if each[0] <= view.as_of and each[1] <= view.watermark] if told else []
+        return KnownDelisting(known[-1][0], known[-1][2]) if known and known[-1][2] is not None else None
 
     def _newest(
         self,

@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 
 from tapebook.db import Row
-from tapebook.domain.market import FeatureRow, Mid, MidFrame, Observation
+from tapebook.domain.market import Delisting, FeatureRow, Mid, MidFrame, Observation
 from tapebook.tape.families import MIDS, OF_FEATURE, OF_TYPE, Family
 
 KnownAt = Callable[[Observation], int]
@@ -54,7 +54,7 @@ def symbols_of(facts: Iterable[Observation | MidFrame]) -> set[str]:
 
 
 def by_family(observations: Iterable[Observation | MidFrame]) -> list[tuple[Family, list[Observation | MidFrame]]]:
-    """Facts grouped by family, in a fixed order; within a family as they came."""
+    """Facts grouped by family, in a fixed order; within a family as they came. A delisting belongs to none."""
     groups: dict[Family, list[Observation | MidFrame]] = {}
     for kind, facts in groupby(observations, type):
         if kind is FeatureRow:
@@ -63,6 +63,6 @@ def by_family(observations: Iterable[Observation | MidFrame]) -> list[tuple[Fami
         elif kind is MidFrame:
             # An empty one says nothing, not even that its bucket was reached.
             groups.setdefault(MIDS, []).extend(frame for frame in facts if len(cast("MidFrame", frame)))
-        else:
+        elif kind is not Delisting:
             groups.setdefault(OF_TYPE[kind], []).extend(facts)
     return sorted(groups.items(), key=lambda group: group[0].table)

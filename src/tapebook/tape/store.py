@@ -19,6 +19,7 @@ from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
+    Delisting,
     FeatureRow,
     FundingRate,
     Gap,
@@ -99,6 +100,13 @@ class UnrolledHour(msgspec.Struct, frozen=True):
     seq: int
 
 
+class KnownDelisting(msgspec.Struct, frozen=True):
+    """From when on it was known that a perp is not listed any more, and the price at which positions are settled."""
+
+    known_at: int
+    settlement_e8: int
+
+
 class Tape:
     """All market rows of one database."""
 
@@ -158,7 +166,9 @@ class Tape:
     ) -> int:
         seq, previous = self.head()
         place = Place(seq + 1, max(previous + 1, self._clock.now()), assumed)
+        observations = list(observations)
         written = sum(self._add(family, facts, place) for family, facts in by_family(observations))
+        written += sum(self._delist(fact, place) for fact in observations if type(fact) is Delisting)
         written += sum(self._note(gap, place) for gap in gaps)
         written += sum(self._fill(gap, place) for gap in filled)
         if not written:
@@ -343,6 +353,12 @@ class Tape:
         """Whether of a symbol no book, context or feature can be seen by anybody; a tape that grows cannot say so."""
         return False
 
+    def delisting(self, symbol: str, *, view: View) -> KnownDelisting | None:
+        """The settlement of a perp that the exchange does not list any more; None while it does, as far as is known."""
+        where = {"symbol": symbol, "as_of": view.as_of, "watermark": view.watermark}
+        row = self._db.one(_QUERIES.delisting, **where)
+        return KnownDelisting(*row) if row and row[1] is not None else None
+
     def candle_span(self, symbol: str, *, granularity_sec: int) -> tuple[int, int] | None:
         """When a symbol's first and last bar of a length begin; what left for the archive is not looked at."""
         symbol_id = self._id(symbol)
@@ -483,6 +499,17 @@ class Tape:
             ids[symbol] = len(ids) + 1
             self._db.run(_QUERIES.add_symbol, symbol_id=ids[symbol], symbol=symbol)
         return ids
+
+    def _delist(self, fact: Delisting, place: Place) -> int:
+        """What is new about a symbol the tape has heard of; others were gone before anybody watched them."""
+        if self._id(fact.symbol) is None:
+            return 0
+        known = self.delisting(fact.symbol, view=View(NO_WATERMARK))
+        if (None if known is None else known.settlement_e8) == fact.settlement_e8:
+            return 0
+        known_at = place.known_at if place.assumed is None else place.assumed(fact)
+        self._db.run(_QUERIES.add_delisting, **msgspec.structs.asdict(fact), known_at=known_at, seq=place.seq)
+        return 1
 
     def _note(self, gap: Gap, place: Place) -> int:
         """A gap that is new, or longer than it was known to be; the same again says nothing."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tapebook.broker import Account, Book, Exposure
+from tapebook.broker import Account, Book, Exposure, Settlement
 from tapebook.broker.brokers import paper
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
@@ -446,3 +446,41 @@ def test_funding_wears_an_isolated_margin_down() -> None:
     assert [type(event) for event in told(rich, [], Market((mid(0, 100),), bars, rates=rates), until=63)] == [
         FundingPayment
     ]
+
+
+def test_delisted_symbol_is_settled_after_funding_and_before_orders() -> None:
+    """At one moment: the funding of the hour, then the end of the symbol; nothing is executed in it any more."""
+    end = NOON + HOUR
+    market = Market(
+        (mid(0, 100), mid(60, 90), mid(61, 90)),
+        rates={str(end): 10**8},
+        settlements={"BTC": Settlement(end, 95 * E8)},
+    )
+    # One arrives at the very moment, one rests, one is intended only afterwards.
+    arrives, rests = order(60 - 500 / MINUTE), limit(80, 30, client_id="c2")
+    late = order(60.5, client_id="c3")
+    broker, orders = paper.create(TERMS), [arrives, rests, late]
+    said = broker.activity(account(held(1)), orders, quotes=WrittenQuotes(market), until=end + MINUTE)
+    rate = FundingPayment("BTC", end, -9_000, 10**8)
+    fill = said.events[1]
+    assert isinstance(fill, Fill) and fill.delisted and not fill.liquidation and fill.client_id is None
+    assert (fill.happened_at, fill.price_e8, fill.signed_size_e8, fill.fee_usd_e6) == (end, 95 * E8, -E8, 0)
+    assert said.events == (
+        rate,
+        fill,
+        OrderEnd("c1", end, "cancelled", "delisted"),
+        OrderEnd("c2", end, "cancelled", "delisted"),
+        OrderEnd("c3", end + MINUTE, "rejected", "delisted"),
+    )
+    sooner = broker.activity(account(held(1)), orders, quotes=WrittenQuotes(market), until=end - 1)
+    assert sooner.events == ()
+
+
+def test_isolated_position_that_settles_below_its_margin_is_made_up_for() -> None:
+    market = Market((mid(0, 100),), settlements={"BTC": Settlement(NOON + MINUTE, 40 * E8)})
+    exposure = held(1, leverage=2)
+    said = paper.create(TERMS).activity(
+        account(exposure, margin="isolated"), [], quotes=WrittenQuotes(market), until=NOON + MINUTE
+    )
+    # Half of a hundred dollars was there to lose, and sixty were lost.
+    assert said.events[1:] == (InsurancePayment("BTC", NOON + MINUTE, 10_000_000),)

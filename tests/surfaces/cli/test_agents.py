@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tapebook import app
+from tests.loop.desks import desk, reply
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -87,6 +88,23 @@ def test_enable_and_disable(run: Run, own: str) -> None:
     assert run("tick", "btc-5m", "BTC", "--home", own) == (2, "", said)
     assert json.loads(run("agents", "enable", "btc-5m", "--home", own, "--json")[1])["version"] == 3
     assert run("tick", "btc-5m", "BTC", "--home", own)[0] == 0
+
+
+def test_change_that_leaves_a_position_alone_is_warned_about(run: Run, tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire()
+        floor.quote(BTC=100)
+        floor.say(agent, reply("open", "long", 200))
+        floor.later(10_000, BTC=100)
+        floor.work(agent)
+    home = str(tmp_path / "home")
+    words = "; margin and funding go on; `tapebook flatten a --symbol BTC` closes it"
+    code, out, err = run("agents", "edit", "a", "--watch", "ETH", "--home", home)
+    assert (code, out.splitlines()[0]) == (0, "a is now version 2")
+    assert err == f"warning: a holds BTC long 200.00 USD: nobody decides on it any more{words}\n"
+    code, out, err = run("agents", "disable", "a", "--home", home, "--json")
+    held = f"a holds BTC long 200.00 USD: nobody decides on it while it is disabled{words}"
+    assert (code, err, json.loads(out)["warnings"]) == (0, "", [held])
 
 
 @pytest.mark.parametrize(

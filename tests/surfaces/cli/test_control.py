@@ -84,3 +84,22 @@ def test_flatten_reaches_what_an_agent_holds(tmp_path: Path) -> None:
         assert book.flatten() == [Flattened("a.paper", ["BTC"], 0, False)]
         assert [order["status"] for order in book.orders("a", working=True)] == ["placed"]
         assert book.verify() == []
+
+
+def test_flatten_of_one_symbol(run: Run, tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire()
+        floor.quote(BTC=100, ETH=10)
+        floor.say(agent, reply("open", "long", 500))
+        floor.say(agent, reply("open", "long", 500, symbol="ETH"), symbol="ETH")
+        floor.later(10_000, BTC=100, ETH=10)
+        floor.work(agent)
+        assert len(floor.held(agent)) == 2
+    code, out, err = run("flatten", "a", "--symbol", "BTC", "--home", home)
+    assert (code, err) == (0, "") and out.startswith("a.paper: closing BTC, 0 orders cancelled")
+    code, out, err = run("flatten", "a", "--symbol", "btc", "--home", home)
+    assert (code, out) == (2, "")
+    assert err == "error: nothing here trades 'btc'; symbols: BTC, ETH\n"
+    code, out, _ = run("flatten", "--all", "--symbol", "ETH", "--home", home, "--json")
+    assert [each["closing"] for each in json.loads(out)] == [["ETH"]]

@@ -9,9 +9,11 @@ liquidated (`stretches`, `liquidation`).
 from collections.abc import Sequence
 
 from tapebook.broker.margin import Margins
-from tapebook.broker.port import Account, Activity, PaperTerms, Quotes
+from tapebook.broker.port import Account, Activity, OrderState, PaperTerms, Quotes
 from tapebook.broker.walk import Walk
 from tapebook.domain.order import Order
+
+_PLACED, _NEVER_SEEN = OrderState("placed"), OrderState("never seen")
 
 
 class PaperBroker:
@@ -21,8 +23,13 @@ class PaperBroker:
         self._terms = terms
         self._margins = Margins(terms.default_max_leverage)
 
-    def place(self, order: Order) -> None:
-        """Nothing has to leave: the order is in the book, and the tape decides."""
+    def place(self, order: Order) -> OrderState:
+        """Takes every order. Nothing has to leave: the order is in the book, and the tape decides."""
+        return _PLACED
+
+    def order_state(self, client_id: str) -> OrderState:
+        """No order ever left, so none is known here and placing one again does no harm."""
+        return _NEVER_SEEN
 
     def activity(self, account: Account, orders: Sequence[Order], *, quotes: Quotes, until: int) -> Activity:
         """Fills, funding, liquidations and cancellations up to a moment."""

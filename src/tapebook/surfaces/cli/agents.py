@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapebook.surfaces.cli.options import Home, Json, inherited, opened
-from tapebook.surfaces.cli.output import Column, cell, money, print_json, print_lines, print_record, print_table, whole
+from tapebook.surfaces.cli.output import (
+    Column,
+    cell,
+    money,
+    print_json,
+    print_lines,
+    print_record,
+    print_table,
+    warn,
+    whole,
+)
 
 if TYPE_CHECKING:
     from tapebook.app import Saved
@@ -157,6 +167,8 @@ def _print_saved(saved: "Saved", json: bool) -> None:
     # Not through `print_lines`, which would take the indent away.
     print(*changes, sep="\n", end="\n" if changes else "")
     print_lines(f"note: {note}" for note in saved.notes)
+    for warning in saved.warnings:
+        warn(warning)
 
 
 def _record(agent: dict[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def flatten(
     agent: Named = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="Every agent.")] = False,
+    symbol: Annotated[str | None, typer.Option(metavar="SYMBOL", help="Only this symbol, such as BTC.")] = None,
     reason: Reason = "by hand",
     home: Home = None,
     json: Json = False,
@@ -51,7 +52,7 @@ def flatten(
     if (agent is None) != every:
         raise typer.BadParameter("name one agent, or --all for every one", param_hint="AGENT")
     with opened(home) as book:
-        found = book.flatten(agent, reason=reason)
+        found = book.flatten(agent, symbol=symbol, reason=reason)
     if json:
         print_json(found)
     else:

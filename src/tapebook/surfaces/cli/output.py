@@ -29,6 +29,11 @@ def complain(message: str) -> None:
     print(f"error: {one_line(message)}", file=sys.stderr)
 
 
+def warn(message: str) -> None:
+    """Says on stderr what somebody should know who goes on."""
+    print(f"warning: {one_line(message)}", file=sys.stderr)
+
+
 def prepare_output() -> None:
     """Makes stdout take any text: a character it cannot write becomes `?`, and a closed one takes everything."""
     if sys.stdout is None:

@@ -12,7 +12,6 @@ from tapebook.world.server import catalog, levels, requests, wire
 from tapebook.world.server.bars import INTERVALS
 from tapebook.world.server.exchange import Exchange, dex_of
 from tapebook.world.server.predictions import predictions
-from tapebook.world.server.spots import DELISTED
 
 MOST_FUNDING_ROWS = 500
 
@@ -48,7 +47,9 @@ def _json(value: Any) -> Answer:
 
 def _meta(exchange: Exchange, request: requests.Meta) -> Answer:
     venue = exchange.venue(request.dex)
-    return _json(catalog.meta(list(venue.perps), dex=request.dex)) if venue else FAILED
+    if venue is None:
+        return FAILED
+    return _json(catalog.meta(list(venue.perps), dex=request.dex, delisted=exchange.delisted.values()))
 
 
 def _contexts(exchange: Exchange, request: requests.MetaAndAssetCtxs) -> Answer:
@@ -56,11 +57,11 @@ def _contexts(exchange: Exchange, request: requests.MetaAndAssetCtxs) -> Answer:
     if venue is None:
         return FAILED
     symbols = list(venue.perps)
-    rows = {each.name: each.context() for each in DELISTED} | {
-        symbol: coin.context() for symbol, coin in venue.perps.items()
-    }
+    rows = {symbol: coin.context() for symbol, coin in venue.perps.items()}
+    rows |= {name: each.context() for name, each in exchange.delisted.items()}
     names = catalog.universe(symbols, dex=request.dex)
-    return _json([catalog.meta(symbols, dex=request.dex), [rows[name] for name in names]])
+    meta = catalog.meta(symbols, dex=request.dex, delisted=exchange.delisted.values())
+    return _json([meta, [rows[name] for name in names]])
 
 
 def _spot_meta(exchange: Exchange, request: requests.SpotMeta) -> Answer:
@@ -101,7 +102,7 @@ def _candles(exchange: Exchange, request: requests.CandleSnapshot) -> Answer:
         return refused(f"req.interval: unknown variant `{wanted.interval}`")
     coin = exchange.coin(wanted.coin)
     if coin is None:
-        return Answer(200, b"[]") if _is_delisted(wanted.coin) else FAILED
+        return Answer(200, b"[]") if wanted.coin in exchange.delisted else FAILED
     end = exchange.now if wanted.end_time is None else wanted.end_time
     rows = coin.bars.rows(wanted.interval, coin.forming(), start=wanted.start_time, end=end)
     rows = exchange.amend(rows, exchange.now)
@@ -116,15 +117,11 @@ def _predictions(exchange: Exchange, request: requests.PredictedFundings) -> Ans
 def _funding(exchange: Exchange, request: requests.FundingHistory) -> Answer:
     venue = exchange.venue(dex_of(request.coin))
     if venue is None or request.coin not in venue.settled:
-        return Answer(200, b"[]") if _is_delisted(request.coin) else FAILED
+        return Answer(200, b"[]") if request.coin in exchange.delisted else FAILED
     end = exchange.now if request.end_time is None else min(request.end_time, exchange.now)
     settled = (wire.funding_row(each, exchange.seed) for each in venue.settled[request.coin])
     rows = [row for row in settled if request.start_time <= row["time"] <= end][:MOST_FUNDING_ROWS]
     return Answer(200, msgspec.json.encode(rows), len(rows))
-
-
-def _is_delisted(name: str) -> bool:
-    return any(name == each.name for each in DELISTED)
 
 
 def _dexs(exchange: Exchange, request: requests.PerpDexs) -> Answer:

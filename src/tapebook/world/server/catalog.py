@@ -4,10 +4,11 @@ The order of a universe is the asset id, so the delisted perps keep their places
 """
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 from tapebook.world.assets import asset_of
-from tapebook.world.server.spots import DELISTED, SPOTS
+from tapebook.world.server.spots import DELISTED, SPOTS, Delisted
 
 BUILDER_DEX = "xyz"
 
@@ -30,9 +31,9 @@ def universe(symbols: list[str], *, dex: str) -> list[str]:
     return [*symbols[:_DELISTED_FROM], *(each.name for each in DELISTED), *symbols[_DELISTED_FROM:]]
 
 
-def meta(symbols: list[str], *, dex: str) -> dict[str, Any]:
+def meta(symbols: list[str], *, dex: str, delisted: Iterable[Delisted] = DELISTED) -> dict[str, Any]:
     """The answer to `meta`."""
-    gone = {each.name: each for each in DELISTED}
+    gone = {each.name: each for each in delisted}
     rows = []
     for name in universe(symbols, dex=dex):
         if name in gone:

@@ -35,9 +35,10 @@ class Feed:
             self._made[subscription] = _FRAMES[type(subscription)](self, subscription)
         return self._made[subscription]
 
-    def _coin(self, name: str) -> Coin:
+    def _coin(self, name: str) -> Coin | None:
+        """A coin that is subscribed to; None when it was delisted since."""
         coin = self._exchange.coin(name)
-        assert coin is not None, "only known coins are subscribed to"
+        assert coin is not None or name in self._exchange.delisted, "only known coins are subscribed to"
         return coin
 
     def _mids(self, wanted: Mids) -> Frame:
@@ -47,7 +48,7 @@ class Feed:
 
     def _candle(self, wanted: Candles) -> Frame | None:
         coin = self._coin(wanted.coin)
-        if not coin.traded():
+        if coin is None or not coin.traded():
             return None
         bar = coin.bars.open_bar(wanted.interval, coin.forming())
         assert bar is not None, "a minute that traded has a bar"
@@ -63,18 +64,21 @@ class Feed:
         return Frame("books", wanted.coin, f'{{"channel":"l2Book","data":{fast}}}'.encode(), variant)
 
     def _context(self, wanted: Contexts) -> Frame:
-        told = {"coin": wanted.coin, "ctx": self._coin(wanted.coin).context()}
+        shown = self._coin(wanted.coin) or self._exchange.delisted[wanted.coin]
+        told = {"coin": wanted.coin, "ctx": shown.context()}
         return Frame("contexts", wanted.coin, msgspec.json.encode({"channel": "activeAssetCtx", "data": told}))
 
     def _trades(self, wanted: Trades) -> Frame | None:
         coin = self._coin(wanted.coin)
-        if not coin.traded():
+        if coin is None or not coin.traded():
             return None
         rows = [_trade(coin, self._exchange.main.at)]
         return Frame("trades", wanted.coin, msgspec.json.encode({"channel": "trades", "data": rows}))
 
     def _top(self, wanted: Tops) -> Frame | None:
         coin, at = self._coin(wanted.coin), self._exchange.main.at
+        if coin is None:
+            return None
         book = coin.book(at)
         text = f"[{level_text(book.bids[0], coin.grid)},{level_text(book.asks[0], coin.grid)}]"
         if self._tops.get(wanted.coin) == text:

@@ -8,7 +8,6 @@ from typing import Any
 from tapebook.domain.instants import HOUR, floor
 from tapebook.world.server import wire
 from tapebook.world.server.exchange import Exchange
-from tapebook.world.server.spots import DELISTED
 from tapebook.world.streams import stream_seed
 
 _HERE, _HERE_HOURS = "HlPerp", 1
@@ -26,9 +25,11 @@ def predictions(exchange: Exchange) -> list[list[Any]]:
     """All perps of the main dex by name, the delisted among them."""
     rows: dict[str, list[list[Any]]] = {
         each.name: [["BinPerp", None], [_HERE, _slot(0, exchange.now, _HERE_HOURS)], ["BybitPerp", None]]
-        for each in DELISTED
+        for each in exchange.delisted.values()
     }
     for symbol, coin in exchange.main.perps.items():
+        if symbol in rows:
+            continue
         here = coin.drawn.context.funding_e12
         first, last = (
             [venue, _elsewhere(exchange, venue, symbol, rate_e12=here)] for venue in ("BinPerp", "BybitPerp")

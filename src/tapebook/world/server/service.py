@@ -9,6 +9,7 @@ Its time is only what `advance` made it. A step, in order:
 """
 
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 from aiohttp import web
@@ -32,14 +33,23 @@ _CALM = Faults()
 class WorldServer:
     """A world, told over HTTP and WebSocket from `history_ms` after its start on.
 
-    The step at which it begins is published by the first `advance`, so a client can subscribe before it.
+    `delistings` are perps that are delisted on the way, and when. The step at which it begins is published by the
+    first `advance`, so a client can subscribe before it.
     """
 
-    def __init__(self, world: World, *, faults: Faults = _CALM, history_ms: int = 0) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        faults: Faults = _CALM,
+        history_ms: int = 0,
+        delistings: Mapping[str, int] | None = None,
+    ) -> None:
         self._faults = faults
         self._record = Record()
         now = world.start + floor(history_ms, STEP)
-        self._exchange = Exchange(world, now=now, amend=Amender(faults, self._record))
+        amend = Amender(faults, self._record)
+        self._exchange = Exchange(world, now=now, amend=amend, delistings=delistings or {})
         self._desk = Desk(self._exchange, faults, self._record)
         self._feed = Feed(self._exchange)
         self._next_step = now

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from tapebook.domain.instants import MINUTE, floor
 from tapebook.tape.sources.hyperliquid.answers import read_contexts, read_predicted
-from tapebook.tape.sources.hyperliquid.contexts import contexts_of, predicted_of
+from tapebook.tape.sources.hyperliquid.contexts import contexts_of, delistings_of, predicted_of
 from tapebook.tape.sources.hyperliquid.errands import Errand, Errands
 from tapebook.tape.sources.hyperliquid.gaps import NO_ANSWER, NOT_RUNNING, Cadence, subject_of
 from tapebook.tape.sources.hyperliquid.outbox import Outbox
@@ -12,6 +12,8 @@ from tapebook.tape.sources.hyperliquid.polls import Poll
 from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
 from tapebook.tape.sources.hyperliquid.universe import Names
 from tapebook.tape.sources.hyperliquid.wire import Malformed
+
+_NOT_SAID = -1
 
 
 class ContextPoll:
@@ -25,6 +27,8 @@ class ContextPoll:
         self._names = names
         self._poll = Poll(self._every)
         self._cadences = {dex: Cadence("contexts", subject_of(dex), step=self._every) for dex in self._dexes}
+        # What was said of each perp last: it is said when it changes, and once after a start.
+        self._settled: dict[str, int | None] = {}
         self.trouble = NOT_RUNNING
 
     def resume(self, newest: Mapping[str, int | None]) -> None:
@@ -58,6 +62,10 @@ class ContextPoll:
         watched = frozenset(self._names.watched.perps)
         facts, problems = contexts_of(answer, dex=errand.subject, watched=watched, bucket_ts=bucket)
         self._outbox.malformed([*answer.problems, *problems])
+        listed = delistings_of(answer, dex=errand.subject, bucket_ts=bucket)
+        news = [fact for fact in listed if self._settled.get(fact.symbol, _NOT_SAID) != fact.settlement_e8]
+        self._settled |= {fact.symbol: fact.settlement_e8 for fact in news}
+        self._outbox.put(news)
         if facts:
             gap = self._cadences[errand.subject].seen(floor(bucket, self._every), self.trouble)
             self.trouble = NO_ANSWER

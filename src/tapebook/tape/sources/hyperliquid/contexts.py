@@ -1,15 +1,16 @@
 """Contexts and funding: answers as facts. Pure.
 
 A context has no time of its own: its bucket is the minute it was asked for. Delisted perps keep
-coming with frozen prices; only live ones pass. Each venue's predicted rate belongs to that
-venue's own interval, and an interval that is not named stays unknown.
+coming with frozen prices: only live ones have contexts, and of the others that price is the one
+they were settled at. Each venue's predicted rate belongs to that venue's own interval, and an
+interval that is not named stays unknown.
 """
 
 from collections.abc import Callable, Container, Iterable
 from typing import TypeVar
 
 from tapebook.domain.instants import HOUR, MINUTE, floor
-from tapebook.domain.market import AssetContext, FundingRate, PredictedFunding
+from tapebook.domain.market import AssetContext, Delisting, FundingRate, PredictedFunding
 from tapebook.domain.money import E12, scaled
 from tapebook.tape.sources.hyperliquid.answers import (
     ContextRow,
@@ -40,6 +41,24 @@ def contexts_of(
         if perp is not None and row is not None and full_name(dex, perp.name) in watched
     ]
     return _each(pairs, lambda pair: _context(*pair, bucket_ts=bucket_ts), name=lambda pair: pair[0])
+
+
+def delistings_of(answer: Perps, *, dex: str, bucket_ts: int) -> list[Delisting]:
+    """Of every perp whether it is listed; one without a readable price says nothing."""
+    facts = []
+    for perp, row in zip(answer.universe, answer.contexts, strict=True):
+        if perp is not None and row is not None:
+            price = _settlement(row) if perp.is_delisted else None
+            if price is not None or not perp.is_delisted:
+                facts.append(Delisting(full_name(dex, perp.name), bucket_ts, price))
+    return facts
+
+
+def _settlement(row: ContextRow) -> int | None:
+    try:
+        return price_e8(row.mark_px)
+    except ValueError:
+        return None
 
 
 def _context(symbol: str, row: ContextRow, *, bucket_ts: int) -> AssetContext:
