@@ -255,7 +255,7 @@ def test_imported_candles_alone_are_a_market(desk: Desk) -> None:
     assert "fill.observed" in desk.reconcile()
     # The open of the bar under way when the order arrived, with spread and size on top.
     held = desk.held("BTC")
-    assert (held.entry_price_e8, held.moved_at) == (9_000_901_620, NOON + 500)
+    assert (held.entry_price_e8, held.moved_at) == (9_000_901_600, NOON + 500)
     assert desk.snapshot().marks == {"BTC": 95 * E8}
 
 
