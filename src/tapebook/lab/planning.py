@@ -66,9 +66,14 @@ def make_plan(tape: Tape, config: Config, agent: AgentProfile, *, version: int, 
         memory=wish.memory,
         freeze_at=_freeze_at(wish, chunks),
         tape_seq=tape.head()[0],
-        settings_sha256=sha256_hex(canonical([repr(config.paper), config.engine.default])),
+        settings_sha256=_settings_hash(config),
         notes=tuple(_notes(tape, agent, found, wish=wish, end=end)),
     )
+
+
+def _settings_hash(config: Config) -> str:
+    settings = [repr(config.paper), config.engine.default, repr(config.desk.bar_wait_seconds)]
+    return sha256_hex(canonical(settings))
 
 
 def _check_wish(wish: Wish) -> None:

@@ -1,8 +1,12 @@
-"""Lists the decisions that are due, each once; whoever asks twice changes nothing."""
+"""Lists the decisions that are due, each once; whoever asks twice changes nothing.
+
+A decision is due when the newest bar it looks at is finished, or when it has waited for that long enough.
+"""
 
 from collections.abc import Sequence
 
 from tapebook.book.work import Item
+from tapebook.loop.bar_wait import bar_wait_ms, ready_slots
 from tapebook.loop.roster import Roster
 from tapebook.loop.schedule import Pair, due
 from tapebook.loop.shadow import shadow_slot
@@ -16,6 +20,7 @@ class Scheduler:
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
         self._roster = Roster(rooms)
+        self._limit = bar_wait_ms(rooms.config)
         self._listed: dict[Pair, int] = {}
         self.added = 0
         self.problem: str | None = None
@@ -23,7 +28,8 @@ class Scheduler:
     def turn(self) -> bool:
         """Lists what has become due; True when there was something."""
         now = self._rooms.clock.now()
-        slots = [Slot(*pair) for pair in due(self._roster.enabled(), self._listed, now=now)]
+        begun = [Slot(*pair) for pair in due(self._roster.enabled(), self._listed, now=now)]
+        slots = ready_slots(self._rooms.tape, begun, limit=self._limit, now=now)
         self.added += self._rooms.work.add(_items(slots))
         self._listed |= {(slot.deployment.id, slot.symbol): slot.scheduled_for for slot in slots}
         return bool(slots)
