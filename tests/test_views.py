@@ -132,6 +132,7 @@ def test_closed_trade() -> None:
         "entry_price": 65200.0,
         "entry_mark": 65200.0,
         "entry_size_usd": 250.000272,
+        "turnover_usd": 502.83797,
         "entry_leverage": 2,
         "entry_reason": "breakout above prior swing high",
         "entry_snapshot_id": "r1",
@@ -151,6 +152,13 @@ def test_closed_trade() -> None:
     }
     assert round(view["exit_price"]) == 65_940
     assert same_after_json(view)
+
+
+def test_size_of_a_trade_is_its_notional_at_entry_and_turnover_stands_beside_it() -> None:
+    """A trade of 250 USD that later decisions added to and took from is no trade of thousands."""
+    added = msgspec.structs.replace(STATE, entered_usd_e6=2_500 * E6, exited_usd_e6=2_300 * E6, entry_usd_e6=250 * E6)
+    view = views.open_trade_view(added, deployment="btc-5m.paper", maker=("btc-5m", 3))
+    assert (view["entry_size_usd"], view["turnover_usd"]) == (250.0, 4_800.0)
 
 
 def test_open_trade_has_the_same_columns_and_no_exit() -> None:

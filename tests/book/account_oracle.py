@@ -62,6 +62,8 @@ class Desk:
             fees={fill.symbol: fill.fee_usd_e6},
             **words,
         )
+        # A mark is of what was held when it was seen; what a fill made of it has none yet.
+        self.marks.pop(fill.symbol, None)
         return self._step(after, postings, context)
 
     def fund(self, payment: FundingPayment) -> list[Op]:
@@ -181,6 +183,7 @@ class SlowAccount:
 
     def fill(self, symbol: str, size: int, price: int) -> None:
         """Closes what the fill can close, opens the rest."""
+        self.marks.pop(symbol, None)
         book = self.symbols.setdefault(symbol, SlowSymbol())
         held = int(book.size)
         closing = max(-abs(held), min(abs(held), size)) if held * size < 0 else 0

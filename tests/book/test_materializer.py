@@ -149,7 +149,7 @@ def test_absent_to_open_is_an_open_trade(ops: list[Op]) -> None:
     tick  | BTC position | price | mark | fee  | reason
     09:00 | +2           | 100   | 101  | 0.09 | breakout
 
-    09:00 open BTC long in 2 for 200, fees 0.09, mfe 2, breakout
+    09:00 open BTC long in 2 for 200, fees 0.09, breakout
     """
     [op] = ops
     assert isinstance(op, OpenTrade)
@@ -164,7 +164,7 @@ def test_absent_to_open_short(ops: list[Op]) -> None:
     tick  | BTC position | price | mark | reason
     09:00 | -2           | 100   | 101  | fade
 
-    09:00 open BTC short in 2 for 200, mae -2, fade
+    09:00 open BTC short in 2 for 200, fade
     """
 
 
@@ -230,7 +230,7 @@ def test_add_is_the_same_trade(ops: list[Op]) -> None:
     09:10 | 0            | 130   |      |      | done
 
     09:00 open BTC long in 1 for 100, fees 0.05, breakout
-    09:05 update BTC long in 4 for 460, fees 0.21, mfe 24
+    09:05 update BTC long in 4 for 460, fees 0.21, mfe 20
     09:10 close BTC long in 4 for 460, out 4 for 520, realised 60, fees 0.21, mfe 60, done
     """
     opened, added, closed = ops
@@ -272,7 +272,7 @@ def test_flip_from_long_to_short_is_two_trades(ops: list[Op]) -> None:
 
     09:00 open BTC long in 2 for 200, fees 0.09, breakout
     09:05 close BTC long in 2 for 200, out 2 for 220, realised 20, fees 0.19, mfe 20, it failed
-    09:05 open BTC short in 3 for 330, fees 0.15, mfe 3, it failed
+    09:05 open BTC short in 3 for 330, fees 0.15, it failed
     """
     flip = ops[1]
     assert isinstance(flip, FlipTrade)
@@ -290,7 +290,7 @@ def test_flip_from_short_to_long_is_the_mirror(ops: list[Op]) -> None:
 
     09:00 open BTC short in 2 for 200, fees 0.09, fade
     09:05 close BTC short in 2 for 200, out 2 for 220, realised -20, fees 0.19, mae -20, squeezed
-    09:05 open BTC long in 3 for 330, fees 0.15, mfe 3, squeezed
+    09:05 open BTC long in 3 for 330, fees 0.15, squeezed
     """
 
 
@@ -474,8 +474,8 @@ def test_a_price_far_below_a_cent(ops: list[Op]) -> None:
     09:10 | 0              | 0.0130007 |
 
     09:00 open kPEPE short in 8000 for 98.72
-    09:05 update kPEPE short in 8000 for 98.72, out 5000 for 60.05, realised 1.65, mfe 2.7
-    09:10 close kPEPE short in 8000 for 98.72, out 8000 for 99.0521, realised -0.3321, mfe 2.7, mae -0.3321, unknown
+    09:05 update kPEPE short in 8000 for 98.72, out 5000 for 60.05, realised 1.65, mfe 2.64
+    09:10 close kPEPE short in 8000 for 98.72, out 8000 for 99.0521, realised -0.3321, mfe 2.64, mae -0.3321, unknown
     """
 
 
@@ -503,7 +503,7 @@ def test_nothing_held_gives_no_ops() -> None:
 def test_a_position_without_a_recorded_trade_is_adopted_as_it_stands() -> None:
     [op] = reconcile_portfolio_delta(HELD, HELD, seen(reason="found at start"))
     assert isinstance(op, OpenTrade)
-    assert told(op) == ["open BTC long in 2 for 200, mfe 8, found at start"]
+    assert told(op) == ["open BTC long in 2 for 200, found at start"]
     assert (op.trade.entry_price_e8, op.trade.entry_mark_e8, op.trade.entry_leverage) == (100 * E8, 104 * E8, 3)
 
 
@@ -516,7 +516,7 @@ def test_a_position_without_a_recorded_trade_is_adopted_at_cost_where_no_mark_is
 
 def test_funding_in_the_step_of_an_adoption_belongs_to_the_adopted() -> None:
     [op] = reconcile_portfolio_delta(HELD, HELD, seen(funding={"BTC": -20_000}))
-    assert told(op) == ["open BTC long in 2 for 200, funding -0.02, mfe 8"]
+    assert told(op) == ["open BTC long in 2 for 200, funding -0.02"]
 
 
 def test_funding_that_comes_late_does_not_turn_the_clock_back() -> None:
@@ -540,7 +540,7 @@ def test_regime_and_lessons_are_stamped_at_entry_and_kept() -> None:
     [op] = reconcile_portfolio_delta(NOTHING, HELD, stamps)
     assert isinstance(op, OpenTrade)
     assert (op.trade.entry_regime_tag, op.trade.entry_lessons_hash) == ("trend_up_lowvol", "abc")
-    later = seen(regimes={"BTC": "chop_hivol"}, lessons_hash="def", open_trades={"BTC": op.trade})
+    later = seen(regimes={"BTC": "chop_hivol"}, lessons_hash="def", open_trades={"BTC": op.trade}, marks={})
     assert reconcile_portfolio_delta(HELD, HELD, later) == [UpdateMfeMae(op.trade)]
 
 

@@ -16,10 +16,13 @@ from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.db.migrations import _files
 from tapebook.domain.canonical import canonical
+from tapebook.domain.position import Position
 from tapebook.domain.run import Action, DecisionRun, Trigger, Usage, Verdict, Vote, Watermarks
+from tapebook.domain.trade import ClosedTrade
 from tapebook.log import Event, Log, Stream
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.context.situations import run as some_run
+from tests.context.situations import trade
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
 
@@ -117,3 +120,23 @@ def test_actions_of_before_are_found_by_their_place(db: Database) -> None:
     db.script(last)
     assert [book.run(run.run_id) for run in made] == made
     assert book.action_counts() == [("hold", "", 4), ("open", "R1_KILL_SWITCH", 4)]
+
+
+def test_trade_from_before_its_size_was_recorded_writes_what_the_migration_left() -> None:
+    """Its events have no such fields: a row that is rebuilt of them has NULL there, as the new column has."""
+    said = trade(entry_usd_e6=5, entry_order_id="o")
+    for body in (
+        ev.TradeOpened("a", 1, said, Position("BTC", 1, 1)),
+        ev.TradeUpdated(said, Position("BTC", 1, 1)),
+        ev.TradeClosed(ClosedTrade(said, 1, "x", None)),
+    ):
+        made = event(body)
+        old = msgspec.json.decode(made.body)
+        inner = old["trade"].get("state", old["trade"])
+        del inner["entry_usd_e6"], inner["entry_order_id"]
+        before = msgspec.structs.replace(made, body=text(old))
+        project = PROJECTION.projectors[made.kind]
+        for new, was in zip(project(made), project(before), strict=True):
+            assert isinstance(new.values, dict) and isinstance(was.values, dict)
+            changed = {name: was.values[name] for name in new.query.params if new.values[name] != was.values[name]}
+            assert changed and changed.items() <= {"entry_usd_e6": None, "entry_order_id": None}.items()

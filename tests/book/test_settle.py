@@ -15,6 +15,7 @@ from tapebook.domain.instants import HOUR
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
 from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.trade import PriceRange
 
 NOON = 500_000 * HOUR
 CASH = 1_000 * E6
@@ -81,7 +82,71 @@ def test_opening_fill() -> None:
     assert (trade.side, trade.entry_tick_at, trade.funded_until) == ("long", NOON + 1, NOON + 1)
     assert (trade.entry_reason, trade.entry_run_id, trade.entry_regime_tag) == ("breakout", "r1", "chop_lowvol")
     assert (trade.entry_leverage, trade.entry_lessons_hash, trade.entry_mark_e8) == (2, "abc", 101 * E8)
-    assert (trade.mfe_usd_e6, trade.mae_usd_e6, trade.fees_usd_e6) == (2 * E6, 0, 500_000)
+    # The mark was observed before the fill.
+    assert (trade.mfe_usd_e6, trade.mae_usd_e6, trade.fees_usd_e6) == (0, 0, 500_000)
+    assert (trade.entry_usd_e6, trade.entry_order_id) == (200 * E6, None)
+
+
+@pytest.mark.parametrize(
+    ("run", "order", "later_ms", "size_usd"),
+    [
+        pytest.param("r1", "c2", 60_000, 300, id="the run that opened it"),
+        pytest.param("r2", "c1", 0, 200, id="another decision"),
+        pytest.param(None, "c1", 0, 200, id="somebody else's order"),
+    ],
+)
+def test_entry_size_is_what_the_opening_run_filled(run: str | None, order: str, later_ms: int, size_usd: int) -> None:
+    later = fill(1, 100, client_id=order, fill_id="f2", happened_at=NOON + 1 + later_ms)
+    account, _ = settle_fill(after(fill(2, 100)), later, msgspec.structs.replace(CAUSE, run_id=run), mark_e8=None)
+    trade = account.open_trades["BTC"]
+    assert (trade.entry_notional_usd_e6, trade.entered_usd_e6) == (size_usd * E6, 300 * E6)
+
+
+@pytest.mark.parametrize(
+    ("order", "later_ms", "size_usd"),
+    [
+        pytest.param("c1", 60_000, 300, id="same order"),
+        pytest.param("c2", 0, 300, id="same moment"),
+        pytest.param("c2", 60_000, 200, id="later order"),
+        pytest.param(None, 60_000, 200, id="no order"),
+    ],
+)
+def test_entry_size_of_fills_without_a_run(order: str | None, later_ms: int, size_usd: int) -> None:
+    cause = msgspec.structs.replace(CAUSE, run_id=None)
+    account, _ = settle_fill(EMPTY, fill(-2, 100), cause, mark_e8=None)
+    later = fill(-1, 100, client_id=order, fill_id="f2", happened_at=NOON + 1 + later_ms)
+    trade = settle_fill(account, later, cause, mark_e8=None)[0].open_trades["BTC"]
+    assert (trade.entry_notional_usd_e6, trade.entry_order_id) == (size_usd * E6, "c1")
+
+
+def test_turnover_is_of_all_fills_and_entry_size_is_not() -> None:
+    other = msgspec.structs.replace(CAUSE, run_id="r2")
+    account, bodies = after(fill(2, 100)), list[msgspec.Struct]()
+    for number, size in enumerate((3, -2, 4, -7), 2):
+        account, bodies = settle_fill(account, fill(size, 100, number=number), other, mark_e8=None)
+    closed = bodies[-1]
+    assert isinstance(closed, ev.TradeClosed)
+    state = closed.trade.state
+    assert (state.entry_notional_usd_e6, state.turnover_usd_e6) == (200 * E6, 1_800 * E6)
+
+
+def test_trade_from_before_sizes_were_recorded_keeps_what_it_entered() -> None:
+    before = after(fill(2, 100))
+    old = msgspec.structs.replace(before.open_trades["BTC"], entry_usd_e6=None)
+    account = msgspec.structs.replace(before, open_trades={"BTC": old})
+    account, _ = settle_fill(account, fill(1, 100, number=2), CAUSE, mark_e8=None)
+    trade = account.open_trades["BTC"]
+    assert (trade.entry_usd_e6, trade.entry_notional_usd_e6) == (None, 300 * E6)
+
+
+@pytest.mark.parametrize("size", [-2, 1])
+def test_path_before_a_fill_is_of_what_was_held_until_then(size: int) -> None:
+    seen = PriceRange(90 * E8, 115 * E8)
+    _, bodies = settle_fill(after(fill(2, 100)), fill(size, 110, number=2), CAUSE, mark_e8=999 * E8, path=seen)
+    last = bodies[-1]
+    assert isinstance(last, ev.TradeClosed | ev.TradeUpdated)
+    state = last.trade.state if isinstance(last, ev.TradeClosed) else last.trade
+    assert (state.mae_usd_e6, state.mfe_usd_e6) == (-20 * E6, 30 * E6)
 
 
 def test_closing_fill() -> None:
@@ -157,7 +222,8 @@ def test_insurance_is_money_of_the_account_and_of_no_trade() -> None:
 def test_marks() -> None:
     both = after(fill(2, 100), fill(-1, 50, number=2, symbol="ETH"))
     marks = {"BTC": 90 * E8, "ETH": 45 * E8}
-    account, bodies = settle_marks(both, marks, CAUSE, at=NOON + 9, walked_until=NOON)
+    seen = {"BTC": PriceRange(90 * E8, 99 * E8), "ETH": PriceRange(45 * E8, 50 * E8)}
+    account, bodies = settle_marks(both, marks, CAUSE, path=seen, at=NOON + 9, walked_until=NOON)
     assert kinds(bodies) == ["marks.observed", "trade.updated", "trade.updated"]
     assert bodies[0] == ev.MarksObserved(marks, CASH, CASH - 20 * E6 + 5 * E6, NOON)
     extremes = {name: (trade.mfe_usd_e6, trade.mae_usd_e6) for name, trade in account.open_trades.items()}
@@ -165,10 +231,16 @@ def test_marks() -> None:
     assert account.portfolio == both.portfolio
 
 
+def test_mark_from_before_the_entry_is_a_value_and_no_extreme() -> None:
+    before = after(fill(2, 100))
+    account, bodies = settle_marks(before, {"BTC": 150 * E8}, CAUSE, path={}, at=NOON + 9)
+    assert (account, bodies) == (before, [ev.MarksObserved({"BTC": 150 * E8}, CASH, CASH + 100 * E6)])
+
+
 def test_marks_that_widen_nothing_write_the_value_alone() -> None:
-    marks = {"BTC": 90 * E8}
-    once, _ = settle_marks(after(fill(2, 100)), marks, CAUSE, at=NOON + 9)
-    again, bodies = settle_marks(once, marks, CAUSE, at=NOON + 10)
+    marks, seen = {"BTC": 90 * E8}, {"BTC": PriceRange(90 * E8, 90 * E8)}
+    once, _ = settle_marks(after(fill(2, 100)), marks, CAUSE, path=seen, at=NOON + 9)
+    again, bodies = settle_marks(once, marks, CAUSE, path=seen, at=NOON + 10)
     assert kinds(bodies) == ["marks.observed"]
     assert again == once
 
@@ -185,13 +257,14 @@ def test_marks_go_through_the_materializer(parts: list[Any], moments: list[Any],
         account = msgspec.structs.replace(account, open_trades={})
     for at, (btc, eth) in enumerate(moments, NOON + 100):
         marks = {symbol: price * E8 for symbol, price in (("BTC", btc), ("ETH", eth))}
-        context = MaterializerContext(at=at, source_id=f"marks {at}", open_trades=account.open_trades, marks=marks)
+        seen = {symbol: PriceRange(price - E8, price + E8) for symbol, price in marks.items() if price % (3 * E8)}
+        context = MaterializerContext(at=at, source_id=f"marks {at}", open_trades=account.open_trades, path=seen)
         trades = dict(account.open_trades)
         for op in reconcile_portfolio_delta(account.portfolio, account.portfolio, context):
             assert isinstance(op, OpenTrade | UpdateMfeMae)
             trades[op.trade.symbol] = op.trade
         changed = [symbol for symbol, trade in sorted(trades.items()) if account.open_trades.get(symbol) != trade]
-        next_account, (said, *bodies) = settle_marks(account, marks, CAUSE, at=at)
+        next_account, (said, *bodies) = settle_marks(account, marks, CAUSE, path=seen, at=at)
         assert said == ev.MarksObserved(marks, account.portfolio.cash_usd_e6, account.portfolio.equity_usd_e6(marks))
         assert [body.trade for body in bodies if isinstance(body, ev.TradeOpened | ev.TradeUpdated)] == [
             trades[symbol] for symbol in changed
@@ -202,7 +275,7 @@ def test_marks_go_through_the_materializer(parts: list[Any], moments: list[Any],
 
 
 def test_marks_of_an_empty_account() -> None:
-    account, bodies = settle_marks(EMPTY, {}, CAUSE, at=NOON)
+    account, bodies = settle_marks(EMPTY, {}, CAUSE, path={}, at=NOON)
     assert (account, bodies) == (EMPTY, [ev.MarksObserved({}, CASH, CASH)])
 
 
@@ -211,5 +284,5 @@ def test_settling_changes_no_account_it_was_given() -> None:
     kept = msgspec.json.encode(before)
     settle_fill(before, fill(-2, 110, number=2), CAUSE, mark_e8=None)
     settle_funding(before, FundingPayment("BTC", NOON, 5, 5), CAUSE)
-    settle_marks(before, {"BTC": 1}, CAUSE, at=NOON)
+    settle_marks(before, {"BTC": 1}, CAUSE, path={"BTC": PriceRange(1, 1)}, at=NOON)
     assert msgspec.json.encode(before) == kept

@@ -23,7 +23,7 @@ from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Action, DecisionRun, Verdict, Watermarks
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.trade import ClosedTrade, PriceRange, TradeState
 from tapebook.errors import StaleWriter, UnknownName
 from tapebook.log import Event, Log
 from tapebook.log.store import MIGRATIONS as LOG
@@ -126,7 +126,8 @@ class Teller:
             return settle_fill(self.account, fill, cause, mark_e8=None)
         if isinstance(step, Marked):
             marks = dict.fromkeys(self.account.portfolio.positions, step.price_e8)
-            return settle_marks(self.account, marks, cause, at=at, walked_until=at - MINUTE)
+            seen = {symbol: PriceRange(price, price) for symbol, price in marks.items()}
+            return settle_marks(self.account, marks, cause, path=seen, at=at, walked_until=at - MINUTE)
         if step.symbol not in self.account.portfolio.positions:
             return self.account, []
         return settle_funding(self.account, FundingPayment(step.symbol, at, step.amount_usd_e6, 1), cause)

@@ -27,6 +27,14 @@ def test_outcome_has_what_trade_and_run_say() -> None:
     assert msgspec.json.decode(canonical(outcome), type=Outcome) == outcome
 
 
+def test_results_are_of_the_notional_at_entry() -> None:
+    """A trade that was added to ten times over has the percentage its first order had."""
+    trade = closed(1, net_bps=10)
+    sized = msgspec.structs.replace(trade.state, entered_usd_e6=10 * NOTIONAL, entry_usd_e6=NOTIONAL)
+    outcome = outcome_of(msgspec.structs.replace(trade, state=sized), None)
+    assert (outcome.notional_usd_e6, outcome.result_ppm) == (NOTIONAL, 1_000)
+
+
 def test_trade_nobody_decided_has_no_provider_and_no_confidence() -> None:
     outcome = outcome_of(closed(1, net_bps=-5, regime=None), None)
     assert (outcome.provider, outcome.votes, outcome.confidence_e4) == ("", (), None)

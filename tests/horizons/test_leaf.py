@@ -1,5 +1,6 @@
 """The leaf of a day."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 
@@ -51,3 +52,5 @@ def test_a_closed_trade_with_who_entered_it() -> None:
     assert (told.strategy, told.confidence_e4, told.regime) == ("trend", 7_000, "chop_hivol")
     assert told.reason.startswith("a long reason xxx") and len(told.reason) == 80
     assert (exit_of(trade).strategy, exit_of(trade).confidence_e4) == (EXTERNAL, None)
+    sized = ClosedTrade(msgspec.structs.replace(state, entry_usd_e6=20 * E6), 61_000, "", None)
+    assert exit_of(sized).entered_usd_e6 == 20 * E6

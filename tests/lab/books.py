@@ -26,6 +26,7 @@ from tapebook.domain.money import E6, E8, E12, divide, notional_usd_e6
 from tapebook.domain.note import Note
 from tapebook.domain.order import Fill, FundingPayment
 from tapebook.domain.run import Action, DecisionRun, Verdict, Vote, Watermarks
+from tapebook.domain.trade import PriceRange
 from tapebook.home import is_home, make_home
 from tapebook.lab.backtest_home import BacktestHome, Checkpoint
 from tapebook.lab.backtest_view import summary_text
@@ -209,7 +210,9 @@ class Stage:
         account, now = self.rooms.book.account(self.deployment.id, seq=self.seq), self.clock.now()
         if held := account.portfolio.positions:
             marks = {symbol: PRICES[symbol][now - GRACE_MS] for symbol in held}
-            self.settle(settle_marks(account, marks, Cause(AGENT.name, self.deployment.version), at=now)[1])
+            seen = {symbol: PriceRange(price, price) for symbol, price in marks.items()}
+            cause = Cause(AGENT.name, self.deployment.version)
+            self.settle(settle_marks(account, marks, cause, path=seen, at=now)[1])
 
     def note(self, chunk: Chunk) -> Draft:
         """The lesson of a chunk."""

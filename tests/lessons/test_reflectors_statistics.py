@@ -1,7 +1,11 @@
 """The reflector that counts: a planted truth becomes a lesson, luck does not."""
 
+import msgspec
+
 from tapebook.domain.agent import AgentProfile
+from tapebook.domain.money import E6
 from tapebook.lessons import Rejected, bullets, hash_lessons_text, run_reflection
+from tapebook.lessons.facts import result_bps
 from tapebook.lessons.port import ReflectorTerms
 from tapebook.lessons.reflectors import statistics
 from tapebook.lessons.run import Lesson
@@ -54,3 +58,9 @@ def test_no_trades_no_note() -> None:
 
 def test_few_trades_say_nothing() -> None:
     assert bullets(reflect([closed(number, net_usd=5.0) for number in range(5)]).text) == ()
+
+
+def test_results_in_lessons_are_of_the_notional_at_entry() -> None:
+    plain = closed(1, net_usd=5, size_usd=1_000)
+    added = msgspec.structs.replace(plain.state, entered_usd_e6=10_000 * E6, entry_usd_e6=1_000 * E6)
+    assert result_bps(msgspec.structs.replace(plain, state=added)) == result_bps(plain) == 50.0

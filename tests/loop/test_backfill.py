@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from tapebook import app
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import DAY, MINUTE, iso, parse_instant
+from tapebook.domain.market import Candle
+from tapebook.domain.money import E8
 from tapebook.errors import BadInput
 from tapebook.loop.backfill import FillsReport, read_fills
+from tapebook.tape.importer import known_at
 
 START = parse_instant("2026-01-05T00:00:00Z")
 NOW = START + 30 * DAY
@@ -65,6 +68,25 @@ def test_fills_become_trades(book: app.Tapebook, tmp_path: Path) -> None:
     assert (turned["symbol"], turned["side"], turned["entry_size_usd"]) == ("BTC", "short", 31_000)
     assert (short["symbol"], short["side"], short["status"]) == ("ETH", "short", "open")
     assert (closed["entry_snapshot_id"], book.verify()) == (None, [])
+
+
+def test_stale_mark_is_no_extreme_of_imported_fills(book: app.Tapebook, tmp_path: Path) -> None:
+    """The newest price of the tape may be hours older than a fill: extremes are of the fills' own prices."""
+    rooms = book._rooms
+    stale = Candle("BTC", 3_600, parse_instant("2026-01-04T20:00:00Z"), *[90_000 * E8] * 4, 1.0, 1.0, 1)
+    rooms.tape.commit([stale], assumed=known_at)
+    brought(book, written(tmp_path, ROWS))
+    closed = book.trades("btc-5m")[-1]
+    assert closed["entry_mark"] == 90_000
+    assert (closed["mae_usd"], closed["mfe_usd"]) == (0, 1_500)
+
+
+def test_fills_of_the_order_that_opened_a_trade_are_its_size(book: app.Tapebook, tmp_path: Path) -> None:
+    times = [f"2026-01-05T0{hour}:00:00Z" for hour in range(4)]
+    orders = zip(times, ("o1", "o1", "o2", "o1"), strict=True)
+    brought(book, written(tmp_path, [[at, "BTC", "buy", "1", "60000", "0", order] for at, order in orders]))
+    [trade] = book.trades("btc-5m")
+    assert (trade["entry_size_usd"], trade["turnover_usd"]) == (180_000, 240_000)
 
 
 def test_the_same_file_again_changes_nothing_and_a_longer_one_goes_on(book: app.Tapebook, tmp_path: Path) -> None:

@@ -10,6 +10,10 @@ For each symbol, in alphabetical order (`reconcile_portfolio_delta` → `_transi
 
 It is called once per fill, so no lifetime between two ticks is invisible; with no fill to explain
 a change, the mark stands in for the price. It never asks the time and never reads a store.
+
+A trade's extremes (MFE, MAE) hold the results it had at prices that were observed while it was open:
+0 at its first fill, the path of prices since (`MaterializerContext.path`), the price of every later
+fill. A mark beside a fill was observed before it, so it counts in a step without one alone.
 """
 
 import msgspec
@@ -17,11 +21,15 @@ import msgspec
 from tapebook.domain.canonical import short_id
 from tapebook.domain.money import divide, notional_usd_e6
 from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.trade import ClosedTrade, PriceRange, TradeState
 
 
 class MaterializerContext(msgspec.Struct, frozen=True):
-    """What explains one step: when, at which prices, on whose word, and the trades open before it."""
+    """What explains one step: when, at which prices, on whose word, and the trades open before it.
+
+    `path` are the prices observed before the step, by symbol, of what was held until then; `order_id` is the order a
+    fill belongs to.
+    """
 
     at: int
     source_id: str
@@ -35,6 +43,8 @@ class MaterializerContext(msgspec.Struct, frozen=True):
     exit_label: str | None = None
     regimes: dict[str, str | None] = {}
     lessons_hash: str | None = None
+    path: dict[str, PriceRange] = {}
+    order_id: str | None = None
 
     def price(self, symbol: str) -> int:
         """The price at which a symbol's size changed: the fill's, else the mark."""
@@ -86,6 +96,8 @@ def _transition(before: Position | None, after: Position | None, ctx: Materializ
     trade = ctx.open_trades.get(before.symbol) if before else None
     if before is None or trade is None:
         return OpenTrade(_adopted(after, ctx)) if after else None
+    for price in ctx.path.get(before.symbol, ()):
+        trade = _stretched(trade, trade.realised_usd_e6 + before.unrealised_usd_e6(price))
     fee = ctx.fees.get(before.symbol, 0)
     if after is None:
         return CloseTrade(_closed(trade, before, ctx, fee=fee))
@@ -107,7 +119,7 @@ def _adopted(after: Position, ctx: MaterializerContext) -> TradeState:
 def _opened(after: Position, ctx: MaterializerContext, *, fee: int) -> TradeState:
     # A position from before our time, in a step about something else, has neither mark nor price: its cost stands in.
     mark = ctx.marks.get(after.symbol) or ctx.prices.get(after.symbol) or after.entry_price_e8
-    trade = TradeState(
+    return TradeState(
         trade_id=short_id("trade", after.symbol, ctx.source_id),
         symbol=after.symbol,
         side="long" if after.size_e8 > 0 else "short",
@@ -122,8 +134,9 @@ def _opened(after: Position, ctx: MaterializerContext, *, fee: int) -> TradeStat
         entered_usd_e6=abs(after.cost_usd_e6),
         funded_until=ctx.at,
         fees_usd_e6=fee,
+        entry_usd_e6=abs(after.cost_usd_e6),
+        entry_order_id=None if ctx.run_id else ctx.order_id,
     )
-    return _stretched(trade, after.unrealised_usd_e6(mark))
 
 
 def _closed(trade: TradeState, before: Position, ctx: MaterializerContext, *, fee: int) -> ClosedTrade:
@@ -147,6 +160,7 @@ def _resized(trade: TradeState, before: Position, after: Position, ctx: Material
             trade,
             entered_e8=trade.entered_e8 + abs(after.size_e8 - before.size_e8),
             entered_usd_e6=trade.entered_usd_e6 + abs(paid),
+            entry_usd_e6=_entry_usd_e6(trade, abs(paid), ctx),
         )
     elif after.size_e8 != before.size_e8:
         proceeds = notional_usd_e6(before.size_e8 - after.size_e8, ctx.price(before.symbol))
@@ -162,10 +176,18 @@ def _resized(trade: TradeState, before: Position, after: Position, ctx: Material
         funding_usd_e6=trade.funding_usd_e6 + ctx.funding.get(before.symbol, 0),
         funded_until=max(ctx.at, trade.funded_until) if before.symbol in ctx.funding else trade.funded_until,
     )
-    for seen in (ctx.prices, ctx.marks):
-        if before.symbol in seen:
-            trade = _stretched(trade, trade.realised_usd_e6 + after.unrealised_usd_e6(seen[before.symbol]))
+    seen = ctx.prices if before.symbol in ctx.prices else ctx.marks
+    if before.symbol in seen:
+        trade = _stretched(trade, trade.realised_usd_e6 + after.unrealised_usd_e6(seen[before.symbol]))
     return trade
+
+
+def _entry_usd_e6(trade: TradeState, paid_usd_e6: int, ctx: MaterializerContext) -> int | None:
+    """The notional at entry after a fill that enters: it grows with fills of the order that opened the trade alone."""
+    if trade.entry_usd_e6 is None or ctx.run_id != trade.entry_run_id:
+        return trade.entry_usd_e6
+    opening = ctx.run_id or ctx.at == trade.entry_tick_at or (ctx.order_id and ctx.order_id == trade.entry_order_id)
+    return trade.entry_usd_e6 + paid_usd_e6 if opening else trade.entry_usd_e6
 
 
 def _stretched(trade: TradeState, result_usd_e6: int) -> TradeState:

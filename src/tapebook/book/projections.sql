@@ -101,11 +101,11 @@ INSERT INTO wallet_ledger (
 INSERT INTO positions (
     owner, deployment, symbol, seq, trade_id, size_e8, cost_usd_e6, leverage, entered_e8, entered_usd_e6,
     exited_e8, exited_usd_e6, realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, funded_until,
-    margin_usd_e6, moved_at
+    margin_usd_e6, moved_at, entry_usd_e6
 ) VALUES (
     :owner, :deployment, :symbol, :seq, :trade_id, :size_e8, :cost_usd_e6, :leverage, :entered_e8,
     :entered_usd_e6, :exited_e8, :exited_usd_e6, :realised_usd_e6, :fees_usd_e6, :funding_usd_e6, :mfe_usd_e6,
-    :mae_usd_e6, :funded_until, :margin_usd_e6, :moved_at
+    :mae_usd_e6, :funded_until, :margin_usd_e6, :moved_at, :entry_usd_e6
 );
 
 -- name: snapshot
@@ -120,10 +120,12 @@ INSERT INTO portfolio_snapshots (
 -- A round trip began.
 INSERT INTO trade_history (
     id, owner, deployment, agent, agent_version, symbol, side, status, entry_seq, entry_tick_at,
-    entry_mark_e8, entry_leverage, entry_reason, entry_run_id, entry_lessons_hash, entry_regime_tag
+    entry_mark_e8, entry_leverage, entry_reason, entry_run_id, entry_lessons_hash, entry_regime_tag,
+    entry_order_id
 ) VALUES (
     :trade_id, :owner, :deployment, :agent, :agent_version, :symbol, :side, 'open', :seq, :entry_tick_at,
-    :entry_mark_e8, :entry_leverage, :entry_reason, :entry_run_id, :entry_lessons_hash, :entry_regime_tag
+    :entry_mark_e8, :entry_leverage, :entry_reason, :entry_run_id, :entry_lessons_hash, :entry_regime_tag,
+    :entry_order_id
 );
 
 -- name: close_trade
@@ -132,5 +134,6 @@ UPDATE trade_history SET
     status = 'closed', exit_seq = :seq, exit_tick_at = :exit_tick_at, exit_reason = :exit_reason, exit_run_id = :exit_run_id,
     entered_e8 = :entered_e8, entered_usd_e6 = :entered_usd_e6, exited_e8 = :exited_e8, exited_usd_e6 = :exited_usd_e6,
     realised_usd_e6 = :realised_usd_e6, fees_usd_e6 = :fees_usd_e6, funding_usd_e6 = :funding_usd_e6,
-    mfe_usd_e6 = :mfe_usd_e6, mae_usd_e6 = :mae_usd_e6, funded_until = :funded_until
+    mfe_usd_e6 = :mfe_usd_e6, mae_usd_e6 = :mae_usd_e6, funded_until = :funded_until,
+    entry_usd_e6 = :entry_usd_e6
 WHERE id = :trade_id;

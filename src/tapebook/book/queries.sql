@@ -63,7 +63,7 @@ SELECT
     t.id, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
     t.entry_regime_tag, t.entry_lessons_hash,
     p.entered_e8, p.entered_usd_e6, p.funded_until, p.exited_e8, p.exited_usd_e6, p.realised_usd_e6, p.fees_usd_e6,
-    p.funding_usd_e6, p.mfe_usd_e6, p.mae_usd_e6
+    p.funding_usd_e6, p.mfe_usd_e6, p.mae_usd_e6, p.entry_usd_e6, t.entry_order_id
 FROM traded
 CROSS JOIN positions p
 JOIN trade_history t ON t.id = p.trade_id
@@ -80,7 +80,8 @@ ORDER BY p.symbol;
 SELECT
     id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
     entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
-    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, exit_tick_at, exit_reason, exit_run_id
+    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, entry_usd_e6, entry_order_id,
+    exit_tick_at, exit_reason, exit_run_id
 FROM trade_history
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq
 ORDER BY exit_seq DESC LIMIT :most;
@@ -185,7 +186,8 @@ FROM trade_history WHERE owner = :owner AND deployment = :deployment AND status 
 SELECT
     id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
     entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
-    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, exit_tick_at, exit_reason, exit_run_id
+    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, entry_usd_e6, entry_order_id,
+    exit_tick_at, exit_reason, exit_run_id
 FROM trade_history
 WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq
 ORDER BY exit_seq;
@@ -197,6 +199,7 @@ SELECT
     t.id, t.symbol, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
     t.entry_regime_tag, t.entry_lessons_hash, t.entered_e8, t.entered_usd_e6, t.funded_until, t.exited_e8,
     t.exited_usd_e6, t.realised_usd_e6, t.fees_usd_e6, t.funding_usd_e6, t.mfe_usd_e6, t.mae_usd_e6,
+    t.entry_usd_e6, t.entry_order_id,
     t.exit_tick_at, t.exit_reason, t.exit_run_id, r.engine, (
         SELECT a.confidence_e4 FROM decision_actions a
         WHERE a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq
@@ -286,6 +289,7 @@ SELECT
     t.id, t.symbol, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
     t.entry_regime_tag, t.entry_lessons_hash, p.entered_e8, p.entered_usd_e6, p.funded_until, p.exited_e8,
     p.exited_usd_e6, p.realised_usd_e6, p.fees_usd_e6, p.funding_usd_e6, p.mfe_usd_e6, p.mae_usd_e6,
+    p.entry_usd_e6, t.entry_order_id,
     t.exit_tick_at, t.exit_reason, t.exit_run_id, t.deployment, t.agent, t.agent_version
 FROM touched
 JOIN trade_history t ON t.owner = :owner AND t.id = touched.id

@@ -4,6 +4,8 @@ Pure: an account and an event in, the next account and the bodies of new events 
 appends all bodies of one reconciliation in one transaction.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tapebook.book import events as ev
@@ -17,8 +19,8 @@ from tapebook.book.materializer import (
     reconcile_portfolio_delta,
 )
 from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
-from tapebook.domain.position import Portfolio
-from tapebook.domain.trade import TradeState
+from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.trade import PriceRange, TradeState
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -48,8 +50,13 @@ class Cause(msgspec.Struct, frozen=True):
 Settled = tuple[Account, list[msgspec.Struct]]
 
 
-def settle_fill(account: Account, fill: Fill, cause: Cause, *, mark_e8: int | None) -> Settled:
-    """One fill: position, ledger and trade move together. A fill of no order of ours is somebody else's doing."""
+def settle_fill(
+    account: Account, fill: Fill, cause: Cause, *, mark_e8: int | None, path: PriceRange | None = None
+) -> Settled:
+    """One fill: position, ledger and trade move together. A fill of no order of ours is somebody else's doing.
+
+    `path` are the prices observed of its symbol since the account was last valued, before it.
+    """
     label = cause.exit_label or (None if fill.client_id else "external_flatten")
     portfolio, postings = apply_fill(account.portfolio, fill, leverage=cause.leverage)
     context = MaterializerContext(
@@ -64,6 +71,8 @@ def settle_fill(account: Account, fill: Fill, cause: Cause, *, mark_e8: int | No
         exit_label="liquidated" if fill.liquidation else label,
         regimes={fill.symbol: cause.regime},
         lessons_hash=cause.lessons_hash,
+        path={} if path is None else {fill.symbol: path},
+        order_id=fill.client_id,
     )
     return _settled(account, portfolio, context, cause=cause, said=[ev.FillObserved(fill)], postings=postings)
 
@@ -87,21 +96,36 @@ def settle_insurance(account: Account, payment: InsurancePayment) -> Settled:
     return Account(account.seq, portfolio, account.open_trades), [posted]
 
 
-def settle_marks(account: Account, marks: dict[str, int], cause: Cause, *, at: int, walked_until: int = 0) -> Settled:
-    """The marks of a moment: what the account is worth, and how far each trade has been."""
+def settle_marks(
+    account: Account,
+    marks: dict[str, int],
+    cause: Cause,
+    *,
+    path: Mapping[str, PriceRange],
+    at: int,
+    walked_until: int = 0,
+) -> Settled:
+    """The marks of a moment: what the account is worth by them, and how far each trade has been by its path.
+
+    A mark may be from before a position was opened: what a trade has been through, the path alone says.
+    """
     portfolio, trades = account.portfolio, account.open_trades
-    equity, widens = portfolio.cash_usd_e6, False
-    for symbol, held in portfolio.positions.items():
-        unrealised, trade = held.unrealised_usd_e6(marks[symbol]), trades.get(symbol)
-        equity += unrealised
-        # Within what a trade has been through already, as most marks are, there is nothing to be said of it.
-        if trade is None or not trade.mae_usd_e6 <= trade.realised_usd_e6 + unrealised <= trade.mfe_usd_e6:
-            widens = True
-    said: list[msgspec.Struct] = [ev.MarksObserved(marks, portfolio.cash_usd_e6, equity, walked_until)]
-    if not widens:
+    said: list[msgspec.Struct] = [
+        ev.MarksObserved(marks, portfolio.cash_usd_e6, portfolio.equity_usd_e6(marks), walked_until)
+    ]
+    # Within what a trade has been through already, as most prices are, there is nothing to be said of it.
+    if not any(_widens(trades.get(symbol), held, path.get(symbol)) for symbol, held in portfolio.positions.items()):
         return account, said
-    context = MaterializerContext(at=at, source_id=f"marks {at}", open_trades=trades, marks=marks)
+    context = MaterializerContext(at=at, source_id=f"marks {at}", open_trades=trades, path=dict(path))
     return _settled(account, portfolio, context, cause=cause, said=said, postings=[])
+
+
+def _widens(trade: TradeState | None, held: Position, path: PriceRange | None) -> bool:
+    """Whether prices stretch a trade's extremes; a position without a trade gets one."""
+    if trade is None or path is None:
+        return trade is None
+    ends = [trade.realised_usd_e6 + held.unrealised_usd_e6(price) for price in path]
+    return min(ends) < trade.mae_usd_e6 or max(ends) > trade.mfe_usd_e6
 
 
 def _settled(

@@ -188,7 +188,7 @@ class Book:
         """The trades that ended between two moments, as of a sequence number, oldest exit first."""
         where = {"owner": self.owner, "deployment": deployment, "since": since, "until": until, "seq": seq}
         rows = self._db.all(_QUERIES.closed_on, **where)
-        return [EndedTrade(ClosedTrade(TradeState(*row[:20]), *row[20:23]), *row[23:]) for row in rows]
+        return [EndedTrade(ClosedTrade(TradeState(*row[:22]), *row[22:25]), *row[25:]) for row in rows]
 
     def posted_on(self, deployment: str, *, since: int, until: int, seq: int) -> int | None:
         """What was posted between two moments, transfers excluded; None when nothing was."""
@@ -287,7 +287,7 @@ class Book:
     def trades_of_run(self, run_id: str) -> list[KnownTrade]:
         """The round trips a run opened, ended or changed, as they are now."""
         rows = self._db.all(_QUERIES.trades_of_run, owner=self.owner, run_id=run_id)
-        return [KnownTrade(_trade(row[:23]), *row[23:]) for row in rows]
+        return [KnownTrade(_trade(row[:25]), *row[25:]) for row in rows]
 
     def shadow_pairs(self, deployment: str, *, most: int) -> list[tuple[str, str | None]]:
         """The newest shadow decisions, each with the main one of the same tick if it is there."""
@@ -355,8 +355,8 @@ def _fill(row: Row) -> Fill:
 
 
 def _trade(row: Row) -> TradeState | ClosedTrade:
-    state = TradeState(*row[:20])
-    return state if row[20] is None else ClosedTrade(state, *row[20:])
+    state = TradeState(*row[:22])
+    return state if row[22] is None else ClosedTrade(state, *row[22:])
 
 
 def _run(row: Row, actions: list[Action], verdicts: list[Verdict]) -> DecisionRun:

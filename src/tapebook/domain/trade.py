@@ -1,6 +1,6 @@
 """A round trip: from the first fill that opens a position to the one that ends it."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -9,10 +9,19 @@ from tapebook.domain.money import price_e8_of
 TradeSide = Literal["long", "short"]
 
 
+class PriceRange(NamedTuple):
+    """The lowest and the highest price that was observed of what was held."""
+
+    low_e8: int
+    high_e8: int
+
+
 class TradeState(msgspec.Struct, frozen=True):
     """A trade as far as it has come. Entries and exits are totals, so averages need no memory of each fill.
 
-    `funded_until` is the newest moment up to which funding has been booked.
+    `funded_until` is the newest moment up to which funding has been booked. `entry_usd_e6` is what the order that
+    opened the trade filled, `entry_order_id` that order where no run of ours placed it; trades from before these were
+    recorded have neither.
     """
 
     trade_id: str
@@ -35,11 +44,26 @@ class TradeState(msgspec.Struct, frozen=True):
     funding_usd_e6: int = 0
     mfe_usd_e6: int = 0
     mae_usd_e6: int = 0
+    entry_usd_e6: int | None = None
+    entry_order_id: str | None = None
 
     @property
     def entry_price_e8(self) -> int:
         """The average price of all entering fills."""
         return price_e8_of(self.entered_usd_e6, self.entered_e8)
+
+    @property
+    def entry_notional_usd_e6(self) -> int:
+        """The notional at entry, which percentages are of: what later decisions added does not count.
+
+        Of a trade from before it was recorded, all that was entered.
+        """
+        return abs(self.entered_usd_e6 if self.entry_usd_e6 is None else self.entry_usd_e6)
+
+    @property
+    def turnover_usd_e6(self) -> int:
+        """The notional of all fills, entering and leaving."""
+        return abs(self.entered_usd_e6) + self.exited_usd_e6
 
     @property
     def net_usd_e6(self) -> int:

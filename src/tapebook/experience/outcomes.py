@@ -90,7 +90,7 @@ def outcome_of(
         exit_price_e8=closed.exit_price_e8 if state.exited_e8 else 0,
         entered_at=state.entry_tick_at,
         exited_at=closed.exit_tick_at,
-        notional_usd_e6=abs(state.entered_usd_e6),
+        notional_usd_e6=state.entry_notional_usd_e6,
         gross_usd_e6=state.realised_usd_e6,
         net_usd_e6=state.net_usd_e6,
         exit_reason=closed.exit_reason,

@@ -18,7 +18,10 @@ _MOST_REASON = 80
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """A trade that ended: what a leaf needs of it. `strategy` is the engine that began it."""
+    """A trade that ended: what a leaf needs of it.
+
+    `entered_usd_e6` is the notional at its entry, `strategy` the engine that began it.
+    """
 
     trade_id: str
     symbol: str
@@ -54,7 +57,7 @@ def exit_of(trade: ClosedTrade, strategy: str | None = None, confidence_e4: int 
         side=state.side,
         exited_at=trade.exit_tick_at,
         held_ms=trade.holding_ms,
-        entered_usd_e6=abs(state.entered_usd_e6),
+        entered_usd_e6=state.entry_notional_usd_e6,
         gross_usd_e6=state.realised_usd_e6,
         fees_usd_e6=state.fees_usd_e6,
         funding_usd_e6=state.funding_usd_e6,

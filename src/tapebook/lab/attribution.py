@@ -35,7 +35,7 @@ def paces(trades: Sequence[ClosedTrade], prices: Mapping[str, Prices], *, start:
 
 def attribution(trades: Sequence[ClosedTrade], paces: Mapping[str, float]) -> Parts:
     """The parts of some trades' net result; `paces` is each symbol's return per millisecond."""
-    sizes = [abs(trade.state.entered_usd_e6) for trade in trades]
+    sizes = [trade.state.entry_notional_usd_e6 for trade in trades]
     usual = math.fsum(sizes) / len(sizes) if sizes else 0.0
     market, sizing = [], []
     for trade, size in zip(trades, sizes, strict=True):

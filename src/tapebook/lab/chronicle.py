@@ -81,8 +81,8 @@ def chronicle(rooms: Rooms, deployment: Deployment, *, after: int, until: int) -
 
 
 def _ended(row: Row) -> Ended:
-    trade = ClosedTrade(TradeState(*row[:20]), *row[20:23])
-    votes = msgspec.json.decode(row[24], type=tuple[Vote, ...]) if row[24] else ()
+    trade = ClosedTrade(TradeState(*row[:22]), *row[22:25])
+    votes = msgspec.json.decode(row[26], type=tuple[Vote, ...]) if row[26] else ()
     proposals = tuple(Proposal(vote.engine, vote.action, vote.side, vote.confidence_e4) for vote in votes)
-    made = msgspec.structs.replace(outcome_of(trade, None), provider=row[23] or "", votes=proposals)
+    made = msgspec.structs.replace(outcome_of(trade, None), provider=row[25] or "", votes=proposals)
     return Ended(trade, made)

@@ -72,18 +72,18 @@ def _facts(trades: tuple[ClosedTrade, ...]) -> Facts:
 
 
 def result_bps(trade: ClosedTrade) -> float:
-    """The net result in basis points of the notional that was entered."""
-    entered = abs(trade.state.entered_usd_e6)
+    """The net result in basis points of the notional at entry."""
+    entered = trade.state.entry_notional_usd_e6
     return 10_000 * trade.state.net_usd_e6 / entered if entered else 0.0
 
 
 def _splits(trades: Sequence[ClosedTrade]) -> list[tuple[str, Key]]:
-    size = median(abs(trade.state.entered_usd_e6) for trade in trades) if trades else 0
+    size = median(trade.state.entry_notional_usd_e6 for trade in trades) if trades else 0
     held = median(trade.holding_ms for trade in trades) if trades else 0
     usd, minutes = math.floor(size / 1e6), math.floor(held / MINUTE)
     return [
         ("Entry timing", _entry_block),
-        ("Sizing", lambda each: f"size {'above' if abs(each.state.entered_usd_e6) > size else 'up to'} ${usd}"),
+        ("Sizing", lambda each: f"size {'above' if each.state.entry_notional_usd_e6 > size else 'up to'} ${usd}"),
         ("Sizing", lambda each: f"leverage {each.state.entry_leverage or 1}"),
         ("Symbol selection", lambda each: each.state.symbol),
         ("Symbol selection", lambda each: f"{each.state.symbol} {each.state.side}"),
@@ -127,7 +127,7 @@ def _wins(outcomes: Sequence[_Outcome]) -> Estimate:
 
 def _capture(trades: Sequence[ClosedTrade]) -> Capture:
     winners = [trade.state for trade in trades if trade.state.net_usd_e6 > 0 and trade.state.mfe_usd_e6 > 0]
-    losers = [trade.state for trade in trades if trade.state.net_usd_e6 <= 0 and trade.state.entered_usd_e6]
+    losers = [trade.state for trade in trades if trade.state.net_usd_e6 <= 0 and trade.state.entry_notional_usd_e6]
     kept = [state.net_usd_e6 / state.mfe_usd_e6 for state in winners]
-    best = [10_000 * state.mfe_usd_e6 / abs(state.entered_usd_e6) for state in losers]
+    best = [10_000 * state.mfe_usd_e6 / state.entry_notional_usd_e6 for state in losers]
     return Capture(mean(kept), mean(best))

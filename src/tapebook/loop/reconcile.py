@@ -2,8 +2,10 @@
 
 1. the account and its working orders are read; with neither positions nor orders that is all;
 2. the broker says what happened up to now (`_standing` is what it is told);
-3. fills, funding, insurance and ends of orders go one by one through ledger and materializer (`_settle`);
-4. what is still held is valued, once per moment (`_marked`): equity, extremes, and how far margin was checked.
+3. fills, funding, insurance and ends of orders go one by one through ledger and materializer (`_settle`), a fill with
+   the prices observed of what it changes since that was last valued (`price_path`);
+4. what is still held is valued, once per moment (`_marked`): equity by the marks, extremes by the prices observed up to
+   now, and how far margin was checked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,6 +21,7 @@ from tapebook.domain.agent import Deployment
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order
 from tapebook.log import Draft
 from tapebook.loop.gather import regime
+from tapebook.loop.price_path import PricePath
 from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.loop.skills import lessons_of
 from tapebook.tape.store import View
@@ -39,11 +42,12 @@ def reconcile(rooms: Rooms, deployment: Deployment) -> None:
     quotes = TapeQuotes(rooms.tape, View(now))
     broker = rooms.broker(deployment.agent.broker)
     said = broker.activity(_standing(account, deployment, newest), orders, quotes=quotes, until=now)
+    path = PricePath(quotes, now=now, valued_at=newest.happened_at if newest else 0)
     drafts: list[Draft] = []
     if said.events:
-        account, drafts = _settled(rooms, deployment, account, said.events, orders=orders)
+        account, drafts = _settled(rooms, deployment, account, said.events, orders=orders, path=path)
     if drafts or newest is None or newest.happened_at < now or newest.walked_until < said.walked_until:
-        marked = _marked(account, deployment, newest, quotes=quotes, at=now, walked_until=said.walked_until)
+        marked = _marked(account, deployment, newest, quotes=quotes, path=path, at=now, walked_until=said.walked_until)
         drafts += [draft(now, body) for body in marked]
     if drafts:
         rooms.book.append(deployment.id, drafts, expected_seq=seq)
@@ -62,24 +66,37 @@ def _standing(account: Account, deployment: Deployment, newest: Snapshot | None)
 
 
 def _settled(
-    rooms: Rooms, deployment: Deployment, account: Account, events: Sequence[BrokerEvent], *, orders: Iterable[Order]
+    rooms: Rooms,
+    deployment: Deployment,
+    account: Account,
+    events: Sequence[BrokerEvent],
+    *,
+    orders: Iterable[Order],
+    path: PricePath,
 ) -> tuple[Account, list[Draft]]:
     """The account after all that happened, and what is to be written of it."""
     working = {order.client_id: order for order in orders}
     drafts: list[Draft] = []
     for event in events:
-        account, bodies = _settle(rooms, deployment, account, event, working=working)
+        account, bodies = _settle(rooms, deployment, account, event, working=working, path=path)
         drafts += [draft(event.happened_at, body) for body in bodies]
     return account, drafts
 
 
 def _settle(
-    rooms: Rooms, deployment: Deployment, account: Account, event: BrokerEvent, *, working: dict[str, Order]
+    rooms: Rooms,
+    deployment: Deployment,
+    account: Account,
+    event: BrokerEvent,
+    *,
+    working: dict[str, Order],
+    path: PricePath,
 ) -> tuple[Account, Bodies]:
     if isinstance(event, Fill):
         mark = TapeQuotes(rooms.tape, View(rooms.clock.now())).mark_e8(event.symbol, at=event.happened_at)
         order = working[event.client_id] if event.client_id else None
-        return settle_fill(account, event, _fill_cause(rooms, deployment, event, order), mark_e8=mark)
+        cause, seen = _fill_cause(rooms, deployment, event, order), path.before(event, account)
+        return settle_fill(account, event, cause, mark_e8=mark, path=seen)
     if isinstance(event, FundingPayment):
         return settle_funding(account, event, _cause(deployment))
     if isinstance(event, InsurancePayment):
@@ -96,6 +113,7 @@ def _marked(
     newest: Snapshot | None,
     *,
     quotes: TapeQuotes,
+    path: PricePath,
     at: int,
     walked_until: int,
 ) -> Bodies:
@@ -104,7 +122,8 @@ def _marked(
     if not held:
         return []
     marks = marks_of(quotes, held.values(), at=at, before=newest.marks if newest else None)
-    return settle_marks(account, marks, _cause(deployment), at=at, walked_until=walked_until)[1]
+    seen = path.until_now(account)
+    return settle_marks(account, marks, _cause(deployment), path=seen, at=at, walked_until=walked_until)[1]
 
 
 def _cause(deployment: Deployment) -> Cause:

@@ -47,7 +47,7 @@ def trade_document(
         f"- agent {agent}, trade {word(state.trade_id)}, {state.side} {symbol},"
         f" regime {(state.entry_regime_tag or 'unknown').replace('_', ' ')}",
         f"- entered {minute_text(state.entry_tick_at)} at {short_price(state.entry_price_e8)}"
-        f" for {usd(state.entered_usd_e6).lstrip('+')}, leverage {state.entry_leverage or 1}",
+        f" for {usd(state.entry_notional_usd_e6).lstrip('+')}, leverage {state.entry_leverage or 1}",
         f"- left {minute_text(trade.exit_tick_at)} at {short_price(trade.exit_price_e8)}"
         f" after {trade.holding_ms // MINUTE} min",
         f"- {outcome}: net {usd(net)}; gross {usd(state.realised_usd_e6)}, fees {usd(-state.fees_usd_e6)},"
