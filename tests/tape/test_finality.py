@@ -147,10 +147,11 @@ class _Feed:
 
     def play(self, until: int) -> None:
         """Delivers frames and ticks of the clock, and commits what they make final, all at a moment in one batch."""
-        arrivals = self._arrivals(until)
-        for at in sorted({*(at for at, _ in arrivals), *range(T0, until, 250)}):
+        arrivals: dict[int, list[Candle | int]] = {at: [] for at in range(T0, until, 250)}
+        for arrived, frame in self._arrivals(until):
+            arrivals.setdefault(arrived, []).append(frame)
+        for at, frames in sorted(arrivals.items()):
             self._clock.advance(at)
-            frames = [frame for arrived, frame in arrivals if arrived == at]
             final = [bar for frame in frames if isinstance(frame, Candle) for bar in self._bars.frame(frame)]
             final += self._bars.tick(at)
             mids = []
@@ -180,7 +181,7 @@ class _Feed:
                 bar, high_e8=high, low_e8=low, close_e8=price, volume_base=float(count), sample_count=count
             )
             sent.append((at, bar))
-        sent += [(moment, 0) for moment in range(T0, until, 500)]
+        sent += [(moment, 0) for moment in range(T0, until, SECOND)]
         arrived, found = T0, list[tuple[int, Candle | int]]()
         for moment, frame in sorted(sent, key=lambda each: each[0]):
             late = chance.choice(LATE_MS) if chance.random() < 0.02 else chance.randrange(0, 60)
