@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tapebook.domain.agent import AgentProfile, ContextProfile
@@ -84,11 +85,15 @@ def test_minute_without_trades_is_final_once_the_source_is_heard_after_it(shop: 
     assert "not final" not in title and begun == ["06:00", "06:05"]
 
 
-def test_agent_whose_newest_bar_ended_before_the_slot_does_not_wait(shop: Shop) -> None:
-    shop.hire(QUARTER)
-    listed = Scheduler(shop.rooms)
-    assert listed.turn() and listed.added == 1
-    assert [item.symbol for item in shop.rooms.work.of("quarter.paper")] == ["BTC"]
+def test_agent_of_longer_bars_waits_for_the_minute_before_its_slot_too(shop: Shop) -> None:
+    """Its newest bar ended before, but the price it trades at has not."""
+    shop.hire(msgspec.structs.replace(FIVE, enabled=False), QUARTER)
+    assert shop.list_due() == 0
+    shop.clock.advance(SLOT + 400)
+    shop.rooms.tape.commit([minute(SLOT - MINUTE)])
+    assert shop.list_due() == 1
+    work(shop.worker())
+    assert "not final" not in bars(told(shop, "BTC"))[0]
 
 
 def test_tick_by_hand_decides_now_and_shows_the_bar_as_unfinished(shop: Shop) -> None:

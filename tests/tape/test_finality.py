@@ -13,7 +13,7 @@ from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.instants import HOUR, MINUTE, SECOND, floor
 from tapebook.domain.market import Candle, Mid
-from tapebook.tape.finality import BarsSeen, decision_moment, finished_bars, is_finished
+from tapebook.tape.finality import BarsSeen, decision_moment, finished_bars, is_settled
 from tapebook.tape.importer import GRACE_MS, known_at
 from tapebook.tape.reel import Reel
 from tapebook.tape.sources.hyperliquid.bars import Bars
@@ -115,12 +115,11 @@ def test_decision_waits_for_the_last_minute_but_not_longer_than_the_limit(known:
     slots=st.lists(st.integers(0, HOURS * 12), min_size=1, max_size=6),
     minutes=st.sampled_from([1, 5, 15, 60]),
 )
-def test_moment_is_the_first_at_which_the_bar_is_finished(seed: int, slots: list[int], minutes: int) -> None:
+def test_moment_is_the_first_at_which_the_bar_is_settled(seed: int, slots: list[int], minutes: int) -> None:
     with random_tape(seed) as made:
         reel = Reel(made.db, clock=made.clock, fetch=made.archive.get)
         for number in sorted(slots):
             slot = T0 + number * 5 * MINUTE
-            end = floor(slot, minutes * MINUTE)
             for symbol in SYMBOLS:
                 found = decision_moment(made.tape, symbol, minutes=minutes, slot=slot, limit=LIMIT)
                 assert decision_moment(reel, symbol, minutes=minutes, slot=slot, limit=LIMIT) == found
@@ -129,7 +128,7 @@ def test_moment_is_the_first_at_which_the_bar_is_finished(seed: int, slots: list
                 ready = [
                     at
                     for at in sorted(moments)
-                    if slot <= at and is_finished(made.tape, symbol, end, minutes=minutes, view=View(at))
+                    if slot <= at and is_settled(made.tape, symbol, slot, minutes=minutes, view=View(at))
                 ]
                 assert found == min([*ready, slot + LIMIT])
 
@@ -214,4 +213,4 @@ def test_no_decision_shows_a_bar_that_later_differs(seed: int, minutes: int) -> 
 
 
 def _is_ready(tape: Tape, slot: int, at: int, *, minutes: int) -> bool:
-    return is_finished(tape, "BTC", floor(slot, minutes * MINUTE), minutes=minutes, view=View(at))
+    return is_settled(tape, "BTC", slot, minutes=minutes, view=View(at))

@@ -1,11 +1,11 @@
-"""How long a decision waits for its newest bar: until it is finished, or as long as the settings allow."""
+"""How long a decision waits for its bars: until those up to its slot are finished, or as long as the settings allow."""
 
 from collections.abc import Iterable
 
 from tapebook.config import Config
-from tapebook.domain.instants import MINUTE, SECOND, floor
+from tapebook.domain.instants import SECOND
 from tapebook.loop.slot import Slot
-from tapebook.tape.finality import is_finished
+from tapebook.tape.finality import is_settled
 from tapebook.tape.store import Tape, View
 
 _Bar = tuple[str, int, int]
@@ -21,11 +21,10 @@ def ready_slots(tape: Tape, slots: Iterable[Slot], *, limit: int, now: int) -> l
     asked: dict[_Bar, bool] = {}
     ready = []
     for slot in slots:
-        minutes = slot.deployment.agent.context.bar_minutes
-        end = floor(slot.scheduled_for, minutes * MINUTE)
+        minutes, end = slot.deployment.agent.context.bar_minutes, slot.scheduled_for
         bar = slot.symbol, minutes, end
-        if bar not in asked and now < slot.scheduled_for + limit:
-            asked[bar] = is_finished(tape, slot.symbol, end, minutes=minutes, view=View(now))
-        if now >= slot.scheduled_for + limit or asked[bar]:
+        if bar not in asked and now < end + limit:
+            asked[bar] = is_settled(tape, slot.symbol, end, minutes=minutes, view=View(now))
+        if now >= end + limit or asked[bar]:
             ready.append(slot)
     return ready

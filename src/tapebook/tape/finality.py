@@ -72,30 +72,30 @@ def finished_bars(tape: ObservedBars, symbol: str, *, minutes: int, count: int, 
     return BarsSeen(kept, tuple(range(max(end - step, floor(settled, MINUTE)), end, MINUTE)))
 
 
-def is_finished(tape: ObservedBars, symbol: str, end: int, *, minutes: int, view: View) -> bool:
-    """Whether the bar of a size that ends at a moment is finished."""
-    stored = _is_stored(tape, symbol, end, minutes=minutes, view=view)
-    return stored or _heard_until(tape, symbol, view) >= end
+def is_settled(tape: ObservedBars, symbol: str, moment: int, *, minutes: int, view: View) -> bool:
+    """Whether all is known that was traded up to a moment: then every bar of a size that has ended is finished."""
+    stored = _is_stored(tape, symbol, moment, minutes=minutes, view=view)
+    return stored or _heard_until(tape, symbol, view) >= moment
 
 
 def decision_moment(
     tape: ObservedBars, symbol: str, *, minutes: int, slot: int, limit: int, watermark: int = NO_WATERMARK
 ) -> int:
-    """The first moment from a slot on at which its newest bar of a size is finished; `limit` later at most.
+    """The first moment at which all is known that was traded up to a slot; `limit` after the slot at most.
 
-    The answer of `is_finished` at one moment after the other, taken from when each row was known.
+    The answer of `is_settled` at one moment after the other, taken from when each row was known.
     """
-    found, end, view = slot + limit, floor(slot, minutes * MINUTE), View(slot + limit, watermark)
+    found, view = slot + limit, View(slot + limit, watermark)
     for length in finer(minutes):
-        since, until = end - length * SECOND, view.as_of - length * SECOND
+        since, until = slot - length * SECOND, view.as_of - length * SECOND
         known = tape.first_known(Candle, symbol, since=since, until=until, view=view, granularity_sec=length)
         found = min(found, known)
     if found <= slot:
         return slot
-    heard = max(slot, end + GRACE_MS)
+    heard = slot + GRACE_MS
     if tape.newest(Mid, symbol, view=View(heard, watermark)) is not None:
-        heard = tape.first_known(Mid, symbol, since=end + GRACE_MS, until=view.as_of, view=view)
-    return max(slot, min(found, heard))
+        heard = tape.first_known(Mid, symbol, since=heard, until=view.as_of, view=view)
+    return min(found, heard)
 
 
 def _is_stored(tape: ObservedBars, symbol: str, end: int, *, minutes: int, view: View) -> bool:

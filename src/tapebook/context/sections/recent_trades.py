@@ -16,7 +16,8 @@ MOST_WORDS = 120
 
 def rows(trades: tuple[ClosedTrade, ...]) -> Rows:
     """One per trade; the result is net of fees and funding."""
-    newest = sorted(trades, key=lambda trade: (trade.state.entry_tick_at, trade.state.trade_id), reverse=True)
+    # Of one moment by symbol: ids differ between live and a backtest.
+    newest = sorted(trades, key=lambda trade: (trade.state.entry_tick_at, trade.state.symbol), reverse=True)
     return tuple([_row(trade) for trade in newest])
 
 
