@@ -57,6 +57,7 @@ ModelName = Annotated[str, Meta(pattern=r"^[\x21-\x7e]{1,120}\Z", description="t
 ModelAddress = Annotated[
     str, Meta(pattern=r"^https?://[^\s@?#]+\Z", description="an address like https://api.openai.com/v1")
 ]
+BarWait = Annotated[float, Meta(ge=0, le=50, description="a number of seconds from 0 to 50")]
 Calls = Annotated[int, Meta(ge=1, le=2000, description="a whole number from 1 to 2000")]
 LeaseSeconds = Annotated[float, Meta(ge=0.5, le=3600, description="a number of seconds from 0.5 to 3600")]
 Batch = Annotated[int, Meta(ge=1, le=1000, description="a whole number from 1 to 1000")]
@@ -146,8 +147,9 @@ class Llm(msgspec.Struct, frozen=True):
 
 
 class Desk(msgspec.Struct, frozen=True):
-    """How `tapebook up` shares the work."""
+    """How `tapebook up` shares the work, and how long a decision waits for its newest bar."""
 
+    bar_wait_seconds: BarWait = 6
     calls_in_flight: Calls = 200
     lease_seconds: LeaseSeconds = 20
     batch: Batch = 50

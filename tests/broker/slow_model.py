@@ -76,7 +76,7 @@ class SlowDesk:
         self.until = until
         self.waiting = {order.client_id: Waiting(order) for order in orders}
         for moment in self.moments(orders, until):
-            due = sorted(self.due(moment))
+            due = sorted(self.due(moment), key=self.turn)
             while True:
                 if self.judge(moment) or self.fund(moment):
                     continue
@@ -104,6 +104,10 @@ class SlowDesk:
         if order.type == "limit":
             return self.arrival(order) + self.terms.limit_order_ms
         return self.arrival(order) + max(5 * MINUTE, self.length(order.symbol) + 2 * MINUTE)
+
+    def turn(self, found: tuple[str, str, int]) -> tuple[int, str, str]:
+        order = self.waiting[found[0]].order
+        return order.intended_at, order.symbol, order.client_id
 
     def due(self, moment: int) -> list[tuple[str, str, int]]:
         """Orders whose waiting ends at this very moment, how, and at which price of the market."""

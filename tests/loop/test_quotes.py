@@ -305,19 +305,19 @@ def test_depth_is_shared_as_the_imbalance_says(
     assert found.asks_usd_e6 == tuple(usd * E6 for usd in asks)
 
 
-def test_settled_rate_wins_over_the_one_shown(recorder: Recorder) -> None:
+def test_rate_of_an_hour_does_not_depend_on_when_it_is_asked_for(recorder: Recorder) -> None:
     recorder.learn(NOON - MINUTE, shown(NOON - MINUTE, 7))
     recorder.learn(NOON + MINUTE, FundingRate("BTC", NOON, 9, 0))
-    assert recorder.quotes(NOON + MINUTE - 1).funding_e12("BTC", hour=NOON) == 7
-    assert recorder.quotes(NOON + MINUTE).funding_e12("BTC", hour=NOON) == 9
+    for asked in (NOON, NOON + MINUTE - 1, NOON + MINUTE, NOON + HOUR):
+        assert recorder.quotes(asked).funding_e12("BTC", hour=NOON) == 7
 
 
-def test_every_settled_hour_keeps_its_own_rate(recorder: Recorder) -> None:
+def test_hour_in_which_no_rate_was_shown_has_the_settled_one(recorder: Recorder) -> None:
     recorder.learn(NOON - MINUTE, shown(NOON - MINUTE, 7))
     for hour in range(3):
         recorder.learn(NOON + hour * HOUR + MINUTE, FundingRate("BTC", NOON + hour * HOUR, 100 + hour, 0))
     quotes = recorder.quotes(NOON + 5 * HOUR)
-    assert [quotes.funding_e12("BTC", hour=NOON + hour * HOUR) for hour in range(4)] == [100, 101, 102, 7]
+    assert [quotes.funding_e12("BTC", hour=NOON + hour * HOUR) for hour in range(4)] == [7, 101, 102, None]
 
 
 def test_rate_shown_is_the_one_before_the_hour(recorder: Recorder) -> None:

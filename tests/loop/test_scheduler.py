@@ -30,11 +30,13 @@ def home(tmp_path: Path) -> Path:
 def test_lists_what_is_due_and_nothing_twice(home: Path) -> None:
     with shops(home) as (one, other):
         one.hire(FAST, SLOW)
+        one.quote("BTC", "ETH")
         first, second = Scheduler(one.rooms), Scheduler(other.rooms)
         assert first.turn() and first.added == 3
         assert not first.turn()
         assert second.turn() and second.added == 0
         one.clock.advance(START + 5 * MINUTE)
+        one.quote("BTC", "ETH")
         assert second.turn() and second.added == 2
         assert first.turn() and first.added == 3
         listed = [(item.symbol, item.scheduled_for) for item in one.rooms.work.of("fast.paper")]
@@ -56,9 +58,11 @@ def test_agents_are_found_when_they_come_and_left_out_when_they_are_disabled(hom
         scheduler = Scheduler(one.rooms)
         assert not scheduler.turn()
         one.hire(FAST)
+        one.quote("BTC", "ETH")
         assert scheduler.turn() and scheduler.added == 2
         one.hire(msgspec.structs.replace(FAST, enabled=False), SLOW)
         one.clock.advance(START + 5 * MINUTE)
+        one.quote("BTC", "ETH")
         assert scheduler.turn() and scheduler.added == 3
 
 

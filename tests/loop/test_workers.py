@@ -147,6 +147,7 @@ def test_slot_of_a_disabled_agent_is_recorded_as_expired(two: tuple[Shop, Shop])
     assert (worker.made, worker.expired) == (2, 1)
     assert {run.deployment for run in one.runs() if run.status == "expired"} == {"b.paper"}
     one.clock.advance(START + 5 * MINUTE)
+    one.quote("BTC", "ETH")
     assert one.list_due() == 2
 
 

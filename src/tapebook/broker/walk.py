@@ -104,7 +104,12 @@ class Walk:
     def _match(self, orders: Sequence[Order]) -> None:
         self._orders = {order.client_id: order for order in orders}
         found = [match(order, self._quotes, self._terms, until=self._until) for order in orders]
-        self._matches = sorted([each for each in found if each is not None], reverse=True)
+        self._matches = sorted([each for each in found if each is not None], key=self._turn, reverse=True)
+
+    def _turn(self, found: Match) -> tuple[int, int, str, str]:
+        """When an order has its turn: of one moment the older first, then by symbol; ids alone would be chance."""
+        order = self._orders[found.client_id]
+        return found.at, order.intended_at, order.symbol, order.client_id
 
     def _ahead(self) -> Stretch:
         """The first stretch that what is held has not gone through yet."""

@@ -74,7 +74,8 @@ class Experience:
         new = [pair for key, pair in pairs.items() if not self.is_learned(deployment, key)]
         if not new:
             return []
-        new.sort(key=lambda pair: (pair[0].exit_tick_at, pair[0].state.trade_id))
+        # Of one moment by symbol: ids differ between live and a backtest, and what is learned first counts.
+        new.sort(key=lambda pair: (pair[0].exit_tick_at, pair[0].state.symbol, pair[0].state.trade_id))
         outcomes = [self._outcome(deployment, trade, run, seq=seq) for trade, run in new]
         standing = self.standing(deployment, seq=seq)
         return self._tended(standing, at=outcomes[-1][0].exited_at) + self._lessons(standing, outcomes)

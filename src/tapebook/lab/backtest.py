@@ -10,6 +10,7 @@ measures are functions of the log, so an interrupted backtest ends with the same
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -25,12 +26,13 @@ from tapebook.lab.backtest_view import summary_text
 from tapebook.lab.measure import measure_all, measure_chunk
 from tapebook.lab.plan import Chunk, Plan
 from tapebook.lab.result import BacktestResult, ChunkResult
-from tapebook.loop.deploy import deploy
+from tapebook.loop.bar_wait import bar_wait_ms
+from tapebook.loop.deploy import deploy, deployment_id
 from tapebook.loop.experience import snapshot
 from tapebook.loop.learn import learn
 from tapebook.loop.slot import Look, Slot
 from tapebook.loop.tick import Learn, tick
-from tapebook.tape.importer import GRACE_MS
+from tapebook.tape.finality import decision_moment
 from tapebook.tape.reel import Reel
 from tapebook.wiring import Rooms
 
@@ -89,6 +91,7 @@ class Run:
         self._rooms = open_rooms(home, plan, self._clock)
         self._ticks, self._began = 0, elapsed_seconds()
         self._deployment, self._learn = enrol(self._rooms, plan), learner(plan)
+        self._limit = bar_wait_ms(self._rooms.config)
 
     def finish(self) -> BacktestResult:
         """Every chunk that is not done yet, and the whole."""
@@ -135,20 +138,29 @@ class Run:
         return 1 if paid else TICKS_PER_COMMIT // len(self._plan.symbols) or 1
 
     def _work(self, at: int) -> None:
-        """All decisions of one slot, made when its bar counts as known."""
-        self._clock.advance(at + GRACE_MS)
-        look = Look(self._clock.now(), self._plan.tape_seq)
-        for symbol in self._plan.symbols:
+        """All decisions of one slot, each when the newest bar it looks at is finished, as live."""
+        look: Look | None = None
+        for moment, symbol in self._moments(at):
+            if look is None or look.as_of != moment:
+                self._clock.advance(moment)
+                look = Look(moment, self._plan.tape_seq)
             slot = Slot(self._deployment, symbol, at, trigger="backtest")
             tick(self._rooms, slot, look=look, learn=self._learn)
             self._ticks += 1
 
+    def _moments(self, at: int) -> list[tuple[int, str]]:
+        """When each symbol of a slot is decided, in the order of time; of equals, in the order of the watchlist."""
+        tape, minutes = self._rooms.tape, self._deployment.agent.context.bar_minutes
+        terms = {"minutes": minutes, "slot": at, "limit": self._limit, "watermark": self._plan.tape_seq}
+        found = [(decision_moment(tape, symbol, **terms), symbol) for symbol in self._plan.symbols]
+        return sorted(found, key=itemgetter(0))
+
     def _close(self, chunk: Chunk) -> ChunkResult:
         """Measures a chunk as of its end, whatever came after it, and keeps that."""
         deployment, plan = self._deployment, self._plan
-        since, until = (seq_at(self._rooms, deployment.id, moment) for moment in (chunk.start, chunk.end))
+        since, until = (seq_at(self._rooms, plan, moment) for moment in (chunk.start, chunk.end))
         if learns(plan, chunk.end) and not self._is_taken(chunk, until):
-            self._clock.advance(max(self._clock.now(), chunk.end))
+            self._clock.advance(max(self._clock.now(), chunk.end - 1))
             span = (chunk.start, chunk.end)
             until = snapshot(self._rooms, deployment, chunk.name, since_seq=since, seq=until, span=span)
         result = measure_chunk(self._rooms, deployment, plan, chunk, since_seq=since, seq=until)
@@ -171,9 +183,12 @@ def enrol(rooms: Rooms, plan: Plan) -> Deployment:
     return deploy(rooms, plan.agent.name)
 
 
-def seq_at(rooms: Rooms, deployment: str, moment: int) -> int:
-    """How far the log had come when a chunk ended, before the first decision of the next."""
-    return rooms.book.seq_as_of(deployment, moment + GRACE_MS - 1)
+def seq_at(rooms: Rooms, plan: Plan, moment: int) -> int:
+    """How far the log had come when a chunk ended, before the first decision of the next.
+
+    A plan begins with the deployment, known at its start; whatever is decided at that moment is known after it.
+    """
+    return rooms.book.seq_as_of(deployment_id(plan.agent), max(moment - 1, plan.start))
 
 
 def learns(plan: Plan, at: int) -> bool:

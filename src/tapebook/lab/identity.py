@@ -8,8 +8,8 @@ backtest; and a result that is kept is compared with what its inputs are now (`F
                the tape has of other symbols and times, does not count
     code       all files of the package but its command line, and adapters that lie outside of it: engine, members,
                reflector, broker
-    settings   what paper trading costs and allows, the default engine of an agent that names none, and, where a model
-               is asked, all that is set about models
+    settings   what paper trading costs and allows, how long a decision waits for its bar, the default engine of an
+               agent that names none, and, where a model is asked, all that is set about models
 """
 
 import hashlib
@@ -106,6 +106,7 @@ class Fingerprints:
             "paper": msgspec.structs.replace(config.paper, fill=plan.fill),
             "engine": agent.engine or config.engine.default,
             "llm": config.llm if asks else None,
+            "bar_wait_seconds": config.desk.bar_wait_seconds,
         }
         return sha256_hex(msgspec.json.encode(decides, order="sorted"))
 

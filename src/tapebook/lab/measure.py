@@ -187,7 +187,7 @@ class _Measure:
 
     def _equity(self, moment: int) -> int:
         """Equity at a moment, before any decision of it is carried out."""
-        known = self._rooms.book.seq_as_of(self._deployment.id, moment + GRACE_MS - 1)
+        known = self._rooms.book.seq_as_of(self._deployment.id, max(moment - 1, self._plan.start))
         seq = min(max(known, self._since), self._seq)
         return equity_at(self._rooms, self._deployment, moment, seq=seq, watermark=self._plan.tape_seq)
 

@@ -80,7 +80,7 @@ def _events(source: Rooms, plan: Plan, chunk: Chunk) -> Iterator[Event]:
     """The log as it was when a chunk began: of the owner all, for its agent is saved before the first decision."""
     deployment = deployment_id(plan.agent)
     yield from source.log.events(source.book.stream())
-    until = seq_at(source, deployment, chunk.start)
+    until = seq_at(source, plan, chunk.start)
     yield from source.log.events(Stream(source.book.owner, deployment), until=until)
 
 

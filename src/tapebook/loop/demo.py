@@ -109,6 +109,7 @@ async def _played(feed: SteppedFeed, desk: VirtualDesk, pace: "_Pace", *, until:
     if feed.reached() is not None:
         desk.work()
     for at in range(feed.next_step(), until + 1, STEP):
+        desk.end_waits(before=at)
         await feed.step(at)
         desk.work()
         if await pace.wait():

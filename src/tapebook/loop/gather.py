@@ -29,6 +29,7 @@ from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.loop.recall import citations, docs_head
 from tapebook.loop.skills import lessons_of
 from tapebook.tape.features import classify_regime
+from tapebook.tape.finality import finished_bars
 from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
 
@@ -93,8 +94,8 @@ def marks(tape: Tape, positions: Mapping[str, Position], *, view: View) -> dict[
 def regime(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> str:
     """The regime tag of the bars an agent would have seen at a moment."""
     profile = deployment.agent.context
-    window = tape.bars(symbol, minutes=profile.bar_minutes, count=profile.bar_count, view=view)
-    return classify_regime([bar.close_e8 / 1e8 for bar in window])
+    seen = finished_bars(tape, symbol, minutes=profile.bar_minutes, count=profile.bar_count, view=view)
+    return classify_regime([bar.close_e8 / 1e8 for bar in seen.bars])
 
 
 def _market(

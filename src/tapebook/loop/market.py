@@ -9,6 +9,7 @@ from tapebook.domain.instants import DAY
 from tapebook.domain.market import AssetContext, Liquidity
 from tapebook.errors import Damaged
 from tapebook.tape.features import liquidity_profile, to_metrics
+from tapebook.tape.finality import BarsSeen, finished_bars
 from tapebook.tape.store import Tape, View
 
 FAMILIES = {"fundingPressure": "pressure", "volatilityProfile": "volatility", "positioningPressure": "positioning"}
@@ -18,12 +19,17 @@ def read_market(
     tape: Tape, symbol: str, *, minutes: int, count: int, view: View, version: PacketVersion = CURRENT
 ) -> Market:
     """Bars and price: what no decision does without."""
+    if version.complete_bars:
+        seen = finished_bars(tape, symbol, minutes=minutes, count=count, view=view)
+    else:
+        seen = BarsSeen(tape.bars(symbol, minutes=minutes, count=count, view=view))
     return Market(
         symbol=symbol,
         as_of=view.as_of,
         bar_minutes=minutes,
-        bars=tape.bars(symbol, minutes=minutes, count=count, view=view),
+        bars=seen.bars,
         mid=tape.last_price(symbol, view=view),
+        unfinished=seen.unfinished,
     )
 
 

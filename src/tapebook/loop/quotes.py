@@ -87,12 +87,15 @@ class TapeQuotes:
         return None if found is None else found.price_e8
 
     def funding_e12(self, symbol: str, *, hour: int) -> int | None:
-        """The rate settled at an hour; until it is published, the rate the exchange showed before the hour."""
-        settled = self.tape.funding_at(symbol, hour=hour, view=self._view)
-        if settled is not None:
-            return settled.rate_e12
+        """The rate the exchange showed last in the hour that ends; where none was recorded, the one settled then.
+
+        Not the settled one first: it is published later, and what is paid must not depend on who looks when.
+        """
         shown = self.tape.newest(AssetContext, symbol, view=self.known(hour))
-        return None if shown is None else shown.funding_e12
+        if shown is not None and hour - shown.bucket_ts <= HOUR:
+            return shown.funding_e12
+        settled = self.tape.funding_at(symbol, hour=hour, view=self._view)
+        return None if settled is None else settled.rate_e12
 
     def settlement(self, symbol: str) -> Settlement | None:
         """How a delisted symbol ended: from the moment that was known, for nobody could act on it before."""

@@ -3,11 +3,13 @@
 Slots that passed while nobody scheduled are listed too, before the newest one: their time is over, so the worker that
 takes them records them as expired. A pair begins with its first slot, so it has missed nothing before that one; nor
 has it while its agent was disabled or did not watch the symbol.
+A decision is due when the newest bar it looks at is finished, or when it has waited for that long enough.
 """
 
 from collections.abc import Sequence
 
 from tapebook.book.work import Item
+from tapebook.loop.bar_wait import bar_wait_ms, ready_slots
 from tapebook.loop.roster import Roster
 from tapebook.loop.schedule import Pair, due, missed
 from tapebook.loop.shadow import shadow_slot
@@ -24,6 +26,7 @@ class Scheduler:
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
         self._roster = Roster(rooms)
+        self._limit = bar_wait_ms(rooms.config)
         self._listed: dict[Pair, int] = {}
         self.added = self.missed = 0
         self.problem: str | None = None
@@ -31,7 +34,8 @@ class Scheduler:
     def turn(self) -> bool:
         """Lists what has become due; True when there was something."""
         now = self._rooms.clock.now()
-        slots = [Slot(*pair) for pair in due(self._roster.enabled(), self._listed, now=now)]
+        begun = [Slot(*pair) for pair in due(self._roster.enabled(), self._listed, now=now)]
+        slots = ready_slots(self._rooms.tape, begun, limit=self._limit, now=now)
         late = [_item(passed) for slot in slots for passed in self._missed(slot)]
         # Oldest first: one that is killed here is found where it stopped.
         for first in range(0, len(late), _TOGETHER):

@@ -1,9 +1,10 @@
 """Runs deployments over a stream of market steps, in virtual time.
 
-One step: its observations are committed, the clock moves to it, everything that is due then is
-done, and only then the next step is asked for. A process that is killed anywhere comes back to
-the step it had committed last and finishes it; so two runs over the same steps write the same
-bytes, however often they were interrupted.
+One step: the clock moves to it, its observations are committed, everything that is due then is
+done, and only then the next step is asked for. A decision is due when its newest bar is finished;
+one that has waited long enough before the next step is made between the two. A process that is
+killed anywhere comes back to the step it had committed last and finishes it; so two runs over the
+same steps write the same bytes, however often they were interrupted.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +14,7 @@ from tapebook.clock import VirtualClock
 from tapebook.context import MarketShelf
 from tapebook.domain.agent import Deployment
 from tapebook.domain.market import Observation
+from tapebook.loop.bar_wait import bar_wait_ms, ready_slots
 from tapebook.loop.execute import execute
 from tapebook.loop.reconcile import reconcile
 from tapebook.loop.schedule import Pair, due
@@ -45,6 +47,8 @@ class VirtualDesk:
         self._clock = clock
         self._done: dict[Pair, int] = {}
         self._shelf = MarketShelf()
+        self._limit = bar_wait_ms(rooms.config)
+        self._decided_at = {deployment.id: self._last_decision(deployment) for deployment in deployments}
         self.ticks = 0
 
     def run(self, steps: Iterable[Step], *, until: int, after_step: Callable[[], None]) -> None:
@@ -54,6 +58,7 @@ class VirtualDesk:
         for step in steps:
             if step.at > until:
                 return
+            self.end_waits(before=step.at)
             self._clock.advance(step.at)
             self._rooms.tape.commit(step.observations)
             self.work()
@@ -61,13 +66,32 @@ class VirtualDesk:
 
     def work(self) -> None:
         """Everything that is due at this moment."""
+        now = self._clock.now()
         for deployment in self._deployments:
-            if self._rooms.book.working_orders(deployment.id):
+            # What was decided after this step, by a process that was killed then, is finished when that moment comes.
+            if self._decided_at[deployment.id] <= now and self._rooms.book.working_orders(deployment.id):
                 execute(self._rooms, deployment)
                 reconcile(self._rooms, deployment)
+        self._decide()
+
+    def end_waits(self, *, before: int) -> None:
+        """Makes the decisions that have waited long enough for their bar before a moment, each when its wait ends."""
+        waiting = due(self._deployments, self._done, now=self._clock.now())
+        for moment in sorted({at + self._limit for _, _, at in waiting}):
+            if self._clock.now() <= moment < before:
+                self._clock.advance(moment)
+                self._decide()
+
+    def _decide(self) -> None:
         look = Look(self._clock.now(), self._rooms.tape.head()[0], self._shelf)
-        for deployment, symbol, at in due(self._deployments, self._done, now=look.as_of):
-            slot = Slot(deployment, symbol, at)
+        slots = [Slot(*pair) for pair in due(self._deployments, self._done, now=look.as_of)]
+        for slot in ready_slots(self._rooms.tape, slots, limit=self._limit, now=look.as_of):
             shadow_tick(self._rooms, slot, tick(self._rooms, slot, look=look))
-            self._done[deployment.id, symbol] = at
+            self._done[slot.deployment.id, slot.symbol] = slot.scheduled_for
             self.ticks += 1
+
+    def _last_decision(self, deployment: Deployment) -> int:
+        """When the newest decision of a deployment was made; 0 without any."""
+        book, seq = self._rooms.book, self._rooms.book.head(deployment.id)
+        runs = [book.last_run(deployment.id, symbol, seq=seq) for symbol in deployment.agent.watchlist]
+        return max([run.as_of for run in runs if run is not None], default=0)

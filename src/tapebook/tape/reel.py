@@ -14,7 +14,7 @@ from tapebook.domain.instants import SECOND
 from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation
 from tapebook.tape.bars import LENGTHS, finer, is_finest, made, made_of, newest_bar
 from tapebook.tape.cold import Fetch
-from tapebook.tape.families import BOOKS, CANDLES, CONTEXTS, POSITIONING, PRESSURE, VOLATILITY, Family
+from tapebook.tape.families import BOOKS, CANDLES, CONTEXTS, OF_TYPE, POSITIONING, PRESSURE, VOLATILITY, Family
 from tapebook.tape.rows import KnownAt
 from tapebook.tape.store import _QUERIES, MAKE, Clock, KnownDelisting, Tape
 from tapebook.tape.strip import Strip
@@ -116,6 +116,16 @@ class Reel(Tape):
                 self._prices.clear()
             self._prices[key] = super().last_price(symbol, view=view)
         return self._prices[key]
+
+    def first_known(
+        self, kind: type[Mid | Candle], symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
+    ) -> int:
+        """When the first row of a stretch was known that had ended by then."""
+        if view.watermark < self._head[0]:
+            rows: Any = {"since": since, "until": until, "granularity_sec": granularity_sec}
+            return super().first_known(kind, symbol, view=view, **rows)
+        track = self._tracks[OF_TYPE[kind], symbol, granularity_sec]
+        return NO_WATERMARK if track is None else track.first_known(since, until, length_ms=granularity_sec * SECOND)
 
     def has_prices_alone(self, symbol: str) -> bool:
         """Whether of a symbol there are no books, contexts or features at all."""

@@ -349,6 +349,20 @@ class Tape:
             return mid
         return Mid(symbol, bar.end, bar.close_e8)
 
+    def first_known(
+        self, kind: type[Mid | Candle], symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
+    ) -> int:
+        """When the first row of a stretch was known that had ended by then, up to a watermark; never, without a row."""
+        family, symbol_id = OF_TYPE[kind], self._id(symbol)
+        if symbol_id is None or until < since:
+            return NO_WATERMARK
+        first, last = family.chunk(since, granularity_sec), family.chunk(until, granularity_sec)
+        where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "since": since, "until": until}
+        where |= {"first_chunk": first, "last_chunk": last, "watermark": view.watermark}
+        rows = self._cold.both(family, family.queries.page, first=first, last=last, **where)
+        ended = granularity_sec * SECOND
+        return min((max(row[-2], family.bucket_of(row) + ended) for row in rows), default=NO_WATERMARK)
+
     def has_prices_alone(self, symbol: str) -> bool:
         """Whether of a symbol no book, context or feature can be seen by anybody; a tape that grows cannot say so."""
         return False

@@ -101,6 +101,14 @@ class Track:
         first, end = bisect_left(self._buckets, since), bisect_right(self._buckets, until)
         return max(self._known[first:end], default=0)
 
+    def first_known(self, since: int, until: int, *, length_ms: int = 0) -> int:
+        """When the first row of a stretch was known that had ended by then; never, without a row or too far away."""
+        if not (self._lo <= since and until < self._hi) and not self._hold(since, until):
+            return NO_WATERMARK
+        first, end = bisect_left(self._buckets, since), bisect_right(self._buckets, until)
+        rows = zip(self._buckets[first:end], self._known[first:end], strict=True)
+        return min((max(known, bucket + length_ms) for bucket, known in rows), default=NO_WATERMARK)
+
     def _hold(self, since: int, until: int) -> bool:
         """Loads what is missing of a stretch, if that is near what is there; whether all of it is there now."""
         since, until = max(since, self._first), min(until, self._last)

@@ -1,7 +1,7 @@
 """Time and bars: one row per bar, oldest first, without the open."""
 
 from tapebook.context.sections import bars
-from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
 from tests.context.situations import NOW, bar, market
@@ -31,3 +31,16 @@ def test_bars_of_hours_name_their_day() -> None:
     section = bars.LAYOUT.section(market(bars=hours, bar_minutes=60))
     assert section is not None
     assert section.cells("time") == ["06-03T12:00", "06-04T11:00"]
+
+
+def test_minutes_that_are_not_final_are_named_with_the_bar_that_is_left_out() -> None:
+    def title(*minutes_ago: int, bar_minutes: int = 5) -> str:
+        section = bars.LAYOUT.section(
+            market(unfinished=tuple(NOW - ago * MINUTE for ago in minutes_ago), bar_minutes=bar_minutes)
+        )
+        assert section is not None
+        return section.title
+
+    assert "BTC 5m bars (12:29 not final yet, bar 12:25 left out), time high low" in title(1)
+    assert "BTC 5m bars (12:27 to 12:29 not final yet, bar 12:25 left out), time" in title(3, 2, 1)
+    assert "(06-04T11:59 not final yet, bar 06-04T11:00 left out)" in title(31, bar_minutes=60)

@@ -27,7 +27,8 @@ SHAPES = ((80, 48), (56, 36), (40, 28), (28, 20), (18, 14), (10, 0), (0, 0))
 
 def rows(trades: tuple[ClosedTrade, ...]) -> Rows:
     """One per trade."""
-    newest = sorted(trades, key=lambda trade: (trade.state.entry_tick_at, trade.state.trade_id), reverse=True)
+    # Of one moment by symbol: ids differ between live and a backtest.
+    newest = sorted(trades, key=lambda trade: (trade.state.entry_tick_at, trade.state.symbol), reverse=True)
     return tuple([_row(trade) for trade in newest])
 
 
