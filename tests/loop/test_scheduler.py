@@ -134,9 +134,11 @@ def test_slots_missed_while_nobody_scheduled_are_recorded_as_expired(home: Path)
 def test_scheduler_that_stood_still_finds_what_it_missed(home: Path) -> None:
     with shops(home, 1) as (one,):
         one.hire(FAST)
+        one.quote("BTC", "ETH")
         scheduler = Scheduler(one.rooms)
         scheduler.turn()
         one.clock.advance(START + 20 * MINUTE)
+        one.quote("BTC", "ETH")
         scheduler.turn()
         assert scheduler.missed == 6
         work(one.worker())
@@ -149,6 +151,7 @@ def test_scheduler_killed_before_the_newest_slot_goes_on_where_it_stopped(home: 
         one.hire(FAST)
         back_after(one, 0)
         one.clock.advance(START + 30 * MINUTE)
+        one.quote("BTC", "ETH")
         killed, add = Scheduler(one.rooms), one.rooms.work.add
         lists: list[int] = []
 
