@@ -20,13 +20,13 @@ from tapebook.domain.position import Position
 from tapebook.domain.run import Watermarks
 from tapebook.errors import TapebookError
 from tapebook.loop.activity import activity_of
-from tapebook.loop.experience import told
+from tapebook.loop.experience import market_regime, told
 from tapebook.loop.horizons import curated_until
 from tapebook.loop.market import read_market, with_features
 from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.loop.recall import citations, docs_head
 from tapebook.loop.skills import lessons_of
-from tapebook.tape.features import classify_regime
+from tapebook.tape.features import regime_of
 from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
 
@@ -103,11 +103,17 @@ def marks(tape: Tape, positions: Mapping[str, Position], *, view: View) -> dict[
     return marks_of(TapeQuotes(tape, view), positions.values(), at=view.as_of)
 
 
-def regime(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> str:
-    """The regime tag of the bars an agent would have seen at a moment."""
+def regime(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> str | None:
+    """The regime tag of the bars an agent would have seen at a moment; None when it could not be found out.
+
+    A trade is booked either way: the tag says something about it and is no part of it.
+    """
     profile = deployment.agent.context
-    window = tape.bars(symbol, minutes=profile.bar_minutes, count=profile.bar_count, view=view)
-    return classify_regime([bar.close_e8 / 1e8 for bar in window])
+    try:
+        window = tape.bars(symbol, minutes=profile.bar_minutes, count=profile.bar_count, view=view)
+    except TapebookError:
+        return None
+    return regime_of(window)
 
 
 def _market(
@@ -160,10 +166,19 @@ def _memory(
         "closed_trades": tuple(closed),
         "last_run": read("last_decision", None, book.last_run, own, market.symbol, seq=seq),
         "lessons": read("lessons", None, lessons_of, rooms, deployment, seq=seq),
-        "experience": read("experience", (), told, rooms, deployment, market, portfolio, seq=seq),
+        "experience": read("experience", (), told, rooms, deployment, market, portfolio, seq=seq, version=version),
         "horizons": read("horizons", (), rooms.horizons.rows, own, **until),
         "citations": read(
-            "citations", (), citations, rooms, deployment, market, portfolio=portfolio, closed=closed, seq=docs
+            "citations",
+            (),
+            citations,
+            rooms,
+            deployment,
+            market,
+            portfolio=portfolio,
+            closed=closed,
+            regime=market_regime(market, version=version),
+            seq=docs,
         ),
     }
 

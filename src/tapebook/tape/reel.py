@@ -14,6 +14,7 @@ from tapebook.domain.instants import SECOND
 from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation
 from tapebook.tape.bars import LENGTHS, finer, is_finest, made, made_of, newest_bar
 from tapebook.tape.cold import Fetch
+from tapebook.tape.derived import HistoryDeriver, HistoryFeatures
 from tapebook.tape.families import BOOKS, CANDLES, CONTEXTS, POSITIONING, PRESSURE, VOLATILITY, Family
 from tapebook.tape.rows import KnownAt
 from tapebook.tape.store import MAKE, Clock, Tape
@@ -57,6 +58,7 @@ class Reel(Tape):
         self._prices: dict[tuple[str, int], Mid | None] = {}
         self._prices_alone: dict[str, bool] = {}
         self._strips: dict[tuple[str, int, int], list[tuple[int, Strip]]] = {}
+        self._derivers: dict[str, HistoryDeriver] = {}
 
     def head(self) -> tuple[int, int]:
         """The newest commit it reaches to, and when the newest of the tape was known as it was opened."""
@@ -121,6 +123,19 @@ class Reel(Tape):
             found = not any(self._tracks[family, symbol, 0] for family in _BESIDE_PRICES)
             self._prices_alone[symbol] = found
         return found
+
+    def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
+        """Features derived from bars and settled rates; those of one boundary are derived once."""
+        if view.watermark < self._head[0]:
+            return super().history_features(symbol, view=view)
+        deriver = self._derivers.get(symbol)
+        if deriver is None:
+            deriver = self._derivers[symbol] = HistoryDeriver(self, symbol, known_by=self._bars_known_by)
+        return deriver.at(view)
+
+    def _bars_known_by(self, symbol: str, granularity_sec: int, since: int, until: int) -> int:
+        track = self._tracks[CANDLES, symbol, granularity_sec]
+        return _EVER if track is None else track.known_by(since, until)
 
     def _newest(
         self,

@@ -1,7 +1,8 @@
 """Earns funding: takes the side that is paid when the hourly rate is far from zero, and leaves when it is not any more.
 
 A positive rate is paid by longs to shorts. The threshold is set so that about a day of funding pays for
-fees and spread of the round trip; a rate that is hours old says nothing.
+fees and spread of the round trip. A rate counts for two of its intervals: for two hours, or for as long as the
+packet says that settlements are apart.
 """
 
 from tapebook.decision.port import Answer, Engine, EngineTerms
@@ -25,7 +26,8 @@ class CarryEngine:
         if rate is None:
             return abstain(packet.symbol, "the funding rate is not known")
         age = number(fact(reading.market, "funding_age_s"))
-        if age is None or age > OLDEST_SECONDS:
+        hours = number(fact(reading.market, "funding_interval_h")) or 1.0
+        if age is None or age > OLDEST_SECONDS * hours:
             return abstain(packet.symbol, "the funding rate is too old to count on")
         wants: Side | None = "short" if rate > ENTER_PCT else "long" if rate < -ENTER_PCT else None
         stays: tuple[Side, ...] = ("short",) if rate >= LEAVE_PCT else ("long",) if rate <= -LEAVE_PCT else ()
