@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from tapebook.domain.instants import DAY, MINUTE, SECOND
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import Candle, FundingRate, SettledFunding
 from tapebook.tape.features import (
     SETTLED_BACK_MS,
@@ -45,7 +45,7 @@ class BarsAndRates(Protocol):
         ...
 
 
-class HistoryFeatures(msgspec.Struct, frozen=True):
+class HistoryFeatures(msgspec.Struct, frozen=True, gc=False):
     """What bars and rates say of one symbol at a boundary; None where too little is known."""
 
     bucket_ts: int
@@ -54,15 +54,15 @@ class HistoryFeatures(msgspec.Struct, frozen=True):
     positioning: PositioningPressure | None = None
 
 
-class BarsKnownBy(Protocol):
-    """Says when all bars of a length that begin between two moments were known."""
+class KnownBy(Protocol):
+    """Says when all rows of a symbol that begin between two moments were known."""
 
-    def __call__(self, symbol: str, granularity_sec: int, since: int, until: int) -> int:
-        """The instant; in a future that never comes where it cannot be said."""
+    def __call__(self, symbol: str, since: int, until: int, /, *, granularity_sec: int) -> int:
+        """The instant, of bars of a length or, where that is 0, of rates; one that never comes if it cannot be said."""
         ...
 
 
-def _cannot_say(_symbol: str, _granularity_sec: int, _since: int, _until: int) -> int:
+def _cannot_say(_symbol: str, _since: int, _until: int, *, granularity_sec: int) -> int:
     return NO_WATERMARK
 
 
@@ -74,13 +74,14 @@ class HistoryDeriver:
     for ever. Whoever reads a tape that grows takes a new one each time, and all is read.
     """
 
-    def __init__(self, tape: BarsAndRates, symbol: str, *, known_by: BarsKnownBy = _cannot_say) -> None:
+    def __init__(self, tape: BarsAndRates, symbol: str, *, known_by: KnownBy = _cannot_say) -> None:
         self._tape = tape
         self._symbol = symbol
         self._known_by = known_by
         self._last = HistoryFeatures(-1)
-        self._rates: list[FundingRate] = []
+        # The newest rate, and up to where all rates were known.
         self._settled: SettledFunding | None = None
+        self._rates_until = 0
         # The sums of bars of one length, and up to where all of these were known.
         self._returns = SlidingReturns()
         self._length = self._until = 0
@@ -91,15 +92,17 @@ class HistoryDeriver:
         boundary -= boundary % CADENCE
         if self._last.bucket_ts != boundary:
             if boundary < self._last.bucket_ts:
-                self._until = 0
-            self._last = self._derive(boundary, View(boundary + GRACE_MS, view.watermark))
+                self._until = self._rates_until = 0
+            is_its_moment = view.as_of == boundary + GRACE_MS
+            then = view if is_its_moment else View(boundary + GRACE_MS, view.watermark)
+            self._last = self._derive(boundary, then)
         return self._last
 
     def _derive(self, boundary: int, view: View) -> HistoryFeatures:
         as_of, returns = view.as_of, self._returns
-        rates = self._tape.facts(FundingRate, self._symbol, since=boundary - SETTLED_BACK_MS, view=view)
-        if rates != self._rates:
-            self._rates, self._settled = rates, settled_funding(rates)
+        # Funding is settled at full hours: in between no rate is new.
+        if boundary >= self._rates_until:
+            self._read_rates(boundary - boundary % HOUR, view)
         settled = self._settled
         if settled is not None and not is_in_force(settled, as_of=as_of):
             settled = None
@@ -107,6 +110,12 @@ class HistoryDeriver:
         rate = None if settled is None else settled_rate_8h_e12(settled)
         positioning = positioning_of(self._symbol, returns, as_of=as_of, rate_8h_e12=rate, imbalance=None)
         return HistoryFeatures(boundary, settled, volatility_of(returns, as_of=as_of), positioning)
+
+    def _read_rates(self, hour: int, view: View) -> None:
+        since = hour - SETTLED_BACK_MS
+        self._settled = settled_funding(self._tape.facts(FundingRate, self._symbol, since=since, view=view))
+        is_known = self._known_by(self._symbol, since, hour + HOUR - 1, granularity_sec=0) <= view.as_of
+        self._rates_until = hour + HOUR if is_known else 0
 
     def _move(self, view: View) -> None:
         """Brings the sums to a moment: over a day and the close before it, of bars as long as the newest one is."""
@@ -120,5 +129,5 @@ class HistoryDeriver:
             self._returns.clear()
         new = self._tape.candles(self._symbol, granularity_sec=length, since=since, view=view) if length else ()
         self._returns.move(new, since=first)
-        is_known = self._known_by(self._symbol, length, since, end - 1) <= view.as_of
+        is_known = self._known_by(self._symbol, since, end - 1, granularity_sec=length) <= view.as_of
         self._length, self._until = length, end if is_known else 0

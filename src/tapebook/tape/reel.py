@@ -15,7 +15,7 @@ from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation
 from tapebook.tape.bars import LENGTHS, finer, is_finest, made, made_of, newest_bar
 from tapebook.tape.cold import Fetch
 from tapebook.tape.derived import HistoryDeriver, HistoryFeatures
-from tapebook.tape.families import BOOKS, CANDLES, CONTEXTS, POSITIONING, PRESSURE, VOLATILITY, Family
+from tapebook.tape.families import BOOKS, CANDLES, CONTEXTS, FUNDING, POSITIONING, PRESSURE, VOLATILITY, Family
 from tapebook.tape.rows import KnownAt
 from tapebook.tape.store import MAKE, Clock, Tape
 from tapebook.tape.strip import Strip
@@ -130,12 +130,12 @@ class Reel(Tape):
             return super().history_features(symbol, view=view)
         deriver = self._derivers.get(symbol)
         if deriver is None:
-            deriver = self._derivers[symbol] = HistoryDeriver(self, symbol, known_by=self._bars_known_by)
+            deriver = self._derivers[symbol] = HistoryDeriver(self, symbol, known_by=self._known_by)
         return deriver.at(view)
 
-    def _bars_known_by(self, symbol: str, granularity_sec: int, since: int, until: int) -> int:
-        track = self._tracks[CANDLES, symbol, granularity_sec]
-        return _EVER if track is None else track.known_by(since, until)
+    def _known_by(self, symbol: str, since: int, until: int, *, granularity_sec: int) -> int:
+        track = self._tracks[CANDLES if granularity_sec else FUNDING, symbol, granularity_sec]
+        return 0 if track is None else track.known_by(since, until)
 
     def _newest(
         self,

@@ -95,9 +95,8 @@ def shown_line(feature: Feature) -> str:
 
 
 def _feature(market: Market, feature: Feature) -> Row:
-    line = feature.line or shown_line(feature)
-    since = f"age_s={age(market, feature.bucket_ts)}"
-    return feature.name, f"{line} {since}" if line else since
+    line, seconds = feature.line or shown_line(feature), (market.as_of - feature.bucket_ts) // 1000
+    return feature.name, f"{line} age_s={seconds}" if line else f"age_s={seconds}"
 
 
 LAYOUT = Layout(name="market", cap=700, title=title, columns=FACTS, look=look, rows=rows, text=fact_text)

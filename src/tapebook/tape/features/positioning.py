@@ -45,7 +45,7 @@ _INTEREST_8H_E12 = 100_000_000
 _FUNDING_SCALE_8H_E12 = 400_000_000
 
 
-class PositioningPressure(msgspec.Struct, frozen=True):
+class PositioningPressure(msgspec.Struct, frozen=True, gc=False):
     """Which side presses, how hard, and how far the inputs agree; an input that is missing is None."""
 
     symbol: str

@@ -43,7 +43,7 @@ _LEAST_SHARE = 0.5
 _LEAST_RETURNS = 4
 
 
-class WindowVolatility(msgspec.Struct, frozen=True):
+class WindowVolatility(msgspec.Struct, frozen=True, gc=False):
     """How much the price moved in one window, as fractions."""
 
     minutes_used: int
@@ -52,7 +52,7 @@ class WindowVolatility(msgspec.Struct, frozen=True):
     parkinson: float | None = None
 
 
-class VolatilityProfile(msgspec.Struct, frozen=True):
+class VolatilityProfile(msgspec.Struct, frozen=True, gc=False):
     """The last hour beside the last day."""
 
     symbol: str
