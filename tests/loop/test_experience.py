@@ -14,7 +14,7 @@ from tapebook.decision import Answer
 from tapebook.decision.engines.ensemble import EnsembleEngine
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment
 from tapebook.domain.instants import MINUTE
-from tapebook.domain.market import AssetContext, Candle
+from tapebook.domain.market import AssetContext, Candle, SettledFunding
 from tapebook.domain.memory import ExperienceSettings
 from tapebook.domain.money import E8
 from tapebook.domain.note import Reflection
@@ -23,10 +23,10 @@ from tapebook.domain.run import DecisionRun
 from tapebook.experience import HALF_HOUR, reading_of, shape_of, sight_at
 from tapebook.experience.learning import seen
 from tapebook.lab.replay import replay
-from tapebook.loop.experience import _looked, _reader, outcomes_due, snapshot
+from tapebook.loop.experience import _reader, market_regime, outcomes_due, snapshot
 from tapebook.loop.slot import Opened, Slot
 from tapebook.loop.tick import tick
-from tapebook.tape.features import classify_regime
+from tapebook.tape.features import classify_regime, regime_of
 from tapebook.wiring import Rooms
 from tests.experience.makers import closed, run_of, sight
 from tests.loop.desks import START, Desk, desk, reply
@@ -241,14 +241,26 @@ def test_a_reading_that_is_kept_is_that_of_the_moment(looks: list[tuple[context.
         as_of = START + minutes * MINUTE
         funding = None if rate is None else AssetContext(market.symbol, START, rate * 10**7, 0, 1.0, 0, 0)
         read = _reader(market.symbol, 1, len(market.bars), held=held)
-        regime, shape = classify_regime([bar.close_e8 / 1e8 for bar in market.bars]), shape_of(market.bars)
-        expected = regime, reading_of(sight_at(as_of, shape, funding, None, held=held))
+        expected = reading_of(sight_at(as_of, shape_of(market.bars), funding, None, held=held))
         assert read((market.bars, funding, None, as_of // HALF_HOUR)) == expected
 
 
-def test_bars_of_two_symbols_are_looked_at_in_turn() -> None:
-    windows = WINDOWS
-    expected = [(classify_regime([bar.close_e8 / 1e8 for bar in each.bars]), shape_of(each.bars)) for each in windows]
-    assert len({regime for regime, _ in expected}) > 1
+def test_settled_funding_is_seen_by_the_hour() -> None:
+    market = WINDOWS[0]
+    read = _reader(market.symbol, 1, len(market.bars), held=0)
+    settled = SettledFunding("BTC", START, 800_000_000, 8)
+    hourly = AssetContext("BTC", START, 100_000_000, 0, 1.0, 0, 0)
+    sight = sight_at(START, shape_of(market.bars), hourly, None, held=0)
+    expected = reading_of(replace(sight, premium=None))
+    assert read((market.bars, settled, None, START // HALF_HOUR)) == expected
+
+
+def test_a_packet_of_renderer_2_is_told_of_unscaled_regimes() -> None:
+    windows = [*WINDOWS, *windows_of(("SOL", 1.00005))]
+    tagged = [replace(each, regime=regime_of(each.bars)) for each in windows]
+    old = [classify_regime([bar.close_e8 / 1e8 for bar in each.bars]) for each in windows]
     for _ in range(2):
-        assert [_looked(each) for each in windows] == expected
+        assert [market_regime(each, version=context.VERSIONS[2]) for each in tagged] == old
+        assert [market_regime(each, version=context.VERSIONS[3]) for each in tagged] == [each.regime for each in tagged]
+    # 0.3 % in an hour is a trend, which it is not in the eight hours of the seed.
+    assert (old[-1], tagged[-1].regime) == ("chop_lowvol", "trend_up_lowvol")

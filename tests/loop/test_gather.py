@@ -17,10 +17,11 @@ from tapebook.domain.run import DecisionRun
 from tapebook.errors import Busy
 from tapebook.lab.replay import rebuild, replay
 from tapebook.loop.activity import activity_now
-from tapebook.loop.gather import gather, watermarks_now
+from tapebook.loop.gather import gather, regime, watermarks_now
 from tapebook.loop.slot import Slot
 from tapebook.loop.tick import tick
-from tapebook.tape.store import Tape
+from tapebook.tape.features import regime_of
+from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
 from tests.caches import forget
 from tests.db.places import sql
@@ -216,6 +217,23 @@ def test_features_of_the_tape_are_in_the_packet(rooms: Rooms) -> None:
     assert section is not None
     assert section.get("fundingPressure") == "fundingRate8h=0.0001000000 regime=crowded_long age_s=60"
     assert "booksUsed=" in (section.get("liquidityProfile") or "")
+
+
+def test_the_packet_shows_the_regime_that_a_trade_would_be_tagged_with(rooms: Rooms) -> None:
+    deployment = quick(rooms)
+    found = now(rooms, deployment)
+    section = assemble(found).section("market")
+    assert section is not None and section.get("regime") == found.market.regime == regime_of(found.market.bars)
+    view = View(found.as_of, found.watermarks.tape)
+    assert regime(rooms.tape, deployment, found.symbol, view=view) == found.market.regime is not None
+
+
+def test_a_regime_that_cannot_be_read_is_null_and_raises_nothing(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = quick(rooms)
+    monkeypatch.setattr(type(rooms.tape), "bars", failing)
+    assert regime(rooms.tape, deployment, "HYPE", view=View(rooms.clock.now())) is None
 
 
 def test_activity_for_the_guard_is_the_packets(rooms: Rooms) -> None:

@@ -48,6 +48,7 @@ def answers(tape: Tape, symbol: str, view: View, *, back: int) -> dict[str, Any]
         found[f"bars {size}"] = tape.bars(symbol, minutes=size, count=count, view=view)
     found["newest bar"] = tape.newest_bar(symbol, view=view)
     found["last price"] = tape.last_price(symbol, view=view)
+    found["features of history"] = tape.history_features(symbol, view=view)
     return found
 
 

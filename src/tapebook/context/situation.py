@@ -6,7 +6,7 @@ from tapebook.context.versions import RENDERER
 from tapebook.domain.activity import Activity
 from tapebook.domain.agent import Deployment
 from tapebook.domain.citation import Citation
-from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
+from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid, SettledFunding
 from tapebook.domain.memory import ExperienceRow, LayerRow, Lessons
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Portfolio
@@ -15,18 +15,23 @@ from tapebook.domain.trade import ClosedTrade, TradeState
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """A derived row of the tape, such as `fundingPressure`: when it was taken, and its figures as text."""
+    """A derived row of the tape, such as `fundingPressure`: when it was taken, and its figures as text.
+
+    `line` is those that a packet shows, where they were written as one.
+    """
 
     name: str
     bucket_ts: int
-    metrics: tuple[tuple[str, str], ...]
+    metrics: tuple[tuple[str, str], ...] = ()
+    line: str = ""
 
 
 class Market(msgspec.Struct, frozen=True):
     """What is known of one symbol at a moment: the same for every agent that looks at bars of the same size.
 
     Bars are oldest first. `unfinished` are the minutes of the newest bar that were not final when its time had
-    come; `regime` is the tag of the bars, None when they could not be classified.
+    come; `regime` is the tag of the bars, None when they could not be classified. `settled` is the funding of history,
+    which has no context.
     """
 
     symbol: str
@@ -39,6 +44,7 @@ class Market(msgspec.Struct, frozen=True):
     features: tuple[Feature, ...] = ()
     unfinished: tuple[int, ...] = ()
     regime: str | None = None
+    settled: SettledFunding | None = None
 
 
 class Situation(msgspec.Struct, frozen=True):

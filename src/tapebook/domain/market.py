@@ -90,6 +90,15 @@ class FundingRate(msgspec.Struct, frozen=True):
     premium_e12: int
 
 
+class SettledFunding(msgspec.Struct, frozen=True):
+    """The funding settled last: what was paid, when, and for how many hours, as the distance of settlements says."""
+
+    symbol: str
+    bucket_ts: int
+    rate_e12: int
+    interval_hours: int
+
+
 class PredictedFunding(msgspec.Struct, frozen=True):
     """What one venue will charge next; an interval the venue did not name stays unknown."""
 

@@ -2,24 +2,28 @@
 
 from functools import lru_cache
 
-from tapebook.context import Market, Situation
+import msgspec
+
+from tapebook.context import Market, PacketVersion, Situation
 from tapebook.decision.engines.ensemble import MEMBERS
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.market import AssetContext, Candle, Liquidity
+from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
 from tapebook.domain.memo import Memo
 from tapebook.domain.memory import ExperienceRow
+from tapebook.domain.money import E12
 from tapebook.domain.position import Portfolio
 from tapebook.experience import HALF_HOUR, Question, Reading, Shapes, Sight, reading_of, seen, sight_at
+from tapebook.experience.outcomes import UNKNOWN_REGIME
 from tapebook.log import Draft
 from tapebook.tape.features import Regimes
 from tapebook.wiring import Rooms
 
-_Seen = tuple[tuple[Candle, ...], AssetContext | None, Liquidity | None, int]
+_Seen = tuple[tuple[Candle, ...], AssetContext | SettledFunding | None, Liquidity | None, int]
 """What a reading comes from beside what is held: bars, funding, book, and the half hour."""
 
 
 def told(
-    rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int
+    rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int, version: PacketVersion
 ) -> tuple[ExperienceRow, ...]:
     """What experience says of a situation as of a sequence number."""
     settings = deployment.agent.experience
@@ -27,7 +31,9 @@ def told(
     if standing is None or not standing.seq:
         return ()
     read = _reader(market.symbol, market.bar_minutes, len(market.bars), held=_held(market, portfolio))
-    regime, reading = read((market.bars, market.context, market.liquidity, market.as_of // HALF_HOUR))
+    reading = read((market.bars, market.context or market.settled, market.liquidity, market.as_of // HALF_HOUR))
+    # Bars that could not be classified are asked about like trades without a tag.
+    regime = market_regime(market, version=version) or UNKNOWN_REGIME
     question = Question(market.as_of, market.symbol, regime, _providers(rooms, deployment.agent))
     return rooms.experience.told(standing, question, reading, settings=settings)
 
@@ -35,8 +41,16 @@ def told(
 def sighting(run_id: str, situation: Situation) -> Draft:
     """What a decision saw that opens something: joined to the outcome when the trade ends."""
     market, held = situation.market, _held(situation.market, situation.portfolio)
-    sight = sight_at(market.as_of, _looked(market)[1], market.context, market.liquidity, held=held)
+    shape = _eye(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
+    sight = _sight(market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=held)
     return seen(run_id, situation.symbol, sight)
+
+
+def market_regime(market: Market, *, version: PacketVersion) -> str | None:
+    """The regime a packet of a version speaks of; before regimes were scaled it was not read with the market."""
+    if version.scaled_regimes:
+        return market.regime
+    return _unscaled(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
 
 
 def outcomes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
@@ -60,27 +74,43 @@ def snapshot(
     return rooms.book.append(deployment.id, [taken], expected_seq=rooms.book.head(deployment.id))[-1].seq
 
 
-def _looked(market: Market) -> tuple[str, Sight]:
-    """The regime and the shape of bars: a half-hour bar is the newest of six decisions in a row, and of many agents."""
-    return _eye(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
+def _sight(
+    as_of: int,
+    shape: Sight,
+    funding: AssetContext | SettledFunding | None,
+    *,
+    liquidity: Liquidity | None,
+    held: int,
+) -> Sight:
+    """What is seen, from the shape of bars and the newest funding, current or settled: both by the hour."""
+    if not isinstance(funding, SettledFunding):
+        return sight_at(as_of, shape, funding, liquidity, held=held)
+    hourly = funding.rate_e12 / funding.interval_hours / E12
+    return msgspec.structs.replace(sight_at(as_of, shape, None, liquidity, held=held), funding=hourly)
+
+
+# Caches of the last window asked for, compared bar by bar; not of results by window, since the hash of one costs half
+# a look. A half-hour bar is the newest of six decisions in a row, and of many agents.
+@lru_cache(maxsize=256)
+def _eye(_symbol: str, _minutes: int, _count: int) -> Memo[tuple[Candle, ...], Sight]:
+    """What looks at the shape of windows of one kind."""
+    return Memo(Shapes())
 
 
 @lru_cache(maxsize=256)
-def _eye(symbol: str, minutes: int, count: int) -> Memo[tuple[Candle, ...], tuple[str, Sight]]:
-    """Who looks at windows of one kind; not looks by windows, since the hash of one costs half a look."""
-    regimes, shapes = Regimes(), Shapes()
-    return Memo(lambda bars: (regimes(bars), shapes(bars)))
+def _unscaled(_symbol: str, _minutes: int, _count: int) -> Memo[tuple[Candle, ...], str | None]:
+    """What tags windows of one kind for packets of renderer 2."""
+    return Memo(Regimes(scaled=False))
 
 
 @lru_cache(maxsize=256)
-def _reader(symbol: str, minutes: int, count: int, *, held: int) -> Memo[_Seen, tuple[str, Reading]]:
-    """Who makes the regime and the reading of them: what is new every time is the moment, which is not in it."""
+def _reader(symbol: str, minutes: int, count: int, *, held: int) -> Memo[_Seen, Reading]:
+    """Who makes the reading of windows of one kind: what is new every time is the moment, which is not in it."""
     eye = _eye(symbol, minutes, count)
 
-    def read(seen: _Seen) -> tuple[str, Reading]:
-        bars, context, liquidity, half_hour = seen
-        regime, shape = eye(bars)
-        return regime, reading_of(sight_at(half_hour * HALF_HOUR, shape, context, liquidity, held=held))
+    def read(seen: _Seen) -> Reading:
+        bars, funding, liquidity, half_hour = seen
+        return reading_of(_sight(half_hour * HALF_HOUR, eye(bars), funding, liquidity=liquidity, held=held))
 
     return Memo(read)
 

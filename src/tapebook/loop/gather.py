@@ -20,15 +20,16 @@ from tapebook.domain.market import Mid
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, Watermarks
+from tapebook.errors import TapebookError
 from tapebook.loop.activity import activity_of
-from tapebook.loop.experience import told
+from tapebook.loop.experience import market_regime, told
 from tapebook.loop.horizons import curated_until
 from tapebook.loop.market import read_market, with_features
 from tapebook.loop.optional_reads import OptionalReads
 from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.loop.recall import citations, docs_head
 from tapebook.loop.skills import lessons_of
-from tapebook.tape.features import classify_regime
+from tapebook.tape.features import regime_of
 from tapebook.tape.finality import finished_bars
 from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
@@ -91,11 +92,17 @@ def marks(tape: Tape, positions: Mapping[str, Position], *, view: View) -> dict[
     return marks_of(TapeQuotes(tape, view), positions.values(), at=view.as_of)
 
 
-def regime(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> str:
-    """The regime tag of the bars an agent would have seen at a moment."""
+def regime(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> str | None:
+    """The regime tag of the bars an agent would have seen at a moment; None when it could not be found out.
+
+    A trade is booked either way: the tag says something about it and is no part of it.
+    """
     profile = deployment.agent.context
-    seen = finished_bars(tape, symbol, minutes=profile.bar_minutes, count=profile.bar_count, view=view)
-    return classify_regime([bar.close_e8 / 1e8 for bar in seen.bars])
+    try:
+        seen = finished_bars(tape, symbol, minutes=profile.bar_minutes, count=profile.bar_count, view=view)
+    except TapebookError:
+        return None
+    return regime_of(seen.bars)
 
 
 def _market(
@@ -152,10 +159,19 @@ def _memory(
         "last_run": last,
         "last_orders": outcomes,
         "lessons": read("lessons", None, lessons_of, rooms, deployment, seq=seq),
-        "experience": read("experience", (), told, rooms, deployment, market, portfolio, seq=seq),
+        "experience": read("experience", (), told, rooms, deployment, market, portfolio, seq=seq, version=version),
         "horizons": read("horizons", (), rooms.horizons.rows, own, **until),
         "citations": read(
-            "citations", (), citations, rooms, deployment, market, portfolio=portfolio, closed=closed, seq=docs
+            "citations",
+            (),
+            citations,
+            rooms,
+            deployment,
+            market,
+            portfolio=portfolio,
+            closed=closed,
+            regime=market_regime(market, version=version),
+            seq=docs,
         ),
     }
 

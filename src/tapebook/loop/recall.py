@@ -21,7 +21,6 @@ from tapebook.recall import GLOBAL, Index, IndexReport, Version
 from tapebook.recall.events import TermsChosen, draft
 from tapebook.recall.question import Question
 from tapebook.recall.terms import SearchTerms, terms_of
-from tapebook.tape.features import classify_regime
 from tapebook.wiring import Rooms
 
 MOST_CITATIONS = 6
@@ -58,6 +57,7 @@ def citations(
     *,
     portfolio: Portfolio,
     closed: Sequence[ClosedTrade],
+    regime: str | None,
     seq: int,
 ) -> tuple[Citation, ...]:
     """The places in an agent's documents, and in everybody's, that speak to a situation as of a watermark."""
@@ -67,7 +67,7 @@ def citations(
     held = portfolio.positions.get(market.symbol)
     question = Question(
         symbol=market.symbol,
-        regime=classify_regime([bar.close_e8 / 1e8 for bar in market.bars]),
+        regime=regime or "",
         strategy=agent.strategy or agent.engine,
         side="" if held is None else "long" if held.size_e8 > 0 else "short",
         last_exit=next((trade.exit_reason for trade in closed if trade.state.symbol == market.symbol), ""),

@@ -14,7 +14,18 @@ from tapebook.domain.instants import SECOND
 from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation
 from tapebook.tape.bars import LENGTHS, finer, is_finest, made, made_of, newest_bar
 from tapebook.tape.cold import Fetch
-from tapebook.tape.families import BOOKS, CANDLES, CONTEXTS, OF_TYPE, POSITIONING, PRESSURE, VOLATILITY, Family
+from tapebook.tape.derived import HistoryDeriver, HistoryFeatures
+from tapebook.tape.families import (
+    BOOKS,
+    CANDLES,
+    CONTEXTS,
+    FUNDING,
+    OF_TYPE,
+    POSITIONING,
+    PRESSURE,
+    VOLATILITY,
+    Family,
+)
 from tapebook.tape.rows import KnownAt
 from tapebook.tape.store import _QUERIES, MAKE, Clock, KnownDelisting, Tape
 from tapebook.tape.strip import Strip
@@ -60,6 +71,7 @@ class Reel(Tape):
         for symbol, *told in self._db.all(_QUERIES.delistings, watermark=self._head[0]):
             self._delistings.setdefault(symbol, []).append((told[0], told[1], told[2]))
         self._strips: dict[tuple[str, int, int], list[tuple[int, Strip]]] = {}
+        self._derivers: dict[str, HistoryDeriver] = {}
 
     def head(self) -> tuple[int, int]:
         """The newest commit it reaches to, and when the newest of the tape was known as it was opened."""
@@ -140,6 +152,19 @@ class Reel(Tape):
         told = self._delistings.get(symbol, ())
         known = [each for each in told if each[0] <= view.as_of and each[1] <= view.watermark] if told else []
         return KnownDelisting(known[-1][0], known[-1][2]) if known and known[-1][2] is not None else None
+
+    def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
+        """Features derived from bars and settled rates; those of one boundary are derived once."""
+        if view.watermark < self._head[0]:
+            return super().history_features(symbol, view=view)
+        deriver = self._derivers.get(symbol)
+        if deriver is None:
+            deriver = self._derivers[symbol] = HistoryDeriver(self, symbol, known_by=self._known_by)
+        return deriver.at(view)
+
+    def _known_by(self, symbol: str, since: int, until: int, *, granularity_sec: int) -> int:
+        track = self._tracks[CANDLES if granularity_sec else FUNDING, symbol, granularity_sec]
+        return 0 if track is None else track.known_by(since, until)
 
     def _newest(
         self,

@@ -31,6 +31,7 @@ from tapebook.domain.market import (
 )
 from tapebook.tape.bars import LENGTHS, newest_bar, rolled
 from tapebook.tape.cold import Cold, Fetch
+from tapebook.tape.derived import HistoryDeriver, HistoryFeatures
 from tapebook.tape.families import ALL, CANDLES, FUNDING, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
 from tapebook.tape.rows import KnownAt as KnownAt
 from tapebook.tape.rows import Place, by_family, rows_of, symbols_of
@@ -372,6 +373,10 @@ class Tape:
         where = {"symbol": symbol, "as_of": view.as_of, "watermark": view.watermark}
         row = self._db.one(_QUERIES.delisting, **where)
         return KnownDelisting(*row) if row and row[1] is not None else None
+
+    def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
+        """The features of a symbol derived from its bars and settled rates alone."""
+        return HistoryDeriver(self, symbol).at(view)
 
     def candle_span(self, symbol: str, *, granularity_sec: int) -> tuple[int, int] | None:
         """When a symbol's first and last bar of a length begin; what left for the archive is not looked at."""

@@ -69,6 +69,15 @@ def test_a_rate_that_is_not_known_moves_nothing(packet: Packet) -> None:
     assert (proposed.action, proposed.confidence_e4) == ("hold", 0)
 
 
+@pytest.mark.parametrize(
+    ("hours", "age", "kind"),
+    [("8", 28_800, "open"), ("8", 57_600, "open"), ("8", 57_601, "hold"), ("1", 7_201, "hold"), ("n/a", 7_201, "hold")],
+)
+def test_a_rate_of_eight_hours_counts_for_longer(hours: str, age: int, kind: str) -> None:
+    rates = {"funding_rate_1h_pct": "0.01000", "funding_interval_h": hours, "funding_age_s": str(age)}
+    assert proposed_by(carry, packet_of(facts("market", **rates), portfolio(FLAT))).action == kind
+
+
 def test_it_reads_the_section_that_packets_have() -> None:
     packet = assemble(situation())
     rate = fact(read(packet).market, "funding_rate_1h_pct")

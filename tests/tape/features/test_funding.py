@@ -7,9 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.domain.instants import DAY, HOUR, MINUTE
-from tapebook.domain.market import AssetContext, PredictedFunding
+from tapebook.domain.market import AssetContext, FundingRate, PredictedFunding, SettledFunding
 from tapebook.domain.money import E8, E12
-from tapebook.tape.features.funding import FundingPressure, VenueRate, funding_pressure, funding_regime
+from tapebook.tape.features.funding import (
+    FundingPressure,
+    VenueRate,
+    funding_pressure,
+    funding_regime,
+    is_in_force,
+    settled_funding,
+    settled_pressure,
+)
 
 AS_OF = 1_760_000_400_000
 REGIMES = ["crowded_short", "short_leaning", "neutral", "long_leaning", "crowded_long"]
@@ -188,3 +196,48 @@ def test_what_comes_later_changes_nothing() -> None:
     later = [context(-1, funding="0.01", interest=9e9), context(-HOUR, interest=1.0)]
     more = funding_pressure([*contexts, *later], [*quotes, quote("HlPerp", "0.01", 1, age=-1)], as_of=AS_OF)
     assert more == pressure(contexts, quotes)
+
+
+def settled_at(*hours: int) -> SettledFunding | None:
+    """What rates settled at these hours say; the newest is 0.08 %."""
+    rates = [FundingRate("BTC", hour * HOUR, e12("0.0004"), 0) for hour in hours[:-1]]
+    return settled_funding([*rates, *(FundingRate("BTC", hour * HOUR, e12("0.0008"), 0) for hour in hours[-1:])])
+
+
+@pytest.mark.parametrize(
+    ("hours", "interval"),
+    [
+        pytest.param((1, 2, 3, 4), 1, id="hourly"),
+        pytest.param((0, 8, 16, 24), 8, id="every eight hours"),
+        pytest.param((0, 8), 8, id="two rows"),
+        pytest.param((0, 24), 24, id="once a day"),
+        pytest.param((0, 16, 24), 8, id="of two distances the shorter"),
+        pytest.param((0, 8, 16, 32), 8, id="one missing at the end"),
+        pytest.param((0, 8, 24, 32), 8, id="one missing between"),
+        pytest.param((0, 1, 2, 4), 1, id="an hour missing"),
+        pytest.param((0, 8, 16, 20), 8, id="a stray one"),
+        pytest.param((0, 8, 16, 20, 24), 4, id="every four hours from now on"),
+        pytest.param((0, 4, 8, 16, 24), 8, id="every eight hours from now on"),
+    ],
+)
+def test_how_long_a_settled_rate_was_paid_for(hours: tuple[int, ...], interval: int) -> None:
+    assert settled_at(*hours) == SettledFunding("BTC", hours[-1] * HOUR, e12("0.0008"), interval)
+
+
+@pytest.mark.parametrize("hours", [(), (8,), (0, 25)])
+def test_of_one_rate_nobody_knows_for_how_long_it_was_paid(hours: tuple[int, ...]) -> None:
+    assert settled_at(*hours) is None
+
+
+@pytest.mark.parametrize(("hours", "rate_1h"), [(1, "0.0008"), (4, "0.0002"), (8, "0.0001")])
+def test_a_settled_rate_is_told_by_its_own_interval(hours: int, rate_1h: str) -> None:
+    found = settled_pressure(SettledFunding("BTC", AS_OF - HOUR, e12("0.0008"), hours), as_of=AS_OF)
+    assert found.rate_1h_e12 == e12(rate_1h)
+    assert (found.rate_8h_e12, found.rate_annual_e12) == (8 * e12(rate_1h), 8_760 * e12(rate_1h))
+    assert found.regime == funding_regime(found.rate_8h_e12) and found.premium_e12 is None
+
+
+def test_a_settled_rate_counts_for_two_of_its_intervals() -> None:
+    rate = SettledFunding("BTC", AS_OF, 1, 8)
+    moments = (AS_OF - 1, AS_OF, AS_OF + 16 * HOUR, AS_OF + 16 * HOUR + 1)
+    assert [is_in_force(rate, as_of=moment) for moment in moments] == [False, True, True, False]

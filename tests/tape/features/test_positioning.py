@@ -253,3 +253,22 @@ def test_order_does_not_matter_and_twice_is_the_same() -> None:
 
 def test_nothing_gives_nothing() -> None:
     assert positioning_pressure([], None, None, as_of=AS_OF) is None
+
+
+@pytest.mark.parametrize("minutes", [1, 5, 15, 60])
+def test_momentum_of_longer_bars_is_that_of_their_hour(minutes: int) -> None:
+    """A price that grows by the same every bar: the hour's move over its usual size is the root of its returns."""
+    closes = [round(E8 * 100 * 1.001**number) for number in range(24 * 60 // minutes + 1)]
+    found = pressure(bars(closes, minutes=minutes))
+    assert found.momentum_z == pytest.approx(math.sqrt(60 / minutes), rel=1e-3)
+
+
+def test_a_close_is_fresh_for_as_long_as_its_bar() -> None:
+    closes = [round(E8 * 100 * 1.001**number) for number in range(25)]
+    assert pressure(bars(closes, minutes=60, last_end=AS_OF - 60 * MINUTE)).momentum_z is not None
+    assert positioning_pressure(bars(closes, minutes=60, last_end=AS_OF - 61 * MINUTE), None, None, as_of=AS_OF) is None
+
+
+def test_bars_of_four_hours_have_no_momentum() -> None:
+    closes = [round(E8 * 100 * 1.001**number) for number in range(40)]
+    assert positioning_pressure(bars(closes, minutes=240), None, None, as_of=AS_OF) is None

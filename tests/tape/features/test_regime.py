@@ -5,9 +5,11 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle
-from tapebook.tape.features.regime import MIN_BARS, Regimes, classify_regime
+from tapebook.tape.features.regime import MIN_BARS, Regimes, classify_regime, regime_of
 
 TAGS = {f"{trend}_{vol}" for trend in ("trend_up", "trend_down", "chop") for vol in ("hivol", "lowvol")}
 
@@ -153,7 +155,79 @@ PRICES = st.lists(st.integers(95, 105) | st.sampled_from((0, -3, 101)), min_size
 @given(PRICES, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=4))
 def test_tags_of_windows_that_move_are_those_of_each(prices: list[int], jumps: list[tuple[int, int]]) -> None:
     bars = [Candle("BTC", 60, at, c * 10**8, 0, 0, c * 10**8, 1.0, 1.0, 1) for at, c in enumerate(prices)]
-    tags = Regimes()
+    tags = Regimes(scaled=False)
     for start, size in [(start, size) for size in (MIN_BARS, 3) for start in range(len(bars))] + jumps:
         window = tuple(bars[start : start + size])
         assert tags(window) == classify_regime([bar.close_e8 / 1e8 for bar in window])
+
+
+def bars_of(closes: list[float], *, minutes: int) -> list[Candle]:
+    """Bars without gaps that close at these prices."""
+    e8 = [round(close * 1e8) for close in closes]
+    return [Candle("BTC", minutes * 60, n * minutes * MINUTE, c, c, c, c, 1.0, 1.0, 1) for n, c in enumerate(e8)]
+
+
+@given(st.lists(st.floats(95, 105), min_size=100, max_size=100))
+def test_a_hundred_bars_of_five_minutes_have_the_thresholds_of_the_seed(closes: list[float]) -> None:
+    bars = bars_of(closes, minutes=5)
+    assert regime_of(bars) == classify_regime([bar.close_e8 / 1e8 for bar in bars])
+
+
+@pytest.mark.parametrize(
+    ("minutes", "limit"), [(1, 0.0017888), (5, 0.004), (15, 0.0069282), (60, 0.013856), (240, 0.027713)]
+)
+def test_volatility_scales_with_the_root_of_a_bars_time(minutes: int, limit: float) -> None:
+    assert regime_of(bars_of(shaken(limit * 1.001), minutes=minutes)) == "chop_hivol"
+    assert regime_of(bars_of(shaken(limit * 0.999), minutes=minutes)) == "chop_lowvol"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "count", "limit"),
+    [
+        (5, 100, 0.005),
+        (5, 25, 0.0025),
+        (1, 100, 0.002236),
+        (60, 100, 0.017320),
+        (240, 100, 0.034641),
+        (30, 48, 0.0084852),
+    ],
+)
+def test_trend_scales_with_the_root_of_the_windows_time(minutes: int, count: int, limit: float) -> None:
+    tags = [
+        regime_of(bars_of(straight(100, 100 * (1 + way * limit), count), minutes=minutes)) for way in (1.001, 0.999)
+    ]
+    assert [tag and tag.rpartition("_")[0] for tag in tags] == ["trend_up", "chop"]
+    down = regime_of(bars_of(straight(100, 100 * (1 - 1.001 * limit), count), minutes=minutes))
+    assert down is not None and down.startswith("trend_down")
+
+
+def test_a_window_with_a_gap_counts_for_the_time_it_covers() -> None:
+    whole = bars_of(straight(100, 100.55, 100), minutes=5)
+    later = [replace(bar, bucket_ts=bar.bucket_ts + 500 * MINUTE) for bar in whole[50:]]
+    assert regime_of(whole) == "trend_up_lowvol"
+    assert regime_of([*whole[:50], *later]) == "chop_lowvol"
+
+
+def test_bars_that_cannot_be_classified_have_no_tag_and_few_bars_are_unknown() -> None:
+    assert regime_of(()) == regime_of(bars_of([100.0] * 11, minutes=5)) == "unknown"
+    assert regime_of(bars_of([*[100.0] * 11, 0.0], minutes=5)) is None
+    assert regime_of(bars_of([*[100.0] * 11, -1.0], minutes=5)) is None
+    assert regime_of(bars_of([100.0] * 12, minutes=5)) == "chop_lowvol"
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30), st.sampled_from((1, 5, 60, 1_440)))
+def test_no_bars_raise(closes: list[int], minutes: int) -> None:
+    bars = [Candle("BTC", minutes * 60, n * minutes * MINUTE, c, c, c, c, 1.0, 1.0, 1) for n, c in enumerate(closes)]
+    found = regime_of(bars)
+    if len(bars) < MIN_BARS:
+        assert found == "unknown"
+    else:
+        assert found in TAGS if min(closes) > 0 else found is None
+
+
+@given(PRICES, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=4))
+def test_scaled_tags_of_windows_that_move_are_those_of_each(prices: list[int], jumps: list[tuple[int, int]]) -> None:
+    bars = bars_of([float(price) for price in prices], minutes=60)
+    tags = Regimes()
+    for start, size in [(start, size) for size in (MIN_BARS, 3) for start in range(len(bars))] + jumps:
+        assert tags(tuple(bars[start : start + size])) == regime_of(bars[start : start + size])

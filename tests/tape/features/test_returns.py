@@ -3,11 +3,21 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
-from tapebook.tape.features.returns import covered_ms, ended_bars, since, sum_of_squares
+from tapebook.tape.features.returns import (
+    Returns,
+    SlidingReturns,
+    covered_ms,
+    ended_bars,
+    since,
+    sum_of_ranges,
+    sum_of_squares,
+)
 
 START = 1_760_000_400_000
 
@@ -47,3 +57,35 @@ def test_the_move_over_a_gap_is_one_return() -> None:
 def test_nothing_adds_up_to_nothing() -> None:
     assert sum_of_squares([]) == sum_of_squares([bar(0, 100.0)]) == 0
     assert covered_ms([]) == covered_ms([bar(0, 100.0)]) == 0
+
+
+STORED = st.integers(1, 2**63 - 1)
+NEAR = st.integers(10**13, 10**13 + 1_000) | st.integers(10**10, 10**13)
+PRICES = st.lists(st.tuples(NEAR, NEAR, NEAR) | st.tuples(STORED, STORED, STORED) | st.just((0, 0, 0)), max_size=40)
+
+
+def ranged(number: int, prices: tuple[int, int, int]) -> Candle:
+    """A bar that opens, closes and reaches somewhere."""
+    opened, closed, beyond = prices
+    high, low = max(prices), min(prices)
+    return Candle("BTC", 60, START + number * MINUTE, opened, high, low, closed, float(beyond % 7), 1.0, 1)
+
+
+@given(PRICES, st.integers(1, 20), st.lists(st.integers(0, 5), max_size=30))
+def test_sums_that_move_on_are_those_from_scratch_to_the_last_bit(
+    prices: list[tuple[int, int, int]], size: int, steps: list[int]
+) -> None:
+    bars = [ranged(number, each) for number, each in enumerate(prices)]
+    sliding, at = SlidingReturns(), 0
+    for step in [*steps, len(bars)]:
+        new, at = bars[at : at + step], at + step
+        first = START + (at - size) * MINUTE
+        sliding.move(new, since=first)
+        plain = Returns(ended_bars([bar for bar in bars[:at] if bar.end >= first], as_of=START + at * MINUTE))
+        assert sliding.bars == plain.bars
+        for place in range(len(plain.bars)):
+            assert sliding.squares(place) == plain.squares(place) == sum_of_squares(plain.bars[place:])
+            assert sliding.ranges(place) == plain.ranges(place) == sum_of_ranges(plain.bars[place:])
+            assert sliding.first_ended(plain.bars[place].end) == plain.first_ended(plain.bars[place].end) == place
+    sliding.clear()
+    assert sliding.bars == [] and sliding.first_ended(START) == 0

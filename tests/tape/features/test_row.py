@@ -3,12 +3,15 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tapebook.context.sections.market import FEATURES as SHOWN
 from tapebook.tape.features.funding import FundingPressure, VenueRate
 from tapebook.tape.features.liquidity import LiquidityProfile
 from tapebook.tape.features.positioning import PositioningPressure
-from tapebook.tape.features.row import Feature, metrics_json, to_metrics
+from tapebook.tape.features.row import Feature, figures_line, metrics_json, to_metrics
 from tapebook.tape.features.volatility import VolatilityProfile, WindowVolatility
 
 AS_OF = 1_760_000_400_000
@@ -121,3 +124,35 @@ def test_what_rounds_to_zero_has_no_sign(score: float, text: str) -> None:
 def test_a_number_that_is_none_is_refused(number: float) -> None:
     with pytest.raises(ValueError, match="is no metric"):
         to_metrics(replace(LIQUIDITY, spread_bps=number))
+
+
+def shown(feature: Feature, names: tuple[str, ...]) -> str:
+    """The figures of a feature that a packet shows, one by one."""
+    metrics = to_metrics(feature)
+    return " ".join(f"{name}={metrics[name]}" for name in names if metrics[name] is not None)
+
+
+SIZES = st.floats(0, 10)
+SCORES = st.floats(-1, 1) | st.sampled_from((-0.0004, 0.0, -0.0, -1.0))
+
+
+@given(SIZES, SIZES, SIZES, st.none() | SIZES)
+def test_volatility_written_at_once_is_what_its_metrics_say(
+    hour: float, day: float, range_: float, ratio: float
+) -> None:
+    windows = WindowVolatility(60, hour, hour * 9, range_), WindowVolatility(1440, day, day * 9, range_)
+    found = VolatilityProfile("BTC", AS_OF, *windows, ratio, None if ratio is None else "normal")
+    line = figures_line(found)
+    assert line is None if ratio is None else line == shown(found, SHOWN["volatilityProfile"])
+
+
+@given(SCORES, SCORES, st.none() | st.floats(-50, 50), st.none() | SCORES)
+def test_positioning_written_at_once_is_what_its_metrics_say(
+    score: float, confidence: float, z: float | None, funding: float | None
+) -> None:
+    found = PositioningPressure("BTC", AS_OF, "neutral", score, confidence, z, z, funding, None)
+    line = figures_line(found)
+    assert line is None or line == shown(found, SHOWN["positioningPressure"])
+    if z is not None and funding is not None and min(score, confidence, z, funding) > 0:
+        assert line is not None
+    assert figures_line(replace(found, imbalance=0.5)) is None

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
-from tapebook.tape.features.volatility import VolatilityProfile, volatility_profile, volatility_regime
+from tapebook.tape.features.returns import Returns
+from tapebook.tape.features.volatility import VolatilityProfile, volatility_of, volatility_profile, volatility_regime
 
 AS_OF = 1_760_000_400_000
 LN_101 = 0.00995033085316808
@@ -193,3 +194,37 @@ def test_bars_before_the_window_do_not_count() -> None:
 def test_order_does_not_matter_and_twice_is_the_same() -> None:
     minutes = bars([100 + math.sin(i) for i in range(200)])
     assert profile(minutes) == profile(minutes[::-1]) == profile(minutes)
+
+
+def longer(minutes: int, *, count: int = 2_000) -> VolatilityProfile | None:
+    """The profile of a zigzag in bars of another length, after the last of them ended."""
+    step, end = minutes * MINUTE, AS_OF - AS_OF % (minutes * MINUTE)
+    made = []
+    for number, close in enumerate(zigzag(count)):
+        e8 = round(close * E8)
+        made.append(Candle("BTC", minutes * 60, end - (count - number) * step, e8, e8, e8, e8, 1.0, 1.0, 1))
+    return volatility_of(Returns(made), as_of=AS_OF)
+
+
+@pytest.mark.parametrize(("minutes", "hour", "day"), [(5, 60, 1440), (15, 60, 1440), (60, 0, 1440), (240, 0, 1440)])
+def test_bars_of_any_length_by_their_own_time(minutes: int, hour: int, day: int) -> None:
+    found = longer(minutes)
+    assert found is not None
+    assert found.day.minutes_used == day and found.day.realised == pytest.approx(math.sqrt(1440 / minutes) * LN_101)
+    assert found.day.annualised == pytest.approx(math.sqrt(525_600 / minutes) * LN_101)
+    if hour:
+        assert found.hour.minutes_used == hour and found.hour.realised == pytest.approx(
+            math.sqrt(60 / minutes) * LN_101
+        )
+        assert found.ratio == pytest.approx(1.0)
+    else:
+        assert found.hour.realised is None and found.ratio is None and found.regime is None
+
+
+def test_days_say_nothing_of_a_day() -> None:
+    assert longer(1_440) is None
+
+
+def test_four_returns_are_the_least() -> None:
+    assert longer(15, count=5) is not None
+    assert longer(15, count=4) is None

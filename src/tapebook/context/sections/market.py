@@ -1,15 +1,18 @@
-"""Market: the price now, the book, funding, open interest and features, each with its age.
+"""Market: the price now, the regime of the bars, the book, funding, open interest and features, each with its age.
 
 What is not known is left out, never carried on. A feature is one row of `name=value` pairs under
-the name the tape gives it; figures that have a row of their own are not repeated in it.
+the name the tape gives it; figures that have a row of their own are not repeated in it. Funding is always by the
+hour: where it is settled more seldom, a row says every how many hours.
 """
+
+from functools import lru_cache
 
 from tapebook.context.quote import plain, symbol_text
 from tapebook.context.sections import FACTS, Layout, Row, Rows, fact_text
 from tapebook.context.sections.figures import statistic
 from tapebook.context.situation import Feature, Market
-from tapebook.domain.market import AssetContext, Liquidity
-from tapebook.domain.money import E12, decimal_text, short_price
+from tapebook.domain.market import AssetContext, Liquidity, SettledFunding
+from tapebook.domain.money import E12, decimal_text, divide, short_price
 
 FEATURES: dict[str, tuple[str, ...]] = {
     "liquidityProfile": ("depthUsd05Pct", "spreadChange24hPct", "depthChange24hPct", "booksUsed", "regime"),
@@ -41,10 +44,14 @@ def rows(market: Market) -> Rows:
     mid = market.mid
     if mid is not None:
         rows += ("price", short_price(mid.price_e8)), ("price_age_s", age(market, mid.bucket_ts))
+    if market.regime is not None:
+        rows.append(("regime", market.regime))
     if market.liquidity is not None:
         rows += [*liquidity(market.liquidity), ("book_age_s", age(market, market.liquidity.bucket_ts))]
     if market.context is not None:
         rows += [*context(market.context), ("funding_age_s", age(market, market.context.bucket_ts))]
+    elif market.settled is not None:
+        rows += [*settled(market.settled), ("funding_age_s", age(market, market.settled.bucket_ts))]
     if market.features:
         rows += [_feature(market, feature) for feature in market.features]
     return tuple(rows)
@@ -74,10 +81,22 @@ def context(known: AssetContext) -> list[Row]:
     ]
 
 
-def _feature(market: Market, feature: Feature) -> Row:
+@lru_cache(maxsize=64)
+def settled(known: SettledFunding) -> tuple[Row, ...]:
+    """The funding settled last, by the hour; premium and open interest are not known of it."""
+    hourly = divide(known.rate_e12 * 100, known.interval_hours)
+    return ("funding_rate_1h_pct", decimal_text(hourly, E12, 5)), ("funding_interval_h", str(known.interval_hours))
+
+
+def shown_line(feature: Feature) -> str:
+    """The figures of a feature that are shown, as `name=value` pairs."""
     known = dict(feature.metrics)
-    pairs = [f"{name}={plain(known[name], 24)}" for name in FEATURES[feature.name] if name in known]
-    return feature.name, " ".join([*pairs, f"age_s={age(market, feature.bucket_ts)}"])
+    return " ".join([f"{name}={plain(known[name], 24)}" for name in FEATURES[feature.name] if name in known])
+
+
+def _feature(market: Market, feature: Feature) -> Row:
+    line, seconds = feature.line or shown_line(feature), (market.as_of - feature.bucket_ts) // 1000
+    return feature.name, f"{line} age_s={seconds}" if line else f"age_s={seconds}"
 
 
 LAYOUT = Layout(name="market", cap=700, title=title, columns=FACTS, look=look, rows=rows, text=fact_text)

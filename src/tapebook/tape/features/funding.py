@@ -16,15 +16,21 @@ first sign of one; at 0.05 %, the width of the exchange's clamp, holding costs 5
 
 There is no pressure without a fresh context. The earlier context must lie within 5 minutes of 1 h,
 or 30 minutes of 24 h, before the newest; without one, or with an open interest of 0, the change is None.
+
+History has no contexts, only rates that were settled: hourly, or every two, four or eight hours, each for the
+time since the one before. How long that is, the rows say themselves (`settled_funding`): the middle one of their
+last three distances, so that neither a missing row nor a stray one is taken for another interval; of two the
+shorter. One row alone says nothing. A rate counts for two of its intervals: then the next one is long overdue.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
 
 from tapebook.domain.instants import DAY, HOUR, MINUTE
-from tapebook.domain.market import AssetContext, PredictedFunding
+from tapebook.domain.market import AssetContext, FundingRate, PredictedFunding, SettledFunding
 from tapebook.domain.money import divide
 from tapebook.tape.features.fresh import is_fresh, newest_fresh
 
@@ -37,6 +43,12 @@ OWN_VENUE = "HlPerp"
 _TOLERANCE_1H_MS = 5 * MINUTE
 _TOLERANCE_24H_MS = 30 * MINUTE
 
+SETTLED_BACK_MS = 2 * DAY + HOUR
+"""How far back settlements are looked at: two of rates that are paid once a day, which are the rarest."""
+
+_LONGEST_INTERVAL_MS = DAY
+_DISTANCES = 3
+
 
 class VenueRate(msgspec.Struct, frozen=True):
     """What one venue charges for eight hours."""
@@ -46,14 +58,14 @@ class VenueRate(msgspec.Struct, frozen=True):
 
 
 class FundingPressure(msgspec.Struct, frozen=True):
-    """The cost of being long, seen from all sides; positive when longs pay shorts."""
+    """The cost of being long, seen from all sides; positive when longs pay shorts. A settled rate has no premium."""
 
     symbol: str
     as_of: int
     rate_1h_e12: int
     rate_8h_e12: int
     rate_annual_e12: int
-    premium_e12: int
+    premium_e12: int | None
     venues: tuple[VenueRate, ...]
     venue_spread_8h_e12: int | None
     above_other_venues_8h_e12: int | None
@@ -83,6 +95,49 @@ def funding_pressure(
         above_other_venues_8h_e12=_above_others(rate_8h, venues),
         open_interest_change_1h_pct=_interest_change_pct(contexts, newest, span=HOUR, tolerance=_TOLERANCE_1H_MS),
         open_interest_change_24h_pct=_interest_change_pct(contexts, newest, span=DAY, tolerance=_TOLERANCE_24H_MS),
+        regime=funding_regime(rate_8h),
+    )
+
+
+def settled_funding(rates: Sequence[FundingRate]) -> SettledFunding | None:
+    """The rate settled last with its interval, from one symbol's rates since `SETTLED_BACK_MS` before, oldest first."""
+    newest = rates[-_DISTANCES - 1 :]
+    distances = sorted(after.bucket_ts - before.bucket_ts for before, after in pairwise(newest))
+    if not distances:
+        return None
+    last, interval = newest[-1], distances[(len(distances) - 1) // 2]
+    # Settlements are at full hours: one that is not whole hours after another belongs to no interval.
+    if interval % HOUR or interval > _LONGEST_INTERVAL_MS:
+        return None
+    return SettledFunding(last.symbol, last.bucket_ts, last.rate_e12, interval // HOUR)
+
+
+def is_in_force(settled: SettledFunding, *, as_of: int) -> bool:
+    """Whether a settled rate still counts: for two of its intervals."""
+    return 0 <= as_of - settled.bucket_ts <= 2 * settled.interval_hours * HOUR
+
+
+def settled_rate_8h_e12(settled: SettledFunding) -> int:
+    """What a settled rate is for eight hours."""
+    return divide(settled.rate_e12 * 8, settled.interval_hours)
+
+
+def settled_pressure(settled: SettledFunding, *, as_of: int) -> FundingPressure:
+    """The pressure that a settled rate tells of: its cost by the hour, eight hours and year, and nothing else."""
+    rate, hours = settled.rate_e12, settled.interval_hours
+    rate_8h = settled_rate_8h_e12(settled)
+    return FundingPressure(
+        symbol=settled.symbol,
+        as_of=as_of,
+        rate_1h_e12=divide(rate, hours),
+        rate_8h_e12=rate_8h,
+        rate_annual_e12=divide(rate * 24 * 365, hours),
+        premium_e12=None,
+        venues=(),
+        venue_spread_8h_e12=None,
+        above_other_venues_8h_e12=None,
+        open_interest_change_1h_pct=None,
+        open_interest_change_24h_pct=None,
         regime=funding_regime(rate_8h),
     )
 

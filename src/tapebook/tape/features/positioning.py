@@ -15,24 +15,23 @@ is paid in a market without any lean, so it counts for nothing; at 0.05 %, where
 market crowded, its input is 0.76, as is momentum's at twice the usual move.
 
 The score says which side presses, not where the price goes: crowded longs are long pressure.
-Momentum needs 12 returns, a close no older than 15 minutes, and one from 60 to 75 minutes before
-that. Funding and liquidity of another moment are not used when later or stale. None without any input.
+Momentum needs 12 returns, a close no older than 15 minutes (than a bar, where bars are longer), and one
+from 60 to 75 minutes before that: bars of an hour or less. Funding and liquidity of another moment are not
+used when later or stale. None without any input.
 """
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Literal
 
 import msgspec
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import Candle
-from tapebook.tape.features.fresh import is_fresh
+from tapebook.tape.features.fresh import STALE_AFTER_MS, is_fresh
 from tapebook.tape.features.funding import FundingPressure
 from tapebook.tape.features.liquidity import LiquidityProfile
-from tapebook.tape.features.returns import covered_ms, ended_bars, since, sum_of_squares
+from tapebook.tape.features.returns import Returns, ended_bars
 
 Direction = Literal["long_pressure", "short_pressure", "neutral"]
 
@@ -46,7 +45,7 @@ _INTEREST_8H_E12 = 100_000_000
 _FUNDING_SCALE_8H_E12 = 400_000_000
 
 
-class PositioningPressure(msgspec.Struct, frozen=True):
+class PositioningPressure(msgspec.Struct, frozen=True, gc=False):
     """Which side presses, how hard, and how far the inputs agree; an input that is missing is None."""
 
     symbol: str
@@ -63,28 +62,32 @@ class PositioningPressure(msgspec.Struct, frozen=True):
 def positioning_pressure(
     bars: Sequence[Candle], funding: FundingPressure | None, liquidity: LiquidityProfile | None, *, as_of: int
 ) -> PositioningPressure | None:
-    """The pressure at a moment, from one symbol's bars of one size (1 or 5 minutes) and its other two features."""
-    closed = ended_bars(bars, as_of=as_of)
+    """The pressure at a moment, from one symbol's bars of one size and its other two features."""
     fees = funding if funding is not None and is_fresh(funding.as_of, as_of=as_of) else None
     book = liquidity if liquidity is not None and is_fresh(liquidity.as_of, as_of=as_of) else None
-    z = _momentum_z(closed, as_of=as_of)
+    symbols = [each.symbol for each in (*bars[-1:], fees, book) if each is not None]
+    return positioning_of(
+        symbols[0] if symbols else "",
+        Returns(ended_bars(bars, as_of=as_of)),
+        as_of=as_of,
+        rate_8h_e12=None if fees is None else fees.rate_8h_e12,
+        imbalance=None if book is None else max(-1.0, min(1.0, book.imbalance)),
+    )
+
+
+def positioning_of(
+    symbol: str, returns: Returns, *, as_of: int, rate_8h_e12: int | None, imbalance: float | None
+) -> PositioningPressure | None:
+    """The pressure at a moment, from bars that had ended by then, the newest rate and the newest book's imbalance."""
+    z = _momentum_z(returns, as_of=as_of)
     momentum = None if z is None else math.tanh(z / _USUAL_Z)
-    paid = None if fees is None else _funding_input(fees.rate_8h_e12)
-    imbalance = None if book is None else max(-1.0, min(1.0, book.imbalance))
+    paid = None if rate_8h_e12 is None else _funding_input(rate_8h_e12)
     weighed = _weighed(momentum, paid, imbalance)
     if not weighed:
         return None
-    score = _score(weighed)
+    score, confidence = _score_and_confidence(weighed)
     return PositioningPressure(
-        symbol=next(source.symbol for source in (*closed[-1:], fees, book) if source is not None),
-        as_of=as_of,
-        direction=direction_of(score),
-        score=score,
-        confidence=_confidence(weighed),
-        momentum_z=z,
-        momentum=momentum,
-        funding=paid,
-        imbalance=imbalance,
+        symbol, as_of, direction_of(score), score, confidence, z, momentum=momentum, funding=paid, imbalance=imbalance
     )
 
 
@@ -95,23 +98,28 @@ def direction_of(score: float) -> Direction:
     return "long_pressure" if score > 0 else "short_pressure"
 
 
-def _momentum_z(closed: Sequence[Candle], *, as_of: int) -> float | None:
-    if not closed or not is_fresh(closed[-1].end, as_of=as_of):
+def _momentum_z(returns: Returns, *, as_of: int) -> float | None:
+    bars = returns.bars
+    if not bars:
         return None
-    last, day = closed[-1], since(closed, closed[-1].end - DAY)
-    start = _hour_before(day)
-    usual = sum_of_squares(day)
-    if start is None or len(day) <= _LEAST_RETURNS or usual == 0:
+    last = bars[-1]
+    end = last.end
+    if not 0 <= as_of - end <= max(STALE_AFTER_MS, last.granularity_sec * SECOND):
         return None
-    span = last.end - start.end
-    return math.log(last.close_e8 / start.close_e8) / math.sqrt(usual * span / covered_ms(day))
+    first = returns.first_ended(end - DAY)
+    start = _hour_before(returns, end - HOUR)
+    usual = returns.squares(first) if start is not None and len(bars) - first > _LEAST_RETURNS else 0.0
+    if start is None or usual == 0:
+        return None
+    span, covered = end - start.end, end - bars[first].end
+    return math.log(last.close_e8 / start.close_e8) / math.sqrt(usual * span / covered)
 
 
-def _hour_before(bars: Sequence[Candle]) -> Candle | None:
-    """The newest bar that ended an hour or a little more before the last one."""
-    target = bars[-1].end - HOUR
-    until = bisect_right(bars, target, key=attrgetter("end"))
-    return bars[until - 1] if until and bars[until - 1].end >= target - _LATE_MS else None
+def _hour_before(returns: Returns, target: int) -> Candle | None:
+    """The newest bar that ended at an instant or a little before."""
+    after = returns.first_ended(target + 1)
+    found = returns.bars[after - 1] if after else None
+    return found if found is not None and found.end >= target - _LATE_MS else None
 
 
 def _funding_input(rate_8h_e12: int) -> float:
@@ -125,12 +133,9 @@ def _weighed(momentum: float | None, funding: float | None, imbalance: float | N
     return [(weight, value) for weight, value in pairs if value is not None]
 
 
-def _score(weighed: list[tuple[float, float]]) -> float:
-    return math.fsum(weight * value for weight, value in weighed) / math.fsum(weight for weight, _ in weighed)
-
-
-def _confidence(weighed: list[tuple[float, float]]) -> float:
-    """0 when no input points anywhere."""
+def _score_and_confidence(weighed: list[tuple[float, float]]) -> tuple[float, float]:
+    """The mean push, and how far the pushes agree; 0 when no input points anywhere."""
     pushes = [weight * value for weight, value in weighed]
-    total = math.fsum(abs(push) for push in pushes)
-    return len(weighed) / 3 * abs(math.fsum(pushes)) / total if total else 0.0
+    sum_, total = math.fsum(pushes), math.fsum(map(abs, pushes))
+    confidence = len(weighed) / 3 * abs(sum_) / total if total else 0.0
+    return sum_ / math.fsum([weight for weight, _ in weighed]), confidence

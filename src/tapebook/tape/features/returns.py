@@ -2,6 +2,10 @@
 
 For a price without drift the expected square of a move over k minutes is k times that of one
 minute, so the sum of squares stays right whether the missing minutes were quiet or not received.
+
+`Returns` sums over bars once; `SlidingReturns` gives the same sums, to the last bit, for a window that moves on.
+Both round once: `fsum` is exact until its end, and so are integers in units of 2⁻²⁰⁰. A logarithm of a ratio of
+doubles is 0 or at least 2⁻⁵³, its square has 53 bits from 2⁻¹⁰⁶ on, so none of them is cut.
 """
 
 import math
@@ -11,6 +15,10 @@ from itertools import pairwise
 from operator import attrgetter
 
 from tapebook.domain.market import Candle
+
+_PARKINSON = 4 * math.log(2)
+_UNIT_BITS = 200
+_UNIT = 1 << _UNIT_BITS
 
 
 def ended_bars(bars: Iterable[Candle], *, as_of: int) -> list[Candle]:
@@ -32,3 +40,88 @@ def sum_of_squares(bars: Sequence[Candle]) -> float:
 def covered_ms(bars: Sequence[Candle]) -> int:
     """From the first close to the last."""
     return bars[-1].end - bars[0].end if bars else 0
+
+
+def sum_of_ranges(bars: Sequence[Candle]) -> float:
+    """Σ [ ln(high / low)² / (4 ln 2) + ln(open / previous close)² ]."""
+    return math.fsum(_range(before, bar) for before, bar in pairwise(bars))
+
+
+class Returns:
+    """Bars of one length that have ended, oldest first, each with a price; sums run from the bar after `first`."""
+
+    def __init__(self, bars: Sequence[Candle]) -> None:
+        self.bars = bars
+
+    def first_ended(self, moment: int) -> int:
+        """The place of the first bar that ended at or after a moment: its close is where the first return starts."""
+        return bisect_left(self.bars, moment, key=attrgetter("end"))
+
+    def squares(self, first: int) -> float:
+        """Σ ln(close / previous close)², the first return being that from bar `first` to the next."""
+        return sum_of_squares(self.bars[first:])
+
+    def ranges(self, first: int) -> float:
+        """The Parkinson sum with its jumps, from the same bar on."""
+        return sum_of_ranges(self.bars[first:])
+
+
+class SlidingReturns(Returns):
+    """Returns of a window that moves on: what was summed stays, so a new bar costs one logarithm of each kind.
+
+    A cache of sums; whoever moves it says which bars are new, and empties it when others have changed.
+    """
+
+    def __init__(self) -> None:
+        self.bars: list[Candle] = []
+        self._ends: list[int] = []
+        # Up to and including each bar: the exact sums over all bars before, in units of 2⁻²⁰⁰.
+        self._squares: list[int] = []
+        self._ranges: list[int] = []
+
+    def clear(self) -> None:
+        """No bars."""
+        self.bars, self._ends, self._squares, self._ranges = [], [], [], []
+
+    def move(self, new: Sequence[Candle], *, since: int) -> None:
+        """Adds bars that follow those there are, and drops those that ended before a moment.
+
+        Bars without a price are left out: one below 1e-8 is stored as 0 and has no logarithm.
+        """
+        bars, ends, squares, ranges = self.bars, self._ends, self._squares, self._ranges
+        for bar in new:
+            if bar.low_e8 <= 0:
+                continue
+            if bars:
+                last = bars[-1]
+                squares.append(squares[-1] + _exact(math.log(bar.close_e8 / last.close_e8) ** 2))
+                ranges.append(ranges[-1] + _exact(_range(last, bar)))
+            else:
+                squares.append(0)
+                ranges.append(0)
+            bars.append(bar)
+            ends.append(bar.end)
+        gone = bisect_left(ends, since)
+        if gone:
+            del bars[:gone], ends[:gone], squares[:gone], ranges[:gone]
+
+    def first_ended(self, moment: int) -> int:
+        """As of `Returns`."""
+        return bisect_left(self._ends, moment)
+
+    def squares(self, first: int) -> float:
+        """As of `Returns`: the division of integers rounds once, as `fsum` does."""
+        return (self._squares[-1] - self._squares[first]) / _UNIT
+
+    def ranges(self, first: int) -> float:
+        """As of `Returns`."""
+        return (self._ranges[-1] - self._ranges[first]) / _UNIT
+
+
+def _range(before: Candle, bar: Candle) -> float:
+    return math.log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON + math.log(bar.open_e8 / before.close_e8) ** 2
+
+
+def _exact(value: float) -> int:
+    """A squared logarithm in units of 2⁻²⁰⁰, of which it is a whole number."""
+    return int(math.ldexp(value, _UNIT_BITS))

@@ -1,7 +1,8 @@
 """Funding rates from a table: each row is one settlement, kept as it is at its hour.
 
 A rate of a file is what was paid at that moment, whether an hour or eight after the last: eight-hourly rates stay one
-payment every eight hours and are not spread over the hours between. Freqtrade keeps rates as bars with the rate as
+payment every eight hours and are not spread over the hours between. Packets show them by the hour: for how many hours a
+rate was paid, the distance of settlements says (`features/funding.py`). Freqtrade keeps rates as bars with the rate as
 open and zeros elsewhere. A premium that is not in the file is stored as 0.
 """
 

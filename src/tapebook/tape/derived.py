@@ -1,0 +1,133 @@
+"""Features of history: what live ingestion derives and stores, derived at the time of reading where nothing was stored.
+
+Imported history has bars of one length and funding that was settled; books and contexts it has none. What can be
+said of volatility, funding and positioning is a pure function of these, computed at the boundaries of live derivation:
+every five minutes, from what was known when the grace of a source's last bar was over. So a value and its age behave
+as live, a decision at any moment between two boundaries sees the same, and no bar counts before it was known.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
+from tapebook.domain.market import Candle, FundingRate, SettledFunding
+from tapebook.tape.features import (
+    SETTLED_BACK_MS,
+    PositioningPressure,
+    SlidingReturns,
+    VolatilityProfile,
+    is_in_force,
+    positioning_of,
+    settled_funding,
+    settled_rate_8h_e12,
+    volatility_of,
+)
+from tapebook.tape.importer import GRACE_MS
+from tapebook.tape.view import NO_WATERMARK, View
+
+CADENCE = 5 * MINUTE
+
+
+class BarsAndRates(Protocol):
+    """What features of history are made of."""
+
+    def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
+        """The bar that ended last, of the finest there are."""
+        ...
+
+    def candles(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> list[Candle]:
+        """A symbol's bars that begin since a moment and had ended by `view.as_of`, oldest first."""
+        ...
+
+    def facts(self, kind: type[FundingRate], symbol: str, *, since: int, view: View) -> list[FundingRate]:
+        """A symbol's facts of a kind since a moment, oldest first."""
+        ...
+
+
+class HistoryFeatures(msgspec.Struct, frozen=True, gc=False):
+    """What bars and rates say of one symbol at a boundary; None where too little is known."""
+
+    bucket_ts: int
+    settled: SettledFunding | None = None
+    volatility: VolatilityProfile | None = None
+    positioning: PositioningPressure | None = None
+
+
+class KnownBy(Protocol):
+    """Says when all rows of a symbol that begin between two moments were known."""
+
+    def __call__(self, symbol: str, since: int, until: int, /, *, granularity_sec: int) -> int:
+        """The instant, of bars of a length or, where that is 0, of rates; one that never comes if it cannot be said."""
+        ...
+
+
+def _cannot_say(_symbol: str, _since: int, _until: int, *, granularity_sec: int) -> int:
+    return NO_WATERMARK
+
+
+class HistoryDeriver:
+    """Derives the features of one symbol, boundary by boundary.
+
+    A cache: of the last boundary, and of the sums over its bars. It belongs to a reader whose rows do not change
+    (`Reel`), and then only new bars are read: those before were all known, which `known_by` says, and look the same
+    for ever. Whoever reads a tape that grows takes a new one each time, and all is read.
+    """
+
+    def __init__(self, tape: BarsAndRates, symbol: str, *, known_by: KnownBy = _cannot_say) -> None:
+        self._tape = tape
+        self._symbol = symbol
+        self._known_by = known_by
+        self._last = HistoryFeatures(-1)
+        # The newest rate, and up to where all rates were known.
+        self._settled: SettledFunding | None = None
+        self._rates_until = 0
+        # The sums of bars of one length, and up to where all of these were known.
+        self._returns = SlidingReturns()
+        self._length = self._until = 0
+
+    def at(self, view: View) -> HistoryFeatures:
+        """The features of the newest boundary whose grace was over."""
+        boundary = view.as_of - GRACE_MS
+        boundary -= boundary % CADENCE
+        if self._last.bucket_ts != boundary:
+            if boundary < self._last.bucket_ts:
+                self._until = self._rates_until = 0
+            is_its_moment = view.as_of == boundary + GRACE_MS
+            then = view if is_its_moment else View(boundary + GRACE_MS, view.watermark)
+            self._last = self._derive(boundary, then)
+        return self._last
+
+    def _derive(self, boundary: int, view: View) -> HistoryFeatures:
+        as_of, returns = view.as_of, self._returns
+        # Funding is settled at full hours: in between no rate is new.
+        if boundary >= self._rates_until:
+            self._read_rates(boundary - boundary % HOUR, view)
+        settled = self._settled
+        if settled is not None and not is_in_force(settled, as_of=as_of):
+            settled = None
+        self._move(view)
+        rate = None if settled is None else settled_rate_8h_e12(settled)
+        positioning = positioning_of(self._symbol, returns, as_of=as_of, rate_8h_e12=rate, imbalance=None)
+        return HistoryFeatures(boundary, settled, volatility_of(returns, as_of=as_of), positioning)
+
+    def _read_rates(self, hour: int, view: View) -> None:
+        since = hour - SETTLED_BACK_MS
+        self._settled = settled_funding(self._tape.facts(FundingRate, self._symbol, since=since, view=view))
+        is_known = self._known_by(self._symbol, since, hour + HOUR - 1, granularity_sec=0) <= view.as_of
+        self._rates_until = hour + HOUR if is_known else 0
+
+    def _move(self, view: View) -> None:
+        """Brings the sums to a moment: over a day and the close before it, of bars as long as the newest one is."""
+        newest = self._tape.newest_bar(self._symbol, view=view)
+        length = 0 if newest is None or newest.end <= view.as_of - DAY else newest.granularity_sec
+        step = length * SECOND or DAY
+        end = view.as_of - view.as_of % step
+        first = end - DAY
+        since = self._until if length == self._length and self._until > first else first - step
+        if since != self._until:
+            self._returns.clear()
+        new = self._tape.candles(self._symbol, granularity_sec=length, since=since, view=view) if length else ()
+        self._returns.move(new, since=first)
+        is_known = self._known_by(self._symbol, since, end - 1, granularity_sec=length) <= view.as_of
+        self._length, self._until = length, end if is_known else 0

@@ -1,0 +1,81 @@
+"""Features of history: the same from scratch and boundary by boundary, whatever is missing, late or revised."""
+
+from contextlib import closing
+from random import Random
+
+import pytest
+
+from tapebook.clock import VirtualClock
+from tapebook.db import connect, migrate
+from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.market import Candle, FundingRate
+from tapebook.tape.derived import CADENCE, HistoryFeatures
+from tapebook.tape.importer import GRACE_MS, known_at
+from tapebook.tape.reel import Reel
+from tapebook.tape.store import MIGRATIONS, Tape, View
+
+T0 = 480_000 * HOUR
+DAYS = 3
+
+
+def candle(chance: Random, at: int, minutes: int) -> Candle:
+    """A bar near 20,000, or now and then one without a price."""
+    prices = sorted(chance.randint(1_999_000, 2_001_000) * 10**6 for _ in range(4))
+    low = 0 if chance.random() < 0.002 else prices[0]
+    return Candle("BTC", minutes * 60, at, prices[1], prices[3], low, prices[2], 1.0, 1.0, 1)
+
+
+def fill(tape: Tape, *, minutes: int, seed: int) -> None:
+    """Bars of which some are missing, some known late and some revised; and rates with holes."""
+    chance = Random(seed)
+    bars = [
+        candle(chance, at, minutes) for at in range(T0, T0 + DAYS * DAY, minutes * MINUTE) if chance.random() > 0.02
+    ]
+    late = {bar.bucket_ts: chance.choice((MINUTE, HOUR, 7 * HOUR)) for bar in bars if chance.random() < 0.02}
+    tape.commit(bars, assumed=lambda fact: known_at(fact) + late.get(fact.bucket_ts, 0))
+    again = [candle(chance, bar.bucket_ts, minutes) for bar in bars if chance.random() < 0.01]
+    tape.commit(again, assumed=lambda fact: known_at(fact) + 3 * HOUR)
+    step = chance.choice((HOUR, 4 * HOUR, 8 * HOUR))
+    rates = [FundingRate("BTC", at, chance.randint(-(10**9), 10**9), 0) for at in range(T0, T0 + DAYS * DAY, step)]
+    tape.commit([rate for rate in rates if chance.random() > 0.1], assumed=known_at)
+
+
+@pytest.mark.parametrize(("minutes", "seed"), [(1, 1), (5, 2), (5, 3), (15, 4), (60, 5), (240, 6)])
+def test_from_memory_they_are_those_from_scratch(minutes: int, seed: int) -> None:
+    with closing(connect(":memory:")) as db:
+        migrate(db, (MIGRATIONS,))
+        tape = Tape(db, clock=VirtualClock(T0 + 9 * DAY))
+        fill(tape, minutes=minutes, seed=seed)
+        reel = Reel(db, clock=VirtualClock(T0 + 9 * DAY))
+        chance, kinds = Random(seed), set()
+        at = T0
+        while at < T0 + (DAYS + 2) * DAY:
+            found = reel.history_features("BTC", view=View(at))
+            assert found == tape.history_features("BTC", view=View(at))
+            kinds |= {name for name in HistoryFeatures.__struct_fields__ if getattr(found, name) is not None}
+            # Mostly a step ahead; at times far ahead, or back.
+            at += chance.choice((MINUTE, CADENCE, CADENCE, CADENCE, 15 * MINUTE, HOUR, 9 * HOUR, -2 * HOUR))
+        assert kinds == set(HistoryFeatures.__struct_fields__)
+
+
+def test_nothing_counts_before_it_was_known() -> None:
+    with closing(connect(":memory:")) as db:
+        migrate(db, (MIGRATIONS,))
+        tape = Tape(db, clock=VirtualClock(T0 + 9 * DAY))
+        fill(tape, minutes=5, seed=7)
+        moments = range(T0 + 2 * DAY, T0 + 2 * DAY + 2 * HOUR, 7 * MINUTE)
+        before = [tape.history_features("BTC", view=View(at)) for at in moments]
+        # Other bars and rates after the moments, and an import later than the watermark, change nothing.
+        seq = tape.head()[0]
+        beyond = T0 + 2 * DAY + 3 * HOUR
+        tape.commit([FundingRate("BTC", beyond, 1, 0), candle(Random(1), beyond, 5)], assumed=known_at)
+        tape.commit([candle(Random(2), T0 + 2 * DAY, 5)], assumed=lambda fact: fact.bucket_ts)
+        assert [tape.history_features("BTC", view=View(at, seq)) for at in moments] == before
+        assert [tape.history_features("BTC", view=View(at)) for at in moments] != before
+
+
+def test_a_symbol_without_rows_has_no_features() -> None:
+    with closing(connect(":memory:")) as db:
+        migrate(db, (MIGRATIONS,))
+        for tape in (Tape(db, clock=VirtualClock(T0)), Reel(db, clock=VirtualClock(T0))):
+            assert tape.history_features("BTC", view=View(T0 + GRACE_MS)) == HistoryFeatures(T0)
