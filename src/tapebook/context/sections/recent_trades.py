@@ -27,9 +27,13 @@ SHAPES = ((80, 48), (56, 36), (40, 28), (28, 20), (18, 14), (10, 0), (0, 0))
 
 def rows(trades: tuple[ClosedTrade, ...]) -> Rows:
     """One per trade."""
-    # Of one moment by symbol: ids differ between live and a backtest.
-    newest = sorted(trades, key=lambda trade: (trade.state.entry_tick_at, trade.state.symbol), reverse=True)
+    # Of one moment by symbol first: ids differ between live and a backtest.
+    newest = sorted(trades, key=_entered, reverse=True)
     return tuple([_row(trade) for trade in newest])
+
+
+def _entered(trade: ClosedTrade) -> tuple[int, str, str]:
+    return trade.state.entry_tick_at, trade.state.symbol, trade.state.trade_id
 
 
 @lru_cache(maxsize=4_096)
