@@ -31,7 +31,10 @@ def market() -> list[Any]:
     return list(bars("BTC", seed=4, days=DAYS, price=40_000.0))
 
 
-@pytest.mark.parametrize("fill", ["next_open", "worst", "bar_close"])
+OTHERS = [pytest.param(fill, marks=pytest.mark.soak) for fill in ("worst", "bar_close")]
+
+
+@pytest.mark.parametrize("fill", ["next_open", *OTHERS])
 def test_every_fill_is_that_of_a_bare_loop(home: Path, fill: str) -> None:
     with tapebook.open(home) as book:
         result = book.backtest("tester", chunks="none", memory="off", fill=fill)

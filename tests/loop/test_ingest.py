@@ -66,7 +66,8 @@ def test_every_channel_has_its_rows(ingested: Ingested, rooms: Rooms) -> None:
     rows = {channel.name: channel.rows for channel in rooms.tape.channels()}
     assert rows["mids"] == coins * (minutes * 12 + 1)
     assert rows["contexts"] == coins * (minutes + 1) and rows["predicted"] == 3 * rows["contexts"] - minutes - 1
-    assert rows["books"] == coins * (minutes // 5 + 1)
+    # Every round, and in between what changed enough, at most once a minute.
+    assert coins * (minutes // 5 + 1) <= rows["books"] <= coins * (minutes + 1)
     assert rows["funding"] == coins * 3, "the hour before the start, its own, and that of the run"
     assert not ingested.problems and not rooms.tape.gaps(as_of=FOREVER)
 

@@ -27,6 +27,7 @@ from tests.loop.weather import BORN, FOREVER, SYMBOLS
 START = BORN + 3 * HOUR
 
 
+@pytest.mark.soak
 def test_a_storm_and_kills_lose_nothing_that_can_be_had_again(tmp_path: Path) -> None:
     frames = dict.fromkeys(("corrupt", "duplicate", "reorder"), 0.1)
     outcome = storm(tmp_path, seed=3, minutes=15, speed=90.0, lives=(1.0, 2.5), correct=0.1, **frames)

@@ -46,10 +46,14 @@ class Played(NamedTuple):
 
 
 @contextmanager
-def made_desk() -> Iterator[Desk]:
-    """A rich desk in a folder of its own."""
+def made_desk(fill: str = "bar_close") -> Iterator[Desk]:
+    """A rich desk in a folder of its own.
+
+    Its orders fill at prices that are known when they fill: what fills at the open of a bar is booked when that bar is
+    known, and whoever looked before has valued what was held until then.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        made = Desk(Path(folder) / "home", starting_cash_usd_e6=1_000_000 * E6)
+        made = Desk(Path(folder) / "home", fill=fill, starting_cash_usd_e6=1_000_000 * E6)
         yield made
         made.rooms.close()
 
@@ -197,6 +201,19 @@ def test_bar_in_which_the_position_moved_counts_its_close_alone(desk: Desk) -> N
     desk.learn(4, bar(1, 100, 150, 50, 130), bar(2, 100, 103, 98, 101), bar(3, 101, 102, 100, 102))
     desk.reconcile()
     assert reached(trades_of(desk)) == [(-2_010_020, 2_989_980)]
+
+
+def test_bar_whose_open_filled_the_order_counts_its_close_alone() -> None:
+    """The fill came two seconds after the open, so nobody knows whether the extremes came before or after."""
+    with made_desk("next_open") as desk:
+        desk.learn(5, bar(0, 100, 100, 100, 100, minutes=5))
+        desk.send(order(5.04, "buy", 1))
+        desk.learn(10, bar(5, 100, 150, 50, 104, minutes=5))
+        desk.reconcile()
+        assert reached(trades_of(desk)) == [(0, 3_989_980)]
+        desk.learn(15, bar(10, 104, 110, 99, 104, minutes=5))
+        desk.reconcile()
+        assert reached(trades_of(desk)) == [(-1_010_020, 9_989_980)]
 
 
 def test_five_minutes_in_which_the_position_moved(desk: Desk) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tapebook.book.events import KINDS, OrderIntended, OrderPlaced, RunDecided, draft
 from tapebook.book.store import Snapshot
 from tapebook.clock import VirtualClock
+from tapebook.config import FILE
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate, Liquidity, Observation
@@ -30,8 +31,10 @@ CASH = 1_000 * E6
 class Desk:
     """One deployment in a home of its own; time and market are moved by hand."""
 
-    def __init__(self, home: Path, **profile: Any) -> None:
+    def __init__(self, home: Path, *, fill: str = "next_open", **profile: Any) -> None:
         make_home(home)
+        settings = (home / FILE).read_text("utf-8")
+        (home / FILE).write_text(settings.replace('fill = "next_open"', f'fill = "{fill}"'), "utf-8")
         self._clock = VirtualClock(NOON)
         self.rooms = Rooms(home, clock=self._clock)
         plain = AgentProfile("a", ("BTC", "ETH"), starting_cash_usd_e6=CASH)

@@ -33,6 +33,7 @@ from tests.replay.remains import Remains, assert_whole
 from tests.replay.stage import Stage
 
 
+@pytest.mark.soak
 def test_storm_of_kills_changes_nothing(place: Path, shown: tuple[Path, app.DemoReport]) -> None:
     undisturbed, report = shown
     weather = storm.Storm(place / "home")

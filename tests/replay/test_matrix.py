@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.replay import storm
 from tests.replay.remains import fingerprint
 
@@ -39,6 +41,7 @@ def start(home: Path, surroundings: dict[str, str]) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=storm.ROOT, env=environment, stdout=pipe, stderr=pipe, text=True)
 
 
+@pytest.mark.proof
 def test_surroundings_do_not_matter(recorded: Path, place: Path) -> None:
     here = fingerprint(recorded)
     assert isinstance(here["trades"], int) and here["trades"] >= 5

@@ -86,7 +86,7 @@ def test_flatten_reaches_what_an_agent_holds(tmp_path: Path) -> None:
         assert book.verify() == []
 
 
-def test_flatten_of_one_symbol(run: Run, tmp_path: Path) -> None:
+def test_flatten_of_one_symbol(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = str(tmp_path / "home")
     with desk(tmp_path / "home") as floor:
         agent = floor.hire()
@@ -96,6 +96,9 @@ def test_flatten_of_one_symbol(run: Run, tmp_path: Path) -> None:
         floor.later(10_000, BTC=100, ETH=10)
         floor.work(agent)
         assert len(floor.held(agent)) == 2
+        now = floor.clock.now()
+    # The day of this home: to follow its positions for all the months since takes a minute.
+    monkeypatch.setattr("tapebook.clock.SystemClock.now", lambda self: now)
     code, out, err = run("flatten", "a", "--symbol", "BTC", "--home", home)
     assert (code, err) == (0, "") and out.startswith("a.paper: closing BTC, 0 orders cancelled")
     code, out, err = run("flatten", "a", "--symbol", "btc", "--home", home)

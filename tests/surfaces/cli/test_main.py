@@ -41,7 +41,13 @@ def raising(error: BaseException) -> Callable[..., Any]:
 def command(*words: str, **options: Any) -> "subprocess.Popen[bytes]":
     """`tapebook` in a process of its own."""
     environ = {**os.environ, "PYTHONPATH": SOURCE}
-    return subprocess.Popen([sys.executable, "-c", CALL, *words], env=environ, stderr=subprocess.PIPE, **options)
+    words = (sys.executable, "-c", CALL, *words)
+    return subprocess.Popen(words, env=environ, stderr=subprocess.PIPE, preexec_fn=_hear_interrupts, **options)
+
+
+def _hear_interrupts() -> None:
+    """A shell starts what runs in its background deaf to Ctrl-C, and so would be all that these tests start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def commands() -> Iterator[tuple[list[str], Any]]:
