@@ -19,7 +19,6 @@ import msgspec
 
 from tapebook.domain.instants import MINUTE, SECOND, floor
 from tapebook.domain.market import Candle, Mid
-from tapebook.tape.bars import finer
 from tapebook.tape.importer import GRACE_MS
 from tapebook.tape.view import NO_WATERMARK, View
 
@@ -33,6 +32,10 @@ class ObservedBars(Protocol):
 
     def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
         """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
+        ...
+
+    def lengths_within(self, symbol: str, minutes: int) -> tuple[int, ...]:
+        """The lengths, finest first, that bars of a size can be made of and that there may be bars of."""
         ...
 
     def first_known(
@@ -65,7 +68,7 @@ def finished_bars(tape: ObservedBars, symbol: str, *, minutes: int, count: int, 
     if bars:
         stored = [
             tape.last_bar(symbol, granularity_sec=length, since=bars[-1].bucket_ts, view=view)
-            for length in finer(minutes)
+            for length in tape.lengths_within(symbol, minutes)
         ]
         settled = max([settled, *(bar.end for bar in stored if bar is not None)])
     kept = bars[:-1] if bars and bars[-1].end > settled else bars
@@ -86,7 +89,7 @@ def decision_moment(
     The answer of `is_settled` at one moment after the other, taken from when each row was known.
     """
     found, view = slot + limit, View(slot + limit, watermark)
-    for length in finer(minutes):
+    for length in tape.lengths_within(symbol, minutes):
         since, until = slot - length * SECOND, view.as_of - length * SECOND
         known = tape.first_known(Candle, symbol, since=since, until=until, view=view, granularity_sec=length)
         found = min(found, known)
@@ -100,7 +103,7 @@ def decision_moment(
 
 def _is_stored(tape: ObservedBars, symbol: str, end: int, *, minutes: int, view: View) -> bool:
     """Whether a bar that ends then or later is stored, of any length a bar of this size is made of."""
-    for length in finer(minutes):
+    for length in tape.lengths_within(symbol, minutes):
         if tape.last_bar(symbol, granularity_sec=length, since=end - length * SECOND, view=view) is not None:
             return True
     return False

@@ -72,6 +72,7 @@ class Reel(Tape):
             self._delistings.setdefault(symbol, []).append((told[0], told[1], told[2]))
         self._strips: dict[tuple[str, int, int], list[tuple[int, Strip]]] = {}
         self._derivers: dict[str, HistoryDeriver] = {}
+        self._lengths_within: dict[tuple[str, int], tuple[int, ...]] = {}
 
     def head(self) -> tuple[int, int]:
         """The newest commit it reaches to, and when the newest of the tape was known as it was opened."""
@@ -128,6 +129,14 @@ class Reel(Tape):
                 self._prices.clear()
             self._prices[key] = super().last_price(symbol, view=view)
         return self._prices[key]
+
+    def lengths_within(self, symbol: str, minutes: int) -> tuple[int, ...]:
+        """The lengths that bars of a size can be made of and that there are bars of."""
+        found = self._lengths_within.get((symbol, minutes))
+        if found is None:
+            found = tuple(each for each in finer(minutes) if self._tracks[CANDLES, symbol, each] is not None)
+            self._lengths_within[symbol, minutes] = found
+        return found
 
     def first_known(
         self, kind: type[Mid | Candle], symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0

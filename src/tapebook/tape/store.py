@@ -29,7 +29,7 @@ from tapebook.domain.market import (
     Observation,
     PredictedFunding,
 )
-from tapebook.tape.bars import LENGTHS, newest_bar, rolled
+from tapebook.tape.bars import LENGTHS, finer, newest_bar, rolled
 from tapebook.tape.cold import Cold, Fetch
 from tapebook.tape.derived import HistoryDeriver, HistoryFeatures
 from tapebook.tape.families import ALL, CANDLES, FUNDING, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
@@ -349,6 +349,10 @@ class Tape:
         if bar is None or (mid is not None and mid.bucket_ts >= bar.end):
             return mid
         return Mid(symbol, bar.end, bar.close_e8)
+
+    def lengths_within(self, symbol: str, minutes: int) -> tuple[int, ...]:
+        """The lengths, finest first, that bars of a size can be made of and that there may be bars of."""
+        return finer(minutes)
 
     def first_known(
         self, kind: type[Mid | Candle], symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0

@@ -20,7 +20,8 @@ _RATE_DIGITS = 10
 _VOLATILITY_LINE = (
     "realizedVol1h=%.6f realizedVol24h=%.6f annualizedVol24h=%.4f parkinsonVol1h=%.6f volRatio1hTo24h=%.3f regime=%s"
 )
-_POSITIONING_LINE = "direction=%s score=%.3f confidence=%.3f momentumZ=%.2f funding=%.3f"
+_MOMENTUM_LINE = "direction=%s score=%.3f confidence=%.3f momentumZ=%.2f"
+_POSITIONING_LINE = f"{_MOMENTUM_LINE} funding=%.3f"
 _DIGITS = tuple(f"%.{digits}f" for digits in range(7))
 
 
@@ -50,12 +51,10 @@ def figures_line(feature: VolatilityProfile | PositioningPressure) -> str | None
             *(hour.realised, day.realised, day.annualised, hour.parkinson),
             *(feature.ratio, feature.regime),
         )
-    if feature.momentum_z is None or feature.funding is None or feature.imbalance is not None:
+    if feature.momentum_z is None or feature.imbalance is not None:
         return None
-    line = _POSITIONING_LINE % (
-        *(feature.direction, feature.score, feature.confidence),
-        *(feature.momentum_z, feature.funding),
-    )
+    figures = (feature.direction, feature.score, feature.confidence, feature.momentum_z)
+    line = _MOMENTUM_LINE % figures if feature.funding is None else _POSITIONING_LINE % (*figures, feature.funding)
     # What rounds to zero has no sign: that is for `_decimal` to see.
     return None if "=-0.00" in line else line
 
