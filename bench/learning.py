@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.experience import MEMBERS, REGIMES, sight_at_random
 from bench.figure import Figure
 from tapebook.clock import VirtualClock
-from tapebook.context import Market
+from tapebook.context import CURRENT, Market
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.market import Candle
@@ -103,7 +103,7 @@ def _ticked(rooms: Rooms, agent: Deployment, market: Market) -> Took:
 
     def work() -> None:
         outcomes_due(rooms, agent, seq=seq)
-        told(rooms, agent, market, nothing, seq=seq)
+        told(rooms, agent, market, nothing, seq=seq, version=CURRENT)
 
     return _timed(work)
 

@@ -169,8 +169,8 @@ def _write(place: Path, steps: list[list[str]], *, step: int) -> float:
             for text in texts:
                 session.frame(read_frame(text), T0 + number * step)
                 session.outbox.flush(intake)
-            facts, gaps = intake.drain()
-            tape.commit(facts, gaps=gaps)
+            waiting = intake.drain()
+            tape.commit(waiting.facts, gaps=waiting.gaps)
 
     before = tape.rows_written()
     took = cpu_seconds(write)
