@@ -167,7 +167,10 @@ def price_by_rule(bars: list[Candle], fill: tuple[Any, ...], rule: FillRule) -> 
     return {"next_open": under_way.open_e8, "bar_close": under_way.close_e8, "worst": worst}[rule]
 
 
-@pytest.mark.parametrize("fill", ["next_open", "bar_close", "worst"])
+OTHERS = [pytest.param(fill, marks=pytest.mark.soak) for fill in ("bar_close", "worst")]
+
+
+@pytest.mark.parametrize("fill", ["next_open", *OTHERS])
 def test_trend_follower_trades_on_bars_of_five_minutes(tmp_path: Path, fill: FillRule) -> None:
     hours, bars = 18, walk(18)
     with imported(tmp_path, bars) as (rooms, clock):

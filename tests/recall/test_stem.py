@@ -1,8 +1,10 @@
 """Stems are those of Porter's rules: checked word by word against SQLite's own, which is another program."""
 
+import re
+
 import apsw
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tapebook.recall.stem import stem
@@ -74,9 +76,20 @@ def test_every_ending(prefix: str) -> None:
     assert [stem(word) for word in words] == [theirs(word) for word in words]
 
 
+# Porter's paper turns `abli` into `able`; FTS5 follows a later revision, which does so with any `bli`. Ours must not
+# change: what was found for a decision of the past depends on it.
+REVISED = re.compile(r"(?<!a)bl(y|i)")
+
+
 @given(st.text("aeiouybcdlmnrstvwxz", min_size=3, max_size=12), st.sampled_from(ENDINGS))
 def test_any_word(word: str, ending: str) -> None:
+    assume(not REVISED.search(word + ending))
     assert stem(word + ending) == theirs(word + ending)
+
+
+def test_words_of_the_later_revision_keep_the_rule_of_the_paper() -> None:
+    assert (stem("possibly"), theirs("possibly")) == ("possibli", "possibl")
+    assert stem("probably") == theirs("probably") == "probabl"
 
 
 @pytest.mark.parametrize("word", ["", "a", "as", "5m", "1a2b", "Stops", "naïve", "流动性", "btc-perp"])

@@ -48,9 +48,11 @@ def test_storm_of_kills_changes_nothing(place: Path, shown: tuple[Path, app.Demo
     expected.assert_same_in(place / "home")
 
 
-@pytest.mark.parametrize(
-    ("kind", "points"), [("opens", every), ("turns", every_other_disk), ("closes", every_other_disk)]
-)
+KINDS = ("opens", "turns", "closes")
+EVERY = [pytest.param(kind, every, marks=pytest.mark.soak) for kind in KINDS]
+
+
+@pytest.mark.parametrize(("kind", "points"), [*((kind, every_other_disk) for kind in KINDS), *EVERY])
 def test_ended_before_every_act_of_a_tick_with_an_order(kind: str, points: Points, recorded: Path, place: Path) -> None:
     acts = end_everywhere(moment(recorded, kind), Stage(place), points=points)
     written = " ".join(acts)
