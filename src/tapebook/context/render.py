@@ -3,14 +3,14 @@
 How sections look is theirs to say: a packet's version (`versions.py`) picks them, and all are drawn here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from tapebook.context.budget import SHAPES, kept, line_cost, pieces, shape_pieces
-from tapebook.context.sections import Layout, Rows
+from tapebook.context.sections import Layout, Row, Rows
 from tapebook.domain.packet import Section
 
 SHORT_TEXT = 640
@@ -97,12 +97,23 @@ def draw_rows(layout: Layout[Any, Any], head: Head, rows: Rows, room: int) -> Dr
             content = opening_of(layout.columns, layout.name) + content_of(rows) + head.content
             return Drawn(layout.name, section, text, encoded, tokens, content, b"")
     lines = _lines_of_rows(layout, rows)
-    if layout.shorten is not None:
-        for shape in range(layout.shapes):
-            if head.tokens + lines.tokens <= room:
-                break
-            lines = _lines_of_rows(layout, tuple([layout.shorten(row, shape) for row in rows]))
+    if layout.shorten is not None and head.tokens + lines.tokens > room:
+        lines = _lines_of_rows(layout, _shortened(layout, layout.shorten, rows, room=room - head.tokens))
     return draw(layout, head, lines, room)
+
+
+def _shortened(
+    layout: Layout[Any, Any], shorten: Callable[[Row, int], Row], rows: Rows, *, room: int
+) -> Rows:
+    """The rows in the longest shape in which the first of them fit, or in the shortest there is."""
+    first, last, wanted = 0, layout.shapes - 1, rows[: layout.wanted]
+    while first < last:
+        middle = (first + last) // 2
+        if sum([line_cost(layout.text((shorten(row, middle),))) for row in wanted]) <= room:
+            last = middle
+        else:
+            first = middle + 1
+    return tuple([shorten(row, first) for row in rows])
 
 
 def _lines_of_rows(layout: Layout[Any, Any], rows: Rows) -> Lines:

@@ -25,10 +25,10 @@ class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
     """How a section is made: its cap in tokens, its title, what it looks at, its rows, and their text.
 
     A title that is always the same is text. Where every item it looks at is one row, `row` says which. A section
-    without rows is left out, unless it is shown `bare`. Before a row is left out, all are shortened, one of `shapes`
-    after the other: `shorten` says how a row looks in the shape of a number. One of `memory` is left out for an agent
-    that has none; one that `shares` leaves the closed trades less room. One that must be `whole` is refused rather than
-    cut, with the name of the agent that should shorten it.
+    without rows is left out, unless it is shown `bare`. Rows are shortened before one of the first that are `wanted` is
+    left out: `shorten` says how a row looks in each of so many `shapes`, the longest first. One of `memory` is left out
+    for an agent that has none; one that `shares` leaves the closed trades less room. One that must be `whole` is
+    refused rather than cut, with the name of the agent that should shorten it.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Layout(msgspec.Struct, Generic[Source, Seen], frozen=True):
     shares: bool = False
     whole: Callable[[Source], str] | None = None
     shapes: int = 0
+    wanted: int = 0
     shorten: Callable[[Row, int], Row] | None = None
 
     def section(self, source: Source) -> Section | None:

@@ -2,8 +2,8 @@
 
 The result is net of fees and funding, the size is the notional at entry; MFE and MAE are the best and the worst the
 trade stood at, in dollars. Reasons are quoted; an exit without a decision of ours is a label: `liquidated`, `delisted`,
-`external_flatten`, `unknown`. When the lines do not fit, first the reasons get shorter and the year is left out,
-then the oldest trades go.
+`external_flatten`, `unknown`. When the newest ten do not fit, the reasons get shorter and the year is left out;
+what still does not fit goes, the oldest first.
 """
 
 from functools import lru_cache
@@ -21,6 +21,9 @@ TITLE = "Recent trades (closed): net (%), held, regime, MFE/MAE, why in, exit"
 
 # Characters of the reason for the entry and of that for the exit, in a row as it is and in its shorter shapes.
 MOST_WORDS, MOST_EXIT = 120, 80
+WANTED = 10
+"""How many trades are shown by default: reasons get no shorter than these need."""
+
 QUOTE, YEAR = '"', len("2026-")
 SHAPES = ((80, 48), (56, 36), (40, 28), (28, 20), (18, 14), (10, 0), (0, 0))
 
@@ -94,5 +97,6 @@ LAYOUT: Layout[Situation, tuple[ClosedTrade, ...]] = Layout(
     text=text,
     memory=True,
     shapes=len(SHAPES),
+    wanted=WANTED,
     shorten=shorten,
 )
