@@ -8,7 +8,7 @@ Where a process was killed, the log says which slots are done: the same plan goe
 measures are functions of the log, so an interrupted backtest ends with the same bytes as any other.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from operator import itemgetter
 from pathlib import Path
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.config import Config
 from tapebook.domain.agent import Deployment
+from tapebook.domain.instants import HOUR
 from tapebook.garbage import collect_young, collector_at_rest
 from tapebook.home import sole_writer
 from tapebook.lab.backtest_home import BacktestHome, Checkpoint
@@ -39,6 +40,8 @@ from tapebook.wiring import Rooms
 OpenRooms = Callable[[BacktestHome, Plan, VirtualClock], Rooms]
 
 TICKS_PER_COMMIT = 1_000
+# No further than the forward tape keeps rows behind, midpoints of five seconds too.
+_AHEAD_MS = 4 * HOUR
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -116,8 +119,10 @@ class Run:
     def work(self, slots: range) -> None:
         """All decisions of some slots, in one transaction."""
         with self._rooms.log.together():
-            for at in slots:
-                self._work(at)
+            for some in _batches(slots, max(1, _AHEAD_MS // slots.step)):
+                # All moments first: in a row they cost a third of what they do before each tick.
+                for at, decided in [(at, self._moments(at)) for at in some]:
+                    self._work(at, decided)
         collect_young()
 
     def close(self) -> None:
@@ -137,10 +142,10 @@ class Run:
         paid = self._rooms.engine(self._deployment.agent).identity
         return 1 if paid else TICKS_PER_COMMIT // len(self._plan.symbols) or 1
 
-    def _work(self, at: int) -> None:
+    def _work(self, at: int, decided: Sequence[tuple[int, str]]) -> None:
         """All decisions of one slot, each when the newest bar it looks at is finished, as live."""
         look: Look | None = None
-        for moment, symbol in self._moments(at):
+        for moment, symbol in decided:
             if look is None or look.as_of != moment:
                 self._clock.advance(moment)
                 look = Look(moment, self._plan.tape_seq)

@@ -28,6 +28,9 @@ from tapebook.tape.view import NO_WATERMARK, View
 
 CADENCE = 5 * MINUTE
 
+# A few hours of boundaries: who stops before has waited a millisecond for nothing.
+_AHEAD = 48
+
 
 class BarsAndRates(Protocol):
     """What features of history are made of."""
@@ -69,9 +72,9 @@ def _cannot_say(_symbol: str, _since: int, _until: int, *, granularity_sec: int)
 class HistoryDeriver:
     """Derives the features of one symbol, boundary by boundary.
 
-    A cache: of the last boundary, and of the sums over its bars. It belongs to a reader whose rows do not change
-    (`Reel`), and then only new bars are read: those before were all known, which `known_by` says, and look the same
-    for ever. Whoever reads a tape that grows takes a new one each time, and all is read.
+    A cache: of the last boundary and some that follow it, and of the sums over its bars. It belongs to a reader whose
+    rows do not change (`Reel`), and then only new bars are read: those before were all known, which `known_by` says,
+    and look the same for ever. Whoever reads a tape that grows takes a new one each time, and all is read.
     """
 
     def __init__(self, tape: BarsAndRates, symbol: str, *, known_by: KnownBy = _cannot_say) -> None:
@@ -79,6 +82,10 @@ class HistoryDeriver:
         self._symbol = symbol
         self._known_by = known_by
         self._last = HistoryFeatures(-1)
+        # Derived before they were asked for, and the newest of them. A tape that grows may change what is ahead.
+        self._is_frozen = known_by is not _cannot_say
+        self._ahead: dict[int, HistoryFeatures] = {}
+        self._newest = -1
         # The newest rate, and up to where all rates were known.
         self._settled: SettledFunding | None = None
         self._rates_until = 0
@@ -91,12 +98,25 @@ class HistoryDeriver:
         boundary = view.as_of - GRACE_MS
         boundary -= boundary % CADENCE
         if self._last.bucket_ts != boundary:
-            if boundary < self._last.bucket_ts:
-                self._until = self._rates_until = 0
-            is_its_moment = view.as_of == boundary + GRACE_MS
-            then = view if is_its_moment else View(boundary + GRACE_MS, view.watermark)
-            self._last = self._derive(boundary, then)
+            found = self._ahead.get(boundary)
+            self._last = self._derived(boundary, view.watermark) if found is None else found
         return self._last
+
+    def _derived(self, boundary: int, watermark: int) -> HistoryFeatures:
+        """The features of a boundary; of the next ones too, for who asks for one after the other.
+
+        Each is what it would be when its turn comes: it sees what was known at its own moment. Derived in a row they
+        cost a third of what they do one by one between the other work of a tick.
+        """
+        if boundary <= self._newest:
+            self._until = self._rates_until = 0
+        follows = self._is_frozen and boundary == self._last.bucket_ts + CADENCE
+        until = boundary + (_AHEAD if follows else 1) * CADENCE
+        self._ahead = {
+            at: self._derive(at, View(at + GRACE_MS, watermark)) for at in range(boundary, until, CADENCE)
+        }
+        self._newest = until - CADENCE
+        return self._ahead[boundary]
 
     def _derive(self, boundary: int, view: View) -> HistoryFeatures:
         as_of, returns = view.as_of, self._returns
