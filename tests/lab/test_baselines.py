@@ -10,7 +10,7 @@ from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.money import E6, E8
 from tapebook.lab.backtest_home import BacktestHome
 from tapebook.lab.baselines import Holdings
-from tapebook.lab.chronicle import Filled, chronicle
+from tapebook.lab.chronicle import BookedFill, chronicle
 from tapebook.lab.curve import returns, sharpe
 from tapebook.lab.exposure import average_exposures
 from tapebook.lab.paths import Costs, Path, costs_of, paths_of
@@ -132,7 +132,7 @@ def test_the_same_exposure_is_that_of_the_book(result: BacktestResult, played: P
 def test_exposure_is_what_positions_cost_by_how_long_they_were_held(
     fills: list[tuple[int, int, int]], usd: float
 ) -> None:
-    made = [Filled("X", START + at * HOUR, size * E8, price * E8) for at, size, price in fills]
+    made = [BookedFill("X", START + at * HOUR, size * E8, price * E8) for at, size, price in fills]
     assert average_exposures(made, start=START, end=START + 10 * HOUR) == {"X": pytest.approx(usd)}
 
 

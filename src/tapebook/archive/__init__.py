@@ -6,6 +6,6 @@ never:  changes or forgets what it has
 """
 
 from tapebook.archive.port import Archive, put_content
-from tapebook.archive.spool import SPOOL, Drained, Kept, SpooledArchive, SpoolState
+from tapebook.archive.spool import SPOOL, Drained, SpooledArchive, SpoolState, StoredContent
 
-__all__ = ["SPOOL", "Archive", "Drained", "Kept", "SpoolState", "SpooledArchive", "put_content"]
+__all__ = ["SPOOL", "Archive", "Drained", "SpoolState", "SpooledArchive", "StoredContent", "put_content"]

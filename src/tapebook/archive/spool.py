@@ -28,7 +28,7 @@ SPOOL = "spool"
 _AT_ONCE = 16
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredContent(msgspec.Struct, frozen=True):
     """The key under which content can be read from now on, None when it could not be written anywhere.
 
     `problem` is why it is not in the archive itself.
@@ -89,19 +89,19 @@ class SpooledArchive:
         found = self._archive.keys(prefix)
         return sorted({*found, *self._spool.keys(prefix)}) if self._folder.is_dir() else found
 
-    def keep(self, content: bytes) -> Kept:
+    def keep(self, content: bytes) -> StoredContent:
         """Stores content under its own hash, in the archive or else in the spool; never raises."""
         key = content_key(content)
         problem = _attempt(lambda: self._archive.create(key, content))
         if problem is None:
             if self._waits is not False:
                 self.drain(most=_AT_ONCE)
-            return Kept(key)
+            return StoredContent(key)
         unspooled = _attempt(lambda: self._spool.create(key, content))
         if unspooled is None:
             self._waits = True
-            return Kept(key, problem)
-        return Kept(None, problem)
+            return StoredContent(key, problem)
+        return StoredContent(None, problem)
 
     def put(self, content: bytes) -> str:
         """The key of content that is kept from now on, in the archive or in the spool; raises when it is in neither."""

@@ -32,7 +32,7 @@ class Span(NamedTuple):
     exited_at: int | None
 
 
-class Filled(NamedTuple):
+class BookedFill(NamedTuple):
     """What a fill did to a position."""
 
     symbol: str
@@ -75,9 +75,9 @@ class Chronicle:
         """What an insurance paid, and when."""
         return [Moment(*row) for row in self._db.all(_QUERIES.insurance, **self._where)]
 
-    def fills(self) -> list[Filled]:
+    def fills(self) -> list[BookedFill]:
         """Every fill, in the order of the log."""
-        return [Filled(*row) for row in self._db.all(_QUERIES.fills, **self._where)]
+        return [BookedFill(*row) for row in self._db.all(_QUERIES.fills, **self._where)]
 
     def spans(self) -> list[Span]:
         """When positions were held, by entry; what came after the end is not known yet."""

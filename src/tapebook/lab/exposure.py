@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from tapebook.lab.chronicle import Filled
+from tapebook.lab.chronicle import BookedFill
 
 _E16_PER_USD = 10**16
 
 
-def average_exposures(fills: Iterable[Filled], *, start: int, end: int) -> dict[str, float]:
+def average_exposures(fills: Iterable[BookedFill], *, start: int, end: int) -> dict[str, float]:
     """The time-weighted average exposure of each symbol between two moments, in USD; negative for a short.
 
     A position counts at what it cost (its size at its average entry price), and no time in which nothing is held is
@@ -23,7 +23,7 @@ def average_exposures(fills: Iterable[Filled], *, start: int, end: int) -> dict[
     return {symbol: found[symbol] for symbol in sorted(found)}
 
 
-def _by_symbol(fills: Iterable[Filled]) -> dict[str, list[tuple[int, float]]]:
+def _by_symbol(fills: Iterable[BookedFill]) -> dict[str, list[tuple[int, float]]]:
     """For each symbol what its position costs in USD, with its sign, from each fill on."""
     sizes: dict[str, int] = {}
     costs: dict[str, float] = {}
