@@ -35,7 +35,7 @@ Link = tuple[str, Event]
 
 
 def stored_body(body: str) -> str:
-    """A body as its row has it: as it is when it is short, else `~`, the codec, a space, and the packed bytes as base64."""
+    """A body as its row has it: as it is when it is short, else `~`, the codec, a space, and its packed bytes in base64."""
     if len(body) < _SHORTEST and not body.startswith(_MARK):
         return body
     packer = _ROW_PACKER.copy()
