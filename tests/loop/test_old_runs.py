@@ -118,7 +118,8 @@ def test_months_leave_and_every_answer_is_what_it_was(winter: Winter, monkeypatc
 def test_what_placed_something_stays_and_so_does_the_month_under_way(winter: Winter) -> None:
     leave(winter.rooms)
     kept = winter.rooms.book_db.all(sql("SELECT kind, MIN(known_at) FROM log_events GROUP BY kind"))
-    assert {"order.intended", "fill.observed", "ledger.posted", "trade.opened", "trade.closed"} <= {row[0] for row in kept}
+    kinds = {"order.intended", "fill.observed", "ledger.posted", "trade.opened", "trade.closed"}
+    assert kinds <= {row[0] for row in kept}
     with_orders = {order.order.run_id for order in winter.rooms.book.orders(working=False, most=100)}
     stayed = {seq for (seq,) in winter.rooms.book_db.all(sql("SELECT seq FROM log_events WHERE kind = 'run.decided'"))}
     for run_id, seq, as_of in winter.rooms.book_db.all(sql("SELECT run_id, seq, as_of FROM decision_runs")):

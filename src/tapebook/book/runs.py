@@ -28,7 +28,7 @@ def status_of(verdicts: Sequence[Verdict], *, orders: int, error: str | None) ->
 
 
 def may_leave(event: Event) -> bool:
-    """Whether an event may leave the book for the archive: a decision that placed nothing, or what an account was worth.
+    """Whether an event may leave for the archive: a decision that placed nothing, or what an account was worth.
 
     Orders, fills, postings and trades stay, with the decisions they came from.
     """
