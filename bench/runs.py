@@ -94,8 +94,8 @@ def _left(home: Path) -> Bytes:
 def _backtest(home: Path, *, days: int) -> Bytes:
     """Everything in the home of a backtest."""
     with tapebook.open(home) as book:
-        span = {"start": START, "end": START + days * DAY}
-        result = book.backtest(AGENT, memory="on", chunks="quarter" if days == YEAR else "none", **span)
+        chunks = "quarter" if days == YEAR else "none"
+        result = book.backtest(AGENT, memory="on", chunks=chunks, start=START, end=START + days * DAY)
     folder = home / "backtests" / result.id
     _book_bytes(folder)
     stored = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -37,7 +37,7 @@ def filled(log: Log, count: int, *, stream: Stream = STREAM) -> list[Event]:
     """Events of three kinds, each known a little later than the one before, some with long bodies."""
     clock = log._clock
     assert isinstance(clock, VirtualClock)
-    events = []
+    events = list[Event]()
     for number in range(count):
         clock.advance(clock.now() + 10)
         body = LONG if number % 3 == 0 else f'{{"n":{number}}}'
