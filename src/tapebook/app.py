@@ -11,13 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from tapebook import profiles, views
 from tapebook.app_backtests import Backtests
 from tapebook.app_homes import demo, ingest, init
 from tapebook.app_recall import Recall
 from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.context import Preview, assemble, preview
-from tapebook.domain.agent import Deployment
+from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.instants import iso, parse_instant
 from tapebook.domain.money import E6
 from tapebook.domain.packet import Packet
@@ -42,7 +44,7 @@ from tapebook.loop import demo as demo_loop
 from tapebook.loop.backfill import FillsReport, import_fills
 from tapebook.loop.control import Flattened, Switched
 from tapebook.loop.demo import DemoProgress
-from tapebook.loop.deploy import deploy, deployment_id
+from tapebook.loop.deploy import deploy
 from tapebook.loop.desk import run_desk, serve_role
 from tapebook.loop.enlist import Saved
 from tapebook.loop.gather import gather
@@ -124,10 +126,12 @@ class Tapebook:
         """One agent: its newest profile or an older one, where it runs, and how its trades did."""
         deployment = self._deployment(name, version=version)
         book, totals = self._rooms.book, self._rooms.book.trade_totals(deployment.id)
+        dry = deployment_id(msgspec.structs.replace(deployment.agent, mode="dry_run"))
         return views.agent_view(deployment.version, deployment.agent) | {
             "deployment": deployment.id if book.head(deployment.id) else None,
             "closed_trades": totals.count,
             "net_pnl_usd": totals.net_usd_e6 / E6,
+            "dry_orders": book.dry_orders(dry),
         }
 
     def add_agent(

@@ -10,6 +10,7 @@ import msgspec
 from tapebook.book import events as ev
 from tapebook.db import Queries, Query, Row
 from tapebook.domain.canonical import canonical_part
+from tapebook.domain.order import Order
 from tapebook.domain.position import Position
 from tapebook.domain.run import Usage
 from tapebook.domain.trade import TradeState
@@ -143,9 +144,17 @@ def _run_ended(event: Event) -> list[Write]:
 
 
 def _order_intended(event: Event) -> list[Write]:
-    order = ev.body_of(event, ev.OrderIntended).order
-    row = msgspec.structs.asdict(order) | {"order_type": order.type, "reduce_only": int(order.reduce_only)}
-    return [Write(_QUERIES.order, row | _place(event))]
+    return [Write(_QUERIES.order, _order_row(ev.body_of(event, ev.OrderIntended).order) | _place(event))]
+
+
+def _order_dry_run(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.OrderDryRun)
+    row = _order_row(body.order) | msgspec.structs.asdict(body) | _place(event) | {"happened_at": event.happened_at}
+    return [Write(_QUERIES.dry_order, row), Write(_QUERIES.dry_ledger_line, row)]
+
+
+def _order_row(order: Order) -> dict[str, Any]:
+    return msgspec.structs.asdict(order) | {"order_type": order.type, "reduce_only": int(order.reduce_only)}
 
 
 def _order_placed(event: Event) -> list[Write]:
@@ -216,6 +225,7 @@ PROJECTION = Projection(
         ev.KINDS[ev.RunDecided]: _run_decided,
         ev.KINDS[ev.RunEnded]: _run_ended,
         ev.KINDS[ev.OrderIntended]: _order_intended,
+        ev.KINDS[ev.OrderDryRun]: _order_dry_run,
         ev.KINDS[ev.OrderPlaced]: _order_placed,
         ev.KINDS[ev.OrderUnanswered]: _order_unanswered,
         ev.KINDS[ev.OrderEnded]: _order_ended,

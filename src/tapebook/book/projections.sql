@@ -72,6 +72,24 @@ INSERT INTO orders (
     :reduce_only, :leverage, :intended_at, 'intended', ''
 );
 
+-- name: dry_order
+-- An order of a dry run: it has ended as it was written.
+INSERT INTO orders (
+    owner, deployment, client_id, seq, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only,
+    leverage, intended_at, status, detail, ended_seq, dry
+) VALUES (
+    :owner, :deployment, :client_id, :seq, :run_id, :symbol, :side, :size_e8, :order_type, :limit_price_e8,
+    :reduce_only, :leverage, :intended_at, 'dry', :detail, :seq, 1
+);
+
+-- name: dry_ledger_line
+-- What an order of a dry run would have cost or brought; cash stays what it was.
+INSERT INTO wallet_ledger (
+    owner, deployment, seq, line, kind, symbol, amount_usd_e6, balance_usd_e6, happened_at, dry
+) VALUES (
+    :owner, :deployment, :seq, 0, 'dry_order', :symbol, :amount_usd_e6, :balance_usd_e6, :happened_at, 1
+);
+
 -- name: place_order
 -- The broker has the order.
 UPDATE orders SET status = 'placed', detail = '', placed_seq = :seq WHERE client_id = :client_id;

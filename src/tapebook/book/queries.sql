@@ -156,7 +156,7 @@ FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS N
 -- Orders nobody knows whether the broker has, of one deployment or (empty) of all, oldest first.
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
-    deployment, status, detail
+    deployment, status, detail, dry
 FROM orders
 WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment)
     AND ended_seq IS NULL AND placed_seq IS NULL AND detail <> ''
@@ -186,8 +186,8 @@ SELECT happened_at, cash_usd_e6, equity_usd_e6, walked_until, marks_json FROM po
 WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
 
 -- name: ledger_gaps
--- What the ledger of every deployment of an owner sums to, beside its last balance.
-SELECT w.owner, w.deployment, CAST(SUM(w.amount_usd_e6) AS BIGINT), (
+-- What the ledger of every deployment of an owner sums to without lines of a dry run, beside its last balance.
+SELECT w.owner, w.deployment, CAST(SUM(CASE WHEN w.dry = 0 THEN w.amount_usd_e6 ELSE 0 END) AS BIGINT), (
     SELECT l.balance_usd_e6 FROM wallet_ledger l
     WHERE l.owner = w.owner AND l.deployment = w.deployment ORDER BY l.seq DESC, l.line DESC LIMIT 1
 )
@@ -243,7 +243,7 @@ SELECT day, MIN(seq) FROM (
     UNION ALL
     SELECT happened_at / 86400000, seq FROM wallet_ledger
     WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :seq
-        AND kind NOT IN ('deposit', 'withdrawal')
+        AND kind NOT IN ('deposit', 'withdrawal', 'dry_order')
 ) news
 GROUP BY day ORDER BY day;
 
@@ -251,7 +251,7 @@ GROUP BY day ORDER BY day;
 -- What was posted between two moments, as of a sequence number, save what was paid in or out; nothing when nothing was.
 SELECT CAST(SUM(amount_usd_e6) AS BIGINT) FROM wallet_ledger
 WHERE owner = :owner AND deployment = :deployment AND happened_at >= :since AND happened_at < :until AND +seq <= :seq
-    AND kind NOT IN ('deposit', 'withdrawal');
+    AND kind NOT IN ('deposit', 'withdrawal', 'dry_order');
 
 -- name: closed_since
 -- How many trades ended between two sequence numbers, and when the first of them did.
@@ -266,16 +266,20 @@ SELECT COUNT(*) FROM trade_history WHERE owner = :owner AND status = 'closed';
 -- An owner's newest orders, of one deployment or (empty) of all; only those that have not ended when asked for.
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
-    deployment, status, detail
+    deployment, status, detail, dry
 FROM orders
 WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment) AND (:working = 0 OR ended_seq IS NULL)
 ORDER BY intended_at DESC, deployment, seq DESC, client_id LIMIT :most;
+
+-- name: dry_orders
+-- How many orders of a dry run a deployment has.
+SELECT COUNT(*) FROM orders WHERE owner = :owner AND deployment = :deployment AND dry = 1;
 
 -- name: orders_of_run
 -- The orders of a run with what became of them, as they were intended.
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
-    deployment, status, detail
+    deployment, status, detail, dry
 FROM orders WHERE owner = :owner AND run_id = :run_id ORDER BY seq, client_id;
 
 -- name: fills_of_run
@@ -375,14 +379,14 @@ SELECT
 FROM orders WHERE owner = :owner AND run_id = :run_id AND seq <= :seq ORDER BY seq, client_id;
 
 -- name: session_sums
--- How many orders were intended within the hour, and all that was posted today save what was paid in or out.
+-- How many orders were intended within the hour, and all that was posted today save what was paid in or out, or a dry run noted.
 SELECT (
     SELECT COUNT(*) FROM orders
     WHERE owner = :owner AND deployment = :deployment AND intended_at > :hour AND intended_at <= :until AND +seq <= :seq
 ), (
     SELECT COALESCE(CAST(SUM(amount_usd_e6) AS BIGINT), 0) FROM wallet_ledger
     WHERE owner = :owner AND deployment = :deployment AND happened_at >= :today AND happened_at <= :until AND +seq <= :seq
-        AND kind NOT IN ('deposit', 'withdrawal')
+        AND kind NOT IN ('deposit', 'withdrawal', 'dry_order')
 );
 
 -- name: session_fills

@@ -54,12 +54,13 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class KnownOrder(msgspec.Struct, frozen=True):
-    """An order, whose it is, and the newest word on it."""
+    """An order, whose it is, and the newest word on it; one of a dry run was never sent."""
 
     order: Order
     deployment: str
     status: str
     detail: str
+    dry: bool = False
 
 
 class KnownTrade(msgspec.Struct, frozen=True):
@@ -291,6 +292,11 @@ class Book:
         where = {"owner": self.owner, "deployment": deployment, "working": int(working), "most": most}
         return [_known_order(row) for row in self._db.all(_QUERIES.orders, **where)]
 
+    def dry_orders(self, deployment: str) -> int:
+        """How many orders a deployment of a dry run has noted."""
+        row = self._db.one(_QUERIES.dry_orders, owner=self.owner, deployment=deployment)
+        return row[0] if row else 0
+
     def orders_of_run(self, run_id: str) -> list[KnownOrder]:
         """The orders of a run with what became of them."""
         return [_known_order(row) for row in self._db.all(_QUERIES.orders_of_run, owner=self.owner, run_id=run_id)]
@@ -368,7 +374,8 @@ def _order(row: Row) -> Order:
 
 
 def _known_order(row: Row) -> KnownOrder:
-    return KnownOrder(_order(row), *row[10:])
+    fields: Row = (*row[10:13], bool(row[13]))
+    return KnownOrder(_order(row), *fields)
 
 
 def _fill(row: Row) -> Fill:

@@ -2,12 +2,16 @@
 
 Packet and reply are kept in the archive, or in the spool until it can be written again. When neither can be written
 the run has no key: the packet is what replay makes, and a model's reply is in the book already (`loop.replies`).
+
+The orders of a dry run are written as what they are and have ended with that: nobody ever finds one to send.
 """
 
-from tapebook.book.events import OrderIntended, RunDecided, draft
+from tapebook.book.events import OrderDryRun, OrderIntended, RunDecided, draft
 from tapebook.book.orders import orders_for
 from tapebook.book.runs import status_of
 from tapebook.decision import Limits
+from tapebook.domain.agent import Mode
+from tapebook.domain.money import E6, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
 from tapebook.domain.run import DecisionRun, RunStatus
 from tapebook.loop.decide import Decision
@@ -19,14 +23,15 @@ from tapebook.wiring import Rooms
 
 def record(rooms: Rooms, opened: Opened, decision: Decision, limits: Limits) -> DecisionRun:
     """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
-    orders = _orders(opened, decision, limits)
+    orders, agent = _orders(opened, decision, limits), opened.slot.deployment.agent
     optional = OptionalReads(causes=opened.causes)
     seen = None
-    if orders and not all(order.reduce_only for order in orders):
+    if agent.mode == "trade" and orders and not all(order.reduce_only for order in orders):
         # Without it the outcome teaches less; the order is worth more than that.
         seen = optional.read("sighting", None, sighting, opened.slot.run_id(), opened.situation)
     run = _run(rooms, opened, decision, orders=len(orders), optional=optional)
-    drafts = [draft(run.as_of, RunDecided(run)), *[draft(limits.at, OrderIntended(order)) for order in orders]]
+    written = [_dry_run(order, limits) if agent.mode == "dry_run" else OrderIntended(order) for order in orders]
+    drafts = [draft(run.as_of, RunDecided(run)), *[draft(limits.at, body) for body in written]]
     if seen is not None:
         drafts.append(seen)
     rooms.book.append(run.deployment, drafts, expected_seq=limits.seq)
@@ -41,6 +46,15 @@ def _orders(opened: Opened, decision: Decision, limits: Limits) -> list[Order]:
         return []
     judged = list(zip(decision.actions, decision.verdicts, strict=True))
     return orders_for(opened.slot.run_id(), judged, held=limits.held, mark_e8=limits.mark_e8, at=limits.at)
+
+
+def _dry_run(order: Order, limits: Limits) -> OrderDryRun:
+    """All there ever is of an order that is not sent: nothing is left to place, to ask for or to follow."""
+    # An action comes to an order only where there is a mark.
+    mark = limits.mark_e8 or 0
+    worth, cash = notional_usd_e6(order.size_e8, mark), limits.portfolio.cash_usd_e6
+    detail = f"dry run, never sent: {decimal_text(worth, E6, 2)} USD at the mark of {short_price(mark)}"
+    return OrderDryRun(order, mark, -worth if order.side == "buy" else worth, cash, detail)
 
 
 def _run(
@@ -75,7 +89,7 @@ def _run(
         engine=agent.engine or rooms.config.engine.default,
         packet_key=packet_key,
         reply_key=reply_key,
-        status=_status(decision, orders),
+        status=_status(decision, orders, agent.mode),
         actions=decision.actions,
         verdicts=decision.verdicts,
         degraded=situation.degraded,
@@ -87,7 +101,8 @@ def _run(
     )
 
 
-def _status(decision: Decision, orders: int) -> RunStatus:
+def _status(decision: Decision, orders: int, mode: Mode) -> RunStatus:
     if decision.failed:
         return "failed"
-    return status_of(decision.verdicts, orders=orders, error=decision.error)
+    # Nothing of a dry run is under way once it is written.
+    return "done" if orders and mode == "dry_run" else status_of(decision.verdicts, orders=orders, error=decision.error)

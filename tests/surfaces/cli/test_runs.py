@@ -69,6 +69,7 @@ DECISION = {
     "symbol": "BTC",
     "as_of": "2026-01-05T05:00:00.000Z",
     "trigger": "schedule",
+    "dry": False,
     "engine": "trend",
     "tokens": 1495,
     "packet_sha256": "249d2e858e3136ce0c3e7dcd2a7ba1b3c7278519c9a8b84cde580de7b9e07c31",

@@ -147,6 +147,7 @@ def print_run(run: dict[str, Any]) -> None:
         "symbol": run["symbol"],
         "as of": f"{run['as_of']}, {run['late_ms'] / 1000:.1f} s after its time",
         "trigger": run["trigger"],
+        "mode": "dry run: nothing is sent, and nothing counts in an account" if run["dry"] else None,
         "engine": run["engine"],
         "told": [f"{run['tokens']:,} tokens, sha256 {run['packet_sha256'][:16]}…", *parts],
         "status": run["status"],
@@ -170,7 +171,7 @@ def print_run(run: dict[str, Any]) -> None:
 
 def _marked(run: dict[str, Any]) -> dict[str, Any]:
     """A run for the list; one that was never to be traded says so, and one that lacked something."""
-    marks = ["shadow"] * (run["trigger"] == "shadow") + ["degraded"] * bool(run["degraded"])
+    marks = ["shadow"] * (run["trigger"] == "shadow") + ["dry"] * run["dry"] + ["degraded"] * bool(run["degraded"])
     return run | {"status": f"{run['status']} ({', '.join(marks)})"} if marks else run
 
 
