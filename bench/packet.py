@@ -141,6 +141,7 @@ _COUNT = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE 
 _PLACE = "'local', 'bench.paper'"
 _SYMBOL = "CASE i % 5 WHEN 0 THEN 'BTC' WHEN 1 THEN 'ETH' WHEN 2 THEN 'HYPE' WHEN 3 THEN 'SOL' ELSE 'kPEPE' END"
 _AT = ":noon - (:trades - i) * :every"
+_TOLD = f'{{"run":{{"inputs_sha256":"{"0" * 64}","votes":[]}}}}'
 _FILLS = f"""
 INSERT INTO trade_history SELECT 't' || i, {_PLACE}, 'bench', 1, {_SYMBOL}, 'long', 'closed', i, {_AT},
     6500000000000, 2, :words, 'r' || i, NULL, 'chop_lowvol', i, {_AT}, 'target', 'r' || i, 383436, 250000272, 383436,
@@ -150,9 +151,10 @@ INSERT INTO positions (owner, deployment, symbol, seq, trade_id, size_e8, cost_u
     entered_usd_e6, exited_e8, exited_usd_e6, realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6,
     funded_until) SELECT {_PLACE}, {_SYMBOL}, i, 't' || i, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM n;
 INSERT INTO decision_runs (owner, deployment, seq, run_id, agent, agent_version, symbol, scheduled_for, run_trigger,
-    branch, as_of, tape_seq, book_seq, docs_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, status,
+    branch, as_of, tape_seq, book_seq, docs_seq, renderer, packet_sha256, tokens, engine, status,
     degraded_json, note) SELECT {_PLACE}, i, 'r' || i, 'bench', 1, {_SYMBOL}, {_AT}, 'schedule', 'main', {_AT}, 1, 1, 0,
-    2, '{"0" * 64}', '{"0" * 64}', 2500, 'trend', 'rejected', '[]', '' FROM n;
+    2, '{"0" * 64}', 2500, 'trend', 'rejected', '[]', '' FROM n;
+INSERT INTO log_events SELECT {_PLACE}, i, 'run.decided', 1, {_AT}, {_AT}, '{_TOLD}', '' FROM n;
 INSERT INTO decision_actions (owner, deployment, run_id, position, seq, action, symbol, side, notional_usd_e6, leverage,
     order_type, confidence_e4, reason, cites_json, allowed, rule, detail) SELECT {_PLACE}, 'r' || i, 0, i, 'open',
     {_SYMBOL}, 'long', 250000000, 2, 'market', 6400, :words, '[]', 0, 'R3_POSITION_CAP', 'too much' FROM n;

@@ -73,7 +73,9 @@ class Rooms:
         if sole:
             self.book_db = Buffered(self.book_db)
         self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
-        self.log = (SoleLog if sole else Log)(self.book_db, PROJECTIONS, clock=clock)
+        archive: Archive = plug.load("tapebook.archive.archives", "folder").create(home / self.config.archive.place)
+        self.archive = SpooledArchive(archive, home / SPOOL)
+        self.log = (SoleLog if sole else Log)(self.book_db, PROJECTIONS, clock=clock, fetch=self.archive.get)
         self.leases = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
@@ -89,8 +91,6 @@ class Rooms:
         self.notes = Notes(
             self.book_db, owner=self.config.owner, answers=Answers(self.log, LESSONS_PROJECTION.projectors)
         )
-        archive: Archive = plug.load("tapebook.archive.archives", "folder").create(home / self.config.archive.place)
-        self.archive = SpooledArchive(archive, home / SPOOL)
         self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get)
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
         self.indexes = Indexes(home, self._index, chosen=self.search_terms(), alone=sole)

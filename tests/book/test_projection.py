@@ -67,7 +67,7 @@ def test_a_run_is_written_by_its_names(run: DecisionRun) -> None:
     usage = msgspec.structs.asdict(run.usage or Usage("", 0, 0, 0, 0))
     marks = {f"{name}_seq": seq for name, seq in msgspec.structs.asdict(run.watermarks).items()}
     known = msgspec.structs.asdict(run) | PLACE | usage | marks | {"run_trigger": run.trigger}
-    known |= {"degraded_json": text(run.degraded), "votes_json": text(run.votes)}
+    known |= {"degraded_json": text(run.degraded)}
     known["degraded_causes_json"] = text(run.degraded_causes)
     (name, row), *others = written(ev.RunDecided(run))
     assert (name, row) == ("run", {column: known[column] for column in row})

@@ -4,6 +4,7 @@ import hashlib
 from types import SimpleNamespace
 from typing import cast
 
+from tapebook.book.store import Book
 from tapebook.clock import VirtualClock
 from tapebook.lab.backtest_home import BacktestHome
 from tapebook.lab.chronicle import Chronicle, Moment, Span, chronicle
@@ -91,7 +92,13 @@ def test_what_came_later_is_not_known(played: Played) -> None:
         assert any(span.exit_seq is None for span in early.spans())
         late = chronicle(told.rooms, told.deployment, after=first.head_seq, until=second.head_seq)
         assert {span.entry_seq for span in late.spans()} & {span.entry_seq for span in early.spans()}
-        stranger = Chronicle(told.rooms.book_db, owner="stranger", deployment=told.deployment.id, after=0, until=10**9)
+        stranger = Chronicle(
+            told.rooms.book_db,
+            Book(told.rooms.log, told.rooms.book_db, owner="stranger"),
+            deployment=told.deployment.id,
+            after=0,
+            until=10**9,
+        )
         assert (stranger.ended(), stranger.balances(), stranger.spans()) == ([], [], [])
         assert stranger.told() == (0, hashlib.sha256(b"").hexdigest())
 
@@ -100,7 +107,7 @@ def test_outcomes_are_those_experience_learned(played: Played) -> None:
     home = BacktestHome(played.parent / "backtests" / played.result.id)
     rooms = Rooms(home.folder, clock=VirtualClock(played.result.end))
     name, seq = "voter-1h.paper", played.result.total.head_seq
-    ended = Chronicle(rooms.book_db, owner="local", deployment=name, after=0, until=seq).ended()
+    ended = Chronicle(rooms.book_db, rooms.book, deployment=name, after=0, until=seq).ended()
     learned = {each.outcome.trade_id: each.outcome for each in rooms.experience.history(name, seq=seq)}
     rooms.close()
     for each in ended:

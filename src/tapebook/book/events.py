@@ -9,7 +9,7 @@ from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import canonical
 from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd
 from tapebook.domain.position import Position
-from tapebook.domain.run import DecisionRun, RunStatus
+from tapebook.domain.run import DecisionRun, RunStatus, Vote
 from tapebook.domain.trade import ClosedTrade, TradeState
 from tapebook.log import Draft, Event
 
@@ -201,3 +201,22 @@ def body_of(event: Event, kind: type[Body]) -> Body:
         kept = _last[kind] = event.body, _DECODERS[kind].decode(event.body)
     body: Body = kept[1]
     return body
+
+
+class ToldOnce(msgspec.Struct, frozen=True):
+    """What an event says of a run and no table repeats."""
+
+    inputs_sha256: str
+    votes: tuple[Vote, ...] = ()
+
+
+class _ToldOfRun(msgspec.Struct, frozen=True):
+    run: ToldOnce
+
+
+_TOLD_ONCE = msgspec.json.Decoder(_ToldOfRun)
+
+
+def told_once(event: Event) -> ToldOnce:
+    """What only the event of a decision says of it."""
+    return _TOLD_ONCE.decode(event.body).run

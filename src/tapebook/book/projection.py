@@ -98,7 +98,7 @@ def _run_decided(event: Event) -> list[Write]:
     run = ev.body_of(event, ev.RunDecided).run
     place = (event.stream.owner, event.stream.deployment, event.seq)
     lacked = (_texts(run.degraded), _texts(run.degraded_causes))
-    told = (*lacked, canonical_part(run.votes), *_usage(run.usage))
+    told = (*lacked, *_usage(run.usage))
     writes = [Write(_QUERIES.run, (*place, *told, *_of_run(run)))]
     if run.trigger != "backtest":
         # No table of ours, but the desk's to-do list, which no backtest has: a decision leaves it with its run.

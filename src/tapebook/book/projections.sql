@@ -33,15 +33,15 @@ INSERT INTO desk_flattenings (
 -- name: run
 -- A decision, as it was made.
 INSERT INTO decision_runs (
-    owner, deployment, seq, degraded_json, degraded_causes_json, votes_json, model, input_tokens, output_tokens,
+    owner, deployment, seq, degraded_json, degraded_causes_json, model, input_tokens, output_tokens,
     cost_usd_e6, attempts,
     run_id, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq, docs_seq,
-    curated_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key, reply_key, status, note, error
+    curated_seq, renderer, packet_sha256, tokens, engine, packet_key, reply_key, status, note, error
 ) VALUES (
-    :owner, :deployment, :seq, :degraded_json, :degraded_causes_json, :votes_json, :model, :input_tokens, :output_tokens,
+    :owner, :deployment, :seq, :degraded_json, :degraded_causes_json, :model, :input_tokens, :output_tokens,
     :cost_usd_e6, :attempts,
     :run_id, :agent, :agent_version, :symbol, :scheduled_for, :run_trigger, :branch, :as_of, :tape_seq, :book_seq, :docs_seq,
-    :curated_seq, :renderer, :inputs_sha256, :packet_sha256, :tokens, :engine, :packet_key, :reply_key, :status, :note, :error
+    :curated_seq, :renderer, :packet_sha256, :tokens, :engine, :packet_key, :reply_key, :status, :note, :error
 );
 
 -- name: done

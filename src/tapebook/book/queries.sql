@@ -103,12 +103,12 @@ WHERE owner = :owner AND deployment = :deployment AND symbol = :symbol AND seq <
 ORDER BY seq DESC LIMIT 1;
 
 -- name: run
--- One decision, found by its id; an owner sees only their own.
+-- One decision, found by its id; an owner sees only their own. The event at `seq` has the rest of it.
 SELECT
     run_id, owner, deployment, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq,
-    docs_seq, curated_seq, renderer, inputs_sha256, packet_sha256, tokens, engine, packet_key, reply_key, status,
-    degraded_json, note, error, votes_json, model, input_tokens, output_tokens, cost_usd_e6, attempts,
-    degraded_causes_json
+    docs_seq, curated_seq, renderer, packet_sha256, tokens, engine, packet_key, reply_key, status,
+    degraded_json, note, error, model, input_tokens, output_tokens, cost_usd_e6, attempts,
+    degraded_causes_json, seq
 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 
 -- name: runs

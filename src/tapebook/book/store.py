@@ -16,9 +16,9 @@ from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Vote, Watermarks
+from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Watermarks
 from tapebook.domain.trade import ClosedTrade, TradeState
-from tapebook.errors import UnknownName
+from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
 
 MIGRATIONS = "tapebook.book"
@@ -231,8 +231,11 @@ class Book:
         row = self._db.one(_QUERIES.run, owner=self.owner, run_id=run_id)
         if row is None:
             return None
+        event = self._log.event(self.stream(row[2]), row[-1])
+        if event is None:
+            raise Damaged(f"run {run_id} is not in the log; `tapebook verify` lists what is missing")
         actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
-        return _run(row, [_action(each) for each in actions], [_verdict(each) for each in actions])
+        return _run(row, ev.told_once(event), actions)
 
     def run_ids(self, deployment: str = "", *, most: int) -> list[str]:
         """The newest decisions of a deployment, or of all."""
@@ -388,12 +391,13 @@ def _trade(row: Row) -> TradeState | ClosedTrade:
     return state if row[22] is None else ClosedTrade(state, *row[22:])
 
 
-def _run(row: Row, actions: list[Action], verdicts: list[Verdict]) -> DecisionRun:
+def _run(row: Row, told: ev.ToldOnce, acted: list[Row]) -> DecisionRun:
     # The columns stand in the order of the struct's fields, with four columns for its watermarks.
-    before, after = (*row[:10], Watermarks(*row[10:14]), *row[14:22]), row[23:25]
-    degraded, votes = tuple(msgspec.json.decode(row[22])), msgspec.json.decode(row[25], type=tuple[Vote, ...])
-    usage, causes = Usage(*row[26:31]) if row[26] else None, tuple(msgspec.json.decode(row[31]))
-    fields: Row = (*before, tuple(actions), tuple(verdicts), degraded, *after, votes, usage, causes)
+    before, after = (*row[:10], Watermarks(*row[10:14]), row[14], told.inputs_sha256, *row[15:21]), row[22:24]
+    actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
+    usage, causes = Usage(*row[24:29]) if row[24] else None, tuple(msgspec.json.decode(row[29]))
+    degraded = tuple(msgspec.json.decode(row[21]))
+    fields: Row = (*before, actions, verdicts, degraded, *after, told.votes, usage, causes)
     return DecisionRun(*fields)
 
 

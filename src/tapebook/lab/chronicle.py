@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from tapebook.book.store import Book
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import Deployment
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.run import Vote
 from tapebook.domain.trade import ClosedTrade, TradeState
 from tapebook.experience.outcomes import Outcome, Proposal, outcome_of
 from tapebook.wiring import Rooms
@@ -51,9 +51,9 @@ class Ended(msgspec.Struct, frozen=True):
 class Chronicle:
     """A deployment's book from behind one sequence number up to another."""
 
-    def __init__(self, db: Database, *, owner: str, deployment: str, after: int, until: int) -> None:
-        self._db = db
-        self._where = {"owner": owner, "deployment": deployment, "after": after, "until": until}
+    def __init__(self, db: Database, book: Book, *, deployment: str, after: int, until: int) -> None:
+        self._db, self._book = db, book
+        self._where = {"owner": book.owner, "deployment": deployment, "after": after, "until": until}
         self.after, self.until = after, until
 
     def told(self) -> tuple[int, str]:
@@ -89,17 +89,17 @@ class Chronicle:
 
     def ended(self) -> list[Ended]:
         """The trades that ended, oldest exit first."""
-        return [_ended(row) for row in self._db.all(_QUERIES.ended, **self._where)]
+        return [self._ended(row) for row in self._db.all(_QUERIES.ended, **self._where)]
+
+    def _ended(self, row: Row) -> Ended:
+        trade = ClosedTrade(TradeState(*row[:22]), *row[22:25])
+        run = self._book.run(trade.state.entry_run_id) if trade.state.entry_run_id else None
+        votes = run.votes if run else ()
+        proposals = tuple(Proposal(vote.engine, vote.action, vote.side, vote.confidence_e4) for vote in votes)
+        made = msgspec.structs.replace(outcome_of(trade, None), provider=row[25] or "", votes=proposals)
+        return Ended(trade, made)
 
 
 def chronicle(rooms: Rooms, deployment: Deployment, *, after: int, until: int) -> Chronicle:
     """The book of a deployment between two sequence numbers."""
-    return Chronicle(rooms.book_db, owner=rooms.book.owner, deployment=deployment.id, after=after, until=until)
-
-
-def _ended(row: Row) -> Ended:
-    trade = ClosedTrade(TradeState(*row[:22]), *row[22:25])
-    votes = msgspec.json.decode(row[26], type=tuple[Vote, ...]) if row[26] else ()
-    proposals = tuple(Proposal(vote.engine, vote.action, vote.side, vote.confidence_e4) for vote in votes)
-    made = msgspec.structs.replace(outcome_of(trade, None), provider=row[25] or "", votes=proposals)
-    return Ended(trade, made)
+    return Chronicle(rooms.book_db, rooms.book, deployment=deployment.id, after=after, until=until)

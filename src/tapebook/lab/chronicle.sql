@@ -26,7 +26,7 @@ SELECT
     t.entry_regime_tag, t.entry_lessons_hash, t.entered_e8, t.entered_usd_e6, t.funded_until, t.exited_e8,
     t.exited_usd_e6, t.realised_usd_e6, t.fees_usd_e6, t.funding_usd_e6, t.mfe_usd_e6, t.mae_usd_e6,
     t.entry_usd_e6, t.entry_order_id,
-    t.exit_tick_at, t.exit_reason, t.exit_run_id, r.engine, r.votes_json
+    t.exit_tick_at, t.exit_reason, t.exit_run_id, r.engine
 FROM trade_history t
 LEFT JOIN decision_runs r ON r.run_id = t.entry_run_id
 WHERE t.owner = :owner AND t.deployment = :deployment AND t.exit_seq > :after AND t.exit_seq <= :until

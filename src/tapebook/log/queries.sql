@@ -6,36 +6,82 @@ ON CONFLICT (owner, deployment, seq) DO NOTHING
 RETURNING seq;
 
 -- name: newest_of_kinds
--- The newest event of each kind in a stream.
+-- The newest event of each kind among the rows of a stream.
 SELECT kind, MAX(seq) FROM log_events WHERE owner = :owner AND deployment = :deployment GROUP BY kind;
 
--- name: add
--- Adds one event of a stream that nobody else writes.
-INSERT INTO log_events (owner, deployment, seq, kind, schema_version, happened_at, known_at, body, hash)
-VALUES (:owner, :deployment, :seq, :kind, :schema_version, :happened_at, :known_at, :body, :hash);
+-- name: add_pack
+-- Adds a pack of a stream that nobody else writes.
+INSERT INTO log_packs (
+    owner, deployment, first_seq, last_seq, events, first_known_at, known_at, hash, archive_key, content
+) VALUES (
+    :owner, :deployment, :first_seq, :last_seq, :events, :first_known_at, :known_at, :hash, :archive_key, :content
+);
+
+-- name: retire_pack
+-- Adds a pack of events that leave and returns its place; a second one who does the same gets nothing back.
+INSERT INTO log_packs (
+    owner, deployment, first_seq, last_seq, events, first_known_at, known_at, hash, archive_key, content
+) VALUES (
+    :owner, :deployment, :first_seq, :last_seq, :events, :first_known_at, :known_at, :hash, :archive_key, :content
+)
+ON CONFLICT (owner, deployment, first_seq) DO NOTHING
+RETURNING first_seq;
 
 -- name: head
--- The newest event of a stream.
-SELECT seq, hash, known_at FROM log_events
-WHERE owner = :owner AND deployment = :deployment
+-- The newest event of a stream, which is a row or the last of a pack.
+SELECT seq, hash, known_at FROM (
+    SELECT seq, hash, known_at FROM (
+        SELECT seq, hash, known_at FROM log_events
+        WHERE owner = :owner AND deployment = :deployment ORDER BY seq DESC LIMIT 1
+    ) newest_row
+    UNION ALL
+    SELECT seq, hash, known_at FROM (
+        SELECT last_seq AS seq, hash, known_at FROM log_packs
+        WHERE owner = :owner AND deployment = :deployment ORDER BY first_seq DESC LIMIT 1
+    ) newest_pack
+) ends
 ORDER BY seq DESC LIMIT 1;
 
 -- name: events
--- A slice of a stream in order.
+-- A slice of a stream's rows in order.
 SELECT seq, kind, schema_version, happened_at, known_at, body, hash FROM log_events
 WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until
 ORDER BY seq LIMIT :page;
 
--- name: known_seq
--- The newest event of a stream that was known at a moment.
-SELECT seq FROM log_events
-WHERE owner = :owner AND deployment = :deployment AND known_at <= :as_of
-ORDER BY known_at DESC, seq DESC LIMIT 1;
+-- name: packs
+-- The packs with events of a slice of a stream, in order. No two overlap, so only one can have begun before it.
+SELECT first_seq, last_seq, events, first_known_at, known_at, hash, archive_key FROM log_packs
+WHERE owner = :owner AND deployment = :deployment AND first_seq <= :until AND last_seq > :after
+    AND first_seq >= COALESCE((
+        SELECT MAX(p.first_seq) FROM log_packs p
+        WHERE p.owner = :owner AND p.deployment = :deployment AND p.first_seq <= :after + 1
+    ), 0)
+ORDER BY first_seq;
+
+-- name: content
+-- What a pack holds, while it is in the book.
+SELECT content FROM log_packs WHERE owner = :owner AND deployment = :deployment AND first_seq = :first_seq;
+
+-- name: known_at
+-- When the newest row of a stream up to a number was known, and its number.
+SELECT seq, known_at FROM log_events
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
+
+-- name: remove
+-- An event that is in a pack now.
+DELETE FROM log_events WHERE owner = :owner AND deployment = :deployment AND seq = :seq AND hash = :hash;
 
 -- name: size
--- How many rows a stream has, whatever their numbers.
-SELECT COUNT(*) FROM log_events WHERE owner = :owner AND deployment = :deployment;
+-- How many events a stream has, whatever their numbers: as rows, and in packs.
+SELECT (
+    SELECT COUNT(*) FROM log_events WHERE owner = :owner AND deployment = :deployment
+) + (
+    SELECT COALESCE(CAST(SUM(events) AS BIGINT), 0) FROM log_packs WHERE owner = :owner AND deployment = :deployment
+);
 
 -- name: streams
 -- Every stream there is.
-SELECT DISTINCT owner, deployment FROM log_events ORDER BY owner, deployment;
+SELECT owner, deployment FROM log_events
+UNION
+SELECT owner, deployment FROM log_packs
+ORDER BY owner, deployment;

@@ -1,24 +1,34 @@
 """The log of a sole writer: nobody else appends to its database, so what it wrote need not be asked for again.
 
-The rows it writes are those of `Log`, byte for byte. Where others may write too, leases and `Log` belong.
+The events it writes are those of `Log`, byte for byte. They are stored as packs, since nobody needs a row to meet
+others at. Where others may write too, leases and `Log` belong.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tapebook.db import Database
 from tapebook.log.event import Draft, Event, Stream
 from tapebook.log.lease import Lease
+from tapebook.log.pack import Link, pack
 from tapebook.log.projection import Projection, apply
-from tapebook.log.store import QUERIES, Clock, Head, Log
+from tapebook.log.store import QUERIES, Clock, Fetch, Head, Log, pack_row
+
+# More would hardly be smaller, and one of them takes a few milliseconds to look up.
+_EVENTS_PER_PACK = 512
 
 
 class SoleLog(Log):
     """A log that remembers where its streams end, and shows every event to whoever follows along."""
 
-    def __init__(self, db: Database, projections: Sequence[Projection], *, clock: Clock) -> None:
-        super().__init__(db, projections, clock=clock)
+    def __init__(
+        self, db: Database, projections: Sequence[Projection], *, clock: Clock, fetch: Fetch = lambda key: None
+    ) -> None:
+        super().__init__(db, projections, clock=clock, fetch=fetch)
         self._heads: dict[Stream, Head] = {}
+        # What is not in a pack yet, of each stream.
+        self._loose: dict[Stream, list[Link]] = {}
+        self._of_kinds: dict[Stream, dict[str, int]] = {}
         self._newest: dict[tuple[Stream, frozenset[str]], int] = {}
         # Which of the newest an event may change, by its stream and its kind: none, for most.
         self._asked: dict[tuple[Stream, str], list[tuple[Stream, frozenset[str]]]] = {}
@@ -47,6 +57,40 @@ class SoleLog(Log):
             self._write(event)
         return events
 
+    def restore(self, events: Iterable[Event]) -> None:
+        """Writes events of another log, with their rows, in one transaction."""
+        with self.together():
+            for event in events:
+                self._write(event)
+
+    def events(self, stream: Stream, *, after: int = 0, until: int = 2**62) -> Iterator[Event]:
+        """A stream's events in order, those of the transaction under way too."""
+        loose = [event for _, event in self._loose.get(stream, ()) if after < event.seq <= until]
+        yield from super().events(stream, after=after, until=loose[0].seq - 1 if loose else until)
+        yield from loose
+
+    def seq_as_of(self, stream: Stream, as_of: int) -> int:
+        """The watermark of a moment: the newest sequence number known then."""
+        self._pack(stream)
+        return super().seq_as_of(stream, as_of)
+
+    def size(self, stream: Stream) -> int:
+        """How many events are stored of a stream."""
+        self._pack(stream)
+        return super().size(stream)
+
+    def streams(self) -> list[Stream]:
+        """Every stream, by name."""
+        return sorted({*super().streams(), *self._loose}, key=lambda stream: (stream.owner, stream.deployment))
+
+    def newest_of_kinds(self, stream: Stream) -> dict[str, int]:
+        """The newest sequence number of each kind of event there is."""
+        known = self._of_kinds.get(stream)
+        if known is None:
+            self._pack(stream)
+            known = self._of_kinds[stream] = super().newest_of_kinds(stream)
+        return known
+
     def changed(self, stream: Stream, kinds: frozenset[str]) -> int | None:
         """The newest sequence number of an event of some kinds, 0 without any."""
         known = self._newest.get((stream, kinds))
@@ -63,17 +107,30 @@ class SoleLog(Log):
         try:
             with super().together():
                 yield
+                for stream in list(self._loose):
+                    self._pack(stream)
         except BaseException:
-            self._heads, self._newest, self._asked = {}, {}, {}
+            self._heads, self._newest, self._asked, self._loose, self._of_kinds = {}, {}, {}, {}, {}
             raise
 
     def _write(self, event: Event) -> None:
-        stream, seq, kind, known_at, digest = event.stream, event.seq, event.kind, event.known_at, event.hash
-        when = (event.schema, event.happened_at, known_at)
-        self._db.put(QUERIES.add, (stream.owner, stream.deployment, seq, kind, *when, event.body, digest))
-        self._heads[stream] = Head(seq, digest, known_at)
+        stream, seq, kind = event.stream, event.seq, event.kind
+        loose = self._loose.setdefault(stream, [])
+        loose.append((self.head(stream).hash, event))
+        self._heads[stream] = Head(seq, event.hash, event.known_at)
+        if len(loose) == _EVENTS_PER_PACK:
+            self._pack(stream)
+        if stream in self._of_kinds:
+            self._of_kinds[stream][kind] = seq
         for asked in self._asked.get((stream, kind), ()):
             self._newest[asked] = seq
         for follower in self._followers:
             follower(event)
         apply(self._db, self._projectors, event)
+
+    def _pack(self, stream: Stream) -> None:
+        """Puts what is loose of a stream into a pack."""
+        links = self._loose.pop(stream, None)
+        if links:
+            events = [event for _, event in links]
+            self._db.put(QUERIES.add_pack, pack_row(events, content=pack(links)))

@@ -6,24 +6,35 @@ Appending, in steps:
 2. stamp one `known_at` for the whole append: later than the one before, not earlier than the clock;
 3. chain and insert the events, and write their projections;
 4. commit all of it or nothing.
+
+An event is a row, or one of many in a pack (`log.pack`): a sole writer packs all it writes, and old events may leave
+for the archive as packs (`Log.retire`). Readers see no difference.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from heapq import merge
+from operator import attrgetter
 from typing import Protocol
 
 import msgspec
 
 from tapebook.db import Database, Queries, Row
-from tapebook.errors import StaleWriter
+from tapebook.errors import Damaged, StaleWriter
 from tapebook.log.event import GENESIS, Draft, Event, Stream, chained
 from tapebook.log.lease import Lease, fence
+from tapebook.log.pack import Link, body_of_row, pack, stored_body, unpack
 from tapebook.log.projection import Projection, apply, by_kind
 
 MIGRATIONS = "tapebook.log"
 QUERIES = Queries.load("tapebook.log")
 _PAGE = 2_000
 _NO_END = 2**62
+# Packs that stay unpacked: whoever asks for one event often asks for its neighbours next.
+_KEPT_PACKS = 4
+
+Fetch = Callable[[str], bytes | None]
+"""Reads an object of the archive by its key; None when there is none."""
 
 
 class Clock(Protocol):
@@ -42,12 +53,28 @@ class Head(msgspec.Struct, frozen=True):
     known_at: int = 0
 
 
-class Log:
-    """All streams of one database."""
+class _Pack(msgspec.Struct, frozen=True):
+    """A row of packs without its content."""
 
-    def __init__(self, db: Database, projections: Sequence[Projection], *, clock: Clock) -> None:
+    first_seq: int
+    last_seq: int
+    events: int
+    first_known_at: int
+    known_at: int
+    hash: str
+    archive_key: str | None
+
+
+class Log:
+    """All streams of one database; `fetch` reads the archive, where old events may be."""
+
+    def __init__(
+        self, db: Database, projections: Sequence[Projection], *, clock: Clock, fetch: Fetch = lambda key: None
+    ) -> None:
         self._db = db
         self._clock = clock
+        self._fetch = fetch
+        self._unpacked: dict[tuple[Stream, int, str], list[Event]] = {}
         self._joined = False
         self.projections = tuple(projections)
         self._projectors = by_kind(projections)
@@ -86,20 +113,31 @@ class Log:
                 self._joined = False
 
     def events(self, stream: Stream, *, after: int = 0, until: int = _NO_END) -> Iterator[Event]:
-        """A stream's events in order, read page by page."""
+        """A stream's events in order, read page by page; Damaged where one cannot be read."""
         while True:
             where = {"owner": stream.owner, "deployment": stream.deployment, "after": after, "until": until}
             rows = self._db.all(QUERIES.events, page=_PAGE, **where)
-            for row in rows:
-                yield Event(stream, *row)
+            end = rows[-1][0] if len(rows) == _PAGE else until
+            # Packs after rows: what leaves in between is seen twice, and not missed.
+            packs = self._packs(stream, after=after, until=end)
+            found = (self._event(stream, row) for row in rows)
+            yield from self._merged(stream, found, packs, after=after, until=end) if packs else found
             if len(rows) < _PAGE:
                 return
-            after = rows[-1][0]
+            after = end
+
+    def event(self, stream: Stream, seq: int) -> Event | None:
+        """One event by its number."""
+        return next(self.events(stream, after=seq - 1, until=seq), None)
 
     def seq_as_of(self, stream: Stream, as_of: int) -> int:
         """The watermark of a moment: the newest sequence number known then."""
-        row = self._db.one(QUERIES.known_seq, owner=stream.owner, deployment=stream.deployment, as_of=as_of)
-        return row[0] if row else 0
+        head = self.head(stream)
+        low, high = (head.seq, head.seq) if head.known_at <= as_of else (0, head.seq - 1)
+        while low < high:
+            first, last, known_at = self._known_around(stream, (low + high + 1) // 2, as_of)
+            low, high = (last, high) if known_at <= as_of else (low, first - 1)
+        return low
 
     def changed(self, stream: Stream, kinds: frozenset[str]) -> int | None:
         """The newest sequence number of an event of some kinds; None here, where others may write at any moment."""
@@ -108,16 +146,52 @@ class Log:
     def newest_of_kinds(self, stream: Stream) -> dict[str, int]:
         """The newest sequence number of each kind of event there is."""
         rows = self._db.all(QUERIES.newest_of_kinds, owner=stream.owner, deployment=stream.deployment)
-        return {row[0]: row[1] for row in rows}
+        found = {row[0]: row[1] for row in rows}
+        for each in self._packs(stream, after=0, until=_NO_END):
+            for event in self._events_of(stream, each):
+                found[event.kind] = max(event.seq, found.get(event.kind, 0))
+        return found
 
     def size(self, stream: Stream) -> int:
-        """How many rows a stream has; equal to the head's seq unless somebody changed the table."""
+        """How many events are stored of a stream; equal to the head's seq unless somebody changed the table."""
         row = self._db.one(QUERIES.size, owner=stream.owner, deployment=stream.deployment)
         return row[0] if row else 0
 
     def streams(self) -> list[Stream]:
         """Every stream, by name."""
         return [Stream(*row) for row in self._db.all(QUERIES.streams)]
+
+    def retire(
+        self,
+        stream: Stream,
+        *,
+        after: int,
+        before: int,
+        leaves: Callable[[Event], bool],
+        put: Callable[[bytes], str],
+        most: int,
+    ) -> tuple[int, int]:
+        """Moves old rows to the archive as one pack; returns how far it looked, and how many events left.
+
+        Of at most so many rows behind a number, known before a moment, those leave of which `leaves` says so. `put`
+        stores the pack and returns its key only when the archive has given it back whole. A process that ends anywhere
+        in between has moved nothing; the next one makes the same pack again.
+        """
+        previous, looked, links = self._hash_of(stream, after), after, list[Link]()
+        for event in self.events(stream, after=after, until=after + most):
+            if event.known_at >= before:
+                break
+            if leaves(event):
+                links.append((previous, event))
+            previous, looked = event.hash, event.seq
+        if links:
+            row = pack_row([event for _, event in links], key=put(pack(links, small=True)))
+            with self._db.transaction():
+                placed = self._db.one(QUERIES.retire_pack, **dict(zip(QUERIES.retire_pack.params, row, strict=True)))
+                gone = [(stream.owner, stream.deployment, event.seq, event.hash) for _, event in links]
+                if placed is None or self._db.many(QUERIES.remove, gone) != len(gone):
+                    raise StaleWriter(f"somebody else moves old events of stream {stream.name}: they are left to them")
+        return looked, len(links)
 
     def _append(
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None
@@ -144,7 +218,81 @@ class Log:
             raise StaleWriter(f"another writer was first in stream {event.stream.name}: read it again before writing")
         apply(self._db, self._projectors, event)
 
+    def _hash_of(self, stream: Stream, seq: int) -> str:
+        """The hash of an event, or of the beginning."""
+        event = self.event(stream, seq) if seq else None
+        return event.hash if event else GENESIS
+
+    def _known_around(self, stream: Stream, seq: int, as_of: int) -> tuple[int, int, int]:
+        """An event and those stored with it that were known by a moment, or after it, as it was: from, to and when."""
+        row = self._db.one(QUERIES.known_at, owner=stream.owner, deployment=stream.deployment, seq=seq)
+        packs = self._packs(stream, after=seq - 1, until=seq) if row is None or row[0] != seq else []
+        if packs and not packs[0].first_known_at <= as_of < packs[0].known_at:
+            return packs[0].first_seq, packs[0].last_seq, packs[0].known_at
+        found = [event for each in packs for event in self._events_of(stream, each) if event.seq == seq]
+        return seq, seq, found[0].known_at if found else row[1] if row else 0
+
+    def _event(self, stream: Stream, row: Row) -> Event:
+        seq, kind, schema, happened_at, known_at, body, digest = row
+        try:
+            return Event(stream, seq, kind, schema, happened_at, known_at, body_of_row(body), digest)
+        except Damaged as error:
+            raise Damaged(f"event {seq} of {stream.name}: {error}") from error
+
+    def _packs(self, stream: Stream, *, after: int, until: int) -> list[_Pack]:
+        where = {"owner": stream.owner, "deployment": stream.deployment, "after": after, "until": until}
+        return [_Pack(*row) for row in self._db.all(QUERIES.packs, **where)]
+
+    def _merged(
+        self, stream: Stream, rows: Iterable[Event], packs: Sequence[_Pack], *, after: int, until: int
+    ) -> Iterator[Event]:
+        """Events of rows and packs in order, each once."""
+        packed = (event for each in packs for event in self._events_of(stream, each) if after < event.seq <= until)
+        last = after
+        for event in merge(rows, packed, key=attrgetter("seq")):
+            if event.seq > last:
+                last = event.seq
+                yield event
+
+    def _events_of(self, stream: Stream, row: _Pack) -> list[Event]:
+        """The events of a pack, from the book or from the archive; Damaged when they are not what its row says."""
+        key = (stream, row.first_seq, row.hash)
+        kept = self._unpacked.pop(key, None)
+        if kept is None:
+            where = f"events {row.first_seq} to {row.last_seq} of {stream.name}"
+            try:
+                kept = unpack(self._content(stream, row), stream)
+            except Damaged as error:
+                raise Damaged(f"{where}: {error}") from error
+            if pack_row(kept, key=row.archive_key)[2:9] != msgspec.structs.astuple(row):
+                raise Damaged(f"{where}: the pack they are in was changed: its hash does not follow")
+        # The newest at the end: the first one goes.
+        self._unpacked[key] = kept
+        if len(self._unpacked) > _KEPT_PACKS:
+            del self._unpacked[next(iter(self._unpacked))]
+        return kept
+
+    def _content(self, stream: Stream, row: _Pack) -> bytes:
+        if row.archive_key is not None:
+            found = self._fetch(row.archive_key)
+            if found is None:
+                raise Damaged(f"the archive has no {row.archive_key}: restore the archive from a backup")
+            return found
+        where = {"owner": stream.owner, "deployment": stream.deployment, "first_seq": row.first_seq}
+        stored = self._db.one(QUERIES.content, **where)
+        if stored is None or stored[0] is None:
+            raise Damaged("the pack they are in has no content: restore the book from a backup")
+        return bytes(stored[0])
+
 
 def row_of(event: Event) -> Row:
     """An event as its table's columns, in their order."""
-    return event.stream.owner, event.stream.deployment, *msgspec.structs.astuple(event)[1:]
+    when = (event.kind, event.schema, event.happened_at, event.known_at)
+    return event.stream.owner, event.stream.deployment, event.seq, *when, stored_body(event.body), event.hash
+
+
+def pack_row(events: Sequence[Event], *, key: str | None = None, content: bytes | None = None) -> Row:
+    """A pack of events as its table's columns, in their order."""
+    first, last = events[0], events[-1]
+    place = (first.stream.owner, first.stream.deployment, first.seq, last.seq, len(events))
+    return *place, first.known_at, last.known_at, last.hash, key, content

@@ -15,6 +15,7 @@ from contextlib import closing
 import msgspec
 
 from tapebook.db import Database, Query, Row, connect, migrate
+from tapebook.errors import Damaged
 from tapebook.log.event import GENESIS, Event, Stream
 from tapebook.log.projection import apply, by_kind
 from tapebook.log.store import Log
@@ -46,8 +47,8 @@ def verify_log(log: Log, db: Database, *, packages: tuple[str, ...], anchors: An
 def check_chain(events: Iterable[Event], anchors: Mapping[int, str], *, name: str, size: int) -> Iterator[Finding]:
     """Walks one stream of `size` rows; stops at the first break, since everything after it hangs in the air."""
     previous, seq, known_at = GENESIS, 0, 0
-    waiting = dict(anchors)
-    for event in events:
+    waiting, unreadable = dict(anchors), list[str]()
+    for event in _readable(events, unreadable):
         problem = _break(event, previous=previous, seq=seq + 1, known_at=known_at)
         if problem is None and waiting.pop(event.seq, event.hash) != event.hash:
             problem = "differs from the anchor in the archive"
@@ -55,11 +56,22 @@ def check_chain(events: Iterable[Event], anchors: Mapping[int, str], *, name: st
             yield Finding(f"{name}#{event.seq}", problem)
             return
         previous, seq, known_at = event.hash, event.seq, event.known_at
+    if unreadable:
+        yield Finding(f"{name}#{seq + 1}", unreadable[0])
+        return
     if waiting:
         cut = f"the archive has an anchor here, but the stream ends at {seq}: it was cut off"
         yield Finding(f"{name}#{max(waiting)}", cut)
     if size != seq:
         yield Finding(name, f"{size - seq} row(s) with numbers that no event can have")
+
+
+def _readable(events: Iterable[Event], unreadable: list[str]) -> Iterator[Event]:
+    """Events up to the first that cannot be read; the reason is added to a list."""
+    try:
+        yield from events
+    except Damaged as error:
+        unreadable.append(str(error))
 
 
 def _check_stream(log: Log, stream: Stream, anchors: Mapping[int, str]) -> Iterator[Finding]:
