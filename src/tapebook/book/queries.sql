@@ -108,8 +108,22 @@ SELECT
     run_id, owner, deployment, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq,
     docs_seq, curated_seq, renderer, packet_sha256, tokens, engine, packet_key, reply_key, status,
     degraded_json, note, error, model, input_tokens, output_tokens, cost_usd_e6, attempts,
-    degraded_causes_json, seq
+    degraded_causes_json, reason_key, seq
 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
+
+-- name: run_record
+-- When a run began, was written, changed and was complete.
+SELECT started_at, completed_at, created_at, updated_at FROM run_report WHERE owner = :owner AND id = :run_id;
+
+-- name: action_records
+-- What became of each action of a run.
+SELECT a.status, a.order_id, a.quantity_e8 FROM run_report r
+JOIN action_report a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq
+WHERE r.owner = :owner AND r.id = :run_id ORDER BY a.position;
+
+-- name: trade_times
+-- When a round trip was written, and when it was changed last.
+SELECT created_at, updated_at FROM trade_history WHERE owner = :owner AND id = :id;
 
 -- name: runs
 -- An owner's newest decisions, of one deployment or (empty) of all.
@@ -156,7 +170,7 @@ FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS N
 -- Orders nobody knows whether the broker has, of one deployment or (empty) of all, oldest first.
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
-    deployment, status, detail, dry
+    deployment, status, detail, created_at, updated_at, dry
 FROM orders
 WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment)
     AND ended_seq IS NULL AND placed_seq IS NULL AND detail <> ''
@@ -266,7 +280,7 @@ SELECT COUNT(*) FROM trade_history WHERE owner = :owner AND status = 'closed';
 -- An owner's newest orders, of one deployment or (empty) of all; only those that have not ended when asked for.
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
-    deployment, status, detail, dry
+    deployment, status, detail, created_at, updated_at, dry
 FROM orders
 WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment) AND (:working = 0 OR ended_seq IS NULL)
 ORDER BY intended_at DESC, deployment, seq DESC, client_id LIMIT :most;
@@ -279,7 +293,7 @@ SELECT COUNT(*) FROM orders WHERE owner = :owner AND deployment = :deployment AN
 -- The orders of a run with what became of them, as they were intended.
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
-    deployment, status, detail, dry
+    deployment, status, detail, created_at, updated_at, dry
 FROM orders WHERE owner = :owner AND run_id = :run_id ORDER BY seq, client_id;
 
 -- name: fills_of_run

@@ -60,7 +60,31 @@ class KnownOrder(msgspec.Struct, frozen=True):
     deployment: str
     status: str
     detail: str
+    created_at: int
+    updated_at: int
     dry: bool = False
+
+
+class ActionRecord(msgspec.Struct, frozen=True):
+    """What became of an action: refused, held, allowed without an order, or the status of its order."""
+
+    status: str
+    order_id: str | None
+    quantity_e8: int | None
+
+
+class RunRecord(msgspec.Struct, frozen=True):
+    """The times of a run, and what became of its actions.
+
+    It starts at the moment it reads as of (never, if it got no packet), and is complete with the event that gave it its
+    last status. `created_at` and `updated_at` are when the first and the last event of it became known.
+    """
+
+    started_at: int | None
+    completed_at: int | None
+    created_at: int
+    updated_at: int
+    actions: tuple[ActionRecord, ...]
 
 
 class KnownTrade(msgspec.Struct, frozen=True):
@@ -179,6 +203,13 @@ class Book:
             raise UnknownName(f"there is no trade {trade_id!r}; `tapebook trades AGENT` lists them")
         return row[0], row[1]
 
+    def trade_times(self, trade_id: str) -> tuple[int, int]:
+        """When the first and the last event that wrote a trade became known."""
+        row = self._db.one(_QUERIES.trade_times, owner=self.owner, id=trade_id)
+        if row is None:
+            raise UnknownName(f"there is no trade {trade_id!r}; `tapebook trades AGENT` lists them")
+        return row[0], row[1]
+
     def trade_totals(self, deployment: str) -> TradeTotals:
         """How a deployment's closed trades did, all of them."""
         row = self._db.one(_QUERIES.trade_totals, owner=self.owner, deployment=deployment)
@@ -236,6 +267,14 @@ class Book:
             raise Damaged(f"run {run_id} is not in the log; `tapebook verify` lists what is missing")
         actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
         return _run(row, ev.told_once(event), actions)
+
+    def run_record(self, run_id: str) -> RunRecord | None:
+        """The times of a decision, and what became of each of its actions."""
+        row = self._db.one(_QUERIES.run_record, owner=self.owner, run_id=run_id)
+        if row is None:
+            return None
+        actions = self._db.all(_QUERIES.action_records, owner=self.owner, run_id=run_id)
+        return RunRecord(*row, tuple(ActionRecord(*each) for each in actions))
 
     def run_ids(self, deployment: str = "", *, most: int) -> list[str]:
         """The newest decisions of a deployment, or of all."""
@@ -377,7 +416,7 @@ def _order(row: Row) -> Order:
 
 
 def _known_order(row: Row) -> KnownOrder:
-    fields: Row = (*row[10:13], bool(row[13]))
+    fields: Row = (*row[10:15], bool(row[15]))
     return KnownOrder(_order(row), *fields)
 
 
@@ -397,7 +436,7 @@ def _run(row: Row, told: ev.ToldOnce, acted: list[Row]) -> DecisionRun:
     actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
     usage, causes = Usage(*row[24:29]) if row[24] else None, tuple(msgspec.json.decode(row[29]))
     degraded = tuple(msgspec.json.decode(row[21]))
-    fields: Row = (*before, actions, verdicts, degraded, *after, told.votes, usage, causes)
+    fields: Row = (*before, actions, verdicts, degraded, *after, told.votes, usage, causes, row[30])
     return DecisionRun(*fields)
 
 
