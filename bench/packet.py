@@ -152,9 +152,9 @@ INSERT INTO positions (owner, deployment, symbol, seq, trade_id, size_e8, cost_u
     funded_until) SELECT {_PLACE}, {_SYMBOL}, i, 't' || i, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM n;
 INSERT INTO decision_runs (owner, deployment, seq, run_id, agent, agent_version, symbol, scheduled_for, run_trigger,
     branch, as_of, tape_seq, book_seq, docs_seq, renderer, packet_sha256, tokens, engine, status,
-    degraded_json, note) SELECT {_PLACE}, i, 'r' || i, 'bench', 1, {_SYMBOL}, {_AT}, 'schedule', 'main', {_AT}, 1, 1, 0,
-    2, '{"0" * 64}', 2500, 'trend', 'rejected', '[]', '' FROM n;
-INSERT INTO log_events SELECT {_PLACE}, i, 'run.decided', 1, {_AT}, {_AT}, '{_TOLD}', '' FROM n;
+    degraded_json) SELECT {_PLACE}, i, 'r' || i, 'bench', 1, {_SYMBOL}, {_AT}, 'schedule', 'main', {_AT}, 1, 1, 0,
+    2, '{"0" * 64}', 2500, 'trend', 'rejected', '[]' FROM n;
+INSERT INTO log_events SELECT {_PLACE}, i, 'run.decided', 1, {_AT}, {_AT}, '{_TOLD}', '', NULL FROM n;
 INSERT INTO decision_actions (owner, deployment, run_id, position, seq, action, symbol, side, notional_usd_e6, leverage,
     order_type, confidence_e4, reason, cites_json, allowed, rule, detail) SELECT {_PLACE}, 'r' || i, 0, i, 'open',
     {_SYMBOL}, 'long', 250000000, 2, 'market', 6400, :words, '[]', 0, 'R3_POSITION_CAP', 'too much' FROM n;

@@ -10,6 +10,7 @@ from tapebook.book.settle import Account, Cause, settle_fill
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database
+from tapebook.db.migrations import _files
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, Order, OrderEnd
@@ -17,6 +18,7 @@ from tapebook.domain.position import Portfolio
 from tapebook.domain.run import Action, DecisionRun, Verdict, Watermarks
 from tapebook.log import Log, verify_log
 from tapebook.log.store import MIGRATIONS as LOG
+from tests.book.test_projection import without_columns
 from tests.book.test_store import NOON
 from tests.book.test_store import db as db
 from tests.db.places import empty_postgres as empty_postgres
@@ -54,7 +56,9 @@ def desk(db: Database) -> Desk:
     return Desk(db)
 
 
-def decided(*judged: tuple[Action, Verdict], run_id: str = "r1", status: str = "placed", **fields: object) -> ev.RunDecided:
+def decided(
+    *judged: tuple[Action, Verdict], run_id: str = "r1", status: str = "placed", **fields: object
+) -> ev.RunDecided:
     run = DecisionRun(
         run_id=run_id,
         owner="local",
@@ -86,7 +90,8 @@ def test_times_of_a_run_and_its_order_are_those_at_which_they_were_known(desk: D
     made = desk.write(decided((HOLD, Verdict(True)), (OPEN, Verdict(True)), refused), ev.OrderIntended(ORDER))
     record = desk.book.run_record("r1")
     assert record is not None
-    assert (record.started_at, record.created_at, record.updated_at, record.completed_at) == (NOON + 10, made, made, None)
+    assert (record.started_at, record.completed_at) == (NOON + 10, None)
+    assert (record.created_at, record.updated_at) == (made, made)
     assert [(each.status, each.order_id, each.quantity_e8) for each in record.actions] == [
         ("held", None, None),
         ("intended", NAME, 5 * E8),
@@ -125,10 +130,29 @@ def test_rows_have_the_columns_that_people_ask_for(desk: Desk, db: Database) -> 
 
 
 def test_dry_order_is_the_status_of_its_action(desk: Desk) -> None:
-    made = desk.write(decided((HOLD, Verdict(True)), (OPEN, Verdict(True)), status="done"), ev.OrderDryRun(ORDER, E8, -E6, 0, "no"))
+    noted = ev.OrderDryRun(ORDER, E8, -E6, 0, "never sent")
+    made = desk.write(decided((HOLD, Verdict(True)), (OPEN, Verdict(True)), status="done"), noted)
     record = desk.book.run_record("r1")
     assert record is not None and record.completed_at == made
     assert [each.status for each in record.actions] == ["held", "dry"] and desk.is_whole()
+
+
+def test_rows_of_before_get_their_times_from_their_events(desk: Desk, db: Database) -> None:
+    """What the migration writes into a book of before is what its events write into an empty one."""
+    other = msgspec.structs.replace(ORDER, client_id="other", run_id="r2")
+    desk.write(decided((OPEN, Verdict(True))), ev.OrderIntended(ORDER))
+    desk.write(decided((OPEN, Verdict(True)), run_id="r2"), ev.OrderIntended(other))
+    desk.write(ev.OrderUnanswered("other", "no answer"))
+    desk.write(ev.OrderPlaced(NAME))
+    desk.write(ev.OrderEnded(OrderEnd(NAME, NOON + 20, "filled")), ev.RunEnded("r1", "done"))
+    account, said = settle_fill(
+        Account(0, Portfolio({}, 0), {}), Fill("f1", "BTC", NOON, E8, 100 * E8, 0, False), Cause("a", 1), mark_e8=None
+    )
+    desk.write(*said)
+    desk.write(*settle_fill(account, Fill("f2", "BTC", NOON, -E8, E8, 0, False), Cause("a", 1), mark_e8=None)[1])
+    without_columns(db)
+    db.script(dict(_files(MIGRATIONS))["0012_columns.sql"])
+    assert desk.is_whole()
 
 
 def test_times_of_a_trade(desk: Desk) -> None:

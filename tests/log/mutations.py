@@ -165,7 +165,7 @@ def _moves() -> Iterator[Mutation]:
 
 def _copies() -> Iterator[Mutation]:
     """An event is there twice: at the end, before the beginning, in another stream."""
-    columns = "kind, schema_version, happened_at, known_at, body, hash"
+    columns = "kind, schema_version, happened_at, known_at, body, hash, packed"
     for place in _rows(1, 5, LAST):
         for to, seq in (("end", LAST + 1), ("beginning", 0), ("far", 2**62 + 1)):
             copy = (
@@ -187,7 +187,7 @@ def _forgeries() -> Iterator[Mutation]:
     """An invented event is put at the end."""
     values = "'entry.added', 1, 1700000000000, 1700000009000, '{}'"
     for place in _rows(LAST + 1):
-        forged = f"INSERT INTO {LOG} VALUES (:owner, :deployment, :seq, {values}, :hash)"
+        forged = f"INSERT INTO {LOG} VALUES (:owner, :deployment, :seq, {values}, :hash, NULL)"
         yield Mutation(_named("forge", place), [(forged, place | {"hash": "ab" * 32})])
 
 

@@ -145,7 +145,7 @@ def test_history_written_anew_is_found_by_anchors_alone(database: Database) -> N
     with database.transaction():
         database.run(sql("DELETE FROM log_events WHERE owner = 'bo'"))
         database.many(
-            sql("INSERT INTO log_events VALUES (:a, :b, :c, :d, :e, :f, :g, :h, :i)"), list(rewritten(events))
+            sql("INSERT INTO log_events VALUES (:a, :b, :c, :d, :e, :f, :g, :h, :i, :j)"), list(rewritten(events))
         )
     assert check(log, database) == []
     assert check(log, database, anchors) == [Finding("bo/d1#4", "differs from the anchor in the archive")]
@@ -158,7 +158,7 @@ def rewritten(events: list[Event]) -> Iterator[tuple[object, ...]]:
         draft = Draft(old.kind, old.happened_at - 1, old.body)
         (event,) = chained(previous, [draft], stream=old.stream, seq=old.seq - 1, known_at=old.known_at)
         previous = event.hash
-        yield (*msgspec.structs.astuple(event.stream), *msgspec.structs.astuple(event)[1:])
+        yield (*msgspec.structs.astuple(event.stream), *msgspec.structs.astuple(event)[1:], None)
 
 
 def test_anchor_that_differs_is_found(database: Database) -> None:
@@ -173,8 +173,8 @@ def test_time_that_goes_back_is_found_though_its_hash_is_right(database: Databas
     first, second = noted("a"), noted("b")
     (one,) = chained(GENESIS, [first], stream=STREAMS[0], seq=0, known_at=9)
     (two,) = chained(one.hash, [second], stream=STREAMS[0], seq=1, known_at=8)
-    add = sql("INSERT INTO log_events VALUES (:a, :b, :c, :d, :e, :f, :g, :h, :i)")
-    database.many(add, [("ann", "d1", *msgspec.structs.astuple(event)[1:]) for event in (one, two)])
+    add = sql("INSERT INTO log_events VALUES (:a, :b, :c, :d, :e, :f, :g, :h, :i, :j)")
+    database.many(add, [("ann", "d1", *msgspec.structs.astuple(event)[1:], None) for event in (one, two)])
     assert check(log, database) == [Finding("ann/d1#2", "known earlier than the event before it")]
 
 

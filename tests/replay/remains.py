@@ -11,7 +11,7 @@ from tapebook import app
 from tapebook.clock import VirtualClock
 from tapebook.config import load
 from tapebook.db import Database, Query, Row, connect
-from tapebook.log.pack import body_of_row
+from tapebook.log.pack import unpack_body
 
 # Who may write now, which every process leaves differently.
 NOT_REMAINS = {"schema_migrations", "leases"}
@@ -40,7 +40,9 @@ def tables(home: Path) -> Tables:
         with closing(connect(place if "://" in place else str(home / place), create=False)) as db:
             found |= {table: sorted(db.all(Query.whole_table(table)), key=repr) for table in table_names(db)}
     # How a body is packed differs between versions of zlib; what it says does not.
-    found["log_events"] = [(*row[:7], body_of_row(row[7]), *row[8:]) for row in found["log_events"]]
+    found["log_events"] = [
+        (*row[:7], row[7] if row[9] is None else unpack_body(row[9]), row[8]) for row in found["log_events"]
+    ]
     return found
 
 

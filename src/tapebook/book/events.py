@@ -208,6 +208,7 @@ class ToldOnce(msgspec.Struct, frozen=True):
 
     inputs_sha256: str
     votes: tuple[Vote, ...] = ()
+    note: str = ""
 
 
 class _ToldOfRun(msgspec.Struct, frozen=True):

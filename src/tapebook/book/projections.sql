@@ -36,13 +36,12 @@ INSERT INTO decision_runs (
     owner, deployment, seq, created_at, degraded_json, degraded_causes_json, model, input_tokens, output_tokens,
     cost_usd_e6, attempts,
     run_id, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq, docs_seq,
-    curated_seq, renderer, packet_sha256, tokens, engine, packet_key, reply_key, status, note, error, reason_key
+    curated_seq, renderer, packet_sha256, tokens, engine, packet_key, reply_key, status, error, reason_key
 ) VALUES (
     :owner, :deployment, :seq, :created_at, :degraded_json, :degraded_causes_json, :model, :input_tokens, :output_tokens,
     :cost_usd_e6, :attempts,
     :run_id, :agent, :agent_version, :symbol, :scheduled_for, :run_trigger, :branch, :as_of, :tape_seq, :book_seq, :docs_seq,
-    :curated_seq, :renderer, :packet_sha256, :tokens, :engine, :packet_key, :reply_key, :status, :note, :error,
-    :reason_key
+    :curated_seq, :renderer, :packet_sha256, :tokens, :engine, :packet_key, :reply_key, :status, :error, :reason_key
 );
 
 -- name: done

@@ -107,7 +107,7 @@ ORDER BY seq DESC LIMIT 1;
 SELECT
     run_id, owner, deployment, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq,
     docs_seq, curated_seq, renderer, packet_sha256, tokens, engine, packet_key, reply_key, status,
-    degraded_json, note, error, model, input_tokens, output_tokens, cost_usd_e6, attempts,
+    degraded_json, error, model, input_tokens, output_tokens, cost_usd_e6, attempts,
     degraded_causes_json, reason_key, seq
 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 

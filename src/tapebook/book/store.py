@@ -432,11 +432,11 @@ def _trade(row: Row) -> TradeState | ClosedTrade:
 
 def _run(row: Row, told: ev.ToldOnce, acted: list[Row]) -> DecisionRun:
     # The columns stand in the order of the struct's fields, with four columns for its watermarks.
-    before, after = (*row[:10], Watermarks(*row[10:14]), row[14], told.inputs_sha256, *row[15:21]), row[22:24]
+    before = (*row[:10], Watermarks(*row[10:14]), row[14], told.inputs_sha256, *row[15:21])
     actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
-    usage, causes = Usage(*row[24:29]) if row[24] else None, tuple(msgspec.json.decode(row[29]))
-    degraded = tuple(msgspec.json.decode(row[21]))
-    fields: Row = (*before, actions, verdicts, degraded, *after, told.votes, usage, causes, row[30])
+    said = (tuple(msgspec.json.decode(row[21])), told.note, row[22], told.votes)
+    usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
+    fields: Row = (*before, actions, verdicts, *said, usage, causes, row[29])
     return DecisionRun(*fields)
 
 

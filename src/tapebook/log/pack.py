@@ -8,8 +8,6 @@ A pack holds events of one stream in their order, not all of them next to each o
 follows from the one before, and where the event before is not in the pack its hash stands there instead.
 """
 
-import base64
-import binascii
 import zlib
 from collections.abc import Iterable
 from importlib import resources
@@ -20,36 +18,30 @@ from tapebook.log.event import Draft, Event, Stream, chained
 CODEC = 1
 DICTIONARIES = {CODEC: resources.files("tapebook.log").joinpath("dictionary_1.txt").read_bytes()}
 
-# No canonical body begins with it: those are JSON.
-_MARK = "~"
 # A shorter text saves less than its dictionary costs to look through.
 _SHORTEST = 300
 _FAST, _SMALL = 2, 9
 _WINDOW, _ROW_WINDOW, _ROW_MEMORY = -15, -13, 6
 # Copied for every body: to set a new one up takes longer than most bodies do.
 _ROW_PACKER = zlib.compressobj(6, zlib.DEFLATED, _ROW_WINDOW, _ROW_MEMORY, zdict=DICTIONARIES[CODEC])
-_UNREADABLE = (zlib.error, binascii.Error, ValueError, KeyError, IndexError)
+_UNREADABLE = (zlib.error, ValueError, KeyError, IndexError, TypeError)
 
 Link = tuple[str, Event]
 """An event, behind the hash of the one before it."""
 
 
-def stored_body(body: str) -> str:
-    """A body as its row has it: as it is when it is short, else `~`, the codec, a space, and its packed bytes in base64."""
-    if len(body) < _SHORTEST and not body.startswith(_MARK):
-        return body
+def pack_body(body: str) -> bytes | None:
+    """A body in few bytes, the first of which is the codec; None when it is so short that it stays as it is."""
+    if len(body) < _SHORTEST:
+        return None
     packer = _ROW_PACKER.copy()
-    packed = packer.compress(body.encode()) + packer.flush()
-    return f"{_MARK}{CODEC} {base64.b64encode(packed).decode('ascii')}"
+    return bytes([CODEC]) + packer.compress(body.encode()) + packer.flush()
 
 
-def body_of_row(stored: str) -> str:
-    """The body that a row stands for; Damaged when nothing can have been stored like that."""
-    if stored[:1] != _MARK:
-        return stored
+def unpack_body(packed: bytes) -> str:
+    """The body that was packed; Damaged when it is none."""
     try:
-        codec, packed = stored[1:].split(" ", 1)
-        return _inflated(int(codec), base64.b64decode(packed, validate=True))
+        return _inflated(packed[0], packed[1:])
     except _UNREADABLE as error:
         raise Damaged("its packed body cannot be read: it was changed, or a newer tapebook wrote it") from error
 

@@ -1,7 +1,7 @@
 -- name: append
 -- Adds one event and returns its place; a second writer of the same place gets nothing back.
-INSERT INTO log_events (owner, deployment, seq, kind, schema_version, happened_at, known_at, body, hash)
-VALUES (:owner, :deployment, :seq, :kind, :schema_version, :happened_at, :known_at, :body, :hash)
+INSERT INTO log_events (owner, deployment, seq, kind, schema_version, happened_at, known_at, body, packed, hash)
+VALUES (:owner, :deployment, :seq, :kind, :schema_version, :happened_at, :known_at, :body, :packed, :hash)
 ON CONFLICT (owner, deployment, seq) DO NOTHING
 RETURNING seq;
 
@@ -44,7 +44,7 @@ ORDER BY seq DESC LIMIT 1;
 
 -- name: events
 -- A slice of a stream's rows in order.
-SELECT seq, kind, schema_version, happened_at, known_at, body, hash FROM log_events
+SELECT seq, kind, schema_version, happened_at, known_at, body, packed, hash FROM log_events
 WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until
 ORDER BY seq LIMIT :page;
 

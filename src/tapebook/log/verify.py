@@ -47,8 +47,8 @@ def verify_log(log: Log, db: Database, *, packages: tuple[str, ...], anchors: An
 def check_chain(events: Iterable[Event], anchors: Mapping[int, str], *, name: str, size: int) -> Iterator[Finding]:
     """Walks one stream of `size` rows; stops at the first break, since everything after it hangs in the air."""
     previous, seq, known_at = GENESIS, 0, 0
-    waiting, unreadable = dict(anchors), list[str]()
-    for event in _readable(events, unreadable):
+    waiting = dict(anchors)
+    for event in events:
         problem = _break(event, previous=previous, seq=seq + 1, known_at=known_at)
         if problem is None and waiting.pop(event.seq, event.hash) != event.hash:
             problem = "differs from the anchor in the archive"
@@ -56,9 +56,6 @@ def check_chain(events: Iterable[Event], anchors: Mapping[int, str], *, name: st
             yield Finding(f"{name}#{event.seq}", problem)
             return
         previous, seq, known_at = event.hash, event.seq, event.known_at
-    if unreadable:
-        yield Finding(f"{name}#{seq + 1}", unreadable[0])
-        return
     if waiting:
         cut = f"the archive has an anchor here, but the stream ends at {seq}: it was cut off"
         yield Finding(f"{name}#{max(waiting)}", cut)
@@ -66,16 +63,11 @@ def check_chain(events: Iterable[Event], anchors: Mapping[int, str], *, name: st
         yield Finding(name, f"{size - seq} row(s) with numbers that no event can have")
 
 
-def _readable(events: Iterable[Event], unreadable: list[str]) -> Iterator[Event]:
-    """Events up to the first that cannot be read; the reason is added to a list."""
-    try:
-        yield from events
-    except Damaged as error:
-        unreadable.append(str(error))
-
-
 def _check_stream(log: Log, stream: Stream, anchors: Mapping[int, str]) -> Iterator[Finding]:
-    return check_chain(log.events(stream), anchors, name=stream.name, size=log.size(stream))
+    try:
+        yield from check_chain(log.events(stream), anchors, name=stream.name, size=log.size(stream))
+    except Damaged as error:
+        yield Finding(stream.name, f"cannot be read to its end: {error}")
 
 
 def _break(event: Event, *, previous: str, seq: int, known_at: int) -> str | None:
