@@ -31,7 +31,7 @@ from tapebook.lab.backtest import Watch, backtest
 from tapebook.lab.backtest_view import chunk_lines, summary_lines
 from tapebook.lab.compare import ShadowReport, compare_runs, compare_shadow
 from tapebook.lab.demo_report import DemoReport
-from tapebook.lab.explain import explain, order_view
+from tapebook.lab.explain import explain, order_view, recorded_view, trade_times
 from tapebook.lab.home_experience import HomeExperience
 from tapebook.lab.market_view import market_view
 from tapebook.lab.planning import plan_for
@@ -199,7 +199,7 @@ class Tapebook:
         """The newest decisions, of one agent or of all."""
         deployment = self._deployment(agent).id if agent else ""
         found = (self._rooms.book.run(run_id) for run_id in self._rooms.book.run_ids(deployment, most=most))
-        return [views.run_view(run) for run in found if run is not None]
+        return [recorded_view(self._rooms, run) for run in found if run is not None]
 
     def run(self, run_id: str) -> dict[str, Any]:
         """One decision, explained: what was told, said and allowed, and the orders, fills and trades it led to."""
@@ -218,11 +218,13 @@ class Tapebook:
         if status in (None, "open"):
             for trade in book.account(deployment, seq=seq).open_trades.values():
                 maker = book.trade_maker(trade.trade_id)
-                rows.append(views.open_trade_view(trade, deployment=deployment, maker=maker))
+                view = views.open_trade_view(trade, deployment=deployment, maker=maker)
+                rows.append(view | trade_times(book, trade.trade_id))
         if status in (None, "closed"):
             for closed in book.closed_trades(deployment, seq=seq, most=most):
                 maker = book.trade_maker(closed.state.trade_id)
-                rows.append(views.closed_trade_view(closed, deployment=deployment, maker=maker))
+                view = views.closed_trade_view(closed, deployment=deployment, maker=maker)
+                rows.append(view | trade_times(book, closed.state.trade_id))
         return rows[:most]
 
     def lessons(self, agent: str, *, most: int = 10) -> list[dict[str, Any]]:

@@ -274,7 +274,8 @@ class Book:
         if row is None:
             return None
         actions = self._db.all(_QUERIES.action_records, owner=self.owner, run_id=run_id)
-        return RunRecord(*row, tuple(ActionRecord(*each) for each in actions))
+        fields: Row = (*row, tuple(ActionRecord(*each) for each in actions))
+        return RunRecord(*fields)
 
     def run_ids(self, deployment: str = "", *, most: int) -> list[str]:
         """The newest decisions of a deployment, or of all."""

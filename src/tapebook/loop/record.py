@@ -1,7 +1,8 @@
 """Writes a decision and the orders it intends, in one transaction, before anything leaves.
 
-Packet and reply are kept in the archive, or in the spool until it can be written again. When neither can be written
-the run has no key: the packet is what replay makes, and a model's reply is in the book already (`loop.replies`).
+Packet, reply and what a model reasoned beside it are kept in the archive, or in the spool until it can be written
+again. When neither can be written the run has no key: the packet is what replay makes, and a model's reply is in the
+book already (`loop.replies`).
 
 The orders of a dry run are written as what they are and have ended with that: nobody ever finds one to send.
 """
@@ -62,11 +63,11 @@ def _run(
 ) -> DecisionRun:
     slot, situation, packet = opened.slot, opened.situation, opened.packet
     deployment, agent = slot.deployment, slot.deployment.agent
-    packet_key, reply_key = None, None
+    packet_key, reply_key, reason_key = None, None, None
     if rooms.config.archive.packets:
-        asked = f"{packet.system}\n\n{packet.text}"
-        kept = [rooms.archive.keep(text.encode(errors="backslashreplace")) for text in (asked, decision.reply)]
-        packet_key, reply_key = (each.key for each in kept)
+        texts = [f"{packet.system}\n\n{packet.text}", decision.reply, *filter(None, [decision.reasoning])]
+        kept = [rooms.archive.keep(text.encode(errors="backslashreplace")) for text in texts]
+        packet_key, reply_key, reason_key = (*(each.key for each in kept), None)[:3]
         # One is enough: both fail for the same reason.
         for problem in [each.problem for each in kept if each.problem is not None][:1]:
             optional.add_cause("archive", problem)
@@ -97,6 +98,7 @@ def _run(
         error=decision.error,
         votes=decision.votes,
         usage=decision.usage,
+        reason_key=reason_key,
         degraded_causes=safe_causes(rooms, optional.causes) if optional.causes else (),
     )
 
