@@ -205,8 +205,10 @@ def test_order() -> None:
         "intended_at": "2026-06-04T12:30:00.000Z",
         "status": "cancelled",
         "detail": "expired",
+        "dry": False,
     }
     assert same_after_json(view)
+    assert views.order_view(order, deployment="btc-5m.paper-dry", status="dry", detail="")["dry"]
 
 
 def test_fill() -> None:

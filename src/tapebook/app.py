@@ -11,13 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from tapebook import profiles, views
 from tapebook.app_backtests import Backtests
 from tapebook.app_homes import demo, ingest, init
 from tapebook.app_recall import Recall
 from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.context import Preview, assemble, preview
-from tapebook.domain.agent import Deployment
+from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.instants import iso, parse_instant
 from tapebook.domain.money import E6
 from tapebook.domain.packet import Packet
@@ -29,7 +31,7 @@ from tapebook.lab.backtest import Watch, backtest
 from tapebook.lab.backtest_view import chunk_lines, summary_lines
 from tapebook.lab.compare import ShadowReport, compare_runs, compare_shadow
 from tapebook.lab.demo_report import DemoReport
-from tapebook.lab.explain import explain, order_view
+from tapebook.lab.explain import explain, order_view, recorded_view, trade_times
 from tapebook.lab.home_experience import HomeExperience
 from tapebook.lab.market_view import market_view
 from tapebook.lab.planning import plan_for
@@ -42,7 +44,7 @@ from tapebook.loop import demo as demo_loop
 from tapebook.loop.backfill import FillsReport, import_fills
 from tapebook.loop.control import Flattened, Switched
 from tapebook.loop.demo import DemoProgress
-from tapebook.loop.deploy import deploy, deployment_id
+from tapebook.loop.deploy import deploy
 from tapebook.loop.desk import run_desk, serve_role
 from tapebook.loop.enlist import Saved
 from tapebook.loop.gather import gather
@@ -124,10 +126,12 @@ class Tapebook:
         """One agent: its newest profile or an older one, where it runs, and how its trades did."""
         deployment = self._deployment(name, version=version)
         book, totals = self._rooms.book, self._rooms.book.trade_totals(deployment.id)
+        dry = deployment_id(msgspec.structs.replace(deployment.agent, mode="dry_run"))
         return views.agent_view(deployment.version, deployment.agent) | {
             "deployment": deployment.id if book.head(deployment.id) else None,
             "closed_trades": totals.count,
             "net_pnl_usd": totals.net_usd_e6 / E6,
+            "dry_orders": book.dry_orders(dry),
         }
 
     def add_agent(
@@ -195,7 +199,7 @@ class Tapebook:
         """The newest decisions, of one agent or of all."""
         deployment = self._deployment(agent).id if agent else ""
         found = (self._rooms.book.run(run_id) for run_id in self._rooms.book.run_ids(deployment, most=most))
-        return [views.run_view(run) for run in found if run is not None]
+        return [recorded_view(self._rooms, run) for run in found if run is not None]
 
     def run(self, run_id: str) -> dict[str, Any]:
         """One decision, explained: what was told, said and allowed, and the orders, fills and trades it led to."""
@@ -214,11 +218,13 @@ class Tapebook:
         if status in (None, "open"):
             for trade in book.account(deployment, seq=seq).open_trades.values():
                 maker = book.trade_maker(trade.trade_id)
-                rows.append(views.open_trade_view(trade, deployment=deployment, maker=maker))
+                view = views.open_trade_view(trade, deployment=deployment, maker=maker)
+                rows.append(view | trade_times(book, trade.trade_id))
         if status in (None, "closed"):
             for closed in book.closed_trades(deployment, seq=seq, most=most):
                 maker = book.trade_maker(closed.state.trade_id)
-                rows.append(views.closed_trade_view(closed, deployment=deployment, maker=maker))
+                view = views.closed_trade_view(closed, deployment=deployment, maker=maker)
+                rows.append(view | trade_times(book, closed.state.trade_id))
         return rows[:most]
 
     def lessons(self, agent: str, *, most: int = 10) -> list[dict[str, Any]]:

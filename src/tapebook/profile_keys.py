@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
-from tapebook.domain.agent import HORIZONS, MOST_TRADES_SHOWN, MarginMode
+from tapebook.domain.agent import HORIZONS, MOST_TRADES_SHOWN, MarginMode, Mode
 from tapebook.domain.instants import DAY, MINUTE, SECOND
 from tapebook.domain.money import E6, scaled
 from tapebook.domain.note import CADENCES
@@ -157,6 +157,7 @@ KEYS: dict[str, Key] = {
     "model": Key("model", _matching(_MODEL, empty=True), _same, "the name of a model, without spaces, or empty"),
     "members": Key("members", _listed(_MEMBER, 0, 20), _same, "engines, each once, such as trend or openai:MODEL"),
     "broker": Key("broker", _matching(_ADAPTER), _same, "the name of a broker"),
+    "mode": Key("mode", _one_of(get_args(Mode)), _same, "trade or dry_run"),
     "every_minutes": Key(
         "cadence_ms", _cadence, _units(MINUTE), "whole minutes from 1 to 1440, such as 5 (or 5m, 1h, 1d)"
     ),

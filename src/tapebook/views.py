@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.domain.agent import AgentProfile
+from tapebook.domain.agent import AgentProfile, is_dry
 from tapebook.domain.instants import MINUTE, iso
 from tapebook.domain.money import E6, E8, notional_usd_e6
 from tapebook.domain.note import Kept
@@ -44,6 +44,7 @@ def run_view(run: DecisionRun) -> View:
     judged = [_action_view(action, verdict) for action, verdict in zip(run.actions, run.verdicts, strict=True)]
     said = {
         "actions": judged,
+        "dry": is_dry(run.deployment),
         "late_ms": run.as_of - run.scheduled_for,
         "votes": [_vote_view(vote) for vote in run.votes],
         "usage": None if run.usage is None else _usage_view(run.usage),
@@ -68,6 +69,7 @@ def order_view(order: Order, *, deployment: str, status: str, detail: str) -> Vi
         "intended_at": iso(order.intended_at),
         "status": status,
         "detail": detail,
+        "dry": is_dry(deployment),
     }
 
 

@@ -79,3 +79,26 @@ def plan_of(home: Path, **wish: Any) -> Plan:
     plan = make_plan(rooms.tape, rooms.config, found[1], version=found[0], wish=Wish(**({"chunks": "none"} | wish)))
     rooms.close()
     return plan
+
+
+def test_dry_orders_are_remembered_as_they_are_written(tmp_path: Path) -> None:
+    """A backtest of an agent in dry run: its orders are noted, nothing is held, and memory and tables agree."""
+    home = make_home(tmp_path, days=1, mode="dry_run")
+    plan, doubting = plan_of(home), list[Doubting]()
+
+    def doubtful_rooms(place: BacktestHome, plan: Plan, clock: VirtualClock) -> Rooms:
+        rooms = rooms_of(place, plan, clock)
+        assert isinstance(rooms.log, SoleLog)
+        doubting.append(Doubting(rooms.book, Book(rooms.log, rooms.book_db, owner=rooms.book.owner)))  # type: ignore[arg-type]
+        rooms.book = doubting[0]  # type: ignore[assignment]
+        return rooms
+
+    config = Rooms(home, clock=SystemClock()).config
+    run = Run(BacktestHome.prepare(home, config, plan), plan, Watch(), open_rooms=doubtful_rooms)
+    result = run.run_chunk(plan.chunks[0])
+    book = Rooms(BacktestHome.prepare(home, config, plan).folder, clock=SystemClock()).book
+    orders = book.orders(working=False, most=1_000)
+    assert orders and {(each.status, each.dry, each.deployment) for each in orders} == {
+        ("dry", True, "tester.paper-dry")
+    }
+    assert result.trades == 0 and book.cash_differences() == []

@@ -59,7 +59,22 @@ def text(value: object) -> str:
     return canonical(value).decode()
 
 
-PLACE = {"owner": "own", "deployment": "dep", "seq": 11}
+PLACE = {"owner": "own", "deployment": "dep", "seq": 11, "known_at": 13}
+# What the migration of these columns added, table by table.
+ADDED = {
+    "decision_runs": ("created_at", "ended_at", "reason_key"),
+    "orders": ("dry", "created_at", "updated_at"),
+    "wallet_ledger": ("dry",),
+    "trade_history": ("created_at", "updated_at"),
+}
+
+
+def without_columns(db: Database) -> None:
+    """Takes a database back to before the migration `0012_columns.sql`."""
+    db.script("DROP VIEW action_report; DROP VIEW run_report;")
+    for table, columns in ADDED.items():
+        for column in columns:
+            db.script(f"ALTER TABLE {table} DROP COLUMN {column}")
 
 
 @given(runs())
@@ -68,7 +83,7 @@ def test_a_run_is_written_by_its_names(run: DecisionRun) -> None:
     marks = {f"{name}_seq": seq for name, seq in msgspec.structs.asdict(run.watermarks).items()}
     known = msgspec.structs.asdict(run) | PLACE | usage | marks | {"run_trigger": run.trigger}
     known |= {"degraded_json": text(run.degraded)}
-    known["degraded_causes_json"] = text(run.degraded_causes)
+    known |= {"degraded_causes_json": text(run.degraded_causes), "created_at": 13}
     (name, row), *others = written(ev.RunDecided(run))
     assert (name, row) == ("run", {column: known[column] for column in row})
     assert [each for each in others if each[0] == "done"] == (
@@ -118,7 +133,9 @@ def test_actions_of_before_are_found_by_their_place(db: Database) -> None:
     ]
     for run in made:
         book.append("d", [ev.draft(1, ev.RunDecided(run))], expected_seq=book.head("d"))
+    without_columns(db)
     db.script(last)
+    db.script(files["0012_columns.sql"])
     assert [book.run(run.run_id) for run in made] == made
     assert book.action_counts() == [("hold", "", 4), ("open", "R1_KILL_SWITCH", 4)]
 
@@ -157,7 +174,9 @@ def test_runs_of_before_have_no_causes_and_their_rows_are_those_their_events_wri
     kind = ev.KINDS[ev.RunDecided]
     log.append(Stream("local", "d"), [Draft(kind, 1, canonical({"run": old}).decode())], expected_seq=0)
     db.script("ALTER TABLE decision_runs DROP COLUMN degraded_causes_json")
+    without_columns(db)
     db.script(last)
+    db.script(files["0012_columns.sql"])
     book = Book(log, db, owner="local")
     (found,) = (book.run(run_id) for run_id in book.run_ids(most=9))
     assert found is not None and (found.degraded, found.degraded_causes) == (("lessons",), ())

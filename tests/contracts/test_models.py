@@ -61,7 +61,7 @@ def test_every_provider_is_covered() -> None:
 @every_model
 def test_gives_the_text_and_its_tokens(create: Create, server: ModelServer, *, name: str) -> None:
     server.says(said(name))
-    assert asked(create(name, server.url)) == Completion(TEXT, 1000, 100, "end")
+    assert asked(create(name, server.url)) == Completion(TEXT, 1000, 100, "end", "hm")
     (seen,) = server.seen
     assert seen.path == PATHS[name]
     assert seen.body["model"] == "some-model"
@@ -72,7 +72,7 @@ def test_gives_the_text_and_its_tokens(create: Create, server: ModelServer, *, n
 @pytest.mark.parametrize("stop", ["truncated", "refused"])
 def test_says_why_a_text_is_none(create: Create, server: ModelServer, *, name: str, stop: str) -> None:
     server.says(said(name, '{"a":"b', stop=stop))
-    assert asked(create(name, server.url)) == Completion('{"a":"b', 1000, 100, stop)  # type: ignore[arg-type]
+    assert asked(create(name, server.url)) == Completion('{"a":"b', 1000, 100, stop, "hm")  # type: ignore[arg-type]
 
 
 @every_model
@@ -192,7 +192,7 @@ def test_many_threads_share_one_model(create: Create, server: ModelServer, *, na
     model = create(name, server.url)
     with ThreadPoolExecutor(8) as pool:
         outcomes = list(pool.map(lambda _: asked(model), range(24)))
-    assert outcomes == [Completion(TEXT, 1000, 100, "end")] * 24
+    assert outcomes == [Completion(TEXT, 1000, 100, "end", "hm")] * 24
 
 
 @every_model

@@ -67,7 +67,7 @@ def test_the_packet_goes_out_verbatim_and_the_text_is_the_reply(
     engine: Make, server: ModelServer, *, name: str
 ) -> None:
     server.says(said(name))
-    assert engine(name, server.url).decide(PACKET) == Answer(HOLD, usage=USED)
+    assert engine(name, server.url).decide(PACKET) == Answer(HOLD, usage=USED, reasoning="hm")
     assert isinstance(parse(HOLD), Reply)
     (seen,) = server.seen
     texts = [message["content"] for message in seen.body["messages"]]
@@ -80,7 +80,9 @@ def test_the_packet_goes_out_verbatim_and_the_text_is_the_reply(
 @every_provider
 def test_a_limit_is_waited_for_and_both_attempts_are_counted(engine: Make, server: ModelServer, *, name: str) -> None:
     server.says(Said(429, error("slow down"), {"retry-after": "0.01"}), said(name))
-    assert engine(name, server.url).decide(PACKET) == Answer(HOLD, usage=Usage("some-model", 1000, 100, 7_500, 2))
+    assert engine(name, server.url).decide(PACKET) == Answer(
+        HOLD, usage=Usage("some-model", 1000, 100, 7_500, 2), reasoning="hm"
+    )
     assert len(server.seen) == 2
 
 
@@ -101,7 +103,7 @@ def test_a_text_that_is_not_what_was_asked_for_is_left_to_the_parser(
     engine: Make, server: ModelServer, *, name: str, text: str
 ) -> None:
     server.says(said(name, text))
-    assert engine(name, server.url).decide(PACKET) == Answer(text, usage=USED)
+    assert engine(name, server.url).decide(PACKET) == Answer(text, usage=USED, reasoning="hm")
     assert isinstance(parse(text), Refusal)
 
 

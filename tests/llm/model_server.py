@@ -98,9 +98,9 @@ def anthropic_message(text: str, *, stop: str = "end_turn", tokens: tuple[int, i
 def openai_chat(
     text: str | None, *, stop: str = "stop", tokens: tuple[int, int] | None = (1000, 100), refusal: str | None = None
 ) -> dict[str, Any]:
-    """An answer of the chat completions API."""
+    """An answer of the chat completions API, as of a server that shows what a model thinks."""
     used = tokens and {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
-    message = {"role": "assistant", "content": text, "refusal": refusal}
+    message = {"role": "assistant", "content": text, "refusal": refusal, "reasoning_content": "hm"}
     choice = {"index": 0, "finish_reason": stop, "message": message}
     return {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": used}
 

@@ -13,9 +13,11 @@ from tapebook.domain.agent import Deployment, RiskCaps
 from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Usage, Vote
+from tapebook.lab.explain import explain
 from tapebook.loop.replies import keep_answer, kept_answer
 from tapebook.loop.slot import Opened, Slot
 from tapebook.loop.tick import begin, conclude, tick
+from tests.db.places import sql
 from tests.loop.desks import BRIEF, Desk, desk, reply
 
 VOTE = Vote("trend", "hold", None, 5_000, 10_000, "why")
@@ -154,3 +156,28 @@ def test_answers_not_yet_recorded_count(floor: Desk, model: Model) -> None:
     assert kept_answer(floor.rooms, first) is not None
     another = floor.hire(msgspec.structs.replace(BRIEF, name="b", caps=RiskCaps(max_model_usd_e6_per_day=400_000)))
     assert kept_answer(floor.rooms, opened(floor, another)) is None
+
+
+def test_reasoning_is_in_the_archive_with_its_key_on_the_run(
+    floor: Desk, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the process that paid for it was killed before it recorded the run; the database has the key alone."""
+    thought = "first\x1b[31m\u202e this\nthen that " + "long " * 400
+    monkeypatch.setattr(model, "decide", lambda packet: Answer(model.text, reasoning=thought))
+    agent = hire(floor)
+    first = opened(floor, agent)
+    keep_answer(floor.rooms, first, model.decide(first.packet))
+    (kept,) = floor.rooms.book_db.all(sql("SELECT answer_json FROM kept_replies"))
+    assert "first" not in kept[0]
+    monkeypatch.setattr(model, "decide", lambda packet: pytest.fail("it was asked for again"))
+    run = tick(floor.rooms, first.slot)
+    assert run.reason_key is not None and floor.rooms.archive.get(run.reason_key) == thought.encode()
+    assert floor.rooms.book.run(run.run_id) == run and floor.is_whole()
+    shown = explain(floor.rooms, run)
+    assert shown["reason_key"] == run.reason_key and shown["context_key"] == run.packet_key
+    assert shown["reasoning"].startswith("first [31m  this\nthen that long")
+
+
+def test_run_without_reasoning_has_no_key(floor: Desk, model: Model) -> None:
+    run = tick(floor.rooms, opened(floor, hire(floor)).slot)
+    assert run.reason_key is None and explain(floor.rooms, run)["reasoning"] is None

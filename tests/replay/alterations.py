@@ -20,13 +20,13 @@ Kind = Literal["change", "remove", "add", "finish", "elsewhere"]
 
 # Columns that an event of their own fills in later, with the column that holds its number.
 LATER: dict[str, dict[str, tuple[str, ...]]] = {
-    "orders": {"placed_seq": ("status", "detail"), "ended_seq": ("status", "detail")},
-    "decision_runs": {"ended_seq": ("status",)},
+    "orders": {"placed_seq": ("status", "detail", "updated_at"), "ended_seq": ("status", "detail", "updated_at")},
+    "decision_runs": {"ended_seq": ("status", "ended_at")},
     "trade_history": {
         "exit_seq": (
             *("exit_tick_at", "exit_reason", "exit_run_id", "entered_e8", "entered_usd_e6", "exited_e8"),
             *("exited_usd_e6", "realised_usd_e6", "fees_usd_e6", "funding_usd_e6", "mfe_usd_e6", "mae_usd_e6"),
-            *("funded_until", "entry_usd_e6"),
+            *("funded_until", "entry_usd_e6", "updated_at"),
         )
     },
 }

@@ -54,7 +54,8 @@ def table_names(db: Database) -> list[str]:
 
 _CATALOGUES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
-    "postgres": "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY table_name",
+    "postgres": "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+    " AND table_type = 'BASE TABLE' ORDER BY table_name",
 }
 
 

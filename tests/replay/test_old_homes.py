@@ -33,6 +33,16 @@ def test_every_packet_replays_and_every_table_verifies(homes: Path, name: str, r
         assert report.checked == runs
 
 
+def test_rows_of_old_homes_have_their_times(homes: Path) -> None:
+    with tapebook.open(homes / "demo") as tb:
+        runs, orders = tb.runs(most=1_000), tb.orders(most=1_000)
+        assert runs and all(run["as_of"] == run["started_at"] <= run["created_at"] <= run["updated_at"] for run in runs)
+        assert all(run["completed_at"] or run["status"] == "placed" for run in runs)
+        assert orders and all(each["intended_at"] <= each["created_at"] <= each["updated_at"] for each in orders)
+        placed = {each["client_id"] for each in orders}
+        assert {action["order_id"] for run in runs for action in run["actions"] if action["order_id"]} == placed
+
+
 def test_old_backtest_is_listed_under_its_id(homes: Path) -> None:
     with tapebook.open(homes / "plain") as tb:
         (found,) = tb.backtests.all()

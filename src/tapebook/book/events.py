@@ -83,6 +83,20 @@ class OrderIntended(msgspec.Struct, frozen=True):
     order: Order
 
 
+class OrderDryRun(msgspec.Struct, frozen=True):
+    """An order of a dry run, guarded like any other: it never leaves, and this is all that is ever said of it.
+
+    `amount` is what it would have cost (negative) or brought at the mark, as the ledger counts; `balance` is cash,
+    which it does not move.
+    """
+
+    order: Order
+    mark_e8: int
+    amount_usd_e6: int
+    balance_usd_e6: int
+    detail: str
+
+
 class OrderPlaced(msgspec.Struct, frozen=True):
     """The broker has the order."""
 
@@ -155,6 +169,7 @@ KINDS: dict[type[msgspec.Struct], str] = {
     RunDecided: "run.decided",
     RunEnded: "run.ended",
     OrderIntended: "order.intended",
+    OrderDryRun: "order.dry_run",
     OrderPlaced: "order.placed",
     OrderUnanswered: "order.unanswered",
     OrderEnded: "order.ended",

@@ -174,6 +174,11 @@ class Fold:
         self._orders += 1
         self._intended.append(body.order.intended_at)
 
+    def _dry_run(self, body: ev.OrderDryRun, event: Event) -> None:
+        """Counted as one that was intended, and under way at no time."""
+        self._orders += 1
+        self._intended.append(body.order.intended_at)
+
     def _placed(self, body: ev.OrderPlaced, event: Event) -> None:
         order, _, number = self._working[body.client_id]
         self._work(body.client_id, (order, True, number))
@@ -230,6 +235,7 @@ _TAKES: dict[str, tuple[type[msgspec.Struct], Callable[..., None]]] = {
         (ev.RunDecided, Fold._decided),
         (ev.RunEnded, Fold._ended),
         (ev.OrderIntended, Fold._intend),
+        (ev.OrderDryRun, Fold._dry_run),
         (ev.OrderPlaced, Fold._placed),
         (ev.OrderEnded, Fold._order_ended),
         (ev.FillObserved, Fold._filled),

@@ -10,6 +10,7 @@ import msgspec
 from tapebook.book import events as ev
 from tapebook.db import Queries, Query, Row
 from tapebook.domain.canonical import canonical_part
+from tapebook.domain.order import Order
 from tapebook.domain.position import Position
 from tapebook.domain.run import Usage
 from tapebook.domain.trade import TradeState
@@ -38,7 +39,8 @@ _NO_USAGE: Row = ("", 0, 0, 0, 0)
 
 
 def _place(event: Event) -> dict[str, Any]:
-    return {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
+    stream = event.stream
+    return {"owner": stream.owner, "deployment": stream.deployment, "seq": event.seq, "known_at": event.known_at}
 
 
 class _Written(msgspec.Struct):
@@ -98,7 +100,7 @@ def _run_decided(event: Event) -> list[Write]:
     place = (event.stream.owner, event.stream.deployment, event.seq)
     lacked = (_texts(run.degraded), _texts(run.degraded_causes))
     told = (*lacked, *_usage(run.usage))
-    writes = [Write(_QUERIES.run, (*place, *told, *_of_run(run)))]
+    writes = [Write(_QUERIES.run, (*place, event.known_at, *told, *_of_run(run)))]
     if run.trigger != "backtest":
         # No table of ours, but the desk's to-do list, which no backtest has: a decision leaves it with its run.
         writes.append(Write(_QUERIES.done, (run.run_id,)))
@@ -139,29 +141,37 @@ def _usage(usage: Usage | None) -> Row:
 
 def _run_ended(event: Event) -> list[Write]:
     body = ev.body_of(event, ev.RunEnded)
-    return [Write(_QUERIES.end_run, {"run_id": body.run_id, "status": body.status, "seq": event.seq})]
+    return [Write(_QUERIES.end_run, {"run_id": body.run_id, "status": body.status} | _place(event))]
 
 
 def _order_intended(event: Event) -> list[Write]:
-    order = ev.body_of(event, ev.OrderIntended).order
-    row = msgspec.structs.asdict(order) | {"order_type": order.type, "reduce_only": int(order.reduce_only)}
-    return [Write(_QUERIES.order, row | _place(event))]
+    return [Write(_QUERIES.order, _order_row(ev.body_of(event, ev.OrderIntended).order) | _place(event))]
+
+
+def _order_dry_run(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.OrderDryRun)
+    row = _order_row(body.order) | msgspec.structs.asdict(body) | _place(event) | {"happened_at": event.happened_at}
+    return [Write(_QUERIES.dry_order, row), Write(_QUERIES.dry_ledger_line, row)]
+
+
+def _order_row(order: Order) -> dict[str, Any]:
+    return msgspec.structs.asdict(order) | {"order_type": order.type, "reduce_only": int(order.reduce_only)}
 
 
 def _order_placed(event: Event) -> list[Write]:
     body = ev.body_of(event, ev.OrderPlaced)
-    return [Write(_QUERIES.place_order, {"client_id": body.client_id, "seq": event.seq})]
+    return [Write(_QUERIES.place_order, {"client_id": body.client_id} | _place(event))]
 
 
 def _order_unanswered(event: Event) -> list[Write]:
     body = ev.body_of(event, ev.OrderUnanswered)
-    return [Write(_QUERIES.doubt_order, msgspec.structs.asdict(body))]
+    return [Write(_QUERIES.doubt_order, msgspec.structs.asdict(body) | _place(event))]
 
 
 def _order_ended(event: Event) -> list[Write]:
     end = ev.body_of(event, ev.OrderEnded).end
-    row = {"client_id": end.client_id, "status": end.status, "detail": end.detail, "seq": event.seq}
-    return [Write(_QUERIES.end_order, row)]
+    row = {"client_id": end.client_id, "status": end.status, "detail": end.detail}
+    return [Write(_QUERIES.end_order, row | _place(event))]
 
 
 def _fill_observed(event: Event) -> list[Write]:
@@ -216,6 +226,7 @@ PROJECTION = Projection(
         ev.KINDS[ev.RunDecided]: _run_decided,
         ev.KINDS[ev.RunEnded]: _run_ended,
         ev.KINDS[ev.OrderIntended]: _order_intended,
+        ev.KINDS[ev.OrderDryRun]: _order_dry_run,
         ev.KINDS[ev.OrderPlaced]: _order_placed,
         ev.KINDS[ev.OrderUnanswered]: _order_unanswered,
         ev.KINDS[ev.OrderEnded]: _order_ended,

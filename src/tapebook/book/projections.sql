@@ -33,15 +33,15 @@ INSERT INTO desk_flattenings (
 -- name: run
 -- A decision, as it was made.
 INSERT INTO decision_runs (
-    owner, deployment, seq, degraded_json, degraded_causes_json, model, input_tokens, output_tokens,
+    owner, deployment, seq, created_at, degraded_json, degraded_causes_json, model, input_tokens, output_tokens,
     cost_usd_e6, attempts,
     run_id, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq, docs_seq,
-    curated_seq, renderer, packet_sha256, tokens, engine, packet_key, reply_key, status, error
+    curated_seq, renderer, packet_sha256, tokens, engine, packet_key, reply_key, status, error, reason_key
 ) VALUES (
-    :owner, :deployment, :seq, :degraded_json, :degraded_causes_json, :model, :input_tokens, :output_tokens,
+    :owner, :deployment, :seq, :created_at, :degraded_json, :degraded_causes_json, :model, :input_tokens, :output_tokens,
     :cost_usd_e6, :attempts,
     :run_id, :agent, :agent_version, :symbol, :scheduled_for, :run_trigger, :branch, :as_of, :tape_seq, :book_seq, :docs_seq,
-    :curated_seq, :renderer, :packet_sha256, :tokens, :engine, :packet_key, :reply_key, :status, :error
+    :curated_seq, :renderer, :packet_sha256, :tokens, :engine, :packet_key, :reply_key, :status, :error, :reason_key
 );
 
 -- name: done
@@ -50,7 +50,7 @@ DELETE FROM work WHERE run_id = :run_id;
 
 -- name: end_run
 -- All orders of a run have ended.
-UPDATE decision_runs SET status = :status, ended_seq = :seq WHERE run_id = :run_id;
+UPDATE decision_runs SET status = :status, ended_seq = :seq, ended_at = :known_at WHERE run_id = :run_id;
 
 -- name: action
 -- One proposed action with the guard's verdict.
@@ -66,23 +66,43 @@ INSERT INTO decision_actions (
 -- An order that is about to be placed.
 INSERT INTO orders (
     owner, deployment, client_id, seq, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only,
-    leverage, intended_at, status, detail
+    leverage, intended_at, status, detail, created_at, updated_at
 ) VALUES (
     :owner, :deployment, :client_id, :seq, :run_id, :symbol, :side, :size_e8, :order_type, :limit_price_e8,
-    :reduce_only, :leverage, :intended_at, 'intended', ''
+    :reduce_only, :leverage, :intended_at, 'intended', '', :known_at, :known_at
+);
+
+-- name: dry_order
+-- An order of a dry run: it has ended as it was written.
+INSERT INTO orders (
+    owner, deployment, client_id, seq, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only,
+    leverage, intended_at, status, detail, ended_seq, dry, created_at, updated_at
+) VALUES (
+    :owner, :deployment, :client_id, :seq, :run_id, :symbol, :side, :size_e8, :order_type, :limit_price_e8,
+    :reduce_only, :leverage, :intended_at, 'dry', :detail, :seq, 1, :known_at, :known_at
+);
+
+-- name: dry_ledger_line
+-- What an order of a dry run would have cost or brought; cash stays what it was.
+INSERT INTO wallet_ledger (
+    owner, deployment, seq, line, kind, symbol, amount_usd_e6, balance_usd_e6, happened_at, dry
+) VALUES (
+    :owner, :deployment, :seq, 0, 'dry_order', :symbol, :amount_usd_e6, :balance_usd_e6, :happened_at, 1
 );
 
 -- name: place_order
 -- The broker has the order.
-UPDATE orders SET status = 'placed', detail = '', placed_seq = :seq WHERE client_id = :client_id;
+UPDATE orders SET status = 'placed', detail = '', placed_seq = :seq, updated_at = :known_at
+WHERE client_id = :client_id;
 
 -- name: doubt_order
 -- Whether the broker has the order is not known; it stays intended.
-UPDATE orders SET detail = :detail WHERE client_id = :client_id;
+UPDATE orders SET detail = :detail, updated_at = :known_at WHERE client_id = :client_id;
 
 -- name: end_order
 -- The broker's last word on an order.
-UPDATE orders SET status = :status, detail = :detail, ended_seq = :seq WHERE client_id = :client_id;
+UPDATE orders SET status = :status, detail = :detail, ended_seq = :seq, updated_at = :known_at
+WHERE client_id = :client_id;
 
 -- name: fill
 -- An executed part of an order; its id refuses a second copy.
@@ -127,11 +147,11 @@ INSERT INTO portfolio_snapshots (
 INSERT INTO trade_history (
     id, owner, deployment, agent, agent_version, symbol, side, status, entry_seq, entry_tick_at,
     entry_mark_e8, entry_leverage, entry_reason, entry_run_id, entry_lessons_hash, entry_regime_tag,
-    entry_order_id
+    entry_order_id, created_at, updated_at
 ) VALUES (
     :trade_id, :owner, :deployment, :agent, :agent_version, :symbol, :side, 'open', :seq, :entry_tick_at,
     :entry_mark_e8, :entry_leverage, :entry_reason, :entry_run_id, :entry_lessons_hash, :entry_regime_tag,
-    :entry_order_id
+    :entry_order_id, :known_at, :known_at
 );
 
 -- name: close_trade
@@ -141,5 +161,5 @@ UPDATE trade_history SET
     entered_e8 = :entered_e8, entered_usd_e6 = :entered_usd_e6, exited_e8 = :exited_e8, exited_usd_e6 = :exited_usd_e6,
     realised_usd_e6 = :realised_usd_e6, fees_usd_e6 = :fees_usd_e6, funding_usd_e6 = :funding_usd_e6,
     mfe_usd_e6 = :mfe_usd_e6, mae_usd_e6 = :mae_usd_e6, funded_until = :funded_until,
-    entry_usd_e6 = :entry_usd_e6
+    entry_usd_e6 = :entry_usd_e6, updated_at = :known_at
 WHERE id = :trade_id;

@@ -108,8 +108,22 @@ SELECT
     run_id, owner, deployment, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq,
     docs_seq, curated_seq, renderer, packet_sha256, tokens, engine, packet_key, reply_key, status,
     degraded_json, error, model, input_tokens, output_tokens, cost_usd_e6, attempts,
-    degraded_causes_json, seq
+    degraded_causes_json, reason_key, seq
 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
+
+-- name: run_record
+-- When a run began, was written, changed and was complete.
+SELECT started_at, completed_at, created_at, updated_at FROM run_report WHERE owner = :owner AND id = :run_id;
+
+-- name: action_records
+-- What became of each action of a run.
+SELECT a.status, a.order_id, a.quantity_e8 FROM run_report r
+JOIN action_report a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq
+WHERE r.owner = :owner AND r.id = :run_id ORDER BY a.position;
+
+-- name: trade_times
+-- When a round trip was written, and when it was changed last.
+SELECT created_at, updated_at FROM trade_history WHERE owner = :owner AND id = :id;
 
 -- name: runs
 -- An owner's newest decisions, of one deployment or (empty) of all.
@@ -156,7 +170,7 @@ FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS N
 -- Orders nobody knows whether the broker has, of one deployment or (empty) of all, oldest first.
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
-    deployment, status, detail
+    deployment, status, detail, created_at, updated_at, dry
 FROM orders
 WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment)
     AND ended_seq IS NULL AND placed_seq IS NULL AND detail <> ''
@@ -186,8 +200,8 @@ SELECT happened_at, cash_usd_e6, equity_usd_e6, walked_until, marks_json FROM po
 WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
 
 -- name: ledger_gaps
--- What the ledger of every deployment of an owner sums to, beside its last balance.
-SELECT w.owner, w.deployment, CAST(SUM(w.amount_usd_e6) AS BIGINT), (
+-- What the ledger of every deployment of an owner sums to without lines of a dry run, beside its last balance.
+SELECT w.owner, w.deployment, CAST(SUM(CASE WHEN w.dry = 0 THEN w.amount_usd_e6 ELSE 0 END) AS BIGINT), (
     SELECT l.balance_usd_e6 FROM wallet_ledger l
     WHERE l.owner = w.owner AND l.deployment = w.deployment ORDER BY l.seq DESC, l.line DESC LIMIT 1
 )
@@ -243,7 +257,7 @@ SELECT day, MIN(seq) FROM (
     UNION ALL
     SELECT happened_at / 86400000, seq FROM wallet_ledger
     WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :seq
-        AND kind NOT IN ('deposit', 'withdrawal')
+        AND kind NOT IN ('deposit', 'withdrawal', 'dry_order')
 ) news
 GROUP BY day ORDER BY day;
 
@@ -251,7 +265,7 @@ GROUP BY day ORDER BY day;
 -- What was posted between two moments, as of a sequence number, save what was paid in or out; nothing when nothing was.
 SELECT CAST(SUM(amount_usd_e6) AS BIGINT) FROM wallet_ledger
 WHERE owner = :owner AND deployment = :deployment AND happened_at >= :since AND happened_at < :until AND +seq <= :seq
-    AND kind NOT IN ('deposit', 'withdrawal');
+    AND kind NOT IN ('deposit', 'withdrawal', 'dry_order');
 
 -- name: closed_since
 -- How many trades ended between two sequence numbers, and when the first of them did.
@@ -266,16 +280,20 @@ SELECT COUNT(*) FROM trade_history WHERE owner = :owner AND status = 'closed';
 -- An owner's newest orders, of one deployment or (empty) of all; only those that have not ended when asked for.
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
-    deployment, status, detail
+    deployment, status, detail, created_at, updated_at, dry
 FROM orders
 WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment) AND (:working = 0 OR ended_seq IS NULL)
 ORDER BY intended_at DESC, deployment, seq DESC, client_id LIMIT :most;
+
+-- name: dry_orders
+-- How many orders of a dry run a deployment has.
+SELECT COUNT(*) FROM orders WHERE owner = :owner AND deployment = :deployment AND dry = 1;
 
 -- name: orders_of_run
 -- The orders of a run with what became of them, as they were intended.
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
-    deployment, status, detail
+    deployment, status, detail, created_at, updated_at, dry
 FROM orders WHERE owner = :owner AND run_id = :run_id ORDER BY seq, client_id;
 
 -- name: fills_of_run
@@ -375,14 +393,14 @@ SELECT
 FROM orders WHERE owner = :owner AND run_id = :run_id AND seq <= :seq ORDER BY seq, client_id;
 
 -- name: session_sums
--- How many orders were intended within the hour, and all that was posted today save what was paid in or out.
+-- How many orders were intended within the hour, and all that was posted today save what was paid in or out, or a dry run noted.
 SELECT (
     SELECT COUNT(*) FROM orders
     WHERE owner = :owner AND deployment = :deployment AND intended_at > :hour AND intended_at <= :until AND +seq <= :seq
 ), (
     SELECT COALESCE(CAST(SUM(amount_usd_e6) AS BIGINT), 0) FROM wallet_ledger
     WHERE owner = :owner AND deployment = :deployment AND happened_at >= :today AND happened_at <= :until AND +seq <= :seq
-        AND kind NOT IN ('deposit', 'withdrawal')
+        AND kind NOT IN ('deposit', 'withdrawal', 'dry_order')
 );
 
 -- name: session_fills

@@ -54,12 +54,37 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class KnownOrder(msgspec.Struct, frozen=True):
-    """An order, whose it is, and the newest word on it."""
+    """An order, whose it is, and the newest word on it; one of a dry run was never sent."""
 
     order: Order
     deployment: str
     status: str
     detail: str
+    created_at: int
+    updated_at: int
+    dry: bool = False
+
+
+class ActionRecord(msgspec.Struct, frozen=True):
+    """What became of an action: refused, held, allowed without an order, or the status of its order."""
+
+    status: str
+    order_id: str | None
+    quantity_e8: int | None
+
+
+class RunRecord(msgspec.Struct, frozen=True):
+    """The times of a run, and what became of its actions.
+
+    It starts at the moment it reads as of (never, if it got no packet), and is complete with the event that gave it its
+    last status. `created_at` and `updated_at` are when the first and the last event of it became known.
+    """
+
+    started_at: int | None
+    completed_at: int | None
+    created_at: int
+    updated_at: int
+    actions: tuple[ActionRecord, ...]
 
 
 class KnownTrade(msgspec.Struct, frozen=True):
@@ -178,6 +203,13 @@ class Book:
             raise UnknownName(f"there is no trade {trade_id!r}; `tapebook trades AGENT` lists them")
         return row[0], row[1]
 
+    def trade_times(self, trade_id: str) -> tuple[int, int]:
+        """When the first and the last event that wrote a trade became known."""
+        row = self._db.one(_QUERIES.trade_times, owner=self.owner, id=trade_id)
+        if row is None:
+            raise UnknownName(f"there is no trade {trade_id!r}; `tapebook trades AGENT` lists them")
+        return row[0], row[1]
+
     def trade_totals(self, deployment: str) -> TradeTotals:
         """How a deployment's closed trades did, all of them."""
         row = self._db.one(_QUERIES.trade_totals, owner=self.owner, deployment=deployment)
@@ -236,6 +268,15 @@ class Book:
         actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
         return _run(row, ev.told_once(event), actions)
 
+    def run_record(self, run_id: str) -> RunRecord | None:
+        """The times of a decision, and what became of each of its actions."""
+        row = self._db.one(_QUERIES.run_record, owner=self.owner, run_id=run_id)
+        if row is None:
+            return None
+        actions = self._db.all(_QUERIES.action_records, owner=self.owner, run_id=run_id)
+        fields: Row = (*row, tuple(ActionRecord(*each) for each in actions))
+        return RunRecord(*fields)
+
     def run_ids(self, deployment: str = "", *, most: int) -> list[str]:
         """The newest decisions of a deployment, or of all."""
         return [row[0] for row in self._db.all(_QUERIES.runs, owner=self.owner, deployment=deployment, most=most)]
@@ -293,6 +334,11 @@ class Book:
         """The newest orders of a deployment, or of all; when asked, only those that have not ended."""
         where = {"owner": self.owner, "deployment": deployment, "working": int(working), "most": most}
         return [_known_order(row) for row in self._db.all(_QUERIES.orders, **where)]
+
+    def dry_orders(self, deployment: str) -> int:
+        """How many orders a deployment of a dry run has noted."""
+        row = self._db.one(_QUERIES.dry_orders, owner=self.owner, deployment=deployment)
+        return row[0] if row else 0
 
     def orders_of_run(self, run_id: str) -> list[KnownOrder]:
         """The orders of a run with what became of them."""
@@ -371,7 +417,8 @@ def _order(row: Row) -> Order:
 
 
 def _known_order(row: Row) -> KnownOrder:
-    return KnownOrder(_order(row), *row[10:])
+    fields: Row = (*row[10:15], bool(row[15]))
+    return KnownOrder(_order(row), *fields)
 
 
 def _fill(row: Row) -> Fill:
@@ -390,7 +437,7 @@ def _run(row: Row, told: ev.ToldOnce, acted: list[Row]) -> DecisionRun:
     actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
     said = (tuple(msgspec.json.decode(row[21])), told.note, row[22], told.votes)
     usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
-    fields: Row = (*before, actions, verdicts, *said, usage, causes)
+    fields: Row = (*before, actions, verdicts, *said, usage, causes, row[29])
     return DecisionRun(*fields)
 
 

@@ -25,4 +25,4 @@ class ModelEngine:
     def decide(self, packet: Packet) -> Answer:
         """What the model answers, or why it does not."""
         asked = self._asker.ask(packet.system, packet.text, schema=SCHEMA, max_usd_e6=self._max_usd_e6)
-        return Answer(asked.text, usage=asked.usage, problem=asked.problem)
+        return Answer(asked.text, usage=asked.usage, problem=asked.problem, reasoning=asked.reasoning)

@@ -12,12 +12,16 @@ from tapebook.llm import Asker
 
 
 class Answer(msgspec.Struct, frozen=True, cache_hash=True):
-    """The raw text of a reply, the votes behind it, and what it cost; `problem` says why there is no reply."""
+    """The raw text of a reply, the votes behind it, and what it cost; `problem` says why there is no reply.
+
+    `reasoning` is what a model thought beside its reply, as far as its provider shows it; nothing is decided by it.
+    """
 
     reply: str
     votes: tuple[Vote, ...] = ()
     usage: Usage | None = None
     problem: str | None = None
+    reasoning: str = ""
 
 
 class Engine(Protocol):

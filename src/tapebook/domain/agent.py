@@ -11,6 +11,7 @@ from tapebook.domain.note import Reflection
 
 Horizon = Literal["scalp", "intraday", "swing", "position"]
 MarginMode = Literal["cross", "isolated"]
+Mode = Literal["trade", "dry_run"]
 
 MOST_TRADES_SHOWN = 30
 
@@ -66,7 +67,8 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     An empty engine means the default of the home's settings; `model` and `members` are for engines that need them.
     `shadow` is a second context profile whose decisions are recorded beside the real ones and never traded. `skills`
-    name whose promoted lessons it is told besides those of its own name.
+    name whose promoted lessons it is told besides those of its own name. In the mode `dry_run` it decides and is
+    guarded, and its orders are written down without being sent.
     """
 
     name: str
@@ -88,6 +90,21 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reflection: Reflection = Reflection()
     experience: ExperienceSettings = ExperienceSettings()
     skills: tuple[str, ...] = ()
+    mode: Mode = "trade"
+
+
+# No name of a broker has a hyphen, so no other deployment can end like this.
+_DRY = "-dry"
+
+
+def deployment_id(agent: AgentProfile) -> str:
+    """One deployment per agent, broker and mode: a dry run shares no account, memory or activity with trading."""
+    return f"{agent.name}.{agent.broker}{_DRY if agent.mode == 'dry_run' else ''}"
+
+
+def is_dry(deployment: str) -> bool:
+    """Whether a deployment is of a dry run, by its id."""
+    return deployment.endswith(_DRY)
 
 
 class Deployment(msgspec.Struct, frozen=True):

@@ -65,10 +65,10 @@ class OrderEnd(msgspec.Struct, frozen=True):
 
 
 class OrderOutcome(msgspec.Struct, frozen=True):
-    """How far an order had come as of a moment: intended, working, or ended with the broker's or the gate's word."""
+    """How far an order had come as of a moment: intended, working, ended by the broker's or the gate's word, or dry."""
 
     symbol: str
-    status: Literal["intended", "working", "filled", "rejected", "cancelled"]
+    status: Literal["intended", "working", "filled", "rejected", "cancelled", "dry"]
     detail: str = ""
 
 

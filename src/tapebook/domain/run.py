@@ -71,6 +71,7 @@ class DecisionRun(msgspec.Struct, frozen=True):
 
     `degraded` names what the packet lacks because it could not be read. `degraded_causes` say why, as
     `name: ErrorType: message`; they also tell of trouble the packet does not know of, such as of the archive.
+    `reason_key` is where the archive has what a model reasoned beside its reply.
     """
 
     run_id: str
@@ -100,3 +101,4 @@ class DecisionRun(msgspec.Struct, frozen=True):
     votes: tuple[Vote, ...] = ()
     usage: Usage | None = None
     degraded_causes: tuple[str, ...] = ()
+    reason_key: str | None = None

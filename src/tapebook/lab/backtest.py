@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.config import Config
-from tapebook.domain.agent import Deployment
+from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.instants import HOUR
 from tapebook.garbage import collect_young, collector_at_rest
 from tapebook.home import sole_writer
@@ -28,7 +28,7 @@ from tapebook.lab.measure import measure_all, measure_chunk
 from tapebook.lab.plan import Chunk, Plan
 from tapebook.lab.result import BacktestResult, ChunkResult
 from tapebook.loop.bar_wait import bar_wait_ms
-from tapebook.loop.deploy import deploy, deployment_id
+from tapebook.loop.deploy import deploy
 from tapebook.loop.experience import snapshot
 from tapebook.loop.learn import learn
 from tapebook.loop.slot import Look, Slot

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from tapebook.book.store import TradeTotals
+from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import HOUR, SECOND, floor, iso
 from tapebook.domain.money import E6, decimal_text
 from tapebook.lab.replay import ReplayReport, replay
-from tapebook.loop.deploy import deployment_id
 from tapebook.loop.gather import marks
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms

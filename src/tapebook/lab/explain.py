@@ -3,14 +3,17 @@
 import msgspec
 
 from tapebook import views
-from tapebook.book.store import KnownOrder, KnownTrade
+from tapebook.book.store import Book, KnownOrder, KnownTrade
 from tapebook.context import VERSIONS, preview
 from tapebook.decision import Answer
 from tapebook.domain.citation import Citation
+from tapebook.domain.instants import iso
+from tapebook.domain.money import E8
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.trade import ClosedTrade, TradeState
 from tapebook.lab.replay import rebuild
+from tapebook.recall.fence import lines
 from tapebook.wiring import Rooms
 
 
@@ -18,20 +21,53 @@ def explain(rooms: Rooms, run: DecisionRun) -> views.View:
     """Everything about one decision. `packet`, `reply` and `sections` are null where they are not kept any more."""
     book = rooms.book
     packet = rebuilt(rooms, run)
-    return views.run_view(run) | {
+    return recorded_view(rooms, run) | {
         "sections": None if packet is None else [msgspec.to_builtins(part) for part in preview(packet).parts],
         "citations": None if packet is None else [_citation_view(rooms, each, run) for each in packet.citations],
         "packet": packet_text(rooms, run, packet),
         "reply": _reply(rooms, run),
+        "reasoning": _reasoning(rooms, run),
         "orders": [order_view(known) for known in book.orders_of_run(run.run_id)],
         "fills": [views.fill_view(fill) for fill in book.fills_of_run(run.run_id)],
-        "trades": [_trade_view(known, run.run_id) for known in book.trades_of_run(run.run_id)],
+        "trades": [_trade_view(book, known, run.run_id) for known in book.trades_of_run(run.run_id)],
     }
+
+
+def recorded_view(rooms: Rooms, run: DecisionRun) -> views.View:
+    """A decision with its times, what it could have been about, and what became of each action."""
+    record, profile = rooms.book.run_record(run.run_id), rooms.book.agent(run.agent, version=run.agent_version)
+    view = views.run_view(run) | {
+        "candidate_symbols": list(profile[1].watchlist) if profile else [],
+        "prompt_key": run.packet_key,
+        "context_key": run.packet_key,
+        "response_key": run.reply_key,
+    }
+    if record is None:
+        return view
+    names = ("started_at", "completed_at", "created_at", "updated_at")
+    moments = {name: getattr(record, name) for name in names}
+    became = [
+        {
+            "status": each.status,
+            "order_id": each.order_id,
+            "quantity": None if each.quantity_e8 is None else each.quantity_e8 / E8,
+        }
+        for each in record.actions
+    ]
+    actions = [action | outcome for action, outcome in zip(view["actions"], became, strict=True)]
+    return view | {name: at if at is None else iso(at) for name, at in moments.items()} | {"actions": actions}
 
 
 def order_view(known: KnownOrder) -> views.View:
     """An order of the book with the newest word on it."""
-    return views.order_view(known.order, deployment=known.deployment, status=known.status, detail=known.detail)
+    view = views.order_view(known.order, deployment=known.deployment, status=known.status, detail=known.detail)
+    return view | {"created_at": iso(known.created_at), "updated_at": iso(known.updated_at)}
+
+
+def trade_times(book: Book, trade_id: str) -> views.View:
+    """When a trade was written, and when it was changed last."""
+    created, updated = book.trade_times(trade_id)
+    return {"created_at": iso(created), "updated_at": iso(updated)}
 
 
 def rebuilt(rooms: Rooms, run: DecisionRun) -> Packet | None:
@@ -63,13 +99,20 @@ def _reply(rooms: Rooms, run: DecisionRun) -> str | None:
     return found if paid is None else msgspec.json.decode(paid.answer_json, type=Answer).reply
 
 
+def _reasoning(rooms: Rooms, run: DecisionRun) -> str | None:
+    """What a model thought beside its reply, without anything that is not seen; None where nothing is kept."""
+    found = _kept(rooms, run.reason_key)
+    return None if found is None else "\n".join(lines(found))
+
+
 def _kept(rooms: Rooms, key: str | None) -> str | None:
     content = rooms.archive.get(key) if key else None
     return None if content is None else content.decode()
 
 
-def _trade_view(known: KnownTrade, run_id: str) -> views.View:
-    role = {"role": _role(known.trade, run_id)}
+def _trade_view(book: Book, known: KnownTrade, run_id: str) -> views.View:
+    state = known.trade.state if isinstance(known.trade, ClosedTrade) else known.trade
+    role = {"role": _role(known.trade, run_id)} | trade_times(book, state.trade_id)
     return role | views.trade_view(known.trade, deployment=known.deployment, maker=(known.agent, known.agent_version))
 
 

@@ -13,12 +13,12 @@ import msgspec
 
 from tapebook.clock import VirtualClock
 from tapebook.config import Config
+from tapebook.domain.agent import deployment_id
 from tapebook.errors import BadInput
 from tapebook.lab.backtest import Progress, Run, Watch, rooms_of, seq_at
 from tapebook.lab.backtest_home import BacktestHome
 from tapebook.lab.plan import Chunk, Plan
 from tapebook.log import Event, Stream
-from tapebook.loop.deploy import deployment_id
 from tapebook.wiring import Rooms
 
 

@@ -2,13 +2,12 @@
 
 import msgspec
 
-from tapebook.domain.agent import Deployment
+from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.lab.bars_of import Bars, bars_of
 from tapebook.lab.chronicle import Ended, chronicle
 from tapebook.lab.curve import Point, equity_points
 from tapebook.lab.plan import Plan
 from tapebook.lab.result import BacktestResult, ChunkResult
-from tapebook.loop.deploy import deployment_id
 from tapebook.wiring import Rooms
 
 

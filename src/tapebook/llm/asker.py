@@ -41,6 +41,7 @@ class Asked(msgspec.Struct, frozen=True):
     text: str
     usage: Usage
     problem: str | None = None
+    reasoning: str = ""
 
 
 class Asker:
@@ -76,7 +77,7 @@ class Asker:
             )
             tab.add(outcome, prompt_tokens)
             if isinstance(outcome, Completion):
-                return Asked(outcome.text, tab.usage(), self._complaint(outcome))
+                return Asked(outcome.text, tab.usage(), self._complaint(outcome), outcome.reasoning)
             pause = self._pause(outcome, tab.attempts, ends)
             if pause is None:
                 return Asked("", tab.usage(), f"{outcome.fault} after {_times(tab.attempts)}: {outcome.detail}")

@@ -59,12 +59,13 @@ class ModelTerms(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """What a model said; the tokens are those that are billed."""
+    """What a model said, and what its provider shows of its thinking; the tokens are those that are billed."""
 
     text: str
     input_tokens: int
     output_tokens: int
     stop: Stop = "end"
+    reasoning: str = ""
 
 
 class Failure(msgspec.Struct, frozen=True):

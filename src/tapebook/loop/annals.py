@@ -11,6 +11,7 @@ from itertools import islice
 import msgspec
 
 from tapebook.book import events as book_events
+from tapebook.domain.agent import is_dry
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.instants import DAY, iso
 from tapebook.domain.run import DecisionRun
@@ -58,6 +59,9 @@ def write_annals(rooms: Rooms) -> int:
     """Writes down all that is new; returns how many documents have a new version."""
     kept = 0
     for deployment, agent in rooms.book.deployments():
+        # A dry run traded nothing that its agent should read of later.
+        if is_dry(deployment):
+            continue
         while (page := _page(rooms, deployment, agent)) is not None:
             kept += page
             rooms.leases.beat_if_due()

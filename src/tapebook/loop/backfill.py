@@ -19,7 +19,7 @@ import msgspec
 
 from tapebook.book.events import TradeClosed, TradeOpened, draft
 from tapebook.book.settle import Account, Cause, settle_fill
-from tapebook.domain.agent import Deployment
+from tapebook.domain.agent import Deployment, is_dry
 from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import iso
 from tapebook.domain.money import E6, E8, scaled
@@ -79,6 +79,9 @@ class FillsReport(msgspec.Struct, frozen=True):
 
 def import_fills(rooms: Rooms, path: Path, deployment: Deployment, *, dry_run: bool) -> FillsReport:
     """Books the fills of a file that the book does not have. BadInput names the row that stands against it."""
+    if is_dry(deployment.id):
+        name = deployment.agent.name
+        raise BadInput(f"{name} is in dry run and has no fills: `tapebook agents edit {name} --mode trade` first")
     found = read_fills(path, now=rooms.clock.now())
     new = list(_new(rooms, deployment, found, path))
     seq = rooms.book.head(deployment.id)

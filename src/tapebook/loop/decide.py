@@ -1,5 +1,7 @@
 """An answer becomes a decision: parsed, then judged against the account as it is now."""
 
+from typing import Any
+
 import msgspec
 
 from tapebook.decision import Answer, Limits, Refusal, clean, judge, parse, unexplained
@@ -18,16 +20,18 @@ class Decision(msgspec.Struct, frozen=True):
     failed: bool = False
     votes: tuple[Vote, ...] = ()
     usage: Usage | None = None
+    reasoning: str = ""
 
 
 def judged(answer: Answer, packet: Packet, limits: Limits) -> Decision:
     """What an answer comes to."""
+    beside: dict[str, Any] = {"votes": answer.votes, "usage": answer.usage, "reasoning": answer.reasoning}
     if answer.problem is not None:
         problem = clean(answer.problem, 300) or "the engine gave no reason"
-        return Decision(answer.reply, error=problem, failed=True, votes=answer.votes, usage=answer.usage)
+        return Decision(answer.reply, error=problem, failed=True, **beside)
     parsed = parse(answer.reply)
     if isinstance(parsed, Refusal):
-        return Decision(answer.reply, error=parsed.why, votes=answer.votes, usage=answer.usage)
+        return Decision(answer.reply, error=parsed.why, **beside)
     if any([action.cites for action in parsed.actions]):
         limits = msgspec.structs.replace(limits, citations=packet.citation_ids)
     return Decision(
@@ -35,8 +39,7 @@ def judged(answer: Answer, packet: Packet, limits: Limits) -> Decision:
         parsed.actions,
         _flagged(judge(parsed.actions, limits), parsed.actions, packet),
         note=parsed.note,
-        votes=answer.votes,
-        usage=answer.usage,
+        **beside,
     )
 
 

@@ -2,14 +2,9 @@
 
 from tapebook.book.events import DeploymentOpened, LedgerPosted, draft
 from tapebook.book.ledger import Posting
-from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.errors import UnknownName
 from tapebook.wiring import Rooms
-
-
-def deployment_id(agent: AgentProfile) -> str:
-    """One deployment per agent and broker."""
-    return f"{agent.name}.{agent.broker}"
 
 
 def deploy(rooms: Rooms, name: str) -> Deployment:

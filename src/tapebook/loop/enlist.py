@@ -7,10 +7,9 @@ import msgspec
 
 from tapebook import plug
 from tapebook.context import oversize
-from tapebook.domain.agent import AgentProfile, context_of
+from tapebook.domain.agent import AgentProfile, context_of, deployment_id
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6
 from tapebook.errors import BadInput, UnknownName
-from tapebook.loop.deploy import deployment_id
 from tapebook.loop.quotes import TapeQuotes, marks_of
 from tapebook.profiles import changed, differences, require_name
 from tapebook.tape.store import View
@@ -98,7 +97,7 @@ def _left_alone(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> list
 
     The executor follows every position and order, whoever watches the symbol: margin, funding, fills, settlement.
     """
-    moved = before.broker != after.broker
+    moved = deployment_id(before) != deployment_id(after)
     stopped = before.enabled and not after.enabled
     left = set(before.watchlist) - set(after.watchlist)
     if not (moved or stopped or left):

@@ -6,7 +6,7 @@ from tapebook.book.activity import day_start
 from tapebook.context import Situation
 from tapebook.decision import Limits, Move, move_of
 from tapebook.domain.activity import Activity
-from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.domain.agent import AgentProfile, Deployment, is_dry
 from tapebook.domain.market import Mid
 from tapebook.domain.order import Order
 from tapebook.domain.position import Portfolio
@@ -78,6 +78,9 @@ def halted(rooms: Rooms, deployment: Deployment, agent: AgentProfile) -> str | N
         return f"the desk is halted: {halts['']}"
     if deployment.id in halts:
         return f"{agent.name} is halted: {halts[deployment.id]}"
+    # What was decided before it became dry must not leave any more.
+    if agent.mode == "dry_run" and not is_dry(deployment.id):
+        return f"{agent.name} is in dry run"
     return None if agent.enabled else f"{agent.name} is not enabled"
 
 

@@ -10,10 +10,10 @@ Nothing of it is stored: what was known at a moment can be computed again for as
 import math
 from typing import Any
 
+from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import DAY, MINUTE, floor
 from tapebook.domain.market import Mid
 from tapebook.domain.money import E6, E8
-from tapebook.loop.deploy import deployment_id
 from tapebook.loop.quotes import TapeQuotes
 from tapebook.tape.features.returns import covered_ms, ended_bars, since, sum_of_squares
 from tapebook.tape.store import View

@@ -1,13 +1,18 @@
 """Writes a decision and the orders it intends, in one transaction, before anything leaves.
 
-Packet and reply are kept in the archive, or in the spool until it can be written again. When neither can be written
-the run has no key: the packet is what replay makes, and a model's reply is in the book already (`loop.replies`).
+Packet, reply and what a model reasoned beside it are kept in the archive, or in the spool until it can be written
+again. When neither can be written the run has no key: the packet is what replay makes, and a model's reply is in the
+book already (`loop.replies`).
+
+The orders of a dry run are written as what they are and have ended with that: nobody ever finds one to send.
 """
 
-from tapebook.book.events import OrderIntended, RunDecided, draft
+from tapebook.book.events import OrderDryRun, OrderIntended, RunDecided, draft
 from tapebook.book.orders import orders_for
 from tapebook.book.runs import status_of
 from tapebook.decision import Limits
+from tapebook.domain.agent import Mode
+from tapebook.domain.money import E6, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
 from tapebook.domain.run import DecisionRun, RunStatus
 from tapebook.loop.decide import Decision
@@ -19,14 +24,15 @@ from tapebook.wiring import Rooms
 
 def record(rooms: Rooms, opened: Opened, decision: Decision, limits: Limits) -> DecisionRun:
     """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
-    orders = _orders(opened, decision, limits)
+    orders, agent = _orders(opened, decision, limits), opened.slot.deployment.agent
     optional = OptionalReads(causes=opened.causes)
     seen = None
-    if orders and not all(order.reduce_only for order in orders):
+    if agent.mode == "trade" and orders and not all(order.reduce_only for order in orders):
         # Without it the outcome teaches less; the order is worth more than that.
         seen = optional.read("sighting", None, sighting, opened.slot.run_id(), opened.situation)
     run = _run(rooms, opened, decision, orders=len(orders), optional=optional)
-    drafts = [draft(run.as_of, RunDecided(run)), *[draft(limits.at, OrderIntended(order)) for order in orders]]
+    written = [_dry_run(order, limits) if agent.mode == "dry_run" else OrderIntended(order) for order in orders]
+    drafts = [draft(run.as_of, RunDecided(run)), *[draft(limits.at, body) for body in written]]
     if seen is not None:
         drafts.append(seen)
     rooms.book.append(run.deployment, drafts, expected_seq=limits.seq)
@@ -43,16 +49,25 @@ def _orders(opened: Opened, decision: Decision, limits: Limits) -> list[Order]:
     return orders_for(opened.slot.run_id(), judged, held=limits.held, mark_e8=limits.mark_e8, at=limits.at)
 
 
+def _dry_run(order: Order, limits: Limits) -> OrderDryRun:
+    """All there ever is of an order that is not sent: nothing is left to place, to ask for or to follow."""
+    # An action comes to an order only where there is a mark.
+    mark = limits.mark_e8 or 0
+    worth, cash = notional_usd_e6(order.size_e8, mark), limits.portfolio.cash_usd_e6
+    detail = f"dry run, never sent: {decimal_text(worth, E6, 2)} USD at the mark of {short_price(mark)}"
+    return OrderDryRun(order, mark, -worth if order.side == "buy" else worth, cash, detail)
+
+
 def _run(
     rooms: Rooms, opened: Opened, decision: Decision, *, orders: int, optional: OptionalReads
 ) -> DecisionRun:
     slot, situation, packet = opened.slot, opened.situation, opened.packet
     deployment, agent = slot.deployment, slot.deployment.agent
-    packet_key, reply_key = None, None
+    packet_key, reply_key, reason_key = None, None, None
     if rooms.config.archive.packets:
-        asked = f"{packet.system}\n\n{packet.text}"
-        kept = [rooms.archive.keep(text.encode(errors="backslashreplace")) for text in (asked, decision.reply)]
-        packet_key, reply_key = (each.key for each in kept)
+        texts = [f"{packet.system}\n\n{packet.text}", decision.reply, *filter(None, [decision.reasoning])]
+        kept = [rooms.archive.keep(text.encode(errors="backslashreplace")) for text in texts]
+        packet_key, reply_key, reason_key = (*(each.key for each in kept), None)[:3]
         # One is enough: both fail for the same reason.
         for problem in [each.problem for each in kept if each.problem is not None][:1]:
             optional.add_cause("archive", problem)
@@ -75,7 +90,7 @@ def _run(
         engine=agent.engine or rooms.config.engine.default,
         packet_key=packet_key,
         reply_key=reply_key,
-        status=_status(decision, orders),
+        status=_status(decision, orders, agent.mode),
         actions=decision.actions,
         verdicts=decision.verdicts,
         degraded=situation.degraded,
@@ -83,11 +98,13 @@ def _run(
         error=decision.error,
         votes=decision.votes,
         usage=decision.usage,
+        reason_key=reason_key,
         degraded_causes=safe_causes(rooms, optional.causes) if optional.causes else (),
     )
 
 
-def _status(decision: Decision, orders: int) -> RunStatus:
+def _status(decision: Decision, orders: int, mode: Mode) -> RunStatus:
     if decision.failed:
         return "failed"
-    return status_of(decision.verdicts, orders=orders, error=decision.error)
+    # Nothing of a dry run is under way once it is written.
+    return "done" if orders and mode == "dry_run" else status_of(decision.verdicts, orders=orders, error=decision.error)

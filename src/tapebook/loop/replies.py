@@ -27,7 +27,7 @@ def kept_answer(rooms: Rooms, opened: Opened) -> Answer | None:
     kept = rooms.replies.kept(key)
     if kept is None:
         return _too_expensive(rooms, opened)
-    answer = msgspec.json.decode(kept.answer_json, type=Answer)
+    answer = _decoded(rooms, kept.answer_json)
     return answer if kept.run_id == opened.slot.run_id() else _already_paid(answer)
 
 
@@ -38,17 +38,33 @@ def keep_answer(rooms: Rooms, opened: Opened, answer: Answer) -> None:
         return
     rooms.replies.keep(
         key,
-        Kept(_encoded(answer), opened.slot.run_id()),
+        Kept(_encoded(rooms, answer), opened.slot.run_id()),
         deployment=opened.slot.deployment.id,
         cost_usd_e6=answer.usage.cost_usd_e6 if answer.usage else 0,
         at=rooms.clock.now(),
     )
 
 
-def _encoded(answer: Answer) -> str:
+class _Reasoned(msgspec.Struct):
+    """What is kept beside an answer: where the archive has what the model reasoned, which may be long."""
+
+    reason_key: str | None = None
+
+
+def _encoded(rooms: Rooms, answer: Answer) -> str:
     # Half of a surrogate pair has no bytes; written out it is as wrong a reply as before.
-    reply = answer.reply.encode(errors="backslashreplace").decode()
-    return msgspec.json.encode(msgspec.structs.replace(answer, reply=reply)).decode()
+    reply, reasoning = (
+        text.encode(errors="backslashreplace").decode() for text in (answer.reply, answer.reasoning)
+    )
+    key = rooms.archive.keep(reasoning.encode()).key if reasoning and rooms.config.archive.packets else None
+    here = msgspec.structs.replace(answer, reply=reply, reasoning="" if key else reasoning)
+    return msgspec.json.encode(msgspec.to_builtins(here) | msgspec.to_builtins(_Reasoned(key))).decode()
+
+
+def _decoded(rooms: Rooms, text: str) -> Answer:
+    answer, key = msgspec.json.decode(text, type=Answer), msgspec.json.decode(text, type=_Reasoned).reason_key
+    reasoning = rooms.archive.get(key) if key else None
+    return answer if reasoning is None else msgspec.structs.replace(answer, reasoning=reasoning.decode())
 
 
 def _key(rooms: Rooms, opened: Opened) -> str | None:

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.domain.agent import AgentProfile, Deployment, deployment_id, is_dry
 from tapebook.errors import BadInput
-from tapebook.loop.deploy import deployment_id
 from tapebook.wiring import Rooms
 
 
@@ -41,7 +40,9 @@ class Roster:
         return Deployment(self._rooms.book.owner, deployment, self._profiles[found], found[1])
 
     def _account(self, deployment: Deployment) -> str | None:
-        # Paper accounts are as many as deployments; a broker of an exchange names the one it trades.
+        # A dry run has no account. Paper accounts are as many as deployments; a broker of an exchange names its one.
+        if is_dry(deployment.id):
+            return None
         return getattr(self._rooms.broker(deployment.agent.broker), "account", None)
 
 

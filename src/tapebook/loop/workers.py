@@ -20,9 +20,10 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from tapebook.book.work import Item
 from tapebook.context import MarketShelf
 from tapebook.decision import Answer, Engine
-from tapebook.domain.agent import Deployment
+from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import Retry, Stop
 from tapebook.log import Lease
@@ -147,10 +148,11 @@ class Worker:
 
     def _list(self, lease: Lease) -> None:
         """What a deployment has to decide; what is too late is recorded as such at once."""
-        items = self._rooms.work.of(lease.stream.deployment)
-        if not items:
+        name = lease.stream.deployment
+        items = self._rooms.work.of(name)
+        if not items or self._moved_away(name, items):
             return
-        deployment, now = deploy(self._rooms, agent_of(lease.stream.deployment)), self._rooms.clock.now()
+        deployment, now = deploy(self._rooms, agent_of(name)), self._rooms.clock.now()
         slots = [slot_of(deployment, item) for item in items]
         late = [slot for slot in slots if is_over(slot, now)]
         abandon(self._rooms, late, status="expired", error=_TOO_LATE)
@@ -164,6 +166,21 @@ class Worker:
             else:
                 self._waiting.append(task)
         self._owed[lease] += len(tasks)
+
+    def _moved_away(self, name: str, items: list[Item]) -> bool:
+        """Whether the agent of a deployment runs as another one by now; then what was listed for it has expired."""
+        book, agent = self._rooms.book, agent_of(name)
+        found = book.agent(agent)
+        if found is None or deployment_id(found[1]) == name:
+            return False
+        slots = [slot_of(Deployment(book.owner, name, found[1], found[0]), item) for item in items]
+        if book.head(name):
+            abandon(self._rooms, slots, status="expired", error=f"{agent} runs as {deployment_id(found[1])} by now")
+        # A stream that was never opened must not begin without its deposit.
+        for item in items:
+            self._rooms.work.remove(item.run_id)
+        self.expired += len(items)
+        return True
 
     def _begin(self) -> None:
         room = min(len(self._waiting), self._most - self._in_flight, self._batch)

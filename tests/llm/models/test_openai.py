@@ -44,7 +44,7 @@ def test_the_texts_go_out_as_they_are_with_the_schema(server: ModelServer, model
 
 def test_a_server_without_schemas_is_asked_for_an_object_from_then_on(server: ModelServer, model: Model) -> None:
     server.says(REFUSED, Said(body=openai_chat("{}")))
-    assert asked(model) == asked(model) == Completion("{}", 1000, 100)
+    assert asked(model) == asked(model) == Completion("{}", 1000, 100, reasoning="hm")
     assert formats(server) == ["json_schema", "json_object", "json_object"]
 
 
@@ -64,13 +64,13 @@ def test_other_faults_are_not_taken_for_a_missing_format(server: ModelServer, mo
 
 def test_a_refusal_of_the_model_is_a_refusal(server: ModelServer, model: Model) -> None:
     server.says(Said(body=openai_chat(None, refusal="I will not trade.")))
-    assert asked(model) == Completion("I will not trade.", 1000, 100, "refused")
+    assert asked(model) == Completion("I will not trade.", 1000, 100, "refused", "hm")
 
 
 def test_tokens_that_are_not_counted_are_estimated_high(server: ModelServer, model: Model) -> None:
     server.says(Said(body=openai_chat("{}", tokens=None)))
     expected = estimated_tokens("system\n text", "user → text")
-    assert asked(model) == Completion("{}", expected, estimated_tokens("{}"))
+    assert asked(model) == Completion("{}", expected, estimated_tokens("{}"), reasoning="hm")
     assert expected > 8
 
 

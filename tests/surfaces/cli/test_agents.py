@@ -1,12 +1,17 @@
 """Commands on agents: who there is, and making, changing and showing one."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tapebook import app
+from tapebook.decision import Answer
+from tapebook.loop.deploy import deploy
+from tapebook.loop.slot import Slot
+from tapebook.loop.tick import tick
 from tests.loop.desks import desk, reply
 
 Run = Callable[..., tuple[int, str, str]]
@@ -147,3 +152,23 @@ def test_what_cannot_be_is_one_line(run: Run, own: str, words: str, says: str) -
 )
 def test_unknown_names_are_answered_with_the_known_ones(run: Run, home: str, words: str, says: str) -> None:
     assert run(*words.split(), "--home", home) == (2, "", f"error: {says}\n")
+
+
+def test_dry_run_is_said_wherever_it_shows(run: Run, home: str, tmp_path: Path) -> None:
+    """An agent in dry run decides on a demo's market: list, profile, run and order say that nothing was sent."""
+    copy = str(shutil.copytree(home, tmp_path / "copy"))
+    run("agents", "edit", "btc-5m", "--mode", "dry_run", "--engine", "trend", "--home", copy)
+    assert "paper (dry run)" in run("agents", "--home", copy)[1]
+    with app.open(copy) as book:
+        slot = Slot(deploy(book._rooms, "btc-5m"), "BTC", book._rooms.clock.now(), trigger="manual")
+        said = reply("open", "long", 500)
+        made = tick(book._rooms, slot, ask=lambda _rooms, _opened: Answer(said))
+        assert made.status == "done"
+        assert book.verify() == []
+    shown = run("agents", "show", "btc-5m", "--home", copy)[1]
+    assert "dry run" in shown and "1 orders noted, never sent" in shown
+    told = run("runs", "show", made.run_id, "--home", copy)[1]
+    assert "dry run: nothing is sent" in told and "dry (dry run, never sent: " in told
+    (order,) = json.loads(run("orders", "btc-5m", "--home", copy, "--json")[1])
+    assert (order["status"], order["dry"]) == ("dry", True)
+    assert "done (dry)" in run("runs", "--agent", "btc-5m", "--home", copy)[1]

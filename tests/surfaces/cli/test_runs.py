@@ -69,10 +69,14 @@ DECISION = {
     "symbol": "BTC",
     "as_of": "2026-01-05T05:00:00.000Z",
     "trigger": "schedule",
+    "dry": False,
     "engine": "trend",
     "tokens": 1495,
     "packet_sha256": "249d2e858e3136ce0c3e7dcd2a7ba1b3c7278519c9a8b84cde580de7b9e07c31",
     "status": "done",
+    "completed_at": "2026-01-05T05:00:01.500Z",
+    "reason_key": None,
+    "reply_key": "sha256/ab/abc",
     "actions": [OPEN, REFUSED],
     "degraded": [],
     "degraded_causes": [],
@@ -84,6 +88,7 @@ DECISION = {
     "sections": None,
     "packet": "what was sent",
     "reply": None,
+    "reasoning": None,
     "orders": [],
     "fills": [],
     "trades": [],
@@ -124,6 +129,7 @@ def test_one_run_is_told_in_full(run: Run, facade: SimpleNamespace) -> None:
             "sections": [part, part | {"name": "bars", "tokens": 1145, "shown": 88, "dropped": 12}],
             "votes": [VOTE],
             "usage": USAGE,
+            "reason_key": "sha256/cd/cde",
             "orders": [ORDER, ORDER | {"limit_price": None, "order_type": "market", "reduce_only": True, "detail": ""}],
             "fills": [FILL],
             "trades": [TRADE, TRADE | {"role": "entry", "side": "long", "status": "open"}],
@@ -139,7 +145,7 @@ def test_one_run_is_told_in_full(run: Run, facade: SimpleNamespace) -> None:
         "told      1,495 tokens, sha256 249d2e858e3136ce…",
         "          system 350",
         "          bars 1,145 (88 of 100 rows)",
-        "status    done",
+        "status    done since 2026-01-05T05:00:01.500Z",
         "decided   open long BTC 1,250.50 USD at 2x, market: allowed",
         "          adjust long BTC 1,250.50 USD at 2x, market: refused by max_leverage, 2 is above 1",
         "because   trend is up",
@@ -147,6 +153,7 @@ def test_one_run_is_told_in_full(run: Run, facade: SimpleNamespace) -> None:
         "flagged   nothing in the packet explains 71,000",
         "votes     trend: open long, confidence 0.62, weight 1.20: up",
         "model     gpt-6-luna: 1,200 tokens in, 80 out, 0.002100 USD, attempts: 2",
+        "thought   sha256/cd/cde of the archive; --reasoning prints it",
         "degraded  -",
         "error     -",
         "orders    buy 0.0153 BTC, limit at 65000: cancelled (expired)",
@@ -191,6 +198,10 @@ def test_texts_alone(run: Run, facade: SimpleNamespace) -> None:
     assert run("runs", "show", "x", "--packet") == (0, "what was sent\n", "")
     said = "error: the reply of 618dc3cf2da887a63b0f is not kept: the setting archive.packets was off\n"
     assert run("runs", "show", "x", "--reply") == (2, "", said)
+    said = "error: 618dc3cf2da887a63b0f has no reasoning: no model was asked, or its provider showed none\n"
+    assert run("runs", "show", "x", "--reasoning") == (2, "", said)
+    facade.run = lambda run_id: DECISION | {"reasoning": "first this\nthen that"}
+    assert run("runs", "show", "x", "--reasoning") == (0, "first this\nthen that\n", "")
 
 
 def test_a_shadow_is_marked_in_the_list(run: Run, facade: SimpleNamespace) -> None:

@@ -72,7 +72,7 @@ def _outcome(order: OrderOutcome) -> str:
         return f'refused by the broker: "{plain(order.detail, MOST_DETAIL)}"'
     if order.status == "cancelled":
         return f'allowed, then cancelled: "{plain(order.detail, MOST_DETAIL)}"'
-    return f"allowed, {order.status}"
+    return "allowed, not sent: dry run" if order.status == "dry" else f"allowed, {order.status}"
 
 
 LAYOUT = Layout(

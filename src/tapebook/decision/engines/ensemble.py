@@ -64,8 +64,8 @@ def _together(given: tuple[str, tuple[tuple[str, Answer], ...], Section | None])
     votes, usage = tuple([ballot.vote for ballot in ballots]), _usage(answers)
     if not [each for _, each in answers if not each.problem]:
         problem = "; ".join(f"{name}: {each.problem}" for name, each in answers)
-        return Answer("", votes, usage, f"every member failed: {clean(problem, MOST_REASON)}")
-    return Answer(_counted(symbol, ballots).reply, votes, usage)
+        return Answer("", votes, usage, f"every member failed: {clean(problem, MOST_REASON)}", _reasoning(answers))
+    return Answer(_counted(symbol, ballots).reply, votes, usage, reasoning=_reasoning(answers))
 
 
 def _weights(section: Section | None) -> dict[str, int]:
@@ -138,6 +138,11 @@ def _tally(ballots: Sequence[Ballot]) -> str:
         what = ballot.vote.action if ballot.vote.side is None else f"{ballot.vote.action} {ballot.vote.side}"
         camps.setdefault(what, []).append(ballot.vote.engine)
     return "; ".join([f"{what}: {', '.join(names)}" for what, names in camps.items()])
+
+
+def _reasoning(answers: Sequence[tuple[str, Answer]]) -> str:
+    """What the members thought, each under its name."""
+    return "\n\n".join([f"{name}:\n{each.reasoning}" for name, each in answers if each.reasoning])
 
 
 def _usage(answers: Sequence[tuple[str, Answer]]) -> Usage | None:

@@ -15,11 +15,14 @@ _STOPS: dict[str, Stop] = {
     "max_tokens": "truncated",
     "model_context_window_exceeded": "truncated",
 }
+_THOUGHT = ("thinking", "redacted_thinking")
+_REDACTED = "(the provider does not show this part)"
 
 
 class _Block(msgspec.Struct):
     type: str
     text: str = ""
+    thinking: str = ""
 
 
 class _Usage(msgspec.Struct):
@@ -84,12 +87,13 @@ def _completion(body: bytes) -> Completion | Failure:
         message = msgspec.json.decode(body, type=_Message)
     except msgspec.DecodeError as error:
         return no_answer(str(error))
-    used = message.usage
+    used, thought = message.usage, [block for block in message.content if block.type in _THOUGHT]
     return Completion(
         text="".join(block.text for block in message.content if block.type == "text"),
         input_tokens=used.input_tokens + (used.cache_creation_input_tokens or 0) + (used.cache_read_input_tokens or 0),
         output_tokens=used.output_tokens,
         stop=_STOPS.get(message.stop_reason or "", "end"),
+        reasoning="\n\n".join(_REDACTED if block.type == "redacted_thinking" else block.thinking for block in thought),
     )
 
 

@@ -20,6 +20,9 @@ _STOPS: dict[str, Stop] = {"content_filter": "refused", "length": "truncated"}
 class _Said(msgspec.Struct):
     content: str | None = None
     refusal: str | None = None
+    # Where servers that show a model's thinking put it; OpenAI's own does not.
+    reasoning_content: Any = None
+    reasoning: Any = None
 
 
 class _Choice(msgspec.Struct):
@@ -100,7 +103,9 @@ def _completion(body: bytes, messages: list[dict[str, str]]) -> Completion | Fai
     said, stop = chat.choices[0].message, _STOPS.get(chat.choices[0].finish_reason or "", "end")
     text = said.content or said.refusal or ""
     used = chat.usage or _Usage(estimated_tokens(*(each["content"] for each in messages)), estimated_tokens(text))
-    return Completion(text, used.prompt_tokens, used.completion_tokens, "refused" if said.refusal else stop)
+    thought = next((each for each in (said.reasoning_content, said.reasoning) if isinstance(each, str)), "")
+    stop = "refused" if said.refusal else stop
+    return Completion(text, used.prompt_tokens, used.completion_tokens, stop, thought)
 
 
 def create(terms: ModelTerms) -> Model:

@@ -83,6 +83,7 @@ def save(
     model: Annotated[Text, typer.Option(metavar="M", help="The model, for engines that ask one.")] = None,
     members: Annotated[Text, typer.Option(metavar="A,B", help="The engines of an ensemble.")] = None,
     broker: Annotated[Text, typer.Option(metavar="B", help="Where orders go.")] = None,
+    mode: Annotated[Text, typer.Option(metavar="MODE", help="trade, or dry_run: orders are noted, never sent.")] = None,
     every: Annotated[Text, typer.Option(metavar="SPAN", help="How often to decide: 5m, 1h, 1d.")] = None,
     horizon: Annotated[Text, typer.Option(metavar="H", help="scalp, intraday, swing or position.")] = None,
     strategy: Annotated[Text, typer.Option(metavar="TEXT", help="What it trades on; @FILE reads a file.")] = None,
@@ -106,7 +107,7 @@ def save(
         **{"watch": watch, "engine": engine, "model": model, "members": members, "broker": broker},
         **{"every_minutes": every, "horizon": horizon, "strategy": strategy, "avoid": avoid, "manual": manual},
         **{"cash_usd": cash, "margin": margin, "max_position_usd": max_position_usd},
-        **{"max_leverage": max_leverage, "shadow": shadow},
+        **{"max_leverage": max_leverage, "shadow": shadow, "mode": mode},
     }
     settings = {key: value for key, value in flags.items() if value is not None} | _pairs(other or [])
     home, json = inherited(context, home, json)
@@ -138,7 +139,12 @@ def _list(home: str | None, json: bool) -> None:
     if json:
         print_json(found)
     else:
-        print_table(found, AGENTS, empty="no agents yet")
+        print_table([_marked(agent) for agent in found], AGENTS, empty="no agents yet")
+
+
+def _marked(agent: dict[str, Any]) -> dict[str, Any]:
+    """An agent for the list; one whose orders are never sent says so."""
+    return agent | {"broker": f"{agent['broker']} (dry run)"} if agent["mode"] == "dry_run" else agent
 
 
 def _switch(name: str, on: bool, home: str | None, json: bool) -> None:
@@ -176,7 +182,9 @@ def _record(agent: dict[str, Any]) -> dict[str, Any]:
     result = f"{agent.pop('closed_trades'):,} closed trades, net {money(agent.pop('net_pnl_usd'))} USD"
     texts = {key: agent[key].split("\n") for key in ("strategy", "manual")}
     begun = {"deployment": agent["deployment"] or "has not begun"}
-    return agent | texts | begun | {"shadow": _shadow(agent["shadow"]), "result": result}
+    noted = agent.pop("dry_orders")
+    dry = {"dry run": f"{noted:,} orders noted, never sent"} if noted or agent["mode"] == "dry_run" else {}
+    return agent | texts | begun | {"shadow": _shadow(agent["shadow"]), "result": result} | dry
 
 
 def _shadow(shadow: dict[str, Any] | None) -> str | None:

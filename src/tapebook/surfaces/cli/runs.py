@@ -67,6 +67,7 @@ def show(
     *,
     packet: Annotated[bool, typer.Option("--packet", help="Only the text the engine was sent.")] = False,
     reply: Annotated[bool, typer.Option("--reply", help="Only the text the engine answered.")] = False,
+    reasoning: Annotated[bool, typer.Option("--reasoning", help="Only what a model thought beside its reply.")] = False,
     home: Home = None,
     json: Json = False,
 ) -> None:
@@ -74,8 +75,8 @@ def show(
     home, json = inherited(context, home, json)
     with opened(home) as book:
         found = book.run(run)
-    if packet or reply:
-        print_text(found, ["packet"] * packet + ["reply"] * reply)
+    if packet or reply or reasoning:
+        print_text(found, ["packet"] * packet + ["reply"] * reply + ["reasoning"] * reasoning)
     elif json:
         print_json(found)
     else:
@@ -131,6 +132,8 @@ def print_text(run: dict[str, Any], names: list[str]) -> None:
     """A text as it was sent or answered, without anything around it."""
     for name in names:
         if run[name] is None:
+            if name == "reasoning" and run["reply_key"]:
+                raise BadInput(f"{run['run_id']} has no reasoning: no model was asked, or its provider showed none")
             unwritten = any(cause.startswith("archive: ") for cause in run["degraded_causes"])
             why = "neither the archive nor the spool could be" if unwritten else "the setting archive.packets was off"
             raise BadInput(f"the {name} of {run['run_id']} is not kept: {why}{' written' * unwritten}")
@@ -147,15 +150,17 @@ def print_run(run: dict[str, Any]) -> None:
         "symbol": run["symbol"],
         "as of": f"{run['as_of']}, {run['late_ms'] / 1000:.1f} s after its time",
         "trigger": run["trigger"],
+        "mode": "dry run: nothing is sent, and nothing counts in an account" if run["dry"] else None,
         "engine": run["engine"],
         "told": [f"{run['tokens']:,} tokens, sha256 {run['packet_sha256'][:16]}…", *parts],
-        "status": run["status"],
+        "status": f"{run['status']} since {run['completed_at']}" if run["completed_at"] else run["status"],
         "decided": [sentence(action) for action in actions],
         "because": [action["reason"] for action in actions],
         "citations": [_citation(each) for each in run.get("citations") or []],
         "flagged": [f"nothing in the packet explains {flag}" for action in actions for flag in action["flags"]],
         "votes": [_vote(vote) for vote in run["votes"]],
         "model": _usage(run["usage"]),
+        "thought": f"{run['reason_key']} of the archive; --reasoning prints it" if run["reason_key"] else None,
         "degraded": run["degraded"],
         "causes": run["degraded_causes"],
         "note": run["note"],
@@ -170,7 +175,7 @@ def print_run(run: dict[str, Any]) -> None:
 
 def _marked(run: dict[str, Any]) -> dict[str, Any]:
     """A run for the list; one that was never to be traded says so, and one that lacked something."""
-    marks = ["shadow"] * (run["trigger"] == "shadow") + ["degraded"] * bool(run["degraded"])
+    marks = ["shadow"] * (run["trigger"] == "shadow") + ["dry"] * run["dry"] + ["degraded"] * bool(run["degraded"])
     return run | {"status": f"{run['status']} ({', '.join(marks)})"} if marks else run
 
 
