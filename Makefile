@@ -68,5 +68,5 @@ $(RUN): pyproject.toml | $(VENV)/bin/pip
 
 $(TEST): pyproject.toml | $(VENV)/bin/pip
 	@echo 'installing into $(VENV) …'
-	@$(PIP_INSTALL) --editable '.[test,postgres,llm]'
+	@$(PIP_INSTALL) --editable '.[test,postgres]'
 	@touch $(RUN) $@

@@ -170,8 +170,6 @@ class Rooms:
 
     def close(self) -> None:
         """Ends all connections."""
-        for each in self._askers.values():
-            each.close()
         self.indexes.close()
         self.book_db.close()
         self.tape_db.close()
@@ -185,7 +183,7 @@ def asker(config: Config, provider: str, model: str, *, key: Key) -> Asker:
     name, url = model or names[provider], urls[provider]
     unknown = Price(round(llm.input_usd_per_mtok * 1e6), round(llm.output_usd_per_mtok * 1e6))
     return Asker(
-        plug.load("tapebook.llm.models", provider).create(ModelTerms(name, url, key)),
+        plug.load("tapebook.llm.models", provider).create(ModelTerms(name, url, key, elapsed_seconds)),
         name=name,
         place=url,
         price=price_of(name, unknown=unknown),

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,23 +26,21 @@ WORLDS = (world(1, edge_usd=15.0), world(2), world(3, n=3), world(4, n=1))
 
 
 @pytest.fixture(params=REFLECTORS)
-def reflector(request: pytest.FixtureRequest, server: ModelServer) -> Iterator[Reflector]:
+def reflector(request: pytest.FixtureRequest, server: ModelServer) -> Reflector:
     """Every reflector; those with a model ask this machine's server, which has nothing to say of any slot."""
-    askers = []
-
     def asker(provider: str, model: str) -> Asker:
         url = f"{server.url}/v1" if provider == "openai" else server.url
-        made = plug.load("tapebook.llm.models", provider).create(ModelTerms(model, url, Key("sk-0123456789")))
+        terms = ModelTerms(model, url, Key("sk-0123456789"), elapsed_seconds)
+        made = plug.load("tapebook.llm.models", provider).create(terms)
         price, waiting = Price(1_000_000, 5_000_000), Waiting(elapsed_seconds, time.sleep)
         budget = Budget(attempts=1, max_tokens=1_000)
-        askers.append(Asker(made, name=model, place=url, price=price, budget=budget, waiting=waiting))
-        return askers[-1]
+        return Asker(made, name=model, place=url, price=price, budget=budget, waiting=waiting)
 
     name = str(request.param)
     server.says(Said(body=anthropic_message(EMPTY) if name == "anthropic" else openai_chat(EMPTY)))
-    yield plug.load("tapebook.lessons.reflectors", name).create(ReflectorTerms("some-model", 100_000, asker))
-    for each in askers:
-        each.close()
+    terms = ReflectorTerms("some-model", 100_000, asker)
+    made: Reflector = plug.load("tapebook.lessons.reflectors", name).create(terms)
+    return made
 
 
 def test_every_model_can_reflect() -> None:

@@ -1,7 +1,6 @@
 """Engines that ask a model, from the packet to the answer, over HTTP to a server on this machine."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,21 +35,20 @@ every_provider = pytest.mark.parametrize("name", sorted(MODULES))
 
 
 @pytest.fixture
-def engine() -> Iterator[Make]:
+def engine() -> Make:
     """`engine(name, url)` gives an engine as a home makes it, with its provider on this machine."""
-    with ExitStack() as stack:
 
-        def make(name: str, url: str, *, cap: int = CAP, **settings: Any) -> Engine:
-            urls = {"anthropic_url": url, "openai_url": f"{url}/v1"}
-            config = Config(llm=Llm(**{"timeout_seconds": 5.0, **urls, **settings}))
+    def make(name: str, url: str, *, cap: int = CAP, **settings: Any) -> Engine:
+        urls = {"anthropic_url": url, "openai_url": f"{url}/v1"}
+        config = Config(llm=Llm(**{"timeout_seconds": 5.0, **urls, **settings}))
 
-            def ask(provider: str, model: str) -> Asker:
-                return stack.enter_context(closing(asker(config, provider, model, key=Key(SECRET))))
+        def ask(provider: str, model: str) -> Asker:
+            return asker(config, provider, model, key=Key(SECRET))
 
-            made: Engine = MODULES[name].create(EngineTerms("some-model", max_usd_e6=cap, asker=ask))
-            return made
+        made: Engine = MODULES[name].create(EngineTerms("some-model", max_usd_e6=cap, asker=ask))
+        return made
 
-        yield make
+    return make
 
 
 def said(name: str, text: str = HOLD, *, stop: str = "end") -> Said:
@@ -103,8 +101,21 @@ def test_a_text_that_is_not_what_was_asked_for_is_left_to_the_parser(
     engine: Make, server: ModelServer, *, name: str, text: str
 ) -> None:
     server.says(said(name, text))
-    assert engine(name, server.url).decide(PACKET) == Answer(text, usage=USED, reasoning="hm")
+    assert engine(name, server.url, attempts=1).decide(PACKET) == Answer(text, usage=USED, reasoning="hm")
     assert isinstance(parse(text), Refusal)
+
+
+@every_provider
+@pytest.mark.parametrize("wrong", [HOLD[:-1], "I would hold.", '{"actions":[{"action":"buy","symbol":"BTC"}]}'])
+def test_a_text_that_is_no_reply_is_asked_for_again_with_what_is_wrong(
+    engine: Make, server: ModelServer, *, name: str, wrong: str
+) -> None:
+    server.says(said(name, wrong), said(name, f"<think>hold?</think>\n```json\n{HOLD}\n```"))
+    answer = engine(name, server.url, attempts=2).decide(PACKET)
+    assert (answer.reply, answer.problem) == (HOLD, None)
+    assert answer.usage is not None and answer.usage.attempts == 2
+    refused = parse(wrong)
+    assert isinstance(refused, Refusal) and refused.why in server.seen[1].body["messages"][-1]["content"]
 
 
 @every_provider

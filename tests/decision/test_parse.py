@@ -52,6 +52,9 @@ def test_least_that_is_accepted() -> None:
     parsed = accepted('{"actions":[{"action":"hold","symbol":"BTC"}]}')
     assert parsed == Reply((Action("hold", "BTC", None, 0, 1, "market", None, 0, ""),), "")
     assert accepted('{"actions":[]}') == Reply((), "")
+    fields = ("side", "notional_usd", "leverage", "order_type", "limit_price", "confidence", "reason", "cites")
+    empty = ",".join(f'"{field}":null' for field in fields)
+    assert accepted(f'{{"actions":[{{"action":"hold","symbol":"BTC",{empty}}}],"note":null}}') == parsed
     assert accepted('\n {"note":"","actions":[]} \n') == Reply((), "")
 
 

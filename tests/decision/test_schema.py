@@ -88,7 +88,6 @@ def test_what_is_parsed_the_schema_accepts_once_defaults_are_written_out(reply: 
         {"leverage": 1.5},
         {"order_type": "stop"},
         {"limit_price": "1"},
-        {"confidence": None},
         {"cites": "c1"},
         {"cites": [1]},
         {"extra": 1},

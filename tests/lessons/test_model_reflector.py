@@ -2,8 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -37,15 +35,17 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def reflector(provider: str, server: ModelServer) -> Iterator[Reflector]:
+def reflector(provider: str, server: ModelServer) -> Reflector:
     """The reflector of a provider, whose model is this machine's server; it may spend ten cents."""
     url = f"{server.url}/v1" if provider == "openai" else server.url
-    model = plug.load("tapebook.llm.models", provider).create(ModelTerms("some-model", url, Key("sk-0123456789")))
+    terms = ModelTerms("some-model", url, Key("sk-0123456789"), elapsed_seconds)
+    model = plug.load("tapebook.llm.models", provider).create(terms)
     price, waiting = Price(1_000_000, 5_000_000), Waiting(elapsed_seconds, time.sleep)
     budget = Budget(attempts=1, max_tokens=2_000)
-    with closing(Asker(model, name="some-model", place=url, price=price, budget=budget, waiting=waiting)) as asker:
-        terms = ReflectorTerms("some-model", 100_000, lambda name, model: asker)
-        yield plug.load("tapebook.lessons.reflectors", provider).create(terms)
+    asker = Asker(model, name="some-model", place=url, price=price, budget=budget, waiting=waiting)
+    made = ReflectorTerms("some-model", 100_000, lambda name, model: asker)
+    reflects: Reflector = plug.load("tapebook.lessons.reflectors", provider).create(made)
+    return reflects
 
 
 def says(server: ModelServer, provider: str, text: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tapebook.domain.run import Usage
 from tapebook.llm import Asked, Asker, Budget, Completion, Failure, Price, Waiting
-from tapebook.llm.asker import SPEND_RULE
+from tapebook.llm.asker import MOST_CHARS, SPEND_RULE
 from tapebook.llm.port import PASSING, Fault, estimated_tokens
 
 SCHEMA: dict[str, Any] = {}
@@ -28,18 +28,17 @@ class Scripted:
         self.now = 0.0
         self.slept: list[float] = []
         self.timeouts: list[float] = []
+        self.questions: list[str] = []
 
     def complete(
         self, system: str, user: str, *, schema: Mapping[str, Any], max_tokens: int, timeout_seconds: float
     ) -> Completion | Failure:
         """The next outcome."""
-        assert (system, user, schema) == ("system", "user", SCHEMA)
+        assert (system, user.partition("\n")[0], schema) == ("system", "user", SCHEMA)
+        self.questions.append(user)
         self.timeouts.append(timeout_seconds)
         self.now += self.seconds
         return self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
-
-    def close(self) -> None:
-        """There is nothing to end."""
 
     def sleep(self, seconds: float) -> None:
         """Lets time pass."""
@@ -47,7 +46,14 @@ class Scripted:
         self.now += seconds
 
 
-def ask(model: Scripted, budget: Budget | None = None, *, price: Price = DOLLAR, cap: int = RICH) -> Asked:
+def number_in(text: str) -> str | None:
+    """What is wrong with a text that is to be a number."""
+    return None if text.isdigit() else f"{text} is no number"
+
+
+def ask(
+    model: Scripted, budget: Budget | None = None, *, price: Price = DOLLAR, cap: int = RICH, reads: Any = None
+) -> Asked:
     """Asks a scripted model."""
     asker = Asker(
         model,
@@ -57,12 +63,12 @@ def ask(model: Scripted, budget: Budget | None = None, *, price: Price = DOLLAR,
         budget=budget or Budget(max_tokens=100),
         waiting=Waiting(lambda: model.now, model.sleep),
     )
-    return asker.ask("system", "user", schema=SCHEMA, max_usd_e6=cap)
+    return asker.ask("system", "user", schema=SCHEMA, max_usd_e6=cap, **({"problem_in": reads} if reads else {}))
 
 
 def fails(fault: Fault = "server_error", after: float | None = None) -> Failure:
     """A failure."""
-    return Failure(fault, "it broke", after)
+    return Failure(fault, "it broke", after, is_billed=fault == "timeout")
 
 
 ANSWER = Completion("{}", 30, 7)
@@ -89,7 +95,7 @@ def test_attempts_end() -> None:
     assert asked == Asked("", Usage("m", 0, 0, 0, 3), "server_error after 3 attempts: it broke")
 
 
-@pytest.mark.parametrize("fault", ["unauthorised", "rejected", "not_installed"])
+@pytest.mark.parametrize("fault", ["unauthorised", "rejected"])
 def test_what_will_not_pass_is_not_tried_again(fault: Fault) -> None:
     model = Scripted(fails(fault), ANSWER)
     assert ask(model).problem == f"{fault} after 1 attempt: it broke"
@@ -141,8 +147,51 @@ def test_a_model_without_a_price_needs_no_cap() -> None:
     assert ask(Scripted(ANSWER), price=Price(0, 0), cap=0) == Asked("{}", Usage("m", 30, 7, 0, 1))
 
 
+def test_what_cannot_be_read_is_asked_for_again_with_what_is_wrong() -> None:
+    model = Scripted(Completion("one", 30, 7), fails(), Completion("2", 30, 7))
+    assert ask(model, reads=number_in) == Asked("2", Usage("m", 60, 14, 74 * 10**6, 3))
+    first, *later = model.questions
+    assert first == "user" and all(again.startswith("user\n") and "one is no number" in again for again in later)
+
+
+def test_the_last_text_that_cannot_be_read_is_given_when_the_budget_ends() -> None:
+    assert ask(Scripted(Completion("one", 30, 7)), reads=number_in) == Asked("one", Usage("m", 90, 21, 111 * 10**6, 3))
+    assert ask(Scripted(Completion("one", 30, 7), fails("rejected")), reads=number_in).text == "one"
+    poor = ask(Scripted(Completion("one", 30, 7)), reads=number_in, cap=(PROMPT + 100) * 10**6)
+    assert poor == Asked("one", Usage("m", 30, 7, 37 * 10**6, 1))
+
+
+def test_an_answer_that_was_none_counts_as_if_its_prompt_was_billed() -> None:
+    asked = ask(Scripted(Failure("server_error", "no answer", is_billed=True), ANSWER))
+    assert asked.usage == Usage("m", PROMPT + 30, 7, (PROMPT + 37) * 10**6, 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":1}',
+        ' {"a":1}\n',
+        '```json\n{"a":1}\n```',
+        'Here it is:\n```\n{"a":1}\n```\nGood luck.',
+        '<think>long or short? {"a":2}</think>\n\n{"a":1}',
+        '<think>```json\n{"a":2}\n```</think>```JSON\n{"a":1}```',
+    ],
+)
+def test_the_json_is_found_behind_thoughts_and_in_a_fence(text: str) -> None:
+    assert ask(Scripted(Completion(text, 1, 1))).text == '{"a":1}'
+
+
+@pytest.mark.parametrize("text", ["```\n1\n```\n```\n2\n```", "Sure! 1", "<think>1"])
+def test_a_text_with_no_one_json_stays_as_it_is(text: str) -> None:
+    assert ask(Scripted(Completion(text, 1, 1))).text == text
+
+
+def test_a_text_that_is_too_long_is_not_kept_whole() -> None:
+    assert len(ask(Scripted(Completion("x" * 10**6, 1, 1))).text) == MOST_CHARS
+
+
 OUTCOMES = st.one_of(
-    st.builds(Completion, st.just("x"), st.integers(0, PROMPT), st.integers(0, 100), st.just("end")),
+    st.builds(Completion, st.sampled_from("x1"), st.integers(0, PROMPT), st.integers(0, 100), st.just("end")),
     st.builds(Failure, st.sampled_from(sorted(PASSING)), st.just("d"), st.none() | st.floats(0, 200)),
 )
 
@@ -153,9 +202,9 @@ def test_no_script_breaks_the_budget(
 ) -> None:
     model = Scripted(*script, seconds=seconds)
     budget = Budget(attempts=attempts, timeout_seconds=80, total_seconds=150, max_tokens=100)
-    asked = ask(model, budget, cap=cap)
+    asked = ask(model, budget, cap=cap, reads=number_in)
     assert len(model.timeouts) == asked.usage.attempts <= attempts
     # A completion never says more tokens than were allowed here, so the cap holds to the cent.
     assert asked.usage.cost_usd_e6 <= cap
     assert sum(model.slept) < 150 and all(timeout >= 0.1 for timeout in model.timeouts)
-    assert (asked.problem is None) == (asked.text == "x")
+    assert (asked.problem is None) == (asked.text != "")

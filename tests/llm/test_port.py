@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tapebook.clock import elapsed_seconds
 from tapebook.llm import Key, ModelTerms
 from tapebook.llm.port import estimated_tokens, one_line
 
@@ -12,7 +13,7 @@ from tapebook.llm.port import estimated_tokens, one_line
 def test_a_key_shows_itself_on_request_alone() -> None:
     key = Key("sk-secret")
     assert key.reveal() == "sk-secret"
-    assert "secret" not in f"{key} {key!r} {[key]} {ModelTerms('m', 'u', key)}"
+    assert "secret" not in f"{key} {key!r} {[key]} {ModelTerms('m', 'u', key, elapsed_seconds)}"
     assert bool(key) and not Key()
     assert key.hidden_in("a sk-secret b") == "a … b"
     assert Key().hidden_in("a b") == "a b"
@@ -20,7 +21,7 @@ def test_a_key_shows_itself_on_request_alone() -> None:
 
 def test_a_key_has_no_place_in_json() -> None:
     with pytest.raises(TypeError):
-        msgspec.json.encode(ModelTerms("m", "u", Key("sk-secret")))
+        msgspec.json.encode(ModelTerms("m", "u", Key("sk-secret"), elapsed_seconds))
 
 
 @given(st.text())

@@ -1,9 +1,10 @@
 """A language model as an engine: the packet's two texts go out as they are, and what comes back is the reply.
 
-What the model wrote is not mended. A text that is no reply is refused by `parse` like any other;
-no text, or a text cut off, is a problem.
+A text that is no reply is asked for again with what is wrong with it, as often as the budget allows; what the model
+wrote last is not mended, and is refused by `parse` like any other. No text, or a text cut off, is a problem.
 """
 
+from tapebook.decision.parse import Refusal, parse
 from tapebook.decision.port import Answer
 from tapebook.decision.schema import SCHEMA, SCHEMA_SHA256
 from tapebook.domain.packet import Packet
@@ -24,5 +25,12 @@ class ModelEngine:
 
     def decide(self, packet: Packet) -> Answer:
         """What the model answers, or why it does not."""
-        asked = self._asker.ask(packet.system, packet.text, schema=SCHEMA, max_usd_e6=self._max_usd_e6)
+        asked = self._asker.ask(
+            packet.system, packet.text, schema=SCHEMA, max_usd_e6=self._max_usd_e6, problem_in=_problem_in
+        )
         return Answer(asked.text, usage=asked.usage, problem=asked.problem, reasoning=asked.reasoning)
+
+
+def _problem_in(text: str) -> str | None:
+    read = parse(text)
+    return read.why if isinstance(read, Refusal) else None

@@ -25,21 +25,23 @@ _CONTROL = re.compile(
 
 
 class _WireAction(msgspec.Struct, forbid_unknown_fields=True):
+    """An action as it is written: null stands where a field does not apply."""
+
     action: Literal["open", "adjust", "close", "hold"]
     symbol: str
     side: Literal["long", "short"] | None = None
-    notional_usd: float = 0.0
-    leverage: int = 1
-    order_type: Literal["market", "limit"] = "market"
+    notional_usd: float | None = None
+    leverage: int | None = None
+    order_type: Literal["market", "limit"] | None = None
     limit_price: float | None = None
-    confidence: float = 0.0
-    reason: str = ""
-    cites: list[str] = []
+    confidence: float | None = None
+    reason: str | None = None
+    cites: list[str] | None = None
 
 
 class _WireReply(msgspec.Struct, forbid_unknown_fields=True):
     actions: list[_WireAction]
-    note: str = ""
+    note: str | None = None
 
 
 _WIRE = msgspec.json.Decoder(_WireReply)
@@ -70,14 +72,14 @@ def parse(text: str) -> Reply | Refusal:
         wire = _WIRE.decode(content)
         if not _is_compact(content):
             json.loads(text, object_pairs_hook=_refuse_repeated_keys)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return Refusal(f"not the JSON that was asked for: {clean(str(error), 200)}")
     if len(wire.actions) > MAX_ACTIONS:
         return Refusal(f"{len(wire.actions)} actions; at most {MAX_ACTIONS} are read")
     problems = [problem for each in wire.actions if (problem := _problem(each))]
     actions = () if problems else tuple([_action(each) for each in wire.actions])
     problem = problems[0] if problems else _contradiction(actions)
-    return Refusal(problem) if problem else Reply(actions, clean(wire.note, 500))
+    return Refusal(problem) if problem else Reply(actions, clean(wire.note or "", 500))
 
 
 def clean(text: str, most: int) -> str:
@@ -91,18 +93,19 @@ def _problem(wire: _WireAction) -> str | None:
     """What makes an action meaningless, or None. `not 0 <= x` also catches NaN, which compares false to everything."""
     what = f"{wire.action} {clean(wire.symbol, 20)}"
     # Refused and not cut: the beginning of a name can be the name of something else.
-    if max(map(len, (wire.symbol, *wire.cites))) > MAX_SYMBOL_CHARS:
+    cites, notional, leverage = wire.cites or (), wire.notional_usd or 0.0, wire.leverage
+    if max(map(len, (wire.symbol, *cites))) > MAX_SYMBOL_CHARS:
         return f"{what}: a name is longer than {MAX_SYMBOL_CHARS} characters"
-    if len(wire.cites) > MAX_CITES:
-        return f"{what}: {len(wire.cites)} citations; at most {MAX_CITES} are read"
-    if not 0 <= wire.notional_usd <= MAX_NOTIONAL_USD:
+    if len(cites) > MAX_CITES:
+        return f"{what}: {len(cites)} citations; at most {MAX_CITES} are read"
+    if not 0 <= notional <= MAX_NOTIONAL_USD:
         return f"{what}: notional_usd is out of range"
-    if not 0 <= wire.confidence <= 1:
+    if not 0 <= (wire.confidence or 0.0) <= 1:
         return f"{what}: confidence must lie between 0 and 1"
-    if not 1 <= wire.leverage <= 100:
+    if leverage is not None and not 1 <= leverage <= 100:
         return f"{what}: leverage is out of range"
     # Asked of the integers that will be traded: a price of 1e-9 is a positive number and a price of nothing.
-    if wire.action in ("open", "adjust") and (wire.side is None or scaled(wire.notional_usd, E6) <= 0):
+    if wire.action in ("open", "adjust") and (wire.side is None or scaled(notional, E6) <= 0):
         return f"{what}: side and a positive notional_usd are needed"
     limit = wire.limit_price or 0.0
     if wire.order_type == "limit" and not (0 < limit <= MAX_NOTIONAL_USD and scaled(limit, E8) > 0):
@@ -144,11 +147,11 @@ def _action(wire: _WireAction) -> Action:
         action=wire.action,
         symbol=clean(wire.symbol, MAX_SYMBOL_CHARS),
         side=wire.side,
-        notional_usd_e6=scaled(wire.notional_usd, E6),
-        leverage=wire.leverage,
-        order_type=wire.order_type,
+        notional_usd_e6=scaled(wire.notional_usd or 0.0, E6),
+        leverage=1 if wire.leverage is None else wire.leverage,
+        order_type=wire.order_type or "market",
         limit_price_e8=None if limit is None else scaled(limit, E8),
-        confidence_e4=scaled(wire.confidence, 10_000),
-        reason=clean(wire.reason, 240),
-        cites=tuple([clean(cite, MAX_SYMBOL_CHARS) for cite in wire.cites]),
+        confidence_e4=scaled(wire.confidence or 0.0, 10_000),
+        reason=clean(wire.reason or "", 240),
+        cites=tuple([clean(cite, MAX_SYMBOL_CHARS) for cite in wire.cites or ()]),
     )

@@ -43,16 +43,27 @@ class ModelReflector:
 
     def reflect(self, agent: AgentProfile, trades: Sequence[ClosedTrade], *, active: str | None) -> Reflected:
         """The note the model proposes, or why there is none."""
-        asked = self._asker.ask(SYSTEM, _question(agent, trades, active), schema=SCHEMA, max_usd_e6=self._max_usd_e6)
-        if asked.problem is not None:
-            return Reflected("", asked.usage.model, asked.usage, asked.problem)
-        try:
-            slots = msgspec.json.decode(asked.text, type=dict[str, list[str]])
-        except msgspec.DecodeError as error:
-            return Reflected("", asked.usage.model, asked.usage, f"not the JSON that was asked for: {error}"[:200])
+        question = _question(agent, trades, active)
+        asked = self._asker.ask(SYSTEM, question, schema=SCHEMA, max_usd_e6=self._max_usd_e6, problem_in=_problem_in)
+        problem = asked.problem or _problem_in(asked.text)
+        if problem is not None:
+            return Reflected("", asked.usage.model, asked.usage, problem)
+        slots = _decoded(asked.text)
         lines = {slot: [" ".join(bullet.split()) for bullet in slots.get(slot, [])] for slot in SLOTS}
         told = {slot: [bullet for bullet in found if bullet and bullet != NOTHING] for slot, found in lines.items()}
         return Reflected(note_text(told), asked.usage.model, asked.usage)
+
+
+def _decoded(text: str) -> dict[str, list[str]]:
+    return msgspec.json.decode(text, type=dict[str, list[str]])
+
+
+def _problem_in(text: str) -> str | None:
+    try:
+        _decoded(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        return f"not the JSON that was asked for: {error}"[:200]
+    return None
 
 
 def _question(agent: AgentProfile, trades: Sequence[ClosedTrade], active: str | None) -> str:

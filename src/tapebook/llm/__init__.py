@@ -2,7 +2,7 @@
 
 takes:  a system and a user text, a JSON schema, a budget of attempts, seconds and dollars
 gives:  the text with its tokens and cost; whatever goes wrong comes back as a value
-never:  shows a key, knows a packet, lets an SDK retry
+never:  shows a key, knows a packet, waits longer than it is told to
 """
 
 from tapebook.llm.asker import Asked, Asker, Budget, Waiting

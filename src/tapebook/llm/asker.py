@@ -3,9 +3,12 @@
 1. Before each attempt its dearest outcome is weighed (`_too_dear`): the prompt, and every token it may write.
    What would break the cap is not sent.
 2. A failure that may pass by itself is waited for (`_pause`): as long as the server asks for, else 1, 2, 4 … seconds.
-3. What was used is added up over all attempts (`_Tab`). A request that timed out counts as if its prompt was billed.
+3. A text that whoever asks cannot read (`problem_in`) is asked for again, with what is wrong with it (`_corrected`).
+4. What was used is added up over all attempts (`_Tab`). A request that timed out, or whose answer was none, counts as
+   if its prompt was billed.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +20,11 @@ from tapebook.llm.port import PASSING, Completion, Failure, Model, estimated_tok
 from tapebook.llm.prices import Price
 
 SPEND_RULE = "R11_MODEL_SPEND"
+MOST_CHARS = 100_000
+"""Characters of a text that are kept; no answer that can be read is as long."""
+
+_THOUGHT_ENDS = "</think>"
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL | re.IGNORECASE)
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -44,6 +52,14 @@ class Asked(msgspec.Struct, frozen=True):
     reasoning: str = ""
 
 
+ProblemIn = Callable[[str], str | None]
+"""What is wrong with a text, in one line; None when it can be read."""
+
+
+def _no_problem(_text: str) -> None:
+    return None
+
+
 class Asker:
     """A model, its price, and the patience to ask it again."""
 
@@ -60,32 +76,38 @@ class Asker:
         """What a kept answer depends on, apart from the prompt and its schema."""
         return f"{self._name} at {self._place} max_tokens={self._budget.max_tokens}"
 
-    def ask(self, system: str, user: str, *, schema: Mapping[str, Any], max_usd_e6: int) -> Asked:
-        """One answer to one prompt, within the budget."""
+    def ask(
+        self, system: str, user: str, *, schema: Mapping[str, Any], max_usd_e6: int, problem_in: ProblemIn = _no_problem
+    ) -> Asked:
+        """One answer to one prompt, within the budget; of answers that cannot be read, the last."""
         tab = _Tab(self._name, self._price)
-        prompt_tokens = estimated_tokens(system, user, msgspec.json.encode(schema).decode())
         ends = self._waiting.elapsed_seconds() + self._budget.total_seconds
+        question, unread = user, ""
         while True:
+            prompt_tokens = estimated_tokens(system, question, msgspec.json.encode(schema).decode())
             if problem := self._too_dear(tab, prompt_tokens, max_usd_e6):
-                return Asked("", tab.usage(), problem)
+                # What was read but not understood is refused by whoever asked, with a better reason.
+                return Asked(unread, tab.usage(), None if unread else problem)
             outcome = self._model.complete(
                 system,
-                user,
+                question,
                 schema=schema,
                 max_tokens=self._budget.max_tokens,
                 timeout_seconds=self._seconds_left(ends),
             )
             tab.add(outcome, prompt_tokens)
             if isinstance(outcome, Completion):
-                return Asked(outcome.text, tab.usage(), self._complaint(outcome), outcome.reasoning)
+                text, complaint = json_text(outcome.text)[:MOST_CHARS], self._complaint(outcome)
+                wrong = None if complaint else problem_in(text)
+                if wrong is None or not self._may_ask_again(tab.attempts, ends):
+                    return Asked(text, tab.usage(), complaint, _reasoning(outcome, text))
+                question, unread = _corrected(user, wrong), text
+                continue
             pause = self._pause(outcome, tab.attempts, ends)
             if pause is None:
-                return Asked("", tab.usage(), f"{outcome.fault} after {_times(tab.attempts)}: {outcome.detail}")
+                failed = f"{outcome.fault} after {_times(tab.attempts)}: {outcome.detail}"
+                return Asked(unread, tab.usage(), None if unread else failed)
             self._waiting.sleep(pause)
-
-    def close(self) -> None:
-        """Ends the model's connections."""
-        self._model.close()
 
     def _seconds_left(self, ends: float) -> float:
         # Sleeping may have taken longer than it was told to; an attempt that is made gets a moment at least.
@@ -105,6 +127,9 @@ class Asker:
             return f"truncated: the answer of {self._name} was cut off at {self._budget.max_tokens} tokens"
         return None
 
+    def _may_ask_again(self, attempts: int, ends: float) -> bool:
+        return attempts < self._budget.attempts and self._waiting.elapsed_seconds() < ends
+
     def _pause(self, failure: Failure, attempts: int, ends: float) -> float | None:
         """Seconds to the next attempt; None when there is to be none."""
         if failure.fault not in PASSING or attempts >= self._budget.attempts:
@@ -112,6 +137,27 @@ class Asker:
         asked_for = failure.retry_after_seconds
         pause = float(2 ** (attempts - 1)) if asked_for is None else max(0.0, asked_for)
         return pause if self._waiting.elapsed_seconds() + pause < ends else None
+
+
+def json_text(text: str) -> str:
+    """The JSON in what a model wrote: without what it thought before, and without a fence around it.
+
+    A text with anything else around its JSON stays as it is, and whoever reads it says so.
+    """
+    said = text.rpartition(_THOUGHT_ENDS)[2].strip()
+    fenced = _FENCED.findall(said) if "```" in said else []
+    return fenced[0].strip() if len(fenced) == 1 else said
+
+
+def _reasoning(completion: Completion, text: str) -> str:
+    """What a model said beside its answer: what its server tells apart, or the whole of a text that holds more."""
+    said = completion.reasoning or ("" if completion.text.strip() == text else completion.text)
+    return said[:MOST_CHARS]
+
+
+def _corrected(user: str, problem: str) -> str:
+    """The question once more, with what was wrong with the last answer."""
+    return f"{user}\n\nYour last answer could not be read: {problem}\nAnswer again, with the JSON object alone."
 
 
 class _Tab:
@@ -132,7 +178,7 @@ class _Tab:
         if isinstance(outcome, Completion):
             self._input_tokens += outcome.input_tokens
             self._output_tokens += outcome.output_tokens
-        elif outcome.fault == "timeout":
+        elif outcome.is_billed:
             self._input_tokens += prompt_tokens
 
     def usage(self) -> Usage:

@@ -9,22 +9,24 @@
                        unreachable    no connection, or one that broke
                        unauthorised   no key, a wrong one, or one without the right
                        rejected       the request itself was refused; the same again would be too
-                       not_installed  the SDK is not there
 
 The first four failures may pass by themselves.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
 Stop = Literal["end", "refused", "truncated"]
-Fault = Literal["rate_limited", "server_error", "timeout", "unreachable", "unauthorised", "rejected", "not_installed"]
+Fault = Literal["rate_limited", "server_error", "timeout", "unreachable", "unauthorised", "rejected"]
 PASSING: frozenset[Fault] = frozenset({"rate_limited", "server_error", "timeout", "unreachable"})
 
 # Two bytes a token is more than any tokenizer makes of prose and figures: an estimate to be safe with.
 BYTES_PER_TOKEN = 2
+
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+"""A count that a server may state: nothing below zero, and nothing that no model could have written."""
 
 
 class Key:
@@ -51,11 +53,12 @@ class Key:
 
 
 class ModelTerms(msgspec.Struct, frozen=True):
-    """Which model to ask, where, and with which key."""
+    """Which model to ask, where, with which key, and what counts the seconds meanwhile."""
 
     model: str
     url: str
     key: Key
+    elapsed_seconds: Callable[[], float]
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -69,11 +72,13 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why nothing was said, in one line without a key."""
+    """Why nothing was said, in one line without a key; `is_billed` when the prompt may have been paid for."""
 
     fault: Fault
     detail: str
     retry_after_seconds: float | None = None
+    status: int | None = None
+    is_billed: bool = False
 
 
 class Model(Protocol):
@@ -82,11 +87,7 @@ class Model(Protocol):
     def complete(
         self, system: str, user: str, *, schema: Mapping[str, Any], max_tokens: int, timeout_seconds: float
     ) -> Completion | Failure:
-        """One request for a text that follows the schema."""
-        ...
-
-    def close(self) -> None:
-        """Ends the connections; the next request would make new ones."""
+        """One request for a text that follows the schema, answered within the timeout whatever the server does."""
         ...
 
 

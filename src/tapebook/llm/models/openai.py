@@ -1,20 +1,22 @@
 """Models of OpenAI's chat completions API, and of the many servers that speak it.
 
-A server that refuses a JSON schema is asked for a JSON object instead; once that has worked, it is
-asked so from then on. Some count no tokens: then they are estimated, rather too many than too few.
+A server that refuses a strict JSON schema is asked for a JSON object, and one that refuses that for plain text; the
+schema then stands in the system message. What has worked is asked for from then on. Some servers count no tokens: then
+they are estimated, rather too many than too few.
 """
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from tapebook.llm.faults import NOT_INSTALLED, failure_of, no_answer, no_key
-from tapebook.llm.port import Completion, Failure, Model, ModelTerms, Stop, estimated_tokens
+from tapebook.llm.port import Completion, Failure, Model, ModelTerms, Stop, Tokens, estimated_tokens
+from tapebook.llm.post import no_answer, no_key, post
 
 URL = "https://api.openai.com/v1"
 _STOPS: dict[str, Stop] = {"content_filter": "refused", "length": "truncated"}
+# What servers answer to a format they do not know.
+_UNKNOWN_FORMAT = frozenset({400, 415, 422, 501})
 
 
 class _Said(msgspec.Struct):
@@ -31,8 +33,8 @@ class _Choice(msgspec.Struct):
 
 
 class _Usage(msgspec.Struct):
-    prompt_tokens: int
-    completion_tokens: int
+    prompt_tokens: Tokens
+    completion_tokens: Tokens
 
 
 class _Chat(msgspec.Struct):
@@ -41,71 +43,69 @@ class _Chat(msgspec.Struct):
 
 
 class OpenAIModel:
-    """One model; the connection is made by the first request and kept."""
+    """One model; every request has a connection of its own."""
 
     def __init__(self, terms: ModelTerms) -> None:
         self._terms = terms
-        self._takes_schemas = True
+        # How far this server was stepped down: strict schema, JSON object, plain text.
+        self._step = 0
 
     def complete(
         self, system: str, user: str, *, schema: Mapping[str, Any], max_tokens: int, timeout_seconds: float
     ) -> Completion | Failure:
-        """One request; a second one, for a plain JSON object, where the first is refused for what it asks."""
+        """One request; another one for less, as long as the server refuses the format and there is time."""
         if not self._terms.key and self._terms.url == URL:
             return no_key("OPENAI_API_KEY")
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         # OpenAI's newer models refuse the older name of the limit, and other servers do not know the newer one.
         limit = "max_completion_tokens" if self._terms.url == URL else "max_tokens"
-        asked = {"messages": messages, limit: max_tokens, "timeout": timeout_seconds}
-        if self._takes_schemas:
-            named = {"name": "reply", "strict": True, "schema": dict(schema)}
-            outcome = self._send({**asked, "response_format": {"type": "json_schema", "json_schema": named}})
-            if not isinstance(outcome, Failure) or outcome.fault != "rejected":
+        elapsed, ends = self._terms.elapsed_seconds, self._terms.elapsed_seconds() + timeout_seconds
+        outcome: Completion | Failure | None = None
+        for step, form in list(enumerate(_formats(schema)))[self._step :]:
+            if isinstance(outcome, Failure) and elapsed() >= ends:
                 return outcome
-        outcome = self._send({**asked, "response_format": {"type": "json_object"}})
-        if isinstance(outcome, Completion):
-            self._takes_schemas = False
+            told = system if step == 0 else f"{system}\n\n{_in_words(schema)}"
+            messages = [{"role": "system", "content": told}, {"role": "user", "content": user}]
+            outcome = self._send({"messages": messages, limit: max_tokens, **form}, max(0.1, ends - elapsed()))
+            if isinstance(outcome, Completion):
+                self._step = step
+                return outcome
+            if outcome.status not in _UNKNOWN_FORMAT:
+                return outcome
+        assert outcome is not None
         return outcome
 
-    def _send(self, asked: dict[str, Any]) -> Completion | Failure:
+    def _send(self, asked: dict[str, Any], seconds: float) -> Completion | Failure:
+        key = self._terms.key
+        headers = {"Authorization": f"Bearer {key.reveal()}"} if key else {}
+        address = f"{self._terms.url.rstrip('/')}/chat/completions"
+        body = post(address, {"model": self._terms.model, **asked}, headers=headers, seconds=seconds, key=key)
+        if isinstance(body, Failure):
+            return body
         try:
-            import openai
-        except ImportError:
-            return NOT_INSTALLED
-        try:
-            raw = self._client.chat.completions.with_raw_response.create(model=self._terms.model, **asked)
-        except openai.OpenAIError as error:
-            return failure_of(error, openai, self._terms.key)
-        return _completion(raw.http_response.content, asked["messages"])
-
-    def close(self) -> None:
-        """Ends the connections, if there are any."""
-        if "_client" in vars(self):
-            self._client.close()
-            del self._client
-
-    @cached_property
-    def _client(self) -> Any:
-        import openai
-
-        # A server of one's own may want no key, but the SDK does.
-        key = self._terms.key.reveal() or "none"
-        return openai.OpenAI(api_key=key, base_url=self._terms.url, max_retries=0)
+            chat = msgspec.json.decode(body, type=_Chat)
+        except (msgspec.DecodeError, RecursionError) as error:
+            return no_answer(key.hidden_in(str(error)))
+        if not chat.choices:
+            return no_answer("no choices")
+        said, stop = chat.choices[0].message, _STOPS.get(chat.choices[0].finish_reason or "", "end")
+        text = key.hidden_in(said.content or said.refusal or "")
+        prompt = estimated_tokens(*(each["content"] for each in asked["messages"]))
+        used = chat.usage or _Usage(prompt, estimated_tokens(text))
+        thought = next((each for each in (said.reasoning_content, said.reasoning) if isinstance(each, str)), "")
+        stop = "refused" if said.refusal else stop
+        return Completion(text, used.prompt_tokens, used.completion_tokens, stop, key.hidden_in(thought))
 
 
-def _completion(body: bytes, messages: list[dict[str, str]]) -> Completion | Failure:
-    try:
-        chat = msgspec.json.decode(body, type=_Chat)
-    except msgspec.DecodeError as error:
-        return no_answer(str(error))
-    if not chat.choices:
-        return no_answer("no choices")
-    said, stop = chat.choices[0].message, _STOPS.get(chat.choices[0].finish_reason or "", "end")
-    text = said.content or said.refusal or ""
-    used = chat.usage or _Usage(estimated_tokens(*(each["content"] for each in messages)), estimated_tokens(text))
-    thought = next((each for each in (said.reasoning_content, said.reasoning) if isinstance(each, str)), "")
-    stop = "refused" if said.refusal else stop
-    return Completion(text, used.prompt_tokens, used.completion_tokens, stop, thought)
+def _formats(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What can be asked for, from the strictest on."""
+    named = {"name": "reply", "strict": True, "schema": dict(schema)}
+    strict = {"type": "json_schema", "json_schema": named}
+    return [{"response_format": strict}, {"response_format": {"type": "json_object"}}, {}]
+
+
+def _in_words(schema: Mapping[str, Any]) -> str:
+    written = msgspec.json.encode(schema).decode()
+    return f"Answer with one JSON object that follows this JSON schema, and nothing else: {written}"
 
 
 def create(terms: ModelTerms) -> Model:
