@@ -46,7 +46,7 @@ def run() -> list[Figure]:
     """All figures of backtests."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
-        bars = _fill(home)
+        bars = fill(home)
         ledger = Path(folder) / "ledger.db"
         turns = [(_bare(bars, ledger), _pace(home, "on"), _pace(home, "off")) for _ in range(TURNS)]
         parts = _parts(home)
@@ -69,7 +69,7 @@ def run() -> list[Figure]:
     ]
 
 
-def _fill(home: Path) -> list[Candle]:
+def fill(home: Path) -> list[Candle]:
     """A new home with a year of bars that trend for a while, then go nowhere for a while."""
     tapebook.init(home)
     chance, price, drift = random.Random(11), 20_000.0, 0.0

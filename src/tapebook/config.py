@@ -47,6 +47,7 @@ Address = Annotated[str, Meta(pattern=r"^https?://[^\s/]+/?\Z", description="an 
 Symbols = Annotated[tuple[str, ...], Meta(max_length=1000, description='a list of names, such as ["BTC", "ETH"]')]
 Share = Annotated[float, Meta(ge=0.05, le=1, description="a number from 0.05 to 1")]
 Hours = Annotated[float, Meta(gt=0, le=876_000, description="a number of hours above 0")]
+Days = Annotated[int, Meta(ge=1, le=36_500, description="a whole number of days from 1 to 36500")]
 Factor = Annotated[float, Meta(gt=1, le=1000, description="a number above 1, up to 1000")]
 Seconds = Annotated[float, Meta(ge=0.1, le=3600, description="a number of seconds from 0.1 to 3600")]
 Attempts = Annotated[int, Meta(ge=1, le=10, description="a whole number from 1 to 10")]
@@ -116,13 +117,14 @@ class Hyperliquid(msgspec.Struct, frozen=True):
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """How long rows stay in the tape before they move to the archive."""
+    """How long rows stay in the tape, and decisions in the book, before they move to the archive."""
 
     mids_hours: Hours = 0.5
     candles_hours: Hours = 24
     hourly_candles_hours: Hours = 168
     features_hours: Hours = 168
     funding_hours: Hours = 8760
+    runs_days: Days = 7
 
 
 class Engine(msgspec.Struct, frozen=True):

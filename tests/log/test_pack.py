@@ -37,7 +37,7 @@ def filled(log: Log, count: int, *, stream: Stream = STREAM) -> list[Event]:
     """Events of three kinds, each known a little later than the one before, some with long bodies."""
     clock = log._clock
     assert isinstance(clock, VirtualClock)
-    events = []
+    events = list[Event]()
     for number in range(count):
         clock.advance(clock.now() + 10)
         body = LONG if number % 3 == 0 else f'{{"n":{number}}}'
@@ -155,7 +155,9 @@ def test_every_flip_in_a_packed_body_is_found(database: Database) -> None:
     assert [found.where for found in findings(log, database)] == ["o/d#4"]
 
 
-def retire(log: Log, archive: dict[str, bytes], *, after: int = 0, most: int = 50, before: int = 10**9) -> tuple[int, int]:
+def retire(
+    log: Log, archive: dict[str, bytes], *, after: int = 0, most: int = 50, before: int = 10**9
+) -> tuple[int, int]:
     def put(content: bytes) -> str:
         archive[sha256_hex(content)] = content
         return sha256_hex(content)

@@ -83,7 +83,8 @@ def test_what_is_stored_once_is_read_whole(desk: Rooms) -> None:
 def test_models_that_say_all_they_may_stay_within_it_too(desk: Rooms) -> None:
     """Four members, an action and a note, each as long as it may be, in words as common as those of a language."""
     chance = random.Random(7)
-    words = ["".join(chance.choices("etaoinshrdlucmfwypvbgk", weights=range(22, 0, -1), k=2 + place % 8)) for place in range(800)]
+    letters, often = "etaoinshrdlucmfwypvbgk", range(22, 0, -1)
+    words = ["".join(chance.choices(letters, weights=often, k=2 + place % 8)) for place in range(800)]
     common = [1 / place for place in range(1, 801)]
 
     def said(most: int) -> str:

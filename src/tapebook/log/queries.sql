@@ -58,6 +58,10 @@ WHERE owner = :owner AND deployment = :deployment AND first_seq <= :until AND la
     ), 0)
 ORDER BY first_seq;
 
+-- name: packed_until
+-- Where the newest pack of a stream ends.
+SELECT last_seq FROM log_packs WHERE owner = :owner AND deployment = :deployment ORDER BY first_seq DESC LIMIT 1;
+
 -- name: content
 -- What a pack holds, while it is in the book.
 SELECT content FROM log_packs WHERE owner = :owner AND deployment = :deployment AND first_seq = :first_seq;

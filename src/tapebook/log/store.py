@@ -31,7 +31,7 @@ QUERIES = Queries.load("tapebook.log")
 _PAGE = 2_000
 _NO_END = 2**62
 # Packs that stay unpacked: whoever asks for one event often asks for its neighbours next.
-_KEPT_PACKS = 4
+_KEPT_PACKS = 8
 
 Fetch = Callable[[str], bytes | None]
 """Reads an object of the archive by its key; None when there is none."""
@@ -160,6 +160,11 @@ class Log:
     def streams(self) -> list[Stream]:
         """Every stream, by name."""
         return [Stream(*row) for row in self._db.all(QUERIES.streams)]
+
+    def packed_until(self, stream: Stream) -> int:
+        """The last number of a stream's newest pack; 0 without any."""
+        row = self._db.one(QUERIES.packed_until, owner=stream.owner, deployment=stream.deployment)
+        return row[0] if row else 0
 
     def retire(
         self,

@@ -1,7 +1,11 @@
-"""Keeps documents up to date while the desk runs: a sync at the start, and one every few minutes."""
+"""Keeps documents up to date while the desk runs, and moves old decisions to the archive.
+
+A sync at the start, and one every few minutes; decisions that are old enough leave a step at a time in between.
+"""
 
 from tapebook.clock import elapsed_seconds
-from tapebook.errors import Fix, Retry
+from tapebook.errors import Fix, Retry, Stop
+from tapebook.loop.old_runs import OldRuns
 from tapebook.loop.sync import sync
 from tapebook.wiring import Rooms
 
@@ -13,14 +17,15 @@ class Librarian:
         self._rooms = rooms
         self._every = 60.0 * rooms.config.recall.sync_minutes
         self._due = elapsed_seconds()
+        self._old_runs, self._moves = OldRuns(rooms), True
         self.syncs = self.changed = 0
         self.problem: str | None = None
 
     def turn(self) -> bool:
-        """Syncs if it is time to."""
+        """Syncs if it is time to, or moves some old decisions; True when there are more of those."""
         if elapsed_seconds() < self._due:
-            return False
-        self._due = elapsed_seconds() + self._every
+            return self._move()
+        self._due, self._moves = elapsed_seconds() + self._every, True
         try:
             waiting = self._rooms.archive.drain()
             report = sync(self._rooms)
@@ -36,9 +41,22 @@ class Librarian:
         self.changed += report.kept + report.removed + report.derived
         return False
 
+    def _move(self) -> bool:
+        """One step; what went wrong is tried again after the next sync."""
+        if not self._moves:
+            return False
+        try:
+            self._moves = self._old_runs.step()
+        except (Stop, OSError) as error:
+            self._moves = False
+            # They stay where they are, which is worse for nobody.
+            self.problem = f"old decisions stay in the book: {error}"
+        return self._moves
+
     def words(self) -> str:
         """How it goes."""
-        return f"{self.syncs:,} syncs, {self.changed:,} documents changed"
+        moved = f", {self._old_runs.left:,} old events archived" if self._old_runs.left else ""
+        return f"{self.syncs:,} syncs, {self.changed:,} documents changed{moved}"
 
     def close(self) -> None:
         """Nothing is in hand."""
