@@ -145,8 +145,8 @@ _TOLD = f'{{"run":{{"inputs_sha256":"{"0" * 64}","votes":[]}}}}'
 _FILLS = f"""
 INSERT INTO trade_history SELECT 't' || i, {_PLACE}, 'bench', 1, {_SYMBOL}, 'long', 'closed', i, {_AT},
     6500000000000, 2, :words, 'r' || i, NULL, 'chop_lowvol', i, {_AT}, 'target', 'r' || i, 383436, 250000272, 383436,
-    252837698,
-    CASE WHEN i % 3 THEN -2840000 ELSE 2840000 END, 100000, 0, 3000000, -3000000, 0, 250000272, NULL FROM n;
+    252837698, CASE WHEN i % 3 THEN -2840000 ELSE 2840000 END, 100000, 0, 3000000, -3000000, 0, 250000272, NULL, {_AT},
+    {_AT} FROM n;
 INSERT INTO positions (owner, deployment, symbol, seq, trade_id, size_e8, cost_usd_e6, leverage, entered_e8,
     entered_usd_e6, exited_e8, exited_usd_e6, realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6,
     funded_until) SELECT {_PLACE}, {_SYMBOL}, i, 't' || i, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM n;
