@@ -38,6 +38,7 @@ NAMES = {
 # Tables whose rows do not say when they were written, and which of them lie beyond a run.
 BEYOND = {
     "agent_versions": "(owner = :owner AND (agent <> :agent OR version > :version))",
+    "log_packs": "(owner = :owner AND deployment = :deployment AND first_seq > :book)",
     # What is still to be decided: the desk's own list.
     "work": "(1 = 1)",
     # How much there is by now: no packet may show it.

@@ -9,7 +9,7 @@ follows from the one before, and where the event before is not in the pack its h
 """
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import resources
 
 from tapebook.errors import Damaged
@@ -61,19 +61,32 @@ def pack(links: Iterable[Link], *, small: bool = False) -> bytes:
 def unpack(content: bytes, stream: Stream) -> list[Event]:
     """The events of a pack, each with the hash it must have; Damaged when it is none."""
     events: list[Event] = []
+    previous = ""
+    for seq, before, draft, known_at in _entries(content):
+        events += chained(before or previous, [draft], stream=stream, seq=seq - 1, known_at=known_at)
+        previous = events[-1].hash
+    return events
+
+
+def known_times(content: bytes) -> list[tuple[int, int]]:
+    """The number of each event of a pack and when it was known: a quarter of the time it takes to unpack it."""
+    return [(seq, known_at) for seq, _, _, known_at in _entries(content)]
+
+
+def _entries(content: bytes) -> Iterator[tuple[int, str, Draft, int]]:
+    """What a pack holds: number, the hash before it (empty behind another), what happened, and when it was known."""
     try:
         lines = iter(_inflated(content[0], content[1:]).split("\n"))
-        seq, previous = 0, ""
+        seq = 0
         for line in lines:
+            before = ""
             if line.startswith("@"):
-                seq, previous, line = int(line[1:]) - 1, next(lines), next(lines)
+                seq, before, line = int(line[1:]) - 1, next(lines), next(lines)
+            seq += 1
             schema, happened_at, known_at = int(next(lines)), int(next(lines)), int(next(lines))
-            draft = Draft(line[1:], happened_at, next(lines), schema)
-            events += chained(previous, [draft], stream=stream, seq=seq, known_at=known_at)
-            seq, previous = seq + 1, events[-1].hash
+            yield seq, before, Draft(line[1:], happened_at, next(lines), schema), known_at
     except (*_UNREADABLE, StopIteration) as error:
         raise Damaged("a pack cannot be read: it was changed, or a newer tapebook wrote it") from error
-    return events
 
 
 def _inflated(codec: int, packed: bytes) -> str:

@@ -67,9 +67,8 @@ SELECT last_seq FROM log_packs WHERE owner = :owner AND deployment = :deployment
 SELECT content FROM log_packs WHERE owner = :owner AND deployment = :deployment AND first_seq = :first_seq;
 
 -- name: known_at
--- When the newest row of a stream up to a number was known, and its number.
-SELECT seq, known_at FROM log_events
-WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
+-- When an event that is a row was known.
+SELECT known_at FROM log_events WHERE owner = :owner AND deployment = :deployment AND seq = :seq;
 
 -- name: remove
 -- An event that is in a pack now.

@@ -23,7 +23,7 @@ from tapebook.db import Database, Queries, Row
 from tapebook.errors import Damaged, StaleWriter
 from tapebook.log.event import GENESIS, Draft, Event, Stream, chained
 from tapebook.log.lease import Lease, fence
-from tapebook.log.pack import Link, pack, pack_body, unpack, unpack_body
+from tapebook.log.pack import Link, known_times, pack, pack_body, unpack, unpack_body
 from tapebook.log.projection import Projection, apply, by_kind
 
 MIGRATIONS = "tapebook.log"
@@ -135,8 +135,7 @@ class Log:
         head = self.head(stream)
         low, high = (head.seq, head.seq) if head.known_at <= as_of else (0, head.seq - 1)
         while low < high:
-            first, last, known_at = self._known_around(stream, (low + high + 1) // 2, as_of)
-            low, high = (last, high) if known_at <= as_of else (low, first - 1)
+            low, high = self._narrowed(stream, low, high, as_of=as_of)
         return low
 
     def changed(self, stream: Stream, kinds: frozenset[str]) -> int | None:
@@ -228,14 +227,25 @@ class Log:
         event = self.event(stream, seq) if seq else None
         return event.hash if event else GENESIS
 
-    def _known_around(self, stream: Stream, seq: int, as_of: int) -> tuple[int, int, int]:
-        """An event and those stored with it that were known by a moment, or after it, as it was: from, to and when."""
-        row = self._db.one(QUERIES.known_at, owner=stream.owner, deployment=stream.deployment, seq=seq)
-        packs = self._packs(stream, after=seq - 1, until=seq) if row is None or row[0] != seq else []
-        if packs and not packs[0].first_known_at <= as_of < packs[0].known_at:
-            return packs[0].first_seq, packs[0].last_seq, packs[0].known_at
-        found = [event for each in packs for event in self._events_of(stream, each) if event.seq == seq]
-        return seq, seq, found[0].known_at if found else row[1] if row else 0
+    def _narrowed(self, stream: Stream, low: int, high: int, *, as_of: int) -> tuple[int, int]:
+        """Less of a range of numbers in which the newest event known at a moment lies: by half, or by a pack."""
+        middle = (low + high + 1) // 2
+        row = self._db.one(QUERIES.known_at, owner=stream.owner, deployment=stream.deployment, seq=middle)
+        if row is not None:
+            return (middle, high) if row[0] <= as_of else (low, middle - 1)
+        found = low, high
+        for each in self._packs(stream, after=middle - 1, until=middle):
+            if each.known_at <= as_of:
+                found = each.last_seq, high
+            elif each.first_known_at > as_of:
+                found = low, each.first_seq - 1
+            else:
+                times = known_times(self._content(stream, each))
+                known = [seq for seq, known_at in times if known_at <= as_of]
+                later = [seq - 1 for seq, known_at in times if known_at > as_of]
+                found = max([low, *known]), min([high, *later])
+        # A number that nobody has is passed over: `verify` finds it.
+        return found if found != (low, high) else (middle, high)
 
     def _event(self, stream: Stream, row: Row) -> Event:
         seq, kind, schema, happened_at, known_at, body, packed, digest = row
