@@ -19,6 +19,7 @@ from tapebook.surfaces.cli.output import (
     print_lines,
     print_record,
     print_table,
+    print_text,
     whole,
 )
 from tapebook.surfaces.cli.progress import progress
@@ -75,7 +76,7 @@ def show(
     with opened(home) as book:
         found = book.run(run)
     if packet or reply:
-        print_text(found, ["packet"] * packet + ["reply"] * reply)
+        _print_texts(found, ["packet"] * packet + ["reply"] * reply)
     elif json:
         print_json(found)
     else:
@@ -127,14 +128,14 @@ def replay(
         raise typer.Exit(Stop.exit_code)
 
 
-def print_text(run: dict[str, Any], names: list[str]) -> None:
+def _print_texts(run: dict[str, Any], names: list[str]) -> None:
     """A text as it was sent or answered, without anything around it."""
     for name in names:
         if run[name] is None:
             unwritten = any(cause.startswith("archive: ") for cause in run["degraded_causes"])
             why = "neither the archive nor the spool could be" if unwritten else "the setting archive.packets was off"
             raise BadInput(f"the {name} of {run['run_id']} is not kept: {why}{' written' * unwritten}")
-        print(run[name])
+        print_text(run[name])
 
 
 def print_run(run: dict[str, Any]) -> None:
