@@ -118,8 +118,11 @@ def replay(
     if json:
         print_json(report)
     else:
-        print(f"{report.equal:,} of {report.checked:,} packets are equal byte for byte")
+        partly = len(report.inputs_equal)
+        more = f"; of {partly:,} the inputs are equal and the text cannot be made again" if partly else ""
+        print(f"{report.equal:,} of {report.checked:,} packets are equal byte for byte{more}")
         print_lines(report.different[:SHOWN_DIFFERENCES])
+        print_lines(report.inputs_equal[:SHOWN_DIFFERENCES])
     if report.different:
         complain(
             f"{len(report.different):,} of {report.checked:,} runs differ (--json lists all): the book or the code "
