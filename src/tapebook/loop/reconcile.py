@@ -128,7 +128,7 @@ def _marked(
 
 
 def _cause(deployment: Deployment) -> Cause:
-    return Cause(deployment.agent.name, deployment.version)
+    return Cause(deployment.agent.name, deployment.version, stream=deployment.stream)
 
 
 def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill, order: Order | None) -> Cause:
