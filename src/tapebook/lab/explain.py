@@ -10,7 +10,9 @@ from tapebook.domain.citation import Citation
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.trade import ClosedTrade, TradeState
-from tapebook.lab.replay import rebuild
+from tapebook.lab.replay import deployment_of, rebuild
+from tapebook.lessons import NO_LESSONS
+from tapebook.loop.skills import lessons_of, notes_told
 from tapebook.wiring import Rooms
 
 
@@ -18,7 +20,7 @@ def explain(rooms: Rooms, run: DecisionRun) -> views.View:
     """Everything about one decision. `packet`, `reply` and `sections` are null where they are not kept any more."""
     book = rooms.book
     packet = rebuilt(rooms, run)
-    return views.run_view(run) | {
+    return views.run_view(run) | _lessons_view(rooms, run) | {
         "sections": None if packet is None else [msgspec.to_builtins(part) for part in preview(packet).parts],
         "citations": None if packet is None else [_citation_view(rooms, each, run) for each in packet.citations],
         "packet": packet_text(rooms, run, packet),
@@ -27,6 +29,20 @@ def explain(rooms: Rooms, run: DecisionRun) -> views.View:
         "fills": [views.fill_view(fill) for fill in book.fills_of_run(run.run_id)],
         "trades": [_trade_view(known, run.run_id) for known in book.trades_of_run(run.run_id)],
     }
+
+
+def _lessons_view(rooms: Rooms, run: DecisionRun) -> views.View:
+    """The hash that joins a run to the note it was told, and all notes it was told; null when that is not known."""
+    if not run.packet_sha256 or "lessons" in run.degraded:
+        return {"lessons_hash": None, "lessons": None}
+    deployment, seq = deployment_of(rooms, run), run.watermarks.book
+    if not deployment.agent.context.memory:
+        return {"lessons_hash": NO_LESSONS, "lessons": []}
+    told = [
+        {"agent": note.agent, "note_id": note.note_id, "content_hash": note.content_hash}
+        for note in notes_told(rooms, deployment, seq=seq)
+    ]
+    return {"lessons_hash": lessons_of(rooms, deployment, seq=seq).content_hash, "lessons": told}
 
 
 def order_view(known: KnownOrder) -> views.View:
