@@ -14,6 +14,7 @@ from tapebook.domain.instants import MINUTE
 from tapebook.domain.memory import ExperienceSettings
 from tapebook.domain.money import E6
 from tapebook.domain.note import CADENCES, Reflection
+from tapebook.domain.text import sanitise
 from tapebook.errors import BadInput
 from tapebook.profile_keys import CONTEXT_KEYS, KEYS, SHORT
 from tapebook.profiles import changed, differences, from_file, from_words, require_name, shown
@@ -23,7 +24,7 @@ DOCS = Path(__file__).parent.parent / "docs" / "agents.md"
 
 names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
 symbols = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,6}", fullmatch=True)
-texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30).map(str.strip)
+texts = st.text(max_size=30).map(lambda text: sanitise(text).strip())
 prose = texts.filter(lambda text: not text.startswith("@"))
 usd = st.integers(E6, 10**9 * E6)
 contexts = st.builds(
@@ -282,3 +283,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(BadInput) as refused:
             from_file(tmp_path / "agent.toml")
         assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["strategy", "avoid", "manual"])
+def test_text_with_characters_that_are_not_seen_is_refused(key: str) -> None:
+    with pytest.raises(BadInput, match="`" + key + "` is .* but must be "):
+        from_words({key: "buy\U000e0062\U000e0075 strength"})

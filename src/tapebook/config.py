@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from tapebook.domain.order import FillRule
+from tapebook.domain.text import has_hidden
 from tapebook.errors import ConfigError
 
 FILE = "tapebook.toml"
@@ -381,7 +382,7 @@ def _suggestion(name: str, known: list[str], style: str) -> str:
 
 
 def _shown(name: str) -> str:
-    return name if name.isprintable() else json.dumps(name)
+    return json.dumps(name) if has_hidden(name) else name
 
 
 def _shown_value(value: Any) -> str:

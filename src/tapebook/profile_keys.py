@@ -11,6 +11,7 @@ from tapebook.domain.agent import HORIZONS, MOST_TRADES_SHOWN, MarginMode, Mode
 from tapebook.domain.instants import DAY, MINUTE, SECOND
 from tapebook.domain.money import E6, scaled
 from tapebook.domain.note import CADENCES
+from tapebook.domain.text import has_hidden
 
 SKILL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 SYMBOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,39}")
@@ -18,7 +19,6 @@ _ADAPTER = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _MEMBER = re.compile(r"[a-z][a-z0-9_]{0,39}(:[\x21-\x2b\x2d-\x7e]{1,100})?")
 _MODEL = re.compile(r"[\x21-\x7e]{1,100}")
 _SPAN = re.compile(r"([0-9]{1,5})([mhd]?)")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 _MOST_USD = 10**9
 _MOST_SYMBOLS = 500
@@ -110,14 +110,14 @@ def _switch(value: str | bool) -> bool:
 
 def _text(value: str) -> str:
     text = value.replace("\r\n", "\n").strip()
-    if _UNPRINTABLE.search(text) or len(text) > _MOST_TEXT:
+    if has_hidden(text.replace("\n", "").replace("\t", "")) or len(text) > _MOST_TEXT:
         raise ValueError
     return text
 
 
 def _rules(value: str | list[str]) -> tuple[str, ...]:
     rules = tuple(rule.strip() for rule in ([value] if isinstance(value, str) else value) if rule.strip())
-    if len(rules) > _MOST_RULES or any(len(rule) > 240 or "\n" in rule or _UNPRINTABLE.search(rule) for rule in rules):
+    if len(rules) > _MOST_RULES or any(len(rule) > 240 or has_hidden(rule) for rule in rules):
         raise ValueError
     return rules
 
@@ -161,9 +161,9 @@ KEYS: dict[str, Key] = {
     "every_minutes": Key(
         "cadence_ms", _cadence, _units(MINUTE), "whole minutes from 1 to 1440, such as 5 (or 5m, 1h, 1d)"
     ),
-    "strategy": Key("strategy", _text, _same, "text, or @FILE for the text of a file"),
+    "strategy": Key("strategy", _text, _same, "text in which every character is seen, or @FILE for the text of a file"),
     "avoid": Key("avoid", _rules, _same, f"up to {_MOST_RULES} rules, each one line of at most 240 characters"),
-    "manual": Key("manual", _text, _same, "text, or @FILE for the text of a file"),
+    "manual": Key("manual", _text, _same, "text in which every character is seen, or @FILE for the text of a file"),
     "cash_usd": _usd("starting_cash_usd_e6", least=1),
     "margin": Key("margin", _one_of(get_args(MarginMode)), _same, "cross or isolated"),
     "horizon": Key("context.horizon", _one_of(tuple(HORIZONS)), _same, f"one of {', '.join(HORIZONS)}"),

@@ -9,6 +9,7 @@ from tapebook.context.system import FOOTER, LESSONS, LESSONS_CAP, leash, lessons
 from tapebook.domain.agent import AgentProfile, RiskCaps
 from tapebook.domain.memory import Lessons
 from tapebook.domain.money import E6
+from tapebook.domain.text import sanitise, sanitise_lines
 from tests.context.situations import HOSTILE, WORDS, profile
 
 TEXT = st.text(max_size=60)
@@ -67,9 +68,9 @@ def test_without_the_profiles_words_always_the_same(
     text = system_text(profile(strategy=strategy, avoid=tuple(avoid), caps=caps))
     plain = system_text(profile(caps=RiskCaps(max_position_usd_e6=0, max_leverage=0)))
     for rule in avoid:
-        text = text.replace(f"\n- never: {rule}", "", 1)
-    if strategy:
-        text = text.replace(f"\n\nStrategy:\n{strategy}", "", 1)
+        text = text.replace(f"\n- never: {sanitise(rule)}", "", 1)
+    if lines := sanitise_lines(strategy):
+        text = text.replace("\n".join(["\n\nStrategy:", *lines]), "", 1)
     text = text.replace(f"Position at most ${most_usd:,},", "Position at most $0,")
     assert text.replace(f"leverage at most {leverage}.", "leverage at most 0.") == plain
 

@@ -10,9 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tapebook.context.system import FOOTER
-from tapebook.decision.parse import MAX_ACTIONS, MAX_REPLY_CHARS, Refusal, Reply, clean, parse
+from tapebook.decision.parse import MAX_ACTIONS, MAX_REPLY_CHARS, Refusal, Reply, parse
 from tapebook.domain.money import E6, E8
 from tapebook.domain.run import Action
+from tapebook.domain.text import short_line
 from tests.decision.hostile_replies import GOOD, HOSTILE, reply
 
 DOCUMENTED = """{"actions":[{"action":"open","symbol":"BTC","side":"long","notional_usd":250.0,"leverage":2,
@@ -174,34 +175,7 @@ def check_action(action: Action) -> None:
     assert (action.limit_price_e8 is None) == (action.order_type == "market")
     assert action.limit_price_e8 is None or 0 < action.limit_price_e8 <= 10**17
     for words, most in [(action.reason, 240), (action.symbol, 100), *((cite, 100) for cite in action.cites)]:
-        assert words == clean(words, most)
-
-
-@pytest.mark.parametrize(
-    ("text", "cleaned"),
-    [
-        ("plain", "plain"),
-        ("  edges \n", "edges"),
-        ("a\n\n\nb", "a b"),
-        ("a\r\nb\x0bc\x0cd\x1ce\x85f\u2028g\u2029h", "a b c d e f g h"),
-        ("\x00\x1b[31m\x7f", "[31m"),
-        ("a\u200bb\u200fc\u202ed\u2066e\u2069f", "a b c d e f"),
-        ("a\u2060b\ufeffc\u00add\u061ce", "a b c d e"),
-        ("a\U000e0049\U000e0067\U000e006e\U000e007fb", "a b"),
-        ("ünïcödé 日本語 ✓ → $", "ünïcödé 日本語 ✓ → $"),
-        ("## heading", "## heading"),
-    ],
-)
-def test_clean(text: str, cleaned: str) -> None:
-    assert clean(text, 240) == cleaned
-
-
-@given(st.text(max_size=80), st.integers(0, 80))
-def test_clean_text_is_one_visible_line(text: str, most: int) -> None:
-    cleaned = clean(text, most)
-    assert len(cleaned) <= most
-    assert len(cleaned.splitlines()) <= 1
-    assert not re.search(r"[\x00-\x1f\x7f-\x9f]", cleaned)
+        assert words == short_line(words, most)
 
 
 OPEN_LONG, OPEN_SHORT = GOOD | {"cites": []}, GOOD | {"cites": [], "side": "short"}
@@ -225,12 +199,3 @@ CLOSED, HELD = {"action": "close", "symbol": "BTC"}, {"action": "hold", "symbol"
 def test_reply_that_contradicts_itself_is_refused(actions: list[dict[str, Any]], why: str | None) -> None:
     parsed = parse(json.dumps({"actions": actions}))
     assert (parsed.why if isinstance(parsed, Refusal) else None) == why
-
-
-@pytest.mark.parametrize("hidden", ["\ufe0f", "\U000e0100", "\U000e01ef", "\u034f", "\u3164", "\u115f", "\ud800"])
-def test_clean_takes_out_what_hides(hidden: str) -> None:
-    assert clean(f"a{hidden * 3}b", 240) == "a b"
-
-
-def test_cut_text_does_not_end_in_a_blank() -> None:
-    assert clean("ab cd", 3) == "ab"

@@ -24,6 +24,7 @@ from tapebook.lab.backtest_home import BacktestHome, backtest_homes
 from tapebook.lab.chunks import split
 from tapebook.lab.plan import Plan
 from tapebook.lab.result import BacktestResult
+from tapebook.lessons import hash_lessons_text
 from tapebook.log import Event, Stream
 from tapebook.wiring import Rooms
 from tests.lab.bars import START, bars, fill_tape, make_home
@@ -77,7 +78,15 @@ def test_it_trades_and_learns(home: Path, result: BacktestResult) -> None:
     with tapebook.open(home / "backtests" / result.id) as book:
         assert book.verify() == []
         assert book.replay().different == []
-        assert len(book.trades("tester", status="closed", most=1000)) == result.total.trades
+        trades = book.trades("tester", status="closed", most=1000)
+        assert len(trades) == result.total.trades
+        # Every trade joins a note, or was made before the first one.
+        notes = {each["content_hash"] for each in book.lessons("tester", most=1000)}
+        hashes = [each["entry_lessons_hash"] for each in trades]
+        assert set(hashes) <= notes | {hash_lessons_text("")} and hashes[-1] == hash_lessons_text("")
+        assert set(hashes) & notes
+        (run, *_) = book.runs("tester", most=1)
+        assert book.run(run["run_id"])["lessons_hash"] in notes
 
 
 def test_a_second_home_gives_the_same_bytes(home: Path, result: BacktestResult, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from tapebook.domain.money import E8
 from tapebook.errors import BadInput
 from tapebook.loop.backfill import FillsReport, read_fills
 from tapebook.tape.importer import known_at
+from tests.db.places import empty_postgres as empty_postgres
+from tests.db.places import shared_postgres as shared_postgres
 
 START = parse_instant("2026-01-05T00:00:00Z")
 NOW = START + 30 * DAY
@@ -68,6 +70,33 @@ def test_fills_become_trades(book: app.Tapebook, tmp_path: Path) -> None:
     assert (turned["symbol"], turned["side"], turned["entry_size_usd"]) == ("BTC", "short", 31_000)
     assert (short["symbol"], short["side"], short["status"]) == ("ETH", "short", "open")
     assert (closed["entry_snapshot_id"], book.verify()) == (None, [])
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared_book(request: pytest.FixtureRequest, tmp_path: Path) -> app.Tapebook:
+    """A new home with two agents, on either database."""
+    home = tmp_path / "shared"
+    app.init(home)
+    if request.param == "postgres":
+        (home / "tapebook.toml").write_text(f'[store]\nbook = "{request.getfixturevalue("empty_postgres")}"\n')
+    book = app.open(home, clock=VirtualClock(NOW))
+    for name in ("first", "second"):
+        book.add_agent(name, {"watch": "BTC,ETH"})
+    return book
+
+
+def test_same_fills_are_trades_of_each_agent_they_are_imported_for(shared_book: app.Tapebook, tmp_path: Path) -> None:
+    ids = (["t1"], ["t2"], ["t3"], ["t4"])
+    path = written(tmp_path, [[*row, *name] for row, name in zip(ROWS, ids, strict=True)], header=[*HEADER, "tid"])
+    with shared_book as book:
+        for agent in ("first", "second"):
+            assert book.import_fills(path, agent=agent).new == 4
+            assert book.import_fills(path, agent=agent).new == 0
+        told = [[(each["symbol"], each["status"], each["net_pnl_usd"]) for each in book.trades(name)]
+                for name in ("first", "second")]
+        assert told[0] == told[1] and len(told[0]) == 3
+        assert len({each["id"] for name in ("first", "second") for each in book.trades(name)}) == 6
+        assert book.verify() == []
 
 
 def test_stale_mark_is_no_extreme_of_imported_fills(book: app.Tapebook, tmp_path: Path) -> None:

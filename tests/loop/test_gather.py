@@ -1,7 +1,9 @@
 """One decision's reads: bounded by watermarks, shared where they may be, and honest about what failed."""
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -9,7 +11,8 @@ import msgspec
 import pytest
 
 from tapebook.clock import VirtualClock
-from tapebook.context import VERSIONS, MarketShelf, Situation, assemble
+from tapebook.context import RENDERER, VERSIONS, MarketShelf, Situation, assemble
+from tapebook.context.assemble import LAYOUTS
 from tapebook.domain.agent import ContextProfile, Deployment
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import FeatureRow
@@ -151,12 +154,43 @@ def test_run_that_was_made_degraded_replays_to_the_same_bytes(rooms: Rooms, monk
     assert rebuild(rooms, forgotten).sha256 != run.packet_sha256
 
 
-def test_run_of_an_unknown_renderer_is_for_the_tapebook_that_made_it(rooms: Rooms) -> None:
-    assert 1 not in VERSIONS
+@pytest.mark.parametrize("gone", [1, max(VERSIONS) + 1])
+def test_run_whose_renderer_is_gone_has_its_inputs_compared(rooms: Rooms, gone: int) -> None:
+    assert gone not in VERSIONS
     run = all_runs(rooms)[0]
-    rooms.book_db.run(sql("UPDATE decision_runs SET renderer = 1 WHERE run_id = :run_id"), run_id=run.run_id)
+    where = {"run_id": run.run_id}
+    rooms.book_db.run(sql(f"UPDATE decision_runs SET renderer = {gone} WHERE run_id = :run_id"), **where)
+    report = replay(rooms, [run.run_id])
+    assert (report.checked, report.equal, report.different) == (1, 0, [])
+    (said,) = report.inputs_equal
+    assert re.fullmatch(
+        rf"{run.run_id}: the inputs are equal, read as by renderer [34]; the text is by renderer {gone}, which this "
+        "tapebook does not have, and in the archive it is as it was sent",
+        said,
+    )
+    # A packet that was altered in the archive is found whoever wrote it.
+    with monkeypatched_archive(rooms, b"You are somebody else"):
+        (said,) = replay(rooms, [run.run_id]).different
+    assert said == f"{run.run_id}: the packet in the archive is not the one that was sent"
+    rooms.book_db.run(sql("UPDATE decision_runs SET inputs_sha256 = 'ab' WHERE run_id = :run_id"), **where)
     (said,) = replay(rooms, [run.run_id]).different
-    assert said == f"{run.run_id}: rendered by version 1, which is not here: replay it with the tapebook that made it"
+    known = ", ".join(map(str, sorted(VERSIONS)))
+    assert said == (
+        f"{run.run_id}: the inputs are not those of renderers {known}; renderer {gone}, which made the packet, is not "
+        "here: replay it with the tapebook that made it"
+    )
+
+
+@contextmanager
+def monkeypatched_archive(rooms: Rooms, content: bytes) -> Iterator[None]:
+    """An archive that has something else under every key."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(rooms.archive), "get", lambda _archive, _key: content)
+        yield
+
+
+def test_every_renderer_since_the_second_is_kept() -> None:
+    assert sorted(VERSIONS) == sorted(LAYOUTS) == list(range(2, RENDERER + 1))
 
 
 def learn(rooms: Rooms, row: FeatureRow) -> None:

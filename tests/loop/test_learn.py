@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tapebook.clock import VirtualClock
-from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.note import Reflection, SkillNote
 from tapebook.domain.run import Usage
@@ -97,7 +97,7 @@ def _packet_key(floor: Desk, run_id: str) -> str:
     return (run.packet_key or "") if run else ""
 
 
-def test_a_note_that_says_nothing_is_no_lesson(tmp_path: Path) -> None:
+def test_a_note_that_says_nothing_is_told_to_nobody_and_joins_its_trades(tmp_path: Path) -> None:
     with desk(tmp_path / "home") as floor:
         agent = floor.hire(LEARNER)
         for _ in range(2):
@@ -111,7 +111,21 @@ def test_a_note_that_says_nothing_is_no_lesson(tmp_path: Path) -> None:
         floor.later(10_000, BTC=100)
         floor.work(agent)
         account = floor.rooms.book.account(agent.id, seq=floor.rooms.book.head(agent.id))
-        assert account.open_trades["BTC"].entry_lessons_hash is None
+        assert account.open_trades["BTC"].entry_lessons_hash == note.content_hash
+        (run, *_) = floor.rooms.book.run_ids(agent.id, most=1)
+        assert "Lessons" not in (floor.rooms.archive.get(_packet_key(floor, run)) or b"").decode()
+
+
+def test_trade_before_the_first_note_has_the_hash_of_no_lessons(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        without = replace(LEARNER, name="b", context=ContextProfile(memory=False))
+        for agent in (floor.hire(LEARNER), floor.hire(without)):
+            floor.quote(BTC=100)
+            floor.say(agent, reply("open", "long", 100))
+            floor.later(10_000, BTC=100)
+            floor.work(agent)
+            account = floor.rooms.book.account(agent.id, seq=floor.rooms.book.head(agent.id))
+            assert account.open_trades["BTC"].entry_lessons_hash == hash_lessons_text("")
 
 
 def test_learning_again_changes_nothing(tmp_path: Path) -> None:

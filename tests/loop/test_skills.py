@@ -12,11 +12,13 @@ from tapebook.domain.instants import MINUTE
 from tapebook.domain.note import Note, Reflection
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import BadInput, UnknownName
+from tapebook.lab.explain import explain
 from tapebook.lab.replay import replay
 from tapebook.lessons import SLOTS, bullets, hash_lessons_text, note_text
 from tapebook.lessons.events import written
 from tapebook.loop.learn import learn
 from tapebook.loop.skills import HomeSkills, demote, lessons_of, promote, promotions
+from tests.db.places import sql
 from tests.loop.desks import Desk, desk, reply
 
 OFF = Reflection("off")
@@ -50,7 +52,7 @@ def replays(floor: Desk) -> bool:
     return floor.is_whole() and replay(floor.rooms, floor.rooms.book.run_ids(most=999)).different == []
 
 
-def test_a_promoted_note_is_told_after_the_own_one_and_the_hash_covers_both(tmp_path: Path) -> None:
+def test_a_promoted_note_is_told_after_the_own_one_and_trades_join_the_own_one(tmp_path: Path) -> None:
     with desk(tmp_path / "home") as floor:
         teacher, pupil, other = hire(floor, "teacher"), hire(floor, "pupil"), hire(floor, "other")
         teach(floor, teacher, LESSON)
@@ -66,10 +68,45 @@ def test_a_promoted_note_is_told_after_the_own_one_and_the_hash_covers_both(tmp_
         floor.later(10_000, BTC=100)
         floor.work(pupil)
         account = floor.rooms.book.account(pupil.id, seq=floor.rooms.book.head(pupil.id))
-        assert account.open_trades["BTC"].entry_lessons_hash == hash_lessons_text(f"{OWN}\n\n{LESSON}")
+        assert account.open_trades["BTC"].entry_lessons_hash == hash_lessons_text(OWN)
+        told = explain(floor.rooms, run)
+        assert told["lessons_hash"] == hash_lessons_text(OWN)
+        assert [(each["agent"], each["content_hash"]) for each in told["lessons"]] == [
+            ("pupil", hash_lessons_text(OWN)),
+            ("teacher", hash_lessons_text(LESSON)),
+        ]
         # The teacher knows its own lessons, and nobody else hears of them.
         assert "From teacher" not in packet(floor, decide(floor, teacher))
         assert "Lessons" not in packet(floor, decide(floor, other))
+        assert replays(floor)
+
+
+@pytest.mark.parametrize("own", [None, note_text({})], ids=["no note", "a note that says nothing"])
+def test_trade_under_promoted_lessons_joins_the_note_that_was_shown(tmp_path: Path, own: str | None) -> None:
+    with desk(tmp_path / "home") as floor:
+        teacher, pupil = hire(floor, "teacher"), hire(floor, "pupil")
+        teach(floor, teacher, LESSON)
+        if own is not None:
+            teach(floor, pupil, own)
+        promote(floor.rooms, teacher, "pupil")
+        run = decide(floor, pupil, reply("open", "long", 100))
+        floor.later(10_000, BTC=100)
+        floor.work(pupil)
+        joined = floor.rooms.book_db.all(
+            sql(
+                "SELECT s.agent, r.id, s.content_hash FROM trade_history t"
+                " JOIN skill_notes s ON s.owner = t.owner AND s.deployment = t.deployment"
+                " AND s.content_hash = t.entry_lessons_hash"
+                " JOIN reflection_notes r ON r.owner = s.owner AND r.id = s.note_id AND r.content_hash = s.content_hash"
+            )
+        )
+        (note,) = floor.rooms.notes.all(teacher.id, most=9)
+        assert [tuple(row) for row in joined] == [("teacher", note.note.note_id, hash_lessons_text(LESSON))]
+        assert explain(floor.rooms, run)["lessons_hash"] == hash_lessons_text(LESSON)
+        # Once it is taken back, what is told is nothing, or the own note again.
+        demote(floor.rooms, "pupil")
+        after = explain(floor.rooms, decide(floor, pupil))
+        assert after["lessons_hash"] == hash_lessons_text(own or "") and "Lessons" not in after["packet"]
         assert replays(floor)
 
 

@@ -28,7 +28,7 @@ class MaterializerContext(msgspec.Struct, frozen=True):
     """What explains one step: when, at which prices, on whose word, and the trades open before it.
 
     `path` are the prices observed before the step, by symbol, of what was held until then; `order_id` is the order a
-    fill belongs to.
+    fill belongs to; `stream` is the owner and the deployment whose account it is, and part of the ids of its trades.
     """
 
     at: int
@@ -45,6 +45,7 @@ class MaterializerContext(msgspec.Struct, frozen=True):
     lessons_hash: str | None = None
     path: dict[str, PriceRange] = {}
     order_id: str | None = None
+    stream: str = ""
 
     def price(self, symbol: str) -> int:
         """The price at which a symbol's size changed: the fill's, else the mark."""
@@ -120,7 +121,7 @@ def _opened(after: Position, ctx: MaterializerContext, *, fee: int) -> TradeStat
     # A position from before our time, in a step about something else, has neither mark nor price: its cost stands in.
     mark = ctx.marks.get(after.symbol) or ctx.prices.get(after.symbol) or after.entry_price_e8
     return TradeState(
-        trade_id=short_id("trade", after.symbol, ctx.source_id),
+        trade_id=_trade_id(after.symbol, ctx),
         symbol=after.symbol,
         side="long" if after.size_e8 > 0 else "short",
         entry_tick_at=ctx.at,
@@ -137,6 +138,11 @@ def _opened(after: Position, ctx: MaterializerContext, *, fee: int) -> TradeStat
         entry_usd_e6=abs(after.cost_usd_e6),
         entry_order_id=None if ctx.run_id else ctx.order_id,
     )
+
+
+def _trade_id(symbol: str, ctx: MaterializerContext) -> str:
+    """The id of a trade: one account's own, for exchanges and files give the same fill to whoever asks for it."""
+    return short_id("trade", *((ctx.stream,) if ctx.stream else ()), symbol, ctx.source_id)
 
 
 def _closed(trade: TradeState, before: Position, ctx: MaterializerContext, *, fee: int) -> ClosedTrade:

@@ -34,6 +34,7 @@ class Account(msgspec.Struct, frozen=True):
 class Cause(msgspec.Struct, frozen=True):
     """Why something happened: the agent, and (for a fill of ours) the run, its reason and the leverage it asked for.
 
+    `stream` is the owner and the deployment whose account it is, which the ids of its trades are made of;
     `exit_label` stands for the reason where nobody's decision gave one.
     """
 
@@ -45,6 +46,7 @@ class Cause(msgspec.Struct, frozen=True):
     regime: str | None = None
     lessons_hash: str | None = None
     exit_label: str | None = None
+    stream: str = ""
 
 
 Settled = tuple[Account, list[msgspec.Struct]]
@@ -62,6 +64,7 @@ def settle_fill(
     context = MaterializerContext(
         at=fill.happened_at,
         source_id=fill.fill_id,
+        stream=cause.stream,
         open_trades=account.open_trades,
         marks={} if mark_e8 is None else {fill.symbol: mark_e8},
         prices={fill.symbol: fill.price_e8},
@@ -83,6 +86,7 @@ def settle_funding(account: Account, payment: FundingPayment, cause: Cause) -> S
     context = MaterializerContext(
         at=payment.happened_at,
         source_id=f"funding {payment.happened_at}",
+        stream=cause.stream,
         open_trades=account.open_trades,
         funding={payment.symbol: payment.amount_usd_e6},
     )
@@ -116,7 +120,9 @@ def settle_marks(
     # Within what a trade has been through already, as most prices are, there is nothing to be said of it.
     if not any(_widens(trades.get(symbol), held, path.get(symbol)) for symbol, held in portfolio.positions.items()):
         return account, said
-    context = MaterializerContext(at=at, source_id=f"marks {at}", open_trades=trades, path=dict(path))
+    context = MaterializerContext(
+        at=at, source_id=f"marks {at}", stream=cause.stream, open_trades=trades, path=dict(path)
+    )
     return _settled(account, portfolio, context, cause=cause, said=said, postings=[])
 
 

@@ -12,7 +12,7 @@ import hashlib
 from functools import lru_cache
 from typing import Any
 
-from tapebook.context import renderer_2
+from tapebook.context import renderer_2, renderer_3
 from tapebook.context.budget import MEMORY_CAP
 from tapebook.context.panel import Panel
 from tapebook.context.render import Drawn, user_text
@@ -50,7 +50,11 @@ OWN: tuple[Layout[Situation, Any], ...] = (
     rules.LAYOUT,
     citations.LAYOUT,
 )
-LAYOUTS = {2: (renderer_2.MARKET, renderer_2.OWN), RENDERER: (MARKET, OWN)}
+LAYOUTS = {
+    2: (renderer_2.MARKET, renderer_2.OWN),
+    3: (renderer_3.MARKET, renderer_3.OWN),
+    RENDERER: (MARKET, OWN),
+}
 """The sections of every renderer: of the market, and of the agent's own."""
 
 CAPS = {layout.name: layout.cap for layout in MARKET} | {layout.name: layout.cap for layout in OWN}

@@ -2,7 +2,7 @@
 
 from tapebook.context.budget import text_tokens
 from tapebook.context.sections import rules
-from tapebook.context.system import leash
+from tapebook.context.system import leash, sanitised
 from tapebook.domain.agent import MOST_TRADES_SHOWN, AgentProfile, ContextProfile
 
 STRATEGY_CAP = 1_200
@@ -13,9 +13,10 @@ MOST_BARS = 500
 
 def oversize(profile: AgentProfile) -> list[str]:
     """One sentence per part that is too long, each with what to do; empty when all of it fits."""
+    shown = sanitised(profile)
     sizes = {
-        "strategy": (text_tokens(profile.strategy), STRATEGY_CAP),
-        "avoid": (text_tokens(leash(profile)), LEASH_CAP),
+        "strategy": (text_tokens(shown.strategy), STRATEGY_CAP),
+        "avoid": (text_tokens(leash(shown)), LEASH_CAP),
         "manual": (_manual_tokens(profile.manual), rules.LAYOUT.cap),
     }
     found = [

@@ -1,34 +1,28 @@
 """Words from outside as data: one short line that cannot pose as structure or leave its quotes.
 
 Reasons, notes, snippets, titles and token names were written by models, strangers and documents.
-They reach a packet through `plain` alone, and stand in quotes or behind a fence that `plain` never
-lets them close.
+They reach a packet through `plain` and `symbol_text`, which sanitise them (`domain/text.py`), and stand in quotes or
+behind a fence that `plain` never lets them close.
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 from tapebook.context.budget import within
-
-# Control characters, and what is not seen: line separators, zero widths, directions, soft hyphens, tags; and lone
-# surrogates, which have no bytes. Written out, for what Python calls printable changes with its version.
-_HIDDEN = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-    r"\U000e0000-\U000e007f]+"
-)
-QUOTES = str.maketrans(dict.fromkeys('"`“”„‟«»″＂', "'"))
+from tapebook.domain.text import QUOTES, cut, sanitise
 
 # The number, with its signs, that a text ends with.
 _NUMBER_AT_END = re.compile(r"[-+$€.,]*[0-9][0-9.,_%]*$")
 
+Words = Callable[[str, int], str]
+"""Makes one line of at most so many characters of a text from outside."""
+
+Name = Callable[[str], str]
+"""Makes a symbol fit to be shown."""
+
 CHARACTERS_PER_TOKEN = 3
 """Ordinary words have four or five. What has fewer is cut, so that a line of signs takes no more room than prose."""
-
-
-def visible(text: str) -> str:
-    """A text without what is not seen."""
-    # Of the first 128 characters those that can be printed are just those that are seen.
-    return text if text.isascii() and text.isprintable() else _HIDDEN.sub(" ", text)
 
 
 def plain(text: str, most: int) -> str:
@@ -39,7 +33,12 @@ def plain(text: str, most: int) -> str:
 
 @lru_cache(maxsize=8_192)
 def _plain(text: str, most: int) -> str:
-    seen, tokens = " ".join(visible(text).translate(QUOTES).split()), most // CHARACTERS_PER_TOKEN
+    return cut_between_words(" ".join(sanitise(text).translate(QUOTES).split()), most)
+
+
+def cut_between_words(seen: str, most: int) -> str:
+    """As much of a line as fits into so many characters, and into the tokens that prose of that length takes."""
+    tokens = most // CHARACTERS_PER_TOKEN
     if _room(seen, most, tokens) == len(seen):
         return seen
     if not tokens:
@@ -63,7 +62,7 @@ def _cut(seen: str, room: int) -> str:
         end = seen.rfind(" ", 0, room) + 1 or len(_NUMBER_AT_END.sub("", seen[:room]))
     # What stands in brackets is said whole or not at all, unless there is nothing else.
     before = min([begin for begin, close in _brackets(seen) if begin < end <= close], default=end)
-    return f"{seen[: before or end].rstrip()}…"
+    return f"{cut(seen, before or end)}…"
 
 
 def _brackets(seen: str) -> list[tuple[int, int]]:
@@ -80,5 +79,5 @@ def _brackets(seen: str) -> list[tuple[int, int]]:
 @lru_cache(maxsize=4_096)
 def symbol_text(symbol: str) -> str:
     """A symbol as lines show it: token names are given by whoever lists the token. A name is cut where it is long."""
-    seen = " ".join(visible(symbol[:192]).translate(QUOTES).split())[:24]
-    return seen[: _room(seen, 24, 24 // CHARACTERS_PER_TOKEN)].rstrip()
+    seen = " ".join(sanitise(symbol[:192]).translate(QUOTES).split())
+    return cut(seen, _room(seen, 24, 24 // CHARACTERS_PER_TOKEN))

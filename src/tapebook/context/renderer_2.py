@@ -1,6 +1,6 @@
 """Renderer 2, frozen: the sections as packets of that version show them. Never edited; replay depends on every byte.
 
-What it shares with newer renderers (portfolio, rules, figures, drawing) is held by the stored home of
+What it shares with newer renderers (words, portfolio, rules, figures, drawing) is held by the stored home of
 `tests/replay/test_old_homes.py`: whoever changes it for new packets copies the old form here first.
 """
 
@@ -10,8 +10,9 @@ from operator import attrgetter
 from typing import Any
 
 from tapebook.context.budget import text_tokens, within
-from tapebook.context.quote import CHARACTERS_PER_TOKEN, QUOTES, symbol_text, visible
-from tapebook.context.sections import FACTS, Layout, Row, Rows, bars, fact_text, market, portfolio, rules
+from tapebook.context.quote import CHARACTERS_PER_TOKEN
+from tapebook.context.renderer_3 import MARKET_TITLE, PORTFOLIO, QUOTES, RULES, symbol_text, visible
+from tapebook.context.sections import FACTS, Layout, Row, Rows, bars, fact_text, market
 from tapebook.context.sections.figures import percent, price, signed_usd, whole_usd
 from tapebook.context.situation import Market, Situation
 from tapebook.domain.activity import LONGEST_STREAK, Activity
@@ -208,10 +209,10 @@ def _citation_text(rows: Rows) -> str:
 
 MARKET: tuple[Layout[Market, Any], ...] = (
     Layout("bars", 1_600, _bars_title, bars.COLUMNS, attrgetter("bars"), bars.rows, bars.text, bars.row, True, True),
-    Layout("market", 700, market.title, FACTS, lambda seen: seen, _market_rows, fact_text),
+    Layout("market", 700, MARKET_TITLE, FACTS, lambda seen: seen, _market_rows, fact_text),
 )
 OWN: tuple[Layout[Situation, Any], ...] = (
-    portfolio.LAYOUT,
+    PORTFOLIO,
     Layout(
         name="last_decision",
         cap=100,
@@ -274,7 +275,7 @@ OWN: tuple[Layout[Situation, Any], ...] = (
         text=lambda rows: "\n".join([f'- {layer} {when} {key}: "{value}"' for layer, when, key, value in rows]),
         memory=True,
     ),
-    rules.LAYOUT,
+    RULES,
     Layout(
         name="citations",
         cap=400,

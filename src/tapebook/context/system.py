@@ -5,21 +5,21 @@ from the market, a document or a model's prose can.
 """
 
 import hashlib
-from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
 
-from tapebook.context import renderer_2
+from tapebook.context import renderer_2, renderer_3
 from tapebook.context.budget import kept, line_tokens, text_tokens
-from tapebook.context.quote import plain, symbol_text
+from tapebook.context.quote import Name, Words, plain, symbol_text
 from tapebook.context.sections.figures import whole_usd
-from tapebook.context.versions import RENDERER
+from tapebook.context.versions import RENDERER, version_of
 from tapebook.domain.agent import AgentProfile, RiskCaps
 from tapebook.domain.canonical import canonical
 from tapebook.domain.memory import Lessons
 from tapebook.domain.money import decimal_text
 from tapebook.domain.packet import Segment
+from tapebook.domain.text import sanitise, sanitise_lines
 
 LESSONS_CAP = 500
 MOST_BULLET = 240
@@ -67,15 +67,33 @@ def segments(
     agent: AgentProfile, lessons: Lessons | None = None, *, symbol: str, renderer: int = RENDERER
 ) -> tuple[Segment, ...]:
     """The parts of the system message; one with nothing to say is absent."""
-    is_old = renderer == 2
+    words, name, footer = _WRITERS.get(renderer, (plain, symbol_text, FOOTER))
+    said = sanitised(agent) if version_of(renderer).sanitised else agent
     texts = {
-        "header": HEADER.format(name=agent.name),
-        "leash": leash(agent),
-        "strategy": f"Strategy:\n{agent.strategy}" if agent.strategy else "",
-        "lessons": lessons_text(lessons, words=renderer_2.plain if is_old else plain) if lessons else "",
-        "footer": renderer_2.FOOTER if is_old else FOOTER.replace("SYMBOL", symbol_text(symbol)),
+        "header": HEADER.format(name=said.name),
+        "leash": leash(said),
+        "strategy": f"Strategy:\n{said.strategy}" if said.strategy else "",
+        "lessons": lessons_text(lessons, words=words) if lessons else "",
+        "footer": footer.replace("SYMBOL", name(symbol)),
     }
     return tuple(Segment(name, text) for name, text in texts.items() if text)
+
+
+# How the system messages of older packets were written; renderer 2 has the symbol in its footer already.
+_WRITERS: dict[int, tuple[Words, Name, str]] = {
+    2: (renderer_2.plain, renderer_3.symbol_text, renderer_2.FOOTER),
+    3: (renderer_3.plain, renderer_3.symbol_text, FOOTER),
+}
+
+
+def sanitised(agent: AgentProfile) -> AgentProfile:
+    """A profile with its name, its strategy and its avoid rules as they are shown."""
+    return msgspec.structs.replace(
+        agent,
+        name=sanitise(agent.name),
+        strategy="\n".join(sanitise_lines(agent.strategy)),
+        avoid=tuple([sanitise(rule) for rule in agent.avoid]),
+    )
 
 
 def leash(agent: AgentProfile) -> str:
@@ -98,7 +116,7 @@ def _limits(caps: RiskCaps) -> list[str]:
     return limits
 
 
-def lessons_text(lessons: Lessons, *, words: Callable[[str, int], str] = plain) -> str:
+def lessons_text(lessons: Lessons, *, words: Words = plain) -> str:
     """The lessons within their cap: the first bullets, and how many there are when not all fit."""
     lines = [f"- {words(bullet, MOST_BULLET)}" for bullet in lessons.bullets]
     if not lines:

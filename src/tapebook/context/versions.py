@@ -15,6 +15,7 @@ class PacketVersion(msgspec.Struct, frozen=True):
     `complete_bars`     a bar that lacks a minute is not shown as finished, and the missing minute is named
     `scaled_regimes`    the thresholds of a regime scale with the square root of the time its window covers
     `derived_features`  features are derived from imported bars and rates where none were stored
+    `sanitised`         words from outside are shown, and asked about, as `domain/text.py` leaves them
     `expired_orders`    a decision whose order expired at the send gate is still the last decision
     """
 
@@ -23,11 +24,13 @@ class PacketVersion(msgspec.Struct, frozen=True):
     scaled_regimes: bool
     derived_features: bool
     expired_orders: bool
+    sanitised: bool
 
 
 VERSIONS = {
-    2: PacketVersion(2, False, False, False, False),
-    3: PacketVersion(3, True, True, True, True),
+    2: PacketVersion(2, False, False, False, False, False),
+    3: PacketVersion(3, True, True, True, True, False),
+    4: PacketVersion(4, True, True, True, True, True),
 }
 
 RENDERER = max(VERSIONS)

@@ -8,7 +8,7 @@ never:  places orders, retrieves anything, changes a rule because a text says so
 from tapebook.decision.figures import unexplained
 from tapebook.decision.guard import gate, judge
 from tapebook.decision.limits import Limits, Move, move_of
-from tapebook.decision.parse import Refusal, Reply, clean, parse
+from tapebook.decision.parse import Refusal, Reply, parse
 from tapebook.decision.port import Answer, Engine, EngineTerms
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Move",
     "Refusal",
     "Reply",
-    "clean",
     "gate",
     "judge",
     "move_of",

@@ -4,9 +4,9 @@ from functools import lru_cache
 
 import msgspec
 
-from tapebook.decision.parse import clean
 from tapebook.decision.port import Answer
 from tapebook.domain.packet import Packet
+from tapebook.domain.text import short_line
 
 MOST_REASON = 240
 
@@ -37,7 +37,7 @@ def _said(symbol: str, action: str, reason: str, confidence: float) -> dict[str,
         "action": action,
         "symbol": symbol,
         "confidence": round(confidence, 4),
-        "reason": clean(reason, MOST_REASON),
+        "reason": short_line(reason, MOST_REASON),
     }
 
 

@@ -1,7 +1,6 @@
 """A reply becomes actions, or a refusal that says why. Strict JSON, nothing else is accepted."""
 
 import json
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
@@ -10,18 +9,13 @@ import msgspec
 
 from tapebook.domain.money import E6, E8, scaled
 from tapebook.domain.run import Action
+from tapebook.domain.text import short_line
 
 MAX_REPLY_CHARS = 20_000
 MAX_ACTIONS = 8
 MAX_SYMBOL_CHARS = 100
 MAX_CITES = 16
 MAX_NOTIONAL_USD = 1e9
-# Control characters, halves of pairs, and what is not seen: line separators, zero widths, directions, joiners,
-# fillers, soft hyphens, and the tags and variation selectors that can carry a whole hidden text.
-_CONTROL = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    r"\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
-)
 
 
 class _WireAction(msgspec.Struct, forbid_unknown_fields=True):
@@ -73,25 +67,18 @@ def parse(text: str) -> Reply | Refusal:
         if not _is_compact(content):
             json.loads(text, object_pairs_hook=_refuse_repeated_keys)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return Refusal(f"not the JSON that was asked for: {clean(str(error), 200)}")
+        return Refusal(f"not the JSON that was asked for: {short_line(str(error), 200)}")
     if len(wire.actions) > MAX_ACTIONS:
         return Refusal(f"{len(wire.actions)} actions; at most {MAX_ACTIONS} are read")
     problems = [problem for each in wire.actions if (problem := _problem(each))]
     actions = () if problems else tuple([_action(each) for each in wire.actions])
     problem = problems[0] if problems else _contradiction(actions)
-    return Refusal(problem) if problem else Reply(actions, clean(wire.note or "", 500))
-
-
-def clean(text: str, most: int) -> str:
-    """Outside text as one capped line without control characters."""
-    # Of the first 128 characters those that can be printed are just those that are not control characters.
-    seen = text if text.isascii() and text.isprintable() else _CONTROL.sub(" ", text)
-    return seen.strip()[:most].rstrip()
+    return Refusal(problem) if problem else Reply(actions, short_line(wire.note or "", 500))
 
 
 def _problem(wire: _WireAction) -> str | None:
     """What makes an action meaningless, or None. `not 0 <= x` also catches NaN, which compares false to everything."""
-    what = f"{wire.action} {clean(wire.symbol, 20)}"
+    what = f"{wire.action} {short_line(wire.symbol, 20)}"
     # Refused and not cut: the beginning of a name can be the name of something else.
     cites, notional, leverage = wire.cites or (), wire.notional_usd or 0.0, wire.leverage
     if max(map(len, (wire.symbol, *cites))) > MAX_SYMBOL_CHARS:
@@ -145,13 +132,13 @@ def _action(wire: _WireAction) -> Action:
     limit = wire.limit_price if wire.order_type == "limit" else None
     return Action(
         action=wire.action,
-        symbol=clean(wire.symbol, MAX_SYMBOL_CHARS),
+        symbol=short_line(wire.symbol, MAX_SYMBOL_CHARS),
         side=wire.side,
         notional_usd_e6=scaled(wire.notional_usd or 0.0, E6),
         leverage=1 if wire.leverage is None else wire.leverage,
         order_type=wire.order_type or "market",
         limit_price_e8=None if limit is None else scaled(limit, E8),
         confidence_e4=scaled(wire.confidence or 0.0, 10_000),
-        reason=clean(wire.reason or "", 240),
-        cites=tuple([clean(cite, MAX_SYMBOL_CHARS) for cite in wire.cites or ()]),
+        reason=short_line(wire.reason or "", 240),
+        cites=tuple([short_line(cite, MAX_SYMBOL_CHARS) for cite in wire.cites or ()]),
     )

@@ -114,3 +114,8 @@ class Deployment(msgspec.Struct, frozen=True):
     id: str
     agent: AgentProfile
     version: int
+
+    @property
+    def stream(self) -> str:
+        """Owner and deployment as one name, which no other has."""
+        return f"{self.owner}/{self.id}"

@@ -21,6 +21,7 @@ import msgspec
 from tapebook.domain.instants import iso, parse_instant
 from tapebook.domain.money import E6, E8, decimal_text, scaled
 from tapebook.domain.run import ActionKind
+from tapebook.domain.text import has_hidden
 from tapebook.domain.trade import TradeSide
 from tapebook.errors import BadInput
 from tapebook.experience.outcomes import Outcome, Proposal
@@ -32,7 +33,6 @@ from tapebook.experience.snapshots import Snapshot
 MOST_BYTES = 100_000
 _E4 = 10_000
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _LONGEST = 200
 
 Remembered = tuple[Outcome, Reading | None]
@@ -194,8 +194,8 @@ def _snapshot(path: Path) -> Snapshot:
 
 
 def _refuse_strange(texts: Iterable[str]) -> None:
-    if any(len(text) > _LONGEST or _CONTROL.search(text) for text in texts):
-        raise ValueError(f"a text is longer than {_LONGEST} characters or holds control characters")
+    if any(len(text) > _LONGEST or has_hidden(text) for text in texts):
+        raise ValueError(f"a text is longer than {_LONGEST} characters or holds characters that are not seen")
 
 
 def _refuse_contradictions(said: OutcomeFile, outcome: Outcome, name: str) -> None:

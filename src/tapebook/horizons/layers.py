@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.instants import DAY
+from tapebook.domain.text import has_hidden
 from tapebook.errors import BadInput
 from tapebook.horizons.period import Kind, Period, parse_period, period_of
 
@@ -93,8 +94,8 @@ def is_leaf(layer: ContextLayer) -> bool:
 
 def check_key(key: str) -> None:
     """BadInput for what cannot be a key."""
-    if not 0 < len(key) <= MOST_KEY_CHARACTERS or not key.isprintable():
-        raise BadInput(f"{key[:40]!r} is no key: 1 to {MOST_KEY_CHARACTERS} characters that can be printed")
+    if not 0 < len(key) <= MOST_KEY_CHARACTERS or has_hidden(key):
+        raise BadInput(f"{key[:40]!r} is no key: 1 to {MOST_KEY_CHARACTERS} characters that can be seen")
 
 
 def value_text(value: Any) -> str:

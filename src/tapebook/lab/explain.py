@@ -11,9 +11,11 @@ from tapebook.domain.instants import iso
 from tapebook.domain.money import E8
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.text import sanitise_lines
 from tapebook.domain.trade import ClosedTrade, TradeState
-from tapebook.lab.replay import rebuild
-from tapebook.recall.fence import lines
+from tapebook.lab.replay import deployment_of, rebuild
+from tapebook.lessons import NO_LESSONS
+from tapebook.loop.skills import lessons_of, notes_told
 from tapebook.wiring import Rooms
 
 
@@ -21,7 +23,7 @@ def explain(rooms: Rooms, run: DecisionRun) -> views.View:
     """Everything about one decision. `packet`, `reply` and `sections` are null where they are not kept any more."""
     book = rooms.book
     packet = rebuilt(rooms, run)
-    return recorded_view(rooms, run) | {
+    return recorded_view(rooms, run) | _lessons_view(rooms, run) | {
         "sections": None if packet is None else [msgspec.to_builtins(part) for part in preview(packet).parts],
         "citations": None if packet is None else [_citation_view(rooms, each, run) for each in packet.citations],
         "packet": packet_text(rooms, run, packet),
@@ -56,6 +58,20 @@ def recorded_view(rooms: Rooms, run: DecisionRun) -> views.View:
     ]
     actions = [action | outcome for action, outcome in zip(view["actions"], became, strict=True)]
     return view | {name: at if at is None else iso(at) for name, at in moments.items()} | {"actions": actions}
+
+
+def _lessons_view(rooms: Rooms, run: DecisionRun) -> views.View:
+    """The hash that joins a run to the note it was told, and all notes it was told; null when that is not known."""
+    if not run.packet_sha256 or "lessons" in run.degraded:
+        return {"lessons_hash": None, "lessons": None}
+    deployment, seq = deployment_of(rooms, run), run.watermarks.book
+    if not deployment.agent.context.memory:
+        return {"lessons_hash": NO_LESSONS, "lessons": []}
+    told = [
+        {"agent": note.agent, "note_id": note.note_id, "content_hash": note.content_hash}
+        for note in notes_told(rooms, deployment, seq=seq)
+    ]
+    return {"lessons_hash": lessons_of(rooms, deployment, seq=seq).content_hash, "lessons": told}
 
 
 def order_view(known: KnownOrder) -> views.View:
@@ -102,7 +118,7 @@ def _reply(rooms: Rooms, run: DecisionRun) -> str | None:
 def _reasoning(rooms: Rooms, run: DecisionRun) -> str | None:
     """What a model thought beside its reply, without anything that is not seen; None where nothing is kept."""
     found = _kept(rooms, run.reason_key)
-    return None if found is None else "\n".join(lines(found))
+    return None if found is None else "\n".join(sanitise_lines(found))
 
 
 def _kept(rooms: Rooms, key: str | None) -> str | None:

@@ -1,4 +1,8 @@
-"""Rebuilds the packet of a stored run from its watermarks and compares both hashes."""
+"""Rebuilds the packet of a stored run from its watermarks and compares both hashes.
+
+A run whose renderer this tapebook does not have cannot be written again. What it knew still can be read and compared,
+and so can the text that was kept; the report says of which runs that is all.
+"""
 
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
@@ -7,6 +11,7 @@ import msgspec
 
 from tapebook.context import VERSIONS, assemble
 from tapebook.domain.agent import Deployment
+from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import Damaged
@@ -16,43 +21,52 @@ from tapebook.wiring import Rooms
 
 
 class ReplayReport(msgspec.Struct, frozen=True):
-    """How many packets were rebuilt, how many were equal, and what differed where."""
+    """How many packets were looked at, how many were equal, what differed where, and of which only inputs are equal."""
 
     checked: int
     equal: int
     different: list[str]
+    inputs_equal: list[str] = []
 
 
 def replay(
     rooms: Rooms, run_ids: Iterable[str], *, progress: Callable[[int], None] = lambda done: None
 ) -> ReplayReport:
     """Replays runs one by one."""
-    checked, different = 0, []
+    checked, different, inputs_equal = 0, list[str](), list[str]()
     for run_id in run_ids:
         run = rooms.book.run(run_id)
-        problem = "the run is not in the book" if run is None else _difference(rooms, run)
         checked += 1
-        if problem:
+        if run is None:
+            different.append(f"{run_id}: the run is not in the book")
+        elif run.packet_sha256 and run.renderer not in VERSIONS:
+            is_equal, said = _compare_inputs(rooms, run)
+            (inputs_equal if is_equal else different).append(f"{run_id}: {said}")
+        elif problem := _difference(rooms, run):
             different.append(f"{run_id}: {problem}")
         progress(checked)
-    return ReplayReport(checked, checked - len(different), different)
+    return ReplayReport(checked, checked - len(different) - len(inputs_equal), different, inputs_equal)
 
 
-def rebuild(rooms: Rooms, run: DecisionRun) -> Packet:
-    """The packet of a run, made again from what was known then; what could not be read then is left out again."""
+def deployment_of(rooms: Rooms, run: DecisionRun) -> Deployment:
+    """The deployment of a run with the version of the agent that decided."""
     found = rooms.book.agent(run.agent, version=run.agent_version)
     if found is None:
         raise Damaged(f"run {run.run_id} names version {run.agent_version} of {run.agent}, which is not in the book")
     agent = shadowed(found[1]) if run.trigger == "shadow" else found[1]
-    deployment = Deployment(run.owner, run.deployment, agent, run.agent_version)
+    return Deployment(run.owner, run.deployment, agent, run.agent_version)
+
+
+def rebuild(rooms: Rooms, run: DecisionRun, *, renderer: int | None = None) -> Packet:
+    """The packet of a run, made again from what was known then; what could not be read then is left out again."""
     situation = gather(
         rooms,
-        deployment,
+        deployment_of(rooms, run),
         run.symbol,
         as_of=run.as_of,
         watermarks=run.watermarks,
         skip=run.degraded,
-        renderer=run.renderer,
+        renderer=run.renderer if renderer is None else renderer,
     )
     return assemble(situation)
 
@@ -61,14 +75,27 @@ def _difference(rooms: Rooms, run: DecisionRun) -> str | None:
     if not run.packet_sha256:
         # A slot that expired, or could not be opened: nobody was told anything.
         return None
-    if run.renderer not in VERSIONS:
-        return f"rendered by version {run.renderer}, which is not here: replay it with the tapebook that made it"
     packet = rebuild(rooms, run)
     if packet.inputs_sha256 != run.inputs_sha256:
         return f"inputs differ{_where(rooms, run, packet)}"
     if packet.sha256 != run.packet_sha256:
         return f"the text differs{_where(rooms, run, packet)}"
     return None
+
+
+def _compare_inputs(rooms: Rooms, run: DecisionRun) -> tuple[bool, str]:
+    """Whether the inputs of a run without its renderer are equal, as any renderer here reads them; and what to say."""
+    stored = rooms.archive.get(run.packet_key) if run.packet_key else None
+    if stored is not None and sha256_hex(stored) != run.packet_sha256:
+        return False, "the packet in the archive is not the one that was sent"
+    kept = "is not kept" if stored is None else "in the archive it is as it was sent"
+    for renderer in sorted(VERSIONS, key=lambda known: abs(known - run.renderer)):
+        if rebuild(rooms, run, renderer=renderer).inputs_sha256 == run.inputs_sha256:
+            text = f"the text is by renderer {run.renderer}, which this tapebook does not have, and {kept}"
+            return True, f"the inputs are equal, read as by renderer {renderer}; {text}"
+    known = ", ".join(map(str, sorted(VERSIONS)))
+    gone = f"renderer {run.renderer}, which made the packet, is not here: replay it with the tapebook that made it"
+    return False, f"the inputs are not those of renderers {known}; {gone}"
 
 
 def _where(rooms: Rooms, run: DecisionRun, packet: Packet) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.instants import iso
 from tapebook.domain.money import E6, decimal_text
+from tapebook.domain.text import sanitise
 from tapebook.lab.result import Row, Trend
 
 NOTHING = "-"
@@ -80,7 +81,7 @@ def weight_text(row: Row) -> str:
 
 def plain(text: str) -> str:
     """A text from elsewhere on one line, without characters that could steer a terminal."""
-    return "".join(char if char.isprintable() else " " for char in text).strip()
+    return sanitise(text).strip()
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int = 2) -> list[str]:

@@ -7,12 +7,13 @@ never:  overrides an avoid rule, invents a number, says something where nothing 
 
 from tapebook.lessons.check import Rejected, checked
 from tapebook.lessons.due import ReflectionState, should_run_reflection
-from tapebook.lessons.hash import hash_lessons_text
+from tapebook.lessons.hash import NO_LESSONS, hash_lessons_text
 from tapebook.lessons.port import Reflected, Reflector, ReflectorTerms
 from tapebook.lessons.run import run_reflection
 from tapebook.lessons.slots import SLOTS, bullets, note_text, read_slots
 
 __all__ = [
+    "NO_LESSONS",
     "SLOTS",
     "Reflected",
     "ReflectionState",

@@ -8,6 +8,7 @@ import msgspec
 
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.run import Usage
+from tapebook.domain.text import sanitise, sanitise_lines
 from tapebook.domain.trade import ClosedTrade
 from tapebook.lessons.facts import Facts, facts_of, result_bps
 from tapebook.lessons.slots import SLOTS, note_text, read_slots
@@ -32,6 +33,7 @@ def checked(
         return Rejected("the note is empty")
     if len(text) > OFF_THE_RAILS:
         return Rejected(f"the note has {len(text)} characters; over {OFF_THE_RAILS} it is not read")
+    text = "\n".join(sanitise_lines(text))
     slots = read_slots(text)
     if isinstance(slots, str):
         return Rejected(slots)
@@ -95,4 +97,4 @@ def _spoken(estimate: Estimate) -> Iterator[float]:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.lower().split())
+    return " ".join(sanitise(text).lower().split())

@@ -10,6 +10,7 @@ import msgspec
 
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE, minute_text
+from tapebook.domain.text import sanitise, sanitise_lines, short_line
 from tapebook.domain.trade import ClosedTrade
 from tapebook.lessons.facts import Facts, Group, facts_of, result_bps
 from tapebook.lessons.port import Reflected
@@ -49,7 +50,7 @@ class ModelReflector:
         if problem is not None:
             return Reflected("", asked.usage.model, asked.usage, problem)
         slots = _decoded(asked.text)
-        lines = {slot: [" ".join(bullet.split()) for bullet in slots.get(slot, [])] for slot in SLOTS}
+        lines = {slot: [" ".join(sanitise(bullet).split()) for bullet in slots.get(slot, [])] for slot in SLOTS}
         told = {slot: [bullet for bullet in found if bullet and bullet != NOTHING] for slot, found in lines.items()}
         return Reflected(note_text(told), asked.usage.model, asked.usage)
 
@@ -69,15 +70,19 @@ def _problem_in(text: str) -> str | None:
 def _question(agent: AgentProfile, trades: Sequence[ClosedTrade], active: str | None) -> str:
     facts = facts_of(trades)
     parts = [
-        f"Strategy:\n{agent.strategy or '(none written)'}",
-        "Avoid rules (authoritative):\n" + ("\n".join(f"- {rule}" for rule in agent.avoid) or "(none)"),
-        f"Lessons that stand now:\n{active or '(none yet)'}",
+        f"Strategy:\n{_lines(agent.strategy) or '(none written)'}",
+        "Avoid rules (authoritative):\n" + ("\n".join(f"- {sanitise(rule)}" for rule in agent.avoid) or "(none)"),
+        f"Lessons that stand now:\n{_lines(active or '') or '(none yet)'}",
         _overview(facts),
         "Groups against the rest, net result in bps of the notional:\n" + "\n".join(map(_group_line, facts.groups)),
         f"The newest {min(SHOWN_TRADES, len(trades))} of {len(trades)} closed trades:\n"
         + "\n".join(map(_trade_line, trades[-SHOWN_TRADES:])),
     ]
     return "\n\n".join(parts)
+
+
+def _lines(text: str) -> str:
+    return "\n".join(sanitise_lines(text))
 
 
 def _overview(facts: Facts) -> str:
@@ -93,16 +98,16 @@ def _overview(facts: Facts) -> str:
 def _group_line(group: Group) -> str:
     mark = "evidence holds" if group.believed else "could be luck"
     return (
-        f"- {group.slot}: {group.name}: {group.result_bps.value:+.1f} bps (n={group.result_bps.n}, "
+        f"- {group.slot}: {sanitise(group.name)}: {group.result_bps.value:+.1f} bps (n={group.result_bps.n}, "
         f"95% {group.result_bps.low:+.1f} to {group.result_bps.high:+.1f}), rest {group.rest_bps.value:+.1f} "
         f"(n={group.rest_bps.n}), won {100 * group.wins.value:.0f}%, net ${group.net_usd:.2f}; {mark}"
     )
 
 
 def _trade_line(trade: ClosedTrade) -> str:
-    state = trade.state
+    state, symbol = trade.state, short_line(trade.state.symbol, 24)
     return (
-        f"- {minute_text(state.entry_tick_at)} {state.symbol} {state.side} {result_bps(trade):+.1f} bps "
+        f"- {minute_text(state.entry_tick_at)} {symbol} {state.side} {result_bps(trade):+.1f} bps "
         f"${state.net_usd_e6 / 1e6:.2f} {trade.holding_ms // MINUTE}m regime={state.entry_regime_tag or 'unknown'} "
-        f"{msgspec.json.encode(state.entry_reason[:120]).decode()}"
+        f"{msgspec.json.encode(short_line(state.entry_reason, 120)).decode()}"
     )

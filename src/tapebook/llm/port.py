@@ -18,6 +18,8 @@ from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
+from tapebook.domain.text import short_line
+
 Stop = Literal["end", "refused", "truncated"]
 Fault = Literal["rate_limited", "server_error", "timeout", "unreachable", "unauthorised", "rejected"]
 PASSING: frozenset[Fault] = frozenset({"rate_limited", "server_error", "timeout", "unreachable"})
@@ -96,6 +98,6 @@ def estimated_tokens(*texts: str) -> int:
     return sum(len(text.encode()) for text in texts) // BYTES_PER_TOKEN + 1
 
 
-def one_line(text: str, most: int = 160) -> str:
+def one_line(text: str) -> str:
     """A text of others as one short line without anything that cannot be seen."""
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())[:most]
+    return short_line(text, 160)

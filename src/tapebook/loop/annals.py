@@ -15,6 +15,7 @@ from tapebook.domain.agent import is_dry
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.instants import DAY, iso
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.text import quoted, sanitise_lines
 from tapebook.domain.trade import ClosedTrade
 from tapebook.lessons.events import NOTE_REFUSED, NOTE_WRITTEN, NoteRefused
 from tapebook.log import Draft, Event
@@ -24,7 +25,6 @@ from tapebook.recall import documents as docs
 from tapebook.recall import incidents, trouble
 from tapebook.recall.documents import Document
 from tapebook.recall.events import DocumentKept, LogRead, draft
-from tapebook.recall.fence import lines, quoted
 from tapebook.recall.incidents import Halt
 from tapebook.recall.policy import entry_id
 from tapebook.recall.trouble import Trouble
@@ -159,7 +159,7 @@ class _Reading:
         if found is not None:
             self._troubled("decisions", found)
         name = entry_id(run.run_id)
-        if lines(run.note) and self._rooms.documents.entry(name) is None:
+        if sanitise_lines(run.note) and self._rooms.documents.entry(name) is None:
             said = self._pen.entry(
                 self._agent, "journal", run.note, by=self._agent, run_id=run.run_id, at=run.as_of, entry_id=name
             )

@@ -217,5 +217,7 @@ def _settled(
     adds = held is not None and (held.size_e8 > 0) == (fill.signed_size_e8 > 0)
     tag = None if adds else regime(rooms.tape, deployment, fill.symbol, view=View(fill.happened_at))
     agent = deployment.agent.name
-    cause = Cause(agent, deployment.version, reason=REASON, regime=tag, exit_label=REASON)
+    cause = Cause(
+        agent, deployment.version, reason=REASON, regime=tag, exit_label=REASON, stream=deployment.stream
+    )
     return settle_fill(account, fill, cause, mark_e8=mark)

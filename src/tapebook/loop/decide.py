@@ -4,9 +4,10 @@ from typing import Any
 
 import msgspec
 
-from tapebook.decision import Answer, Limits, Refusal, clean, judge, parse, unexplained
+from tapebook.decision import Answer, Limits, Refusal, judge, parse, unexplained
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Action, Usage, Verdict, Vote
+from tapebook.domain.text import short_line
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -27,7 +28,7 @@ def judged(answer: Answer, packet: Packet, limits: Limits) -> Decision:
     """What an answer comes to."""
     beside: dict[str, Any] = {"votes": answer.votes, "usage": answer.usage, "reasoning": answer.reasoning}
     if answer.problem is not None:
-        problem = clean(answer.problem, 300) or "the engine gave no reason"
+        problem = short_line(answer.problem, 300) or "the engine gave no reason"
         return Decision(answer.reply, error=problem, failed=True, **beside)
     parsed = parse(answer.reply)
     if isinstance(parsed, Refusal):

@@ -17,10 +17,11 @@ import msgspec
 from tapebook.book.activity import AT_SEND
 from tapebook.book.events import OrderEnded, OrderPlaced, OrderUnanswered, RunEnded, draft
 from tapebook.broker import OrderState
-from tapebook.decision import clean, gate
+from tapebook.decision import gate
 from tapebook.domain.agent import Deployment
 from tapebook.domain.order import Order, OrderEnd
 from tapebook.domain.run import RunStatus, Verdict
+from tapebook.domain.text import short_line
 from tapebook.loop.flatten import flatten_if_due
 from tapebook.loop.limits import limits_at_send
 from tapebook.tape.store import View
@@ -60,7 +61,7 @@ def _answered(rooms: Rooms, deployment: Deployment, order: Order, state: OrderSt
     """What is written of a broker's answer."""
     if state.status == "placed":
         return [OrderPlaced(order.client_id)]
-    why = clean(state.detail, _MOST_DETAIL) or "it gave no reason"
+    why = short_line(state.detail, _MOST_DETAIL) or "it gave no reason"
     if state.status == "rejected":
         return _ended(rooms, order, f"the broker refused it: {why}", "rejected")
     doubt = f"whether the broker has it is not known, it is asked at every turn: {why}"

@@ -22,7 +22,7 @@ from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.errors import TapebookError
 from tapebook.loop.activity import activity_of
-from tapebook.loop.experience import market_regime, told
+from tapebook.loop.experience import told
 from tapebook.loop.horizons import curated_until
 from tapebook.loop.market import read_market, with_features
 from tapebook.loop.optional_reads import OptionalReads
@@ -170,7 +170,7 @@ def _memory(
             market,
             portfolio=portfolio,
             closed=closed,
-            regime=market_regime(market, version=version),
+            version=version,
             seq=docs,
         ),
     }

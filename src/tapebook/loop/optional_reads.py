@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
-from tapebook.decision import clean
+from tapebook.domain.text import short_line
 from tapebook.wiring import Rooms
 
 MOST_CAUSES = 16
@@ -72,7 +72,7 @@ def cause_of(name: str, error: Exception) -> str:
 
 def safe_causes(rooms: Rooms, causes: Iterable[str]) -> tuple[str, ...]:
     """Causes as they may be kept and shown: each a capped line without control characters and without a key."""
-    lines = [clean(" ".join(rooms.without_keys(cause).split()), MOST_CAUSE_CHARS) for cause in causes]
+    lines = [short_line(rooms.without_keys(cause), MOST_CAUSE_CHARS) for cause in causes]
     return tuple(dict.fromkeys(lines))[:MOST_CAUSES]
 
 

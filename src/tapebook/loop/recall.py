@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from tapebook.context import Market
+from tapebook.context import Market, PacketVersion, renderer_3
 from tapebook.domain.agent import Deployment
 from tapebook.domain.citation import Citation
 from tapebook.domain.position import Portfolio
+from tapebook.domain.text import sanitise_lines
 from tapebook.domain.trade import ClosedTrade
 from tapebook.errors import StaleWriter, StoreFailed
 from tapebook.home import sole_writer
 from tapebook.loop.entries import body
+from tapebook.loop.experience import market_regime
 from tapebook.recall import GLOBAL, Index, IndexReport, Version
 from tapebook.recall.events import TermsChosen, draft
 from tapebook.recall.question import Question
@@ -57,7 +59,7 @@ def citations(
     *,
     portfolio: Portfolio,
     closed: Sequence[ClosedTrade],
-    regime: str | None,
+    version: PacketVersion,
     seq: int,
 ) -> tuple[Citation, ...]:
     """The places in an agent's documents, and in everybody's, that speak to a situation as of a watermark."""
@@ -65,12 +67,13 @@ def citations(
     if not seq or not agent.context.memory:
         return ()
     held = portfolio.positions.get(market.symbol)
+    lines = sanitise_lines if version.sanitised else renderer_3.question_lines
     question = Question(
         symbol=market.symbol,
-        regime=regime or "",
-        strategy=agent.strategy or agent.engine,
+        regime=market_regime(market, version=version) or "",
+        strategy=lines(agent.strategy or agent.engine),
         side="" if held is None else "long" if held.size_e8 > 0 else "short",
-        last_exit=next((trade.exit_reason for trade in closed if trade.state.symbol == market.symbol), ""),
+        last_exit=lines(next((trade.exit_reason for trade in closed if trade.state.symbol == market.symbol), "")),
     )
     index = index_as_of(rooms, seq)
     scopes, until = (agent.name, GLOBAL), min(seq, index.head())

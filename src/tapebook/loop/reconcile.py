@@ -19,6 +19,7 @@ from tapebook.broker import Account as Standing
 from tapebook.broker import Exposure
 from tapebook.domain.agent import Deployment
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order
+from tapebook.lessons import NO_LESSONS
 from tapebook.log import Draft
 from tapebook.loop.gather import regime
 from tapebook.loop.optional_reads import OptionalReads, log_causes, safe_causes
@@ -128,7 +129,7 @@ def _marked(
 
 
 def _cause(deployment: Deployment) -> Cause:
-    return Cause(deployment.agent.name, deployment.version)
+    return Cause(deployment.agent.name, deployment.version, stream=deployment.stream)
 
 
 def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill, order: Order | None) -> Cause:
@@ -154,9 +155,9 @@ def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill, order: Order |
 
 
 def _lessons_hash(rooms: Rooms, deployment: Deployment, *, seq: int) -> str | None:
-    """The note a run was told, if it was told any; unknown when it cannot be read, which must not stop the booking."""
+    """The hash of what a run was told; unknown when that cannot be read, which must not stop the booking."""
     if not deployment.agent.context.memory:
-        return None
+        return NO_LESSONS
     optional = OptionalReads()
     lessons = optional.read("lessons", None, lessons_of, rooms, deployment, seq=seq)
     if optional.causes:

@@ -5,7 +5,7 @@ agent's other deployments; further ones stand in its profile. A promotion is an 
 `tellings_due` copies it to a deployment before its next decision, which reads its own stream alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -15,7 +15,7 @@ from tapebook.domain.memory import Lessons
 from tapebook.domain.note import Note, SkillNote
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import fellow_writer
-from tapebook.lessons import bullets, hash_lessons_text
+from tapebook.lessons import NO_LESSONS, bullets
 from tapebook.lessons.events import promoted
 from tapebook.log import Draft
 from tapebook.profile_keys import SKILL
@@ -113,24 +113,35 @@ def tellings_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draf
     return [promoted(new) for new, old in news if (new.lessons_text if old is None else new != old)]
 
 
-def lessons_of(rooms: Rooms, deployment: Deployment, *, seq: int) -> Lessons | None:
-    """What an agent is told of its lessons: the bullets of its note, then those of its skills; or nothing.
+def lessons_of(rooms: Rooms, deployment: Deployment, *, seq: int) -> Lessons:
+    """What an agent is told of its lessons: the bullets of its note, then those of its skills; often nothing.
 
-    The hash covers all that is told; with a note of its own alone, it is that note's.
+    The hash is that of the first note with anything to tell, so that it joins one. Where none has, it is that of the
+    agent's own note, and without one that of an empty text.
     """
     return _lessons((deployment.agent, rooms.notes.told(deployment.id, seq=seq)))
 
 
-def _joined(told: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]]) -> Lessons | None:
+def notes_told(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Note | SkillNote]:
+    """The notes that these lessons are from."""
+    note, held = rooms.notes.told(deployment.id, seq=seq)
+    own = [note] if note and bullets(note.lessons_text) else []
+    return [*own, *_shared(deployment.agent, held)]
+
+
+def _joined(told: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]]) -> Lessons:
     agent, (note, held) = told
     own = bullets(note.lessons_text) if note else ()
-    wanted = _skills(agent)
-    shared = [each for each in held if each.lessons_text and each.skill in wanted]
-    if not shared:
-        return Lessons(own, note.content_hash) if note and own else None
-    texts = [note.lessons_text] if note and own else []
+    shared = _shared(agent, held)
     lines = [f"From {each.agent}: {line}" for each in shared for line in bullets(each.lessons_text) if line not in own]
-    return Lessons((*own, *lines), hash_lessons_text("\n\n".join([*texts, *(each.lessons_text for each in shared)])))
+    if shared and not own:
+        return Lessons(tuple(lines), shared[0].content_hash)
+    return Lessons((*own, *lines), note.content_hash if note else NO_LESSONS)
+
+
+def _shared(agent: AgentProfile, held: Iterable[SkillNote]) -> list[SkillNote]:
+    wanted = _skills(agent)
+    return [each for each in held if each.lessons_text and each.skill in wanted]
 
 
 # Notes change once in many ticks.

@@ -20,6 +20,7 @@ import msgspec
 
 from tapebook.domain.instants import SECOND, iso, minute_text
 from tapebook.domain.market import Candle
+from tapebook.domain.text import has_hidden
 from tapebook.errors import BadInput, UnknownName
 from tapebook.garbage import collector_at_rest
 from tapebook.tape import exporter
@@ -30,7 +31,7 @@ from tapebook.tape.recording import recorded_lines, recorded_range
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
 
-_SYMBOL = re.compile(r"[^\s\x00-\x1f\x7f]{1,64}")
+_SYMBOL = re.compile(r"\S{1,64}")
 _SHOWN_SYMBOLS = 20
 _PROGRESS_LINES = 10_000
 
@@ -232,8 +233,8 @@ def _require_range(since: int, end: int) -> None:
 def _ask(kind: Kind, symbol: str | None, interval: str | None, *, now: int) -> Ask:
     if kind != "stream" and symbol is None:
         raise BadInput("say whose rows these are with --symbol")
-    if symbol is not None and not _SYMBOL.fullmatch(symbol):
-        raise BadInput(f"{symbol!r} is no symbol: write it like BTC, without spaces")
+    if symbol is not None and (not _SYMBOL.fullmatch(symbol) or has_hidden(symbol)):
+        raise BadInput(f"{symbol!r} is no symbol: write it like BTC, without spaces or characters that are not seen")
     if kind == "candles":
         if interval is None:
             raise BadInput("say how long the bars are with --interval, such as --interval 1m")

@@ -1,7 +1,7 @@
 """Documents that tapebook writes itself: what was decided and how it ended, for whoever asks later.
 
 One for each trade that has ended, one a day for the decisions that acted or were refused, one for each backtest. Words
-of models and markets stand in quotes (`fence`); everything else is written here.
+of models and markets stand in quotes (`domain/text.py`); everything else is written here.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,8 +11,8 @@ import msgspec
 from tapebook.domain.instants import MINUTE, iso, minute_text
 from tapebook.domain.money import E6, decimal_text, short_price
 from tapebook.domain.run import Action, DecisionRun, Verdict, Vote
+from tapebook.domain.text import name_word, quoted
 from tapebook.domain.trade import ClosedTrade
-from tapebook.recall.fence import quoted, word
 from tapebook.recall.version import GLOBAL
 
 DECISIONS_PER_PART = 200
@@ -39,12 +39,12 @@ def trade_document(
 ) -> Document:
     """A round trip: what was decided at its two ends, why, what the guard said, and what came of it."""
     state = trade.state
-    net, symbol = state.net_usd_e6, word(state.symbol)
+    net, symbol = state.net_usd_e6, name_word(state.symbol)
     outcome = "won" if net > 0 else "lost" if net < 0 else "came out even"
     parts = [
         f"# Trade: {state.side} {symbol} {outcome} {usd(net)}",
         "",
-        f"- agent {agent}, trade {word(state.trade_id)}, {state.side} {symbol},"
+        f"- agent {agent}, trade {name_word(state.trade_id)}, {state.side} {symbol},"
         f" regime {(state.entry_regime_tag or 'unknown').replace('_', ' ')}",
         f"- entered {minute_text(state.entry_tick_at)} at {short_price(state.entry_price_e8)}"
         f" for {usd(state.entry_notional_usd_e6).lstrip('+')}, leverage {state.entry_leverage or 1}",
@@ -85,7 +85,7 @@ def transcript(agent: str, day: str, *, part: int, decisions: Sequence[str]) -> 
 
 def decision_text(run: DecisionRun) -> str:
     """One decision of a transcript."""
-    title = f"## {minute_text(run.as_of)} {word(run.symbol)}: {run.status}"
+    title = f"## {minute_text(run.as_of)} {name_word(run.symbol)}: {run.status}"
     return "\n".join([title, *decision_lines(run)])
 
 
@@ -97,18 +97,18 @@ def decisions_in(text: str) -> list[str]:
 
 def decision_lines(run: DecisionRun) -> list[str]:
     """What a run decided, with reasons, verdicts, votes and citations."""
-    lines = [f"- run {run.run_id}, engine {word(run.engine)}, as of {minute_text(run.as_of)}"]
+    lines = [f"- run {run.run_id}, engine {name_word(run.engine)}, as of {minute_text(run.as_of)}"]
     lines += [_action(*pair) for pair in zip(run.actions, run.verdicts, strict=True)]
     lines += map(_vote, run.votes)
     return lines + ([f"- error: {quoted(run.error)}"] if run.error else [])
 
 
 def _action(action: Action, verdict: Verdict) -> str:
-    what = [action.action, action.side or "", word(action.symbol)]
+    what = [action.action, action.side or "", name_word(action.symbol)]
     if action.action in ("open", "adjust"):
         what.append(f"for {usd(action.notional_usd_e6).lstrip('+')} at {action.leverage}x")
     said = "allowed" if verdict.allowed else f"refused by {verdict.rule}, {quoted(verdict.detail)}"
-    cited = f"; cites {', '.join(map(word, action.cites))}" if action.cites else ""
+    cited = f"; cites {', '.join(map(name_word, action.cites))}" if action.cites else ""
     sure = decimal_text(action.confidence_e4, 10_000, 2)
     return f"- {' '.join(filter(None, what))}, confidence {sure}: {said}; because {quoted(action.reason)}{cited}"
 
@@ -116,7 +116,7 @@ def _action(action: Action, verdict: Verdict) -> str:
 def _vote(vote: Vote) -> str:
     sure, weight = (decimal_text(share, 10_000, 2) for share in (vote.confidence_e4, vote.weight_e4))
     what = " ".join(filter(None, [vote.action, vote.side]))
-    return f"- vote of {word(vote.engine)}: {what}, confidence {sure}, weight {weight}: {quoted(vote.reason)}"
+    return f"- vote of {name_word(vote.engine)}: {what}, confidence {sure}, weight {weight}: {quoted(vote.reason)}"
 
 
 def _file_name(text: str) -> str:

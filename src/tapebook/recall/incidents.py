@@ -12,8 +12,8 @@ import msgspec
 from tapebook.domain.instants import MINUTE, iso, minute_text
 from tapebook.domain.market import Gap
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.text import name_word, quoted
 from tapebook.recall.documents import Document
-from tapebook.recall.fence import quoted, word
 from tapebook.recall.trouble import Trouble, state_of
 from tapebook.recall.version import GLOBAL
 
@@ -53,16 +53,16 @@ class Outage(msgspec.Struct, frozen=True):
 
 def run_words(run: DecisionRun) -> str:
     """What is wrong with a run, in a line."""
-    missing = f" without {', '.join(map(word, run.degraded))}" if run.degraded else ""
+    missing = f" without {', '.join(map(name_word, run.degraded))}" if run.degraded else ""
     said = f": {quoted(run.error)}" if run.error else ""
-    return f"{minute_text(run.as_of)} {word(run.symbol)} {state_of(run)}{missing}, run {run.run_id}{said}"
+    return f"{minute_text(run.as_of)} {name_word(run.symbol)} {state_of(run)}{missing}, run {run.run_id}{said}"
 
 
 def decisions_incident(agent: str, trouble: Trouble) -> Document:
     """Decisions of an agent that failed, came too late, or were made without some of its memory."""
     counts = ", ".join(f"{count} {state}" for state, count in sorted(trouble.counts.items()))
-    facts = [f"- {counts}; symbols {', '.join(map(word, trouble.touched))}"]
-    facts += [f"- what could not be read: {', '.join(map(word, trouble.missing))}"] if trouble.missing else []
+    facts = [f"- {counts}; symbols {', '.join(map(name_word, trouble.touched))}"]
+    facts += [f"- what could not be read: {', '.join(map(name_word, trouble.missing))}"] if trouble.missing else []
     title = f"decisions of {agent} failed or lacked something"
     return _incident(agent, trouble, name="decisions", title=title, facts=facts)
 
@@ -128,7 +128,7 @@ def outage_incident(outage: Outage) -> Document:
         "# Incident: the market feed was disconnected, or had gaps",
         "",
         f"{_span(outage.began_at, outage.ended_at)}; {state}",
-        f"- channels: {', '.join(map(word, channels))}",
+        f"- channels: {', '.join(map(name_word, channels))}",
         f"- why: {', '.join(quoted(reason) for reason in reasons)}",
         "",
         "## What is missing",
@@ -147,9 +147,10 @@ def _missing(gaps: Sequence[Gap]) -> list[str]:
     groups = groupby(by_time, key=lambda gap: (gap.from_ts, gap.to_ts, gap.source, gap.channel))
     lines = []
     for (since, until, source, channel), several in groups:
-        subjects = sorted({word(gap.subject) for gap in several})
+        subjects = sorted({name_word(gap.subject) for gap in several})
         shown = ", ".join(subjects[:12]) + (f" and {len(subjects) - 12} more" if len(subjects) > 12 else "")
-        lines.append(f"- {word(source)} {word(channel)} {shown}: {minute_text(since)} to {minute_text(until)}")
+        what = f"{name_word(source)} {name_word(channel)} {shown}"
+        lines.append(f"- {what}: {minute_text(since)} to {minute_text(until)}")
     left = len(lines) - MOST_GAPS
     return lines if left <= 0 else [*lines[:MOST_GAPS], f"- and {left} more"]
 

@@ -10,9 +10,9 @@ import msgspec
 
 from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import DAY, floor, iso
+from tapebook.domain.text import fenced, sanitise_lines
 from tapebook.errors import BadInput
 from tapebook.recall.events import What
-from tapebook.recall.fence import fenced, lines
 
 MOST_ENTRY = 2_000
 ENTRIES_PER_FILE = 80
@@ -51,7 +51,7 @@ def required_what(what: str) -> What:
 
 def cleaned(text: str) -> str:
     """The words of an entry, without what is not seen; BadInput when there are none or too many."""
-    kept = "\n".join(lines(text))
+    kept = "\n".join(sanitise_lines(text))
     if not kept:
         raise BadInput("there is nothing to append: give a text of at least one character")
     if len(kept) > MOST_ENTRY:

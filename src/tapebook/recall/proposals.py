@@ -6,8 +6,8 @@ from typing import Literal
 import msgspec
 
 from tapebook.domain.canonical import sha256_hex, short_id
+from tapebook.domain.text import has_hidden
 from tapebook.errors import BadInput
-from tapebook.recall.fence import has_hidden
 
 ProposalStatus = Literal["open", "approved", "rejected"]
 

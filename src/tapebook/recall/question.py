@@ -3,21 +3,24 @@
 The words of an exit are a model's, so they are cut short; they only choose what is found, and are shown nowhere.
 """
 
-import msgspec
+from collections.abc import Sequence
 
-from tapebook.recall.fence import lines
+import msgspec
 
 _MOST_WORDS = 60
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A symbol, the regime of its bars, the strategy, the side held (empty for none), and why it was left last."""
+    """A symbol, the regime of its bars, the strategy, the side held (empty for none), and why it was left last.
+
+    Strategy and exit are sanitised lines; of each the first one, which names what the rest explains, is asked about.
+    """
 
     symbol: str
     regime: str
-    strategy: str
+    strategy: Sequence[str]
     side: str = ""
-    last_exit: str = ""
+    last_exit: Sequence[str] = ()
 
     @property
     def text(self) -> str:
@@ -27,6 +30,5 @@ class Question(msgspec.Struct, frozen=True):
         return " ".join(part for part in parts if part)
 
 
-def _short(text: str) -> str:
-    """The first line of a text, as far as it names what the rest explains."""
-    return next(iter(lines(text)), "")[:_MOST_WORDS]
+def _short(lines: Sequence[str]) -> str:
+    return next(iter(lines), "")[:_MOST_WORDS]

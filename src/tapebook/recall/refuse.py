@@ -1,10 +1,8 @@
 """Why a file is no document. Refused files are listed with the reason; nothing else happens because of them."""
 
-import unicodedata
-
 import msgspec
 
-from tapebook.recall.fence import has_hidden
+from tapebook.domain.text import has_hidden, sanitise
 
 MOST_BYTES = 1_000_000
 MOST_PATH = 400
@@ -22,7 +20,7 @@ def name_problem(name: str) -> str | None:
     """What is wrong with a name of a file or folder: it will be shown, and be part of a citation."""
     if any("\ud800" <= char <= "\udfff" for char in name):
         return "its name is not UTF-8"
-    if has_hidden(name) or any(unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") for char in name):
+    if has_hidden(name):
         return "its name has control characters, or some that are not seen"
     return None
 
@@ -48,4 +46,4 @@ def size_problem(size: int, *, most: int = MOST_BYTES) -> str | None:
 def shown(path: str) -> str:
     """A path that may hold anything, as it can be shown."""
     escaped = path.encode(errors="surrogateescape").decode(errors="replace")
-    return "".join(char if char.isprintable() else "?" for char in escaped)[:MOST_PATH]
+    return sanitise(escaped)[:MOST_PATH]

@@ -276,7 +276,18 @@ def test_replay_that_differs_exits_3(run: Run, facade: SimpleNamespace) -> None:
     assert (code, out.splitlines()) == (3, ["1 of 13 packets are equal byte for byte", *different[:10]])
     assert err.startswith("error: 12 of 13 runs differ (--json lists all): ") and err.count("\n") == 1
     code, out, _ = run("replay", "--all", "--json")
-    assert (code, json.loads(out)) == (3, {"checked": 13, "equal": 1, "different": different})
+    assert (code, json.loads(out)) == (3, {"checked": 13, "equal": 1, "different": different, "inputs_equal": []})
+
+
+def test_replay_says_of_which_runs_the_inputs_alone_could_be_compared(run: Run, facade: SimpleNamespace) -> None:
+    said = ["r1: the inputs are equal, read as by renderer 3"]
+    facade.replay = lambda run_id, *, progress: ReplayReport(3, 2, [], said)
+    assert run("replay", "--all") == (
+        0,
+        "2 of 3 packets are equal byte for byte; of 1 the inputs are equal and the text cannot be made again\n"
+        f"{said[0]}\n",
+        "",
+    )
 
 
 def test_unknown_run_is_refused(run: Run, home: str) -> None:

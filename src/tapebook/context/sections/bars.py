@@ -2,7 +2,7 @@
 
 from operator import attrgetter
 
-from tapebook.context.quote import symbol_text
+from tapebook.context.quote import Name, symbol_text
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.sections.figures import three_digits
 from tapebook.context.situation import Market
@@ -13,9 +13,9 @@ from tapebook.domain.money import short_price
 COLUMNS = ("time", "high", "low", "close", "volume")
 
 
-def title(market: Market) -> str:
+def title(market: Market, name: Name = symbol_text) -> str:
     """Says the time, even without a bar."""
-    now, symbol = minute_text(market.as_of), symbol_text(market.symbol)
+    now, symbol = minute_text(market.as_of), name(market.symbol)
     bars = f"{symbol} {market.bar_minutes}m bars{_unfinished(market)}"
     return f"Time and bars: now {now} UTC, {bars}, time high low close volume"
 

@@ -2,7 +2,7 @@
 
 from operator import attrgetter
 
-from tapebook.context.quote import plain
+from tapebook.context.quote import Words, plain
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.situation import Situation
 from tapebook.domain.citation import Citation
@@ -12,18 +12,18 @@ COLUMNS = ("id", "place", "score", "source", "snippet")
 MOST_WORDS = 240
 
 
-def rows(found: tuple[Citation, ...]) -> Rows:
+def rows(found: tuple[Citation, ...], words: Words = plain) -> Rows:
     """One per citation, as recall ordered them."""
-    return tuple([_row(citation) for citation in found])
+    return tuple([_row(citation, words) for citation in found])
 
 
-def _row(citation: Citation) -> Row:
+def _row(citation: Citation, words: Words) -> Row:
     return (
-        plain(citation.id, 12),
-        f"{plain(citation.path, 90)}:{citation.start_line}-{citation.end_line}",
+        words(citation.id, 12),
+        f"{words(citation.path, 90)}:{citation.start_line}-{citation.end_line}",
         decimal_text(citation.score_e4, 10_000, 2),
-        plain(citation.source, 20),
-        plain(citation.snippet, MOST_WORDS),
+        words(citation.source, 20),
+        words(citation.snippet, MOST_WORDS),
     )
 
 

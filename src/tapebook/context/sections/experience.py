@@ -5,7 +5,7 @@ Columns are (kind, name, value); an ensemble reads a member's weight off ("provi
 
 from operator import attrgetter
 
-from tapebook.context.quote import plain
+from tapebook.context.quote import Words, plain
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.situation import Situation
 from tapebook.domain.memory import ExperienceRow
@@ -18,9 +18,9 @@ def rows(learned: tuple[ExperienceRow, ...]) -> Rows:
     return tuple(map(row, learned))
 
 
-def row(learned: ExperienceRow) -> Row:
+def row(learned: ExperienceRow, words: Words = plain) -> Row:
     """A thing learned."""
-    return plain(learned.kind, 20), plain(learned.name, 60), plain(learned.value, 120)
+    return words(learned.kind, 20), words(learned.name, 60), words(learned.value, 120)
 
 
 def text(rows: Rows) -> str:

@@ -2,7 +2,7 @@
 
 from operator import attrgetter
 
-from tapebook.context.quote import plain
+from tapebook.context.quote import Words, plain
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.situation import Situation
 from tapebook.domain.memory import LayerRow
@@ -15,9 +15,9 @@ def rows(layers: tuple[LayerRow, ...]) -> Rows:
     return tuple(map(row, layers))
 
 
-def row(layer: LayerRow) -> Row:
+def row(layer: LayerRow, words: Words = plain) -> Row:
     """A key and what it says."""
-    return plain(layer.layer, 12), plain(layer.timeframe, 20), plain(layer.key, 60), plain(layer.value, 120)
+    return words(layer.layer, 12), words(layer.timeframe, 20), words(layer.key, 60), words(layer.value, 120)
 
 
 def text(rows: Rows) -> str:

@@ -7,7 +7,7 @@ hour: where it is settled more seldom, a row says every how many hours.
 
 from functools import lru_cache
 
-from tapebook.context.quote import plain, symbol_text
+from tapebook.context.quote import Name, Words, plain, symbol_text
 from tapebook.context.sections import FACTS, Layout, Row, Rows, fact_text
 from tapebook.context.sections.figures import statistic
 from tapebook.context.situation import Feature, Market
@@ -28,9 +28,9 @@ FEATURES: dict[str, tuple[str, ...]] = {
 """Which figures of each feature are shown, in this order."""
 
 
-def title(market: Market) -> str:
+def title(market: Market, name: Name = symbol_text) -> str:
     """Names the symbol."""
-    return f"Market: {symbol_text(market.symbol)}"
+    return f"Market: {name(market.symbol)}"
 
 
 def look(market: Market) -> Market:
@@ -38,7 +38,7 @@ def look(market: Market) -> Market:
     return market
 
 
-def rows(market: Market) -> Rows:
+def rows(market: Market, words: Words = plain) -> Rows:
     """Names and values."""
     rows: list[Row] = []
     mid = market.mid
@@ -53,7 +53,7 @@ def rows(market: Market) -> Rows:
     elif market.settled is not None:
         rows += [*settled(market.settled), ("funding_age_s", age(market, market.settled.bucket_ts))]
     if market.features:
-        rows += [_feature(market, feature) for feature in market.features]
+        rows += [_feature(market, feature, words) for feature in market.features]
     return tuple(rows)
 
 
@@ -88,14 +88,14 @@ def settled(known: SettledFunding) -> tuple[Row, ...]:
     return ("funding_rate_1h_pct", decimal_text(hourly, E12, 5)), ("funding_interval_h", str(known.interval_hours))
 
 
-def shown_line(feature: Feature) -> str:
+def shown_line(feature: Feature, words: Words = plain) -> str:
     """The figures of a feature that are shown, as `name=value` pairs."""
     known = dict(feature.metrics)
-    return " ".join([f"{name}={plain(known[name], 24)}" for name in FEATURES[feature.name] if name in known])
+    return " ".join([f"{name}={words(known[name], 24)}" for name in FEATURES[feature.name] if name in known])
 
 
-def _feature(market: Market, feature: Feature) -> Row:
-    line, seconds = feature.line or shown_line(feature), (market.as_of - feature.bucket_ts) // 1000
+def _feature(market: Market, feature: Feature, words: Words) -> Row:
+    line, seconds = feature.line or shown_line(feature, words), (market.as_of - feature.bucket_ts) // 1000
     return feature.name, f"{line} age_s={seconds}" if line else f"age_s={seconds}"
 
 

@@ -3,9 +3,7 @@
 Size and entry are those of the position as it is held now, as in the portfolio: what was closed on the way is gone.
 """
 
-from itertools import starmap
-
-from tapebook.context.quote import plain, symbol_text
+from tapebook.context.quote import Name, Words, plain, symbol_text
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.sections.figures import extreme_usd, price, whole_usd
 from tapebook.context.situation import Situation
@@ -39,28 +37,30 @@ def look(situation: Situation) -> Seen:
 
 def rows(seen: Seen) -> Rows:
     """One per open trade."""
-    return tuple(starmap(_row, seen))
+    return tuple([row(*each, cells=_known((each[0], each[1]))) for each in seen])
 
 
-def _row(trade: TradeState, held: Position, mark_e8: int, minutes: int) -> Row:
-    what, entry, mfe, mae, reason = _known((trade, held))
+def row(trade: TradeState, held: Position, mark_e8: int, minutes: int, *, cells: Row) -> Row:
+    """A trade with its mark and its time; `cells` are those of the trade itself."""
+    what, entry, mfe, mae, reason = cells
     size = whole_usd(abs(notional_usd_e6(held.size_e8, mark_e8)))
     return what, size, entry, price(mark_e8), mfe, mae, f"{minutes}m", reason
 
 
-def _cells(known: tuple[TradeState, Position]) -> Row:
+def cells_of(known: tuple[TradeState, Position], words: Words = plain, name: Name = symbol_text) -> Row:
+    """What stays while the market moves: what it is, its entry, its extremes, and why it was opened."""
     trade, held = known
     return (
-        f"{symbol_text(trade.symbol)} {trade.side}",
+        f"{name(trade.symbol)} {trade.side}",
         price(held.entry_price_e8),
         extreme_usd(trade.mfe_usd_e6),
         extreme_usd(trade.mae_usd_e6),
-        plain(trade.entry_reason, MOST_WORDS),
+        words(trade.entry_reason, MOST_WORDS),
     )
 
 
 # The mark and the time move on, the trade itself seldom does.
-_known = Memo(_cells)
+_known = Memo(cells_of)
 
 
 def text(rows: Rows) -> str:

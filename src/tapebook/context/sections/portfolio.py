@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from tapebook.context.quote import symbol_text
+from tapebook.context.quote import Name, symbol_text
 from tapebook.context.sections import FACTS, Layout, Row, Rows, fact_text
 from tapebook.context.sections.figures import settled_usd, usd
 from tapebook.context.situation import Situation, agent_of
@@ -69,18 +69,18 @@ def _adds(order: Order, marks: dict[str, int]) -> int:
     return 0 if order.reduce_only else notional_usd_e6(order.size_e8, price)
 
 
-def rows(seen: Seen) -> Rows:
+def rows(seen: Seen, name: Name = symbol_text) -> Rows:
     """Names and values; the position is that of the packet's symbol."""
     each, together, leverage, smallest, loss = _limits(seen.caps)
     own, names, used = FLAT, [], 0
     for position, mark, value in seen.held:
-        names.append(symbol_text(position.symbol))
+        names.append(name(position.symbol))
         used += abs(value)
         if position.symbol == seen.symbol:
             own = _position(position, mark, value)
     working = "none"
     if seen.working:
-        working = _orders([order for order, _ in seen.working])
+        working = _orders([order for order, _ in seen.working], name)
         used += sum([added for _, added in seen.working])
     return (
         ("cash_usd", settled_usd(seen.cash_usd_e6)),
@@ -127,16 +127,16 @@ def _entry(cost_usd_e6: int, size_e8: int) -> str:
     return short_price(price_e8_of(cost_usd_e6, size_e8))
 
 
-def _orders(working: list[Order]) -> str:
-    told = [_order(order) for order in working[:MOST_ORDERS]]
+def _orders(working: list[Order], name: Name) -> str:
+    told = [_order(order, name) for order in working[:MOST_ORDERS]]
     more = len(working) - len(told)
     return "; ".join([*told, f"{more} more"] if more else told)
 
 
-def _order(order: Order) -> str:
+def _order(order: Order, name: Name) -> str:
     at = "" if order.limit_price_e8 is None else f" at {short_price(order.limit_price_e8)}"
     size = decimal_text(order.size_e8, E8, 8).rstrip("0").rstrip(".")
-    return f"{order.side} {size} {symbol_text(order.symbol)}{at}"
+    return f"{order.side} {size} {name(order.symbol)}{at}"
 
 
 def _still_allowed(seen: Seen, left: tuple[int, int, int], loss: Row) -> Rows:

@@ -9,7 +9,7 @@ what still does not fit goes, the oldest first.
 from functools import lru_cache
 from operator import attrgetter
 
-from tapebook.context.quote import plain, symbol_text
+from tapebook.context.quote import Name, Words, plain, symbol_text
 from tapebook.context.sections import Layout, Row, Rows
 from tapebook.context.sections.figures import extreme_usd, percent, price, signed_usd, whole_usd
 from tapebook.context.situation import Situation
@@ -20,7 +20,7 @@ COLUMNS = ("span", "what", "size", "prices", "pnl", "pct", "minutes", "regime", 
 TITLE = "Recent trades (closed): net (%), held, regime, MFE/MAE, why in, exit"
 
 # Characters of the reason for the entry and of that for the exit, in a row as it is and in its shorter shapes.
-MOST_WORDS, MOST_EXIT = 120, 80
+MOST_WORDS, MOST_EXIT, MOST_TAG = 120, 80, 60
 WANTED = 10
 """How many trades are shown by default: reasons get no shorter than these need."""
 
@@ -28,11 +28,11 @@ QUOTE, YEAR = '"', len("2026-")
 SHAPES = ((80, 48), (56, 36), (40, 28), (28, 20), (18, 14), (10, 0), (0, 0))
 
 
-def rows(trades: tuple[ClosedTrade, ...]) -> Rows:
+def rows(trades: tuple[ClosedTrade, ...], words: Words = plain, name: Name = symbol_text) -> Rows:
     """One per trade."""
     # Of one moment by symbol first: ids differ between live and a backtest.
     newest = sorted(trades, key=_entered, reverse=True)
-    return tuple([_row(trade) for trade in newest])
+    return tuple([_row(trade, words, name) for trade in newest])
 
 
 def _entered(trade: ClosedTrade) -> tuple[int, str, str]:
@@ -40,40 +40,40 @@ def _entered(trade: ClosedTrade) -> tuple[int, str, str]:
 
 
 @lru_cache(maxsize=4_096)
-def _row(trade: ClosedTrade) -> Row:
+def _row(trade: ClosedTrade, words: Words, name: Name) -> Row:
     """Cached, since a trade that has ended looks the same in every packet after it."""
     state = trade.state
     size = state.entry_notional_usd_e6
     return (
         f"{minute_text(state.entry_tick_at)} → {clock_text(trade.exit_tick_at)}",
-        f"{symbol_text(state.symbol)} {state.side}",
+        f"{name(state.symbol)} {state.side}",
         whole_usd(size),
         f"{price(state.entry_price_e8)} → {price(trade.exit_price_e8)}",
         signed_usd(state.net_usd_e6),
         percent(state.net_usd_e6, size),
         f"{trade.holding_ms // MINUTE}m",
-        state.entry_regime_tag or "unknown",
+        words(state.entry_regime_tag or "unknown", MOST_TAG),
         extreme_usd(state.mfe_usd_e6),
         extreme_usd(state.mae_usd_e6),
-        plain(state.entry_reason, MOST_WORDS),
-        _exit(trade),
+        words(state.entry_reason, MOST_WORDS),
+        _exit(trade, words),
     )
 
 
-def _exit(trade: ClosedTrade) -> str:
+def _exit(trade: ClosedTrade, words: Words) -> str:
     """The reason of the decision that closed it, in quotes; or what else ended it, which no decision can claim."""
-    words = plain(trade.exit_reason, MOST_EXIT)
-    return words if trade.exit_run_id is None else f'"{words}"'
+    said = words(trade.exit_reason, MOST_EXIT)
+    return said if trade.exit_run_id is None else f'"{said}"'
 
 
 @lru_cache(maxsize=16_384)
-def shorten(row: Row, shape: int) -> Row:
+def shorten(row: Row, shape: int, words: Words = plain) -> Row:
     """A row without its year and with shorter reasons; a label is never shortened."""
     most, most_exit = SHAPES[shape]
     span, *figures, reason, end = row
     if end.startswith('"'):
-        end = f'"{plain(end.strip(QUOTE), most_exit)}"' if most_exit else ""
-    return (span[YEAR:], *figures, plain(reason, most) if most else "", end)
+        end = f'"{words(end.strip(QUOTE), most_exit)}"' if most_exit else ""
+    return (span[YEAR:], *figures, words(reason, most) if most else "", end)
 
 
 def text(rows: Rows) -> str:

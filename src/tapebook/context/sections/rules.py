@@ -6,16 +6,16 @@ worse than none.
 
 from operator import attrgetter
 
-from tapebook.context.quote import visible
 from tapebook.context.sections import Layout, Rows
 from tapebook.context.situation import Situation, agent_of
+from tapebook.domain.text import sanitise_lines
 
 TITLE = "Rules (your manual)"
 
 
 def rows(manual: str) -> Rows:
-    """One per line; `splitlines` also cuts at the breaks a reader may not see."""
-    return tuple([(visible(line).rstrip(),) for line in manual.strip().splitlines()])
+    """One per line; a line also ends at the breaks a reader may not see."""
+    return tuple([(line,) for line in sanitise_lines(manual)])
 
 
 def text(rows: Rows) -> str:

@@ -16,13 +16,14 @@ from functools import lru_cache
 import msgspec
 
 from tapebook.decision.answer import MOST_REASON, answer_on
-from tapebook.decision.parse import Refusal, clean, parse
+from tapebook.decision.parse import Refusal, parse
 from tapebook.decision.port import Answer, Engine, EngineTerms
 from tapebook.decision.reading import number
 from tapebook.domain.memo import Memo
 from tapebook.domain.money import E6, E8
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import Action, Usage, Vote
+from tapebook.domain.text import short_line
 from tapebook.errors import ConfigError
 
 MEMBERS = ("trend", "reversion", "breakout", "carry")
@@ -64,7 +65,7 @@ def _together(given: tuple[str, tuple[tuple[str, Answer], ...], Section | None])
     votes, usage = tuple([ballot.vote for ballot in ballots]), _usage(answers)
     if not [each for _, each in answers if not each.problem]:
         problem = "; ".join(f"{name}: {each.problem}" for name, each in answers)
-        return Answer("", votes, usage, f"every member failed: {clean(problem, MOST_REASON)}", _reasoning(answers))
+        return Answer("", votes, usage, f"every member failed: {short_line(problem, MOST_REASON)}", _reasoning(answers))
     return Answer(_counted(symbol, ballots).reply, votes, usage, reasoning=_reasoning(answers))
 
 
@@ -90,7 +91,7 @@ def _weight(name: str, weights: dict[str, int]) -> int:
 def _ballot(name: str, given: Answer, weight_e4: int, symbol: str) -> Ballot:
     parsed = parse(given.reply) if given.problem is None else Refusal(given.problem)
     if isinstance(parsed, Refusal):
-        return _cast(Vote(name, "hold", None, 0, weight_e4, clean(parsed.why, MOST_REASON)))
+        return _cast(Vote(name, "hold", None, 0, weight_e4, short_line(parsed.why, MOST_REASON)))
     own = [action for action in parsed.actions if action.symbol == symbol]
     if not own:
         return _cast(Vote(name, "hold", None, 0, weight_e4, f"no word on {symbol}"))

@@ -15,6 +15,7 @@ from tapebook.surfaces.cli.output import (
     print_lines,
     print_record,
     print_table,
+    print_text,
     warn,
     whole,
 )
@@ -170,8 +171,9 @@ def _print_saved(saved: "Saved", json: bool) -> None:
         f"  {change['key']}: {_brief(change['before'])} -> {_brief(change['after'])}" for change in saved.changes
     ]
     print_lines([f"{saved.name} {what} version {saved.version}"])
-    # Not through `print_lines`, which would take the indent away.
-    print(*changes, sep="\n", end="\n" if changes else "")
+    for change in changes:
+        # Not through `print_lines`, which would take the indent away.
+        print_text(change)
     print_lines(f"note: {note}" for note in saved.notes)
     for warning in saved.warnings:
         warn(warning)

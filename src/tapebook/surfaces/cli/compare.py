@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapebook.surfaces.cli.options import Home, Json, Most, opened
-from tapebook.surfaces.cli.output import Column, minute, one_line, print_json, print_lines, print_table, whole
+from tapebook.surfaces.cli.output import (
+    Column,
+    minute,
+    one_line,
+    print_json,
+    print_lines,
+    print_table,
+    print_text,
+    whole,
+)
 from tapebook.surfaces.cli.progress import progress
 from tapebook.surfaces.cli.runs import sentence
 
@@ -79,4 +88,4 @@ def _print_runs(found: dict[str, Any]) -> None:
     elif not found["diff"]:
         print("both were told the same, byte for byte")
     else:
-        print(*found["diff"], sep="\n")
+        print_text("\n".join(found["diff"]))

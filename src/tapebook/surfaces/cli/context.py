@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, Symbol, instant, opened
-from tapebook.surfaces.cli.output import Column, print_json, print_lines, print_table, whole
+from tapebook.surfaces.cli.output import Column, print_json, print_lines, print_table, print_text, whole
 
 if TYPE_CHECKING:
     from tapebook.app import Preview
@@ -41,7 +41,7 @@ def context(
 
         print_json(views.packet_view(packet))
     else:
-        print(packet.system, packet.text, sep="\n\n")
+        print_text(f"{packet.system}\n\n{packet.text}")
 
 
 def _print_preview(found: "Preview", json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tapebook.surfaces.cli.options import Home, home_folder
-from tapebook.surfaces.cli.output import print_lines
+from tapebook.surfaces.cli.output import one_line, print_lines
 from tapebook.surfaces.cli.progress import Show, progress
 
 if TYPE_CHECKING:
@@ -83,4 +83,4 @@ class _Desk:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(one_line(line), file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tapebook.domain.money import E8, scaled, short_price
+from tapebook.domain.text import escape_hidden, sanitise
 
 GAP = 2
 NARROWEST = 8
@@ -21,7 +22,7 @@ _NOTHING = "-"
 
 def one_line(text: str) -> str:
     """A text without line breaks and without characters that could steer a terminal."""
-    return "".join(char if char.isprintable() else " " for char in text).strip()
+    return sanitise(text).strip()
 
 
 def complain(message: str) -> None:
@@ -87,18 +88,26 @@ def whole(value: float | None) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Any value of the façade as indented JSON; always UTF-8, whatever the terminal's encoding."""
+    """Any value of the façade as indented JSON; always UTF-8, whatever the terminal's encoding.
+
+    What is not seen is escaped: programs read the same value, and a terminal is not steered by it.
+    """
     import msgspec
 
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    text = escape_hidden(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
     sys.stdout.flush()
-    sys.stdout.buffer.write(text + b"\n")
+    sys.stdout.buffer.write(text.encode() + b"\n")
 
 
 def print_lines(lines: Iterable[str]) -> None:
     """Sentences, one on each line."""
     for line in lines:
         print(one_line(line))
+
+
+def print_text(text: str) -> None:
+    """A text of several lines, such as a packet, without what could steer a terminal."""
+    print(*map(sanitise, text.split("\n")), sep="\n")
 
 
 class Column(NamedTuple):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tapebook.surfaces.cli.options import Agent, Home, Json, Most, opened
-from tapebook.surfaces.cli.output import Column, minute, print_json, print_lines, print_table
+from tapebook.surfaces.cli.output import Column, minute, print_json, print_lines, print_table, print_text
 
 if TYPE_CHECKING:
     from tapebook.app_recall import Decided, Proposed
@@ -120,7 +120,7 @@ def _print_proposed(proposed: "Proposed", json: bool) -> None:
     print_lines([f"proposal {what.proposal_id} for {what.agent}, by {what.written_by}: {what.status}"])
     for line in proposed.diff:
         # Not through `print_lines`, which would take the blank away that marks a line as unchanged.
-        print("".join(char if char.isprintable() else " " for char in line))
+        print_text(line)
     if what.status == "open":
         print_lines([f"`tapebook recall approve {what.proposal_id}` makes it the manual; `reject` ends it"])
 

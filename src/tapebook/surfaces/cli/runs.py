@@ -19,6 +19,7 @@ from tapebook.surfaces.cli.output import (
     print_lines,
     print_record,
     print_table,
+    print_text,
     whole,
 )
 from tapebook.surfaces.cli.progress import progress
@@ -76,7 +77,7 @@ def show(
     with opened(home) as book:
         found = book.run(run)
     if packet or reply or reasoning:
-        print_text(found, ["packet"] * packet + ["reply"] * reply + ["reasoning"] * reasoning)
+        _print_texts(found, ["packet"] * packet + ["reply"] * reply + ["reasoning"] * reasoning)
     elif json:
         print_json(found)
     else:
@@ -118,8 +119,11 @@ def replay(
     if json:
         print_json(report)
     else:
-        print(f"{report.equal:,} of {report.checked:,} packets are equal byte for byte")
+        partly = len(report.inputs_equal)
+        more = f"; of {partly:,} the inputs are equal and the text cannot be made again" if partly else ""
+        print(f"{report.equal:,} of {report.checked:,} packets are equal byte for byte{more}")
         print_lines(report.different[:SHOWN_DIFFERENCES])
+        print_lines(report.inputs_equal[:SHOWN_DIFFERENCES])
     if report.different:
         complain(
             f"{len(report.different):,} of {report.checked:,} runs differ (--json lists all): the book or the code "
@@ -128,7 +132,7 @@ def replay(
         raise typer.Exit(Stop.exit_code)
 
 
-def print_text(run: dict[str, Any], names: list[str]) -> None:
+def _print_texts(run: dict[str, Any], names: list[str]) -> None:
     """A text as it was sent or answered, without anything around it."""
     for name in names:
         if run[name] is None:
@@ -137,7 +141,7 @@ def print_text(run: dict[str, Any], names: list[str]) -> None:
             unwritten = any(cause.startswith("archive: ") for cause in run["degraded_causes"])
             why = "neither the archive nor the spool could be" if unwritten else "the setting archive.packets was off"
             raise BadInput(f"the {name} of {run['run_id']} is not kept: {why}{' written' * unwritten}")
-        print(run[name])
+        print_text(run[name])
 
 
 def print_run(run: dict[str, Any]) -> None:

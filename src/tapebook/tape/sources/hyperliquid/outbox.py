@@ -4,6 +4,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 
 from tapebook.domain.market import Gap
+from tapebook.domain.text import short_line
 from tapebook.tape.source import Fact, Sink, SourceProblem
 from tapebook.tape.sources.hyperliquid.gaps import SOURCE
 from tapebook.tape.sources.hyperliquid.wire import Malformed
@@ -15,7 +16,7 @@ _MOST_UNTOLD = 1_000
 
 def printable(text: str) -> str:
     """A text from outside on one line: capped, and without what could steer a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST])
+    return short_line(text, _LONGEST)
 
 
 class Outbox:
