@@ -13,7 +13,7 @@ from tapebook.domain.memo import Memo
 from tapebook.errors import Damaged
 from tapebook.tape import features as tape_features
 from tapebook.tape.derived import HistoryFeatures
-from tapebook.tape.features import Regimes, figures_line, liquidity_profile, settled_pressure, to_metrics
+from tapebook.tape.features import Regimes, liquidity_profile, settled_pressure, to_metrics
 from tapebook.tape.finality import BarsSeen, finished_bars
 from tapebook.tape.store import Tape, View
 
@@ -106,10 +106,10 @@ def _history_shown(_symbol: str) -> Memo[HistoryFeatures, tuple[Feature, ...]]:
         if derived.settled is not None:
             found.append(Feature("fundingPressure", at, line=funding(derived.settled)))
         if volatility is not None:
-            line = figures_line(volatility) or _line("volatilityProfile", volatility)
+            line = derived.volatility_line or _line("volatilityProfile", volatility)
             found.append(Feature("volatilityProfile", at, line=line))
         if positioning is not None:
-            line = figures_line(positioning) or _line("positioningPressure", positioning)
+            line = derived.positioning_line or _line("positioningPressure", positioning)
             found.append(Feature("positioningPressure", at, line=line))
         return tuple(found)
 

@@ -26,6 +26,7 @@ from tapebook.tape.families import (
     VOLATILITY,
     Family,
 )
+from tapebook.tape.importer import GRACE_MS
 from tapebook.tape.rows import KnownAt
 from tapebook.tape.store import _QUERIES, MAKE, Clock, KnownDelisting, Tape
 from tapebook.tape.strip import Strip
@@ -168,12 +169,21 @@ class Reel(Tape):
             return super().history_features(symbol, view=view)
         deriver = self._derivers.get(symbol)
         if deriver is None:
-            deriver = self._derivers[symbol] = HistoryDeriver(self, symbol, known_by=self._known_by)
+            deriver = self._derivers[symbol] = HistoryDeriver(self, symbol, frozen=self)
         return deriver.at(view)
 
-    def _known_by(self, symbol: str, since: int, until: int, *, granularity_sec: int) -> int:
+    def known_by(self, symbol: str, since: int, until: int, *, granularity_sec: int) -> int:
+        """When all bars of a length, or where that is 0 all rates, were known that begin between two moments."""
         track = self._tracks[CANDLES if granularity_sec else FUNDING, symbol, granularity_sec]
         return 0 if track is None else track.known_by(since, until)
+
+    def prompt_bars(self, symbol: str, since: int, until: int, *, granularity_sec: int) -> list[Candle] | None:
+        """The bars of a stretch if each was known when its grace was over; None where there may be other lengths."""
+        tracks = [(each, self._tracks[CANDLES, symbol, each]) for each in self._lengths]
+        if [each for each, track in tracks if track is not None] != [granularity_sec]:
+            return None
+        track = self._tracks[CANDLES, symbol, granularity_sec]
+        return None if track is None else track.prompt(since, until, within_ms=granularity_sec * SECOND + GRACE_MS)
 
     def _newest(
         self,

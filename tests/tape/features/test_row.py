@@ -11,7 +11,7 @@ from tapebook.context.sections.market import FEATURES as SHOWN
 from tapebook.tape.features.funding import FundingPressure, VenueRate
 from tapebook.tape.features.liquidity import LiquidityProfile
 from tapebook.tape.features.positioning import PositioningPressure
-from tapebook.tape.features.row import Feature, figures_line, metrics_json, to_metrics
+from tapebook.tape.features.row import Feature, metrics_json, positioning_line, to_metrics, volatility_line
 from tapebook.tape.features.volatility import VolatilityProfile, WindowVolatility
 
 AS_OF = 1_760_000_400_000
@@ -142,7 +142,7 @@ def test_volatility_written_at_once_is_what_its_metrics_say(
 ) -> None:
     windows = WindowVolatility(60, hour, hour * 9, range_), WindowVolatility(1440, day, day * 9, range_)
     found = VolatilityProfile("BTC", AS_OF, *windows, ratio, None if ratio is None else "normal")
-    line = figures_line(found)
+    line = volatility_line(found)
     assert line is None if ratio is None else line == shown(found, SHOWN["volatilityProfile"])
 
 
@@ -151,8 +151,8 @@ def test_positioning_written_at_once_is_what_its_metrics_say(
     score: float, confidence: float, z: float | None, funding: float | None
 ) -> None:
     found = PositioningPressure("BTC", AS_OF, "neutral", score, confidence, z, z, funding, None)
-    line = figures_line(found)
+    line = positioning_line(found)
     assert line is None or line == shown(found, SHOWN["positioningPressure"])
     if z is not None and funding is not None and min(score, confidence, z, funding) > 0:
         assert line is not None
-    assert figures_line(replace(found, imbalance=0.5)) is None
+    assert positioning_line(replace(found, imbalance=0.5)) is None

@@ -82,10 +82,12 @@ def positioning_of(
     z = _momentum_z(returns, as_of=as_of)
     momentum = None if z is None else math.tanh(z / _USUAL_Z)
     paid = None if rate_8h_e12 is None else _funding_input(rate_8h_e12)
-    weighed = _weighed(momentum, paid, imbalance)
-    if not weighed:
+    weights, pushes = _pushes(momentum, paid, imbalance)
+    if not pushes:
         return None
-    score, confidence = _score_and_confidence(weighed)
+    sum_, total = math.fsum(pushes), math.fsum(map(abs, pushes))
+    # The mean push, and how far the pushes agree; 0 when no input points anywhere.
+    score, confidence = sum_ / math.fsum(weights), len(pushes) / 3 * abs(sum_) / total if total else 0.0
     return PositioningPressure(
         symbol, as_of, direction_of(score), score, confidence, z, momentum=momentum, funding=paid, imbalance=imbalance
     )
@@ -106,20 +108,14 @@ def _momentum_z(returns: Returns, *, as_of: int) -> float | None:
     end = last.end
     if not 0 <= as_of - end <= max(STALE_AFTER_MS, last.granularity_sec * SECOND):
         return None
-    first = returns.first_ended(end - DAY)
-    start = _hour_before(returns, end - HOUR)
-    usual = returns.squares(first) if start is not None and len(bars) - first > _LEAST_RETURNS else 0.0
-    if start is None or usual == 0:
+    start = returns.last_by(end - HOUR)
+    if start is None or start.end < end - HOUR - _LATE_MS:
+        return None
+    first, usual = returns.since(end - DAY)
+    if len(bars) - first <= _LEAST_RETURNS or usual == 0:
         return None
     span, covered = end - start.end, end - bars[first].end
     return math.log(last.close_e8 / start.close_e8) / math.sqrt(usual * span / covered)
-
-
-def _hour_before(returns: Returns, target: int) -> Candle | None:
-    """The newest bar that ended at an instant or a little before."""
-    after = returns.first_ended(target + 1)
-    found = returns.bars[after - 1] if after else None
-    return found if found is not None and found.end >= target - _LATE_MS else None
 
 
 def _funding_input(rate_8h_e12: int) -> float:
@@ -127,15 +123,13 @@ def _funding_input(rate_8h_e12: int) -> float:
     return math.copysign(math.tanh(beyond), rate_8h_e12)
 
 
-def _weighed(momentum: float | None, funding: float | None, imbalance: float | None) -> list[tuple[float, float]]:
-    """(weight, input) of the inputs that are present."""
-    pairs = ((MOMENTUM_WEIGHT, momentum), (FUNDING_WEIGHT, funding), (IMBALANCE_WEIGHT, imbalance))
-    return [(weight, value) for weight, value in pairs if value is not None]
-
-
-def _score_and_confidence(weighed: list[tuple[float, float]]) -> tuple[float, float]:
-    """The mean push, and how far the pushes agree; 0 when no input points anywhere."""
-    pushes = [weight * value for weight, value in weighed]
-    sum_, total = math.fsum(pushes), math.fsum(map(abs, pushes))
-    confidence = len(weighed) / 3 * abs(sum_) / total if total else 0.0
-    return sum_ / math.fsum([weight for weight, _ in weighed]), confidence
+def _pushes(
+    momentum: float | None, funding: float | None, imbalance: float | None
+) -> tuple[list[float], list[float]]:
+    """The weight of each input that is present, and its weight times itself."""
+    weights, pushes = [], []
+    for weight, value in ((MOMENTUM_WEIGHT, momentum), (FUNDING_WEIGHT, funding), (IMBALANCE_WEIGHT, imbalance)):
+        if value is not None:
+            weights.append(weight)
+            pushes.append(weight * value)
+    return weights, pushes

@@ -9,7 +9,7 @@ doubles is 0 or at least 2⁻⁵³, its square has 53 bits from 2⁻¹⁰⁶ on,
 """
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from operator import attrgetter
@@ -48,22 +48,27 @@ def sum_of_ranges(bars: Sequence[Candle]) -> float:
 
 
 class Returns:
-    """Bars of one length that have ended, oldest first, each with a price; sums run from the bar after `first`."""
+    """Bars of one length that have ended, oldest first, each with a price."""
 
     def __init__(self, bars: Sequence[Candle]) -> None:
         self.bars = bars
 
-    def first_ended(self, moment: int) -> int:
-        """The place of the first bar that ended at or after a moment: its close is where the first return starts."""
-        return bisect_left(self.bars, moment, key=attrgetter("end"))
+    def since(self, moment: int) -> tuple[int, float]:
+        """The place of the first bar that ended at or after a moment, and Σ ln(close / previous close)² behind it.
 
-    def squares(self, first: int) -> float:
-        """Σ ln(close / previous close)², the first return being that from bar `first` to the next."""
-        return sum_of_squares(self.bars[first:])
+        Its close is where the first return starts.
+        """
+        first = bisect_left(self.bars, moment, key=attrgetter("end"))
+        return first, sum_of_squares(self.bars[first:])
 
     def ranges(self, first: int) -> float:
-        """The Parkinson sum with its jumps, from the same bar on."""
+        """The Parkinson sum with its jumps over the bars behind a place."""
         return sum_of_ranges(self.bars[first:])
+
+    def last_by(self, moment: int) -> Candle | None:
+        """The newest bar that ended at or before a moment."""
+        after = bisect_right(self.bars, moment, key=attrgetter("end"))
+        return self.bars[after - 1] if after else None
 
 
 class SlidingReturns(Returns):
@@ -105,17 +110,19 @@ class SlidingReturns(Returns):
         if gone:
             del bars[:gone], ends[:gone], squares[:gone], ranges[:gone]
 
-    def first_ended(self, moment: int) -> int:
-        """As of `Returns`."""
-        return bisect_left(self._ends, moment)
-
-    def squares(self, first: int) -> float:
+    def since(self, moment: int) -> tuple[int, float]:
         """As of `Returns`: the division of integers rounds once, as `fsum` does."""
-        return (self._squares[-1] - self._squares[first]) / _UNIT
+        first, squares = bisect_left(self._ends, moment), self._squares
+        return first, (squares[-1] - squares[first]) / _UNIT if first < len(squares) else 0.0
 
     def ranges(self, first: int) -> float:
         """As of `Returns`."""
         return (self._ranges[-1] - self._ranges[first]) / _UNIT
+
+    def last_by(self, moment: int) -> Candle | None:
+        """As of `Returns`."""
+        after = bisect_right(self._ends, moment)
+        return self.bars[after - 1] if after else None
 
 
 def _range(before: Candle, bar: Candle) -> float:

@@ -38,23 +38,24 @@ def to_metrics(feature: Feature) -> Metrics:
             return _positioning(feature)
 
 
-def figures_line(feature: VolatilityProfile | PositioningPressure) -> str | None:
-    """The figures of a feature of history that a packet shows, in one go; None where one of them is missing.
+def volatility_line(profile: VolatilityProfile) -> str | None:
+    """The figures of a profile that a packet shows, in one go; None where one of them is missing.
 
-    A backtest writes both at every tick, and one format of a line costs a sixth of what its metrics do one by one.
+    A backtest writes them at every tick, and one format of a line costs a sixth of what its metrics do one by one.
     """
-    if isinstance(feature, VolatilityProfile):
-        hour, day = feature.hour, feature.day
-        if feature.ratio is None or not math.isfinite(feature.ratio):
-            return None
-        return _VOLATILITY_LINE % (
-            *(hour.realised, day.realised, day.annualised, hour.parkinson),
-            *(feature.ratio, feature.regime),
-        )
-    if feature.momentum_z is None or feature.imbalance is not None:
+    hour, day, ratio = profile.hour, profile.day, profile.ratio
+    if ratio is None or not math.isfinite(ratio):
         return None
-    figures = (feature.direction, feature.score, feature.confidence, feature.momentum_z)
-    line = _MOMENTUM_LINE % figures if feature.funding is None else _POSITIONING_LINE % (*figures, feature.funding)
+    figures = (hour.realised, day.realised, day.annualised, hour.parkinson, ratio, profile.regime)
+    return _VOLATILITY_LINE % figures
+
+
+def positioning_line(pressure: PositioningPressure) -> str | None:
+    """The same of a pressure without a book."""
+    if pressure.momentum_z is None or pressure.imbalance is not None:
+        return None
+    figures = (pressure.direction, pressure.score, pressure.confidence, pressure.momentum_z)
+    line = _MOMENTUM_LINE % figures if pressure.funding is None else _POSITIONING_LINE % (*figures, pressure.funding)
     # What rounds to zero has no sign: that is for `_decimal` to see.
     return None if "=-0.00" in line else line
 
