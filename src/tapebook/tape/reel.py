@@ -74,6 +74,7 @@ class Reel(Tape):
         self._strips: dict[tuple[str, int, int], list[tuple[int, Strip]]] = {}
         self._derivers: dict[str, HistoryDeriver] = {}
         self._lengths_within: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._stored: dict[tuple[str, int], tuple[int, int]] = {}
 
     def head(self) -> tuple[int, int]:
         """The newest commit it reaches to, and when the newest of the tape was known as it was opened."""
@@ -137,6 +138,20 @@ class Reel(Tape):
         if found is None:
             found = tuple(each for each in finer(minutes) if self._tracks[CANDLES, symbol, each] is not None)
             self._lengths_within[symbol, minutes] = found
+        return found
+
+    def is_stored_until(self, symbol: str, end: int, *, minutes: int, view: View) -> bool:
+        """Whether a bar that ends then or later is stored.
+
+        A cache of the latest end that was, by the moment it was asked as of: it is for whoever looks later, since rows
+        do not go away, and is asked again for a later end or an earlier view.
+        """
+        until, since = self._stored.get((symbol, minutes), (-1, 0))
+        if end <= until and view.as_of >= since and view.watermark >= self._head[0]:
+            return True
+        found = super().is_stored_until(symbol, end, minutes=minutes, view=view)
+        if found and end > until and view.watermark >= self._head[0]:
+            self._stored[symbol, minutes] = end, view.as_of
         return found
 
     def first_known(
