@@ -55,25 +55,22 @@ def test_from_memory_they_are_those_from_scratch(minutes: int, seed: int) -> Non
             kinds |= {name for name in HistoryFeatures.__struct_fields__ if getattr(found, name) is not None}
             # Mostly a step ahead; at times far ahead, or back.
             at += chance.choice((MINUTE, CADENCE, CADENCE, CADENCE, 15 * MINUTE, HOUR, 9 * HOUR, -2 * HOUR))
-        # Bars of an hour or more say nothing of the last hour, so a packet has no whole line of them.
-        lines = {name for name in HistoryFeatures.__struct_fields__ if name.endswith("_line")}
-        assert kinds - lines == set(HistoryFeatures.__struct_fields__) - lines
-        assert minutes > 15 or lines <= kinds
+        assert kinds == set(HistoryFeatures.__struct_fields__)
 
 
-@pytest.mark.parametrize("minutes", [1, 5, 60])
-def test_bars_that_all_came_in_time_are_read_once_for_hours_ahead(minutes: int) -> None:
+@pytest.mark.parametrize(("minutes", "missing"), [(1, 0.05), (5, 0.05), (60, 0.05), (5, 0), (15, 0), (60, 0)])
+def test_bars_that_all_came_in_time_are_read_once_for_hours_ahead(minutes: int, missing: float) -> None:
     chance = Random(minutes)
-    # Of two days and a half there are no bars at all, and of the others one in twenty is missing.
+    # Of two days and a half there are no bars at all, and of the others one in twenty is missing, or none.
     times = (at for at in range(T0, T0 + 6 * DAY, minutes * MINUTE) if not 2 * DAY <= at - T0 < 4.5 * DAY)
-    bars = [candle(chance, at, minutes) for at in times if chance.random() > 0.05]
+    bars = [candle(chance, at, minutes) for at in times if chance.random() >= missing]
     with closing(connect(":memory:")) as db:
         migrate(db, (MIGRATIONS,))
         tape = Tape(db, clock=VirtualClock(T0 + 9 * DAY))
         tape.commit(bars, assumed=known_at)
         reel = Reel(db, clock=VirtualClock(T0 + 9 * DAY))
         whole = reel.prompt_bars("BTC", T0, T0 + 6 * DAY, granularity_sec=minutes * 60)
-        assert whole == bars and reel.prompt_bars("BTC", T0, T0 + DAY, granularity_sec=900) is None
+        assert whole == bars and reel.prompt_bars("BTC", T0, T0 + DAY, granularity_sec=14_400) is None
         # From a fresh one every few boundaries, for that from scratch takes long.
         for number, at in enumerate(range(T0 + GRACE_MS, T0 + 6 * DAY, CADENCE)):
             found = reel.history_features("BTC", view=View(at))

@@ -72,7 +72,14 @@ read: Memo[Packet, Reading] = Memo(lambda packet: _reader(packet.agent, packet.s
 
 
 def _facts(section: Section | None) -> Facts:
-    return {row[0]: row[1] for row in reversed(section.rows) if len(row) > 1} if section else {}
+    if section is None:
+        return {}
+    # Backwards, so that of two values the first stays.
+    rows = section.rows[::-1]
+    try:
+        return dict(rows)  # type: ignore[arg-type]
+    except ValueError:
+        return {row[0]: row[1] for row in rows if len(row) > 1}
 
 
 def _held(portfolio: Facts) -> Side | None:

@@ -106,10 +106,10 @@ def _history_shown(_symbol: str) -> Memo[HistoryFeatures, tuple[Feature, ...]]:
         if derived.settled is not None:
             found.append(Feature("fundingPressure", at, line=funding(derived.settled)))
         if volatility is not None:
-            line = derived.volatility_line or _line("volatilityProfile", volatility)
+            line = volatility if isinstance(volatility, str) else _line("volatilityProfile", volatility)
             found.append(Feature("volatilityProfile", at, line=line))
         if positioning is not None:
-            line = derived.positioning_line or _line("positioningPressure", positioning)
+            line = positioning if isinstance(positioning, str) else _line("positioningPressure", positioning)
             found.append(Feature("positioningPressure", at, line=line))
         return tuple(found)
 

@@ -17,6 +17,8 @@ from tapebook.tape.features import (
     PositioningPressure,
     SlidingReturns,
     VolatilityProfile,
+    full_day_lines,
+    funding_input,
     is_in_force,
     positioning_line,
     positioning_of,
@@ -53,15 +55,13 @@ class BarsAndRates(Protocol):
 class HistoryFeatures(msgspec.Struct, frozen=True, gc=False):
     """What bars and rates say of one symbol at a boundary; None where too little is known.
 
-    The lines are the figures that a packet shows, where they can be written in one go.
+    Volatility and positioning are the lines of the figures that a packet shows where these can be written in one go.
     """
 
     bucket_ts: int
     settled: SettledFunding | None = None
-    volatility: VolatilityProfile | None = None
-    positioning: PositioningPressure | None = None
-    volatility_line: str | None = None
-    positioning_line: str | None = None
+    volatility: VolatilityProfile | str | None = None
+    positioning: PositioningPressure | str | None = None
 
 
 class FrozenRows(Protocol):
@@ -98,9 +98,9 @@ class HistoryDeriver:
         # Derived before they were asked for, and the newest of them. A tape that grows may change what is ahead.
         self._ahead: dict[int, HistoryFeatures] = {}
         self._newest = -1
-        # The newest rate, what it is for eight hours, and up to where all rates were known.
+        # The newest rate, what it adds to positioning, and up to where all rates were known.
         self._settled: SettledFunding | None = None
-        self._rate_8h_e12 = 0
+        self._funding: float | None = None
         self._rates_until = 0
         # The sums of bars of one length, when the newest of these ended, and up to where all of them were known.
         self._returns = SlidingReturns()
@@ -160,27 +160,26 @@ class HistoryDeriver:
         # Funding is settled at full hours: in between no rate is new.
         if boundary >= self._rates_until:
             self._read_rates(boundary - boundary % HOUR, View(as_of, watermark))
-        settled, rate = self._settled, None
-        if settled is not None:
-            if is_in_force(settled, as_of=as_of):
-                rate = self._rate_8h_e12
-            else:
-                settled = None
+        settled, funding = self._settled, self._funding
+        if settled is not None and not is_in_force(settled, as_of=as_of):
+            settled = funding = None
+        lines = full_day_lines(returns, as_of=as_of, funding=funding)
+        if lines is not None and lines[1] is not None:
+            return HistoryFeatures(boundary, settled, *lines)
+        rate = None if settled is None else settled_rate_8h_e12(settled)
         volatility = volatility_of(returns, as_of=as_of)
         positioning = positioning_of(self._symbol, returns, as_of=as_of, rate_8h_e12=rate, imbalance=None)
         return HistoryFeatures(
             boundary,
             settled,
-            volatility,
-            positioning,
-            None if volatility is None else volatility_line(volatility),
-            None if positioning is None else positioning_line(positioning),
+            volatility and (volatility_line(volatility) or volatility),
+            positioning and (positioning_line(positioning) or positioning),
         )
 
     def _read_rates(self, hour: int, view: View) -> None:
         since = hour - SETTLED_BACK_MS
         found = settled_funding(self._tape.facts(FundingRate, self._symbol, since=since, view=view))
-        self._settled, self._rate_8h_e12 = found, 0 if found is None else settled_rate_8h_e12(found)
+        self._settled, self._funding = found, None if found is None else funding_input(settled_rate_8h_e12(found))
         is_known = self._known_by(since, hour + HOUR - 1, granularity_sec=0) <= view.as_of
         self._rates_until = hour + HOUR if is_known else 0
 

@@ -12,8 +12,10 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from math import ldexp, log
 from operator import attrgetter
 
+from tapebook.domain.instants import DAY, SECOND
 from tapebook.domain.market import Candle
 
 _PARKINSON = 4 * math.log(2)
@@ -34,7 +36,7 @@ def since(bars: Sequence[Candle], start: int) -> Sequence[Candle]:
 
 def sum_of_squares(bars: Sequence[Candle]) -> float:
     """Σ ln(close / previous close)²."""
-    return math.fsum(math.log(bar.close_e8 / before.close_e8) ** 2 for before, bar in pairwise(bars))
+    return math.fsum(log(bar.close_e8 / before.close_e8) ** 2 for before, bar in pairwise(bars))
 
 
 def covered_ms(bars: Sequence[Candle]) -> int:
@@ -99,8 +101,9 @@ class SlidingReturns(Returns):
                 continue
             if bars:
                 last = bars[-1]
-                squares.append(squares[-1] + _exact(math.log(bar.close_e8 / last.close_e8) ** 2))
-                ranges.append(ranges[-1] + _exact(_range(last, bar)))
+                # A squared logarithm is a whole number of these units.
+                squares.append(squares[-1] + int(ldexp(log(bar.close_e8 / last.close_e8) ** 2, _UNIT_BITS)))
+                ranges.append(ranges[-1] + int(ldexp(_range(last, bar), _UNIT_BITS)))
             else:
                 squares.append(0)
                 ranges.append(0)
@@ -119,6 +122,21 @@ class SlidingReturns(Returns):
         """As of `Returns`."""
         return (self._ranges[-1] - self._ranges[first]) / _UNIT
 
+    def full_day(self, span: int) -> tuple[Candle, float, float, float] | None:
+        """The bar that ended a span before the last, and the sums: of the span, of the day, and of the span's ranges.
+
+        Of a window of a day of which no bar is missing, and whose bars are a part of the span; None otherwise.
+        """
+        bars, squares, ranges = self.bars, self._squares, self._ranges
+        length = bars[-1].granularity_sec * SECOND if bars else DAY
+        count = len(bars) - 1
+        if count * length != DAY or span % length or bars[-1].bucket_ts - bars[0].bucket_ts != DAY:
+            return None
+        start = count - span // length
+        last = squares[-1]
+        sums = (last - squares[start]) / _UNIT, (last - squares[0]) / _UNIT, (ranges[-1] - ranges[start]) / _UNIT
+        return bars[start], *sums
+
     def last_by(self, moment: int) -> Candle | None:
         """As of `Returns`."""
         after = bisect_right(self._ends, moment)
@@ -126,9 +144,4 @@ class SlidingReturns(Returns):
 
 
 def _range(before: Candle, bar: Candle) -> float:
-    return math.log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON + math.log(bar.open_e8 / before.close_e8) ** 2
-
-
-def _exact(value: float) -> int:
-    """A squared logarithm in units of 2⁻²⁰⁰, of which it is a whole number."""
-    return int(math.ldexp(value, _UNIT_BITS))
+    return log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON + log(bar.open_e8 / before.close_e8) ** 2

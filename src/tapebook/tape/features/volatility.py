@@ -36,8 +36,8 @@ VolatilityRegime = Literal["low", "normal", "high", "extreme"]
 
 NORMAL_RATIO, HIGH_RATIO, EXTREME_RATIO = 0.5, 1.5, 2.5
 
-_TO_YEAR = {span: math.sqrt(365 * DAY / span) for span in (HOUR, DAY)}
-_HOURS_TO_DAY = math.sqrt(DAY / HOUR)
+TO_YEAR = {span: math.sqrt(365 * DAY / span) for span in (HOUR, DAY)}
+HOURS_TO_DAY = math.sqrt(DAY / HOUR)
 _LEAST_COVERED = 0.75
 _LEAST_SHARE = 0.5
 _LEAST_RETURNS = 4
@@ -81,7 +81,7 @@ def volatility_of(returns: Returns, *, as_of: int) -> VolatilityProfile | None:
     # Not when a window is missing, nor when the price stood still all day and nothing can be compared.
     if hour.realised is None or not day.realised:
         return VolatilityProfile(last.symbol, as_of, hour, day, None, None)
-    ratio = hour.realised / day.realised * _HOURS_TO_DAY
+    ratio = hour.realised / day.realised * HOURS_TO_DAY
     return VolatilityProfile(last.symbol, as_of, hour, day, ratio, volatility_regime(ratio))
 
 
@@ -105,4 +105,4 @@ def _window(returns: Returns, span: int, *, end: int) -> WindowVolatility:
     if covered < _LEAST_COVERED * span or count < _LEAST_RETURNS or count * length < _LEAST_SHARE * span:
         return WindowVolatility(used)
     realised = math.sqrt(squares * span / covered)
-    return WindowVolatility(used, realised, realised * _TO_YEAR[span], math.sqrt(returns.ranges(first) * span / covered))
+    return WindowVolatility(used, realised, realised * TO_YEAR[span], math.sqrt(returns.ranges(first) * span / covered))
