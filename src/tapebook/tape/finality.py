@@ -92,17 +92,21 @@ def decision_moment(
 
     The answer of `is_settled` at one moment after the other, taken from when each row was known.
     """
-    found, view = slot + limit, View(slot + limit, watermark)
+    found = last = slot + limit
+    view = View(last, watermark)
     for length in tape.lengths_within(symbol, minutes):
-        since, until = slot - length * SECOND, view.as_of - length * SECOND
-        known = tape.first_known(Candle, symbol, since=since, until=until, view=view, granularity_sec=length)
-        found = min(found, known)
+        ended = length * SECOND
+        known = tape.first_known(
+            Candle, symbol, since=slot - ended, until=last - ended, view=view, granularity_sec=length
+        )
+        if known < found:
+            found = known
     heard = slot + GRACE_MS
     # No midpoint settles a slot before its grace is over.
     if found <= heard:
         return max(found, slot)
     if tape.newest(Mid, symbol, view=View(heard, watermark)) is not None:
-        heard = tape.first_known(Mid, symbol, since=heard, until=view.as_of, view=view)
+        heard = tape.first_known(Mid, symbol, since=heard, until=last, view=view)
     return min(found, heard)
 
 

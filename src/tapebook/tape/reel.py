@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from tapebook.db import Database
-from tapebook.domain.instants import SECOND
+from tapebook.domain.instants import HOUR, SECOND
 from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation
 from tapebook.tape.bars import LENGTHS, finer, is_finest, made, made_of, newest_bar
 from tapebook.tape.cold import Fetch
@@ -65,6 +65,7 @@ class Reel(Tape):
         self._extents: dict[tuple[Family, int], tuple[int, int] | None] = {}
         self._tracks = _Tracks(self._new_track)
         self._lengths = [length for length in LENGTHS if self._extent(CANDLES, length)]
+        self._tracks_of: dict[str, list[tuple[int, Track]]] = {}
         self._newest_bars: dict[tuple[str, int], Candle | None] = {}
         self._prices: dict[tuple[str, int], Mid | None] = {}
         self._prices_alone: dict[str, bool] = {}
@@ -118,8 +119,28 @@ class Reel(Tape):
         if key not in self._newest_bars:
             if len(self._newest_bars) >= _MOST_MOMENTS:
                 self._newest_bars.clear()
-            self._newest_bars[key] = newest_bar(self, symbol, view=view, lengths=self._lengths)
+            self._newest_bars[key] = self._find_newest_bar(symbol, view)
         return self._newest_bars[key]
+
+    def _find_newest_bar(self, symbol: str, view: View) -> Candle | None:
+        tracks = self._bar_tracks(symbol)
+        if len(tracks) == 1:
+            # Of one length the newest is mostly of the last hour.
+            length, track = tracks[0]
+            last = view.as_of - length * SECOND
+            found = track.newest(last - HOUR, last, view)
+            if found is not None and found[0] is not None:
+                newest: Candle = found[0]
+                return newest
+        return newest_bar(self, symbol, view=view, lengths=self._lengths)
+
+    def _bar_tracks(self, symbol: str) -> list[tuple[int, Track]]:
+        """The lengths a symbol may have bars of, finest first, each with its rows."""
+        found = self._tracks_of.get(symbol)
+        if found is None:
+            tracks = [(each, self._tracks[CANDLES, symbol, each]) for each in self._lengths]
+            found = self._tracks_of[symbol] = [(each, track) for each, track in tracks if track is not None]
+        return found
 
     def last_price(self, symbol: str, *, view: View) -> Mid | None:
         """The price last observed; a tick asks for that of now several times, and for that of midnight all day."""
@@ -194,11 +215,10 @@ class Reel(Tape):
 
     def prompt_bars(self, symbol: str, since: int, until: int, *, granularity_sec: int) -> list[Candle] | None:
         """The bars of a stretch if each was known when its grace was over; None where there may be other lengths."""
-        tracks = [(each, self._tracks[CANDLES, symbol, each]) for each in self._lengths]
-        if [each for each, track in tracks if track is not None] != [granularity_sec]:
+        tracks = self._bar_tracks(symbol)
+        if [each for each, _ in tracks] != [granularity_sec]:
             return None
-        track = self._tracks[CANDLES, symbol, granularity_sec]
-        return None if track is None else track.prompt(since, until, within_ms=granularity_sec * SECOND + GRACE_MS)
+        return tracks[0][1].prompt(since, until, within_ms=granularity_sec * SECOND + GRACE_MS)
 
     def _newest(
         self,

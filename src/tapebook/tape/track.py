@@ -115,10 +115,10 @@ class Track:
         if not (self._lo <= since and until < self._hi) and not self._hold(since, until):
             return NO_WATERMARK
         first, end = bisect_left(self._buckets, since), bisect_right(self._buckets, until)
-        found = NO_WATERMARK
-        for at in range(first, end):
-            found = min(found, max(self._known[at], self._buckets[at] + length_ms))
-        return found
+        if end - first == 1:
+            return max(self._known[first], self._buckets[first] + length_ms)
+        rows = zip(self._buckets[first:end], self._known[first:end], strict=True)
+        return min([max(known, bucket + length_ms) for bucket, known in rows], default=NO_WATERMARK)
 
     def _hold(self, since: int, until: int) -> bool:
         """Loads what is missing of a stretch, if that is near what is there; whether all of it is there now."""

@@ -108,7 +108,7 @@ class SlidingReturns(Returns):
                 squares.append(0)
                 ranges.append(0)
             bars.append(bar)
-            ends.append(bar.end)
+            ends.append(bar.bucket_ts + bar.granularity_sec * SECOND)
         gone = bisect_left(ends, since)
         if gone:
             del bars[:gone], ends[:gone], squares[:gone], ranges[:gone]
