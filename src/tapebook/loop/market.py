@@ -104,13 +104,13 @@ def _history_shown(_symbol: str) -> Memo[HistoryFeatures, tuple[Feature, ...]]:
         at, volatility, positioning = derived.bucket_ts, derived.volatility, derived.positioning
         found = []
         if derived.settled is not None:
-            found.append(Feature("fundingPressure", at, line=funding(derived.settled)))
+            found.append(Feature("fundingPressure", at, (), funding(derived.settled)))
         if volatility is not None:
             line = volatility if isinstance(volatility, str) else _line("volatilityProfile", volatility)
-            found.append(Feature("volatilityProfile", at, line=line))
+            found.append(Feature("volatilityProfile", at, (), line))
         if positioning is not None:
             line = positioning if isinstance(positioning, str) else _line("positioningPressure", positioning)
-            found.append(Feature("positioningPressure", at, line=line))
+            found.append(Feature("positioningPressure", at, (), line))
         return tuple(found)
 
     return Memo(shown)

@@ -139,19 +139,21 @@ class HistoryDeriver:
         step, taken = self._length * SECOND, 0
         for at in boundaries:
             as_of, new = at + GRACE_MS, taken
-            if prompt is not None:
+            if prompt is None:
+                self._move(View(as_of, watermark))
+            else:
                 end = as_of - as_of % step
                 while new < len(prompt) and prompt[new].bucket_ts < end:
                     new += 1
-                ended = prompt[new - 1].end if new else self._ended
-                if ended > as_of - DAY:
+                if new > taken:
+                    self._ended = prompt[new - 1].end
+                if self._ended > as_of - DAY:
                     self._returns.move(prompt[taken:new], since=end - DAY)
-                    taken, self._ended, self._until = new, ended, end
+                    taken, self._until = new, end
                 else:
                     # The newest bar is too old: what counts now is looked for again at each boundary.
                     prompt = None
-            if prompt is None:
-                self._move(View(as_of, watermark))
+                    self._move(View(as_of, watermark))
             self._ahead[at] = self._derive(at, watermark)
 
     def _derive(self, boundary: int, watermark: int) -> HistoryFeatures:
