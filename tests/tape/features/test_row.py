@@ -191,8 +191,8 @@ def test_lines_of_a_full_day_are_those_of_its_features(minutes: int) -> None:
     assert written > 50
     # An hour after its last bar a day is not full any more; nor is there a line of a price that stands still.
     assert full_day_lines(returns, as_of=as_of + HOUR, funding=None) is None
-    still = [Candle("BTC", minutes * 60, each, 5, 5, 5, 5, 1.0, 1.0, 1) for each in range(at, at + DAY + length, length)]
-    quiet = SlidingReturns()
+    times, quiet = range(at, at + DAY + length, length), SlidingReturns()
+    still = [Candle("BTC", minutes * 60, each, 5, 5, 5, 5, 1.0, 1.0, 1) for each in times]
     quiet.move(still, since=at)
     assert full_day_lines(quiet, as_of=still[-1].end, funding=None) is None
     assert full_day_lines(SlidingReturns(), as_of=as_of, funding=None) is None

@@ -15,7 +15,14 @@ from tapebook.tape.features.liquidity import LiquidityProfile, liquidity_profile
 from tapebook.tape.features.positioning import PositioningPressure, funding_input, positioning_of, positioning_pressure
 from tapebook.tape.features.regime import Regimes, classify_regime, regime_of
 from tapebook.tape.features.returns import SlidingReturns
-from tapebook.tape.features.row import Feature, full_day_lines, metrics_json, positioning_line, to_metrics, volatility_line
+from tapebook.tape.features.row import (
+    Feature,
+    full_day_lines,
+    metrics_json,
+    positioning_line,
+    to_metrics,
+    volatility_line,
+)
 from tapebook.tape.features.volatility import (
     VolatilityProfile,
     WindowVolatility,
