@@ -101,6 +101,7 @@ class Rooms:
         self._keys = {provider: Key(text) for provider, text in model_keys().items()}
         self._askers: dict[tuple[str, str], Asker] = {}
         self._engines: dict[tuple[str, str, tuple[str, ...], int], Engine] = {}
+        self._last_engine: tuple[AgentProfile, Engine] | None = None
         self._brokers: dict[str, Broker] = {}
 
     def _book(self) -> Book:
@@ -110,9 +111,15 @@ class Rooms:
 
     def engine(self, agent: AgentProfile) -> Engine:
         """The engine of an agent, made once; an agent that names none has the home's default."""
+        # A tick asks three times in a row for one agent.
+        last = self._last_engine
+        if last is not None and last[0] is agent:
+            return last[1]
         name = agent.engine or self.config.engine.default
         key = (name, agent.model, agent.members, agent.caps.max_model_usd_e6_per_run)
-        return self._engines.get(key) or self._new_engine(*key)
+        found = self._engines.get(key) or self._new_engine(*key)
+        self._last_engine = agent, found
+        return found
 
     def _new_engine(self, name: str, model: str, members: tuple[str, ...], cap: int) -> Engine:
         terms = EngineTerms(model, members, cap, member=self._member, asker=self._asker)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.decision.reading import Bars, fact, number, read
+from tapebook.decision.reading import Bars, number, read
 from tapebook.domain.packet import Section
 from tests.caches import forget
 from tests.decision.engines.seen import LONG, SHORT, bars, facts, packet_of, portfolio
@@ -40,10 +40,10 @@ def test_columns_are_found_by_name() -> None:
 def test_facts() -> None:
     odd = Section("portfolio", "", ("name",), (("price",), (), ("cash", "1"), ("cash", "2")))
     reading = read(packet_of(facts("market", price="5"), odd))
-    assert fact(reading.market, "price") == "5"
+    assert reading.market == {"price": "5"}
     # A name without a value is none, and of two values the first holds.
-    assert [fact(reading.portfolio, name) for name in ("cash", "price", "")] == ["1", None, None]
-    assert fact(read(packet_of()).market, "price") is None
+    assert reading.portfolio == {"cash": "1"}
+    assert read(packet_of()).market == {}
 
 
 def test_held_side() -> None:

@@ -58,6 +58,40 @@ def test_from_memory_they_are_those_from_scratch(minutes: int, seed: int) -> Non
         assert kinds == set(HistoryFeatures.__struct_fields__)
 
 
+@pytest.mark.parametrize(("minutes", "missing"), [(1, 0.05), (5, 0.05), (60, 0.05), (5, 0), (15, 0), (60, 0)])
+def test_bars_that_all_came_in_time_are_read_once_for_hours_ahead(minutes: int, missing: float) -> None:
+    chance = Random(minutes)
+    # Of two days and a half there are no bars at all, and of the others one in twenty is missing, or none.
+    times = (at for at in range(T0, T0 + 6 * DAY, minutes * MINUTE) if not 2 * DAY <= at - T0 < 4.5 * DAY)
+    bars = [candle(chance, at, minutes) for at in times if chance.random() >= missing]
+    with closing(connect(":memory:")) as db:
+        migrate(db, (MIGRATIONS,))
+        tape = Tape(db, clock=VirtualClock(T0 + 9 * DAY))
+        tape.commit(bars, assumed=known_at)
+        reel = Reel(db, clock=VirtualClock(T0 + 9 * DAY))
+        whole = reel.prompt_bars("BTC", T0, T0 + 6 * DAY, granularity_sec=minutes * 60)
+        assert whole == bars and reel.prompt_bars("BTC", T0, T0 + DAY, granularity_sec=14_400) is None
+        # From a fresh one every few boundaries, for that from scratch takes long.
+        for number, at in enumerate(range(T0 + GRACE_MS, T0 + 6 * DAY, CADENCE)):
+            found = reel.history_features("BTC", view=View(at))
+            if number % 7 == 0:
+                assert found == tape.history_features("BTC", view=View(at))
+
+
+def test_bars_that_came_late_or_were_revised_are_not_read_ahead() -> None:
+    for late, again in ((MINUTE, False), (0, True)):
+        with closing(connect(":memory:")) as db:
+            migrate(db, (MIGRATIONS,))
+            tape = Tape(db, clock=VirtualClock(T0 + 9 * DAY))
+            bars = [candle(Random(at), at, 5) for at in range(T0, T0 + DAY, 5 * MINUTE)]
+            delay = {bars[100].bucket_ts: late}
+            tape.commit(bars, assumed=lambda fact, delay=delay: known_at(fact) + delay.get(fact.bucket_ts, 0))
+            if again:
+                tape.commit([candle(Random(1), bars[100].bucket_ts, 5)], assumed=known_at)
+            reel = Reel(db, clock=VirtualClock(T0 + 9 * DAY))
+            assert reel.prompt_bars("BTC", T0, T0 + DAY, granularity_sec=300) is None
+
+
 def test_nothing_counts_before_it_was_known() -> None:
     with closing(connect(":memory:")) as db:
         migrate(db, (MIGRATIONS,))

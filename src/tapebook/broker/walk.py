@@ -23,7 +23,7 @@ from tapebook.broker.impact import market_price_e8
 from tapebook.broker.liquidation import liquidation_prices
 from tapebook.broker.margin import Margins, covers_initial
 from tapebook.broker.matching import Match, match
-from tapebook.broker.port import Account, Activity, PaperTerms, Quotes
+from tapebook.broker.port import Account, Activity, PaperTerms, Quotes, Settlement
 from tapebook.broker.stretches import NEVER, Stretch, Stretches
 from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import HOUR, MINUTE
@@ -73,9 +73,14 @@ class Walk:
         if orders:
             self._match(orders)
         # Symbols that were delisted, the last to end first; an order for one that had ended before it is refused.
-        ends = [(symbol, quotes.settlement(symbol)) for symbol in {*self._held, *(each.symbol for each in orders)}]
-        self._ended = {symbol: end for symbol, end in ends if end is not None}
-        self._ending = sorted(self._ended, key=lambda symbol: (self._ended[symbol].at, symbol), reverse=True)
+        self._ended: dict[str, Settlement] = {}
+        self._ending: list[str] = []
+        for symbol in {*self._held, *[each.symbol for each in orders]} if orders else self._held:
+            end = quotes.settlement(symbol)
+            if end is not None:
+                self._ended[symbol] = end
+        if self._ended:
+            self._ending = sorted(self._ended, key=lambda symbol: (self._ended[symbol].at, symbol), reverse=True)
         self._now = 0
         self._events: list[BrokerEvent] = []
 

@@ -12,6 +12,8 @@ import hashlib
 from functools import lru_cache
 from typing import Any
 
+from msgspec.structs import astuple
+
 from tapebook.context import renderer_2, renderer_3
 from tapebook.context.budget import MEMORY_CAP
 from tapebook.context.panel import Panel
@@ -68,14 +70,8 @@ def assemble(situation: Situation) -> Packet:
     system = board.system((agent, situation.lessons if agent.context.memory else None))
     drawn = draw_market(seen, renderer)
     _draw_own(drawn, situation, board, room=MEMORY_CAP - system.lessons_tokens)
-    sections, texts, encoded, contents, tokens = [], [], [], [], {}
-    for each in drawn:
-        sections.append(each.section)
-        texts.append(each.text)
-        encoded.append(each.encoded)
-        contents.append(each.content)
-        tokens[each.name] = each.tokens
-    opening, last = drawn[0].opening, sections[-1]
+    names, sections, texts, encoded, tokens, contents, openings = zip(*map(astuple, drawn), strict=True)
+    opening, last = openings[0], sections[-1]
     inputs = board.begun_inputs((system.content, opening))
     cited = len(last.rows) if last.name == citations.LAYOUT.name else 0
     return Packet(
@@ -85,10 +81,10 @@ def assemble(situation: Situation) -> Packet:
         renderer=renderer,
         system=system.text,
         text=user_text(texts),
-        sections=tuple(sections),
+        sections=sections,
         # The empty line between two sections is one more.
-        tokens=system.tokens + sum(tokens.values()) + len(tokens) - 1,
-        section_tokens=tokens,
+        tokens=system.tokens + sum(tokens) + len(tokens) - 1,
+        section_tokens=dict(zip(names, tokens, strict=True)),
         inputs_sha256=_gone_on(inputs, b",".join(contents)[len(opening) :] + b"]]"),
         sha256=_gone_on(system.begun, b"\n\n".join(encoded)),
         segments=system.segments,

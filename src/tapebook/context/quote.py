@@ -12,6 +12,8 @@ from functools import lru_cache
 from tapebook.context.budget import within
 from tapebook.domain.text import QUOTES, cut, sanitise
 
+_BRACKET = re.compile(r"[()\[\]{}]")
+
 # The number, with its signs, that a text ends with.
 _NUMBER_AT_END = re.compile(r"[-+$€.,]*[0-9][0-9.,_%]*$")
 
@@ -68,11 +70,11 @@ def _cut(seen: str, room: int) -> str:
 def _brackets(seen: str) -> list[tuple[int, int]]:
     """Where each pair of brackets opens and closes."""
     found, opened = [], list[int]()
-    for at, sign in enumerate(seen):
-        if sign in "([{":
-            opened.append(at)
-        elif sign in ")]}" and opened:
-            found.append((opened.pop(), at))
+    for sign in _BRACKET.finditer(seen):
+        if sign[0] in "([{":
+            opened.append(sign.start())
+        elif opened:
+            found.append((opened.pop(), sign.start()))
     return found
 
 

@@ -11,13 +11,14 @@ from typing import Literal
 import msgspec
 
 from tapebook.domain.memo import Memo, Window
-from tapebook.domain.packet import Packet
+from tapebook.domain.packet import Packet, Section
 
 Side = Literal["long", "short"]
 
 _COLUMNS = ("high", "low", "close")
 _Prices = tuple[float, float, float]
-Facts = tuple[tuple[str, ...], ...]
+Facts = dict[str, str]
+"""Names and values of a section: of a name that stands twice the first value, none of a row without one."""
 
 
 class Bars(msgspec.Struct, frozen=True, cache_hash=True):
@@ -36,14 +37,6 @@ class Reading(msgspec.Struct, frozen=True):
     market: Facts
     portfolio: Facts
     held: Side | None
-
-
-def fact(facts: Facts, name: str) -> str | None:
-    """The value of a name, the first if it stands twice; a name without a value is none."""
-    for row in facts:
-        if len(row) > 1 and row[0] == name:
-            return row[1]
-    return None
 
 
 def number(text: str | None) -> float | None:
@@ -65,9 +58,8 @@ class _Reader:
     def read(self, packet: Packet) -> Reading:
         shown = packet.section("bars")
         bars = self._bars(self._prices(shown.columns)(shown.rows)) if shown else Bars()
-        market, portfolio = packet.section("market"), packet.section("portfolio")
-        facts = portfolio.rows if portfolio else ()
-        return Reading(packet.symbol, bars, market.rows if market else (), facts, _held(facts))
+        portfolio = _facts(packet.section("portfolio"))
+        return Reading(packet.symbol, bars, _facts(packet.section("market")), portfolio, _held(portfolio))
 
 
 @lru_cache(maxsize=256)
@@ -79,8 +71,19 @@ read: Memo[Packet, Reading] = Memo(lambda packet: _reader(packet.agent, packet.s
 """What a packet says; the members of an ensemble ask one after the other."""
 
 
+def _facts(section: Section | None) -> Facts:
+    if section is None:
+        return {}
+    # Backwards, so that of two values the first stays.
+    rows = section.rows[::-1]
+    try:
+        return dict(rows)  # type: ignore[arg-type]
+    except ValueError:
+        return {row[0]: row[1] for row in rows if len(row) > 1}
+
+
 def _held(portfolio: Facts) -> Side | None:
-    side = fact(portfolio, "position_side")
+    side = portfolio.get("position_side")
     return "long" if side == "long" else "short" if side == "short" else None
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tapebook.decision.answer import answer_on
 from tapebook.decision.port import Answer
-from tapebook.decision.reading import Facts, Reading, Side, fact, number
+from tapebook.decision.reading import Facts, Reading, Side, number
 
 NOTIONAL_USD = 1_000.0
 LEVERAGE = 2
@@ -64,7 +64,7 @@ def abstain(symbol: str, why: str) -> Answer:
 
 def _order(portfolio: Facts) -> dict[str, object] | None:
     """Size and leverage within what the portfolio section allows; None when it allows nothing or is not there."""
-    cap, equity, leverage, least, account, used = [number(fact(portfolio, name)) for name in _ROOM]
+    cap, equity, leverage, least, account, used = [number(portfolio.get(name)) for name in _ROOM]
     if cap is None or equity is None or leverage is None or leverage < 1:
         return None
     # No less than asked for where the cap of the whole account is not shown.

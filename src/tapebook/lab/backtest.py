@@ -155,10 +155,14 @@ class Run:
 
     def _moments(self, at: int) -> list[tuple[int, str]]:
         """When each symbol of a slot is decided, in the order of time; of equals, in the order of the watchlist."""
-        tape, minutes = self._rooms.tape, self._deployment.agent.context.bar_minutes
-        terms = {"minutes": minutes, "slot": at, "limit": self._limit, "watermark": self._plan.tape_seq}
-        found = [(decision_moment(tape, symbol, **terms), symbol) for symbol in self._plan.symbols]
-        return sorted(found, key=itemgetter(0))
+        tape, minutes, limit = self._rooms.tape, self._deployment.agent.context.bar_minutes, self._limit
+        watermark, found = self._plan.tape_seq, []
+        for symbol in self._plan.symbols:
+            moment = decision_moment(tape, symbol, minutes=minutes, slot=at, limit=limit, watermark=watermark)
+            found.append((moment, symbol))
+        if len(found) > 1:
+            found.sort(key=itemgetter(0))
+        return found
 
     def _close(self, chunk: Chunk) -> ChunkResult:
         """Measures a chunk as of its end, whatever came after it, and keeps that."""

@@ -36,22 +36,19 @@ class Kept(Generic[Answer]):
         self._owner = owner
         self._log = log
         self._kinds = kinds
-        self._streams: dict[str, Stream] = {}
-        self._answers: dict[str, tuple[int, Answer]] = {}
+        self._answers: dict[str, tuple[Stream, int, Answer]] = {}
 
     def __call__(self, deployment: str, *, seq: int) -> Answer:
         """The answer as of a sequence number."""
-        stream = self._streams.get(deployment)
-        if stream is None:
-            # The same object again, which knows its hash.
-            stream = self._streams[deployment] = Stream(self._owner, deployment)
+        kept = self._answers.get(deployment)
+        # A stream that was kept knows its hash.
+        stream = Stream(self._owner, deployment) if kept is None else kept[0]
         changed = self._log.changed(stream, self._kinds)
         if changed is None or seq < changed:
             return self._read(deployment, seq=seq)
-        kept = self._answers.get(deployment)
-        if kept is None or kept[0] != changed:
-            kept = self._answers[deployment] = (changed, self._read(deployment, seq=seq))
-        return kept[1]
+        if kept is None or kept[1] != changed:
+            kept = self._answers[deployment] = (stream, changed, self._read(deployment, seq=seq))
+        return kept[2]
 
 
 class Answers:

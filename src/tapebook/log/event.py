@@ -61,9 +61,10 @@ class Event(msgspec.Struct, frozen=True):
 def chained(previous: str, drafts: Sequence[Draft], *, stream: Stream, seq: int, known_at: int) -> list[Event]:
     """Drafts as the events after `seq`, whose hash is `previous`; BadInput where a text could be read in two ways."""
     name, events = stream.name, []
+    is_clear = name.count("/") <= 1 and "\n" not in name
     for draft in drafts:
         kind, body = draft.kind, draft.body
-        if name.count("/") > 1 or "\n" in body or "\n" in name or "\n" in kind:
+        if not is_clear or "\n" in body or "\n" in kind:
             raise BadInput(f"{kind!r} in stream {name!r}: use no slash in a stream and no line break")
         seq += 1
         previous = _digest(previous, draft, stream=name, seq=seq, known_at=known_at)
@@ -72,5 +73,5 @@ def chained(previous: str, drafts: Sequence[Draft], *, stream: Stream, seq: int,
 
 
 def _digest(previous: str, draft: Draft, *, stream: str, seq: int, known_at: int) -> str:
-    place, times = f"{previous}\n{stream}\n{seq}\n", f"{draft.happened_at}\n{known_at}"
-    return hashlib.sha256(f"{place}{draft.kind}\n{draft.schema}\n{times}\n{draft.body}".encode()).hexdigest()
+    what = f"{draft.kind}\n{draft.schema}\n{draft.happened_at}\n{known_at}\n{draft.body}"
+    return hashlib.sha256(f"{previous}\n{stream}\n{seq}\n{what}".encode()).hexdigest()

@@ -13,7 +13,7 @@ from tapebook.domain.memo import Memo
 from tapebook.errors import Damaged
 from tapebook.tape import features as tape_features
 from tapebook.tape.derived import HistoryFeatures
-from tapebook.tape.features import Regimes, figures_line, liquidity_profile, settled_pressure, to_metrics
+from tapebook.tape.features import Regimes, liquidity_profile, settled_pressure, to_metrics
 from tapebook.tape.finality import BarsSeen, finished_bars
 from tapebook.tape.store import Tape, View
 
@@ -104,13 +104,13 @@ def _history_shown(_symbol: str) -> Memo[HistoryFeatures, tuple[Feature, ...]]:
         at, volatility, positioning = derived.bucket_ts, derived.volatility, derived.positioning
         found = []
         if derived.settled is not None:
-            found.append(Feature("fundingPressure", at, line=funding(derived.settled)))
+            found.append(Feature("fundingPressure", at, (), funding(derived.settled)))
         if volatility is not None:
-            line = figures_line(volatility) or _line("volatilityProfile", volatility)
-            found.append(Feature("volatilityProfile", at, line=line))
+            line = volatility if isinstance(volatility, str) else _line("volatilityProfile", volatility)
+            found.append(Feature("volatilityProfile", at, (), line))
         if positioning is not None:
-            line = figures_line(positioning) or _line("positioningPressure", positioning)
-            found.append(Feature("positioningPressure", at, line=line))
+            line = positioning if isinstance(positioning, str) else _line("positioningPressure", positioning)
+            found.append(Feature("positioningPressure", at, (), line))
         return tuple(found)
 
     return Memo(shown)

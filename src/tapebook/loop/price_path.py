@@ -113,13 +113,18 @@ def _range(
     # Of the bars' time all midpoints are needed, to know which of its minutes have any.
     begins = min(since, bars[0].bucket_ts) if bars else since
     mids = quotes.tape.mids(symbol, since=begins, until=until, view=view)
+    prices: list[int] = []
+    if not mids:
+        for bar in bars:
+            prices += (bar.low_e8, bar.high_e8) if bar.bucket_ts >= moved_at else (bar.close_e8,)
+        return PriceRange(min(prices), max(prices)) if prices else None
     told = {mid.bucket_ts // MINUTE for mid in mids}
-    prices = [mid.price_e8 for mid in mids if mid.bucket_ts >= moved_at]
+    prices += [mid.price_e8 for mid in mids if mid.bucket_ts >= moved_at]
     for bar in bars:
         last = (bar.end - 1) // MINUTE
         if bar.bucket_ts < moved_at:
             if last not in told:
                 prices.append(bar.close_e8)
-        elif not told or not told.issuperset(range(bar.bucket_ts // MINUTE, last + 1)):
+        elif not told.issuperset(range(bar.bucket_ts // MINUTE, last + 1)):
             prices += (bar.low_e8, bar.high_e8)
     return PriceRange(min(prices), max(prices)) if prices else None

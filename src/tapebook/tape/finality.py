@@ -38,6 +38,10 @@ class ObservedBars(Protocol):
         """The lengths, finest first, that bars of a size can be made of and that there may be bars of."""
         ...
 
+    def is_stored_until(self, symbol: str, end: int, *, minutes: int, view: View) -> bool:
+        """Whether a bar that ends then or later is stored, of any length a bar of this size is made of."""
+        ...
+
     def first_known(
         self, kind: type[Mid | Candle], symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
     ) -> int:
@@ -59,8 +63,8 @@ class BarsSeen(msgspec.Struct, frozen=True):
 def finished_bars(tape: ObservedBars, symbol: str, *, minutes: int, count: int, view: View) -> BarsSeen:
     """The newest bars of a size without one that is not finished; of `count` bars it is the newest that may lack."""
     bars, step = tape.bars(symbol, minutes=minutes, count=count, view=view), minutes * MINUTE
-    end = floor(view.as_of, step)
-    if _is_stored(tape, symbol, end, minutes=minutes, view=view):
+    end = view.as_of - view.as_of % step
+    if tape.is_stored_until(symbol, end, minutes=minutes, view=view):
         return BarsSeen(bars)
     settled = _heard_until(tape, symbol, view)
     if settled >= end:
@@ -77,7 +81,7 @@ def finished_bars(tape: ObservedBars, symbol: str, *, minutes: int, count: int, 
 
 def is_settled(tape: ObservedBars, symbol: str, moment: int, *, minutes: int, view: View) -> bool:
     """Whether all is known that was traded up to a moment: then every bar of a size that has ended is finished."""
-    stored = _is_stored(tape, symbol, moment, minutes=minutes, view=view)
+    stored = tape.is_stored_until(symbol, moment, minutes=minutes, view=view)
     return stored or _heard_until(tape, symbol, view) >= moment
 
 
@@ -88,25 +92,22 @@ def decision_moment(
 
     The answer of `is_settled` at one moment after the other, taken from when each row was known.
     """
-    found, view = slot + limit, View(slot + limit, watermark)
+    found = last = slot + limit
+    view = View(last, watermark)
     for length in tape.lengths_within(symbol, minutes):
-        since, until = slot - length * SECOND, view.as_of - length * SECOND
-        known = tape.first_known(Candle, symbol, since=since, until=until, view=view, granularity_sec=length)
-        found = min(found, known)
-    if found <= slot:
-        return slot
+        ended = length * SECOND
+        known = tape.first_known(
+            Candle, symbol, since=slot - ended, until=last - ended, view=view, granularity_sec=length
+        )
+        if known < found:
+            found = known
     heard = slot + GRACE_MS
+    # No midpoint settles a slot before its grace is over.
+    if found <= heard:
+        return max(found, slot)
     if tape.newest(Mid, symbol, view=View(heard, watermark)) is not None:
-        heard = tape.first_known(Mid, symbol, since=heard, until=view.as_of, view=view)
+        heard = tape.first_known(Mid, symbol, since=heard, until=last, view=view)
     return min(found, heard)
-
-
-def _is_stored(tape: ObservedBars, symbol: str, end: int, *, minutes: int, view: View) -> bool:
-    """Whether a bar that ends then or later is stored, of any length a bar of this size is made of."""
-    for length in tape.lengths_within(symbol, minutes):
-        if tape.last_bar(symbol, granularity_sec=length, since=end - length * SECOND, view=view) is not None:
-            return True
-    return False
 
 
 def _heard_until(tape: ObservedBars, symbol: str, view: View) -> int:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from tapebook.db import Database
-from tapebook.domain.instants import SECOND
+from tapebook.domain.instants import HOUR, SECOND
 from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation
 from tapebook.tape.bars import LENGTHS, finer, is_finest, made, made_of, newest_bar
 from tapebook.tape.cold import Fetch
@@ -26,6 +26,7 @@ from tapebook.tape.families import (
     VOLATILITY,
     Family,
 )
+from tapebook.tape.importer import GRACE_MS
 from tapebook.tape.rows import KnownAt
 from tapebook.tape.store import _QUERIES, MAKE, Clock, KnownDelisting, Tape
 from tapebook.tape.strip import Strip
@@ -64,6 +65,7 @@ class Reel(Tape):
         self._extents: dict[tuple[Family, int], tuple[int, int] | None] = {}
         self._tracks = _Tracks(self._new_track)
         self._lengths = [length for length in LENGTHS if self._extent(CANDLES, length)]
+        self._tracks_of: dict[str, list[tuple[int, Track]]] = {}
         self._newest_bars: dict[tuple[str, int], Candle | None] = {}
         self._prices: dict[tuple[str, int], Mid | None] = {}
         self._prices_alone: dict[str, bool] = {}
@@ -73,6 +75,7 @@ class Reel(Tape):
         self._strips: dict[tuple[str, int, int], list[tuple[int, Strip]]] = {}
         self._derivers: dict[str, HistoryDeriver] = {}
         self._lengths_within: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._stored: dict[tuple[str, int], tuple[int, int]] = {}
 
     def head(self) -> tuple[int, int]:
         """The newest commit it reaches to, and when the newest of the tape was known as it was opened."""
@@ -116,8 +119,28 @@ class Reel(Tape):
         if key not in self._newest_bars:
             if len(self._newest_bars) >= _MOST_MOMENTS:
                 self._newest_bars.clear()
-            self._newest_bars[key] = newest_bar(self, symbol, view=view, lengths=self._lengths)
+            self._newest_bars[key] = self._find_newest_bar(symbol, view)
         return self._newest_bars[key]
+
+    def _find_newest_bar(self, symbol: str, view: View) -> Candle | None:
+        tracks = self._bar_tracks(symbol)
+        if len(tracks) == 1:
+            # Of one length the newest is mostly of the last hour.
+            length, track = tracks[0]
+            last = view.as_of - length * SECOND
+            found = track.newest(last - HOUR, last, view)
+            if found is not None and found[0] is not None:
+                newest: Candle = found[0]
+                return newest
+        return newest_bar(self, symbol, view=view, lengths=self._lengths)
+
+    def _bar_tracks(self, symbol: str) -> list[tuple[int, Track]]:
+        """The lengths a symbol may have bars of, finest first, each with its rows."""
+        found = self._tracks_of.get(symbol)
+        if found is None:
+            tracks = [(each, self._tracks[CANDLES, symbol, each]) for each in self._lengths]
+            found = self._tracks_of[symbol] = [(each, track) for each, track in tracks if track is not None]
+        return found
 
     def last_price(self, symbol: str, *, view: View) -> Mid | None:
         """The price last observed; a tick asks for that of now several times, and for that of midnight all day."""
@@ -136,6 +159,20 @@ class Reel(Tape):
         if found is None:
             found = tuple(each for each in finer(minutes) if self._tracks[CANDLES, symbol, each] is not None)
             self._lengths_within[symbol, minutes] = found
+        return found
+
+    def is_stored_until(self, symbol: str, end: int, *, minutes: int, view: View) -> bool:
+        """Whether a bar that ends then or later is stored.
+
+        A cache of the latest end that was, by the moment it was asked as of: it is for whoever looks later, since rows
+        do not go away, and is asked again for a later end or an earlier view.
+        """
+        until, since = self._stored.get((symbol, minutes), (-1, 0))
+        if end <= until and view.as_of >= since and view.watermark >= self._head[0]:
+            return True
+        found = super().is_stored_until(symbol, end, minutes=minutes, view=view)
+        if found and end > until and view.watermark >= self._head[0]:
+            self._stored[symbol, minutes] = end, view.as_of
         return found
 
     def first_known(
@@ -168,12 +205,20 @@ class Reel(Tape):
             return super().history_features(symbol, view=view)
         deriver = self._derivers.get(symbol)
         if deriver is None:
-            deriver = self._derivers[symbol] = HistoryDeriver(self, symbol, known_by=self._known_by)
+            deriver = self._derivers[symbol] = HistoryDeriver(self, symbol, frozen=self)
         return deriver.at(view)
 
-    def _known_by(self, symbol: str, since: int, until: int, *, granularity_sec: int) -> int:
+    def known_by(self, symbol: str, since: int, until: int, *, granularity_sec: int) -> int:
+        """When all bars of a length, or where that is 0 all rates, were known that begin between two moments."""
         track = self._tracks[CANDLES if granularity_sec else FUNDING, symbol, granularity_sec]
         return 0 if track is None else track.known_by(since, until)
+
+    def prompt_bars(self, symbol: str, since: int, until: int, *, granularity_sec: int) -> list[Candle] | None:
+        """The bars of a stretch if each was known when its grace was over; None where there may be other lengths."""
+        tracks = self._bar_tracks(symbol)
+        if [each for each, _ in tracks] != [granularity_sec]:
+            return None
+        return tracks[0][1].prompt(since, until, within_ms=granularity_sec * SECOND + GRACE_MS)
 
     def _newest(
         self,

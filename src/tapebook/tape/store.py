@@ -354,6 +354,13 @@ class Tape:
         """The lengths, finest first, that bars of a size can be made of and that there may be bars of."""
         return finer(minutes)
 
+    def is_stored_until(self, symbol: str, end: int, *, minutes: int, view: View) -> bool:
+        """Whether a bar that ends then or later is stored, of any length a bar of this size is made of."""
+        for length in self.lengths_within(symbol, minutes):
+            if self.last_bar(symbol, granularity_sec=length, since=end - length * SECOND, view=view) is not None:
+                return True
+        return False
+
     def first_known(
         self, kind: type[Mid | Candle], symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
     ) -> int:

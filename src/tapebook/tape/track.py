@@ -8,6 +8,7 @@ rows far behind are dropped; what lies somewhere else entirely is left to the da
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from operator import sub
 from typing import Any
 
 import msgspec
@@ -101,13 +102,23 @@ class Track:
         first, end = bisect_left(self._buckets, since), bisect_right(self._buckets, until)
         return max(self._known[first:end], default=0)
 
+    def prompt(self, since: int, until: int, *, within_ms: int) -> list[Any] | None:
+        """The facts of a stretch if none was revised and each was known so soon after it began; None otherwise."""
+        if not (self._lo <= since and until < self._hi) and not self._hold(since, until):
+            return None
+        first, end = bisect_left(self._buckets, since), bisect_right(self._buckets, until)
+        waited = map(sub, self._known[first:end], self._buckets[first:end])
+        return self._facts[first:end] if self._is_single and max(waited, default=0) <= within_ms else None
+
     def first_known(self, since: int, until: int, *, length_ms: int = 0) -> int:
         """When the first row of a stretch was known that had ended by then; never, without a row or too far away."""
         if not (self._lo <= since and until < self._hi) and not self._hold(since, until):
             return NO_WATERMARK
         first, end = bisect_left(self._buckets, since), bisect_right(self._buckets, until)
+        if end - first == 1:
+            return max(self._known[first], self._buckets[first] + length_ms)
         rows = zip(self._buckets[first:end], self._known[first:end], strict=True)
-        return min((max(known, bucket + length_ms) for bucket, known in rows), default=NO_WATERMARK)
+        return min([max(known, bucket + length_ms) for bucket, known in rows], default=NO_WATERMARK)
 
     def _hold(self, since: int, until: int) -> bool:
         """Loads what is missing of a stretch, if that is near what is there; whether all of it is there now."""

@@ -84,8 +84,14 @@ def test_sums_that_move_on_are_those_from_scratch_to_the_last_bit(
         plain = Returns(ended_bars([bar for bar in bars[:at] if bar.end >= first], as_of=START + at * MINUTE))
         assert sliding.bars == plain.bars
         for place in range(len(plain.bars)):
-            assert sliding.squares(place) == plain.squares(place) == sum_of_squares(plain.bars[place:])
+            end, squares = plain.bars[place].end, sum_of_squares(plain.bars[place:])
+            assert sliding.since(end) == plain.since(end) == (place, squares)
             assert sliding.ranges(place) == plain.ranges(place) == sum_of_ranges(plain.bars[place:])
-            assert sliding.first_ended(plain.bars[place].end) == plain.first_ended(plain.bars[place].end) == place
+            assert sliding.last_by(end) == plain.last_by(end) == plain.bars[place]
+            before = plain.bars[place - 1] if place else None
+            assert sliding.last_by(end - 1) == plain.last_by(end - 1) == before
+    beyond = START + 999 * MINUTE
+    assert sliding.since(beyond) == (len(sliding.bars), 0.0)
     sliding.clear()
-    assert sliding.bars == [] and sliding.first_ended(START) == 0
+    assert sliding.bars == [] and sliding.since(START) == Returns([]).since(START) == (0, 0.0)
+    assert sliding.last_by(START) is None is Returns([]).last_by(START)

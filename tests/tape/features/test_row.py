@@ -1,6 +1,7 @@
 """Metrics: the keys readers know, decimal strings of fixed digits, and None for what is not known."""
 
 import math
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -8,11 +9,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tapebook.context.sections.market import FEATURES as SHOWN
+from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.market import Candle
 from tapebook.tape.features.funding import FundingPressure, VenueRate
 from tapebook.tape.features.liquidity import LiquidityProfile
-from tapebook.tape.features.positioning import PositioningPressure
-from tapebook.tape.features.row import Feature, figures_line, metrics_json, to_metrics
-from tapebook.tape.features.volatility import VolatilityProfile, WindowVolatility
+from tapebook.tape.features.positioning import PositioningPressure, funding_input, positioning_of
+from tapebook.tape.features.returns import SlidingReturns
+from tapebook.tape.features.row import (
+    Feature,
+    full_day_lines,
+    metrics_json,
+    positioning_line,
+    to_metrics,
+    volatility_line,
+)
+from tapebook.tape.features.volatility import VolatilityProfile, WindowVolatility, volatility_of
 
 AS_OF = 1_760_000_400_000
 
@@ -142,7 +153,7 @@ def test_volatility_written_at_once_is_what_its_metrics_say(
 ) -> None:
     windows = WindowVolatility(60, hour, hour * 9, range_), WindowVolatility(1440, day, day * 9, range_)
     found = VolatilityProfile("BTC", AS_OF, *windows, ratio, None if ratio is None else "normal")
-    line = figures_line(found)
+    line = volatility_line(found)
     assert line is None if ratio is None else line == shown(found, SHOWN["volatilityProfile"])
 
 
@@ -151,8 +162,37 @@ def test_positioning_written_at_once_is_what_its_metrics_say(
     score: float, confidence: float, z: float | None, funding: float | None
 ) -> None:
     found = PositioningPressure("BTC", AS_OF, "neutral", score, confidence, z, z, funding, None)
-    line = figures_line(found)
+    line = positioning_line(found)
     assert line is None or line == shown(found, SHOWN["positioningPressure"])
     if z is not None and funding is not None and min(score, confidence, z, funding) > 0:
         assert line is not None
-    assert figures_line(replace(found, imbalance=0.5)) is None
+    assert positioning_line(replace(found, imbalance=0.5)) is None
+
+
+@pytest.mark.parametrize("minutes", [1, 5, 15])
+def test_lines_of_a_full_day_are_those_of_its_features(minutes: int) -> None:
+    chance, returns, price, length = Random(minutes), SlidingReturns(), 2 * 10**12, minutes * MINUTE
+    at, written = AS_OF - AS_OF % length, 0
+    for number in range(2 * DAY // length):
+        opened, price = price, round(price * (1 + chance.choice((0.0, chance.gauss(0, 0.002)))))
+        high, low = max(opened, price) + chance.randrange(10**9), min(opened, price) - chance.randrange(10**9)
+        bar = Candle("BTC", minutes * 60, at + number * length, opened, high, low, price, 1.0, 1.0, 1)
+        # Now and then a bar is missing: then there are no such lines for a day.
+        returns.move([bar] if number != 7 else [], since=bar.end - DAY)
+        as_of, rate = bar.end + chance.randrange(length), chance.choice((None, chance.randrange(-(10**9), 10**9)))
+        found = full_day_lines(returns, as_of=as_of, funding=None if rate is None else funding_input(rate))
+        assert (found is None) == (len(returns.bars) * length != DAY + length)
+        if found is not None:
+            volatility = volatility_of(returns, as_of=as_of)
+            positioning = positioning_of("BTC", returns, as_of=as_of, rate_8h_e12=rate, imbalance=None)
+            assert volatility is not None and positioning is not None
+            assert found == (volatility_line(volatility), positioning_line(positioning))
+            written += 1
+    assert written > 50
+    # An hour after its last bar a day is not full any more; nor is there a line of a price that stands still.
+    assert full_day_lines(returns, as_of=as_of + HOUR, funding=None) is None
+    times, quiet = range(at, at + DAY + length, length), SlidingReturns()
+    still = [Candle("BTC", minutes * 60, each, 5, 5, 5, 5, 1.0, 1.0, 1) for each in times]
+    quiet.move(still, since=at)
+    assert full_day_lines(quiet, as_of=still[-1].end, funding=None) is None
+    assert full_day_lines(SlidingReturns(), as_of=as_of, funding=None) is None

@@ -52,8 +52,10 @@ def rows(market: Market, words: Words = plain) -> Rows:
         rows += [*context(market.context), ("funding_age_s", age(market, market.context.bucket_ts))]
     elif market.settled is not None:
         rows += [*settled(market.settled), ("funding_age_s", age(market, market.settled.bucket_ts))]
-    if market.features:
-        rows += [_feature(market, feature, words) for feature in market.features]
+    for feature in market.features:
+        line = feature.line or shown_line(feature, words)
+        seconds = (market.as_of - feature.bucket_ts) // 1000
+        rows.append((feature.name, f"{line} age_s={seconds}" if line else f"age_s={seconds}"))
     return tuple(rows)
 
 
@@ -92,11 +94,6 @@ def shown_line(feature: Feature, words: Words = plain) -> str:
     """The figures of a feature that are shown, as `name=value` pairs."""
     known = dict(feature.metrics)
     return " ".join([f"{name}={words(known[name], 24)}" for name in FEATURES[feature.name] if name in known])
-
-
-def _feature(market: Market, feature: Feature, words: Words) -> Row:
-    line, seconds = feature.line or shown_line(feature, words), (market.as_of - feature.bucket_ts) // 1000
-    return feature.name, f"{line} age_s={seconds}" if line else f"age_s={seconds}"
 
 
 LAYOUT = Layout(name="market", cap=700, title=title, columns=FACTS, look=look, rows=rows, text=fact_text)

@@ -12,10 +12,17 @@ from tapebook.tape.features.funding import (
     settled_rate_8h_e12,
 )
 from tapebook.tape.features.liquidity import LiquidityProfile, liquidity_profile
-from tapebook.tape.features.positioning import PositioningPressure, positioning_of, positioning_pressure
+from tapebook.tape.features.positioning import PositioningPressure, funding_input, positioning_of, positioning_pressure
 from tapebook.tape.features.regime import Regimes, classify_regime, regime_of
 from tapebook.tape.features.returns import SlidingReturns
-from tapebook.tape.features.row import Feature, figures_line, metrics_json, to_metrics
+from tapebook.tape.features.row import (
+    Feature,
+    full_day_lines,
+    metrics_json,
+    positioning_line,
+    to_metrics,
+    volatility_line,
+)
 from tapebook.tape.features.volatility import (
     VolatilityProfile,
     WindowVolatility,
@@ -36,11 +43,13 @@ __all__ = [
     "WindowVolatility",
     "changed_enough",
     "classify_regime",
-    "figures_line",
+    "full_day_lines",
+    "funding_input",
     "funding_pressure",
     "is_in_force",
     "liquidity_profile",
     "metrics_json",
+    "positioning_line",
     "positioning_of",
     "positioning_pressure",
     "regime_of",
@@ -48,6 +57,7 @@ __all__ = [
     "settled_pressure",
     "settled_rate_8h_e12",
     "to_metrics",
+    "volatility_line",
     "volatility_of",
     "volatility_profile",
 ]

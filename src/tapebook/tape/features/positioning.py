@@ -40,7 +40,7 @@ DIRECTION_SCORE = 0.2
 
 _LEAST_RETURNS = 12
 _LATE_MS = 15 * MINUTE
-_USUAL_Z = 2.0
+USUAL_Z = 2.0
 _INTEREST_8H_E12 = 100_000_000
 _FUNDING_SCALE_8H_E12 = 400_000_000
 
@@ -80,15 +80,33 @@ def positioning_of(
 ) -> PositioningPressure | None:
     """The pressure at a moment, from bars that had ended by then, the newest rate and the newest book's imbalance."""
     z = _momentum_z(returns, as_of=as_of)
-    momentum = None if z is None else math.tanh(z / _USUAL_Z)
-    paid = None if rate_8h_e12 is None else _funding_input(rate_8h_e12)
-    weighed = _weighed(momentum, paid, imbalance)
-    if not weighed:
+    momentum = None if z is None else math.tanh(z / USUAL_Z)
+    paid = None if rate_8h_e12 is None else funding_input(rate_8h_e12)
+    leans = leaning(momentum, paid, imbalance)
+    if leans is None:
         return None
-    score, confidence = _score_and_confidence(weighed)
+    score, confidence = leans
     return PositioningPressure(
         symbol, as_of, direction_of(score), score, confidence, z, momentum=momentum, funding=paid, imbalance=imbalance
     )
+
+
+def leaning(momentum: float | None, funding: float | None, imbalance: float | None) -> tuple[float, float] | None:
+    """The mean push of the inputs that are present, and how far they agree: 0 when none points anywhere."""
+    weights, pushes = [], []
+    if momentum is not None:
+        weights.append(MOMENTUM_WEIGHT)
+        pushes.append(MOMENTUM_WEIGHT * momentum)
+    if funding is not None:
+        weights.append(FUNDING_WEIGHT)
+        pushes.append(FUNDING_WEIGHT * funding)
+    if imbalance is not None:
+        weights.append(IMBALANCE_WEIGHT)
+        pushes.append(IMBALANCE_WEIGHT * imbalance)
+    if not pushes:
+        return None
+    sum_, total = math.fsum(pushes), math.fsum(map(abs, pushes))
+    return sum_ / math.fsum(weights), len(pushes) / 3 * abs(sum_) / total if total else 0.0
 
 
 def direction_of(score: float) -> Direction:
@@ -106,36 +124,17 @@ def _momentum_z(returns: Returns, *, as_of: int) -> float | None:
     end = last.end
     if not 0 <= as_of - end <= max(STALE_AFTER_MS, last.granularity_sec * SECOND):
         return None
-    first = returns.first_ended(end - DAY)
-    start = _hour_before(returns, end - HOUR)
-    usual = returns.squares(first) if start is not None and len(bars) - first > _LEAST_RETURNS else 0.0
-    if start is None or usual == 0:
+    start = returns.last_by(end - HOUR)
+    if start is None or start.end < end - HOUR - _LATE_MS:
+        return None
+    first, usual = returns.since(end - DAY)
+    if len(bars) - first <= _LEAST_RETURNS or usual == 0:
         return None
     span, covered = end - start.end, end - bars[first].end
     return math.log(last.close_e8 / start.close_e8) / math.sqrt(usual * span / covered)
 
 
-def _hour_before(returns: Returns, target: int) -> Candle | None:
-    """The newest bar that ended at an instant or a little before."""
-    after = returns.first_ended(target + 1)
-    found = returns.bars[after - 1] if after else None
-    return found if found is not None and found.end >= target - _LATE_MS else None
-
-
-def _funding_input(rate_8h_e12: int) -> float:
+def funding_input(rate_8h_e12: int) -> float:
+    """What a rate adds to the score, before its weight."""
     beyond = max(abs(rate_8h_e12) - _INTEREST_8H_E12, 0) / _FUNDING_SCALE_8H_E12
     return math.copysign(math.tanh(beyond), rate_8h_e12)
-
-
-def _weighed(momentum: float | None, funding: float | None, imbalance: float | None) -> list[tuple[float, float]]:
-    """(weight, input) of the inputs that are present."""
-    pairs = ((MOMENTUM_WEIGHT, momentum), (FUNDING_WEIGHT, funding), (IMBALANCE_WEIGHT, imbalance))
-    return [(weight, value) for weight, value in pairs if value is not None]
-
-
-def _score_and_confidence(weighed: list[tuple[float, float]]) -> tuple[float, float]:
-    """The mean push, and how far the pushes agree; 0 when no input points anywhere."""
-    pushes = [weight * value for weight, value in weighed]
-    sum_, total = math.fsum(pushes), math.fsum(map(abs, pushes))
-    confidence = len(weighed) / 3 * abs(sum_) / total if total else 0.0
-    return sum_ / math.fsum([weight for weight, _ in weighed]), confidence

@@ -9,11 +9,13 @@ doubles is 0 or at least 2⁻⁵³, its square has 53 bits from 2⁻¹⁰⁶ on,
 """
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from math import ldexp, log
 from operator import attrgetter
 
+from tapebook.domain.instants import DAY, SECOND
 from tapebook.domain.market import Candle
 
 _PARKINSON = 4 * math.log(2)
@@ -34,7 +36,7 @@ def since(bars: Sequence[Candle], start: int) -> Sequence[Candle]:
 
 def sum_of_squares(bars: Sequence[Candle]) -> float:
     """Σ ln(close / previous close)²."""
-    return math.fsum(math.log(bar.close_e8 / before.close_e8) ** 2 for before, bar in pairwise(bars))
+    return math.fsum(log(bar.close_e8 / before.close_e8) ** 2 for before, bar in pairwise(bars))
 
 
 def covered_ms(bars: Sequence[Candle]) -> int:
@@ -48,22 +50,27 @@ def sum_of_ranges(bars: Sequence[Candle]) -> float:
 
 
 class Returns:
-    """Bars of one length that have ended, oldest first, each with a price; sums run from the bar after `first`."""
+    """Bars of one length that have ended, oldest first, each with a price."""
 
     def __init__(self, bars: Sequence[Candle]) -> None:
         self.bars = bars
 
-    def first_ended(self, moment: int) -> int:
-        """The place of the first bar that ended at or after a moment: its close is where the first return starts."""
-        return bisect_left(self.bars, moment, key=attrgetter("end"))
+    def since(self, moment: int) -> tuple[int, float]:
+        """The place of the first bar that ended at or after a moment, and Σ ln(close / previous close)² behind it.
 
-    def squares(self, first: int) -> float:
-        """Σ ln(close / previous close)², the first return being that from bar `first` to the next."""
-        return sum_of_squares(self.bars[first:])
+        Its close is where the first return starts.
+        """
+        first = bisect_left(self.bars, moment, key=attrgetter("end"))
+        return first, sum_of_squares(self.bars[first:])
 
     def ranges(self, first: int) -> float:
-        """The Parkinson sum with its jumps, from the same bar on."""
+        """The Parkinson sum with its jumps over the bars behind a place."""
         return sum_of_ranges(self.bars[first:])
+
+    def last_by(self, moment: int) -> Candle | None:
+        """The newest bar that ended at or before a moment."""
+        after = bisect_right(self.bars, moment, key=attrgetter("end"))
+        return self.bars[after - 1] if after else None
 
 
 class SlidingReturns(Returns):
@@ -94,34 +101,47 @@ class SlidingReturns(Returns):
                 continue
             if bars:
                 last = bars[-1]
-                squares.append(squares[-1] + _exact(math.log(bar.close_e8 / last.close_e8) ** 2))
-                ranges.append(ranges[-1] + _exact(_range(last, bar)))
+                # A squared logarithm is a whole number of these units.
+                squares.append(squares[-1] + int(ldexp(log(bar.close_e8 / last.close_e8) ** 2, _UNIT_BITS)))
+                ranges.append(ranges[-1] + int(ldexp(_range(last, bar), _UNIT_BITS)))
             else:
                 squares.append(0)
                 ranges.append(0)
             bars.append(bar)
-            ends.append(bar.end)
+            ends.append(bar.bucket_ts + bar.granularity_sec * SECOND)
         gone = bisect_left(ends, since)
         if gone:
             del bars[:gone], ends[:gone], squares[:gone], ranges[:gone]
 
-    def first_ended(self, moment: int) -> int:
-        """As of `Returns`."""
-        return bisect_left(self._ends, moment)
-
-    def squares(self, first: int) -> float:
+    def since(self, moment: int) -> tuple[int, float]:
         """As of `Returns`: the division of integers rounds once, as `fsum` does."""
-        return (self._squares[-1] - self._squares[first]) / _UNIT
+        first, squares = bisect_left(self._ends, moment), self._squares
+        return first, (squares[-1] - squares[first]) / _UNIT if first < len(squares) else 0.0
 
     def ranges(self, first: int) -> float:
         """As of `Returns`."""
         return (self._ranges[-1] - self._ranges[first]) / _UNIT
 
+    def full_day(self, span: int) -> tuple[Candle, float, float, float] | None:
+        """The bar that ended a span before the last, and the sums: of the span, of the day, and of the span's ranges.
+
+        Of a window of a day of which no bar is missing, and whose bars are a part of the span; None otherwise.
+        """
+        bars, squares, ranges = self.bars, self._squares, self._ranges
+        length = bars[-1].granularity_sec * SECOND if bars else DAY
+        count = len(bars) - 1
+        if count * length != DAY or span % length or bars[-1].bucket_ts - bars[0].bucket_ts != DAY:
+            return None
+        start = count - span // length
+        last = squares[-1]
+        sums = (last - squares[start]) / _UNIT, (last - squares[0]) / _UNIT, (ranges[-1] - ranges[start]) / _UNIT
+        return bars[start], *sums
+
+    def last_by(self, moment: int) -> Candle | None:
+        """As of `Returns`."""
+        after = bisect_right(self._ends, moment)
+        return self.bars[after - 1] if after else None
+
 
 def _range(before: Candle, bar: Candle) -> float:
-    return math.log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON + math.log(bar.open_e8 / before.close_e8) ** 2
-
-
-def _exact(value: float) -> int:
-    """A squared logarithm in units of 2⁻²⁰⁰, of which it is a whole number."""
-    return int(math.ldexp(value, _UNIT_BITS))
+    return log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON + log(bar.open_e8 / before.close_e8) ** 2

@@ -6,15 +6,19 @@ The same feature always gives the same text, so rows can be compared, hashed and
 import math
 
 from tapebook.domain.canonical import canonical
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.money import E12, decimal_text
 from tapebook.tape.features.funding import FundingPressure
 from tapebook.tape.features.liquidity import LiquidityProfile
-from tapebook.tape.features.positioning import PositioningPressure
-from tapebook.tape.features.volatility import VolatilityProfile
+from tapebook.tape.features.positioning import USUAL_Z, PositioningPressure, direction_of, leaning
+from tapebook.tape.features.returns import SlidingReturns
+from tapebook.tape.features.volatility import HOURS_TO_DAY, TO_YEAR, VolatilityProfile, volatility_regime
 
 Feature = LiquidityProfile | FundingPressure | VolatilityProfile | PositioningPressure
 Metrics = dict[str, str | int | None]
 
+# Of longer bars an hour has fewer than four, which say nothing of it.
+_LONGEST_MS = 15 * MINUTE
 # The exchange quotes rates with up to ten decimals.
 _RATE_DIGITS = 10
 _VOLATILITY_LINE = (
@@ -38,23 +42,52 @@ def to_metrics(feature: Feature) -> Metrics:
             return _positioning(feature)
 
 
-def figures_line(feature: VolatilityProfile | PositioningPressure) -> str | None:
-    """The figures of a feature of history that a packet shows, in one go; None where one of them is missing.
+def volatility_line(profile: VolatilityProfile) -> str | None:
+    """The figures of a profile that a packet shows, in one go; None where one of them is missing.
 
-    A backtest writes both at every tick, and one format of a line costs a sixth of what its metrics do one by one.
+    A backtest writes them at every tick, and one format of a line costs a sixth of what its metrics do one by one.
     """
-    if isinstance(feature, VolatilityProfile):
-        hour, day = feature.hour, feature.day
-        if feature.ratio is None or not math.isfinite(feature.ratio):
-            return None
-        return _VOLATILITY_LINE % (
-            *(hour.realised, day.realised, day.annualised, hour.parkinson),
-            *(feature.ratio, feature.regime),
-        )
-    if feature.momentum_z is None or feature.imbalance is not None:
+    hour, day, ratio = profile.hour, profile.day, profile.ratio
+    if ratio is None or not math.isfinite(ratio):
         return None
-    figures = (feature.direction, feature.score, feature.confidence, feature.momentum_z)
-    line = _MOMENTUM_LINE % figures if feature.funding is None else _POSITIONING_LINE % (*figures, feature.funding)
+    figures = (hour.realised, day.realised, day.annualised, hour.parkinson, ratio, profile.regime)
+    return _VOLATILITY_LINE % figures
+
+
+def positioning_line(pressure: PositioningPressure) -> str | None:
+    """The same of a pressure without a book."""
+    if pressure.momentum_z is None or pressure.imbalance is not None:
+        return None
+    figures = (pressure.direction, pressure.score, pressure.confidence, pressure.momentum_z)
+    return _positioning_line(figures, pressure.funding)
+
+
+def full_day_lines(returns: SlidingReturns, *, as_of: int, funding: float | None) -> tuple[str, str | None] | None:
+    """Both lines at a moment, of a day of which no bar is missing; None of any other, or if the price stood still.
+
+    They are what `volatility_of` and `positioning_of` come to without a book, worked out in one pass: an hour and a
+    day are covered by their closes as they are.
+    """
+    found = returns.full_day(HOUR)
+    if found is None:
+        return None
+    start, hour_squares, day_squares, hour_ranges = found
+    last = returns.bars[-1]
+    length = last.granularity_sec * SECOND
+    if length > _LONGEST_MS or not 0 <= as_of - last.bucket_ts - length < length or day_squares == 0:
+        return None
+    hour, day = math.sqrt(hour_squares * HOUR / HOUR), math.sqrt(day_squares * DAY / DAY)
+    ratio, parkinson = hour / day * HOURS_TO_DAY, math.sqrt(hour_ranges * HOUR / HOUR)
+    volatility = _VOLATILITY_LINE % (hour, day, day * TO_YEAR[DAY], parkinson, ratio, volatility_regime(ratio))
+    z = math.log(last.close_e8 / start.close_e8) / math.sqrt(day_squares * HOUR / DAY)
+    leans = leaning(math.tanh(z / USUAL_Z), funding, None)
+    if leans is None:
+        return None
+    return volatility, _positioning_line((direction_of(leans[0]), *leans, z), funding)
+
+
+def _positioning_line(figures: tuple[str, float, float, float], funding: float | None) -> str | None:
+    line = _MOMENTUM_LINE % figures if funding is None else _POSITIONING_LINE % (*figures, funding)
     # What rounds to zero has no sign: that is for `_decimal` to see.
     return None if "=-0.00" in line else line
 

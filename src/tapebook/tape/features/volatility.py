@@ -28,7 +28,7 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import Candle
 from tapebook.tape.features.returns import Returns, ended_bars
 
@@ -36,8 +36,8 @@ VolatilityRegime = Literal["low", "normal", "high", "extreme"]
 
 NORMAL_RATIO, HIGH_RATIO, EXTREME_RATIO = 0.5, 1.5, 2.5
 
-_TO_YEAR = {span: math.sqrt(365 * DAY / span) for span in (HOUR, DAY)}
-_HOURS_TO_DAY = math.sqrt(DAY / HOUR)
+TO_YEAR = {span: math.sqrt(365 * DAY / span) for span in (HOUR, DAY)}
+HOURS_TO_DAY = math.sqrt(DAY / HOUR)
 _LEAST_COVERED = 0.75
 _LEAST_SHARE = 0.5
 _LEAST_RETURNS = 4
@@ -74,13 +74,15 @@ def volatility_of(returns: Returns, *, as_of: int) -> VolatilityProfile | None:
     if not returns.bars:
         return None
     last = returns.bars[-1]
-    end = floor(as_of, last.granularity_sec * SECOND)
+    end = as_of - as_of % (last.granularity_sec * SECOND)
     hour, day = _window(returns, HOUR, end=end), _window(returns, DAY, end=end)
     if hour.realised is None and day.realised is None:
         return None
-    ratio = _ratio(hour, day)
-    regime = None if ratio is None else volatility_regime(ratio)
-    return VolatilityProfile(last.symbol, as_of, hour, day, ratio, regime)
+    # Not when a window is missing, nor when the price stood still all day and nothing can be compared.
+    if hour.realised is None or not day.realised:
+        return VolatilityProfile(last.symbol, as_of, hour, day, None, None)
+    ratio = hour.realised / day.realised * HOURS_TO_DAY
+    return VolatilityProfile(last.symbol, as_of, hour, day, ratio, volatility_regime(ratio))
 
 
 def volatility_regime(ratio: float) -> VolatilityRegime:
@@ -93,7 +95,7 @@ def volatility_regime(ratio: float) -> VolatilityRegime:
 
 
 def _window(returns: Returns, span: int, *, end: int) -> WindowVolatility:
-    first = returns.first_ended(end - span)
+    first, squares = returns.since(end - span)
     bars, last = returns.bars, returns.bars[-1]
     length, count = last.granularity_sec * SECOND, len(bars) - first - 1
     if count <= 0:
@@ -102,13 +104,5 @@ def _window(returns: Returns, span: int, *, end: int) -> WindowVolatility:
     # Returns for half of the bars: `count` of them stand for at least half the window.
     if covered < _LEAST_COVERED * span or count < _LEAST_RETURNS or count * length < _LEAST_SHARE * span:
         return WindowVolatility(used)
-    realised = math.sqrt(returns.squares(first) * span / covered)
-    parkinson = math.sqrt(returns.ranges(first) * span / covered)
-    return WindowVolatility(used, realised, realised * _TO_YEAR[span], parkinson)
-
-
-def _ratio(hour: WindowVolatility, day: WindowVolatility) -> float | None:
-    """None when a window is missing, or when the price stood still all day and nothing can be compared."""
-    if hour.realised is None or not day.realised:
-        return None
-    return hour.realised / day.realised * _HOURS_TO_DAY
+    realised = math.sqrt(squares * span / covered)
+    return WindowVolatility(used, realised, realised * TO_YEAR[span], math.sqrt(returns.ranges(first) * span / covered))
