@@ -1,6 +1,5 @@
 """The composition root: the only place that knows which concrete thing stands behind each port."""
 
-import re
 import time
 from pathlib import Path
 
@@ -22,10 +21,11 @@ from tapebook.db.buffered import Buffered
 from tapebook.decision import Engine, EngineTerms
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE
+from tapebook.domain.urls import without_password
 from tapebook.experience import Experience
 from tapebook.experience.projection import PROJECTION as EXPERIENCE_PROJECTION
 from tapebook.experience.store import MIGRATIONS as EXPERIENCE
-from tapebook.home import process_name, require_home
+from tapebook.home import make_home_private, process_name, require_home
 from tapebook.horizons import Almanac, Horizons
 from tapebook.horizons.projection import PROJECTION as HORIZONS_PROJECTION
 from tapebook.horizons.store import MIGRATIONS as HORIZONS
@@ -53,10 +53,6 @@ TAPE_PACKAGES = (TAPE,)
 PROJECTIONS = (PROJECTION, LESSONS_PROJECTION, EXPERIENCE_PROJECTION, HORIZONS_PROJECTION, RECALL_PROJECTION)
 
 
-# The user and the password of a database's address.
-_PASSWORD = re.compile(r"://[^/\s@]+@")
-
-
 class Rooms:
     """Everything a tick needs, opened on one home with one clock.
 
@@ -66,6 +62,7 @@ class Rooms:
 
     def __init__(self, home: Path, *, clock: Clock, sole: bool = False, slot: str | None = None) -> None:
         require_home(home)
+        make_home_private(home)
         self.home = home
         self.clock = clock
         self.config: Config = with_slot(load(home), slot)
@@ -154,7 +151,7 @@ class Rooms:
         """A text of others without any key this home has."""
         for key in (*self._keys.values(), *map(Key, embedder_keys().values())):
             text = key.hidden_in(text)
-        return _PASSWORD.sub("://…@", text)
+        return without_password(text)
 
     def search_terms(self) -> SearchTerms:
         """How the settings want documents to be searched."""

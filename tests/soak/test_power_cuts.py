@@ -55,8 +55,9 @@ def make_desk(home: Path) -> None:
     with app.open(home) as book:
         book.edit_agent("btc-5m", {"every_minutes": "1"})
     text = (home / FILE).read_text("utf-8")
-    for name in ("mids_hours", "candles_hours", "features_hours"):
-        text, changed = re.subn(rf"^#? ?{name} = .*$", f"{name} = 0.2", text, flags=re.MULTILINE)
+    # A lease that was held at a cut is waited for; the lives here are short.
+    for name, value in (("mids_hours", 0.2), ("candles_hours", 0.2), ("features_hours", 0.2), ("lease_seconds", 1.0)):
+        text, changed = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
         assert changed == 1
     (home / FILE).write_text(text, "utf-8")
 

@@ -74,10 +74,15 @@ def write_private(path: str | Path, content: bytes, *, durable: bool) -> None:
             os.fsync(handle)
 
 
+def private(path: str, flags: int) -> int:
+    """Opens a file that is for its owner alone if it is new: the `opener` of `open`."""
+    return os.open(path, flags, PRIVATE_FILE)
+
+
 def replace_file(path: Path, content: bytes, *, durable: bool) -> None:
     """Puts a file in place, whole or not at all, whatever was there; its folder is made if it is missing."""
     make_folders(path.parent, durable=durable)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         write_private(beside, content, durable=durable)
         os.replace(beside, path)
@@ -91,13 +96,16 @@ def replace_file(path: Path, content: bytes, *, durable: bool) -> None:
 
 def make_private(path: str | Path) -> bool:
     """Takes away what others may do with a file or folder; False when it is still open to them."""
-    found = os.lstat(path)
-    if stat.S_ISLNK(found.st_mode) or not found.st_mode & _OTHERS:
-        return True
-    if found.st_uid != os.geteuid():
-        return False
     try:
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode) or not found.st_mode & _OTHERS:
+            return True
+        if found.st_uid != os.geteuid():
+            return False
         os.chmod(path, stat.S_IMODE(found.st_mode) & ~_OTHERS)
+    except FileNotFoundError:
+        # A database was closed meanwhile, and its log is gone.
+        return True
     except OSError:
         # A disk that is read only, or keeps no modes: `doctor` names what is open.
         return False

@@ -8,6 +8,7 @@ import msgspec
 
 from tapebook.clock import SystemClock
 from tapebook.domain.instants import DAY, HOUR, MINUTE, iso
+from tapebook.home import open_places
 from tapebook.tape.store import Channel
 from tapebook.wiring import Rooms
 
@@ -39,6 +40,7 @@ def checks(rooms: Rooms) -> list[Check]:
     """Every check, in a fixed order."""
     return [
         Check("settings", True, f"{rooms.home / 'tapebook.toml'} (owner {rooms.config.owner})"),
+        _private(rooms),
         Check("book", True, rooms.book_db.description),
         Check("tape", True, rooms.tape_db.description),
         _streams(rooms),
@@ -54,6 +56,15 @@ def checks(rooms: Rooms) -> list[Check]:
         _wal(rooms),
         _disk(rooms),
     ]
+
+
+def _private(rooms: Rooms) -> Check:
+    """Whether nobody else may look into the home."""
+    found = open_places(rooms.home)
+    if not found:
+        return Check("private", True, "nobody else may read the home")
+    names = ", ".join(str(path) for path in found[:_SHOWN]) + (" and more" if len(found) > _SHOWN else "")
+    return Check("private", False, f"others may use {names}: as its owner, run `chmod -R go-rwx {rooms.home}`")
 
 
 def _streams(rooms: Rooms) -> Check:
