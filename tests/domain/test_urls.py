@@ -35,5 +35,8 @@ def test_pieces_a_driver_takes_for_something_else_are_hidden() -> None:
     assert without_password_of(url, 'invalid integer value "pa" for option "port"') == (
         'invalid integer value "…" for option "port"'
     )
+    assert without_password_of(url, "failed to resolve host 'pa'") == "failed to resolve host '…'"
+    odd = "postgresql://bob:pa@ss@host/db"
+    assert without_password_of(odd, "failed to resolve host 'ss@host'") == "failed to resolve host '…@host'"
     assert without_password_of(url, 'no password for user "bob"') == 'no password for user "bob"'
     assert without_password_of("postgresql://host/db", 'no database "db"') == 'no database "db"'

@@ -9,7 +9,7 @@ HIDDEN = "…"
 _DATABASE = re.compile(r"(postgres(?:ql)?://).*@", re.IGNORECASE)
 _OTHER = re.compile(r"(://)[^\s/@]+@")
 _PARAMETER = re.compile(r"((?:ssl)?password\s*=\s*)(?:'[^']*'|[^\s&'\"]+)", re.IGNORECASE)
-_QUOTED = re.compile(r'"([^"]+)"')
+_QUOTED = re.compile(r"""(["'])(.+?)\1""")
 
 
 def without_password(text: str) -> str:
@@ -25,6 +25,10 @@ def without_password_of(url: str, text: str) -> str:
     known = f"{secret} {unquote(secret)}"
 
     def hidden(quoted: re.Match[str]) -> str:
-        return f'"{HIDDEN}"' if quoted[1] in known and quoted[1] != user else quoted[0]
+        mark, piece = quoted[1], quoted[2]
+        before, _, host = piece.rpartition("@")
+        if before:
+            return f"{mark}{HIDDEN}@{host}{mark}"
+        return f"{mark}{HIDDEN}{mark}" if piece in known and piece != user else quoted[0]
 
     return _QUOTED.sub(hidden, without_password(text))
