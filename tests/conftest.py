@@ -108,6 +108,18 @@ def _chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waits_for_the_disk() -> Iterator[None]:
+    """Files of the tests' own process are not synced: their machine keeps its power, and a wait is some milliseconds.
+
+    What must be synced, and in which order, is tested by name; processes that tests start do wait, and power cuts are
+    simulated on them (tests/replay/test_power_cut.py).
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a PostgreSQL server on which databases may be created."""

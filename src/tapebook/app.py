@@ -51,6 +51,7 @@ from tapebook.loop.gather import gather
 from tapebook.loop.health import Check, checks
 from tapebook.loop.home_layers import HomeLayers
 from tapebook.loop.horizons import curated_until
+from tapebook.loop.librarian import clean_archive
 from tapebook.loop.listen import IngestProgress
 from tapebook.loop.maintain import anchors
 from tapebook.loop.patience import patiently
@@ -333,9 +334,13 @@ class Tapebook:
         return found + [Finding("wallet_ledger", difference) for difference in rooms.book.cash_differences()]
 
     def doctor(self, *, fix: bool = False) -> list[Check]:
-        """The state of the home, point by point; with `fix`, after what waits for the archive was moved there."""
+        """The state of the home, point by point.
+
+        With `fix`, after what waits for the archive was moved there and what killed writers left in it was deleted.
+        """
         if fix:
             self._rooms.archive.drain()
+            clean_archive(self._rooms, everywhere=True)
         return checks(self._rooms)
 
     def close(self) -> None:

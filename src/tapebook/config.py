@@ -23,6 +23,7 @@ from msgspec import Meta
 
 from tapebook.domain.order import FillRule
 from tapebook.domain.text import has_hidden
+from tapebook.domain.urls import HIDDEN, without_password
 from tapebook.errors import ConfigError
 
 FILE = "tapebook.toml"
@@ -219,7 +220,19 @@ def load(home: Path, environ: Mapping[str, str] | None = None) -> Config:
     found = _parse(text)
     for key, says in _problems(found):
         raise ConfigError(f"{FILE} line {_line_of(text, key)}: {says}")
-    return _overlay(msgspec.convert(found, Config), _environment(environ))
+    return _overlay(_with_password(home, msgspec.convert(found, Config)), _environment(environ))
+
+
+def _with_password(home: Path, config: Config) -> Config:
+    """The settings of a backtest with the password of its tape, which stands in the home it was asked in alone."""
+    tape = config.store.tape
+    if "://" not in tape or HIDDEN not in tape:
+        return config
+    parent = home.parent.parent
+    above = _parse(_read(parent / FILE)).get("store", {}).get("tape", "")
+    if without_password(str(above)) != tape:
+        raise ConfigError(f"`tape` in {home / FILE} is {tape}, which {parent / FILE} does not name: put it back there")
+    return msgspec.structs.replace(config, store=msgspec.structs.replace(config.store, tape=above))
 
 
 def as_toml(config: Config) -> str:
@@ -392,5 +405,5 @@ def _shown_value(value: Any) -> str:
     if isinstance(value, tuple):
         return json.dumps(value)
     text = json.dumps(value) if isinstance(value, str | bool) else str(value)
-    text = re.sub("//.*@", "//…@", text)
+    text = without_password(text)
     return text if len(text) <= 60 else f"{text[:59]}…"

@@ -9,7 +9,14 @@ from pathlib import Path
 
 from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.config import FILE, TEMPLATE
+from tapebook.domain import files
 from tapebook.errors import HomeError, StoreFailed
+
+# Everything a home is made of.
+_OWN = (
+    *(FILE, "*.db", "*.db-wal", "*.db-shm", ".*.lock", "demo.json", "workspace.json"),
+    *("archive", "spool", "backtests", "workspace"),
+)
 
 
 def is_home(path: Path) -> bool:
@@ -42,19 +49,41 @@ def write_once(path: Path, text: str) -> None:
         return
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folders(path.parent, durable=True)
         try:
-            beside.write_text(text, "utf-8")
+            files.write_private(beside, text.encode(), durable=True)
             # A link, unlike a rename, never takes the place of what is there.
             os.link(beside, path)
         finally:
             beside.unlink(missing_ok=True)
+        files.sync_folder(path.parent)
     except OSError as error:
         if isinstance(error, FileExistsError) and path.exists():
             return
         raise StoreFailed(
             f"cannot write {path}: {error.strerror}; choose a folder you may write in with --home"
         ) from error
+
+
+def make_home_private(path: Path) -> None:
+    """Takes away what others may do in a home, if it is ours; `open_places` says what is left."""
+    for place in _own_places(path):
+        if place.is_dir() and files.is_open_to_others(place) and place != path:
+            # Once: from then on the folder itself keeps others out.
+            for found in files.below(place):
+                files.make_private(found)
+        files.make_private(place)
+
+
+def open_places(path: Path) -> list[Path]:
+    """The home and what lies in it, as far as others may do something with it."""
+    return [place for place in _own_places(path) if files.is_open_to_others(place)]
+
+
+def _own_places(path: Path) -> list[Path]:
+    """The home and the files and folders of a home that are there, and nothing else that somebody put beside them."""
+    own = [place for pattern in _OWN for place in sorted(path.glob(pattern)) if not place.is_symlink()]
+    return [path, *own]
 
 
 @contextmanager
@@ -73,7 +102,7 @@ def fellow_writer(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(path: Path, what: str, how: int) -> Iterator[None]:
-    with open(path / f".{what}.lock", "a+", encoding="utf-8") as file:
+    with open(path / f".{what}.lock", "a+", encoding="utf-8", opener=files.private) as file:
         try:
             fcntl.flock(file, how | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,6 +1,5 @@
 """The composition root: the only place that knows which concrete thing stands behind each port."""
 
-import re
 import time
 from pathlib import Path
 
@@ -22,10 +21,11 @@ from tapebook.db.buffered import Buffered
 from tapebook.decision import Engine, EngineTerms
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE
+from tapebook.domain.urls import without_password
 from tapebook.experience import Experience
 from tapebook.experience.projection import PROJECTION as EXPERIENCE_PROJECTION
 from tapebook.experience.store import MIGRATIONS as EXPERIENCE
-from tapebook.home import process_name, require_home
+from tapebook.home import make_home_private, process_name, require_home
 from tapebook.horizons import Almanac, Horizons
 from tapebook.horizons.projection import PROJECTION as HORIZONS_PROJECTION
 from tapebook.horizons.store import MIGRATIONS as HORIZONS
@@ -53,19 +53,16 @@ TAPE_PACKAGES = (TAPE,)
 PROJECTIONS = (PROJECTION, LESSONS_PROJECTION, EXPERIENCE_PROJECTION, HORIZONS_PROJECTION, RECALL_PROJECTION)
 
 
-# The user and the password of a database's address.
-_PASSWORD = re.compile(r"://[^/\s@]+@")
-
-
 class Rooms:
     """Everything a tick needs, opened on one home with one clock.
 
     `sole` says that nobody else writes this book for as long as it is open, as in a backtest: what was written is
-    remembered, and rows wait for the end of their transaction. The bytes are the same.
+    remembered, rows wait for the end of their transaction, and nothing waits for the disk. The bytes are the same.
     """
 
     def __init__(self, home: Path, *, clock: Clock, sole: bool = False, slot: str | None = None) -> None:
         require_home(home)
+        make_home_private(home)
         self.home = home
         self.clock = clock
         self.config: Config = with_slot(load(home), slot)
@@ -73,8 +70,11 @@ class Rooms:
         if sole:
             self.book_db = Buffered(self.book_db)
         self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
-        archive: Archive = plug.load("tapebook.archive.archives", "folder").create(home / self.config.archive.place)
-        self.archive = SpooledArchive(archive, home / SPOOL)
+        # As durable as the book that names what is in it: a backtest is made again, and must not wait for the disk.
+        archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
+            home / self.config.archive.place, durable=not sole
+        )
+        self.archive = SpooledArchive(archive, home / SPOOL, durable=not sole)
         self.log = (SoleLog if sole else Log)(self.book_db, PROJECTIONS, clock=clock, fetch=self.archive.get)
         self.leases = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
@@ -92,6 +92,8 @@ class Rooms:
             self.book_db, owner=self.config.owner, answers=Answers(self.log, LESSONS_PROJECTION.projectors)
         )
         self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get)
+        # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
+        self._tape_synced: int | None = None if sole else 0
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
         self.indexes = Indexes(home, self._index, chosen=self.search_terms(), alone=sole)
         # For each deployment the last moment at which nothing was to be learned; see `loop.learn`.
@@ -108,6 +110,15 @@ class Rooms:
         if isinstance(self.log, SoleLog):
             return SoleBook(self.log, self.book_db, owner=self.config.owner)
         return Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
+
+    def sync_tape(self, seq: int) -> None:
+        """Waits until the tape is on the disk up to a commit: a decision that outlives a power cut names it.
+
+        The tape's own commits do not wait, so its newest are lost in a power cut; what was read for a decision is not.
+        """
+        if self._tape_synced is not None and seq > self._tape_synced:
+            self.tape_db.sync()
+            self._tape_synced = seq
 
     def engine(self, agent: AgentProfile) -> Engine:
         """The engine of an agent, made once; an agent that names none has the home's default."""
@@ -147,7 +158,7 @@ class Rooms:
         """A text of others without any key this home has."""
         for key in (*self._keys.values(), *map(Key, embedder_keys().values())):
             text = key.hidden_in(text)
-        return _PASSWORD.sub("://…@", text)
+        return without_password(text)
 
     def search_terms(self) -> SearchTerms:
         """How the settings want documents to be searched."""

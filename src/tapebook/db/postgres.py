@@ -17,8 +17,11 @@ from psycopg.types.numeric import Int8Dumper
 
 from tapebook.db.port import Row
 from tapebook.db.queries import Query
+from tapebook.domain.urls import without_password_of
 from tapebook.errors import BadInput, Busy, HomeError, Stop, StoreFailed, TapebookError
 
+# Committed with a wait for the disk, it makes the server wait for all it logged before; without a record it would not.
+_RECORD = "SELECT pg_logical_emit_message(true, 'tapebook', 'sync')"
 # One script at a time: two CREATE TABLE IF NOT EXISTS at once fail on each other. The number is only ours.
 _SCRIPT_LOCK = "SELECT pg_advisory_xact_lock(7233954870);\n"
 
@@ -30,8 +33,9 @@ class PostgresDatabase:
         try:
             self._connection = psycopg.connect(url, autocommit=True)
         except psycopg.Error as error:
-            said = _first_line(error)
-            raise HomeError(f"cannot reach PostgreSQL: {said}; check the URL and that the server runs") from error
+            said = without_password_of(url, _first_line(error))
+            # Without the driver's error behind it: that may quote the URL with its password.
+            raise HomeError(f"cannot reach PostgreSQL: {said}; check the URL and that the server runs") from None
         # psycopg sends a small integer as SMALLINT, and 30000 + 30000 overflows; on SQLite all have 64 bits.
         self._connection.adapters.register_dumper(int, Int8Dumper)
         if not durable:
@@ -92,6 +96,12 @@ class PostgresDatabase:
         with self._translated(), self._connection.transaction():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
+
+    def sync(self) -> None:
+        """Waits until the server has written everything that was committed."""
+        with self._translated(), self._connection.transaction():
+            self._connection.execute("SET LOCAL synchronous_commit = on")
+            self._connection.execute(_RECORD)
 
     def close(self) -> None:
         """Ends the connection."""

@@ -1,8 +1,9 @@
 """SQLite through apsw: one connection, WAL, and errors translated to what the caller must do."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain
 from typing import Any, NoReturn
@@ -11,6 +12,7 @@ import apsw
 
 from tapebook.db.port import Row
 from tapebook.db.queries import Query
+from tapebook.domain.files import PRIVATE_FILE, sync_file
 from tapebook.errors import BadInput, Busy, Damaged, HomeError, StoreFailed, TapebookError
 
 BUSY_TIMEOUT_MS = 10_000
@@ -35,6 +37,8 @@ class SqliteDatabase:
         self._path = path
         self._failed = False
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        if create and path != ":memory:":
+            _make_private(path)
         with self._translated():
             self._connection = apsw.Connection(path, flags=flags)
             self._connection.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -122,6 +126,16 @@ class SqliteDatabase:
         finally:
             self._execute("ROLLBACK; PRAGMA query_only = OFF")
 
+    def sync(self) -> None:
+        """Syncs the write-ahead log: what is not in it any more was synced when it was moved to the database."""
+        # Closing a file gives up this process's locks on it, whoever holds them; the log is the one without any.
+        log = f"{self._path}-wal"
+        try:
+            if os.path.exists(log):
+                sync_file(log)
+        except OSError as error:
+            raise StoreFailed(f"cannot write {log} ({error.strerror}); make room, then start again") from error
+
     def close(self) -> None:
         """Ends the connection."""
         self._connection.close()
@@ -160,6 +174,16 @@ class SqliteDatabase:
         if known is None:
             raise error
         raise known from error
+
+
+def _make_private(path: str) -> None:
+    """Makes a file that is not there yet for its owner alone; SQLite gives those beside it the same mode.
+
+    Only a new one: closing a file that is in use gives up this process's locks on it.
+    """
+    with suppress(OSError):
+        # What does not work here SQLite tries again, and says why.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
 
 
 @cache

@@ -9,7 +9,6 @@
 So every command reads it like any home: `tapebook trades AGENT --home home/backtests/<id>`.
 """
 
-import os
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +16,8 @@ import msgspec
 
 from tapebook.config import FILE, Config, as_toml
 from tapebook.domain.canonical import sha256_hex
+from tapebook.domain.files import replace_file
+from tapebook.domain.urls import without_password
 from tapebook.errors import Damaged, StoreFailed, UnknownName
 from tapebook.lab.plan import Chunk, Plan
 from tapebook.lab.result import BacktestResult, ChunkResult
@@ -124,11 +125,9 @@ class BacktestHome:
     def _write(self, name: str, content: bytes) -> None:
         """Replaces a file, whole or not at all."""
         path = self.folder / name
-        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_bytes(content)
-            os.replace(beside, path)
+            # As durable as the book beside it: a backtest is made again.
+            replace_file(path, content, durable=False)
         except OSError as error:
             raise StoreFailed(f"cannot write {path}: {error.strerror}; make room or allow writing") from error
 
@@ -152,13 +151,17 @@ def backtest_home(parent: Path, name: str) -> BacktestHome:
 
 
 def _settings(config: Config, plan: Plan) -> Config:
-    """The parent's settings and the plan's fill rule; books are files, and packets are rebuilt rather than kept."""
+    """The parent's settings and the plan's fill rule; books are files, and packets are rebuilt rather than kept.
+
+    A password is not copied: whoever opens the backtest finds it in the settings of the parent (`config.load`).
+    """
     replace = msgspec.structs.replace
     paper = replace(config.paper, fill=plan.fill)
     tape = config.store.tape
-    store = replace(config.store, book="book.db", tape=tape if "://" in tape else _from_below(tape))
+    store = replace(config.store, book="book.db", tape=without_password(tape) if "://" in tape else _from_below(tape))
     archive = replace(config.archive, place=_from_below(config.archive.place), packets=False)
-    return replace(config, paper=paper, store=store, archive=archive)
+    hyperliquid = replace(config.hyperliquid, url=without_password(config.hyperliquid.url))
+    return replace(config, paper=paper, store=store, archive=archive, hyperliquid=hyperliquid)
 
 
 def _from_below(place: str) -> str:

@@ -37,13 +37,17 @@ def replay(
     for run_id in run_ids:
         run = rooms.book.run(run_id)
         checked += 1
-        if run is None:
-            different.append(f"{run_id}: the run is not in the book")
-        elif run.packet_sha256 and run.renderer not in VERSIONS:
-            is_equal, said = _compare_inputs(rooms, run)
-            (inputs_equal if is_equal else different).append(f"{run_id}: {said}")
-        elif problem := _difference(rooms, run):
-            different.append(f"{run_id}: {problem}")
+        try:
+            if run is None:
+                different.append(f"{run_id}: the run is not in the book")
+            elif run.packet_sha256 and run.renderer not in VERSIONS:
+                is_equal, said = _compare_inputs(rooms, run)
+                (inputs_equal if is_equal else different).append(f"{run_id}: {said}")
+            elif problem := _difference(rooms, run):
+                different.append(f"{run_id}: {problem}")
+        except Damaged as error:
+            # What it was made of is lost or altered; others may be made of something else.
+            different.append(f"{run_id}: {error}")
         progress(checked)
     return ReplayReport(checked, checked - len(different) - len(inputs_equal), different, inputs_equal)
 
@@ -100,7 +104,10 @@ def _compare_inputs(rooms: Rooms, run: DecisionRun) -> tuple[bool, str]:
 
 def _where(rooms: Rooms, run: DecisionRun, packet: Packet) -> str:
     """The first differing line, when the archive still has the text that was sent."""
-    stored = rooms.archive.get(run.packet_key) if run.packet_key else None
+    try:
+        stored = rooms.archive.get(run.packet_key) if run.packet_key else None
+    except Damaged as error:
+        return f"; {error}"
     if stored is None:
         return ""
     lines = stored.decode().split("\n"), f"{packet.system}\n\n{packet.text}".split("\n")

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from tapebook.domain.canonical import sha256_hex
+from tapebook.domain.files import PRIVATE_FILE, make_folders
 from tapebook.errors import BadInput, Damaged, StoreFailed
 from tapebook.log import Draft
 from tapebook.recall import policy
@@ -59,7 +60,7 @@ def own_file(rooms: Rooms, agent: str, path: str) -> Path:
     workspace = rooms.home / FOLDER
     file = workspace / path
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(file.parent, durable=True)
     except OSError as error:
         raise StoreFailed(f"cannot write {file.parent}: {error.strerror}; make room or allow writing") from error
     inside = workspace.resolve() / "agents" / agent
@@ -81,7 +82,7 @@ def _append(rooms: Rooms, path: str, entries: list[Entry]) -> None:
         return
     gap = "" if not before else "\n" if before.endswith("\n") else "\n\n"
     try:
-        handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
         with open(handle, "wb") as out:
             out.write((gap + "\n".join(texts)).encode())
             out.flush()

@@ -8,6 +8,7 @@ import msgspec
 
 from tapebook.clock import SystemClock
 from tapebook.domain.instants import DAY, HOUR, MINUTE, iso
+from tapebook.home import open_places
 from tapebook.tape.store import Channel
 from tapebook.wiring import Rooms
 
@@ -39,6 +40,7 @@ def checks(rooms: Rooms) -> list[Check]:
     """Every check, in a fixed order."""
     return [
         Check("settings", True, f"{rooms.home / 'tapebook.toml'} (owner {rooms.config.owner})"),
+        _private(rooms),
         Check("book", True, rooms.book_db.description),
         Check("tape", True, rooms.tape_db.description),
         _streams(rooms),
@@ -50,9 +52,19 @@ def checks(rooms: Rooms) -> list[Check]:
         _agents(rooms),
         _degraded(rooms),
         _spool(rooms),
+        _healed(rooms),
         _wal(rooms),
         _disk(rooms),
     ]
+
+
+def _private(rooms: Rooms) -> Check:
+    """Whether nobody else may look into the home."""
+    found = open_places(rooms.home)
+    if not found:
+        return Check("private", True, "nobody else may read the home")
+    names = ", ".join(str(path) for path in found[:_SHOWN]) + (" and more" if len(found) > _SHOWN else "")
+    return Check("private", False, f"others may use {names}: as its owner, run `chmod -R go-rwx {rooms.home}`")
 
 
 def _streams(rooms: Rooms) -> Check:
@@ -144,6 +156,15 @@ def _spool(rooms: Rooms) -> Check:
     size = f"{waits.bytes / 1_000:,.1f} kB"
     detail = f"{waits.objects} objects ({size}) wait for the archive, the oldest for {minutes} min"
     return Check("spool", False, f"{detail}: see that it can be written, then `tapebook doctor --fix` moves them")
+
+
+def _healed(rooms: Rooms) -> Check:
+    """Objects of the archive that were torn or altered and could be replaced by the right bytes."""
+    healed = rooms.archive.repaired()
+    if not healed:
+        return Check("archive", True, "no damaged object had to be replaced; `tapebook verify` looks for others")
+    names = ", ".join(healed[:_SHOWN]) + (f" and {len(healed) - _SHOWN} more" if len(healed) > _SHOWN else "")
+    return Check("archive", True, f"{len(healed)} damaged objects were replaced by the right bytes: {names}")
 
 
 def _wal(rooms: Rooms) -> Check:

@@ -3,11 +3,20 @@
 A sync at the start, and one every few minutes; decisions that are old enough leave a step at a time in between.
 """
 
-from tapebook.clock import elapsed_seconds
+from tapebook.clock import SystemClock, elapsed_seconds
+from tapebook.domain.instants import HOUR
 from tapebook.errors import Fix, Retry, Stop
 from tapebook.loop.old_runs import OldRuns
 from tapebook.loop.sync import sync
 from tapebook.wiring import Rooms
+
+_LEFTOVER_MS = HOUR
+
+
+def clean_archive(rooms: Rooms, *, everywhere: bool = False) -> int:
+    """Deletes what writers that were killed left half written an hour ago or earlier; returns how many files."""
+    # Files know the machine's time, whatever the clock of the home is.
+    return rooms.archive.clean(before_ms=SystemClock().now() - _LEFTOVER_MS, everywhere=everywhere)
 
 
 class Librarian:
@@ -28,6 +37,7 @@ class Librarian:
         self._due, self._moves = elapsed_seconds() + self._every, True
         try:
             waiting = self._rooms.archive.drain()
+            clean_archive(self._rooms)
             report = sync(self._rooms)
         except Retry:
             raise

@@ -14,6 +14,7 @@ from tapebook.decision import Limits
 from tapebook.domain.agent import Mode
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
+from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, RunStatus
 from tapebook.loop.decide import Decision
 from tapebook.loop.experience import sighting
@@ -41,6 +42,12 @@ def record(rooms: Rooms, opened: Opened, decision: Decision, limits: Limits) -> 
     return run
 
 
+def texts_of(packet: Packet, reply: str, reasoning: str) -> list[bytes]:
+    """What is kept of a decision in the archive: what the engine was sent, its reply, and what it said beside it."""
+    texts = [f"{packet.system}\n\n{packet.text}", reply, *filter(None, [reasoning])]
+    return [text.encode(errors="backslashreplace") for text in texts]
+
+
 def _orders(opened: Opened, decision: Decision, limits: Limits) -> list[Order]:
     # Most decisions are to hold, which asks for nothing.
     if opened.slot.trigger == "shadow" or all([action.action == "hold" for action in decision.actions]):
@@ -65,8 +72,7 @@ def _run(
     deployment, agent = slot.deployment, slot.deployment.agent
     packet_key, reply_key, reason_key = None, None, None
     if rooms.config.archive.packets:
-        texts = [f"{packet.system}\n\n{packet.text}", decision.reply, *filter(None, [decision.reasoning])]
-        kept = [rooms.archive.keep(text.encode(errors="backslashreplace")) for text in texts]
+        kept = rooms.archive.keep_all(texts_of(packet, decision.reply, decision.reasoning))
         packet_key, reply_key, reason_key = (*(each.key for each in kept), None)[:3]
         # One is enough: both fail for the same reason.
         for problem in [each.problem for each in kept if each.problem is not None][:1]:

@@ -15,6 +15,7 @@ import msgspec
 
 from tapebook.clock import SystemClock
 from tapebook.domain.canonical import sha256_hex
+from tapebook.domain.files import make_folders
 from tapebook.errors import BadInput, Busy, TapebookError
 from tapebook.log import Draft
 from tapebook.loop.annals import write_annals
@@ -89,7 +90,7 @@ def require_workspace(rooms: Rooms) -> None:
         return
     if any(version.path.startswith(("agents/", "global/")) and version.sha256 for version in _files(rooms)):
         raise BadInput(f"the book has documents of {folder}, which is not there: put it back, or sync where it is")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder, durable=True)
 
 
 def _files(rooms: Rooms) -> list[Version]:

@@ -4,7 +4,6 @@ An entry never becomes a rule, a lesson or a parameter. A manual changes only wh
 then as any other change of an agent: a new version of its profile.
 """
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import msgspec
 from tapebook.context import oversize
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import sha256_hex
+from tapebook.domain.files import replace_file
 from tapebook.errors import BadInput, Busy, StoreFailed, UnknownName
 from tapebook.loop import enlist
 from tapebook.loop.entries import Pen, body, own_file
@@ -148,10 +148,8 @@ def reject(rooms: Rooms, proposal_id: str, *, by: str) -> Decided:
 
 def _write_manual(rooms: Rooms, agent: str, text: str) -> None:
     file = own_file(rooms, agent, f"agents/{agent}/{MANUAL}")
-    beside = file.with_name(f".{MANUAL}.{os.getpid()}.part")
     try:
-        beside.write_text(f"{text}\n", "utf-8")
-        os.replace(beside, file)
+        replace_file(file, f"{text}\n".encode(), durable=True)
     except OSError as error:
         raise StoreFailed(f"cannot write {file}: {error.strerror}; make room or allow writing") from error
 

@@ -3,11 +3,11 @@
 It is a memory of this machine and no fact: without it every file is read once more, and that is all.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
 
+from tapebook.domain.files import replace_file
 from tapebook.recall.refuse import Refused
 from tapebook.recall.workspace import Found, Stamp
 
@@ -49,6 +49,4 @@ def load(home: Path) -> Seen:
 
 def save(home: Path, seen: Seen) -> None:
     """Keeps it, whole or not at all."""
-    beside = home / f"{FILE}.{os.getpid()}.part"
-    beside.write_bytes(msgspec.json.encode(seen))
-    os.replace(beside, home / FILE)
+    replace_file(home / FILE, msgspec.json.encode(seen), durable=False)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tapebook.domain.files import private
 from tapebook.recall.port import Index
 from tapebook.recall.terms import SearchTerms
 
@@ -88,7 +89,7 @@ class Indexes:
     @contextmanager
     def _locked(self, how: int) -> Iterator[None]:
         """Keeps an index from being opened while its file is replaced."""
-        with open(self._home / ".recall-files.lock", "a", encoding="utf-8") as file:
+        with open(self._home / ".recall-files.lock", "a", encoding="utf-8", opener=private) as file:
             fcntl.flock(file, how)
             yield
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from tapebook.domain.money import E8, scaled, short_price
 from tapebook.domain.text import escape_hidden, sanitise
+from tapebook.domain.urls import without_password
 
 GAP = 2
 NARROWEST = 8
@@ -27,12 +28,12 @@ def one_line(text: str) -> str:
 
 def complain(message: str) -> None:
     """Says on stderr what is wrong."""
-    print(f"error: {one_line(message)}", file=sys.stderr)
+    print(f"error: {without_password(one_line(message))}", file=sys.stderr)
 
 
 def warn(message: str) -> None:
     """Says on stderr what somebody should know who goes on."""
-    print(f"warning: {one_line(message)}", file=sys.stderr)
+    print(f"warning: {without_password(one_line(message))}", file=sys.stderr)
 
 
 def prepare_output() -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tapebook.errors import BadInput, Stop
+from tapebook.errors import BadInput, Damaged, Stop
 from tapebook.surfaces.cli.options import Agent, Home, Json, Most, Symbol, inherited, opened
 from tapebook.surfaces.cli.output import (
     Column,
@@ -135,6 +135,8 @@ def replay(
 def _print_texts(run: dict[str, Any], names: list[str]) -> None:
     """A text as it was sent or answered, without anything around it."""
     for name in names:
+        if run[name] is None and run["problems"]:
+            raise Damaged(f"the {name} of {run['run_id']} cannot be shown: {run['problems'][0]}")
         if run[name] is None:
             if name == "reasoning" and run["reply_key"]:
                 raise BadInput(f"{run['run_id']} has no reasoning: no model was asked, or its provider showed none")
@@ -167,6 +169,7 @@ def print_run(run: dict[str, Any]) -> None:
         "thought": f"{run['reason_key']} of the archive; --reasoning prints it" if run["reason_key"] else None,
         "degraded": run["degraded"],
         "causes": run["degraded_causes"],
+        "problems": run["problems"],
         "note": run["note"],
         "error": run["error"],
         "orders": [_order(order) for order in run["orders"]],

@@ -1,0 +1,177 @@
+"""A home is its owner's alone: no file is open to others, and no password of a database is shown or copied."""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import tapebook
+from tapebook import app
+from tapebook.config import FILE, load
+from tapebook.errors import ConfigError
+from tapebook.home import make_home_private, open_places
+from tapebook.loop import health
+from tapebook.surfaces.cli import COMMANDS, main
+from tests.lab.bars import bars, fill_tape, make_home
+from tests.replay.storm import ROOT, environment
+
+PLANTED = "pl4nted"
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """A process that gives away whatever it is not careful with."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def open_below(home: Path) -> list[str]:
+    """Everything that others may do something with, the home included."""
+    found = [home, *home.rglob("*")]
+    return [f"{path} {stat.filemode(path.stat().st_mode)}" for path in found if path.stat().st_mode & 0o077]
+
+
+def test_every_file_of_a_home_is_for_its_owner_alone(open_umask: None, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    app.init(home)
+    (home / "workspace" / "global").mkdir(parents=True, mode=0o700)
+    with app.open(home) as book:
+        book.recall.note("btc-5m", "journal", "nobody's business")
+        book.recall.sync()
+        fill_tape(home, list(bars("BTC", seed=1, days=2, minutes=15)))
+        book.edit_agent("btc-5m", {"every_minutes": "15"})
+        book.backtest("btc-5m", chunks="none", memory="off")
+        book.tick("btc-5m", "BTC")
+        assert book.doctor()[1].name == "private" and book.doctor()[1].ok
+        names = {path.name for path in home.rglob("*")}
+        assert {"book.db", "book.db-wal", "book.db-shm", "result.json", "workspace.json"} <= names
+        assert any(name.endswith(".z") for name in names) and any(name.endswith(".md") for name in names)
+        assert open_below(home) == []
+    assert open_below(home) == []
+
+
+def test_home_of_before_is_tightened_when_its_owner_opens_it(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    app.init(home)
+    beside = home / "mine.txt"
+    beside.write_text("not tapebook's")
+    (home / "archive" / "sha256" / "ab").mkdir(parents=True, exist_ok=True)
+    (home / "archive" / "sha256" / "ab" / "old.z").write_bytes(b"x")
+    for path in [*home.rglob("*"), home]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    app.open(home).close()
+    assert open_below(home) == [f"{beside} -rw-r--r--"] and open_places(home) == []
+
+
+def test_doctor_names_what_is_open_and_cannot_be_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    app.init(home)
+    home.chmod(0o755)
+    (home / "book.db").chmod(0o644)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    make_home_private(home)
+    with app.open(home) as book:
+        (found,) = [each for each in health.checks(book._rooms) if each.name == "private"]
+    assert not found.ok and str(home / "book.db") in found.detail and "chmod -R go-rwx" in found.detail
+
+
+URLS = [
+    f"postgresql://bob:{PLANTED}@127.0.0.1:1/none",
+    f"postgresql://bob:{PLANTED}/more@127.0.0.1:1/none",
+    f"postgresql://bob:{PLANTED}@more@127.0.0.1:1/none",
+    f"postgresql://bob:x%40{PLANTED}@127.0.0.1:1/none?bogus=1",
+    f"postgresql://{PLANTED}@[::1/none",
+    f"postgresql://127.0.0.1:1/none?password={PLANTED}",
+    f"postgresql://bob:{PLANTED} with blanks@127.0.0.1/none",
+    f"mysql://bob:{PLANTED}@127.0.0.1/none",
+]
+
+
+def point_at(home: Path, url: str, which: str) -> None:
+    """Lets the settings of a home name a database."""
+    text = (home / FILE).read_text("utf-8")
+    (home / FILE).write_text(re.sub(rf'^{which} = ".*"', f'{which} = "{url}"', text, flags=re.MULTILINE), "utf-8")
+
+
+@pytest.mark.parametrize("which", ["book", "tape"])
+@pytest.mark.parametrize("url", URLS)
+def test_password_is_in_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[str], url: str, which: str) -> None:
+    home = tmp_path / "home"
+    app.init(home)
+    point_at(home, url, which)
+    assert main(["doctor", "--home", str(home)]) == 2
+    out, err = capfd.readouterr()
+    assert PLANTED not in out + err and err.startswith("error: ") and err.count("\n") == 1
+    with pytest.raises(tapebook.TapebookError) as caught:
+        tapebook.open(home)
+    chain: list[BaseException | None] = [caught.value, caught.value.__cause__]
+    assert PLANTED not in "".join(map(repr, chain))
+
+
+WORDS = {
+    "context": ["btc-5m", "BTC"],
+    "tick": ["btc-5m", "BTC"],
+    "trades": ["btc-5m"],
+    "backtest": ["btc-5m"],
+    "market": ["BTC"],
+    "replay": ["--all"],
+    "compare": ["a", "b"],
+    "halt": ["--reason", "x"],
+}
+# Those that make a home or need none, and those that wait for a server, which are started below.
+APART = {"init", "demo", "world", "up", "ingest"}
+
+
+@pytest.mark.parametrize("command", sorted({each.__name__ for each in COMMANDS} - APART | {"agents", "runs"}))
+def test_no_command_says_the_password(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    home = tmp_path / "home"
+    app.init(home)
+    point_at(home, URLS[0], "book")
+    assert main([command, *WORDS.get(command, []), "--home", str(home)]) != 0
+    out, err = capfd.readouterr()
+    assert PLANTED not in out + err and err
+
+
+def test_no_process_of_a_desk_says_the_password(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    app.init(home)
+    point_at(home, URLS[0], "book")
+    command = [sys.executable, "-m", "tapebook", "up", "--only", "worker", "--seconds", "0.3", "--home", str(home)]
+    pipe = subprocess.PIPE
+    desk = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=pipe, stderr=pipe, text=True)
+    assert desk.stderr
+    said = desk.stderr.readline()
+    desk.kill()
+    assert "cannot reach PostgreSQL" in said
+    assert PLANTED not in said + "".join(desk.communicate())
+
+
+def test_password_is_in_no_file_of_a_backtest(tmp_path: Path, postgres_url: str) -> None:
+    parts = urlsplit(postgres_url)
+    if parts.password is not None:
+        pytest.skip("the server named for tests asks for a password of its own")
+    url = parts._replace(netloc=f"{parts.username}:{PLANTED}@{parts.hostname}:{parts.port}").geturl()
+    home = make_home(tmp_path, days=0, every_minutes="15")
+    point_at(home, url, "tape")
+    fill_tape(home, list(bars("BTC", seed=1, days=2, minutes=15)))
+    with tapebook.open(home) as book:
+        result = book.backtest("tester", chunks="none", memory="off")
+        assert PLANTED not in str(book.doctor())
+    below = home / "backtests" / result.id
+    holding = [path for path in below.rglob("*") if path.is_file() and PLANTED.encode() in path.read_bytes()]
+    assert holding == []
+    # It is opened with the password of the home above, as long as that names the same database.
+    assert load(below, {}).store.tape == url
+    with tapebook.open(below) as book:
+        assert book.runs("tester", most=3) and book.verify() == []
+    point_at(home, url.replace(parts.path, "/another"), "tape")
+    with pytest.raises(ConfigError, match=r"`tape` in .* is postgresql://…@.*, which .* does not name") as caught:
+        load(below, {})
+    assert PLANTED not in str(caught.value)
