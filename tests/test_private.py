@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -32,6 +33,20 @@ def open_umask() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home as `tapebook init` leaves it; only to be copied."""
+    folder = tmp_path_factory.mktemp("private") / "home"
+    app.init(folder)
+    return folder
+
+
+@pytest.fixture
+def home(made: Path, tmp_path: Path) -> Path:
+    """A new home."""
+    return shutil.copytree(made, tmp_path / "home")
+
+
 def open_below(home: Path) -> list[str]:
     """Everything that others may do something with, the home included."""
     found = [home, *home.rglob("*")]
@@ -41,9 +56,8 @@ def open_below(home: Path) -> list[str]:
 def test_every_file_of_a_home_is_for_its_owner_alone(open_umask: None, tmp_path: Path) -> None:
     home = tmp_path / "home"
     app.init(home)
-    (home / "workspace" / "global").mkdir(parents=True, mode=0o700)
-    with app.open(home) as book:
-        book.recall.note("btc-5m", "journal", "nobody's business")
+    with app.open(home, recall="sqlite_fts") as book:
+        book.recall.append("journal", "btc-5m", "nobody's business")
         book.recall.sync()
         fill_tape(home, list(bars("BTC", seed=1, days=2, minutes=15)))
         book.edit_agent("btc-5m", {"every_minutes": "15"})
@@ -57,9 +71,7 @@ def test_every_file_of_a_home_is_for_its_owner_alone(open_umask: None, tmp_path:
     assert open_below(home) == []
 
 
-def test_home_of_before_is_tightened_when_its_owner_opens_it(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    app.init(home)
+def test_home_of_before_is_tightened_when_its_owner_opens_it(home: Path) -> None:
     beside = home / "mine.txt"
     beside.write_text("not tapebook's")
     (home / "archive" / "sha256" / "ab").mkdir(parents=True, exist_ok=True)
@@ -70,9 +82,7 @@ def test_home_of_before_is_tightened_when_its_owner_opens_it(tmp_path: Path) -> 
     assert open_below(home) == [f"{beside} -rw-r--r--"] and open_places(home) == []
 
 
-def test_doctor_names_what_is_open_and_cannot_be_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    app.init(home)
+def test_doctor_names_what_is_open_and_cannot_be_closed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.chmod(0o755)
     (home / "book.db").chmod(0o644)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
@@ -102,9 +112,7 @@ def point_at(home: Path, url: str, which: str) -> None:
 
 @pytest.mark.parametrize("which", ["book", "tape"])
 @pytest.mark.parametrize("url", URLS)
-def test_password_is_in_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[str], url: str, which: str) -> None:
-    home = tmp_path / "home"
-    app.init(home)
+def test_password_is_in_no_error(home: Path, capfd: pytest.CaptureFixture[str], url: str, which: str) -> None:
     point_at(home, url, which)
     assert main(["doctor", "--home", str(home)]) == 2
     out, err = capfd.readouterr()
@@ -130,18 +138,14 @@ APART = {"init", "demo", "world", "up", "ingest"}
 
 
 @pytest.mark.parametrize("command", sorted({each.__name__ for each in COMMANDS} - APART | {"agents", "runs"}))
-def test_no_command_says_the_password(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    home = tmp_path / "home"
-    app.init(home)
+def test_no_command_says_the_password(command: str, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     point_at(home, URLS[0], "book")
     assert main([command, *WORDS.get(command, []), "--home", str(home)]) != 0
     out, err = capfd.readouterr()
     assert PLANTED not in out + err and err
 
 
-def test_no_process_of_a_desk_says_the_password(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    app.init(home)
+def test_no_process_of_a_desk_says_the_password(home: Path) -> None:
     point_at(home, URLS[0], "book")
     command = [sys.executable, "-m", "tapebook", "up", "--only", "worker", "--seconds", "0.3", "--home", str(home)]
     pipe = subprocess.PIPE

@@ -6,6 +6,7 @@ A home that has come so far already is gone on with. The last word says which of
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from tapebook.archive import put_content
@@ -41,23 +42,20 @@ def run(home: Path, *, minutes: int) -> None:
             floor.say(agent, said if passed % 10 == 0 else reply("hold"))
             floor.work(agent)
         if passed % 10 == 9:
-            put, now = lambda content: put_content(rooms.archive, content), clock.now()
+            now, put = clock.now(), partial(put_content, rooms.archive)
             retire(rooms.tape_db, put, keep=KEEP, now=now, watched=lambda: set(BRIEF.watchlist))
             anchor_heads(rooms)
-            words = {"by": "test", "run_id": "", "at": now, "entry_id": f"entry-{now}"}
-            rooms.documents.append([Pen(rooms).entry("a", "journal", f"{passed} minutes have passed", **words)])
+            said = f"{passed} minutes have passed"
+            entry = Pen(rooms).entry("a", "journal", said, by="test", run_id="", at=now, entry_id=f"entry-{now}")
+            rooms.documents.append([entry])
     rooms.close()
 
 
-def careless_of(what: str) -> None:
-    """Turns the waits for the archive or for the tape off, to see that they are needed."""
-    if what == "archive":
-        files.sync_all = lambda paths: None
-    else:
-        Rooms.sync_tape = lambda self, seq: None  # type: ignore[method-assign]
+# What waits for the disk, by the word that turns it off: to see that it is needed.
+WAITS = {"archive": (files, "sync_all"), "tape": (Rooms, "sync_tape")}
 
 
 if __name__ == "__main__":
-    for each in sys.argv[3:]:
-        careless_of(each)
+    for word in sys.argv[3:]:
+        setattr(*WAITS[word], lambda *_: None)
     run(Path(sys.argv[1]), minutes=int(sys.argv[2]))
