@@ -8,6 +8,7 @@ have no rowid to leave out.
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -19,6 +20,7 @@ from tapebook.db.port import Row
 from tapebook.db.queries import Query
 from tapebook.errors import BadInput, Busy, HomeError, Stop, StoreFailed, TapebookError
 
+_ROWS_AT_ONCE = 2_000
 # One script at a time: two CREATE TABLE IF NOT EXISTS at once fail on each other. The number is only ours.
 _SCRIPT_LOCK = "SELECT pg_advisory_xact_lock(7233954870);\n"
 
@@ -34,6 +36,8 @@ class PostgresDatabase:
             raise HomeError(f"cannot reach PostgreSQL: {said}; check the URL and that the server runs") from error
         # psycopg sends a small integer as SMALLINT, and 30000 + 30000 overflows; on SQLite all have 64 bits.
         self._connection.adapters.register_dumper(int, Int8Dumper)
+        # Two streams may be open at once.
+        self._streams = count()
         if not durable:
             self._connection.execute("SET synchronous_commit = off")
 
@@ -52,6 +56,16 @@ class PostgresDatabase:
         """The first row of a query, or None."""
         with self._translated():
             return self._execute(query, query.row(params)).fetchone()
+
+    def stream(self, query: Query, **params: Any) -> Iterator[Row]:
+        """The rows of a query one by one, some thousand in each round trip."""
+        with self._translated(), self._connection.cursor(name=f"stream_{next(self._streams)}") as cursor:
+            cursor.itersize = _ROWS_AT_ONCE
+            yield from cursor.execute(query.postgres.encode(), query.row(params))
+
+    def integrity(self) -> list[str]:
+        """Nothing: the server checks the pages it reads."""
+        return []
 
     def run(self, query: Query, **params: Any) -> None:
         """Executes a statement that returns nothing."""

@@ -17,6 +17,7 @@ BUSY_TIMEOUT_MS = 10_000
 ROWS_AT_ONCE = 50
 
 _LARGE_PAGE = 16_384
+_MOST_PROBLEMS = 20
 _WAL_BYTES = 40_960_000
 _PRAGMAS = """
 PRAGMA cache_size = -65536;
@@ -61,6 +62,18 @@ class SqliteDatabase:
         """The first row of a query, or None."""
         rows = self.all(query, **params)
         return rows[0] if rows else None
+
+    def stream(self, query: Query, **params: Any) -> Iterator[Row]:
+        """The rows of a query one by one."""
+        with self._translated():
+            yield from self._connection.execute(query.sqlite, query.row(params))
+
+    def integrity(self) -> list[str]:
+        """What SQLite's own check finds: broken pages, and indexes that do not fit their tables."""
+        try:
+            return [row[0] for row in self._execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})") if row[0] != "ok"]
+        except Damaged as error:
+            return [str(error)]
 
     def run(self, query: Query, **params: Any) -> None:
         """Executes a statement that returns nothing."""

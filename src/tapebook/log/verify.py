@@ -25,10 +25,11 @@ Anchors = Mapping[Stream, Mapping[int, str]]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One contradiction: where, and what is wrong."""
+    """One contradiction: where, what is wrong, and from what it can be rebuilt."""
 
     where: str
     problem: str
+    remedy: str = ""
 
 
 def verify_log(log: Log, db: Database, *, packages: tuple[str, ...], anchors: Anchors) -> list[Finding]:
