@@ -15,6 +15,7 @@ from tapebook.loop import demo as demo_loop
 from tapebook.loop import enlist
 from tapebook.loop.demo import DemoProgress
 from tapebook.loop.listen import IngestProgress, listen
+from tapebook.loop.maintain import anchor_heads
 from tapebook.loop.stage import clock_for
 from tapebook.wiring import Rooms
 
@@ -51,9 +52,12 @@ def init(home: str | Path) -> list[str]:
         raise HomeError(f"{home} is a tapebook home already: edit its tapebook.toml, or choose another --home")
     make_home(home)
     rooms = Rooms(home, clock=SystemClock())
-    for name, settings in FIRST_AGENTS.items():
-        enlist.add(rooms, name, profiles.from_words(settings))
-    rooms.close()
+    try:
+        for name, settings in FIRST_AGENTS.items():
+            enlist.add(rooms, name, profiles.from_words(settings))
+        anchor_heads(rooms)
+    finally:
+        rooms.close()
     return [
         f"{home}/tapebook.toml   settings, each with a comment",
         f"{home}/book.db         the log and what is computed from it",

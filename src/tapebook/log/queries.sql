@@ -36,6 +36,38 @@ ORDER BY known_at DESC, seq DESC LIMIT 1;
 -- How many rows a stream has, whatever their numbers.
 SELECT COUNT(*) FROM log_events WHERE owner = :owner AND deployment = :deployment;
 
--- name: streams
--- Every stream there is.
-SELECT DISTINCT owner, deployment FROM log_events ORDER BY owner, deployment;
+-- name: first_stream
+-- The first stream by name.
+SELECT owner, deployment FROM log_events ORDER BY owner, deployment LIMIT 1;
+
+-- name: next_stream
+-- The first stream after another one, by name: an index lookup, however many events there are.
+SELECT owner, deployment FROM log_events
+WHERE (owner, deployment) > (:owner, :deployment) ORDER BY owner, deployment LIMIT 1;
+
+-- name: hash_at
+-- The hash of one event.
+SELECT hash FROM log_events WHERE owner = :owner AND deployment = :deployment AND seq = :seq;
+
+-- name: newest_anchor
+-- The newest anchor the book knows of.
+SELECT number, sha256, tape_seq, written_at FROM log_anchors ORDER BY number DESC LIMIT 1;
+
+-- name: note_anchor
+-- Notes an anchor and returns its number; a second writer of the same number gets nothing back.
+INSERT INTO log_anchors (number, sha256, tape_seq, written_at) VALUES (:number, :sha256, :tape_seq, :written_at)
+ON CONFLICT (number) DO NOTHING
+RETURNING number;
+
+-- name: drop_older_anchors
+-- Each anchor names the one before, so the newest is enough.
+DELETE FROM log_anchors WHERE number < :number;
+
+-- name: anchored
+-- How far each stream is anchored.
+SELECT owner, deployment, seq FROM log_anchored ORDER BY owner, deployment;
+
+-- name: note_anchored
+-- A stream is anchored up to here.
+INSERT INTO log_anchored (owner, deployment, seq) VALUES (:owner, :deployment, :seq)
+ON CONFLICT (owner, deployment) DO UPDATE SET seq = excluded.seq;

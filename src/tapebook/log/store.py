@@ -8,14 +8,14 @@ Appending, in steps:
 4. commit all of it or nothing.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
 
 from tapebook.db import Database, Queries, Row
-from tapebook.errors import StaleWriter
+from tapebook.errors import Damaged, StaleWriter
 from tapebook.log.event import GENESIS, Draft, Event, Stream, chained
 from tapebook.log.lease import Lease, fence
 from tapebook.log.projection import Projection, apply, by_kind
@@ -42,13 +42,23 @@ class Head(msgspec.Struct, frozen=True):
     known_at: int = 0
 
 
+class NotedAnchor(msgspec.Struct, frozen=True):
+    """What the book knows of its newest anchor: its number, its hash, how far it knows the tape, and when it was made."""
+
+    number: int = 0
+    sha256: str = GENESIS
+    tape_seq: int = 0
+    written_at: int = 0
+
+
 class Log:
-    """All streams of one database."""
+    """All streams of one database; `written` counts the events this one has appended."""
 
     def __init__(self, db: Database, projections: Sequence[Projection], *, clock: Clock) -> None:
         self._db = db
         self._clock = clock
         self._joined = False
+        self.written = 0
         self.projections = tuple(projections)
         self._projectors = by_kind(projections)
 
@@ -117,7 +127,38 @@ class Log:
 
     def streams(self) -> list[Stream]:
         """Every stream, by name."""
-        return [Stream(*row) for row in self._db.all(QUERIES.streams)]
+        found: list[Stream] = []
+        row = self._db.one(QUERIES.first_stream)
+        while row is not None:
+            found.append(Stream(*row))
+            before, row = row, self._db.one(QUERIES.next_stream, owner=row[0], deployment=row[1])
+            if row == before:
+                raise Damaged(f"the streams of the log cannot be listed: {row!r} comes after itself")
+        return found
+
+    def hash_at(self, stream: Stream, seq: int) -> str | None:
+        """The hash of one event; None when there is none of that number."""
+        row = self._db.one(QUERIES.hash_at, owner=stream.owner, deployment=stream.deployment, seq=seq)
+        return row[0] if row else None
+
+    def newest_anchor(self) -> NotedAnchor:
+        """The newest anchor the book knows of; number 0 when there is none."""
+        row = self._db.one(QUERIES.newest_anchor)
+        return NotedAnchor(*row) if row else NotedAnchor()
+
+    def anchored(self) -> dict[Stream, int]:
+        """How far each stream is anchored."""
+        return {Stream(owner, deployment): seq for owner, deployment, seq in self._db.all(QUERIES.anchored)}
+
+    def note_anchor(self, noted: NotedAnchor, heads: Mapping[Stream, int], *, write: Callable[[], None]) -> None:
+        """Notes an anchor once `write` has brought it to the archive; StaleWriter when another process was faster."""
+        with self._db.transaction():
+            if self._db.one(QUERIES.note_anchor, **msgspec.structs.asdict(noted)) is None:
+                raise StaleWriter(f"anchor {noted.number} was written by another process")
+            self._db.run(QUERIES.drop_older_anchors, number=noted.number)
+            rows = [(stream.owner, stream.deployment, seq) for stream, seq in sorted(heads.items())]
+            self._db.many(QUERIES.note_anchored, rows)
+            write()
 
     def _append(
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None
@@ -126,6 +167,7 @@ class Log:
         events = self._behind(self.head(stream), drafts, stream=stream, expected_seq=expected_seq)
         for event in events:
             self._write(event)
+        self.written += len(events)
         return events
 
     def _behind(self, head: Head, drafts: Sequence[Draft], *, stream: Stream, expected_seq: int) -> list[Event]:
