@@ -61,7 +61,7 @@ class Rooms:
     """Everything a tick needs, opened on one home with one clock.
 
     `sole` says that nobody else writes this book for as long as it is open, as in a backtest: what was written is
-    remembered, and rows wait for the end of their transaction. The bytes are the same.
+    remembered, rows wait for the end of their transaction, and nothing waits for the disk. The bytes are the same.
     """
 
     def __init__(self, home: Path, *, clock: Clock, sole: bool = False, slot: str | None = None) -> None:
@@ -89,9 +89,14 @@ class Rooms:
         self.notes = Notes(
             self.book_db, owner=self.config.owner, answers=Answers(self.log, LESSONS_PROJECTION.projectors)
         )
-        archive: Archive = plug.load("tapebook.archive.archives", "folder").create(home / self.config.archive.place)
-        self.archive = SpooledArchive(archive, home / SPOOL)
+        # As durable as the book that names what is in it: a backtest is made again, and must not wait for the disk.
+        archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
+            home / self.config.archive.place, durable=not sole
+        )
+        self.archive = SpooledArchive(archive, home / SPOOL, durable=not sole)
         self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get)
+        # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
+        self._tape_synced: int | None = None if sole else 0
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
         self.indexes = Indexes(home, self._index, chosen=self.search_terms(), alone=sole)
         # For each deployment the last moment at which nothing was to be learned; see `loop.learn`.
@@ -107,6 +112,15 @@ class Rooms:
         if isinstance(self.log, SoleLog):
             return SoleBook(self.log, self.book_db, owner=self.config.owner)
         return Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
+
+    def sync_tape(self, seq: int) -> None:
+        """Waits until the tape is on the disk up to a commit: a decision that outlives a power cut names it.
+
+        The tape's own commits do not wait, so its newest are lost in a power cut; what was read for a decision is not.
+        """
+        if self._tape_synced is not None and seq > self._tape_synced:
+            self.tape_db.sync()
+            self._tape_synced = seq
 
     def engine(self, agent: AgentProfile) -> Engine:
         """The engine of an agent, made once; an agent that names none has the home's default."""

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -36,6 +36,11 @@ class Moody:
         if not self.forgets:
             self.kept.setdefault(key, content)
 
+    def create_all(self, objects: Mapping[str, bytes]) -> None:
+        """Keeps objects, or does not."""
+        for key, content in objects.items():
+            self.create(key, content)
+
     def get(self, key: str) -> bytes | None:
         """An object."""
         if self.error is not None:
@@ -45,6 +50,26 @@ class Moody:
     def keys(self, prefix: str) -> list[str]:
         """Every key with a prefix."""
         return sorted(key for key in self.kept if key.startswith(prefix))
+
+    def has(self, key: str) -> bool:
+        """Whether it keeps an object."""
+        return key in self.kept
+
+    def walk(self) -> Iterator[str]:
+        """Every key."""
+        return iter(sorted(self.kept))
+
+    def strays(self) -> Iterator[str]:
+        """Nothing can be misplaced in memory."""
+        return iter(())
+
+    def repaired(self) -> list[str]:
+        """Nothing was."""
+        return []
+
+    def clean(self, *, before_ms: int, everywhere: bool = False) -> int:
+        """Nothing is half written."""
+        return 0
 
 
 @pytest.fixture
@@ -144,6 +169,22 @@ def test_what_is_damaged_in_the_spool_stays_and_hinders_nobody(
     for key in (first, second):
         with pytest.raises(Damaged):
             spooled.get(key)
+
+
+def test_altered_content_is_never_given_back(spooled: SpooledArchive, moody: Moody) -> None:
+    key = spooled.put(b"what was sent")
+    moody.kept[key] = b"what somebody would rather have sent"
+    with pytest.raises(Damaged, match=rf"the archive's {key} was altered: .* restore it from a backup"):
+        spooled.get(key)
+    moody.kept["anchors/local/-/1"] = b"named, not hashed"
+    assert spooled.get("anchors/local/-/1") == b"named, not hashed"
+
+
+def test_altered_content_is_no_loss_while_a_whole_copy_waits(spooled: SpooledArchive, moody: Moody) -> None:
+    moody.error = StoreFailed("full")
+    key = spooled.put(b"one")
+    moody.error, moody.kept[key] = None, b"another"
+    assert spooled.get(key) == b"one"
 
 
 def test_an_error_of_the_archive_is_the_readers_when_nothing_waits(spooled: SpooledArchive, moody: Moody) -> None:

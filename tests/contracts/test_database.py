@@ -40,6 +40,14 @@ def test_rows_are_tuples_in_the_order_asked_for(pairs: Database) -> None:
     assert pairs.one(sql("SELECT name FROM pairs WHERE size > 9")) is None
 
 
+def test_sync_changes_nothing_and_may_be_asked_for_at_any_time(pairs: Database) -> None:
+    pairs.sync()
+    pairs.run(ADD, name="a", size=1)
+    pairs.sync()
+    pairs.sync()
+    assert pairs.all(PAIRS_BY_NAME) == [("a", 1)]
+
+
 def test_parameters_go_by_name_and_may_repeat(pairs: Database) -> None:
     pairs.run(ADD, size=1, name="a")
     where = sql("SELECT name, size + :more FROM pairs WHERE size = :size AND name = :name AND size = :size")

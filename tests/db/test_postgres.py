@@ -43,6 +43,18 @@ def test_commits_wait_for_the_disk_where_they_must(empty_postgres: str, durable:
         assert db.one(sql("SHOW synchronous_commit")) == ("on" if durable else "off",)
 
 
+def test_sync_waits_for_commits_that_did_not(empty_postgres: str) -> None:
+    is_flushed = sql("SELECT pg_current_wal_flush_lsn() >= CAST(:lsn AS pg_lsn)")
+    with closing(connect(empty_postgres, durable=False)) as db:
+        db.script("CREATE TABLE a (x BIGINT)")
+        for number in range(20):
+            db.run(sql("INSERT INTO a (x) VALUES (:x)"), x=number)
+            (written,) = db.one(sql("SELECT CAST(pg_current_wal_insert_lsn() AS VARCHAR)")) or ("",)
+            db.sync()
+            assert db.one(is_flushed, lsn=written) == (True,)
+        assert db.one(sql("SHOW synchronous_commit")) == ("off",)
+
+
 @pytest.mark.parametrize(
     "url", ["postgresql://localhost:1/none", "postgresql://localhost/none?bogus=1", "postgres://[::1/none"]
 )

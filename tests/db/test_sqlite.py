@@ -1,5 +1,6 @@
 """What is SQLite's own: its settings, and its errors by what the caller must do."""
 
+import os
 from contextlib import closing
 from pathlib import Path
 from threading import Barrier, Thread
@@ -28,6 +29,16 @@ def test_settings_are_those_we_ask_for(tmp_path: Path, durable: bool, synchronou
         assert setting(db, "foreign_keys") == 1
         assert setting(db, "synchronous") == synchronous
         assert setting(db, "busy_timeout") == 10_000
+
+
+def test_sync_waits_for_the_log_of_commits_that_did_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
+    with closing(connect(str(tmp_path / "a.db"), durable=False)) as db, closing(connect(":memory:")) as memory:
+        db.script("CREATE TABLE a (x BIGINT)")
+        db.sync()
+        memory.sync()
+        assert synced == [str(tmp_path / "a.db-wal")]
 
 
 def test_large_pages_are_of_a_new_file_and_the_log_is_no_longer_for_them(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_whatever_an_archive_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 raise error
 
             with monkeypatch.context() as patch:
-                patch.setattr(floor.rooms.archive._archive, "create", fail)
+                patch.setattr(floor.rooms.archive._archive, "create_all", fail)
                 floor.later(MINUTE, BTC=100, ETH=10)
                 runs.append(floor.say(agent, reply("hold")))
         assert [run.degraded_causes[0].split(": ")[1] for run in runs] == [type(error).__name__ for error in errors]

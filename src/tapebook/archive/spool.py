@@ -10,7 +10,7 @@ it was not. Only content is spooled, whose key is its hash; so two processes can
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from pathlib import Path
 import msgspec
 
 from tapebook.archive.archives.folder import FolderArchive
-from tapebook.archive.port import Archive, content_key
+from tapebook.archive.check import ArchiveFinding, Reference, check_archive
+from tapebook.archive.port import Archive, checked, content_key, fits_key
 from tapebook.errors import Damaged, StoreFailed
 
 SPOOL = "spool"
@@ -55,12 +56,15 @@ class Drained(msgspec.Struct, frozen=True):
 
 
 class SpooledArchive:
-    """An archive, and the folder in which content waits for it."""
+    """An archive, and the folder in which content waits for it; as `durable` as whatever names what is kept in it.
 
-    def __init__(self, archive: Archive, spool: Path) -> None:
+    What is read under a content key is compared with it, whichever adapter the archive is: altered bytes are Damaged.
+    """
+
+    def __init__(self, archive: Archive, spool: Path, *, durable: bool = True) -> None:
         self._archive = archive
         self._folder = spool
-        self._spool = FolderArchive(spool)
+        self._spool = FolderArchive(spool, durable=durable)
         # Whether something may wait: unknown at first, since another process may have left it.
         self._waits: bool | None = None
 
@@ -68,10 +72,14 @@ class SpooledArchive:
         """Stores an object in the archive itself, or raises."""
         self._archive.create(key, content)
 
+    def create_all(self, objects: Mapping[str, bytes]) -> None:
+        """Stores objects in the archive itself, or raises."""
+        self._archive.create_all(objects)
+
     def get(self, key: str) -> bytes | None:
         """An object's bytes, from wherever they are."""
         try:
-            found = self._archive.get(key)
+            found = checked(key, self._archive.get(key))
         except Exception:
             # What the archive cannot give may still wait here; if it does not, the archive's error stands.
             waiting = self._waiting(key)
@@ -81,27 +89,58 @@ class SpooledArchive:
         if found is None and self._folder.is_dir():
             found = self._waiting(key)
             # Somebody may have moved it while it was looked for.
-            found = self._archive.get(key) if found is None else found
+            found = checked(key, self._archive.get(key)) if found is None else found
         return found
+
+    def has(self, key: str) -> bool:
+        """Whether there is an object, here or there."""
+        return self._archive.has(key) or self._spool.has(key)
 
     def keys(self, prefix: str) -> list[str]:
         """Every key that begins with a prefix, in order."""
         found = self._archive.keys(prefix)
         return sorted({*found, *self._spool.keys(prefix)}) if self._folder.is_dir() else found
 
+    def walk(self) -> Iterator[str]:
+        """Every key, those that wait last."""
+        yield from self._archive.walk()
+        yield from self._spool.walk()
+
+    def strays(self) -> Iterator[str]:
+        """What is no object, here or there."""
+        yield from self._archive.strays()
+        yield from self._spool.strays()
+
+    def repaired(self) -> list[str]:
+        """The names of objects that were damaged and have been replaced by the right bytes, here or there."""
+        return [*self._archive.repaired(), *self._spool.repaired()]
+
+    def clean(self, *, before_ms: int, everywhere: bool = False) -> int:
+        """Deletes what killed writers left half written before a moment, here and there."""
+        return sum(place.clean(before_ms=before_ms, everywhere=everywhere) for place in (self._archive, self._spool))
+
+    def check(
+        self, referenced: Iterable[Reference], *, progress: Callable[[int], None] = lambda objects: None
+    ) -> Iterator[ArchiveFinding]:
+        """Reads everything and gives what is wrong as it is found; see `check_archive`."""
+        return check_archive((self._archive, self._spool), referenced, progress=progress)
+
     def keep(self, content: bytes) -> StoredContent:
         """Stores content under its own hash, in the archive or else in the spool; never raises."""
-        key = content_key(content)
-        problem = _attempt(lambda: self._archive.create(key, content))
+        return self.keep_all([content])[0]
+
+    def keep_all(self, contents: Iterable[bytes]) -> list[StoredContent]:
+        """Does so for several, with fewer waits for the disk than one by one."""
+        objects = [(content_key(content), content) for content in contents]
+        problem = _attempt(lambda: self._archive.create_all(dict(objects)))
         if problem is None:
             if self._waits is not False:
                 self.drain(most=_AT_ONCE)
-            return StoredContent(key)
-        unspooled = _attempt(lambda: self._spool.create(key, content))
+            return [StoredContent(key) for key, _ in objects]
+        unspooled = _attempt(lambda: self._spool.create_all(dict(objects)))
         if unspooled is None:
             self._waits = True
-            return StoredContent(key, problem)
-        return StoredContent(None, problem)
+        return [StoredContent(None if unspooled else key, problem) for key, _ in objects]
 
     def put(self, content: bytes) -> str:
         """The key of content that is kept from now on, in the archive or in the spool; raises when it is in neither."""
@@ -137,7 +176,7 @@ class SpooledArchive:
     def _waiting(self, key: str) -> bytes | None:
         """An object of the spool, if it is whole."""
         found = self._spool.get(key) if self._folder.is_dir() else None
-        if found is not None and content_key(found) != key:
+        if found is not None and not fits_key(key, found):
             raise Damaged(f"{self._spool.path(key)} is not what its name says; look at it before it is deleted")
         return found
 

@@ -91,6 +91,10 @@ class Buffered:
         with self._db.snapshot():
             yield
 
+    def sync(self) -> None:
+        """Waits for the disk; what waits for the end of its transaction is not committed yet."""
+        self._db.sync()
+
     def close(self) -> None:
         """Ends the connection."""
         self._db.close()

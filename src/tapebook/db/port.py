@@ -67,6 +67,10 @@ class Database(Protocol):
         """A read transaction: everything read inside is of one moment, and no writer waits for it."""
         ...
 
+    def sync(self) -> None:
+        """Waits until every commit that can be read is on the disk, whoever made it and however durable they are."""
+        ...
+
     def close(self) -> None:
         """Ends the connection."""
         ...

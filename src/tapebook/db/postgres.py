@@ -21,6 +21,11 @@ from tapebook.db.queries import Query
 from tapebook.errors import BadInput, Busy, HomeError, Stop, StoreFailed, TapebookError
 
 _ROWS_AT_ONCE = 2_000
+# A commit that waits for the disk, and with it for everything the server logged before; one that writes nothing would
+# not wait.
+_SYNC = """
+BEGIN; SET LOCAL synchronous_commit = on; SELECT pg_logical_emit_message(true, 'tapebook', 'sync'); COMMIT
+"""
 # One script at a time: two CREATE TABLE IF NOT EXISTS at once fail on each other. The number is only ours.
 _SCRIPT_LOCK = "SELECT pg_advisory_xact_lock(7233954870);\n"
 
@@ -106,6 +111,11 @@ class PostgresDatabase:
         with self._translated(), self._connection.transaction():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
+
+    def sync(self) -> None:
+        """Waits until the server has written everything that was committed."""
+        with self._translated():
+            self._connection.execute(_SYNC)
 
     def close(self) -> None:
         """Ends the connection."""

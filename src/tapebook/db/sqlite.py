@@ -1,5 +1,6 @@
 """SQLite through apsw: one connection, WAL, and errors translated to what the caller must do."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import apsw
 
 from tapebook.db.port import Row
 from tapebook.db.queries import Query
+from tapebook.domain.files import sync_file
 from tapebook.errors import BadInput, Busy, Damaged, HomeError, StoreFailed, TapebookError
 
 BUSY_TIMEOUT_MS = 10_000
@@ -134,6 +136,16 @@ class SqliteDatabase:
             yield
         finally:
             self._execute("ROLLBACK; PRAGMA query_only = OFF")
+
+    def sync(self) -> None:
+        """Syncs the write-ahead log: what is not in it any more was synced when it was moved to the database."""
+        # Closing a file gives up this process's locks on it, whoever holds them; the log is the one without any.
+        log = f"{self._path}-wal"
+        try:
+            if os.path.exists(log):
+                sync_file(log)
+        except OSError as error:
+            raise StoreFailed(f"cannot write {log} ({error.strerror}); make room, then start again") from error
 
     def close(self) -> None:
         """Ends the connection."""

@@ -9,6 +9,7 @@ from tapebook.book.orders import orders_for
 from tapebook.book.runs import status_of
 from tapebook.decision import Limits
 from tapebook.domain.order import Order
+from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, RunStatus
 from tapebook.loop.decide import Decision
 from tapebook.loop.experience import sighting
@@ -35,6 +36,12 @@ def record(rooms: Rooms, opened: Opened, decision: Decision, limits: Limits) -> 
     return run
 
 
+def texts_of(packet: Packet, reply: str) -> tuple[bytes, bytes]:
+    """What is kept of a decision in the archive: what the engine was sent, and what it answered."""
+    asked = f"{packet.system}\n\n{packet.text}"
+    return asked.encode(errors="backslashreplace"), reply.encode(errors="backslashreplace")
+
+
 def _orders(opened: Opened, decision: Decision, limits: Limits) -> list[Order]:
     # Most decisions are to hold, which asks for nothing.
     if opened.slot.trigger == "shadow" or all([action.action == "hold" for action in decision.actions]):
@@ -50,8 +57,7 @@ def _run(
     deployment, agent = slot.deployment, slot.deployment.agent
     packet_key, reply_key = None, None
     if rooms.config.archive.packets:
-        asked = f"{packet.system}\n\n{packet.text}"
-        kept = [rooms.archive.keep(text.encode(errors="backslashreplace")) for text in (asked, decision.reply)]
+        kept = rooms.archive.keep_all(texts_of(packet, decision.reply))
         packet_key, reply_key = (each.key for each in kept)
         # One is enough: both fail for the same reason.
         for problem in [each.problem for each in kept if each.problem is not None][:1]:

@@ -80,6 +80,7 @@ def begin(
     optional = OptionalReads((LEARNING,) if unlearned else (), causes=unlearned)
     look = look or Look(rooms.clock.now(), rooms.tape.head()[0])
     known = known or Known(look.as_of, watermarks_now(rooms, deployment, tape=look.tape_seq, optional=optional))
+    rooms.sync_tape(known.watermarks.tape)
     situation = gather(
         rooms,
         deployment,

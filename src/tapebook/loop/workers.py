@@ -30,6 +30,7 @@ from tapebook.loop.abandon import abandon
 from tapebook.loop.deploy import deploy
 from tapebook.loop.execute import execute
 from tapebook.loop.reconcile import reconcile
+from tapebook.loop.record import texts_of
 from tapebook.loop.replies import keep_answer, kept_answer
 from tapebook.loop.slot import Look, Opened
 from tapebook.loop.tasks import Flight, Task, agent_of, begun, concluded, is_over, known, slot_of
@@ -228,6 +229,11 @@ class Worker:
             for flight, answer in ours:
                 # By itself and first: what a model was paid for must not be lost with the others.
                 keep_answer(self._rooms, flight.opened, answer)
+            if self._rooms.config.archive.packets:
+                # All at once, and before a transaction is open: others write to the book while this waits for the disk.
+                # What does not work here is said when each is recorded.
+                packets = [(flight.opened.packet, answer.reply) for flight, answer in ours]
+                self._rooms.archive.keep_all(text for each in packets for text in texts_of(*each))
             if not self._finish_together(ours):
                 for flight, answer in ours:
                     self._finish(flight, answer)

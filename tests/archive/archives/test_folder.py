@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tapebook.archive.archives import folder
+from tapebook.archive.port import content_key
 from tapebook.errors import Damaged, StoreFailed
 
 
@@ -37,15 +38,118 @@ def test_what_a_killed_writer_left_is_no_object(tmp_path: Path) -> None:
     assert archive.get("b") is None
 
 
-@pytest.mark.parametrize("broken", [b"", b"no zlib", zlib.compress(b"y" * 1_000)[:-4]], ids=["empty", "other", "cut"])
+BROKEN = [b"", b"no zlib", zlib.compress(b"y" * 1_000)[:-4], zlib.compress(b"one") + b"more"]
+NAMES = ["empty", "other", "cut", "longer"]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=NAMES)
 def test_file_that_cannot_be_unpacked_is_damaged(tmp_path: Path, broken: bytes) -> None:
     archive = folder.create(str(tmp_path))
     (tmp_path / "a.z").write_bytes(broken)
     with pytest.raises(Damaged, match=r"a\.z cannot be unpacked .* restore it from a backup"):
         archive.get("a")
-    with pytest.raises(Damaged):
-        archive.create("a", b"one")
-    assert (tmp_path / "a.z").read_bytes() == broken
+
+
+@pytest.mark.parametrize("key", ["anchors/local/-/1", content_key(b"one")], ids=["name", "content"])
+@pytest.mark.parametrize("broken", BROKEN, ids=NAMES)
+def test_torn_object_is_healed_by_whoever_has_its_bytes(tmp_path: Path, key: str, broken: bytes) -> None:
+    archive = folder.create(str(tmp_path))
+    archive.path(key).parent.mkdir(parents=True)
+    archive.path(key).write_bytes(broken)
+    archive.create(key, b"one")
+    assert folder.create(str(tmp_path)).get(key) == b"one" and archive.keys("") == [key]
+    assert archive.repaired() == [key.replace("/", "_")]
+    assert (tmp_path / "healed" / f"{key.replace('/', '_')}.damaged").read_bytes() == broken
+
+
+def test_altered_content_is_healed_and_an_altered_name_is_refused(tmp_path: Path) -> None:
+    archive, key = folder.create(str(tmp_path)), content_key(b"one")
+    archive.create(key, b"one")
+    archive.path(key).write_bytes(zlib.compress(b"forged"))
+    folder.create(str(tmp_path)).create(key, b"one")
+    assert archive.get(key) == b"one" and len(archive.repaired()) == 1
+    archive.create("anchors/1", b"one")
+    archive.path("anchors/1").write_bytes(zlib.compress(b"forged"))
+    with pytest.raises(Damaged, match="other bytes under anchors/1"):
+        folder.create(str(tmp_path)).create("anchors/1", b"one")
+    # Bytes that are not what the key says heal nothing.
+    archive.path(key).write_bytes(b"")
+    with pytest.raises(Damaged, match="other bytes"):
+        folder.create(str(tmp_path)).create(key, b"two")
+
+
+class Syncs:
+    """What is synced, in order, with the names that could be read in the archive by then."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[tuple[str, bool]] = []
+        self._root = root
+        sync = os.fsync
+
+        def noted(handle: int) -> None:
+            path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+            place = path.relative_to(root.parent).as_posix() if path.is_relative_to(root.parent) else str(path)
+            self.seen.append(("file" if path.is_file() else place, bool(list(root.rglob("*.z")))))
+            sync(handle)
+
+        monkeypatch.setattr(os, "fsync", noted)
+
+
+def test_content_is_synced_before_its_name_and_its_folders_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = folder.create(str(tmp_path / "archive"), durable=True)
+    syncs = Syncs(tmp_path / "archive", monkeypatch)
+    archive.create("sha256/ab/1", b"one")
+    first_linked = next(number for number, (_, linked) in enumerate(syncs.seen) if linked)
+    assert [place for place, _ in syncs.seen[:first_linked]].count("file") == 1
+    assert {place for place, _ in syncs.seen[first_linked:]} >= {"archive/sha256/ab", "archive/sha256", "archive", "."}
+    syncs.seen.clear()
+    archive.create("sha256/ab/2", b"two")
+    assert [place for place, _ in syncs.seen] == ["file", "archive/sha256/ab"], "folders that are known cost nothing"
+
+
+def test_objects_stored_together_share_their_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = folder.create(str(tmp_path / "archive"), durable=True)
+    archive.create("a/0", b"one")
+    syncs = Syncs(tmp_path / "archive", monkeypatch)
+    archive.create_all({f"a/{number}": b"%d" % number for number in range(1, 10)})
+    assert sorted(place for place, _ in syncs.seen) == ["archive/a", *["file"] * 9]
+    assert archive.keys("") == [f"a/{number}" for number in range(10)]
+    assert [path for path in tmp_path.rglob("*.part")] == []
+
+
+def test_object_of_a_careless_writer_is_synced_by_a_careful_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = Syncs(tmp_path / "archive", monkeypatch)
+    folder.create(str(tmp_path / "archive"), durable=False).create("a/b", b"one")
+    assert syncs.seen == []
+    folder.create(str(tmp_path / "archive"), durable=True).create("a/b", b"one")
+    assert syncs.seen[0][0] == "file" and {place for place, _ in syncs.seen[1:]} == {"archive/a", "archive", "."}
+
+
+def test_what_killed_writers_left_is_deleted_when_it_is_old(tmp_path: Path) -> None:
+    archive = folder.create(str(tmp_path))
+    archive.create("a/b", b"one")
+    new, old = tmp_path / ".parts" / "4711.1.part", tmp_path / "a" / "c.z.4711.1.part"
+    for path in (new, old):
+        path.write_bytes(b"half")
+    os.utime(old, (1_000, 1_000))
+    assert archive.clean(before_ms=2_000_000) == 0 and archive.clean(before_ms=2_000_000, everywhere=True) == 1
+    assert files(tmp_path) == [".parts/4711.1.part", "a/b.z"]
+    os.utime(new, (1_000, 1_000))
+    assert archive.clean(before_ms=2_000_000) == 1 and files(tmp_path) == ["a/b.z"]
+
+
+def test_objects_are_for_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        folder.create(str(tmp_path / "archive")).create("a/b", b"one")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in [tmp_path / "archive", *tmp_path.rglob("*")]}
+    assert modes == {"archive": 0o700, "a": 0o700, "b.z": 0o600, ".parts": 0o700}
 
 
 def test_disk_that_refuses_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
