@@ -13,7 +13,7 @@ from typing import Any
 
 from tapebook import profiles, views
 from tapebook.app_backtests import Backtests
-from tapebook.app_homes import demo, ingest, init
+from tapebook.app_homes import demo, find_damage, ingest, init
 from tapebook.app_recall import Recall
 from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.context import Preview, assemble, preview
@@ -51,7 +51,6 @@ from tapebook.loop.home_layers import HomeLayers
 from tapebook.loop.horizons import curated_until
 from tapebook.loop.listen import IngestProgress
 from tapebook.loop.maintain import anchor_problem
-from tapebook.loop.verify import verify_home
 from tapebook.loop.patience import patiently
 from tapebook.loop.recall import docs_head
 from tapebook.loop.roles import RoleProgress
@@ -62,6 +61,7 @@ from tapebook.loop.stage import serve_world
 from tapebook.loop.supervise import SupervisorProgress
 from tapebook.loop.tick import tick
 from tapebook.loop.transfer import ExportReport, ImportReport, StreamReport
+from tapebook.loop.verify import verify_home
 from tapebook.tape.importer import Kind
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
@@ -93,6 +93,7 @@ __all__ = [
     "Tapebook",
     "chunk_lines",
     "demo",
+    "find_damage",
     "ingest",
     "init",
     "open",
@@ -112,6 +113,7 @@ class Tapebook:
         system = SystemClock()
         self._rooms = Rooms(home, clock=clock or virtual or system, slot=recall)
         self.anchor_problem: str | None = None
+        self._closed = False
         # What is done now is done after all that is known, also where a world runs faster than real time.
         system.catch_up(self._rooms.tape.head()[1])
         if virtual:
@@ -330,8 +332,9 @@ class Tapebook:
         progress: Callable[[str], None] = lambda words: None,
         notice: Callable[[str], None] = lambda words: None,
     ) -> list[Finding]:
-        """Everything that contradicts itself; empty when all is whole. `tape` reads every row of it, `archive` every object.
+        """Everything that contradicts itself; empty when all is whole.
 
+        `tape` compares every row of the tape with its checksum, `archive` reads every object.
         `progress` is told how far it has come; `notice` what cannot be checked, such as rows older than checksums.
         """
         return verify_home(self._rooms, tape=tape, archive=archive, progress=progress, notice=notice)
@@ -345,9 +348,10 @@ class Tapebook:
     def close(self) -> None:
         """Ends all connections; what was written is anchored before, or `anchor_problem` says why it is not."""
         try:
-            if self._rooms.log.written or self._rooms.tape.commits:
+            if not self._closed and (self._rooms.log.written or self._rooms.tape.commits):
                 self.anchor_problem = anchor_problem(self._rooms)
         finally:
+            self._closed = True
             self._rooms.close()
 
     def __enter__(self) -> "Tapebook":

@@ -108,7 +108,11 @@ class SqliteDatabase:
 
     def script(self, sql: str) -> None:
         """Executes several statements; the shared dialect is SQLite's."""
-        self._execute(sql)
+        try:
+            self._execute(sql)
+        except apsw.SQLError as error:
+            # A migration that does not fit: its record or the schema is not what was written.
+            raise Damaged(f"the tables of {self._path} are not those it should have ({error}); restore it") from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -200,7 +204,7 @@ def _translate(error: Exception, path: str) -> TapebookError | None:
         return Busy(f"{held}; try again when it is done")
     if isinstance(error, apsw.CantOpenError):
         return HomeError(f"cannot open {path}: check that the folder exists and may be written")
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError):
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.FormatError | UnicodeDecodeError):
         return Damaged(f"{path} is not a readable SQLite database ({error}); restore it from a backup")
     if isinstance(error, apsw.FullError | apsw.IOError | apsw.ReadOnlyError):
         return StoreFailed(f"cannot write {path} ({error}); make room or allow writing, then start again")

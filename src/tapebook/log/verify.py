@@ -5,8 +5,8 @@
 3. a scratch database gets every event again, and every table of it must be equal row by row, those that a migration
    filled among them; tables that are neither computed nor fixed (`operational`) are checked by whoever writes them.
 
-Events are read page by page, rows are compared in order of their key, and the scratch database of a long log lies on the
-disk: memory does not grow with the log.
+Events are read page by page, rows are compared in order of their key, and the scratch database of a long log lies on
+the disk: memory does not grow with the log.
 
 What is not found: events cut off the end of a stream together with their projected rows, as long
 as no anchor names them; and anything, by whoever can rewrite the anchors as well.

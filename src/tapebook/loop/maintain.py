@@ -1,12 +1,13 @@
 """Anchors: what the book and the tape came to, written to the archive, so that a cut-off or rolled-back home is found.
 
 An anchor names the head of every stream that has moved since the one before it, the newest commit of the tape with the
-checksums of the chunks that have changed, and the hash of the anchor before it. The book notes the newest one. So neither
-a shorter log nor an older copy of either database, nor a lost or altered anchor goes unnoticed: each contradicts another.
+checksums of the chunks that have changed, and the hash of the anchor before it. The book notes the newest one. So
+neither a shorter log nor an older copy of a database, nor a lost or altered anchor goes unnoticed: each contradicts
+another.
 
-Anchors are written when a command that changed something ends, and by the processes of a desk once a minute and when they
-stop (docs/decisions/0005). The object comes first and the note in the book after it: an anchor of which a killed process
-made no note is taken into the chain by the next.
+Anchors are written when a command that changed something ends, and by the processes of a desk once a minute and when
+they stop (docs/decisions/0005). The object comes first and the note in the book after it: an anchor of which a killed
+process made no note is taken into the chain by the next.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import StaleWriter, TapebookError
 from tapebook.log import Finding, Head, NotedAnchor, Stream
 from tapebook.log.event import GENESIS
-from tapebook.tape.seals import Place, Seal, TapeMark, commit_at, left_before, tape_mark
+from tapebook.tape.seals import Place, Seal, TapeMark, commit_at, sealed_places, tape_mark
 from tapebook.wiring import Rooms
 
 ANCHOR_SECONDS = 60.0
@@ -31,7 +32,7 @@ _PER_FOLDER = 1_000
 _SHOWN = 5
 _ALTERED = "restore the archive's `anchors` folder from a backup; until then nothing shows what was cut off"
 _CUT = "restore book.db from a backup that is as new as the anchors; what was decided since is in no other place"
-_TAPE_CUT = "restore tape.db from a backup, or import candles and funding again; midpoints and books cannot be fetched again"
+_TAPE_CUT = "restore tape.db from a backup, or import candles and funding again; midpoints and books have no other source"
 
 
 class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,7 +96,7 @@ class AnchorTimer:
 
 
 def _newest(rooms: Rooms, noted: NotedAnchor) -> NotedAnchor:
-    """The anchor the next one follows: what the archive has beyond the book's note was written by a process that died."""
+    """The anchor the next one follows: what the archive has beyond the book's note is of a process that died."""
     while (content := rooms.archive.get(_key(noted.number + 1))) is not None:
         noted = NotedAnchor(noted.number + 1, sha256_hex(content), noted.tape_seq, noted.written_at)
     return noted
@@ -111,6 +112,7 @@ class AnchorCheck:
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
         self._tape_head = 0
+        self._places: set[Place] = set()
         self._left: dict[tuple[str, int], int] = {}
         self._reached: dict[Stream, int] = {}
         self.sealed: dict[Place, Seal] = {}
@@ -121,7 +123,8 @@ class AnchorCheck:
         noted, anchored = self._rooms.log.newest_anchor(), self._rooms.log.anchored()
         keys = self._rooms.archive.keys(_FOLDER)
         numbers = [int(name) for key in keys if key.count("/") == 2 and (name := key.rpartition("/")[2]).isdigit()]
-        self._tape_head, self._left = self._rooms.tape.head()[0], left_before(self._rooms.tape_db)
+        self._tape_head = self._rooms.tape.head()[0]
+        self._places, self._left = sealed_places(self._rooms.tape_db)
         yield from self._heads_alone(key for key in keys if key.count("/") == 3)
         last = max([noted.number, *numbers])
         found = self._chain(noted, last=last)
@@ -174,12 +177,13 @@ class AnchorCheck:
         mark = anchor.tape
         known = commit_at(self._rooms.tape_db, mark.seq)
         if mark.seq > self._tape_head:
-            cut = f"the archive has an anchor of commit {mark.seq}, but the tape ends at {self._tape_head}: it was cut off"
-            yield Finding("tape.db", cut, _TAPE_CUT)
+            cut = f"the tape ends at {self._tape_head}: it was cut off"
+            yield Finding("tape.db", f"the archive has an anchor of commit {mark.seq}, but {cut}", _TAPE_CUT)
         elif known is not None and known != (mark.known_at, mark.checksum):
             yield Finding(f"tape.db, commit {mark.seq}", "differs from the anchor in the archive", _TAPE_CUT)
         for table, granularity, chunk, *sealed in mark.seals:
-            if chunk >= self._left.get((table, granularity), 0):
+            # Of chunks that have left there are many, and nothing to compare.
+            if chunk >= self._left.get((table, granularity), 0) or (table, granularity, chunk) in self._places:
                 self.sealed[table, granularity, chunk] = Seal(*sealed)
 
     def _head(self, stream: Stream, seq: int, digest: str) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from tapebook.archive import Reference
 from tapebook.book.runs import run_id
 from tapebook.db import Database, Query, connect, migrate
 from tapebook.decision import Answer
@@ -30,9 +31,29 @@ _SCHEMA = Query.compile(
 _WORK = Query.compile(
     "work",
     "",
-    "SELECT owner, deployment, symbol, scheduled_for, run_trigger, branch, run_id, state, as_of, tape_seq, book_seq FROM work",
+    "SELECT owner, deployment, symbol, scheduled_for, run_trigger, branch, run_id, state, as_of, tape_seq, book_seq "
+    "FROM work",
 )
 _REPLIES = Query.compile("replies", "", "SELECT owner, reply_key, run_id, cost_usd_e6, answer_json FROM kept_replies")
+_REFERENCES = (
+    ("packet of run {}", "SELECT packet_key, run_id FROM decision_runs WHERE packet_key IS NOT NULL"),
+    ("reply of run {}", "SELECT reply_key, run_id FROM decision_runs WHERE reply_key IS NOT NULL"),
+    ("document {}", "SELECT sha256, path FROM document_versions WHERE sha256 <> ''"),
+    ("document entry {}", "SELECT sha256, entry_id FROM document_entries"),
+    ("proposal {}", "SELECT sha256, proposal_id FROM manual_proposals"),
+    ("manual before proposal {}", "SELECT base_sha256, proposal_id FROM manual_proposals"),
+)
+_TAPE_REFERENCES = (
+    ("rows of {}", "SELECT archive_key, table_name FROM tape_archived"),
+    ("payloads from {}", "SELECT archive_key, from_ts FROM tape_recordings"),
+)
+_REBUILT_FROM = {
+    "packet": "`tapebook replay` makes the packet again from book and tape and compares it with its hash",
+    "reply": "a reply is in no other place: restore the archive from a backup",
+    "document": "`tapebook recall sync` stores it again if the file is as it was; else restore the archive from a backup",
+    "rows": "import candles and funding again; of other rows there is no other copy: restore the archive from a backup",
+}
+_ARCHIVE = "restore the archive from a backup"
 _RESTORE = "stop what runs on this home, and restore {} from a backup"
 _INDEX = "delete {}: `tapebook recall reindex` builds it again from the book and the archive"
 
@@ -43,12 +64,17 @@ def verify_home(rooms: Rooms, *, tape: bool, archive: bool, progress: Told, noti
     """Every contradiction in a home; an empty list when it is whole."""
     progress("the files of the databases")
     found = [*_files(rooms)]
+    if any(each.problem.startswith(("the table", "the index")) for each in found):
+        # Nothing can be asked of a database whose tables are others.
+        return found
     progress("the anchors")
     anchors = AnchorCheck(rooms)
     found += _readable("anchors", anchors.findings)
     found += _book(rooms, progress)
     if tape:
         found += _tape(rooms, anchors, progress=progress, notice=notice)
+    if archive:
+        found += _readable("archive", partial(_archive, rooms, progress))
     return found
 
 
@@ -57,7 +83,8 @@ def _readable(where: str, check: Callable[[], Iterator[Finding]]) -> list[Findin
     found: list[Finding] = []
     try:
         found.extend(check())
-    except TapebookError as error:
+    except (TapebookError, TypeError, ValueError) as error:
+        # A damaged value may be of another type than what it is compared with.
         found.append(Finding(where, f"cannot be read to its end: {error}", _RESTORE.format("it")))
     return found
 
@@ -111,8 +138,8 @@ def _work(rooms: Rooms) -> Iterator[Finding]:
     """Decisions that wait are what their name says, and may know no more than there is."""
     lost = "stop the desk and delete the row: the slot is recorded as missed"
     tape_head = rooms.tape.head()[0]
-    for owner, deployment, symbol, at, trigger, branch, name, state, as_of, tape_seq, book_seq in rooms.book_db.all(_WORK):
-        stream = Stream(owner, deployment)
+    for owner, deployment, symbol, at, trigger, branch, name, *known in rooms.book_db.all(_WORK):
+        stream, (state, as_of, tape_seq, book_seq) = Stream(owner, deployment), known
         if name != run_id(stream.name, symbol, scheduled_for=at, trigger=trigger, branch=branch):
             yield Finding("work", f"run {name} is not the one its columns name", lost)
         elif state not in ("pending", "running") or (state == "running") != (as_of is not None):
@@ -150,3 +177,20 @@ def _tape(rooms: Rooms, anchors: AnchorCheck, *, progress: Told, notice: Told) -
     if counts.rows:
         notice(f"{counts.rows:,} rows of the tape are older than checksums and were not compared")
     return found
+
+
+def _archive(rooms: Rooms, progress: Told) -> Iterator[Finding]:
+    """Every object of the archive against its key, and every key that a row names."""
+    for found in rooms.archive.check(_references(rooms), progress=lambda objects: progress(f"{objects:,} objects")):
+        named = f"{found.by} ({found.key})" if found.by else found.key
+        yield Finding(f"archive: {named}", found.problem, _REBUILT_FROM.get(found.by.partition(" ")[0], _ARCHIVE))
+
+
+def _references(rooms: Rooms) -> Iterator[Reference]:
+    """Every object that a row of the book or the tape names."""
+    for db, references in ((rooms.book_db, _REFERENCES), (rooms.tape_db, _TAPE_REFERENCES)):
+        with db.snapshot():
+            for by, text in references:
+                for key, name in db.stream(Query.compile("references", "", text)):
+                    whole = key if "/" in key else f"sha256/{key[:2]}/{key}"
+                    yield Reference(whole, by.format(name))

@@ -1,7 +1,7 @@
 """Checksums of the tape: written with the rows, and compared by `tapebook verify --tape`.
 
-What one commit writes to one chunk of a family is a batch: its rows in order of their key, packed, hashed. The seal of a
-chunk is the sum of its batches, so it can be carried on without reading the chunk, taken back when rows leave for the
+What one commit writes to one chunk of a family is a batch: its rows in order of their key, packed, hashed. The seal of
+a chunk is the sum of its batches, so it can be carried on without reading the chunk, taken back when rows leave for the
 archive (`retention.py`), and computed for any commit of the past, which is what anchors name. Versions of gaps and
 delistings are batches too. Of what is only added to, every row is a batch; small tables that change are hashed whole.
 
@@ -65,7 +65,7 @@ class Seal(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TapeMark(msgspec.Struct, frozen=True):
-    """The tape at one moment, for an anchor: its newest commit, and the seals that have changed since an earlier one."""
+    """The tape at one moment, for an anchor: its newest commit, and the seals that changed since an earlier one."""
 
     seq: int = 0
     known_at: int = 0
@@ -230,7 +230,7 @@ _FAMILIES = {family.table: family for family in ALL}
 
 _SHOWN = 5
 _BACKUP = "restore tape.db from a backup"
-_AGAIN = "import the bars again or let `tapebook ingest` fetch what the exchange still has: a correction is a new revision"
+_AGAIN = "import the bars again, or let `tapebook ingest` fetch what the exchange has: a correction is a new revision"
 _REMEDY = {
     "hyperliquid_candles": _AGAIN,
     "hyperliquid_funding_rates": "import the rates again: a correction is a new revision",
@@ -260,17 +260,24 @@ def check_tape(
             yield Finding("tape_seals", str(error), _BACKUP)
             return
         older = seals.get(("", 0, 0), Seal()).seq
+        imported = {row[0] for row in db.all(_QUERIES.imported)}
         for family in ALL:
-            found = _check_family(db, family, seals=seals, anchored=anchored, older=older, counts=counts)
+            check = _FamilyCheck(family, seals, anchored, older, imported)
+            found = check.findings(db, counts)
             yield from _first(_told(found, progress, family.table), family.table)
         for table, query in (BY_COMMIT | BY_ROW | WHOLE).items():
-            yield from _readable(table, _check_table(db, table, query, seals.get((table, 0, 0)), older=older))
+            place = (table, 0, 0)
+            check_one = _check_table(
+                db, table, query, seals.get(place), anchor=anchored.get(place), older=older
+            )
+            yield from _readable(table, check_one)
         yield from _readable("tape_commits", _check_commits(db, seals.get(("tape_commits", 0, 0)), older=older))
 
 
-def left_before(db: Database) -> dict[tuple[str, int], int]:
-    """By table and length of bars, the chunk before which chunks have left for the archive."""
-    return {(row[0], row[1]): row[3] for row in db.all(_QUERIES.seals) if row[2] == _LEFT}
+def sealed_places(db: Database) -> tuple[set[Place], dict[tuple[str, int], int]]:
+    """Every chunk and table with a seal; and by table and length of bars, before which chunk chunks have left."""
+    rows = db.all(_QUERIES.seals)
+    return {(row[0], row[1], row[2]) for row in rows}, {(row[0], row[1]): row[3] for row in rows if row[2] == _LEFT}
 
 
 def commit_at(db: Database, seq: int) -> tuple[int, int | None] | None:
@@ -293,7 +300,7 @@ def _told(
 def _first(found: Iterator[Finding], table: str) -> Iterator[Finding]:
     """The first findings of a table, and how many there are beside them."""
     count = 0
-    for count, each in enumerate(_readable(table, found), 1):  # noqa: B007
+    for count, each in enumerate(_readable(table, found), 1):
         if count <= _SHOWN:
             yield each
     if count > _SHOWN:
@@ -308,51 +315,66 @@ def _readable(table: str, found: Iterator[Finding]) -> Iterator[Finding]:
         yield Finding(table, f"cannot be read to its end: {error}", _BACKUP)
 
 
-def _check_family(
-    db: Database,
-    family: Family,
-    *,
-    seals: Mapping[Place, Seal],
-    anchored: Mapping[Place, Seal],
-    older: int,
-    counts: Unsealed,
-) -> Iterator[Finding | int]:
-    unseen = {place for place in (*seals, *anchored) if place[0] == family.table and place[2] >= 0}
-    granularity = itemgetter(2) if family.has_granularity else lambda row: 0
-    read = 0
-    for (length, chunk), group in groupby(db.stream(family.queries.all_rows), lambda row: (granularity(row), row[0])):
-        rows, place = list(group), (family.table, length, chunk)
-        unseen.discard(place)
-        seal = seals.get(place)
-        if seal is None and max(row[-1] for row in rows) <= older:
-            counts.rows += len(rows)
-        else:
-            counts.compared += len(rows)
-            problem = _problem(family, rows, seal, anchored.get(place))
-            if problem:
+class _FamilyCheck(msgspec.Struct, frozen=True):
+    """What the rows of a family are compared with; up to `older` they may be without checksum."""
+
+    family: Family
+    seals: Mapping[Place, Seal]
+    anchored: Mapping[Place, Seal]
+    older: int
+    imported: set[int]
+
+    def findings(self, db: Database, counts: Unsealed) -> Iterator[Finding | int]:
+        """Chunks that differ, and between them how many rows have been read."""
+        family, read = self.family, 0
+        unseen = {place for place in (*self.seals, *self.anchored) if place[0] == family.table and place[2] >= 0}
+        length = itemgetter(2) if family.has_granularity else lambda row: 0
+        for (granularity, chunk), group in groupby(
+            db.stream(family.queries.all_rows), lambda row: (length(row), row[0])
+        ):
+            rows, place = list(group), (family.table, granularity, chunk)
+            unseen.discard(place)
+            if place not in self.seals and max(row[-1] for row in rows) <= self.older:
+                counts.rows += len(rows)
+            else:
+                counts.compared += len(rows)
+                if problem := self._problem(place, rows):
+                    yield Finding(_where(family, place), problem, _REMEDY.get(family.table, _BACKUP))
+            read += len(rows)
+            yield read
+        for place in sorted(unseen):
+            if problem := self._loss(place):
                 yield Finding(_where(family, place), problem, _REMEDY.get(family.table, _BACKUP))
-        read += len(rows)
-        yield read
-    for place in sorted(unseen):
-        sealed = seals.get(place) or anchored[place]
-        if sealed.rows:
-            problem = f"its {sealed.rows:,} rows are gone"
-        else:
-            problem = "rows that left for the archive were not those that were written"
-        yield Finding(_where(family, place), problem, _REMEDY.get(family.table, _BACKUP))
 
+    def _problem(self, place: Place, rows: list[Row]) -> str | None:
+        seal, anchor = self.seals.get(place), self.anchored.get(place)
+        if seal is None:
+            return f"{len(rows):,} rows have no checksum"
+        if len(rows) != seal.rows:
+            return f"{len(rows):,} rows are here, {seal.rows:,} were written"
+        if _sealed(self.family, rows).digest != seal.digest:
+            return f"a row of {len(rows):,} was changed: the checksum is another"
+        if anchor is None or (self._has_left(place) and not self._are_observed(rows, until=anchor.seq)):
+            return None
+        if _sealed(self.family, rows, until=anchor.seq).digest != anchor.digest:
+            return "rows and their checksum differ from the anchor in the archive"
+        return None
 
-def _problem(family: Family, rows: list[Row], seal: Seal | None, anchor: Seal | None) -> str | None:
-    if seal is None:
-        return f"{len(rows):,} rows have no checksum"
-    found = _sealed(family, rows)
-    if len(rows) != seal.rows:
-        return f"{len(rows):,} rows are here, {seal.rows:,} were written"
-    if found.digest != seal.digest:
-        return f"a row of {len(rows):,} was changed: the checksum is another"
-    if anchor is not None and _sealed(family, rows, until=anchor.seq).digest != anchor.digest:
-        return "rows and their checksum differ from the anchor in the archive"
-    return None
+    def _loss(self, place: Place) -> str | None:
+        sealed = self.seals.get(place)
+        if sealed is not None and not sealed.rows:
+            return "rows that left for the archive were not those that were written"
+        if sealed is None and self._has_left(place):
+            return None
+        return f"its {(sealed or self.anchored[place]).rows:,} rows are gone"
+
+    def _has_left(self, place: Place) -> bool:
+        """Whether rows of a chunk may have left for the archive."""
+        return place[2] < self.seals.get((place[0], place[1], _LEFT), Seal()).rows
+
+    def _are_observed(self, rows: list[Row], *, until: int) -> bool:
+        """Whether rows that were not imported are still here; they all leave at once."""
+        return any(row[-1] <= until and row[-1] not in self.imported for row in rows)
 
 
 def _where(family: Family, place: Place) -> str:
@@ -364,7 +386,9 @@ def _where(family: Family, place: Place) -> str:
         return f"{family.table}{length}, chunk {place[2]}"
 
 
-def _check_table(db: Database, table: str, query: Query, seal: Seal | None, *, older: int) -> Iterator[Finding]:
+def _check_table(
+    db: Database, table: str, query: Query, seal: Seal | None, *, anchor: Seal | None, older: int
+) -> Iterator[Finding]:
     rows = db.all(query, **({"since_seq": 0, "until_seq": _ALL} if table in BY_COMMIT else {}))
     if table in BY_COMMIT:
         found = _summed(_versions(rows))
@@ -378,10 +402,14 @@ def _check_table(db: Database, table: str, query: Query, seal: Seal | None, *, o
     elif (found.rows, found.digest or found.rows) != (seal.rows, seal.digest or seal.rows):
         said = "a row was changed" if found.rows == seal.rows else f"{found.rows:,} rows, {seal.rows:,} were written"
         yield Finding(table, f"{said}: the checksum is another", _REMEDY.get(table, _BACKUP))
+    elif anchor is not None and table in BY_COMMIT:
+        then = _summed((seq, batch) for seq, batch in _versions(rows) if seq <= anchor.seq)
+        if then.digest != anchor.digest:
+            yield Finding(table, "rows and their checksum differ from the anchor in the archive", _BACKUP)
 
 
 def _check_commits(db: Database, noted: Seal | None, *, older: int) -> Iterator[Finding]:
-    """Every commit's own row. The first and those of imported history are kept, and all after the last forgotten one."""
+    """Every commit's own row: the first, those of imported history, and all after the last one that was forgotten."""
     forgotten = max(older, noted.seq if noted else 0)
     imported, expected = 0, 1
     for seq, known_at, rows_written, basis, checksum in db.stream(_QUERIES.commit_rows):

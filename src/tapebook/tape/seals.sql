@@ -74,3 +74,7 @@ SELECT source, kind, subject, said, times, first_at, last_at FROM tape_problems 
 -- name: imports
 -- How many commits of imported history there are.
 SELECT COUNT(*) FROM tape_commits WHERE known_basis = 'assumed';
+
+-- name: imported
+-- The commits of imported history.
+SELECT seq FROM tape_commits WHERE known_basis = 'assumed';

@@ -132,8 +132,7 @@ def test_every_command_that_changes_something_leaves_an_anchor(run: Run, own: st
         ["tick", "x", "BTC"],
         ["halt", "x"],
         ["resume", "x"],
-        ["recall", "journal", "x", "a thought"],
-        ["recall", "sync"],
+        ["recall", "append", "journal", "x", "a thought"],
     ]
     for words in commands:
         before = len(list(folder.rglob("*.z")))
