@@ -67,7 +67,7 @@ def make_homes(folder: Path) -> tuple[Path, Path]:
                 retire(
                     floor.rooms.tape_db,
                     floor.rooms.archive.put,
-                    keep=keep_of(floor.rooms.config) | {"mids": HOUR, "candles_60": HOUR, "commits": HOUR},
+                    keep={**keep_of(floor.rooms.config)} | {"mids": HOUR, "candles_60": HOUR, "commits": HOUR},
                     now=floor.clock.now(),
                     watched=lambda: ("BTC", "ETH"),
                 )

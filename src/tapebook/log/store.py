@@ -43,7 +43,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class NotedAnchor(msgspec.Struct, frozen=True):
-    """What the book knows of its newest anchor: number, hash, the newest commit of the tape in it, and when it was made."""
+    """What the book knows of its newest anchor: number, hash, the newest commit of the tape in it, its moment."""
 
     number: int = 0
     sha256: str = GENESIS

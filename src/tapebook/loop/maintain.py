@@ -32,7 +32,7 @@ _PER_FOLDER = 1_000
 _SHOWN = 5
 _ALTERED = "restore the archive's `anchors` folder from a backup; until then nothing shows what was cut off"
 _CUT = "restore book.db from a backup that is as new as the anchors; what was decided since is in no other place"
-_TAPE_CUT = "restore tape.db from a backup, or import candles and funding again; midpoints and books have no other source"
+_TAPE_CUT = "restore tape.db from a backup, or import candles and funding again; midpoints and books are nowhere else"
 
 
 class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -181,10 +181,10 @@ class AnchorCheck:
             yield Finding("tape.db", f"the archive has an anchor of commit {mark.seq}, but {cut}", _TAPE_CUT)
         elif known is not None and known != (mark.known_at, mark.checksum):
             yield Finding(f"tape.db, commit {mark.seq}", "differs from the anchor in the archive", _TAPE_CUT)
-        for table, granularity, chunk, *sealed in mark.seals:
+        for table, granularity, chunk, rows, digest, seq in mark.seals:
             # Of chunks that have left there are many, and nothing to compare.
             if chunk >= self._left.get((table, granularity), 0) or (table, granularity, chunk) in self._places:
-                self.sealed[table, granularity, chunk] = Seal(*sealed)
+                self.sealed[table, granularity, chunk] = Seal(rows, digest, seq)
 
     def _head(self, stream: Stream, seq: int, digest: str) -> Iterator[Finding]:
         stored = self._rooms.log.hash_at(stream, seq)

@@ -50,7 +50,7 @@ _TAPE_REFERENCES = (
 _REBUILT_FROM = {
     "packet": "`tapebook replay` makes the packet again from book and tape and compares it with its hash",
     "reply": "a reply is in no other place: restore the archive from a backup",
-    "document": "`tapebook recall sync` stores it again if the file is as it was; else restore the archive from a backup",
+    "document": "`tapebook recall sync` stores it again if the file is as it was; else restore the archive",
     "rows": "import candles and funding again; of other rows there is no other copy: restore the archive from a backup",
 }
 _ARCHIVE = "restore the archive from a backup"
@@ -182,8 +182,7 @@ def _tape(rooms: Rooms, anchors: AnchorCheck, *, progress: Told, notice: Told) -
 def _archive(rooms: Rooms, progress: Told) -> Iterator[Finding]:
     """Every object of the archive against its key, and every key that a row names."""
     for found in rooms.archive.check(_references(rooms), progress=lambda objects: progress(f"{objects:,} objects")):
-        named = f"{found.by} ({found.key})" if found.by else found.key
-        yield Finding(f"archive: {named}", found.problem, _REBUILT_FROM.get(found.by.partition(" ")[0], _ARCHIVE))
+        yield Finding(f"archive: {found.by or found.key}", found.problem, _REBUILT_FROM.get(found.by.partition(" ")[0], _ARCHIVE))
 
 
 def _references(rooms: Rooms) -> Iterator[Reference]:

@@ -75,7 +75,7 @@ def put_back(copy: Path, place: Path) -> None:
 
 def test_a_book_put_back_from_a_copy_is_found(run: Run, own: str, tmp_path: Path) -> None:
     book = ticked(run, own) / "book.db"
-    copy = shutil.copy(book, tmp_path / "aside.db")
+    copy = Path(shutil.copy(book, tmp_path / "aside.db"))
     assert run("tick", "btc-5m", "BTC", "--home", own)[0] == 0
     put_back(copy, book)
     code, out, err = run("verify", "--home", own, "--json")
@@ -85,7 +85,7 @@ def test_a_book_put_back_from_a_copy_is_found(run: Run, own: str, tmp_path: Path
 
 def test_a_tape_put_back_from_a_copy_is_found(run: Run, own: str, tmp_path: Path) -> None:
     home = ticked(run, own)
-    copy = shutil.copy(home / "tape.db", tmp_path / "aside.db")
+    copy = Path(shutil.copy(home / "tape.db", tmp_path / "aside.db"))
     with app.open(home) as book:
         book._rooms.tape.commit([Mid("BTC", 0, 1)])
     put_back(copy, home / "tape.db")
