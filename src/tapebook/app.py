@@ -49,6 +49,7 @@ from tapebook.loop.gather import gather
 from tapebook.loop.health import Check, checks
 from tapebook.loop.home_layers import HomeLayers
 from tapebook.loop.horizons import curated_until
+from tapebook.loop.librarian import clean_archive
 from tapebook.loop.listen import IngestProgress
 from tapebook.loop.maintain import anchor_problem
 from tapebook.loop.patience import patiently
@@ -340,9 +341,13 @@ class Tapebook:
         return verify_home(self._rooms, tape=tape, archive=archive, progress=progress, notice=notice)
 
     def doctor(self, *, fix: bool = False) -> list[Check]:
-        """The state of the home, point by point; with `fix`, after what waits for the archive was moved there."""
+        """The state of the home, point by point.
+
+        With `fix`, after what waits for the archive was moved there and what killed writers left in it was deleted.
+        """
         if fix:
             self._rooms.archive.drain()
+            clean_archive(self._rooms, everywhere=True)
         return checks(self._rooms)
 
     def close(self) -> None:

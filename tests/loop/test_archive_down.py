@@ -1,6 +1,7 @@
 """An archive that cannot be written never stops a tick, and nothing of it is lost."""
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -203,3 +204,25 @@ def test_who_deletes_after_archiving_is_refused(tmp_path: Path) -> None:
         with pytest.raises(StoreFailed):
             floor.rooms.archive.create("anchors/local/-/1", b"hash")
         assert not (home / "spool").exists()
+
+
+def test_doctor_names_objects_that_were_healed_and_clears_what_killed_writers_left(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with desk(home) as floor:
+        agent = begun(floor)
+        floor.later(MINUTE, BTC=100, ETH=10)
+        run = floor.say(agent, reply("hold"))
+        (home / "archive" / f"{run.reply_key}.z").write_bytes(b"")
+        left = home / "archive" / "sha256" / "left.z.1.1.part"
+        left.write_bytes(b"half")
+        os.utime(left, (1_000, 1_000))
+    with app.open(home) as book:
+        (before,) = [each for each in book.doctor() if each.name == "archive"]
+        assert before.ok and "no damaged object" in before.detail
+        # The same answer again, as engines give it all the time.
+        assert book._rooms.archive.put(reply("hold").encode()) == run.reply_key
+        (healed,) = [each for each in book.doctor() if each.name == "archive"]
+        assert "1 damaged objects were replaced" in healed.detail
+        assert (run.reply_key or "").replace("/", "_") in healed.detail and left.exists()
+        book.doctor(fix=True)
+        assert not left.exists() and book.run(run.run_id)["reply"] == reply("hold")

@@ -1,5 +1,8 @@
 """Why a decision was what it was: what the engine was told, what it said, what was allowed, and what came of it."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import msgspec
 
 from tapebook import views
@@ -10,23 +13,43 @@ from tapebook.domain.citation import Citation
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.errors import Damaged
 from tapebook.lab.replay import rebuild
 from tapebook.wiring import Rooms
 
+Found = TypeVar("Found")
+
 
 def explain(rooms: Rooms, run: DecisionRun) -> views.View:
-    """Everything about one decision. `packet`, `reply` and `sections` are null where they are not kept any more."""
-    book = rooms.book
-    packet = rebuilt(rooms, run)
+    """Everything about one decision. `packet`, `reply` and `sections` are null where they are not kept any more.
+
+    What is damaged or lost is left out, with a line in `problems`: nothing altered is shown as what was said.
+    """
+    book, problems = rooms.book, list[str]()
+    packet = _readable(problems, lambda: rebuilt(rooms, run))
+    kept = _readable(problems, lambda: _kept(rooms, run.packet_key))
+    reply = _readable(problems, lambda: _kept(rooms, run.reply_key))
     return views.run_view(run) | {
         "sections": None if packet is None else [msgspec.to_builtins(part) for part in preview(packet).parts],
-        "citations": None if packet is None else [_citation_view(rooms, each, run) for each in packet.citations],
-        "packet": packet_text(rooms, run, packet),
-        "reply": _reply(rooms, run),
+        "citations": None
+        if packet is None
+        else [_citation_view(rooms, each, run, problems=problems) for each in packet.citations],
+        "packet": kept if kept is not None else _text(packet),
+        "reply": reply if reply is not None else _paid_reply(rooms, run),
         "orders": [order_view(known) for known in book.orders_of_run(run.run_id)],
         "fills": [views.fill_view(fill) for fill in book.fills_of_run(run.run_id)],
         "trades": [_trade_view(known, run.run_id) for known in book.trades_of_run(run.run_id)],
+        "problems": list(dict.fromkeys(problems)),
     }
+
+
+def _readable(problems: list[str], read: Callable[[], Found | None]) -> Found | None:
+    """What can be read; what is damaged or lost is None and a line among the problems."""
+    try:
+        return read()
+    except Damaged as error:
+        problems.append(str(error))
+        return None
 
 
 def order_view(known: KnownOrder) -> views.View:
@@ -44,28 +67,37 @@ def rebuilt(rooms: Rooms, run: DecisionRun) -> Packet | None:
 
 def packet_text(rooms: Rooms, run: DecisionRun, packet: Packet | None) -> str | None:
     """The text the engine was sent: as it was kept, else as it was made again."""
-    kept = _kept(rooms, run.packet_key)
-    return kept if kept is not None or packet is None else f"{packet.system}\n\n{packet.text}"
+    kept = _readable([], lambda: _kept(rooms, run.packet_key))
+    return kept if kept is not None else _text(packet)
 
 
-def _citation_view(rooms: Rooms, citation: Citation, run: DecisionRun) -> views.View:
+def _text(packet: Packet | None) -> str | None:
+    return None if packet is None else f"{packet.system}\n\n{packet.text}"
+
+
+def _citation_view(rooms: Rooms, citation: Citation, run: DecisionRun, *, problems: list[str]) -> views.View:
     """A citation with the lines it names, as they were then, and whether an action of the run cites it."""
-    content = rooms.archive.get(f"sha256/{citation.content_sha256[:2]}/{citation.content_sha256}")
-    lines = None if content is None else content.decode().split("\n")[citation.start_line - 1 : citation.end_line]
+    key = f"sha256/{citation.content_sha256[:2]}/{citation.content_sha256}"
+    content = _readable(problems, lambda: _kept(rooms, key))
+    lines = None if content is None else content.split("\n")[citation.start_line - 1 : citation.end_line]
     cited = any(citation.id in action.cites for action in run.actions)
     return citation.to_dict() | {"text": None if lines is None else "\n".join(lines), "cited": cited}
 
 
-def _reply(rooms: Rooms, run: DecisionRun) -> str | None:
-    """What the engine answered; of a model that was paid, also when the archive could not take it."""
-    found = _kept(rooms, run.reply_key)
-    paid = rooms.replies.of_run(run.run_id) if found is None and run.usage is not None else None
-    return found if paid is None else msgspec.json.decode(paid.answer_json, type=Answer).reply
+def _paid_reply(rooms: Rooms, run: DecisionRun) -> str | None:
+    """What a model that was paid answered, which is in the book also when the archive does not have it."""
+    paid = rooms.replies.of_run(run.run_id) if run.usage is not None else None
+    return None if paid is None else msgspec.json.decode(paid.answer_json, type=Answer).reply
 
 
 def _kept(rooms: Rooms, key: str | None) -> str | None:
-    content = rooms.archive.get(key) if key else None
-    return None if content is None else content.decode()
+    """A text of the archive; None when it was never kept, Damaged when it is not there any more."""
+    if key is None:
+        return None
+    content = rooms.archive.get(key)
+    if content is None:
+        raise Damaged(f"the archive has lost {key}; restore it from a backup")
+    return content.decode()
 
 
 def _trade_view(known: KnownTrade, run_id: str) -> views.View:

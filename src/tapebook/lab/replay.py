@@ -30,7 +30,11 @@ def replay(
     checked, different = 0, []
     for run_id in run_ids:
         run = rooms.book.run(run_id)
-        problem = "the run is not in the book" if run is None else _difference(rooms, run)
+        try:
+            problem = "the run is not in the book" if run is None else _difference(rooms, run)
+        except Damaged as error:
+            # What it was made of is lost or altered; others may be made of something else.
+            problem = str(error)
         checked += 1
         if problem:
             different.append(f"{run_id}: {problem}")
@@ -73,7 +77,10 @@ def _difference(rooms: Rooms, run: DecisionRun) -> str | None:
 
 def _where(rooms: Rooms, run: DecisionRun, packet: Packet) -> str:
     """The first differing line, when the archive still has the text that was sent."""
-    stored = rooms.archive.get(run.packet_key) if run.packet_key else None
+    try:
+        stored = rooms.archive.get(run.packet_key) if run.packet_key else None
+    except Damaged as error:
+        return f"; {error}"
     if stored is None:
         return ""
     lines = stored.decode().split("\n"), f"{packet.system}\n\n{packet.text}".split("\n")

@@ -50,6 +50,7 @@ def checks(rooms: Rooms) -> list[Check]:
         _agents(rooms),
         _degraded(rooms),
         _spool(rooms),
+        _healed(rooms),
         _wal(rooms),
         _disk(rooms),
     ]
@@ -144,6 +145,15 @@ def _spool(rooms: Rooms) -> Check:
     size = f"{waits.bytes / 1_000:,.1f} kB"
     detail = f"{waits.objects} objects ({size}) wait for the archive, the oldest for {minutes} min"
     return Check("spool", False, f"{detail}: see that it can be written, then `tapebook doctor --fix` moves them")
+
+
+def _healed(rooms: Rooms) -> Check:
+    """Objects of the archive that were torn or altered and could be replaced by the right bytes."""
+    healed = rooms.archive.repaired()
+    if not healed:
+        return Check("archive", True, "no damaged object had to be replaced; `tapebook verify` looks for others")
+    names = ", ".join(healed[:_SHOWN]) + (f" and {len(healed) - _SHOWN} more" if len(healed) > _SHOWN else "")
+    return Check("archive", True, f"{len(healed)} damaged objects were replaced by the right bytes: {names}")
 
 
 def _wal(rooms: Rooms) -> Check:

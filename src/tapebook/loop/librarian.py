@@ -1,9 +1,18 @@
 """Keeps documents up to date while the desk runs: a sync at the start, and one every few minutes."""
 
-from tapebook.clock import elapsed_seconds
+from tapebook.clock import SystemClock, elapsed_seconds
+from tapebook.domain.instants import HOUR
 from tapebook.errors import Fix, Retry
 from tapebook.loop.sync import sync
 from tapebook.wiring import Rooms
+
+_LEFTOVER_MS = HOUR
+
+
+def clean_archive(rooms: Rooms, *, everywhere: bool = False) -> int:
+    """Deletes what writers that were killed left half written an hour ago or earlier; returns how many files."""
+    # Files know the machine's time, whatever the clock of the home is.
+    return rooms.archive.clean(before_ms=SystemClock().now() - _LEFTOVER_MS, everywhere=everywhere)
 
 
 class Librarian:
@@ -23,6 +32,7 @@ class Librarian:
         self._due = elapsed_seconds() + self._every
         try:
             waiting = self._rooms.archive.drain()
+            clean_archive(self._rooms)
             report = sync(self._rooms)
         except Retry:
             raise

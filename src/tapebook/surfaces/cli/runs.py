@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tapebook.errors import BadInput, Stop
+from tapebook.errors import BadInput, Damaged, Stop
 from tapebook.surfaces.cli.options import Agent, Home, Json, Most, Symbol, inherited, opened
 from tapebook.surfaces.cli.output import (
     Column,
@@ -130,6 +130,8 @@ def replay(
 def print_text(run: dict[str, Any], names: list[str]) -> None:
     """A text as it was sent or answered, without anything around it."""
     for name in names:
+        if run[name] is None and run["problems"]:
+            raise Damaged(f"the {name} of {run['run_id']} cannot be shown: {run['problems'][0]}")
         if run[name] is None:
             unwritten = any(cause.startswith("archive: ") for cause in run["degraded_causes"])
             why = "neither the archive nor the spool could be" if unwritten else "the setting archive.packets was off"
@@ -158,6 +160,7 @@ def print_run(run: dict[str, Any]) -> None:
         "model": _usage(run["usage"]),
         "degraded": run["degraded"],
         "causes": run["degraded_causes"],
+        "problems": run["problems"],
         "note": run["note"],
         "error": run["error"],
         "orders": [_order(order) for order in run["orders"]],
