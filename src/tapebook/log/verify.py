@@ -19,7 +19,7 @@ from itertools import islice
 
 import msgspec
 
-from tapebook.db import Database, Query, Row, connect, migrate
+from tapebook.db import Database, Queries, Query, Row, connect, migrate
 from tapebook.db.buffered import Buffered
 from tapebook.errors import Damaged, TapebookError
 from tapebook.log.event import GENESIS, Event, Stream
@@ -32,9 +32,7 @@ _TOGETHER = 2_000
 _IN_MEMORY = 20_000
 # The log itself, which the chain is for, and what its own modules look after.
 _OWN_TABLES = frozenset({"log_events", "log_anchors", "log_anchored", "leases"})
-_TABLES = Query.compile(
-    "tables", "", "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
-)
+_QUERIES = Queries.load("tapebook.log", "verify.sql")
 _RESTORE = "restore book.db from a backup: the log is the truth, nothing else has it"
 _REBUILD = "the log has what this table should say, and it is whole; restore book.db from a backup"
 
@@ -137,7 +135,7 @@ def _rebuild_and_compare(
         left_out = _OWN_TABLES | operational
         found: list[Finding] = []
         with scratch.snapshot():
-            for table in (name for (name,) in scratch.all(_TABLES) if name not in left_out):
+            for table in (name for (name,) in scratch.all(_QUERIES.tables) if name not in left_out):
                 progress(f"the table {table}")
                 found += _first(table, _compare(db, scratch, table, packages))
         return found
@@ -168,13 +166,11 @@ def _compare(
     db: Database, scratch: Database, table: str, packages: tuple[str, ...]
 ) -> Iterator[tuple[Row, str]]:
     """The rows of which the stored table and the computed one do not both have the same, in order of their key."""
-    about = scratch.all(Query.compile("columns", "", f"SELECT name, pk FROM pragma_table_info('{table}')"))
+    about = scratch.all(_QUERIES.columns, table_name=table)
     key = [name for name, place in sorted(about, key=lambda column: column[1]) if place]
     columns = [*key, *(name for name, place in about if not place)]
     wide = len(key) or len(columns)
-    query = Query.compile(
-        "rows", "", f"SELECT {', '.join(columns)} FROM {table} ORDER BY {', '.join(columns[:wide])}"
-    )
+    query = Query.ordered_table(table, columns, by=columns[:wide])
     stored, computed = db.stream(query), scratch.stream(query)
     ours, theirs = next(stored, None), next(computed, None)
     while ours is not None or theirs is not None:

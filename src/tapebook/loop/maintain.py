@@ -135,7 +135,7 @@ class AnchorCheck:
         if noted.number == last and not shown and anchored != self._reached:
             odd = sorted({stream.name for stream, _ in anchored.items() ^ self._reached.items()})
             yield Finding("log_anchored", f"differs from the anchors for {', '.join(odd[:_SHOWN])}", _CUT)
-        elif anchored and not noted.number:
+        elif noted.number < (1 if anchored else 0):
             yield Finding("log_anchors", "the newest anchor is not noted any more", _CUT)
 
     def _heads_alone(self, keys: Iterator[str]) -> Iterator[Finding]:

@@ -7,12 +7,13 @@ What is wrong is named with what it can be rebuilt from. Everything is read, not
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
+from itertools import chain
 
 import msgspec
 
 from tapebook.archive import Reference
 from tapebook.book.runs import run_id
-from tapebook.db import Database, Query, connect, migrate
+from tapebook.db import Database, Queries, Query, connect, migrate
 from tapebook.decision import Answer
 from tapebook.errors import Damaged, TapebookError
 from tapebook.log import Finding, Stream, verify_log
@@ -23,30 +24,12 @@ from tapebook.wiring import BOOK_PACKAGES, TAPE_PACKAGES, Rooms
 OPERATIONAL = frozenset({"work", "kept_replies"})
 """Tables of the book that are neither computed from the log nor fixed: what is being done just now."""
 
-_SCHEMA = Query.compile(
-    "schema",
-    "",
-    "SELECT type, name, COALESCE(sql, '') FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY type, name",
+_QUERIES = Queries.load("tapebook.loop", "verify.sql")
+_OF_BOOK = (
+    *(_QUERIES.packets, _QUERIES.run_replies, _QUERIES.documents, _QUERIES.entries),
+    *(_QUERIES.proposed, _QUERIES.proposed_for),
 )
-_WORK = Query.compile(
-    "work",
-    "",
-    "SELECT owner, deployment, symbol, scheduled_for, run_trigger, branch, run_id, state, as_of, tape_seq, book_seq "
-    "FROM work",
-)
-_REPLIES = Query.compile("replies", "", "SELECT owner, reply_key, run_id, cost_usd_e6, answer_json FROM kept_replies")
-_REFERENCES = (
-    ("packet of run {}", "SELECT packet_key, run_id FROM decision_runs WHERE packet_key IS NOT NULL"),
-    ("reply of run {}", "SELECT reply_key, run_id FROM decision_runs WHERE reply_key IS NOT NULL"),
-    ("document {}", "SELECT sha256, path FROM document_versions WHERE sha256 <> ''"),
-    ("document entry {}", "SELECT sha256, entry_id FROM document_entries"),
-    ("proposal {}", "SELECT sha256, proposal_id FROM manual_proposals"),
-    ("manual before proposal {}", "SELECT base_sha256, proposal_id FROM manual_proposals"),
-)
-_TAPE_REFERENCES = (
-    ("rows of {}", "SELECT archive_key, table_name FROM tape_archived"),
-    ("payloads from {}", "SELECT archive_key, from_ts FROM tape_recordings"),
-)
+_OF_TAPE = (_QUERIES.chunks, _QUERIES.recordings)
 _REBUILT_FROM = {
     "packet": "`tapebook replay` makes the packet again from book and tape and compares it with its hash",
     "reply": "a reply is in no other place: restore the archive from a backup",
@@ -112,7 +95,7 @@ def _schema(db: Database, file: str, packages: tuple[str, ...]) -> Iterator[Find
         return
     with closing(connect(":memory:")) as fresh:
         migrate(fresh, packages)
-        stored, made = (set(place.all(_SCHEMA)) for place in (db, fresh))
+        stored, made = (set(place.all(_QUERIES.schema)) for place in (db, fresh))
     for kind, name, _ in sorted(made - stored):
         yield Finding(file, f"the {kind} {name} is missing or was changed", _RESTORE.format(file))
     for kind, name, _ in sorted(stored - made):
@@ -138,7 +121,7 @@ def _work(rooms: Rooms) -> Iterator[Finding]:
     """Decisions that wait are what their name says, and may know no more than there is."""
     lost = "stop the desk and delete the row: the slot is recorded as missed"
     tape_head = rooms.tape.head()[0]
-    for owner, deployment, symbol, at, trigger, branch, name, *known in rooms.book_db.all(_WORK):
+    for owner, deployment, symbol, at, trigger, branch, name, *known in rooms.book_db.all(_QUERIES.work):
         stream, (state, as_of, tape_seq, book_seq) = Stream(owner, deployment), known
         if name != run_id(stream.name, symbol, scheduled_for=at, trigger=trigger, branch=branch):
             yield Finding("work", f"run {name} is not the one its columns name", lost)
@@ -151,7 +134,7 @@ def _work(rooms: Rooms) -> Iterator[Finding]:
 def _replies(rooms: Rooms) -> Iterator[Finding]:
     """A kept answer can be read, and costs what it says; of a run that is recorded it says what the run does."""
     remedy = "delete the row: the model is asked again if the decision is not made yet"
-    for _, key, name, cost, answer_json in rooms.book_db.all(_REPLIES):
+    for _, key, name, cost, answer_json in rooms.book_db.all(_QUERIES.replies):
         try:
             answer = msgspec.json.decode(answer_json, type=Answer)
         except (msgspec.MsgspecError, UnicodeError) as error:
@@ -187,9 +170,11 @@ def _archive(rooms: Rooms, progress: Told) -> Iterator[Finding]:
 
 def _references(rooms: Rooms) -> Iterator[Reference]:
     """Every object that a row of the book or the tape names."""
-    for db, references in ((rooms.book_db, _REFERENCES), (rooms.tape_db, _TAPE_REFERENCES)):
-        with db.snapshot():
-            for by, text in references:
-                for key, name in db.stream(Query.compile("references", "", text)):
-                    whole = key if "/" in key else f"sha256/{key[:2]}/{key}"
-                    yield Reference(whole, by.format(name))
+    yield from _named_by(rooms.book_db, _OF_BOOK)
+    yield from _named_by(rooms.tape_db, _OF_TAPE)
+
+
+def _named_by(db: Database, queries: tuple[Query, ...]) -> Iterator[Reference]:
+    with db.snapshot():
+        for key, by in chain.from_iterable(map(db.stream, queries)):
+            yield Reference(key if "/" in key else f"sha256/{key[:2]}/{key}", by)
