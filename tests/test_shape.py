@@ -152,6 +152,7 @@ BROAD_HANDLERS = {
     "loop/optional_reads.py": 1,  # a memory: trading goes on without it
     "loop/learn.py": 1,  # rows of one memory that cannot be written: the others are learned
     "loop/librarian.py": 1,  # documents that cannot be synced: the desk goes on with those it has
+    "surfaces/cli/__init__.py": 1,  # whatever a damaged home causes is said in one line; all else is raised again
     "archive/spool.py": 2,  # an archive of whatever kind: what it does not take waits in the spool
 }
 

@@ -15,7 +15,7 @@ import msgspec
 
 from tapebook import profiles, views
 from tapebook.app_backtests import Backtests
-from tapebook.app_homes import demo, ingest, init
+from tapebook.app_homes import demo, find_damage, ingest, init
 from tapebook.app_recall import Recall
 from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.context import Preview, assemble, preview
@@ -38,7 +38,7 @@ from tapebook.lab.planning import plan_for
 from tapebook.lab.replay import ReplayReport, replay
 from tapebook.lab.rerun import Comparison, run_again
 from tapebook.lab.result import BacktestResult, ChunkResult
-from tapebook.log import Finding, verify_log
+from tapebook.log import Finding
 from tapebook.loop import control, enlist, transfer
 from tapebook.loop import demo as demo_loop
 from tapebook.loop.backfill import FillsReport, import_fills
@@ -53,7 +53,7 @@ from tapebook.loop.home_layers import HomeLayers
 from tapebook.loop.horizons import curated_until
 from tapebook.loop.librarian import clean_archive
 from tapebook.loop.listen import IngestProgress
-from tapebook.loop.maintain import anchors
+from tapebook.loop.maintain import anchor_problem
 from tapebook.loop.patience import patiently
 from tapebook.loop.recall import docs_head
 from tapebook.loop.roles import RoleProgress
@@ -64,9 +64,10 @@ from tapebook.loop.stage import serve_world
 from tapebook.loop.supervise import SupervisorProgress
 from tapebook.loop.tick import tick
 from tapebook.loop.transfer import ExportReport, ImportReport, StreamReport
+from tapebook.loop.verify import verify_home
 from tapebook.tape.importer import Kind
 from tapebook.tape.store import View
-from tapebook.wiring import BOOK_PACKAGES, Rooms
+from tapebook.wiring import Rooms
 
 _ALL = 2**31 - 1
 
@@ -95,6 +96,7 @@ __all__ = [
     "Tapebook",
     "chunk_lines",
     "demo",
+    "find_damage",
     "ingest",
     "init",
     "open",
@@ -113,6 +115,8 @@ class Tapebook:
         virtual = VirtualClock(demo_loop.START) if clock is None and demo_loop.is_demo(home) else None
         system = SystemClock()
         self._rooms = Rooms(home, clock=clock or virtual or system, slot=recall)
+        self.anchor_problem: str | None = None
+        self._closed = False
         # What is done now is done after all that is known, also where a world runs faster than real time.
         system.catch_up(self._rooms.tape.head()[1])
         if virtual:
@@ -327,11 +331,20 @@ class Tapebook:
         """Two decisions, and what differs between the packets they were made from."""
         return compare_runs(self._rooms, self._require_run(first), self._require_run(second))
 
-    def verify(self) -> list[Finding]:
-        """Everything in the book that contradicts itself; empty when it is whole."""
-        rooms = self._rooms
-        found = verify_log(rooms.log, rooms.book_db, packages=BOOK_PACKAGES, anchors=anchors(rooms))
-        return found + [Finding("wallet_ledger", difference) for difference in rooms.book.cash_differences()]
+    def verify(
+        self,
+        *,
+        tape: bool = False,
+        archive: bool = False,
+        progress: Callable[[str], None] = lambda words: None,
+        notice: Callable[[str], None] = lambda words: None,
+    ) -> list[Finding]:
+        """Everything that contradicts itself; empty when all is whole.
+
+        `tape` compares every row of the tape with its checksum, `archive` reads every object.
+        `progress` is told how far it has come; `notice` what cannot be checked, such as rows older than checksums.
+        """
+        return verify_home(self._rooms, tape=tape, archive=archive, progress=progress, notice=notice)
 
     def doctor(self, *, fix: bool = False) -> list[Check]:
         """The state of the home, point by point.
@@ -344,8 +357,13 @@ class Tapebook:
         return checks(self._rooms)
 
     def close(self) -> None:
-        """Ends all connections."""
-        self._rooms.close()
+        """Ends all connections; what was written is anchored before, or `anchor_problem` says why it is not."""
+        try:
+            if not self._closed and (self._rooms.log.written or self._rooms.tape.commits):
+                self.anchor_problem = anchor_problem(self._rooms)
+        finally:
+            self._closed = True
+            self._rooms.close()
 
     def __enter__(self) -> "Tapebook":
         return self

@@ -11,11 +11,14 @@ from tapebook.config import load
 from tapebook.errors import HomeError
 from tapebook.home import is_home, make_home, require_home, sole_writer
 from tapebook.lab.demo_report import DemoReport, demo_report
+from tapebook.log import Finding
 from tapebook.loop import demo as demo_loop
 from tapebook.loop import enlist
 from tapebook.loop.demo import DemoProgress
 from tapebook.loop.listen import IngestProgress, listen
+from tapebook.loop.maintain import anchor_heads
 from tapebook.loop.stage import clock_for
+from tapebook.loop.verify import verify_home
 from tapebook.wiring import Rooms
 
 FIRST_AGENTS: dict[str, dict[str, Any]] = {
@@ -51,9 +54,12 @@ def init(home: str | Path) -> list[str]:
         raise HomeError(f"{home} is a tapebook home already: edit its tapebook.toml, or choose another --home")
     make_home(home)
     rooms = Rooms(home, clock=SystemClock())
-    for name, settings in FIRST_AGENTS.items():
-        enlist.add(rooms, name, profiles.from_words(settings))
-    rooms.close()
+    try:
+        for name, settings in FIRST_AGENTS.items():
+            enlist.add(rooms, name, profiles.from_words(settings))
+        anchor_heads(rooms)
+    finally:
+        rooms.close()
     return [
         f"{home}/tapebook.toml   settings, each with a comment",
         f"{home}/book.db         the log and what is computed from it",
@@ -61,6 +67,19 @@ def init(home: str | Path) -> list[str]:
         "agent btc-5m (engine: the default of the settings) watches BTC",
         "agent demo-ensemble (engine: ensemble of the rule engines) watches BTC, ETH",
     ]
+
+
+def find_damage(home: str | Path, *, archive: bool = False) -> list[Finding]:
+    """What `Tapebook.verify` finds in a home that may be too damaged to be opened; every row of the tape is read."""
+    rooms = Rooms(Path(home), clock=SystemClock())
+    try:
+        return verify_home(rooms, tape=True, archive=archive, progress=_silent, notice=_silent)
+    finally:
+        rooms.close()
+
+
+def _silent(words: str) -> None:
+    """Nobody is told."""
 
 
 def demo(

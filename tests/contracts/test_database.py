@@ -40,6 +40,20 @@ def test_rows_are_tuples_in_the_order_asked_for(pairs: Database) -> None:
     assert pairs.one(sql("SELECT name FROM pairs WHERE size > 9")) is None
 
 
+def test_rows_can_be_streamed_two_tables_at_once(pairs: Database) -> None:
+    pairs.many(ADD, [(f"{number:05}", number) for number in range(5_000)])
+    with pairs.snapshot():
+        first, second = pairs.stream(PAIRS_BY_NAME), pairs.stream(PAIRS_BY_NAME)
+        assert all(one == other for one, other in zip(first, second, strict=True))
+        assert next(first, None) is None
+        assert sum(1 for _ in pairs.stream(sql("SELECT name FROM pairs WHERE size < :size"), size=2_500)) == 2_500
+
+
+def test_a_whole_database_has_nothing_to_complain_of(pairs: Database) -> None:
+    pairs.run(ADD, name="a", size=1)
+    assert pairs.integrity() == []
+
+
 def test_sync_changes_nothing_and_may_be_asked_for_at_any_time(pairs: Database) -> None:
     pairs.sync()
     pairs.run(ADD, name="a", size=1)

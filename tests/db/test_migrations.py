@@ -20,7 +20,8 @@ SQL_ERROR = (apsw.SQLError, psycopg.ProgrammingError)
 PackageMaker = Callable[[dict[str, str]], str]
 _numbers = itertools.count()
 
-FILES_OF_THE_LOG = [f"tapebook.log/{name}.sql" for name in ("0001_log", "0002_leases", "0003_log_rows", "0005_packs")]
+LOG = ("0001_log", "0002_leases", "0003_log_rows", "0004_anchors", "0005_packs")
+FILES_OF_THE_LOG = [f"tapebook.log/{name}.sql" for name in LOG]
 
 
 @pytest.fixture
@@ -76,7 +77,8 @@ def test_failing_one_leaves_nothing_and_can_be_repaired(
         "0002_b.sql": "CREATE TABLE b (x BIGINT); INSERT INTO c VALUES (1)",
     }
     name = package(files)
-    with pytest.raises(SQL_ERROR):
+    # A statement that does not fit is taken for a damaged file by SQLite's adapter.
+    with pytest.raises((Damaged, *SQL_ERROR)):
         migrate(database, (name,))
     assert database.all(RECORDED) == [(name, "0001_a.sql")]
     with pytest.raises(SQL_ERROR):

@@ -8,7 +8,6 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect
-from tapebook.errors import Damaged
 from tapebook.log import Draft, Event, Finding, Log, Stream, verify_log
 from tapebook.log.event import GENESIS, chained
 from tests.db.places import Connector, sql
@@ -35,10 +34,9 @@ def anchors_of(log: Log) -> dict[Stream, dict[int, str]]:
 
 def check(log: Log, db: Database, anchors: Mapping[Stream, Mapping[int, str]] | None = None) -> list[Finding]:
     """The findings; text that cannot be read at all is one."""
-    try:
-        return verify_log(log, db, packages=PACKAGES, anchors=anchors or {})
-    except Damaged as damaged:
-        return [Finding("database", str(damaged))]
+    found = verify_log(log, db, packages=PACKAGES, anchors=anchors or {})
+    assert all(each.remedy for each in found)
+    return [Finding(each.where, each.problem) for each in found]
 
 
 def tried(db: Database, mutations: list[Mutation]) -> tuple[int, list[str]]:

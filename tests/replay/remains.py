@@ -13,8 +13,8 @@ from tapebook.config import load
 from tapebook.db import Database, Query, Row, connect
 from tapebook.log.pack import unpack_body
 
-# Who may write now, which every process leaves differently.
-NOT_REMAINS = {"schema_migrations", "leases"}
+# Who may write now, and what was anchored when: every process leaves these differently.
+NOT_REMAINS = {"schema_migrations", "leases", "log_anchors", "log_anchored"}
 TRADES = ("trade_history", "positions", "orders", "fills", "wallet_ledger")
 
 # Facts that may be in the log once: by kind, where their name stands in the body.
@@ -60,9 +60,10 @@ _CATALOGUES = {
 
 
 def archived(home: Path) -> dict[str, bytes]:
-    """Every object of the archive; what a killed process left beside its place is none."""
+    """Every object of the archive but anchors; what a killed process left beside its place is none."""
     root = home / "archive"
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*.z")}
+    found = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*.z")}
+    return {name: content for name, content in found.items() if not name.startswith("anchors/")}
 
 
 def heads(found: Tables) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,11 @@ def test_bars_that_came_late_or_were_revised_are_not_read_ahead() -> None:
             tape = Tape(db, clock=VirtualClock(T0 + 9 * DAY))
             bars = [candle(Random(at), at, 5) for at in range(T0, T0 + DAY, 5 * MINUTE)]
             delay = {bars[100].bucket_ts: late}
-            tape.commit(bars, assumed=lambda fact, delay=delay: known_at(fact) + delay.get(fact.bucket_ts, 0))
+
+            def told_at(fact: Any, delay: dict[int, int] = delay) -> int:
+                return known_at(fact) + delay.get(fact.bucket_ts, 0)
+
+            tape.commit(bars, assumed=told_at)
             if again:
                 tape.commit([candle(Random(1), bars[100].bucket_ts, 5)], assumed=known_at)
             reel = Reel(db, clock=VirtualClock(T0 + 9 * DAY))

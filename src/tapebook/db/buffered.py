@@ -39,6 +39,15 @@ class Buffered:
         self._settle(query)
         return self._db.one(query, **params)
 
+    def stream(self, query: Query, **params: Any) -> Iterator[Row]:
+        """The rows of a query one by one."""
+        self._settle(query)
+        return self._db.stream(query, **params)
+
+    def integrity(self) -> list[str]:
+        """What the other database's own check finds."""
+        return self._db.integrity()
+
     def run(self, query: Query, **params: Any) -> None:
         """Puts a statement on one table off; outside a transaction it is executed at once."""
         self.put(query, query.row(params))

@@ -1,6 +1,6 @@
 """What every database adapter offers; rooms see nothing else of a database."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -27,6 +27,14 @@ class Database(Protocol):
 
     def one(self, query: Query, **params: Any) -> Row | None:
         """The first row of a query, or None."""
+        ...
+
+    def stream(self, query: Query, **params: Any) -> Iterator[Row]:
+        """The rows of a query one by one, in bounded memory; inside a snapshot or a transaction."""
+        ...
+
+    def integrity(self) -> list[str]:
+        """What the database's own check of its file finds; a server has none and looks after itself."""
         ...
 
     def run(self, query: Query, **params: Any) -> None:

@@ -8,6 +8,7 @@ have no rowid to leave out.
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -20,6 +21,7 @@ from tapebook.db.queries import Query
 from tapebook.domain.urls import without_password_of
 from tapebook.errors import BadInput, Busy, HomeError, Stop, StoreFailed, TapebookError
 
+_ROWS_AT_ONCE = 2_000
 # Committed with a wait for the disk, it makes the server wait for all it logged before; without a record it would not.
 _RECORD = "SELECT pg_logical_emit_message(true, 'tapebook', 'sync')"
 # One script at a time: two CREATE TABLE IF NOT EXISTS at once fail on each other. The number is only ours.
@@ -38,6 +40,8 @@ class PostgresDatabase:
             raise HomeError(f"cannot reach PostgreSQL: {said}; check the URL and that the server runs") from None
         # psycopg sends a small integer as SMALLINT, and 30000 + 30000 overflows; on SQLite all have 64 bits.
         self._connection.adapters.register_dumper(int, Int8Dumper)
+        # Two streams may be open at once.
+        self._streams = count()
         if not durable:
             self._connection.execute("SET synchronous_commit = off")
 
@@ -56,6 +60,16 @@ class PostgresDatabase:
         """The first row of a query, or None."""
         with self._translated():
             return self._execute(query, query.row(params)).fetchone()
+
+    def stream(self, query: Query, **params: Any) -> Iterator[Row]:
+        """The rows of a query one by one, some thousand in each round trip."""
+        with self._translated(), self._connection.cursor(name=f"stream_{next(self._streams)}") as cursor:
+            cursor.itersize = _ROWS_AT_ONCE
+            yield from cursor.execute(query.postgres.encode(), query.row(params))
+
+    def integrity(self) -> list[str]:
+        """Nothing: the server checks the pages it reads."""
+        return []
 
     def run(self, query: Query, **params: Any) -> None:
         """Executes a statement that returns nothing."""

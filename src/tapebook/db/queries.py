@@ -12,7 +12,7 @@ PostgreSQL infers a parameter's type from its use: one that is only asked `IS NU
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -50,6 +50,11 @@ class Query(msgspec.Struct, frozen=True):
     def whole_table(cls, table: str) -> "Query":
         """Every row of a table, for comparing two databases."""
         return cls.compile("whole_table", "", f"SELECT * FROM {table}")
+
+    @classmethod
+    def ordered_table(cls, table: str, columns: Sequence[str], *, by: Sequence[str]) -> "Query":
+        """Every row of a table in an order, for comparing two databases row by row."""
+        return cls.compile("ordered_table", "", f"SELECT {', '.join(columns)} FROM {table} ORDER BY {', '.join(by)}")
 
 
 class Queries:

@@ -19,6 +19,7 @@ BUSY_TIMEOUT_MS = 10_000
 ROWS_AT_ONCE = 50
 
 _LARGE_PAGE = 16_384
+_MOST_PROBLEMS = 20
 _WAL_BYTES = 40_960_000
 _PRAGMAS = """
 PRAGMA cache_size = -65536;
@@ -66,6 +67,18 @@ class SqliteDatabase:
         rows = self.all(query, **params)
         return rows[0] if rows else None
 
+    def stream(self, query: Query, **params: Any) -> Iterator[Row]:
+        """The rows of a query one by one."""
+        with self._translated():
+            yield from self._connection.execute(query.sqlite, query.row(params))
+
+    def integrity(self) -> list[str]:
+        """What SQLite's own check finds: broken pages, and indexes that do not fit their tables."""
+        try:
+            return [row[0] for row in self._execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})") if row[0] != "ok"]
+        except Damaged as error:
+            return [str(error)]
+
     def run(self, query: Query, **params: Any) -> None:
         """Executes a statement that returns nothing."""
         self._execute(query.sqlite, query.row(params))
@@ -97,7 +110,11 @@ class SqliteDatabase:
 
     def script(self, sql: str) -> None:
         """Executes several statements; the shared dialect is SQLite's."""
-        self._execute(sql)
+        try:
+            self._execute(sql)
+        except apsw.SQLError as error:
+            # A migration that does not fit: its record or the schema is not what was written.
+            raise Damaged(f"the tables of {self._path} are not those it should have ({error}); restore it") from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -199,7 +216,7 @@ def _translate(error: Exception, path: str) -> TapebookError | None:
         return Busy(f"{held}; try again when it is done")
     if isinstance(error, apsw.CantOpenError):
         return HomeError(f"cannot open {path}: check that the folder exists and may be written")
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError):
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.FormatError | UnicodeDecodeError):
         return Damaged(f"{path} is not a readable SQLite database ({error}); restore it from a backup")
     if isinstance(error, apsw.FullError | apsw.IOError | apsw.ReadOnlyError):
         return StoreFailed(f"cannot write {path} ({error}); make room or allow writing, then start again")

@@ -9,7 +9,7 @@ from tapebook.log.answers import Answers
 from tapebook.log.event import Draft, Event, Stream
 from tapebook.log.lease import Lease, Leases
 from tapebook.log.projection import Projection, Write
-from tapebook.log.store import Head, Log
+from tapebook.log.store import Head, Log, NotedAnchor
 from tapebook.log.verify import Finding, verify_log
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Lease",
     "Leases",
     "Log",
+    "NotedAnchor",
     "Projection",
     "Stream",
     "Write",

@@ -82,9 +82,47 @@ SELECT (
     SELECT COALESCE(CAST(SUM(events) AS BIGINT), 0) FROM log_packs WHERE owner = :owner AND deployment = :deployment
 );
 
--- name: streams
--- Every stream there is.
-SELECT owner, deployment FROM log_events
-UNION
-SELECT owner, deployment FROM log_packs
-ORDER BY owner, deployment;
+-- name: first_stream
+-- The first stream by name, of events that are rows and of those in packs.
+SELECT owner, deployment FROM (
+    SELECT * FROM (SELECT owner, deployment FROM log_events ORDER BY owner, deployment LIMIT 1) AS loose
+    UNION
+    SELECT * FROM (SELECT owner, deployment FROM log_packs ORDER BY owner, deployment LIMIT 1) AS packed
+) AS found ORDER BY owner, deployment LIMIT 1;
+
+-- name: next_stream
+-- The first stream after another one, by name: two index lookups, however many events there are.
+SELECT owner, deployment FROM (
+    SELECT * FROM (
+        SELECT owner, deployment FROM log_events
+        WHERE (owner, deployment) > (:owner, :deployment) ORDER BY owner, deployment LIMIT 1
+    ) AS loose
+    UNION
+    SELECT * FROM (
+        SELECT owner, deployment FROM log_packs
+        WHERE (owner, deployment) > (:owner, :deployment) ORDER BY owner, deployment LIMIT 1
+    ) AS packed
+) AS found ORDER BY owner, deployment LIMIT 1;
+
+-- name: newest_anchor
+-- The newest anchor the book knows of.
+SELECT number, sha256, tape_seq, written_at FROM log_anchors ORDER BY number DESC LIMIT 1;
+
+-- name: note_anchor
+-- Notes an anchor and returns its number; a second writer of the same number gets nothing back.
+INSERT INTO log_anchors (number, sha256, tape_seq, written_at) VALUES (:number, :sha256, :tape_seq, :written_at)
+ON CONFLICT (number) DO NOTHING
+RETURNING number;
+
+-- name: drop_older_anchors
+-- Each anchor names the one before, so the newest is enough.
+DELETE FROM log_anchors WHERE number < :number;
+
+-- name: anchored
+-- How far each stream is anchored.
+SELECT owner, deployment, seq FROM log_anchored ORDER BY owner, deployment;
+
+-- name: note_anchored
+-- A stream is anchored up to here.
+INSERT INTO log_anchored (owner, deployment, seq) VALUES (:owner, :deployment, :seq)
+ON CONFLICT (owner, deployment) DO UPDATE SET seq = excluded.seq;

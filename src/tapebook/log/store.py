@@ -11,7 +11,7 @@ An event is a row, or one of many in a pack (`log.pack`): a sole writer packs al
 for the archive as packs (`Log.retire`). Readers see no difference.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from heapq import merge
 from operator import attrgetter
@@ -53,6 +53,15 @@ class Head(msgspec.Struct, frozen=True):
     known_at: int = 0
 
 
+class NotedAnchor(msgspec.Struct, frozen=True):
+    """What the book knows of its newest anchor: number, hash, the newest commit of the tape in it, its moment."""
+
+    number: int = 0
+    sha256: str = GENESIS
+    tape_seq: int = 0
+    written_at: int = 0
+
+
 class _Pack(msgspec.Struct, frozen=True):
     """A row of packs without its content."""
 
@@ -66,7 +75,7 @@ class _Pack(msgspec.Struct, frozen=True):
 
 
 class Log:
-    """All streams of one database; `fetch` reads the archive, where old events may be."""
+    """All streams of one database; `fetch` reads the archive, where old events may be, `written` counts its own."""
 
     def __init__(
         self, db: Database, projections: Sequence[Projection], *, clock: Clock, fetch: Fetch = lambda key: None
@@ -76,6 +85,7 @@ class Log:
         self._fetch = fetch
         self._unpacked: dict[tuple[Stream, int, str], list[Event]] = {}
         self._joined = False
+        self.written = 0
         self.projections = tuple(projections)
         self._projectors = by_kind(projections)
 
@@ -158,7 +168,38 @@ class Log:
 
     def streams(self) -> list[Stream]:
         """Every stream, by name."""
-        return [Stream(*row) for row in self._db.all(QUERIES.streams)]
+        found: list[Stream] = []
+        row = self._db.one(QUERIES.first_stream)
+        while row is not None:
+            found.append(Stream(*row))
+            before, row = row, self._db.one(QUERIES.next_stream, owner=row[0], deployment=row[1])
+            if row == before:
+                raise Damaged(f"the streams of the log cannot be listed: {row!r} comes after itself")
+        return found
+
+    def hash_at(self, stream: Stream, seq: int) -> str | None:
+        """The hash of one event; None when there is none of that number."""
+        found = self.event(stream, seq)
+        return None if found is None else found.hash
+
+    def newest_anchor(self) -> NotedAnchor:
+        """The newest anchor the book knows of; number 0 when there is none."""
+        row = self._db.one(QUERIES.newest_anchor)
+        return NotedAnchor(*row) if row else NotedAnchor()
+
+    def anchored(self) -> dict[Stream, int]:
+        """How far each stream is anchored."""
+        return {Stream(owner, deployment): seq for owner, deployment, seq in self._db.all(QUERIES.anchored)}
+
+    def note_anchor(self, noted: NotedAnchor, heads: Mapping[Stream, int], *, write: Callable[[], None]) -> None:
+        """Notes an anchor once `write` has brought it to the archive; StaleWriter when another process was faster."""
+        with self._db.transaction():
+            if self._db.one(QUERIES.note_anchor, **msgspec.structs.asdict(noted)) is None:
+                raise StaleWriter(f"anchor {noted.number} was written by another process")
+            self._db.run(QUERIES.drop_older_anchors, number=noted.number)
+            rows = [(stream.owner, stream.deployment, seq) for stream, seq in sorted(heads.items())]
+            self._db.many(QUERIES.note_anchored, rows)
+            write()
 
     def packed_until(self, stream: Stream) -> int:
         """The last number of a stream's newest pack; 0 without any."""
@@ -204,6 +245,7 @@ class Log:
         events = self._behind(self.head(stream), drafts, stream=stream, expected_seq=expected_seq)
         for event in events:
             self._write(event)
+        self.written += len(events)
         return events
 
     def _behind(self, head: Head, drafts: Sequence[Draft], *, stream: Stream, expected_seq: int) -> list[Event]:

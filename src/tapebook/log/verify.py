@@ -2,46 +2,77 @@
 
 1. every event's hash follows from the one before it, and its place and times are in order;
 2. every anchored head (kept outside the database) is still in the stream, and no row is outside it;
-3. a scratch database gets every event again, and every projected table must be equal row by row.
+3. a scratch database gets every event again, and every table of it must be equal row by row, those that a migration
+   filled among them; tables that are neither computed nor fixed (`operational`) are checked by whoever writes them.
+
+Events are read page by page, rows are compared in order of their key, and the scratch database of a long log lies on
+the disk: memory does not grow with the log.
 
 What is not found: events cut off the end of a stream together with their projected rows, as long
 as no anchor names them; and anything, by whoever can rewrite the anchors as well.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from itertools import islice
 
 import msgspec
 
-from tapebook.db import Database, Query, Row, connect, migrate
-from tapebook.errors import Damaged
+from tapebook.db import Database, Queries, Query, Row, connect, migrate
+from tapebook.db.buffered import Buffered
+from tapebook.errors import Damaged, TapebookError
 from tapebook.log.event import GENESIS, Event, Stream
 from tapebook.log.projection import apply, by_kind
 from tapebook.log.store import Log
 
 _SHOWN = 5
+_TOGETHER = 2_000
+# A scratch database of so many events fits into memory; a larger one is written to the disk.
+_IN_MEMORY = 20_000
+# The log itself, which the chain is for, and what its own modules look after.
+_OWN_TABLES = frozenset({"log_events", "log_anchors", "log_anchored", "leases"})
+_QUERIES = Queries.load("tapebook.log", "verify.sql")
+_RESTORE = "restore book.db from a backup: the log is the truth, nothing else has it"
+_REBUILD = "the log has what this table should say, and it is whole; restore book.db from a backup"
 
 Anchors = Mapping[Stream, Mapping[int, str]]
+Progress = Callable[[str], None]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One contradiction: where, and what is wrong."""
+    """One contradiction: where, what is wrong, and from what it can be rebuilt."""
 
     where: str
     problem: str
+    remedy: str = ""
 
 
-def verify_log(log: Log, db: Database, *, packages: tuple[str, ...], anchors: Anchors) -> list[Finding]:
+def verify_log(
+    log: Log,
+    db: Database,
+    *,
+    packages: tuple[str, ...],
+    anchors: Anchors | None = None,
+    operational: frozenset[str] = frozenset(),
+    progress: Progress = lambda words: None,
+) -> list[Finding]:
     """Everything that contradicts; an empty list means the log and its tables are whole.
 
     `db` is the log's own database: all is read as of one moment, so that nobody needs to stop writing.
     """
+    anchors = anchors or {}
     with db.snapshot():
-        streams = sorted({*log.streams(), *anchors}, key=lambda stream: stream.name)
-        broken = [found for stream in streams for found in _check_stream(log, stream, anchors.get(stream, {}))]
+        try:
+            streams = sorted({*log.streams(), *anchors}, key=lambda stream: stream.name)
+        except Damaged as error:
+            return [Finding("log_events", str(error), _RESTORE)]
+        broken: list[Finding] = []
+        for stream in streams:
+            progress(f"the chain of {stream.name}")
+            broken += _check_stream(log, stream, anchors.get(stream, {}))
         # Tables rebuilt from events that cannot be trusted would only add noise.
-        return broken or _rebuild_and_compare(log, db, packages)
+        return broken or _rebuild_and_compare(log, db, packages, operational=operational, progress=progress)
 
 
 def check_chain(events: Iterable[Event], anchors: Mapping[int, str], *, name: str, size: int) -> Iterator[Finding]:
@@ -53,21 +84,23 @@ def check_chain(events: Iterable[Event], anchors: Mapping[int, str], *, name: st
         if problem is None and waiting.pop(event.seq, event.hash) != event.hash:
             problem = "differs from the anchor in the archive"
         if problem:
-            yield Finding(f"{name}#{event.seq}", problem)
+            yield Finding(f"{name}#{event.seq}", problem, _RESTORE)
             return
         previous, seq, known_at = event.hash, event.seq, event.known_at
     if waiting:
         cut = f"the archive has an anchor here, but the stream ends at {seq}: it was cut off"
-        yield Finding(f"{name}#{max(waiting)}", cut)
+        yield Finding(f"{name}#{max(waiting)}", cut, _RESTORE)
     if size != seq:
-        yield Finding(name, f"{size - seq} row(s) with numbers that no event can have")
+        yield Finding(name, f"{size - seq} row(s) with numbers that no event can have", _RESTORE)
 
 
 def _check_stream(log: Log, stream: Stream, anchors: Mapping[int, str]) -> Iterator[Finding]:
     try:
         yield from check_chain(log.events(stream), anchors, name=stream.name, size=log.size(stream))
     except Damaged as error:
-        yield Finding(stream.name, f"cannot be read to its end: {error}")
+        yield Finding(stream.name, f"cannot be read to its end: {error}", _RESTORE)
+    except TypeError:
+        yield Finding(stream.name, "a row holds values of other types than it was written with", _RESTORE)
 
 
 def _break(event: Event, *, previous: str, seq: int, known_at: int) -> str | None:
@@ -80,32 +113,95 @@ def _break(event: Event, *, previous: str, seq: int, known_at: int) -> str | Non
     return None
 
 
-def _rebuild_and_compare(log: Log, db: Database, packages: tuple[str, ...]) -> list[Finding]:
-    with closing(connect(":memory:")) as scratch:
-        migrate(scratch, packages)
-        events = (event for stream in log.streams() for event in log.events(stream))
-        projectors = by_kind(log.projections)
-        with scratch.transaction():
-            for event in events:
-                apply(scratch, projectors, event)
-        tables = sorted(name for projection in log.projections for name in projection.tables)
-        return [found for table in tables for found in _compare(db, scratch, table)]
+@contextmanager
+def _scratch(packages: tuple[str, ...], *, events: int) -> Iterator[Database]:
+    """An empty database with the tables of the packages, gone at the end."""
+    with ExitStack() as stack:
+        place = ":memory:"
+        if events > _IN_MEMORY:
+            place = f"{stack.enter_context(tempfile.TemporaryDirectory(prefix='tapebook-verify-'))}/scratch.db"
+        db = stack.enter_context(closing(connect(place, durable=False)))
+        migrate(db, packages)
+        yield db
 
 
-def _compare(db: Database, scratch: Database, table: str) -> list[Finding]:
-    stored, computed = (_counted(place.all(Query.whole_table(table))) for place in (db, scratch))
-    odd = [(row, "is not in the log") for row in sorted((stored - computed).elements())]
-    odd += [(row, "is missing or was changed") for row in sorted((computed - stored).elements())]
-    findings = [Finding(table, f"row {_short(row)} {problem}") for row, problem in odd[:_SHOWN]]
-    if len(odd) > _SHOWN:
-        findings.append(Finding(table, f"and {len(odd) - _SHOWN} more rows"))
-    return findings
+def _rebuild_and_compare(
+    log: Log, db: Database, packages: tuple[str, ...], *, operational: frozenset[str], progress: Progress
+) -> list[Finding]:
+    streams = log.streams()
+    total = sum(log.head(stream).seq for stream in streams)
+    with _scratch(packages, events=total) as scratch:
+        _rebuild(log, scratch, streams, total=total, progress=progress)
+        left_out = _OWN_TABLES | operational
+        found: list[Finding] = []
+        with scratch.snapshot():
+            for table in (name for (name,) in scratch.all(_QUERIES.tables) if name not in left_out):
+                progress(f"the table {table}")
+                found += _first(table, _compare(db, scratch, table, packages))
+        return found
 
 
-def _counted(rows: Sequence[Row]) -> Counter[tuple[str, ...]]:
-    # Counted, since a table without a key can hold a row twice; as text, since values of two types do not sort.
-    return Counter(tuple(repr(value) for value in row) for row in rows)
+def _rebuild(log: Log, scratch: Database, streams: list[Stream], *, total: int, progress: Progress) -> None:
+    projectors, buffered, done = by_kind(log.projections), Buffered(scratch), 0
+    events = (event for stream in streams for event in log.events(stream))
+    while page := list(islice(events, _TOGETHER)):
+        with buffered.transaction():
+            for event in page:
+                apply(buffered, projectors, event)
+        done += len(page)
+        progress(f"{done:,} of {total:,} events computed again")
 
 
-def _short(row: tuple[str, ...]) -> str:
-    return ", ".join(row)[:120]
+def _first(table: str, odd: Iterator[tuple[Row, str]]) -> list[Finding]:
+    """The first rows that differ, and how many there are beside them."""
+    try:
+        found = [Finding(table, f"row {_short(row)} {problem}", _REBUILD) for row, problem in islice(odd, _SHOWN)]
+        more = sum(1 for _ in odd)
+    except TapebookError as error:
+        return [Finding(table, f"cannot be read to its end: {error}", _REBUILD)]
+    return [*found, Finding(table, f"and {more} more rows", _REBUILD)] if more else found
+
+
+def _compare(
+    db: Database, scratch: Database, table: str, packages: tuple[str, ...]
+) -> Iterator[tuple[Row, str]]:
+    """The rows of which the stored table and the computed one do not both have the same, in order of their key."""
+    about = scratch.all(_QUERIES.columns, table_name=table)
+    key = [name for name, place in sorted(about, key=lambda column: column[1]) if place]
+    columns = [*key, *(name for name, place in about if not place)]
+    wide = len(key) or len(columns)
+    query = Query.ordered_table(table, columns, by=columns[:wide])
+    stored, computed = db.stream(query), scratch.stream(query)
+    ours, theirs = next(stored, None), next(computed, None)
+    while ours is not None or theirs is not None:
+        mine, right = _sortable(ours, wide), _sortable(theirs, wide)
+        if mine == right and _same(ours, theirs):
+            ours, theirs = next(stored, None), next(computed, None)
+            continue
+        if ours is not None and (right is None or (mine is not None and mine <= right)):
+            # Other packages may keep their migrations in the same database.
+            if table != "schema_migrations" or ours[0] in packages:
+                yield ours, "is not in the log"
+            ours = next(stored, None)
+        if theirs is not None and (mine is None or (right is not None and right <= mine)):
+            yield theirs, "is missing or was changed"
+            theirs = next(computed, None)
+
+
+def _same(ours: Row | None, theirs: Row | None) -> bool:
+    # Text "1" and the number, or a number and a float, are different values.
+    return ours == theirs and list(map(type, ours or ())) == list(map(type, theirs or ()))
+
+
+def _sortable(row: Row | None, wide: int) -> list[tuple[int, Row | str | bytes | float]] | None:
+    """A row's key in the order of the databases: nothing, numbers, text, bytes."""
+    if row is None:
+        return None
+    return [
+        (0, ()) if value is None else (2 if isinstance(value, str) else 3 if isinstance(value, bytes) else 1, value)
+        for value in row[:wide]
+    ]
+
+
+def _short(row: Row) -> str:
+    return ", ".join(map(repr, row))[:120]

@@ -13,6 +13,7 @@ from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
 from tapebook.domain.market import Gap, Liquidity
 from tapebook.errors import Busy, Retry, StoreFailed
 from tapebook.loop.ingest import Ingester, Intake
+from tapebook.loop.maintain import AnchorTimer, anchor_problem
 from tapebook.tape.recording import Recorder
 from tapebook.tape.retention import Keep
 from tapebook.tape.sources import hyperliquid
@@ -155,7 +156,7 @@ async def listen(
     intake = Intake()
     ingester = Ingester(rooms, intake, keep=keep_of(rooms.config))
     recorder = _recorder(rooms)
-    source = _source(rooms, intake, recorder, url=url)
+    source, anchors = _source(rooms, intake, recorder, url=url), AnchorTimer(rooms)
     running = asyncio.create_task(source.run())
     end = None if seconds is None else elapsed_seconds() + seconds
     try:
@@ -167,7 +168,7 @@ async def listen(
             problem = ingester.flush() or behind
             unrecorded = recorder.keep(rooms.clock.now()) if recorder else None
             unheard = _unheard(source.health())
-            report(_progress(rooms, problem or unrecorded or unheard))
+            report(_progress(rooms, problem or unrecorded or anchors.if_due() or unheard))
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -176,6 +177,9 @@ async def listen(
         finally:
             if recorder:
                 recorder.close()
+        unanchored = anchor_problem(rooms)
+    if unanchored:
+        report(_progress(rooms, unanchored))
     if unheard and rooms.tape.rows_written() == before:
         raise Retry(f"nothing was received: {unheard}")
 

@@ -12,6 +12,7 @@ from tapebook.clock import elapsed_seconds
 from tapebook.errors import Retry
 from tapebook.loop.executor import Executor
 from tapebook.loop.librarian import Librarian
+from tapebook.loop.maintain import AnchorTimer, anchor_problem
 from tapebook.loop.scheduler import Scheduler
 from tapebook.loop.workers import Worker
 from tapebook.wiring import Rooms
@@ -75,11 +76,12 @@ def serve(
     rooms: Rooms, name: RoleName, *, stop: StopSign, seconds: float | None, report: Callable[[RoleProgress], None]
 ) -> None:
     """Takes turns until it is told to stop, or `seconds` have passed; then leaves everything to others."""
-    role = _role(rooms, name)
+    role, anchors = _role(rooms, name), AnchorTimer(rooms)
     end = None if seconds is None else elapsed_seconds() + seconds
     try:
         while not stop.asked and (end is None or elapsed_seconds() < end):
             more = _turn(role)
+            role.problem = role.problem or anchors.if_due()
             report(RoleProgress(name, role.words(), role.problem))
             if not more:
                 time.sleep(_PAUSE_SECONDS)
@@ -87,7 +89,8 @@ def serve(
             role.drain()
     finally:
         role.close()
-    report(RoleProgress(name, role.words(), role.problem))
+        unanchored = anchor_problem(rooms)
+    report(RoleProgress(name, role.words(), role.problem or unanchored))
 
 
 def _turn(role: Role) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -49,6 +49,13 @@ class Family:
         self.span_per_granularity = SECOND * chunk_buckets
         # Bucket, granularity and venue stand first in a fact, before what it says.
         self.key_width = 1 + sum(name in _KEY_FIELDS for name in own)
+        # Where a row stands: its chunk, its symbol, and what is the key of a fact.
+        self.place_of: Callable[[Row], tuple[Any, ...]] = itemgetter(*range(2 + self.key_width))
+        self.key_of: Callable[[Row], tuple[Any, ...]] = itemgetter(*range(2 + self.key_width), -3)
+        kinds = {field.name: field.type for field in msgspec.structs.fields(fact)}
+        floats = [2 + place for place, name in enumerate(own) if kinds[name] is float]
+        # They stand together in every fact.
+        self._floats = slice(floats[0], floats[-1] + 1) if floats else None
         self.queries = Queries.load("tapebook.tape", "family.sql", **_names(table, own))
 
     def chunk(self, bucket_ts: int, granularity_sec: int = 0) -> int:
@@ -58,6 +65,17 @@ class Family:
     def chunk_of(self, row: Row) -> int:
         """The chunk a stored row belongs to; before the fact's own fields, a row has its chunk and its symbol."""
         return self.chunk(row[2 + self.bucket_at], row[2] if self.has_granularity else 0)
+
+    def exact(self, rows: list[Row]) -> list[Row]:
+        """Rows with the values a database gives back: in a column of floats no integer, and no zero below zero."""
+        if self._floats is None:
+            return rows
+        floats, first, last = self._floats, self._floats.start, self._floats.stop
+        try:
+            return [(*row[:first], *[value + 0.0 for value in row[floats]], *row[last:]) for row in rows]
+        except TypeError:
+            # A damaged row holds something else; it stays what it is.
+            return rows
 
     def chunks(self, facts: Sequence[Observation]) -> list[int]:
         """The chunk each fact lies in: written out, for there are thousands at once."""
@@ -81,6 +99,7 @@ def _names(table: str, own: list[str]) -> dict[str, str]:
         "values": ", ".join(name for name in own if name not in key),
         "fields": ", ".join(own),
         "granularity": "granularity_sec = :granularity_sec AND " if "granularity_sec" in own else "",
+        "stored_key": ", ".join(sorted(key, key=lambda name: name != "granularity_sec")),
     }
 
 

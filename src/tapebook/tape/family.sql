@@ -5,7 +5,7 @@ ON CONFLICT ({key}, revision) DO NOTHING;
 
 -- name: stored
 -- The newest revision of a bucket.
-SELECT revision, {values} FROM {table} WHERE {same_key} ORDER BY seq DESC, revision DESC LIMIT 1;
+SELECT revision, {values}, seq FROM {table} WHERE {same_key} ORDER BY seq DESC, revision DESC LIMIT 1;
 
 -- name: newest
 -- A symbol's newest row of a chunk and the one before it, as of a moment and a watermark.
@@ -99,3 +99,11 @@ ORDER BY symbol_id, bucket_ts, seq, revision;
 -- Deletes the observed rows of a chunk.
 DELETE FROM {table}
 WHERE {granularity}chunk = :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed');
+
+-- name: whole_chunk
+-- Every row of a chunk, in the order of the insert.
+SELECT {columns} FROM {table} WHERE {granularity}chunk = :chunk;
+
+-- name: all_rows
+-- Every row of the table, chunk by chunk.
+SELECT {columns} FROM {table} ORDER BY {stored_key}, revision;

@@ -8,7 +8,8 @@ SELECT seq, known_at FROM tape_commits ORDER BY seq LIMIT 1;
 
 -- name: commit
 -- Remembers a commit.
-INSERT INTO tape_commits (seq, known_at, rows_written, known_basis) VALUES (:seq, :known_at, :rows_written, :known_basis);
+INSERT INTO tape_commits (seq, known_at, rows_written, known_basis, checksum)
+VALUES (:seq, :known_at, :rows_written, :known_basis, :checksum);
 
 -- name: commits_after
 -- The next commits after one, and when they were known.
@@ -101,10 +102,11 @@ WHERE table_name = :table_name AND granularity_sec = :granularity_sec AND chunk 
 ORDER BY chunk, archive_key;
 
 -- name: add_archived
--- Remembers where the rows of a chunk went.
+-- Remembers where the rows of a chunk went; what is known already gives nothing back.
 INSERT INTO tape_archived (table_name, granularity_sec, chunk, archive_key, rows_moved)
 VALUES (:table_name, :granularity_sec, :chunk, :archive_key, :rows_moved)
-ON CONFLICT (table_name, granularity_sec, chunk, archive_key) DO NOTHING;
+ON CONFLICT (table_name, granularity_sec, chunk, archive_key) DO NOTHING
+RETURNING table_name, granularity_sec, chunk, archive_key, rows_moved;
 
 -- name: archived_before
 -- The newest archived chunk of a table before another one.
@@ -163,9 +165,10 @@ WHERE filled_at IS NOT NULL AND NOT EXISTS (
         AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq);
 
 -- name: add_recording
--- Remembers where recorded payloads lie.
+-- Remembers where recorded payloads lie; what is known already gives nothing back.
 INSERT INTO tape_recordings (from_ts, archive_key, to_ts, payloads) VALUES (:from_ts, :archive_key, :to_ts, :payloads)
-ON CONFLICT (from_ts, archive_key) DO NOTHING;
+ON CONFLICT (from_ts, archive_key) DO NOTHING
+RETURNING from_ts, archive_key, to_ts, payloads;
 
 -- name: recordings
 -- The objects with payloads of a range, oldest first.

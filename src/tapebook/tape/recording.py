@@ -18,6 +18,7 @@ from msgspec import Raw
 from tapebook.db import Database, Queries
 from tapebook.domain.instants import MINUTE
 from tapebook.errors import Busy, Damaged, StoreFailed
+from tapebook.tape.seals import Seals
 
 ROTATE_MS = MINUTE
 ROTATE_BYTES = 4 * 2**20
@@ -138,7 +139,9 @@ class Recorder:
             # A process killed in between leaves an object nobody knows of.
             key = self._put(part.content)
             note = {"from_ts": part.from_ts, "to_ts": part.to_ts, "payloads": part.payloads}
-            self._db.run(_QUERIES.add_recording, archive_key=key, **note)
+            with self._db.transaction():
+                if noted := self._db.one(_QUERIES.add_recording, archive_key=key, **note):
+                    Seals(self._db).add_row("tape_recordings", noted)
             self._waiting.popleft()
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from tapebook.db import Database, Queries, Row
 from tapebook.tape.families import ALL, MIDS, Family
+from tapebook.tape.seals import Seals
 
 _QUERIES = Queries.load("tapebook.tape")
 
@@ -64,12 +65,14 @@ def _chunks(db: Database, family: Family, *, granularity: int, limit: int) -> It
 
 def _move(db: Database, put: Put, family: Family, *, where: Mapping[str, int], watched: Watched) -> int:
     with db.transaction():
-        rows = db.all(family.queries.chunk_rows, **where)
+        seals, rows = Seals(db), db.all(family.queries.chunk_rows, **where)
         if kept := _of_watched(db, rows, watched()) if family is MIDS else rows:
             key = put(msgspec.json.encode(kept))
             note = {"table_name": family.table, "archive_key": key, "rows_moved": len(kept)}
-            db.run(_QUERIES.add_archived, **note, **where)
+            if noted := db.one(_QUERIES.add_archived, **note, **where):
+                seals.add_row("tape_archived", noted)
         db.run(family.queries.drop_chunk, **where)
+        seals.remove(family, rows, **where)
     return len(rows)
 
 
@@ -87,7 +90,9 @@ def _forget_commits(db: Database, *, before: int) -> Iterator[int]:
         found = db.all(_QUERIES.commits_after, after_seq=after, most=_COMMITS_AT_ONCE)
         old = [seq for seq, known_at in found if known_at < before and seq < head[0]]
         if old:
-            db.run(_QUERIES.forget_commits, after_seq=after, last_seq=old[-1])
+            with db.transaction():
+                db.run(_QUERIES.forget_commits, after_seq=after, last_seq=old[-1])
+                Seals(db).forget_commits(until=old[-1])
             after = old[-1]
         if len(old) < _COMMITS_AT_ONCE:
             return

@@ -35,6 +35,7 @@ from tapebook.tape.derived import HistoryDeriver, HistoryFeatures
 from tapebook.tape.families import ALL, CANDLES, FUNDING, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
 from tapebook.tape.rows import KnownAt as KnownAt
 from tapebook.tape.rows import Place, by_family, rows_of, symbols_of
+from tapebook.tape.seals import Seals, commit_checksum
 from tapebook.tape.source import SourceProblem
 from tapebook.tape.view import NO_WATERMARK as NO_WATERMARK
 from tapebook.tape.view import View as View
@@ -117,6 +118,8 @@ class Tape:
         self._cold = Cold(db, fetch)
         self._ids: dict[str, int] = {}
         self._open_gaps = (0, 0)
+        self._seals = Seals(db)
+        self.commits = 0
 
     def head(self) -> tuple[int, int]:
         """The newest commit and when it was known; (0, 0) on an empty tape."""
@@ -143,6 +146,7 @@ class Tape:
         """
         try:
             with self._db.transaction():
+                self._seals = Seals(self._db)
                 return self._commit(observations, gaps, filled, assumed=assumed)
         except BaseException:
             # Numbers given to new symbols in a transaction that failed were never given.
@@ -152,6 +156,8 @@ class Tape:
     def commit_hours(self, bars: Sequence[Candle], *, rolled: Sequence[UnrolledHour]) -> int:
         """Writes the bars of hours that were rolled up, and forgets in one transaction that these were to be."""
         with self._db.transaction():
+            self._seals = Seals(self._db)
+            self._seals.touch("tape_unrolled_hours")
             for each in rolled:
                 where = {"symbol_id": self._id(each.symbol), "hour_ts": each.hour_ts, "seq": each.seq}
                 self._db.run(_QUERIES.unmark_hour, **where)
@@ -169,14 +175,19 @@ class Tape:
         place = Place(seq + 1, max(previous + 1, self._clock.now()), assumed)
         observations = list(observations)
         written = sum(self._add(family, facts, place) for family, facts in by_family(observations))
-        written += sum(self._delist(fact, place) for fact in observations if type(fact) is Delisting)
-        written += sum(self._note(gap, place) for gap in gaps)
-        written += sum(self._fill(gap, place) for gap in filled)
+        if delisted := sum(self._delist(fact, place) for fact in observations if type(fact) is Delisting):
+            self._seals.add_commit("tape_delistings", seq=place.seq)
+        if changed := sum(self._note(gap, place) for gap in gaps) + sum(self._fill(gap, place) for gap in filled):
+            self._seals.add_commit("tape_gaps", seq=place.seq)
+        self._seals.settle()
+        written += delisted + changed
         if not written:
             return seq
-        basis = "observed" if assumed is None else "assumed"
-        row = {"seq": place.seq, "known_at": place.known_at, "rows_written": written, "known_basis": basis}
-        self._db.run(_QUERIES.commit, **row)
+        row = (place.seq, place.known_at, written, "observed" if assumed is None else "assumed")
+        self._db.put(_QUERIES.commit, (*row, commit_checksum(*row)))
+        if assumed is not None:
+            self._seals.import_commit()
+        self.commits += 1
         return place.seq
 
     def channels(self) -> list[Channel]:
@@ -278,6 +289,9 @@ class Tape:
             for each in problems:
                 self._db.run(_QUERIES.note_problem, **msgspec.structs.asdict(each), at=at)
             self._db.run(_QUERIES.forget_problems, most=MOST_PROBLEMS)
+            seals = Seals(self._db)
+            seals.touch("tape_problems")
+            seals.settle()
 
     def problems(self, *, since: int) -> list[RecordedProblem]:
         """What went wrong since a moment, newest first."""
@@ -472,9 +486,16 @@ class Tape:
             rows = rows_of(family, facts, self._ids, place)
         except KeyError:
             rows = rows_of(family, facts, self._numbered(symbols_of(facts)), place)
+        # In order of their key, as they lie in the table and in its checksum; of equal keys the first stays first.
+        rows.sort(key=family.place_of)
         new = written = self._db.many(family.queries.add, rows)
+        sealed = rows
         if new < len(rows):
-            written += sum(self._revise(family, row) for row in rows)
+            revised: dict[Row, Row] = {}
+            written += sum(self._revise(family, row, revised) for row in rows)
+            sealed = [revised[key] for key in sorted(revised)]
+        if written:
+            self._seals.add(family, sealed, seq=place.seq)
         if written and family is CANDLES:
             self._mark_hours(rows, place, are_new=new == len(rows))
         if written:
@@ -483,6 +504,7 @@ class Tape:
             newest = max(map(attrgetter("bucket_ts"), facts)) if observed else 0
             counted = {"channel": family.channel, "rows_written": written, "newest_bucket_ts": newest}
             self._db.run(_QUERIES.count_channel, newest_known_at=place.known_at if observed else 0, **counted)
+            self._seals.touch("tape_channels")
         return written
 
     def _mark_hours(self, rows: list[Row], place: Place, *, are_new: bool) -> None:
@@ -501,6 +523,7 @@ class Tape:
         if place.assumed:
             hours &= self._stored_hours(hours)
         self._db.many(_QUERIES.mark_hour, [(number, hour, place.seq) for number, hour in sorted(hours)])
+        self._seals.touch("tape_unrolled_hours")
 
     def _stored_hours(self, hours: set[tuple[int, int]]) -> set[tuple[int, int]]:
         since, until = min(hour for _, hour in hours), max(hour for _, hour in hours)
@@ -512,14 +535,25 @@ class Tape:
             found |= {(number, bar.bucket_ts) for bar in bars}
         return found
 
-    def _revise(self, family: Family, row: Row) -> int:
-        """Adds a row as a new revision if the newest stored one says something else."""
+    def _revise(self, family: Family, row: Row, written: dict[Row, Row]) -> int:
+        """Adds a row as a new revision if the newest stored one says something else.
+
+        `written` gets what this commit has written by now, by key and revision.
+        """
         values = dict(zip(family.queries.add.params, row, strict=True))
         stored = self._db.one(family.queries.stored, **values)
-        # Without key and revision, the stored values are the last of the row before its revision and times.
-        if stored is None or stored[1:] == row[-2 - len(stored) : -3]:
+        if stored is None:
             return 0
-        return self._db.many(family.queries.add, [(*row[:-3], stored[0] + 1, *row[-2:])])
+        revision, *known, seq = stored
+        # Without key and revision, the stored values are the last of the row before its revision and times.
+        if tuple(known) == row[-3 - len(known) : -3]:
+            if seq == row[-1]:
+                same = (*row[:-3], revision, *row[-2:])
+                written.setdefault(family.key_of(same), same)
+            return 0
+        newer = (*row[:-3], revision + 1, *row[-2:])
+        written[family.key_of(newer)] = newer
+        return self._db.many(family.queries.add, [newer])
 
     def _numbered(self, symbols: set[str]) -> dict[str, int]:
         """Numbers for symbols; new ones get theirs in alphabetical order, so that equal inputs give equal numbers."""
@@ -528,6 +562,7 @@ class Tape:
         for symbol in sorted(symbols - ids.keys()):
             ids[symbol] = len(ids) + 1
             self._db.run(_QUERIES.add_symbol, symbol_id=ids[symbol], symbol=symbol)
+            self._seals.touch("tape_symbols")
         return ids
 
     def _delist(self, fact: Delisting, place: Place) -> int:

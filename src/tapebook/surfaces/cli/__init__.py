@@ -2,19 +2,20 @@
 
 1. `main` parses the words and runs one command;
 2. the command opens the home (`options.opened`), calls the façade, and prints (`output`);
-3. whatever it raises on purpose becomes `error: …` on stderr and an exit code.
+3. whatever it raises on purpose becomes `error: …` on stderr and an exit code, and so does what a damaged home causes.
 
 Commands import the façade in their bodies, so that `tapebook --help` loads neither it nor a database.
 """
 
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
-from tapebook.errors import BadInput, TapebookError
+from tapebook.errors import BadInput, Damaged, TapebookError
 from tapebook.surfaces.cli import (
     agents,
     backtest,
@@ -36,6 +37,7 @@ from tapebook.surfaces.cli import (
     trades,
     transfer,
 )
+from tapebook.surfaces.cli.options import home_folder
 from tapebook.surfaces.cli.output import complain, discard_output, one_line, prepare_output
 
 # What a shell reports for a program that SIGINT or SIGPIPE ended.
@@ -90,7 +92,10 @@ root.add_typer(transfer.export_group, name="export")
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit code; an error nobody expected keeps its traceback."""
+    """Runs one command and gives its exit code; an error nobody expected keeps its traceback.
+
+    Where the home is damaged, that is said instead, in one line.
+    """
     words = list(sys.argv[1:] if args is None else args)
     prepare_output()
     try:
@@ -112,6 +117,13 @@ def main(args: Sequence[str] | None = None) -> int:
         place = f" ({error.filename})" if error.filename else ""
         complain(f"{error.strerror or error}{place}; check the disk, the path and who may write there")
         return 1
+    except Exception as error:
+        # What nobody expected is a mistake of the program, unless the home is damaged: then that is what to say.
+        damage = _damage(words, error)
+        if damage is None:
+            raise
+        complain(damage)
+        return Damaged.exit_code
 
 
 def _run(words: list[str]) -> int:
@@ -128,6 +140,22 @@ def _run(words: list[str]) -> int:
         code = left.exit_code
     sys.stdout.flush()
     return code
+
+
+def _damage(words: list[str], error: Exception) -> str | None:
+    """What is damaged in the home of a command that broke, in one line; None when nothing is found."""
+    from tapebook import app
+
+    split = [part for word in words for part in word.split("=", 1 if word.startswith("--home=") else 0)]
+    given = next((after for word, after in pairwise(split) if word == "--home"), None)
+    try:
+        found = app.find_damage(home_folder(given))
+    except TapebookError as unreadable:
+        return str(unreadable)
+    if not found:
+        return None
+    broke = one_line(f"{type(error).__name__}: {error}")[:80]
+    return f"{found[0].where}: {found[0].problem}; `tapebook verify --all` lists what is damaged ({broke})"
 
 
 def _usage(error: TyperException, words: list[str]) -> str:

@@ -1,5 +1,6 @@
 """Commands on the home as a whole: `init`, `verify`, `doctor`."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from tapebook.errors import Stop
 from tapebook.surfaces.cli.options import Home, Json, home_folder, opened
 from tapebook.surfaces.cli.output import Column, complain, print_json, print_lines, print_table
+from tapebook.surfaces.cli.progress import progress
 
 
 def init(home: Home = None) -> None:
@@ -16,15 +18,28 @@ def init(home: Home = None) -> None:
     print_lines(app.init(home_folder(home)))
 
 
-def verify(home: Home = None, json: Json = False) -> None:
-    """Check that nothing stored was changed, lost or reordered."""
-    with opened(home) as book:
-        findings = book.verify()
+def verify(
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Also read every row of the tape and the archive.")] = False,
+    tape: Annotated[bool, typer.Option("--tape", help="Also compare every row of the tape with its checksum.")] = False,
+    archive: Annotated[bool, typer.Option("--archive", help="Also read every object of the archive.")] = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Check that nothing stored was changed, lost or rolled back."""
+    with opened(home) as book, progress("verify") as show:
+        findings = book.verify(
+            tape=tape or everything,
+            archive=archive or everything,
+            progress=lambda words: show(None, words),
+            notice=lambda words: print(f"note: {words}", file=sys.stderr),
+        )
     if json:
         print_json(findings)
     else:
         rows = [{"where": found.where, "problem": found.problem} for found in findings]
         print_table(rows, [Column("where", "where"), Column("problem", "problem")], empty="clean")
+        print_lines(dict.fromkeys(f"{found.where}: {found.remedy}" for found in findings if found.remedy))
     if findings:
         complain(f"{len(findings)} contradictions in what is stored; keep this home as it is and restore a copy")
         raise typer.Exit(Stop.exit_code)

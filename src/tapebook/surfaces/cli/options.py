@@ -1,5 +1,6 @@
 """The flags that several commands share, and the home they name."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -65,5 +66,8 @@ def opened(given: str | None) -> "Iterator[Tapebook]":
     """The façade on a home, closed at the end."""
     from tapebook import app
 
-    with closing(app.open(home_folder(given))) as book:
+    book = app.open(home_folder(given))
+    with closing(book):
         yield book
+    if problem := getattr(book, "anchor_problem", None):
+        print(f"warning: {problem}", file=sys.stderr)
