@@ -3,6 +3,10 @@
 The shared dialect is SQLite's. Its words for types are replaced in migrations: text is compared
 by bytes (`COLLATE "C"`), integers have 64 bits, floats are double, blobs are `BYTEA`; and tables
 have no rowid to leave out.
+
+A connection that died is replaced by the next statement outside of a transaction. Until the server
+answers again every call raises `DatabaseAway`; who waits, and how long, is the caller's business.
+A transaction that was cut is there whole or not at all, and only a look at its rows tells which.
 """
 
 import re
@@ -12,30 +16,71 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
 
 from tapebook.db.port import Row
 from tapebook.db.queries import Query
-from tapebook.errors import BadInput, Busy, HomeError, Stop, StoreFailed, TapebookError
+from tapebook.errors import BadInput, Busy, DatabaseAway, HomeError, Stop, StoreFailed, TapebookError
 
 # One script at a time: two CREATE TABLE IF NOT EXISTS at once fail on each other. The number is only ours.
 _SCRIPT_LOCK = "SELECT pg_advisory_xact_lock(7233954870);\n"
 
 
+# What the address of a database does not say itself. A server that vanished without a word is noticed in half a minute.
+_CONNECTION_DEFAULTS = {
+    "connect_timeout": "3",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "30000",
+}
+# What waiting does not change, in the words of the server and of its library: a refused connection has no error code.
+# A server that speaks another language is waited for, and its words are shown.
+_HOPELESS = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|does not exist|permission denied"
+    r"|not permitted to log in|not currently accepting connections|does not support SSL|certificate"
+)
+_UNKNOWN_HOST = re.compile(r"could not translate host name|failed to resolve host|Name or service not known")
+
+# After these the server hangs up.
+_LOST = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.DatabaseDropped,
+    errors.IdleInTransactionSessionTimeout,
+    errors.IdleSessionTimeout,
+    errors.ConnectionException,
+)
+
+
 class PostgresDatabase:
-    """One connection to one PostgreSQL database."""
+    """One connection to one PostgreSQL database, made again when it died."""
 
     def __init__(self, url: str, *, durable: bool) -> None:
+        self._url = url
+        self._durable = durable
+        self._in_transaction = self._ended = False
+        self._connection = self._connect(first=True)
+
+    def _connect(self, *, first: bool = False) -> "psycopg.Connection[Row]":
         try:
-            self._connection = psycopg.connect(url, autocommit=True)
+            terms = _CONNECTION_DEFAULTS | conninfo_to_dict(self._url)
+            connection = psycopg.connect(autocommit=True, **terms)
+            # psycopg sends a small integer as SMALLINT, and 30000 + 30000 overflows; on SQLite all have 64 bits.
+            connection.adapters.register_dumper(int, Int8Dumper)
+            if not self._durable:
+                connection.execute("SET synchronous_commit = off")
         except psycopg.Error as error:
             said = _first_line(error)
-            raise HomeError(f"cannot reach PostgreSQL: {said}; check the URL and that the server runs") from error
-        # psycopg sends a small integer as SMALLINT, and 30000 + 30000 overflows; on SQLite all have 64 bits.
-        self._connection.adapters.register_dumper(int, Int8Dumper)
-        if not durable:
-            self._connection.execute("SET synchronous_commit = off")
+            # A name that nobody knows is a mistake in the address, unless it was known before.
+            unknown = first and _UNKNOWN_HOST.search(str(error))
+            if not isinstance(error, psycopg.OperationalError) or unknown or _HOPELESS.search(str(error)):
+                raise HomeError(f"cannot open PostgreSQL: {said}; check the URL and its user") from error
+            raise _away(error) from error
+        return connection
 
     @property
     def description(self) -> str:
@@ -64,20 +109,19 @@ class PostgresDatabase:
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row, in one round trip."""
-        with self._translated(), self._connection.cursor() as cursor:
+        with self._translated(), self._living().cursor() as cursor:
             cursor.executemany(query.postgres.encode(), rows)
             return cursor.rowcount
 
     def script(self, sql: str) -> None:
         """Executes the statements of a migration."""
         with self._translated():
-            self._connection.execute((_SCRIPT_LOCK + translate(sql)).encode())
+            self._living().execute((_SCRIPT_LOCK + translate(sql)).encode())
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """One transaction; two writers of one stream meet at its primary key, and the second is refused."""
-        self._refuse_nesting()
-        with self._translated(), self._connection.transaction():
+        with self._begun():
             yield
             if self._connection.info.transaction_status is TransactionStatus.INERROR:
                 # The server would answer COMMIT with a silent rollback.
@@ -88,28 +132,45 @@ class PostgresDatabase:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """A repeatable read: what its first statement saw."""
-        self._refuse_nesting()
-        with self._translated(), self._connection.transaction():
+        with self._begun():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Ends the connection for good."""
+        self._ended = True
         self._connection.close()
 
     def _execute(self, query: Query, row: Row) -> psycopg.Cursor[Row]:
-        return self._connection.execute(query.postgres.encode(), row)
+        return self._living().execute(query.postgres.encode(), row)
 
-    def _refuse_nesting(self) -> None:
-        if self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+    def _living(self) -> "psycopg.Connection[Row]":
+        """The connection; a new one when it died, but never inside a transaction, whose beginning died with it."""
+        if self._connection.closed and not (self._in_transaction or self._ended):
+            self._connection = self._connect()
+        return self._connection
+
+    @contextmanager
+    def _begun(self) -> Iterator[None]:
+        if self._in_transaction:
             raise RuntimeError("a transaction is open on this connection already: they are not nested")
+        with self._translated():
+            connection = self._living()
+            self._in_transaction = True
+            try:
+                with connection.transaction():
+                    yield
+            finally:
+                self._in_transaction = False
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
-            known = _translate(error)
+            if isinstance(error, _LOST):
+                self._connection.close()
+            known = _away(error) if self._connection.closed else _translate(error)
             if known is None:
                 raise
             raise known from error
@@ -125,6 +186,10 @@ def translate(sql: str) -> str:
     return re.sub(r"(?<!\bAS )\bTEXT\b", 'TEXT COLLATE "C"', sql)
 
 
+def _away(error: psycopg.Error) -> DatabaseAway:
+    return DatabaseAway(f"PostgreSQL does not answer: {_first_line(error)}; see that the server runs, then try again")
+
+
 def _translate(error: psycopg.Error) -> TapebookError | None:
     said = _first_line(error)
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.SerializationFailure):
@@ -134,7 +199,7 @@ def _translate(error: psycopg.Error) -> TapebookError | None:
     if isinstance(error, psycopg.DataError):
         return BadInput(f"PostgreSQL refused a value: {said}; check its unit and its text")
     if isinstance(error, psycopg.OperationalError):
-        return Stop(f"the connection to PostgreSQL failed: {said}; check the server and start again")
+        return Stop(f"PostgreSQL could not go on: {said}; check the server and start again")
     return None
 
 
