@@ -160,6 +160,9 @@ class PostgresDatabase:
             try:
                 with connection.transaction():
                     yield
+                    if connection.closed:
+                        # psycopg would leave without a word, and nothing would be written.
+                        raise psycopg.OperationalError("the connection was lost inside a transaction")
             finally:
                 self._in_transaction = False
 

@@ -5,10 +5,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tapebook.clock import elapsed_seconds
 from tapebook.config import load
 from tapebook.errors import HomeError
 from tapebook.home import fellow_writer, require_home
 from tapebook.loop.demo import is_demo
+from tapebook.loop.patience import when_database_answers
 from tapebook.loop.roles import ROLES, RoleName, RoleProgress, StopSign, serve
 from tapebook.loop.stage import clock_for
 from tapebook.loop.supervise import SupervisorProgress, Told, supervise
@@ -20,13 +22,21 @@ def serve_role(
 ) -> None:
     """Runs one role in this process until it is told to stop."""
     _require_real_time(home)
+    end = None if seconds is None else elapsed_seconds() + seconds
     clock = asyncio.run(clock_for(url or load(home).hyperliquid.url))
-    rooms = Rooms(home, clock=clock)
-    try:
-        with fellow_writer(home), StopSign() as stop:
-            serve(rooms, role, stop=stop, seconds=seconds, report=report)
-    finally:
-        rooms.close()
+
+    def say(line: str) -> None:
+        report(RoleProgress(role, "nothing was done", line))
+
+    with fellow_writer(home), StopSign() as stop:
+        rooms = when_database_answers(
+            lambda: Rooms(home, clock=clock), until=end, stopped=lambda: stop.asked, say=say
+        )
+        try:
+            left = None if end is None else max(0.0, end - elapsed_seconds())
+            serve(rooms, role, stop=stop, seconds=left, report=report)
+        finally:
+            rooms.close()
 
 
 def run_desk(
@@ -40,12 +50,12 @@ def run_desk(
 ) -> None:
     """Runs every role in a process of its own until told to stop, or until `seconds` have passed."""
     _require_real_time(home)
-    shared = ["--home", str(home), *_option("--url", url), *_option("--seconds", seconds)]
+    shared = ["--home", str(home), *_option("--url", url)]
     commands: dict[str, Sequence[str]] = {role: _command("up", "--only", role, *shared) for role in ROLES}
     if with_ingest:
         commands["ingest"] = _command("ingest", *shared)
     with StopSign() as stop:
-        supervise(commands, stop=stop, told=told, report=report)
+        supervise(commands, stop=stop, told=told, report=report, seconds=seconds)
 
 
 def _require_real_time(home: Path) -> None:

@@ -1,7 +1,7 @@
 """Keeps documents up to date while the desk runs: a sync at the start, and one every few minutes."""
 
 from tapebook.clock import elapsed_seconds
-from tapebook.errors import Fix, Retry
+from tapebook.errors import DatabaseAway, Fix, Retry
 from tapebook.loop.sync import sync
 from tapebook.wiring import Rooms
 
@@ -24,6 +24,9 @@ class Librarian:
         try:
             waiting = self._rooms.archive.drain()
             report = sync(self._rooms)
+        except DatabaseAway:
+            self._due = elapsed_seconds()
+            raise
         except Retry:
             raise
         except Exception as error:
