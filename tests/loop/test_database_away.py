@@ -288,14 +288,14 @@ def test_pauses_grow_up_to_a_limit_and_begin_anew(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tapebook.loop.patience.elapsed_seconds", lambda: seconds[0])
     wait, pauses = DatabaseWait(), []
     for _ in range(2):
-        for _ in range(8):
+        for _ in range(7):
             wait.begin(DatabaseAway("gone; come back"))
             pauses.append(round(wait._try_at - seconds[0], 3))
             assert wait.is_away and not wait.is_over
             seconds[0] = wait._try_at
             assert wait.is_over
-        assert wait.end() == "database back after 16.3 s" and wait.end() is None
-    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0] * 2
+        assert wait.end() == "database back after 7.1 s" and wait.end() is None
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0] * 2
 
 
 def test_a_call_is_tried_again_until_it_works_or_a_stop_is_asked_for() -> None:

@@ -19,9 +19,15 @@ SELECT (
 );
 
 -- name: waiting
--- Deployments with decisions to make, the longest waiting first.
-SELECT deployment FROM work WHERE owner = :owner
-GROUP BY deployment ORDER BY MIN(scheduled_for), deployment LIMIT :most;
+-- Deployments with decisions to make: since when, and when the last scheduled one was made, 0 before the first. A slot
+-- that expired before anybody looked at it is no decision.
+SELECT w.deployment, w.since, COALESCE((
+    SELECT r.as_of FROM decision_runs r
+    WHERE r.owner = :owner AND r.deployment = w.deployment AND r.run_trigger = 'schedule'
+        AND NOT (r.status = 'expired' AND r.packet_sha256 = '')
+    ORDER BY r.seq DESC LIMIT 1
+), 0)
+FROM (SELECT deployment, MIN(scheduled_for) AS since FROM work WHERE owner = :owner GROUP BY deployment) w;
 
 -- name: of
 -- What a deployment has to decide, oldest first.

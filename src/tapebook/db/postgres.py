@@ -9,6 +9,7 @@ answers again every call raises `DatabaseAway`; who waits, and how long, is the 
 A transaction that was cut is there whole or not at all, and only a look at its rows tells which.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ from psycopg.types.numeric import Int8Dumper
 from tapebook.db.port import Row
 from tapebook.db.queries import Query
 from tapebook.errors import BadInput, Busy, DatabaseAway, HomeError, Stop, StoreFailed, TapebookError
+
+# What psycopg would print beside an error is in the error already.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 # One script at a time: two CREATE TABLE IF NOT EXISTS at once fail on each other. The number is only ours.
 _SCRIPT_LOCK = "SELECT pg_advisory_xact_lock(7233954870);\n"

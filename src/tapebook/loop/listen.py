@@ -231,6 +231,9 @@ def _kept_up(ingester: Ingester) -> str | None:
     try:
         while ingester.is_behind() and elapsed_seconds() < stop_at:
             ingester.keep_up(at_once=1)
+    except DatabaseAway:
+        # The commit that follows says so.
+        return None
     except (StoreFailed, Busy) as error:
         return str(error)
     return None

@@ -18,7 +18,7 @@ DATABASE_AWAY, DATABASE_BACK = "database away", "database back"
 _BETWEEN_SIGNS_SECONDS = 0.5
 _FIRST_PAUSE_SECONDS = 0.1
 # A server that starts is found soon enough, and many processes that wait for one do not hinder it.
-_LONGEST_PAUSE_SECONDS = 5.0
+_LONGEST_PAUSE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 
 T = TypeVar("T")

@@ -2,7 +2,8 @@
 
 One turn (`Worker.turn`):
 
-1. `_take` takes the leases of deployments that have something to decide, a batch at a time;
+1. `_expire` records what waited for too long, and `_take` takes the leases of deployments that have something to
+   decide, a batch at a time: whose last decision is the oldest come first, so that too much work is shed fairly;
 2. `_begin` makes packets as far as there is room in flight, keeps what each decision may know (an earlier attempt's
    words count), and asks the engines in a pool of threads;
 3. `_conclude` records the answers that have come, and places their orders;
@@ -97,6 +98,7 @@ class Worker:
         """One turn; waits for an answer for `patience` seconds at most. True when there may be more at once."""
         before = self._settled
         try:
+            self._expire()
             self._take()
             self._begin()
             self._conclude(patience)
@@ -151,7 +153,9 @@ class Worker:
         names = self._rooms.work.waiting(most=self._batch + held)
         taken = leases.take(map(book.stream, names), most=self._batch)
         self._owed.update(dict.fromkeys(taken, 0))
-        for lease in taken:
+        # Leases come by name; whoever waited longest is asked about first.
+        turns = {name: turn for turn, name in enumerate(names)}
+        for lease in sorted(taken, key=lambda each: turns.get(each.stream.deployment, len(turns))):
             self._list(lease)
 
     def _list(self, lease: Lease) -> None:
@@ -173,6 +177,22 @@ class Worker:
             else:
                 self._waiting.append(task)
         self._owed[lease] += len(tasks)
+
+    def _expire(self) -> None:
+        """Records decisions whose time passed while they waited for room; their deployments queue up again."""
+        now = self._rooms.clock.now()
+        while late := [task for task in self._waiting if is_over(task.slot, now)]:
+            self._waiting = deque(task for task in self._waiting if not is_over(task.slot, now))
+            by_lease: dict[Lease, list[Task]] = {}
+            for task in late:
+                if self._stands(task):
+                    by_lease.setdefault(task.lease, []).append(task)
+            for tasks in by_lease.values():
+                abandon(self._rooms, [task.slot for task in tasks], status="expired", error=_TOO_LATE)
+                self.expired += len(tasks)
+                for task in tasks:
+                    self._settle(task)
+            self._release()
 
     def _begin(self) -> None:
         room = min(len(self._waiting), self._most - self._in_flight, self._batch)
