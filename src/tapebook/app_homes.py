@@ -14,6 +14,7 @@ from tapebook.lab.demo_report import DemoReport, demo_report
 from tapebook.loop import demo as demo_loop
 from tapebook.loop import enlist
 from tapebook.loop.demo import DemoProgress
+from tapebook.loop.desk import claim_role
 from tapebook.loop.listen import IngestProgress, listen
 from tapebook.loop.patience import when_database_answers
 from tapebook.loop.stage import clock_for
@@ -47,6 +48,7 @@ async def ingest(
         # Nothing else runs in this loop yet, so it may stand still for as long as the wait lasts.
         rooms = when_database_answers(lambda: Rooms(home, clock=clock), until=end, stopped=lambda: False, say=say)
         try:
+            claim_role(rooms.tape_db, "ingest", owner=rooms.config.owner)
             left = None if end is None else max(0.0, end - elapsed_seconds())
             await listen(rooms, url=url, seconds=left, report=report)
         finally:

@@ -92,3 +92,33 @@ def test_a_database_that_was_closed_stays_closed(server: Server) -> None:
     db.close()
     with pytest.raises(DatabaseAway):
         db.one(sql("SELECT 1"))
+
+
+def test_a_name_is_claimed_by_one_process_at_a_time(server: Server) -> None:
+    with closing(connect(server.url)) as first, closing(connect(server.url)) as second:
+        assert first.claim("local/scheduler", holder="scheduler here:1") is None
+        assert first.claim("local/scheduler", holder="scheduler here:1") is None
+        assert second.claim("local/scheduler", holder="scheduler there:2") == "scheduler here:1"
+        assert second.claim("local/executor", holder="executor there:2") is None
+    with closing(connect(server.url)) as third:
+        assert third.claim("local/scheduler", holder="scheduler here:3") is None, "who is gone holds nothing"
+
+
+def test_a_claim_outlives_a_restart_unless_somebody_was_faster(server: Server) -> None:
+    with closing(connect(server.url)) as first, closing(connect(server.url)) as second:
+        assert first.claim("local/ingest", holder="ingest here:1") is None
+        server.restart("immediate")
+        with pytest.raises(DatabaseAway):
+            first.one(sql("SELECT 1"))
+        assert first.one(sql("SELECT 1")) == (1,)
+        with pytest.raises(DatabaseAway):
+            second.one(sql("SELECT 1"))
+        assert second.claim("local/ingest", holder="ingest there:2") == "ingest here:1"
+        server.kill_backends()
+        with pytest.raises(DatabaseAway):
+            second.one(sql("SELECT 1"))
+        assert second.claim("local/ingest", holder="ingest there:2") is None
+        with pytest.raises(DatabaseAway):
+            first.one(sql("SELECT 1"))
+        with pytest.raises(HomeError, match="ingest there:2 has taken 'local/ingest' over"):
+            first.one(sql("SELECT 1"))

@@ -50,8 +50,9 @@ DELETE FROM work WHERE run_id = :run_id;
 SELECT state, COUNT(*) FROM work WHERE owner = :owner GROUP BY state;
 
 -- name: with_orders
--- Deployments with orders that have not ended.
-SELECT DISTINCT deployment FROM orders WHERE owner = :owner AND ended_seq IS NULL ORDER BY deployment;
+-- Deployments with orders that have not ended. The joined text leaves SQLite the index of such orders, instead of one
+-- of all orders: this is asked ten times a second.
+SELECT DISTINCT deployment FROM orders WHERE owner || '' = :owner AND ended_seq IS NULL ORDER BY deployment;
 
 -- name: with_positions
 -- Deployments that hold something and were last valued before a moment.

@@ -82,6 +82,10 @@ class Buffered:
         with self._db.snapshot():
             yield
 
+    def claim(self, name: str, *, holder: str) -> str | None:
+        """Claims a name of the database."""
+        return self._db.claim(name, holder=holder)
+
     def close(self) -> None:
         """Ends the connection."""
         self._db.close()

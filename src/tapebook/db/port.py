@@ -59,6 +59,13 @@ class Database(Protocol):
         """A read transaction: everything read inside is of one moment, and no writer waits for it."""
         ...
 
+    def claim(self, name: str, *, holder: str) -> str | None:
+        """Claims a name of this database until the connection ends; returns who has it, if somebody else does.
+
+        A file is claimed by a lock in its home, so SQLite gives every name to whoever asks.
+        """
+        ...
+
     def close(self) -> None:
         """Ends the connection."""
         ...

@@ -11,6 +11,7 @@ A transaction that was cut is there whole or not at all, and only a look at its 
 
 import logging
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -48,6 +49,12 @@ _HOPELESS = re.compile(
 )
 _UNKNOWN_HOST = re.compile(r"could not translate host name|failed to resolve host|Name or service not known")
 
+_CLAIM_SECONDS, _CLAIM_ATTEMPTS = 2.0, 20
+_CLAIMED_BY = """
+SELECT a.application_name, a.pid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database()
+    AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended(%s, 0)
+"""
 # After these the server hangs up.
 _LOST = (
     errors.AdminShutdown,
@@ -67,6 +74,7 @@ class PostgresDatabase:
         self._url = url
         self._durable = durable
         self._in_transaction = self._ended = False
+        self._claims: dict[str, str] = {}
         self._connection = self._connect(first=True)
 
     def _connect(self, *, first: bool = False) -> "psycopg.Connection[Row]":
@@ -77,6 +85,7 @@ class PostgresDatabase:
             connection.adapters.register_dumper(int, Int8Dumper)
             if not self._durable:
                 connection.execute("SET synchronous_commit = off")
+            taken = {name: _claim(connection, name, holder) for name, holder in self._claims.items()}
         except psycopg.Error as error:
             said = _first_line(error)
             # A name that nobody knows is a mistake in the address, unless it was known before.
@@ -84,6 +93,10 @@ class PostgresDatabase:
             if not isinstance(error, psycopg.OperationalError) or unknown or _HOPELESS.search(str(error)):
                 raise HomeError(f"cannot open PostgreSQL: {said}; check the URL and its user") from error
             raise _away(error) from error
+        for name, other in taken.items():
+            if other is not None:
+                connection.close()
+                raise HomeError(f"{other} has taken {name!r} over while the database was away: stop one of the two")
         return connection
 
     @property
@@ -140,6 +153,14 @@ class PostgresDatabase:
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
 
+    def claim(self, name: str, *, holder: str) -> str | None:
+        """Claims a name until this process ends, across connections; returns who has it, if somebody else does."""
+        with self._translated():
+            taken = _claim(self._living(), name, holder)
+        if taken is None:
+            self._claims[name] = holder
+        return taken
+
     def close(self) -> None:
         """Ends the connection for good."""
         self._ended = True
@@ -191,6 +212,22 @@ def translate(sql: str) -> str:
     sql = re.sub(r"\bREAL\b", "DOUBLE PRECISION", sql)
     # A column has a collation, a CAST has none.
     return re.sub(r"(?<!\bAS )\bTEXT\b", 'TEXT COLLATE "C"', sql)
+
+
+def _claim(connection: "psycopg.Connection[Row]", name: str, holder: str) -> str | None:
+    """Takes the advisory lock of a name; who has it, if a living session of somebody else does."""
+    connection.execute("SELECT set_config('application_name', %s, false)", (holder,))
+    for _ in range(_CLAIM_ATTEMPTS):
+        row = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (name,)).fetchone()
+        if row and row[0]:
+            return None
+        found = connection.execute(_CLAIMED_BY, (name,)).fetchone()
+        if found and found[0] == holder:
+            # Our own connection of before, which the server has not missed yet.
+            connection.execute("SELECT pg_terminate_backend(%s::integer)", (found[1],))
+        # The session of a process that was killed ends as soon as the server notices.
+        time.sleep(_CLAIM_SECONDS / _CLAIM_ATTEMPTS)
+    return found[0] if found else "another session"
 
 
 def _away(error: psycopg.Error) -> DatabaseAway:

@@ -37,5 +37,17 @@ ORDER BY known_at DESC, seq DESC LIMIT 1;
 SELECT COUNT(*) FROM log_events WHERE owner = :owner AND deployment = :deployment;
 
 -- name: streams
--- Every stream there is.
-SELECT DISTINCT owner, deployment FROM log_events ORDER BY owner, deployment;
+-- Every stream there is, found by stepping through the key: the cost does not grow with the number of events.
+WITH RECURSIVE owners (owner) AS (
+    SELECT MIN(owner) FROM log_events
+    UNION ALL
+    SELECT (SELECT MIN(e.owner) FROM log_events e WHERE e.owner > owners.owner) FROM owners
+    WHERE owners.owner IS NOT NULL
+), streams (owner, deployment) AS (
+    SELECT o.owner, (SELECT MIN(e.deployment) FROM log_events e WHERE e.owner = o.owner) FROM owners o
+    WHERE o.owner IS NOT NULL
+    UNION ALL
+    SELECT s.owner, (SELECT MIN(e.deployment) FROM log_events e WHERE e.owner = s.owner AND e.deployment > s.deployment)
+    FROM streams s WHERE s.deployment IS NOT NULL
+)
+SELECT owner, deployment FROM streams WHERE deployment IS NOT NULL ORDER BY owner, deployment;

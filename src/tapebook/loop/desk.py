@@ -3,18 +3,24 @@
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from tapebook.clock import elapsed_seconds
 from tapebook.config import load
+from tapebook.db import Database
 from tapebook.errors import HomeError
-from tapebook.home import fellow_writer, require_home
+from tapebook.home import fellow_writer, only_one, process_name, require_home, sole_writer, taken_role
 from tapebook.loop.demo import is_demo
 from tapebook.loop.patience import when_database_answers
 from tapebook.loop.roles import ROLES, RoleName, RoleProgress, StopSign, serve
 from tapebook.loop.stage import clock_for
 from tapebook.loop.supervise import SupervisorProgress, Told, supervise
 from tapebook.wiring import Rooms
+
+
+MANY: frozenset[RoleName] = frozenset({"worker"})
+"""Roles of which any number may run: leases keep them apart. Of the others, and of ingestion, there is one at a time."""
 
 
 def serve_role(
@@ -28,11 +34,13 @@ def serve_role(
     def say(line: str) -> None:
         report(RoleProgress(role, "nothing was done", line))
 
-    with fellow_writer(home), StopSign() as stop:
+    with fellow_writer(home), _alone(home, role), StopSign() as stop:
         rooms = when_database_answers(
             lambda: Rooms(home, clock=clock), until=end, stopped=lambda: stop.asked, say=say
         )
         try:
+            if role not in MANY:
+                claim_role(rooms.book_db, role, owner=rooms.config.owner)
             left = None if end is None else max(0.0, end - elapsed_seconds())
             serve(rooms, role, stop=stop, seconds=left, report=report)
         finally:
@@ -54,8 +62,26 @@ def run_desk(
     commands: dict[str, Sequence[str]] = {role: _command("up", "--only", role, *shared) for role in ROLES}
     if with_ingest:
         commands["ingest"] = _command("ingest", *shared)
-    with StopSign() as stop:
+    with only_one(home, "desk"), StopSign() as stop:
+        for role in ROLES:
+            # Found out here and said once; the role itself holds it, and may be started again.
+            with _alone(home, role):
+                pass
+        if with_ingest:
+            with sole_writer(home, "tape"):
+                pass
         supervise(commands, stop=stop, told=told, report=report, seconds=seconds)
+
+
+def claim_role(db: Database, role: str, *, owner: str) -> None:
+    """Claims a role in a database that several homes may share; HomeError names the process that has it."""
+    other = db.claim(f"{owner}/{role}", holder=f"{role} {process_name()}")
+    if other is not None:
+        raise HomeError(taken_role(role, "this database", other))
+
+
+def _alone(home: Path, role: RoleName) -> AbstractContextManager[None]:
+    return nullcontext() if role in MANY else only_one(home, role)
 
 
 def _require_real_time(home: Path) -> None:
