@@ -96,7 +96,8 @@ def test_a_desk_goes_on_through_restarts_of_its_server(server: Server, world: st
         for pair in {row[:2] for row in rows}:
             mine = sorted(row[2] for row in rows if row[:2] == pair)
             assert mine == list(range(mine[0], mine[-1] + 1, MINUTE)), "a slot was neither decided nor recorded"
-        assert all(count == 1 for count in Counter(db.all(sql("SELECT run_id FROM orders WHERE run_id <> ''"))).values())
+        orders = Counter(db.all(sql("SELECT run_id FROM orders WHERE run_id <> ''")))
+        assert all(count == 1 for count in orders.values())
         assert db.all(sql("SELECT deployment FROM leases WHERE holder <> ''")) == []
         assert book.verify() == [] and book.replay().different == []
     statuses = Counter(row[3] for row in rows)

@@ -20,7 +20,7 @@ from tapebook.wiring import Rooms
 
 
 MANY: frozenset[RoleName] = frozenset({"worker"})
-"""Roles of which any number may run: leases keep them apart. Of the others, and of ingestion, there is one at a time."""
+"""Roles of which any number may run: leases keep them apart. Of the others, and of ingestion, there is one."""
 
 
 def serve_role(

@@ -65,7 +65,11 @@ class _Child:
         left = [] if self._end is None else ["--seconds", f"{self._end - elapsed_seconds():.3f}"]
         # In a session of its own: Ctrl-C reaches the supervisor alone, which stops them in its own order.
         self.process = subprocess.Popen(
-            [*self._command, *left], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+            [*self._command, *left],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         self._started_at = elapsed_seconds()
         self._ear = threading.Thread(target=self._listen, args=(self.process,), daemon=True)
