@@ -185,9 +185,7 @@ class PostgresDatabase:
             try:
                 with connection.transaction():
                     yield
-                    if connection.closed:
-                        # psycopg would leave without a word, and nothing would be written.
-                        raise psycopg.OperationalError("the connection was lost inside a transaction")
+                    _require_open(connection)
             finally:
                 self._in_transaction = False
 
@@ -212,6 +210,12 @@ def translate(sql: str) -> str:
     sql = re.sub(r"\bREAL\b", "DOUBLE PRECISION", sql)
     # A column has a collation, a CAST has none.
     return re.sub(r"(?<!\bAS )\bTEXT\b", 'TEXT COLLATE "C"', sql)
+
+
+def _require_open(connection: "psycopg.Connection[Row]") -> None:
+    """At the end of a transaction: psycopg leaves a closed connection without a word, with nothing written."""
+    if connection.closed:
+        raise psycopg.OperationalError("the connection was lost inside a transaction")
 
 
 def _claim(connection: "psycopg.Connection[Row]", name: str, holder: str) -> str | None:

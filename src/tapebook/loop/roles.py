@@ -87,10 +87,8 @@ def serve(
     try:
         while not stop.asked and (end is None or elapsed_seconds() < end):
             try:
-                if wait.is_away:
-                    rooms.leases.recover()
                 role = role or _role(rooms, name)
-                more = _turn(role)
+                more = _turn(role, rooms, recover=wait.is_away)
                 words = role.words()
             except DatabaseAway as error:
                 away = error
@@ -113,7 +111,9 @@ def serve(
     report(RoleProgress(name, words, role.problem if role else None))
 
 
-def _turn(role: Role) -> bool:
+def _turn(role: Role, rooms: Rooms, *, recover: bool) -> bool:
+    if recover:
+        rooms.leases.recover()
     role.problem = None
     try:
         return role.turn()

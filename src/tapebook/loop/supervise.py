@@ -175,14 +175,7 @@ def supervise(
     try:
         while running and not stop.asked and (end is None or elapsed_seconds() < end + _OVERTIME_SECONDS):
             over = end is not None and elapsed_seconds() > end - _SHORTEST_LIFE_SECONDS
-            for child in list(running):
-                code = child.ended()
-                if code is not None:
-                    outages.is_last(child.name)
-                if code == 0 or (over and child.process is None):
-                    running.remove(child)
-                else:
-                    _keep_alive(child, code, told)
+            running = [child for child in running if _is_needed(child, told, outages, over=over)]
             report(SupervisorProgress(said, sum(child.restarts for child in children)))
             time.sleep(_LOOK_SECONDS)
     finally:
@@ -193,8 +186,13 @@ def supervise(
         raise kind(f"the {child.name} could not do its work until the end (code {child.code}, see above)")
 
 
-def _keep_alive(child: _Child, code: int | None, told: Told) -> None:
-    """Starts a child, or starts it again when it ended with a code; raises what ends them all."""
+def _is_needed(child: _Child, told: Told, outages: _Outages, *, over: bool) -> bool:
+    """Whether a child is needed any longer; starts it, or starts it again. Raises what ends them all."""
+    code = child.ended()
+    if code is not None:
+        outages.is_last(child.name)
+    if code == 0 or (over and child.process is None):
+        return False
     if code == Stop.exit_code:
         raise Stop(f"the {child.name} needs a person to look (see above); everything was stopped")
     child.refusals += code == Fix.exit_code
@@ -204,6 +202,7 @@ def _keep_alive(child: _Child, code: int | None, told: Told) -> None:
         child.restarts += 1
         told(f"{child.name} ended with code {code}; it is started again")
     child.start_if_due()
+    return True
 
 
 def _stop_all(children: Sequence[_Child]) -> None:
