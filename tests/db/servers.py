@@ -26,8 +26,9 @@ class Server:
     def __init__(self, folder: Path, programs: Path, user: dict[str, Any]) -> None:
         self._folder = folder
         self._user = user
-        self._command = [programs / "postgres", "-D", "data", "-h", "", "-k", folder, "-p", "5432", "-c", "fsync=off"]
-        self._process: subprocess.Popen[bytes] | None = None
+        options = ["-D", "data", "-h", "", "-k", str(folder), "-p", "5432", "-c", "fsync=off"]
+        self._command = [str(programs / "postgres"), *options]
+        self._process: subprocess.Popen[Any] | None = None
         self.url = f"postgresql://postgres@/postgres?host={folder}&port=5432"
 
     def start(self) -> None:

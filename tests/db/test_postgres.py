@@ -53,7 +53,7 @@ def test_address_that_cannot_be_right_is_a_home_error(url: str) -> None:
 
 
 def test_server_that_does_not_run_is_away() -> None:
-    with pytest.raises(DatabaseAway, match="does not answer: .+; see that the server runs") as caught:
+    with pytest.raises(DatabaseAway, match=r"does not answer: .+; see that the server runs") as caught:
         connect("postgresql://localhost:1/none")
     assert "\n" not in str(caught.value)
 

@@ -27,7 +27,7 @@ def test_a_connection_that_died_is_replaced_when_the_server_is_back(server: Serv
         db.script("CREATE TABLE IF NOT EXISTS t (x BIGINT); DELETE FROM t")
         server.stop(how)
         for _ in range(2):
-            with pytest.raises(DatabaseAway, match="PostgreSQL does not answer: .+; see that the server runs") as away:
+            with pytest.raises(DatabaseAway, match=r"PostgreSQL does not answer: .+; see that the server runs") as away:
                 db.all(COUNT)
             assert "\n" not in str(away.value)
         with pytest.raises(DatabaseAway), db.transaction():

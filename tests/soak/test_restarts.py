@@ -79,7 +79,7 @@ def test_a_desk_goes_on_through_restarts_of_its_server(server: Server, world: st
         server.kill_backends()
         kinds["sessions cut"] += 1
         time.sleep(1)
-    out, said = desk.communicate(timeout=SECONDS + 60)
+    _, said = desk.communicate(timeout=SECONDS + 60)
     took = time.monotonic() - begun
     assert desk.returncode == 0, said
     assert "needs a person" not in said and "Traceback" not in said and took < SECONDS + 20

@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
 
@@ -80,7 +80,7 @@ class PostgresDatabase:
     def _connect(self, *, first: bool = False) -> "psycopg.Connection[Row]":
         try:
             terms = _CONNECTION_DEFAULTS | conninfo_to_dict(self._url)
-            connection = psycopg.connect(autocommit=True, **terms)
+            connection = psycopg.connect(make_conninfo("", **terms), autocommit=True)
             # psycopg sends a small integer as SMALLINT, and 30000 + 30000 overflows; on SQLite all have 64 bits.
             connection.adapters.register_dumper(int, Int8Dumper)
             if not self._durable:

@@ -18,7 +18,6 @@ from tapebook.loop.stage import clock_for
 from tapebook.loop.supervise import SupervisorProgress, Told, supervise
 from tapebook.wiring import Rooms
 
-
 MANY: frozenset[RoleName] = frozenset({"worker"})
 """Roles of which any number may run: leases keep them apart. Of the others, and of ingestion, there is one."""
 
