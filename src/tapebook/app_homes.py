@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tapebook import profiles
-from tapebook.clock import SystemClock, VirtualClock
+from tapebook.clock import SystemClock, VirtualClock, elapsed_seconds
 from tapebook.config import load
 from tapebook.errors import HomeError
 from tapebook.home import is_home, make_home, require_home, sole_writer
@@ -15,8 +15,10 @@ from tapebook.log import Finding
 from tapebook.loop import demo as demo_loop
 from tapebook.loop import enlist
 from tapebook.loop.demo import DemoProgress
+from tapebook.loop.desk import claim_role
 from tapebook.loop.listen import IngestProgress, listen
 from tapebook.loop.maintain import anchor_heads
+from tapebook.loop.patience import when_database_answers
 from tapebook.loop.stage import clock_for
 from tapebook.loop.verify import verify_home
 from tapebook.wiring import Rooms
@@ -37,14 +39,23 @@ async def ingest(
     home: str | Path, *, url: str | None, seconds: float | None, report: Callable[[IngestProgress], None]
 ) -> None:
     """Listens to the market and keeps it in the tape until `seconds` have passed, or for ever."""
-    require_home(Path(home))
-    clock = await clock_for(url or load(Path(home)).hyperliquid.url)
-    rooms = Rooms(Path(home), clock=clock)
-    try:
-        with sole_writer(rooms.home, "tape"):
-            await listen(rooms, url=url, seconds=seconds, report=report)
-    finally:
-        rooms.close()
+    home = Path(home)
+    require_home(home)
+    end = None if seconds is None else elapsed_seconds() + seconds
+    clock = await clock_for(url or load(home).hyperliquid.url)
+
+    def say(line: str) -> None:
+        report(IngestProgress(clock.now(), {}, 0, line))
+
+    with sole_writer(home, "tape"):
+        # Nothing else runs in this loop yet, so it may stand still for as long as the wait lasts.
+        rooms = when_database_answers(lambda: Rooms(home, clock=clock), until=end, stopped=lambda: False, say=say)
+        try:
+            claim_role(rooms.tape_db, "ingest", owner=rooms.config.owner)
+            left = None if end is None else max(0.0, end - elapsed_seconds())
+            await listen(rooms, url=url, seconds=left, report=report)
+        finally:
+            rooms.close()
 
 
 def init(home: str | Path) -> list[str]:

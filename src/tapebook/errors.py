@@ -8,6 +8,7 @@
     │   └── BadInput         a file, time or number that cannot be read
     ├── Retry          nothing is wrong, try again: exit code 75
     │   ├── Busy             another process holds the database
+    │   │   └── DatabaseAway     its server does not answer: it restarts, or cannot be reached
     │   └── StaleWriter      another writer was first; read again, then decide
     └── Stop           do not go on before a person has looked: exit code 3
         ├── Damaged          stored data contradict themselves
@@ -53,6 +54,10 @@ class Retry(TapebookError):
 
 class Busy(Retry):
     """Another process holds the database longer than the busy timeout."""
+
+
+class DatabaseAway(Busy):
+    """The database server does not answer. What was being written is there whole or not at all: ask for it again."""
 
 
 class StaleWriter(Retry):

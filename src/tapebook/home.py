@@ -3,7 +3,7 @@
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -101,15 +101,30 @@ def fellow_writer(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _locked(path: Path, what: str, how: int) -> Iterator[None]:
+def only_one(path: Path, role: str) -> Iterator[None]:
+    """Holds a role of a home, of which there is one at a time; a process that is killed holds nothing any more."""
+    with _locked(path, role, fcntl.LOCK_EX, refusal=lambda process: taken_role(role, str(path), process)):
+        yield
+
+
+def taken_role(role: str, place: str, holder: str) -> str:
+    """What to say to whoever starts a second one."""
+    return (
+        f"there is a {role} on {place} already: {holder}; stop it first, or only add workers with "
+        "`tapebook up --only worker`"
+    )
+
+
+@contextmanager
+def _locked(path: Path, what: str, how: int, *, refusal: Callable[[str], str] | None = None) -> Iterator[None]:
     with open(path / f".{what}.lock", "a+", encoding="utf-8", opener=files.private) as file:
         try:
             fcntl.flock(file, how | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise HomeError(
-                f"{path} is in use by process {file.read().strip() or '?'}: stop it, or use another --home"
-            ) from None
+            process = f"process {file.read().strip() or '?'}"
+            said = f"{path} is in use by {process}: stop it, or use another --home"
+            raise HomeError(refusal(process) if refusal else said) from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

@@ -69,7 +69,11 @@ class Rooms:
         self.book_db = _open(home, self.config.store.book, BOOK_PACKAGES, durable=not sole, large_pages=sole)
         if sole:
             self.book_db = Buffered(self.book_db)
-        self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
+        try:
+            self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
+        except BaseException:
+            self.book_db.close()
+            raise
         # As durable as the book that names what is in it: a backtest is made again, and must not wait for the disk.
         archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
             home / self.config.archive.place, durable=not sole
@@ -249,5 +253,9 @@ def paper_terms(config: Config) -> PaperTerms:
 
 def _open(home: Path, place: str, packages: tuple[str, ...], *, durable: bool, large_pages: bool = False) -> Database:
     db = connect(place if "://" in place else str(home / place), durable=durable, large_pages=large_pages)
-    migrate(db, packages)
+    try:
+        migrate(db, packages)
+    except BaseException:
+        db.close()
+        raise
     return db

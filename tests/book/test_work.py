@@ -94,8 +94,9 @@ def test_run_that_cannot_be_written_stays_on_the_list(bench: Bench) -> None:
 
 def test_longest_waiting_deployments_come_first(bench: Bench) -> None:
     bench.work.add([item(5, "b"), item(3, "c"), item(4, "a"), item(9, "c"), item(4, "d", run_id="other")])
-    assert bench.work.waiting(most=10) == ["c", "a", "d", "b"]
-    assert bench.work.waiting(most=2) == ["c", "a"]
+    found = bench.work.waiting(most=10)
+    assert (found[0], set(found[1:3]), found[3:]) == ("c", {"a", "d"}, ["b"])
+    assert bench.work.waiting(most=2) == found[:2]
 
 
 def test_what_a_decision_may_know_is_fixed_by_the_first(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tapebook.errors import Stop
+from tapebook.errors import Fix, Retry, Stop
 from tapebook.loop import supervise as module
 from tapebook.loop.roles import StopSign
 from tapebook.loop.supervise import SupervisorProgress, supervise
@@ -89,6 +89,54 @@ def test_child_that_needs_a_person_stops_all(tmp_path: Path) -> None:
     with pytest.raises(Stop, match="the worker needs a person to look"):
         ear.run({"executor": program(WAITS, tmp_path / "left"), "worker": program("import sys; sys.exit(3)")})
     assert ear.newest.restarts == 0
+
+
+def test_child_that_cannot_run_as_things_are_stops_all(tmp_path: Path) -> None:
+    ear = Ear()
+    with pytest.raises(Fix, match="the worker cannot run as things are"):
+        ear.run({"executor": program(WAITS, tmp_path / "left"), "worker": program("import sys; sys.exit(2)")})
+    assert ear.newest.restarts == 0
+
+
+def test_child_that_is_refused_later_is_tried_again_a_few_times(tmp_path: Path) -> None:
+    ear = Ear()
+    dies = COUNTS.replace("0 if len(file.read_text()) > 2 else 1", "min(2, len(file.read_text()))")
+    with pytest.raises(Fix):
+        ear.run({"worker": program(dies, tmp_path / "count")})
+    assert (tmp_path / "count").read_text() == "x" * (1 + module._MOST_REFUSALS)
+
+
+def test_time_is_kept_by_children_that_are_started_again(tmp_path: Path) -> None:
+    """Each start gets what is left, and nothing is started when nothing is left."""
+    ear = Ear()
+    dies = "import sys; print('left', sys.argv[2], file=sys.stderr); sys.exit(75)"
+    with pytest.raises(Retry, match="the worker could not do its work until the end"):
+        supervise({"worker": program(dies)}, stop=StopSign(), told=ear.lines.append, report=ear.report, seconds=0.6)
+    given = [float(line.split()[-1]) for line in ear.lines if line.startswith("worker: left")]
+    assert given and given == sorted(given, reverse=True) and all(0 < each <= 0.6 for each in given)
+
+
+def test_child_that_does_not_keep_its_time_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_OVERTIME_SECONDS", 0.2)
+    ear, file = Ear(), tmp_path / "left"
+    supervise({"worker": program(WAITS, file)}, stop=StopSign(), told=ear.lines.append, report=ear.report, seconds=1.0)
+    assert file.read_text() == "left"
+
+
+def test_an_outage_is_said_once_for_all_roles() -> None:
+    outages = module._Outages()
+    said = [
+        (role, line, outages.is_news(role, line))
+        for role, line in (
+            ("worker", "warning: database away since 12:00, trying again"),
+            ("scheduler", "warning: database away since 12:01, trying again"),
+            ("worker", "database back after 1.0 s"),
+            ("worker", "warning: something else"),
+            ("scheduler", "database back after 2.0 s"),
+            ("worker", "warning: database away since 12:09, trying again"),
+        )
+    ]
+    assert [news for *_, news in said] == [True, False, False, True, True, True]
 
 
 def once(condition: Callable[[], bool], act: Callable[[], None]) -> None:

@@ -285,3 +285,74 @@ def test_stale_worker_cannot_fail_a_run_either(two: tuple[Shop, Shop]) -> None:
     one.rooms.leases.beat()
     with pytest.raises(StaleWriter):
         one.rooms.book.append("a.paper", [], expected_seq=one.rooms.book.head("a.paper"))
+
+
+class Slow:
+    """A pool in which every question takes so long, in the time of the market."""
+
+    def __init__(self, shop: Shop, takes_ms: int) -> None:
+        self._shop = shop
+        self._takes_ms = takes_ms
+        self._calls: list[tuple[int, Any, tuple[Any, ...]]] = []
+
+    def submit(self, call: Any, /, *args: Any) -> None:
+        """Notes a question and when it will be answered."""
+        self._calls.append((self._shop.clock.now() + self._takes_ms, call, args))
+
+    def answer(self) -> None:
+        """Answers what has been thought about for long enough."""
+        now = self._shop.clock.now()
+        due = [each for each in self._calls if each[0] <= now]
+        self._calls = [each for each in self._calls if each[0] > now]
+        for _, call, args in due:
+            call(*args)
+
+
+def decided_under_load(
+    home: Path, *, slots: int, takes_ms: int, batch: int, at_once: int = 3
+) -> list[Counter[str]]:
+    """Twenty agents on a desk that asks so many engines at once: the statuses of each one's runs, by its name."""
+    text = (home / "tapebook.toml").read_text().replace("calls_in_flight = 200", f"calls_in_flight = {at_once}")
+    (home / "tapebook.toml").write_text(text.replace("batch = 50", f"batch = {batch}"))
+    names = [f"a{number:02d}" for number in range(20)]
+    with shops(home, 1) as (one,):
+        one.hire(*(AgentProfile(name, ("BTC",), cadence_ms=5 * MINUTE) for name in names))
+        pool = Slow(one, takes_ms)
+        worker = one.worker(pool)
+        for moment in range(START, START + slots * 5 * MINUTE, 20_000):
+            one.clock.advance(moment)
+            if moment % MINUTE == 0:
+                one.quote("BTC")
+            one.list_due()
+            pool.answer()
+            for _ in range(4):
+                worker.turn(patience=0)
+        runs = one.runs()
+        late = [run for run in runs if run.status == "held" and run.as_of >= run.scheduled_for + 5 * MINUTE]
+        assert not late, "a slot that was over was decided"
+        assert f"{sum(run.status == 'expired' for run in runs):,} expired" in worker.words()
+    return [Counter(run.status for run in runs if run.agent == name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("at_once", "takes_ms", "capacity", "batch"),
+    [(3, MINUTE, 15, 2), (3, MINUTE, 15, 50), (3, 2 * MINUTE, 7, 50), (13, 4 * MINUTE, 13, 50)],
+)
+def test_under_overload_every_agent_loses_the_same_share(
+    tmp_path: Path, at_once: int, takes_ms: int, capacity: int, batch: int
+) -> None:
+    slots, home = 16, Stage(tmp_path).make("home")
+    made = decided_under_load(home, slots=slots, takes_ms=takes_ms, batch=batch, at_once=at_once)
+    held = [each["held"] for each in made]
+    # Those that are asked together wait for their next turn in an order that is drawn anew.
+    assert max(held) - min(held) <= (2 if at_once == 3 else 4), held
+    assert sum(held) >= 0.85 * capacity * (slots - 1), held
+    # What was shed is recorded: every slot but the newest ones is one or the other.
+    assert all(slots - 2 <= each.total() <= slots for each in made) and all(each["expired"] for each in made)
+
+
+def test_the_order_of_an_overloaded_desk_is_a_function_of_its_state(tmp_path: Path) -> None:
+    first, second = (
+        decided_under_load(Stage(tmp_path).make(name), slots=5, takes_ms=2 * MINUTE, batch=50) for name in ("a", "b")
+    )
+    assert first == second

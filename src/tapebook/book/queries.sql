@@ -167,12 +167,13 @@ SELECT
 FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS NULL ORDER BY seq, client_id;
 
 -- name: unanswered_orders
--- Orders nobody knows whether the broker has, of one deployment or (empty) of all, oldest first.
+-- Orders nobody knows whether the broker has, of one deployment or (empty) of all, oldest first. The joined text leaves
+-- SQLite the index of orders that have not ended, instead of one of all orders.
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
     deployment, status, detail, created_at, updated_at, dry
 FROM orders
-WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment)
+WHERE owner || '' = :owner AND (:deployment = '' OR deployment = :deployment)
     AND ended_seq IS NULL AND placed_seq IS NULL AND detail <> ''
 ORDER BY intended_at, deployment, client_id;
 
@@ -208,14 +209,14 @@ SELECT w.owner, w.deployment, CAST(SUM(CASE WHEN w.dry = 0 THEN w.amount_usd_e6 
 FROM wallet_ledger w WHERE w.owner = :owner GROUP BY w.owner, w.deployment ORDER BY w.deployment;
 
 -- name: trade_totals
--- Closed trades of a deployment: how many, how many won, and their summed results.
+-- Closed trades of a deployment: how many, how many won, and their summed results. All of it stands in an index.
 SELECT
     COUNT(*),
     COALESCE(SUM(CASE WHEN realised_usd_e6 - fees_usd_e6 + funding_usd_e6 > 0 THEN 1 ELSE 0 END), 0),
     COALESCE(CAST(SUM(realised_usd_e6) AS BIGINT), 0),
     COALESCE(CAST(SUM(fees_usd_e6) AS BIGINT), 0),
     COALESCE(CAST(SUM(funding_usd_e6) AS BIGINT), 0)
-FROM trade_history WHERE owner = :owner AND deployment = :deployment AND status = 'closed';
+FROM trade_history WHERE owner = :owner AND deployment = :deployment AND exit_seq IS NOT NULL;
 
 -- name: closed_after
 -- The trades that ended between two sequence numbers, oldest exit first.

@@ -6,10 +6,12 @@ kept beside it from the first attempt on, so that whoever takes it over asks the
 """
 
 from collections.abc import Sequence
+from heapq import nsmallest
 
 import msgspec
 
 from tapebook.db import Database, Queries, Row
+from tapebook.domain.canonical import short_id
 from tapebook.domain.run import Trigger, Watermarks
 from tapebook.errors import StaleWriter
 from tapebook.log import Leases, Stream
@@ -57,8 +59,13 @@ class Work:
         return max((slot for slot in row or () if slot is not None), default=None)
 
     def waiting(self, *, most: int) -> list[str]:
-        """Deployments with decisions to make, the longest waiting first."""
-        return [row[0] for row in self._db.all(_QUERIES.waiting, owner=self._owner, most=most)]
+        """Deployments with decisions to make, first whose last one is the oldest; then by how long they wait.
+
+        So a desk that cannot make them all goes round. Many are decided at the same moment: their order is another
+        after every decision, and a function of what is stored, so that no name is better than another.
+        """
+        rows = self._db.all(_QUERIES.waiting, owner=self._owner)
+        return [row[0] for row in nsmallest(most, rows, key=_turn)]
 
     def of(self, deployment: str) -> list[Item]:
         """What a deployment has to decide, oldest first."""
@@ -100,6 +107,11 @@ class Work:
     def _row(self, item: Item) -> Row:
         values = {**msgspec.structs.asdict(item), "owner": self._owner, "run_trigger": item.trigger}
         return tuple(values[name] for name in _QUERIES.add.params)
+
+
+def _turn(row: Row) -> tuple[int, int, str]:
+    deployment, since, decided_at = row
+    return decided_at, since, short_id(deployment, decided_at)
 
 
 def _marks(known: Known) -> Row:

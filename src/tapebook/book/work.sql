@@ -19,9 +19,15 @@ SELECT (
 );
 
 -- name: waiting
--- Deployments with decisions to make, the longest waiting first.
-SELECT deployment FROM work WHERE owner = :owner
-GROUP BY deployment ORDER BY MIN(scheduled_for), deployment LIMIT :most;
+-- Deployments with decisions to make: since when, and when the last scheduled one was made, 0 before the first. A slot
+-- that expired before anybody looked at it is no decision.
+SELECT w.deployment, w.since, COALESCE((
+    SELECT r.as_of FROM decision_runs r
+    WHERE r.owner = :owner AND r.deployment = w.deployment AND r.run_trigger = 'schedule'
+        AND NOT (r.status = 'expired' AND r.packet_sha256 = '')
+    ORDER BY r.seq DESC LIMIT 1
+), 0)
+FROM (SELECT deployment, MIN(scheduled_for) AS since FROM work WHERE owner = :owner GROUP BY deployment) w;
 
 -- name: of
 -- What a deployment has to decide, oldest first.
@@ -44,8 +50,9 @@ DELETE FROM work WHERE run_id = :run_id;
 SELECT state, COUNT(*) FROM work WHERE owner = :owner GROUP BY state;
 
 -- name: with_orders
--- Deployments with orders that have not ended.
-SELECT DISTINCT deployment FROM orders WHERE owner = :owner AND ended_seq IS NULL ORDER BY deployment;
+-- Deployments with orders that have not ended. The joined text leaves SQLite the index of such orders, instead of one
+-- of all orders: this is asked ten times a second.
+SELECT DISTINCT deployment FROM orders WHERE owner || '' = :owner AND ended_seq IS NULL ORDER BY deployment;
 
 -- name: with_positions
 -- Deployments that hold something and were last valued before a moment.

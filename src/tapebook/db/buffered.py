@@ -95,6 +95,10 @@ class Buffered:
         """Waits for the disk; what waits for the end of its transaction is not committed yet."""
         self._db.sync()
 
+    def claim(self, name: str, *, holder: str) -> str | None:
+        """Claims a name of the database."""
+        return self._db.claim(name, holder=holder)
+
     def close(self) -> None:
         """Ends the connection."""
         self._db.close()

@@ -71,6 +71,13 @@ class Database(Protocol):
         """Waits until every commit that can be read is on the disk, whoever made it and however durable they are."""
         ...
 
+    def claim(self, name: str, *, holder: str) -> str | None:
+        """Claims a name of this database until the connection ends; returns who has it, if somebody else does.
+
+        A file is claimed by a lock in its home, so SQLite gives every name to whoever asks.
+        """
+        ...
+
     def close(self) -> None:
         """Ends the connection."""
         ...

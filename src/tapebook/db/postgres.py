@@ -3,9 +3,15 @@
 The shared dialect is SQLite's. Its words for types are replaced in migrations: text is compared
 by bytes (`COLLATE "C"`), integers have 64 bits, floats are double, blobs are `BYTEA`; and tables
 have no rowid to leave out.
+
+A connection that died is replaced by the next statement outside of a transaction. Until the server
+answers again every call raises `DatabaseAway`; who waits, and how long, is the caller's business.
+A transaction that was cut is there whole or not at all, and only a look at its rows tells which.
 """
 
+import logging
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -13,13 +19,17 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
 
 from tapebook.db.port import Row
 from tapebook.db.queries import Query
 from tapebook.domain.urls import without_password_of
-from tapebook.errors import BadInput, Busy, HomeError, Stop, StoreFailed, TapebookError
+from tapebook.errors import BadInput, Busy, DatabaseAway, HomeError, Stop, StoreFailed, TapebookError
+
+# What psycopg would print beside an error is in the error already.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 _ROWS_AT_ONCE = 2_000
 # Committed with a wait for the disk, it makes the server wait for all it logged before; without a record it would not.
@@ -28,22 +38,74 @@ _RECORD = "SELECT pg_logical_emit_message(true, 'tapebook', 'sync')"
 _SCRIPT_LOCK = "SELECT pg_advisory_xact_lock(7233954870);\n"
 
 
+# What the address of a database does not say itself. A server that vanished without a word is noticed in half a minute.
+_CONNECTION_DEFAULTS = {
+    "connect_timeout": "3",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "30000",
+}
+# What waiting does not change, in the words of the server and of its library: a refused connection has no error code.
+# A server that speaks another language is waited for, and its words are shown.
+_HOPELESS = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|does not exist|permission denied"
+    r"|not permitted to log in|not currently accepting connections|does not support SSL|certificate"
+)
+_UNKNOWN_HOST = re.compile(r"could not translate host name|failed to resolve host|Name or service not known")
+
+_CLAIM_SECONDS, _CLAIM_ATTEMPTS = 2.0, 20
+_CLAIMED_BY = """
+SELECT a.application_name, a.pid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database()
+    AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended(%s, 0)
+"""
+# After these the server hangs up.
+_LOST = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.DatabaseDropped,
+    errors.IdleInTransactionSessionTimeout,
+    errors.IdleSessionTimeout,
+    errors.ConnectionException,
+)
+
+
 class PostgresDatabase:
-    """One connection to one PostgreSQL database."""
+    """One connection to one PostgreSQL database, made again when it died."""
 
     def __init__(self, url: str, *, durable: bool) -> None:
-        try:
-            self._connection = psycopg.connect(url, autocommit=True)
-        except psycopg.Error as error:
-            said = without_password_of(url, _first_line(error))
-            # Without the driver's error behind it: that may quote the URL with its password.
-            raise HomeError(f"cannot reach PostgreSQL: {said}; check the URL and that the server runs") from None
-        # psycopg sends a small integer as SMALLINT, and 30000 + 30000 overflows; on SQLite all have 64 bits.
-        self._connection.adapters.register_dumper(int, Int8Dumper)
+        self._url = url
+        self._durable = durable
+        self._in_transaction = self._ended = False
+        self._claims: dict[str, str] = {}
         # Two streams may be open at once.
         self._streams = count()
-        if not durable:
-            self._connection.execute("SET synchronous_commit = off")
+        self._connection = self._connect(first=True)
+
+    def _connect(self, *, first: bool = False) -> "psycopg.Connection[Row]":
+        try:
+            terms = _CONNECTION_DEFAULTS | conninfo_to_dict(self._url)
+            connection = psycopg.connect(make_conninfo("", **terms), autocommit=True)
+            # psycopg sends a small integer as SMALLINT, and 30000 + 30000 overflows; on SQLite all have 64 bits.
+            connection.adapters.register_dumper(int, Int8Dumper)
+            if not self._durable:
+                connection.execute("SET synchronous_commit = off")
+            taken = {name: _claim(connection, name, holder) for name, holder in self._claims.items()}
+        except psycopg.Error as error:
+            said = without_password_of(self._url, _first_line(error))
+            # A name that nobody knows is a mistake in the address, unless it was known before.
+            unknown = first and _UNKNOWN_HOST.search(str(error))
+            if not isinstance(error, psycopg.OperationalError) or unknown or _HOPELESS.search(str(error)):
+                # Without the driver's error behind it: that may quote the URL with its password.
+                raise HomeError(f"cannot open PostgreSQL: {said}; check the URL and its user") from None
+            raise _away(said) from None
+        for name, other in taken.items():
+            if other is not None:
+                connection.close()
+                raise HomeError(f"{other} has taken {name!r} over while the database was away: stop one of the two")
+        return connection
 
     @property
     def description(self) -> str:
@@ -63,7 +125,7 @@ class PostgresDatabase:
 
     def stream(self, query: Query, **params: Any) -> Iterator[Row]:
         """The rows of a query one by one, some thousand in each round trip."""
-        with self._translated(), self._connection.cursor(name=f"stream_{next(self._streams)}") as cursor:
+        with self._translated(), self._living().cursor(name=f"stream_{next(self._streams)}") as cursor:
             cursor.itersize = _ROWS_AT_ONCE
             yield from cursor.execute(query.postgres.encode(), query.row(params))
 
@@ -82,20 +144,19 @@ class PostgresDatabase:
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row, in one round trip."""
-        with self._translated(), self._connection.cursor() as cursor:
+        with self._translated(), self._living().cursor() as cursor:
             cursor.executemany(query.postgres.encode(), rows)
             return cursor.rowcount
 
     def script(self, sql: str) -> None:
         """Executes the statements of a migration."""
         with self._translated():
-            self._connection.execute((_SCRIPT_LOCK + translate(sql)).encode())
+            self._living().execute((_SCRIPT_LOCK + translate(sql)).encode())
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """One transaction; two writers of one stream meet at its primary key, and the second is refused."""
-        self._refuse_nesting()
-        with self._translated(), self._connection.transaction():
+        with self._begun():
             yield
             if self._connection.info.transaction_status is TransactionStatus.INERROR:
                 # The server would answer COMMIT with a silent rollback.
@@ -106,34 +167,60 @@ class PostgresDatabase:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """A repeatable read: what its first statement saw."""
-        self._refuse_nesting()
-        with self._translated(), self._connection.transaction():
+        with self._begun():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
 
     def sync(self) -> None:
         """Waits until the server has written everything that was committed."""
-        with self._translated(), self._connection.transaction():
+        with self._translated(), self._living().transaction():
             self._connection.execute("SET LOCAL synchronous_commit = on")
             self._connection.execute(_RECORD)
 
+    def claim(self, name: str, *, holder: str) -> str | None:
+        """Claims a name until this process ends, across connections; returns who has it, if somebody else does."""
+        with self._translated():
+            taken = _claim(self._living(), name, holder)
+        if taken is None:
+            self._claims[name] = holder
+        return taken
+
     def close(self) -> None:
-        """Ends the connection."""
+        """Ends the connection for good."""
+        self._ended = True
         self._connection.close()
 
     def _execute(self, query: Query, row: Row) -> psycopg.Cursor[Row]:
-        return self._connection.execute(query.postgres.encode(), row)
+        return self._living().execute(query.postgres.encode(), row)
 
-    def _refuse_nesting(self) -> None:
-        if self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+    def _living(self) -> "psycopg.Connection[Row]":
+        """The connection; a new one when it died, but never inside a transaction, whose beginning died with it."""
+        if self._connection.closed and not (self._in_transaction or self._ended):
+            self._connection = self._connect()
+        return self._connection
+
+    @contextmanager
+    def _begun(self) -> Iterator[None]:
+        if self._in_transaction:
             raise RuntimeError("a transaction is open on this connection already: they are not nested")
+        with self._translated():
+            connection = self._living()
+            self._in_transaction = True
+            try:
+                with connection.transaction():
+                    yield
+                    _require_open(connection)
+            finally:
+                self._in_transaction = False
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
-            known = _translate(error)
+            if isinstance(error, _LOST):
+                self._connection.close()
+            known = _away(_first_line(error)) if self._connection.closed else _translate(error)
             if known is None:
                 raise
             raise known from error
@@ -149,6 +236,32 @@ def translate(sql: str) -> str:
     return re.sub(r"(?<!\bAS )\bTEXT\b", 'TEXT COLLATE "C"', sql)
 
 
+def _require_open(connection: "psycopg.Connection[Row]") -> None:
+    """At the end of a transaction: psycopg leaves a closed connection without a word, with nothing written."""
+    if connection.closed:
+        raise psycopg.OperationalError("the connection was lost inside a transaction")
+
+
+def _claim(connection: "psycopg.Connection[Row]", name: str, holder: str) -> str | None:
+    """Takes the advisory lock of a name; who has it, if a living session of somebody else does."""
+    connection.execute("SELECT set_config('application_name', %s, false)", (holder,))
+    for _ in range(_CLAIM_ATTEMPTS):
+        row = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (name,)).fetchone()
+        if row and row[0]:
+            return None
+        found = connection.execute(_CLAIMED_BY, (name,)).fetchone()
+        if found and found[0] == holder:
+            # Our own connection of before, which the server has not missed yet.
+            connection.execute("SELECT pg_terminate_backend(%s::integer)", (found[1],))
+        # The session of a process that was killed ends as soon as the server notices.
+        time.sleep(_CLAIM_SECONDS / _CLAIM_ATTEMPTS)
+    return found[0] if found else "another session"
+
+
+def _away(said: str) -> DatabaseAway:
+    return DatabaseAway(f"PostgreSQL does not answer: {said}; see that the server runs, then try again")
+
+
 def _translate(error: psycopg.Error) -> TapebookError | None:
     said = _first_line(error)
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.SerializationFailure):
@@ -158,7 +271,7 @@ def _translate(error: psycopg.Error) -> TapebookError | None:
     if isinstance(error, psycopg.DataError):
         return BadInput(f"PostgreSQL refused a value: {said}; check its unit and its text")
     if isinstance(error, psycopg.OperationalError):
-        return Stop(f"the connection to PostgreSQL failed: {said}; check the server and start again")
+        return Stop(f"PostgreSQL could not go on: {said}; check the server and start again")
     return None
 
 

@@ -156,6 +156,19 @@ class Leases:
         """Leaves everything to others."""
         self.release(list(self._in_hand.values()))
 
+    def recover(self) -> list[Lease]:
+        """After the database was away: returns the leases that were lost, and releases those that are ours unawares.
+
+        Nobody could give a sign of life meanwhile, so others are watched anew. A lease may have been taken, or may not
+        have been released, in a transaction whose end nobody heard of: kept alive with the rest, it would never end.
+        """
+        self._seen = {}
+        lost = self.beat()
+        with self._db.transaction():
+            strays = [lease for stream, lease in self._held().items() if self._in_hand.get(stream) != lease]
+            self._db.many(_QUERIES.release, [_place(lease) for lease in strays])
+        return lost
+
     def _await(self, stream: Stream) -> Lease:
         first: _Sign | None = None
         while True:

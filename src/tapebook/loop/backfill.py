@@ -2,7 +2,8 @@
 
 1. `read_fills` makes fills of the rows; the first row that is none refuses the file, with its number;
 2. fills the book has are left alone, by their id; the others must come after the newest one there is;
-3. each goes through `settle_fill`, and all their events are one append: all of the file or nothing.
+3. each goes through `settle_fill`, and all their events are one append: all of the file or nothing;
+4. what the trades teach is learned at once, so that the next decision need not.
 
 They happened when the file says and are known from now on: no decision of the past gets to see them.
 """
@@ -26,6 +27,8 @@ from tapebook.domain.money import E6, E8, scaled
 from tapebook.domain.order import Fill
 from tapebook.errors import BadInput
 from tapebook.loop.gather import regime
+from tapebook.loop.learn import learn_from_trades
+from tapebook.loop.optional_reads import OptionalReads
 from tapebook.loop.quotes import TapeQuotes
 from tapebook.profile_keys import SYMBOL
 from tapebook.tape.importer import Problems
@@ -93,6 +96,8 @@ def import_fills(rooms: Rooms, path: Path, deployment: Deployment, *, dry_run: b
         bodies += said
     if drafts and not dry_run:
         rooms.book.append(deployment.id, drafts, expected_seq=seq)
+        # Here, where it may take its time: a million trades are two minutes, and the next decision has not so long.
+        learn_from_trades(rooms, deployment, OptionalReads())
     ended = [body.trade.state.net_usd_e6 for body in bodies if isinstance(body, TradeClosed)]
     return FillsReport(
         file=str(path),

@@ -3,16 +3,23 @@
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from tapebook.clock import elapsed_seconds
 from tapebook.config import load
+from tapebook.db import Database
 from tapebook.errors import HomeError
-from tapebook.home import fellow_writer, require_home
+from tapebook.home import fellow_writer, only_one, process_name, require_home, sole_writer, taken_role
 from tapebook.loop.demo import is_demo
+from tapebook.loop.patience import when_database_answers
 from tapebook.loop.roles import ROLES, RoleName, RoleProgress, StopSign, serve
 from tapebook.loop.stage import clock_for
 from tapebook.loop.supervise import SupervisorProgress, Told, supervise
 from tapebook.wiring import Rooms
+
+MANY: frozenset[RoleName] = frozenset({"worker"})
+"""Roles of which any number may run: leases keep them apart. Of the others, and of ingestion, there is one."""
 
 
 def serve_role(
@@ -20,13 +27,23 @@ def serve_role(
 ) -> None:
     """Runs one role in this process until it is told to stop."""
     _require_real_time(home)
+    end = None if seconds is None else elapsed_seconds() + seconds
     clock = asyncio.run(clock_for(url or load(home).hyperliquid.url))
-    rooms = Rooms(home, clock=clock)
-    try:
-        with fellow_writer(home), StopSign() as stop:
-            serve(rooms, role, stop=stop, seconds=seconds, report=report)
-    finally:
-        rooms.close()
+
+    def say(line: str) -> None:
+        report(RoleProgress(role, "nothing was done", line))
+
+    with fellow_writer(home), _alone(home, role), StopSign() as stop:
+        rooms = when_database_answers(
+            lambda: Rooms(home, clock=clock), until=end, stopped=lambda: stop.asked, say=say
+        )
+        try:
+            if role not in MANY:
+                claim_role(rooms.book_db, role, owner=rooms.config.owner)
+            left = None if end is None else max(0.0, end - elapsed_seconds())
+            serve(rooms, role, stop=stop, seconds=left, report=report)
+        finally:
+            rooms.close()
 
 
 def run_desk(
@@ -40,12 +57,30 @@ def run_desk(
 ) -> None:
     """Runs every role in a process of its own until told to stop, or until `seconds` have passed."""
     _require_real_time(home)
-    shared = ["--home", str(home), *_option("--url", url), *_option("--seconds", seconds)]
+    shared = ["--home", str(home), *_option("--url", url)]
     commands: dict[str, Sequence[str]] = {role: _command("up", "--only", role, *shared) for role in ROLES}
     if with_ingest:
         commands["ingest"] = _command("ingest", *shared)
-    with StopSign() as stop:
-        supervise(commands, stop=stop, told=told, report=report)
+    with only_one(home, "desk"), StopSign() as stop:
+        for role in ROLES:
+            # Found out here and said once; the role itself holds it, and may be started again.
+            with _alone(home, role):
+                pass
+        if with_ingest:
+            with sole_writer(home, "tape"):
+                pass
+        supervise(commands, stop=stop, told=told, report=report, seconds=seconds)
+
+
+def claim_role(db: Database, role: str, *, owner: str) -> None:
+    """Claims a role in a database that several homes may share; HomeError names the process that has it."""
+    other = db.claim(f"{owner}/{role}", holder=f"{role} {process_name()}")
+    if other is not None:
+        raise HomeError(taken_role(role, "this database", other))
+
+
+def _alone(home: Path, role: RoleName) -> AbstractContextManager[None]:
+    return nullcontext() if role in MANY else only_one(home, role)
 
 
 def _require_real_time(home: Path) -> None:

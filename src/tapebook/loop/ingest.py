@@ -14,7 +14,7 @@ import msgspec
 
 from tapebook.domain.instants import MINUTE, floor
 from tapebook.domain.market import Gap, MidFrame
-from tapebook.errors import Busy, StoreFailed
+from tapebook.errors import Busy, DatabaseAway, StoreFailed
 from tapebook.loop.derive import Deriver
 from tapebook.loop.mend import true_gaps, untold_gaps
 from tapebook.loop.tidy import Tidy
@@ -95,13 +95,18 @@ class Ingester:
         self._derived = floor(rooms.clock.now() - 1, derive_every)
 
     def flush(self) -> str | None:
-        """Commits what is waiting; returns why it could not, with everything kept for the next attempt."""
+        """Commits what is waiting; returns why it could not, with everything kept for the next attempt.
+
+        A database that is away is raised, with everything kept as well.
+        """
         waiting = self._intake.drain()
         try:
             self._commit(waiting)
         except (StoreFailed, Busy) as error:
             self._intake.give_back(waiting)
             if len(self._intake) > MAX_WAITING:
+                raise
+            if isinstance(error, DatabaseAway):
                 raise
             return f"{error} ({len(self._intake)} facts are waiting)"
         return None

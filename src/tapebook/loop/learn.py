@@ -46,7 +46,17 @@ def learn(rooms: Rooms, deployment: Deployment) -> tuple[str, ...]:
     moment = _moment(rooms, deployment)
     if moment is not None and rooms.quiet.get(deployment.id) == moment:
         return ()
-    seq, optional = rooms.book.head(deployment.id), OptionalReads()
+    optional = OptionalReads()
+    learned = learn_from_trades(rooms, deployment, optional)
+    reflected = _reflected(rooms, deployment, optional)
+    if not reflected and not learned and not optional.causes and moment is not None:
+        rooms.quiet[deployment.id] = moment
+    return optional.causes
+
+
+def learn_from_trades(rooms: Rooms, deployment: Deployment, optional: OptionalReads) -> bool:
+    """Learns all that asks nobody: outcomes, days that are over, promoted notes; whether there was anything."""
+    seq = rooms.book.head(deployment.id)
     parts = {
         "outcomes": optional.read(f"{LEARNING} outcomes", [], outcomes_due, rooms, deployment, seq=seq),
         "layers": optional.read(f"{LEARNING} layers", [], layers_due, rooms, deployment, seq=seq),
@@ -62,10 +72,7 @@ def learn(rooms: Rooms, deployment: Deployment) -> tuple[str, ...]:
                 optional.add_cause(f"{LEARNING} {part}", head)
             else:
                 seq = head
-    reflected = _reflected(rooms, deployment, optional)
-    if not reflected and not due and not optional.causes and moment is not None:
-        rooms.quiet[deployment.id] = moment
-    return optional.causes
+    return bool(due)
 
 
 def _appended(rooms: Rooms, deployment: Deployment, drafts: list[Draft], *, seq: int) -> int | Exception:

@@ -5,7 +5,7 @@ A sync at the start, and one every few minutes; decisions that are old enough le
 
 from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.domain.instants import HOUR
-from tapebook.errors import Fix, Retry, Stop
+from tapebook.errors import DatabaseAway, Fix, Retry, Stop
 from tapebook.loop.old_runs import OldRuns
 from tapebook.loop.sync import sync
 from tapebook.wiring import Rooms
@@ -39,6 +39,9 @@ class Librarian:
             waiting = self._rooms.archive.drain()
             clean_archive(self._rooms)
             report = sync(self._rooms)
+        except DatabaseAway:
+            self._due = elapsed_seconds()
+            raise
         except Retry:
             raise
         except Exception as error:

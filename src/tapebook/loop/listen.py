@@ -11,9 +11,10 @@ from tapebook.clock import elapsed_seconds
 from tapebook.config import Config
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
 from tapebook.domain.market import Gap, Liquidity
-from tapebook.errors import Busy, Retry, StoreFailed
+from tapebook.errors import Busy, DatabaseAway, Retry, StoreFailed
 from tapebook.loop.ingest import Ingester, Intake
 from tapebook.loop.maintain import AnchorTimer, anchor_problem
+from tapebook.loop.patience import DatabaseWait
 from tapebook.tape.recording import Recorder
 from tapebook.tape.retention import Keep
 from tapebook.tape.sources import hyperliquid
@@ -35,12 +36,13 @@ _BEATS_LOOKED_AT = 15 * MINUTE
 
 
 class IngestProgress(msgspec.Struct, frozen=True):
-    """How ingestion goes: rows by channel, gaps found, and what is wrong just now, if anything."""
+    """How ingestion goes: rows by channel, gaps found, what is wrong just now, and what is to be said once."""
 
     market_time: int
     rows: dict[str, int]
     gaps: int
     problem: str | None
+    notice: str | None = None
 
 
 def keep_of(config: Config) -> Keep:
@@ -150,7 +152,8 @@ async def listen(
 ) -> None:
     """Ingests until `seconds` have passed or the task is cancelled; what was received by then is committed.
 
-    Retry when the seconds are over and nothing was received, because there was no connection.
+    While the database is away, what is received waits in memory. Retry when the seconds are over and nothing was
+    received, because there was no connection.
     """
     before, unheard = rooms.tape.rows_written(), None
     intake = Intake()
@@ -159,16 +162,24 @@ async def listen(
     source, anchors = _source(rooms, intake, recorder, url=url), AnchorTimer(rooms)
     running = asyncio.create_task(source.run())
     end = None if seconds is None else elapsed_seconds() + seconds
+    wait, newest = DatabaseWait(), IngestProgress(rooms.clock.now(), {}, 0, None)
     try:
         while end is None or elapsed_seconds() < end:
-            behind = await _until_the_next_flush(running, ingester)
+            behind = await _until_the_next_flush(running, None if wait.is_away else ingester)
             if running.done():
                 # The source never ends by itself: whatever stopped it is raised here.
                 running.result()
-            problem = ingester.flush() or behind
-            unrecorded = recorder.keep(rooms.clock.now()) if recorder else None
+            if not wait.is_over:
+                continue
             unheard = _unheard(source.health())
-            report(_progress(rooms, problem or unrecorded or anchors.if_due() or unheard))
+            try:
+                problem = ingester.flush() or behind
+                unrecorded = recorder.keep(rooms.clock.now()) if recorder else None
+                newest = _progress(rooms, problem or unrecorded or anchors.if_due() or unheard)
+            except DatabaseAway as error:
+                report(msgspec.structs.replace(newest, problem=wait.begin(error)))
+            else:
+                report(msgspec.structs.replace(newest, notice=wait.end()))
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -207,14 +218,14 @@ def _recorder(rooms: Rooms) -> Recorder | None:
     return Recorder(rooms.tape_db, lambda content: put_content(rooms.archive, content))
 
 
-async def _until_the_next_flush(running: "asyncio.Task[None]", ingester: Ingester) -> str | None:
-    """Lets frames come in, and does what is due meanwhile; says why it could not."""
+async def _until_the_next_flush(running: "asyncio.Task[None]", ingester: Ingester | None) -> str | None:
+    """Lets frames come in, and does what is due meanwhile, if it can be done now; says why it could not."""
     flush_at = elapsed_seconds() + FLUSH_SECONDS
     problem = None
     while not running.done() and (left := flush_at - elapsed_seconds()) > 0:
-        works = problem is None and ingester.is_behind()
+        works = ingester is not None and problem is None and ingester.is_behind()
         await asyncio.wait([running], timeout=min(left, _REST_SECONDS) if works else left)
-        problem = _kept_up(ingester) if works else problem
+        problem = _kept_up(ingester) if ingester is not None and works else problem
     return problem
 
 
@@ -224,6 +235,9 @@ def _kept_up(ingester: Ingester) -> str | None:
     try:
         while ingester.is_behind() and elapsed_seconds() < stop_at:
             ingester.keep_up(at_once=1)
+    except DatabaseAway:
+        # The commit that follows says so.
+        return None
     except (StoreFailed, Busy) as error:
         return str(error)
     return None

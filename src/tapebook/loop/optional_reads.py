@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
 from tapebook.domain.text import short_line
+from tapebook.errors import DatabaseAway
 from tapebook.wiring import Rooms
 
 MOST_CAUSES = 16
@@ -52,6 +53,9 @@ class OptionalReads:
             return empty
         try:
             return read(*given, **terms)
+        except DatabaseAway:
+            # No memory can be read, and in a moment all can: the whole decision is made then.
+            raise
         except Exception as error:
             # Everything, also what nobody thought of: a memory that is broken must not stop who trades with it.
             self._degraded.append(name)

@@ -3,16 +3,18 @@
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Literal, Protocol, get_args
 
 import msgspec
 
 from tapebook.clock import elapsed_seconds
-from tapebook.errors import Retry
+from tapebook.errors import DatabaseAway, Retry
 from tapebook.loop.executor import Executor
 from tapebook.loop.librarian import Librarian
 from tapebook.loop.maintain import AnchorTimer, anchor_problem
+from tapebook.loop.patience import DatabaseWait
 from tapebook.loop.scheduler import Scheduler
 from tapebook.loop.workers import Worker
 from tapebook.wiring import Rooms
@@ -25,11 +27,12 @@ _PAUSE_SECONDS = 0.1
 
 
 class RoleProgress(msgspec.Struct, frozen=True):
-    """How a role goes, and what is wrong just now, if anything."""
+    """How a role goes, what is wrong just now, if anything, and what is to be said once."""
 
     role: str
     words: str
     problem: str | None
+    notice: str | None = None
 
 
 class Role(Protocol):
@@ -75,28 +78,50 @@ class StopSign:
 def serve(
     rooms: Rooms, name: RoleName, *, stop: StopSign, seconds: float | None, report: Callable[[RoleProgress], None]
 ) -> None:
-    """Takes turns until it is told to stop, or `seconds` have passed; then leaves everything to others."""
-    role, anchors = _role(rooms, name), AnchorTimer(rooms)
+    """Takes turns until it is told to stop, or `seconds` have passed; then leaves everything to others.
+
+    A database that is away is waited for; DatabaseAway when it still is at the end of the time.
+    """
     end = None if seconds is None else elapsed_seconds() + seconds
+    wait, away, anchors = DatabaseWait(), None, AnchorTimer(rooms)
+    role, words, unanchored = None, "nothing was done", None
     try:
         while not stop.asked and (end is None or elapsed_seconds() < end):
-            more = _turn(role)
-            role.problem = role.problem or anchors.if_due()
-            report(RoleProgress(name, role.words(), role.problem))
+            try:
+                role = role or _role(rooms, name)
+                more = _turn(role, rooms, recover=wait.is_away)
+                role.problem = role.problem or anchors.if_due()
+                words = role.words()
+            except DatabaseAway as error:
+                away = error
+                report(RoleProgress(name, words, wait.begin(error)))
+                wait.sleep(until=end, stopped=lambda: stop.asked)
+                continue
+            report(RoleProgress(name, words, role.problem, wait.end()))
             if not more:
                 time.sleep(_PAUSE_SECONDS)
-        if isinstance(role, Worker):
+        if away is not None and wait.is_away and not stop.asked:
+            raise away
+        if isinstance(role, Worker) and not wait.is_away:
             role.drain()
+            words = role.words()
     finally:
-        role.close()
-        unanchored = anchor_problem(rooms)
-    report(RoleProgress(name, role.words(), role.problem or unanchored))
+        if role is not None:
+            # Without a database nothing can be released: others find out by themselves.
+            with suppress(DatabaseAway):
+                role.close()
+                unanchored = anchor_problem(rooms)
+    report(RoleProgress(name, words, (role.problem if role else None) or unanchored))
 
 
-def _turn(role: Role) -> bool:
+def _turn(role: Role, rooms: Rooms, *, recover: bool) -> bool:
+    if recover:
+        rooms.leases.recover()
     role.problem = None
     try:
         return role.turn()
+    except DatabaseAway:
+        raise
     except Retry as error:
         # Somebody else was in the way: nothing was written, and the next turn tries again.
         role.problem = str(error)

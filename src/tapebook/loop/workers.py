@@ -2,17 +2,19 @@
 
 One turn (`Worker.turn`):
 
-1. `_take` takes the leases of deployments that have something to decide, a batch at a time;
+1. `_expire` records what waited for too long, and `_take` takes the leases of deployments that have something to
+   decide, a batch at a time: whose last decision is the oldest come first, so that too much work is shed fairly;
 2. `_begin` makes packets as far as there is room in flight, keeps what each decision may know (an earlier attempt's
    words count), and asks the engines in a pool of threads;
 3. `_conclude` records the answers that have come, and places their orders;
 4. leases of deployments that have nothing left are released, the others get a sign of life.
 
 A decision whose lease was lost is somebody else's: its answer is dropped, and nothing is written.
+While the database is away the answers that come are kept in memory; whatever else was begun is begun again.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -25,7 +27,7 @@ from tapebook.context import MarketShelf
 from tapebook.decision import Answer, Engine
 from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.run import DecisionRun
-from tapebook.errors import Retry, Stop
+from tapebook.errors import DatabaseAway, Retry, Stop
 from tapebook.log import Lease
 from tapebook.loop.abandon import abandon
 from tapebook.loop.deploy import deploy
@@ -87,7 +89,8 @@ class Worker:
         self._waiting: deque[Task] = deque()
         self._beside: dict[str, Task] = {}
         self._owed: Counter[Lease] = Counter()
-        self._in_flight = 0
+        self._flights: Counter[Lease] = Counter()
+        self._in_doubt: set[str] = set()
         self._shelf = MarketShelf()
         self._answers: SimpleQueue[tuple[Flight, Answer]] = SimpleQueue()
         self.made = self.expired = self.failed = self.lost = 0
@@ -97,15 +100,23 @@ class Worker:
         """One turn; waits for an answer for `patience` seconds at most. True when there may be more at once."""
         before = self._settled
         try:
+            self._expire()
             self._take()
             self._begin()
             self._conclude(patience)
             self._release()
             self._rooms.leases.beat_if_due()
+        except DatabaseAway:
+            self._set_aside()
+            raise
         except Retry:
             self._let_go()
             raise
         return self._settled > before or self.busy
+
+    @property
+    def _in_flight(self) -> int:
+        return self._flights.total()
 
     @property
     def _settled(self) -> int:
@@ -144,7 +155,9 @@ class Worker:
         names = self._rooms.work.waiting(most=self._batch + held)
         taken = leases.take(map(book.stream, names), most=self._batch)
         self._owed.update(dict.fromkeys(taken, 0))
-        for lease in taken:
+        # Leases come by name; whoever waited longest is asked about first.
+        turns = {name: turn for turn, name in enumerate(names)}
+        for lease in sorted(taken, key=lambda each: turns.get(each.stream.deployment, len(turns))):
             self._list(lease)
 
     def _list(self, lease: Lease) -> None:
@@ -183,6 +196,22 @@ class Worker:
         self.expired += len(items)
         return True
 
+    def _expire(self) -> None:
+        """Records decisions whose time passed while they waited for room; their deployments queue up again."""
+        now = self._rooms.clock.now()
+        while late := [task for task in self._waiting if is_over(task.slot, now)]:
+            self._waiting = deque(task for task in self._waiting if not is_over(task.slot, now))
+            by_lease: dict[Lease, list[Task]] = {}
+            for task in late:
+                if self._stands(task):
+                    by_lease.setdefault(task.lease, []).append(task)
+            for tasks in by_lease.values():
+                abandon(self._rooms, [task.slot for task in tasks], status="expired", error=_TOO_LATE)
+                self.expired += len(tasks)
+                for task in tasks:
+                    self._settle(task)
+            self._release()
+
     def _begin(self) -> None:
         room = min(len(self._waiting), self._most - self._in_flight, self._batch)
         tasks = [self._waiting.popleft() for _ in range(room)]
@@ -192,6 +221,8 @@ class Worker:
             return
         try:
             self._rooms.work.open([known(flight) for flight in flights])
+        except DatabaseAway:
+            raise
         except Retry:
             # Nobody was asked yet. Those whose lease still stands begin again, the others are not ours any more.
             self._rooms.leases.beat()
@@ -205,6 +236,8 @@ class Worker:
             return None
         try:
             opened = outcome(lambda: begun(self._rooms, task, look))
+        except DatabaseAway:
+            raise
         except Retry:
             self._rooms.leases.beat()
             self._waiting.append(task)
@@ -220,15 +253,20 @@ class Worker:
 
     def _ask(self, flight: Flight) -> None:
         answer = kept_answer(self._rooms, flight.opened)
-        self._in_flight += 1
         if answer is not None:
-            self._answers.put((flight, answer))
+            self._arrive(flight, answer)
             return
         engine = outcome(lambda: self._rooms.engine(flight.opened.slot.deployment.agent))
         if isinstance(engine, Trouble):
-            self._answers.put((flight, Answer("", problem=engine.says)))
+            self._arrive(flight, Answer("", problem=engine.says))
         else:
+            self._flights[flight.task.lease] += 1
             self._pool.submit(self._answer, engine, flight)
+
+    def _arrive(self, flight: Flight, answer: Answer) -> None:
+        """Puts an answer where the next turn finds it."""
+        self._flights[flight.task.lease] += 1
+        self._answers.put((flight, answer))
 
     def _answer(self, engine: Engine, flight: Flight) -> None:
         """Asks in a thread of the pool; what an engine does not answer for itself becomes a problem of its answer."""
@@ -242,19 +280,32 @@ class Worker:
         """Records every answer that is there, after waiting a little for the first."""
         while arrived := self._arrived(patience):
             patience = 0.0
-            ours = [(flight, answer) for flight, answer in arrived if self._stands(flight.task)]
-            for flight, answer in ours:
-                # By itself and first: what a model was paid for must not be lost with the others.
-                keep_answer(self._rooms, flight.opened, answer)
-            if self._rooms.config.archive.packets:
-                # All at once, and before a transaction is open: others write to the book while this waits for the disk.
-                # What does not work here is said when each is recorded.
-                packets = [(flight.opened.packet, answer.reply, answer.reasoning) for flight, answer in ours]
-                self._rooms.archive.keep_all(text for each in packets for text in texts_of(*each))
-            if not self._finish_together(ours):
+            ours = deque((flight, answer) for flight, answer in arrived if self._stands(flight.task))
+            try:
                 for flight, answer in ours:
-                    self._finish(flight, answer)
+                    # By itself and first: what a model was paid for must not be lost with the others.
+                    keep_answer(self._rooms, flight.opened, answer)
+                self._archive_together(ours)
+                if self._finish_together(ours):
+                    ours.clear()
+                while ours:
+                    self._finish(*ours[0])
+                    ours.popleft()
+            except DatabaseAway:
+                for flight, answer in ours:
+                    self._in_doubt.add(flight.task.item.run_id)
+                    self._arrive(flight, answer)
+                raise
             self._rooms.leases.beat_if_due()
+
+    def _archive_together(self, ours: "Iterable[tuple[Flight, Answer]]") -> None:
+        """Stores all texts at once, and before a transaction is open: others write to the book while the disk works.
+
+        What does not work here is said when each decision is recorded.
+        """
+        if self._rooms.config.archive.packets:
+            spoken = [(flight.opened.packet, answer.reply, answer.reasoning) for flight, answer in ours]
+            self._rooms.archive.keep_all(text for each in spoken for text in texts_of(*each))
 
     def _arrived(self, patience: float) -> "list[tuple[Flight, Answer]]":
         found: list[tuple[Flight, Answer]] = []
@@ -264,15 +315,18 @@ class Worker:
                 found.append(self._answers.get(timeout=wait_for) if wait_for else self._answers.get_nowait())
             except Empty:
                 break
-            self._in_flight -= 1
+            self._flights -= Counter([found[-1][0].task.lease])
         return found
 
-    def _finish_together(self, arrived: "list[tuple[Flight, Answer]]") -> bool:
+    def _finish_together(self, arrived: "Collection[tuple[Flight, Answer]]") -> bool:
         """Records several decisions with one wait for the disk; False, and nothing is written, if one does not work."""
-        if len(arrived) < 2:
+        if len(arrived) < 2 or any(flight.task.item.run_id in self._in_doubt for flight, _ in arrived):
             return False
         try:
             runs = outcome(lambda: self._recorded(arrived))
+        except DatabaseAway:
+            self._in_doubt.update(flight.task.item.run_id for flight, _ in arrived)
+            return False
         except Retry:
             return False
         if isinstance(runs, Trouble):
@@ -281,7 +335,7 @@ class Worker:
             self._count(flight.task, run)
         return True
 
-    def _recorded(self, arrived: "list[tuple[Flight, Answer]]") -> list[DecisionRun]:
+    def _recorded(self, arrived: "Collection[tuple[Flight, Answer]]") -> list[DecisionRun]:
         with self._rooms.log.together():
             return [concluded(self._rooms, flight, answer) for flight, answer in arrived]
 
@@ -289,16 +343,20 @@ class Worker:
         if not self._stands(flight.task):
             return
         try:
-            run = outcome(lambda: concluded(self._rooms, flight, answer))
+            run = outcome(lambda: self._made(flight) or concluded(self._rooms, flight, answer))
         except Retry:
             self._rooms.leases.beat()
-            self._in_flight += 1
-            self._answers.put((flight, answer))
+            self._arrive(flight, answer)
             return
         if isinstance(run, Trouble):
             self._fail(flight.task, run)
         else:
             self._count(flight.task, run)
+
+    def _made(self, flight: Flight) -> DecisionRun | None:
+        """The run, if a transaction whose end nobody heard of was committed."""
+        run_id = flight.task.item.run_id
+        return self._rooms.book.run(run_id) if run_id in self._in_doubt else None
 
     def _count(self, task: Task, run: DecisionRun) -> None:
         self.made += 1
@@ -327,6 +385,7 @@ class Worker:
     def _settle(self, task: Task) -> None:
         """A decision is made or recorded as failed; what waited for it may begin."""
         self._owed[task.lease] -= 1
+        self._in_doubt.discard(task.item.run_id)
         follows = self._beside.pop(task.item.run_id, None)
         if follows is not None:
             self._waiting.append(follows)
@@ -339,6 +398,12 @@ class Worker:
         if task.lease in self._owed:
             self._settle(task)
         return False
+
+    def _set_aside(self) -> None:
+        """The database is away: of each lease only the answers on their way are owed, and the rest is listed anew."""
+        self._waiting.clear()
+        self._beside.clear()
+        self._owed = Counter({lease: self._flights[lease] for lease in self._owed})
 
     def _let_go(self) -> None:
         """The database was busy for too long: everything is left to whoever comes first, us included."""

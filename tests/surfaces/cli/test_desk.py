@@ -14,6 +14,7 @@ import pytest
 
 from tapebook import app
 from tapebook.clock import SystemClock
+from tapebook.home import only_one, sole_writer
 from tests.replay.storm import ROOT, environment
 
 Run = Callable[..., tuple[int, str, str]]
@@ -86,6 +87,45 @@ def test_a_killed_child_comes_back_and_children_do_not_outlive_a_killed_desk(hom
     said = desk.communicate()[1]
     assert "ended with code -9; it is started again" in said
     assert not psutil.wait_procs(children, timeout=30)[1]
+
+
+def test_a_second_desk_says_so_once_and_ends(home: str, run: Run) -> None:
+    desk = start("up", "--home", home)
+    children = await_children(desk.pid, 4)
+    await_role_locks(home)
+    try:
+        code, out, err = run("up", "--home", home)
+        assert (code, out) == (2, "") and err.count("\n") == 1
+        assert f"there is a desk on {home} already: process {desk.pid}" in err and "up --only worker" in err
+        for role in ("scheduler", "executor", "librarian"):
+            code, out, err = run("up", "--only", role, "--seconds", "1", "--home", home)
+            assert (code, out) == (2, "") and err.count("\n") == 1 and f"there is a {role} on" in err
+            assert re.search(r"process (\d+)", err)[1] in {str(child.pid) for child in children}  # type: ignore[index]
+        assert run("up", "--only", "worker", "--seconds", "0.2", "--home", home)[0] == 0
+    finally:
+        desk.kill()
+        desk.communicate()
+        psutil.wait_procs(children, timeout=30)
+    # The locks of killed processes hold nobody up.
+    assert run("up", "--seconds", "0.5", "--home", home)[0] == 0
+
+
+def await_role_locks(home: str) -> None:
+    """Waits until every role that runs once has its lock."""
+    until = time.monotonic() + 30
+    for role in ("desk", "scheduler", "executor", "librarian"):
+        while not (Path(home) / f".{role}.lock").exists() or not (Path(home) / f".{role}.lock").read_text():
+            assert time.monotonic() < until, f"the {role} never began"
+            time.sleep(0.05)
+
+
+def test_a_desk_beside_another_role_or_ingestion_does_not_begin(home: str, run: Run) -> None:
+    with only_one(Path(home), "executor"):
+        code, _, err = run("up", "--home", home)
+        assert code == 2 and err.count("\n") == 1 and f"there is a executor on {home} already" in err
+    with sole_writer(Path(home), "tape"):
+        code, _, err = run("up", "--with-ingest", "--home", home)
+        assert code == 2 and err.count("\n") == 1 and "is in use by process" in err
 
 
 def await_children(pid: int, count: int) -> list[psutil.Process]:

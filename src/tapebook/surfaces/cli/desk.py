@@ -57,6 +57,8 @@ class _Role:
     def __call__(self, now: "RoleProgress") -> None:
         if now.problem and now.problem != self._problem:
             _say(f"warning: {now.problem}")
+        if now.notice:
+            _say(now.notice)
         self._problem, self._words = now.problem, now.words
         self._show(None, now.words)
 

@@ -74,6 +74,8 @@ class _Reporter:
         kind = now.problem.partition(" (")[0] if now.problem else None
         if kind and kind != self._problem:
             print(f"warning: {now.problem}", file=sys.stderr, flush=True)
+        if now.notice:
+            print(now.notice, file=sys.stderr, flush=True)
         self._problem, self._newest = kind, now
         self._show(None, f"{iso(now.market_time)[:19]}  {sum(now.rows.values()):,} rows  {now.gaps} open gaps")
 
