@@ -8,13 +8,29 @@ import msgspec
 
 from tapebook.clock import SystemClock
 from tapebook.domain.instants import DAY, HOUR, MINUTE, iso
-from tapebook.tape.store import Channel
+from tapebook.tape.store import Channel, RecordedProblem
 from tapebook.wiring import Rooms
 
 _MIN_FREE_BYTES = 500 * 2**20
 _MAX_WAL_BYTES = 512 * 2**20
+CORRECT_NAMES = "correct `symbols` and `dexes` of [hyperliquid] in tapebook.toml"
+"""What to do about a name that the exchange does not list."""
+
 # Problems that are named, and how much is shown of what was said.
-_SHOWN, _SAID = 5, 120
+_SHOWN, _SAID = 20, 160
+
+# Kinds of problems that come and go by themselves: they are no failure any more when they have stopped for so long.
+_PASSING = frozenset(("connection", "refused", "limited", "complaint"))
+_PASSED_AFTER = 5 * MINUTE
+_WHAT_TO_DO = {
+    "unknown": CORRECT_NAMES,
+    "malformed": "the rest was used; if it goes on, the exchange writes another format than this version reads",
+    "connection": "see that the exchange can be reached",
+    "refused": "see that the exchange can be reached and what it answers",
+    "limited": "lower `weight_share` of [hyperliquid] in tapebook.toml",
+    "complaint": "see what the exchange answers",
+    "features": "look at the rows of this symbol with `tapebook market`",
+}
 
 STALE_AFTER = {
     "mids": MINUTE,
@@ -46,8 +62,9 @@ def checks(rooms: Rooms) -> list[Check]:
         _orders(rooms),
         *_channels(rooms),
         _gaps(rooms),
-        _problems(rooms),
+        *_problems(rooms),
         _agents(rooms),
+        *_watchlists(rooms),
         _degraded(rooms),
         _spool(rooms),
         _wal(rooms),
@@ -101,22 +118,47 @@ def _gaps(rooms: Rooms) -> Check:
     return Check("gaps", True, f"{open_now or 'none'} open" + (f", {filled} filled" if filled else ""))
 
 
-def _problems(rooms: Rooms) -> Check:
-    """What of the market could not be used in the last day, by name; the rest of it was."""
+def _problems(rooms: Rooms) -> list[Check]:
+    """What of the market could not be used in the last day, a line each with what to do; the rest of it was used."""
     now = max(rooms.clock.now(), rooms.tape.head()[1])
-    found = rooms.tape.problems(since=now - DAY)
-    said = [
-        f"{each.problem.kind} {each.problem.subject or each.problem.source} ({each.times} times, "
-        f"last {iso(each.last_at)[:19]}): {each.problem.said[:_SAID]}"
-        for each in found[:_SHOWN]
+    wanted = {*rooms.config.hyperliquid.symbols, *rooms.config.hyperliquid.dexes, ""}
+    found = [
+        each
+        for each in rooms.tape.problems(since=now - DAY)
+        # A name that was corrected in the settings is nobody's problem any more.
+        if each.problem.kind != "unknown" or each.problem.subject in wanted
     ]
-    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    return Check("problems", True, "; ".join([*said, *more]) or "none in the last day")
+    shown = [_problem(each, now) for each in found[:_SHOWN]]
+    if len(found) > _SHOWN:
+        shown.append(Check("problems", False, f"and {len(found) - _SHOWN} more in the last day"))
+    return shown or [Check("problems", True, "none in the last day")]
+
+
+def _problem(found: RecordedProblem, now: int) -> Check:
+    kind, subject = found.problem.kind, found.problem.subject or found.problem.source
+    name = f"{kind} {subject} ({found.times} times, last {iso(found.last_at)[:19]})"
+    advice = _WHAT_TO_DO.get(kind)
+    detail = f"{name}: {found.problem.said[:_SAID]}" + (f"; {advice}" if advice else "")
+    return Check("problems", kind in _PASSING and now - found.last_at > _PASSED_AFTER, detail)
 
 
 def _agents(rooms: Rooms) -> Check:
     names = [profile.name for _, profile in rooms.book.agents()]
     return Check("agents", bool(names), ", ".join(names) or "no agent yet")
+
+
+def _watchlists(rooms: Rooms) -> list[Check]:
+    """The symbols that agents watch and the tape has never heard of, once it has heard of any."""
+    known, watchers = set(rooms.tape.symbols()), dict[str, list[str]]()
+    for _, profile in rooms.book.agents():
+        for symbol in profile.watchlist if profile.enabled and known else ():
+            watchers.setdefault(symbol, []).append(profile.name)
+    unheard = {symbol: names for symbol, names in sorted(watchers.items()) if symbol not in known}
+    what = "correct its watchlist, or let it be ingested or imported"
+    return [
+        Check("watchlists", False, f"{', '.join(names)} watches {symbol}, of which the tape has nothing: {what}")
+        for symbol, names in unheard.items()
+    ]
 
 
 def _degraded(rooms: Rooms) -> Check:

@@ -12,6 +12,7 @@ from tapebook.config import Config
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
 from tapebook.domain.market import Gap, Liquidity
 from tapebook.errors import Busy, Retry, StoreFailed
+from tapebook.loop.health import CORRECT_NAMES
 from tapebook.loop.ingest import Ingester, Intake
 from tapebook.tape.recording import Recorder
 from tapebook.tape.retention import Keep
@@ -34,12 +35,13 @@ _BEATS_LOOKED_AT = 15 * MINUTE
 
 
 class IngestProgress(msgspec.Struct, frozen=True):
-    """How ingestion goes: rows by channel, gaps found, and what is wrong just now, if anything."""
+    """How ingestion goes: rows by channel, gaps found, what is wrong just now, and what the settings ask in vain."""
 
     market_time: int
     rows: dict[str, int]
     gaps: int
     problem: str | None
+    unlisted: tuple[str, ...] = ()
 
 
 def keep_of(config: Config) -> Keep:
@@ -149,9 +151,9 @@ async def listen(
 ) -> None:
     """Ingests until `seconds` have passed or the task is cancelled; what was received by then is committed.
 
-    Retry when the seconds are over and nothing was received, because there was no connection.
+    Retry when the seconds are over and nothing was received: there was no connection, or nothing to be watched.
     """
-    before, unheard = rooms.tape.rows_written(), None
+    before, unheard, unlisted = rooms.tape.rows_written(), None, ()
     intake = Intake()
     ingester = Ingester(rooms, intake, keep=keep_of(rooms.config))
     recorder = _recorder(rooms)
@@ -166,8 +168,9 @@ async def listen(
                 running.result()
             problem = ingester.flush() or behind
             unrecorded = recorder.keep(rooms.clock.now()) if recorder else None
-            unheard = _unheard(source.health())
-            report(_progress(rooms, problem or unrecorded or unheard))
+            health = source.health()
+            unheard, unlisted = _unheard(health), _unlisted(health)
+            report(_progress(rooms, problem or unrecorded or unheard, unlisted=unlisted))
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -176,8 +179,9 @@ async def listen(
         finally:
             if recorder:
                 recorder.close()
-    if unheard and rooms.tape.rows_written() == before:
-        raise Retry(f"nothing was received: {unheard}")
+    reasons = [unheard] if unheard else list(unlisted)
+    if reasons and rooms.tape.rows_written() == before:
+        raise Retry(f"nothing was received: {'; '.join(reasons)}")
 
 
 def _source(
@@ -232,6 +236,14 @@ def _unheard(health: hyperliquid.Health) -> str | None:
     return f"no connection to the exchange ({health.recent_problems[-1]})"
 
 
-def _progress(rooms: Rooms, problem: str | None) -> IngestProgress:
+def _unlisted(health: hyperliquid.Health) -> tuple[str, ...]:
+    """What the settings ask for and the exchange does not list, a line each that says what to do."""
+    lines = [f"the exchange lists no {name}: {CORRECT_NAMES}" for name in health.unknown_names]
+    if health.watched == 0:
+        lines.append(f"there is no perp to watch: {CORRECT_NAMES}")
+    return tuple(lines)
+
+
+def _progress(rooms: Rooms, problem: str | None, *, unlisted: tuple[str, ...]) -> IngestProgress:
     rows = {channel.name: channel.rows for channel in rooms.tape.channels()}
-    return IngestProgress(rooms.clock.now(), rows, rooms.tape.gap_count(), problem)
+    return IngestProgress(rooms.clock.now(), rows, rooms.tape.gap_count(), problem, unlisted)
