@@ -257,7 +257,7 @@ def test_an_exchange_without_names_is_an_error(meta: bytes, tmp_path: Path) -> N
 
 def test_names_that_cannot_be_read_fail_the_doctor(tmp_path: Path) -> None:
     home = settings(tmp_path / "home", "spot = false")
-    with misread(b'{"perps":[]}'), pytest.raises(Retry, match="nothing was received: .*meta"):
+    with misread(b'{"perps":[]}'), pytest.raises(Retry, match=r"nothing was received: .*meta"):
         ingested(home, seconds=0.8)
     assert any(line.startswith("malformed meta") for line in failures(home))
 

@@ -61,5 +61,12 @@ def test_one_start_around_each_of_six_hours_changes_nothing(stop: int, tmp_path:
     end = _demo_seconds(6 * HOUR + MINUTE)
     app.demo(tmp_path / "home", seconds=end, seed=SEED)
     app.demo(tmp_path / "undisturbed", seconds=end, seed=SEED)
-    Remains.of(tmp_path / "undisturbed").assert_same_in(tmp_path / "home")
+    one, other = Remains.of(tmp_path / "undisturbed"), Remains.of(tmp_path / "home")
+    assert other.tables == one.tables
+    assert _without_anchors(other) == _without_anchors(one)
     assert_whole(tmp_path / "home")
+
+
+def _without_anchors(found: Remains) -> dict[str, bytes]:
+    """The archive, without what every end of a demo leaves in it."""
+    return {key: content for key, content in found.archive.items() if not key.startswith("anchors/")}

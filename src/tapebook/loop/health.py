@@ -25,6 +25,7 @@ _PASSED_AFTER = 5 * MINUTE
 _WHAT_TO_DO = {
     "unknown": CORRECT_NAMES,
     "malformed": "the rest was used; if it goes on, the exchange writes another format than this version reads",
+    "refused row": "it is not traded or valued on; see [quarantine] of docs/settings.md if it was a real move",
     "connection": "see that the exchange can be reached",
     "refused": "see that the exchange can be reached and what it answers",
     "limited": "lower `weight_share` of [hyperliquid] in tapebook.toml",

@@ -153,7 +153,8 @@ async def listen(
 
     Retry when the seconds are over and nothing was received: there was no connection, or nothing to be watched.
     """
-    before, unheard, unlisted = rooms.tape.rows_written(), None, ()
+    before, unheard = rooms.tape.rows_written(), None
+    unlisted: tuple[str, ...] = ()
     intake = Intake()
     ingester = Ingester(rooms, intake, keep=keep_of(rooms.config))
     recorder = _recorder(rooms)

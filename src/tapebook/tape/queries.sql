@@ -195,3 +195,26 @@ DELETE FROM tape_problems WHERE last_at < (
 -- What went wrong since a moment, newest first.
 SELECT source, kind, subject, said, times, first_at, last_at FROM tape_problems
 WHERE last_at >= :since ORDER BY last_at DESC, source, kind, subject;
+
+-- name: quarantine
+-- Keeps an observation that was refused; the same again says nothing.
+INSERT INTO tape_quarantine (symbol, channel, at, seq, known_at, price_e8, claimed_since, why)
+VALUES (:symbol, :channel, :at, :seq, :known_at, :price_e8, :claimed_since, :why)
+ON CONFLICT (symbol, channel, at) DO NOTHING;
+
+-- name: forget_quarantined
+-- Forgets what was refused long ago.
+DELETE FROM tape_quarantine WHERE known_at < :before;
+
+-- name: newest_claim
+-- The observations of the newest claim about a symbol's price, in their order.
+SELECT claimed_since, channel, price_e8, at FROM tape_quarantine
+WHERE symbol = :symbol AND claimed_since = (
+    SELECT newest.claimed_since FROM tape_quarantine newest
+    WHERE newest.symbol = :symbol AND newest.claimed_since > 0 ORDER BY newest.at DESC, newest.channel LIMIT 1)
+ORDER BY at, channel;
+
+-- name: quarantined
+-- What was refused since a moment, newest first.
+SELECT channel, symbol, at, price_e8, claimed_since, why FROM tape_quarantine
+WHERE known_at >= :since ORDER BY seq DESC, at DESC, symbol, channel LIMIT :most;

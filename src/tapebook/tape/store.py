@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.instants import HOUR, MINUTE, SECOND
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -33,6 +33,7 @@ from tapebook.tape.bars import LENGTHS, finer, newest_bar, rolled
 from tapebook.tape.cold import Cold, Fetch
 from tapebook.tape.derived import HistoryDeriver, HistoryFeatures
 from tapebook.tape.families import ALL, CANDLES, FUNDING, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
+from tapebook.tape.quarantine import Claim, PriceState, Refused, Stored, newest_sighting
 from tapebook.tape.rows import KnownAt as KnownAt
 from tapebook.tape.rows import Place, by_family, rows_of, symbols_of
 from tapebook.tape.source import SourceProblem
@@ -48,6 +49,7 @@ RECENT_MS = 2 * MINUTE
 MOST_PROBLEMS = 200
 """Subjects of which it is remembered that something went wrong."""
 
+_QUARANTINE_KEPT_MS = 7 * DAY
 _MINUTE_SEC, _HOUR_SEC = 60, 3_600
 
 Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
@@ -135,15 +137,17 @@ class Tape:
         gaps: Sequence[Gap] = (),
         filled: Sequence[Gap] = (),
         assumed: KnownAt | None = None,
+        refused: Sequence[Refused] = (),
     ) -> int:
         """Writes observations and gaps in one transaction and returns the newest sequence number.
 
         What says nothing new leaves no trace. `assumed` says of imported history when each row would have been known.
         `filled` are ranges that have been fetched since: open gaps of their subjects are filled as far as they reach.
+        `refused` is what came with the observations and is no fact (`quarantine.py`).
         """
         try:
             with self._db.transaction():
-                return self._commit(observations, gaps, filled, assumed=assumed)
+                return self._commit(observations, gaps, filled, assumed=assumed, refused=refused)
         except BaseException:
             # Numbers given to new symbols in a transaction that failed were never given.
             self._ids = {}
@@ -164,6 +168,7 @@ class Tape:
         filled: Sequence[Gap],
         *,
         assumed: KnownAt | None,
+        refused: Sequence[Refused] = (),
     ) -> int:
         seq, previous = self.head()
         place = Place(seq + 1, max(previous + 1, self._clock.now()), assumed)
@@ -172,6 +177,7 @@ class Tape:
         written += sum(self._delist(fact, place) for fact in observations if type(fact) is Delisting)
         written += sum(self._note(gap, place) for gap in gaps)
         written += sum(self._fill(gap, place) for gap in filled)
+        written += self._refuse(refused, place) if refused else 0
         if not written:
             return seq
         basis = "observed" if assumed is None else "assumed"
@@ -283,6 +289,34 @@ class Tape:
         """What went wrong since a moment, newest first."""
         rows = self._db.all(_QUERIES.problems, since=since)
         return [RecordedProblem(SourceProblem(*row[:4]), *row[4:]) for row in rows]
+
+    def quarantined(self, *, since: int, most: int = NO_WATERMARK) -> list[Refused]:
+        """The observations that were refused since a moment, newest first."""
+        return [Refused(*row) for row in self._db.all(_QUERIES.quarantined, since=since, most=most)]
+
+    def price_state(self, symbol: str) -> PriceState:
+        """Which price of a symbol is believed, and what is claimed against it: the newest rows say."""
+        view = View(max(self._clock.now(), self.head()[1]))
+        bar = newest_bar(self, symbol, view=view, lengths=(_MINUTE_SEC,))
+        mid, book = self.newest(Mid, symbol, view=view), self.newest(Liquidity, symbol, view=view)
+        believed = newest_sighting([bar, mid, book, self.newest(AssetContext, symbol, view=view)])
+        claimed = self._db.all(_QUERIES.newest_claim, symbol=symbol)
+        if not claimed or believed is None or believed.at >= claimed[-1][3]:
+            return PriceState(believed)
+        since, channel, price_e8, _ = claimed[0]
+        return PriceState(believed, Claim(since, channel, price_e8, at=claimed[-1][3]))
+
+    def stored_prices(self) -> Stored:
+        """What judging a price takes from the tape."""
+
+        def mids(symbol: str, since: int, until: int) -> list[int]:
+            return [mid.price_e8 for mid in self.mids(symbol, since=since, until=until, view=View(NO_WATERMARK))]
+
+        def closes(symbol: str, since: int, until: int) -> list[int]:
+            limits = {"granularity_sec": _MINUTE_SEC, "since": since, "until": until}
+            return [bar.close_e8 for bar in self.candles(symbol, view=View(NO_WATERMARK), **limits)]
+
+        return Stored(self.price_state, mids, closes)
 
     def symbols(self) -> list[str]:
         """Every symbol the tape has heard of, in alphabetical order."""
@@ -522,6 +556,12 @@ class Tape:
             ids[symbol] = len(ids) + 1
             self._db.run(_QUERIES.add_symbol, symbol_id=ids[symbol], symbol=symbol)
         return ids
+
+    def _refuse(self, refused: Sequence[Refused], place: Place) -> int:
+        self._db.run(_QUERIES.forget_quarantined, before=place.known_at - _QUARANTINE_KEPT_MS)
+        times = {"seq": place.seq, "known_at": place.known_at}
+        rows = [_QUERIES.quarantine.row(msgspec.structs.asdict(each) | times) for each in refused]
+        return self._db.many(_QUERIES.quarantine, rows)
 
     def _delist(self, fact: Delisting, place: Place) -> int:
         """What is new about a symbol the tape has heard of; others were gone before anybody watched them."""
