@@ -1,5 +1,6 @@
 """The composition root: the only place that knows which concrete thing stands behind each port."""
 
+import logging
 import re
 import time
 from pathlib import Path
@@ -15,13 +16,14 @@ from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book
 from tapebook.book.work import Work
 from tapebook.broker import Broker, PaperTerms
-from tapebook.clock import Clock, elapsed_seconds
+from tapebook.clock import Clock, ScaledClock, VirtualClock, elapsed_seconds
 from tapebook.config import Config, embedder_keys, load, model_keys
 from tapebook.db import Database, connect, migrate
 from tapebook.db.buffered import Buffered
 from tapebook.decision import Engine, EngineTerms
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.instants import MINUTE, SECOND, iso
+from tapebook.errors import Busy
 from tapebook.experience import Experience
 from tapebook.experience.projection import PROJECTION as EXPERIENCE_PROJECTION
 from tapebook.experience.store import MIGRATIONS as EXPERIENCE
@@ -35,6 +37,8 @@ from tapebook.lessons.store import MIGRATIONS as LESSONS
 from tapebook.lessons.store import Notes
 from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, Waiting, price_of
 from tapebook.log import Answers, Leases, Log
+from tapebook.log.set_back import PROJECTION as SET_BACKS
+from tapebook.log.set_back import MayGoBack
 from tapebook.log.sole import SoleLog
 from tapebook.log.store import MIGRATIONS as LOG
 from tapebook.recall import Index
@@ -50,8 +54,10 @@ from tapebook.tape.store import Tape
 
 BOOK_PACKAGES = (LOG, BOOK, LESSONS, EXPERIENCE, HORIZONS, RECALL)
 TAPE_PACKAGES = (TAPE,)
-PROJECTIONS = (PROJECTION, LESSONS_PROJECTION, EXPERIENCE_PROJECTION, HORIZONS_PROJECTION, RECALL_PROJECTION)
+PROJECTIONS = (SET_BACKS, PROJECTION, LESSONS_PROJECTION, EXPERIENCE_PROJECTION, HORIZONS_PROJECTION, RECALL_PROJECTION)
 
+
+_logger = logging.getLogger("tapebook.clock")
 
 # The user and the password of a database's address.
 _PASSWORD = re.compile(r"://[^/\s@]+@")
@@ -73,7 +79,9 @@ class Rooms:
         if sole:
             self.book_db = Buffered(self.book_db)
         self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
-        self.log = (SoleLog if sole else Log)(self.book_db, PROJECTIONS, clock=clock)
+        # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
+        may_go_back = None if sole or isinstance(clock, VirtualClock) else self._set_back
+        self.log = self._log(may_go_back, sole=sole)
         self.leases = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
@@ -91,7 +99,7 @@ class Rooms:
         )
         archive: Archive = plug.load("tapebook.archive.archives", "folder").create(home / self.config.archive.place)
         self.archive = SpooledArchive(archive, home / SPOOL)
-        self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get)
+        self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get, may_go_back=may_go_back)
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
         self.indexes = Indexes(home, self._index, chosen=self.search_terms(), alone=sole)
         # For each deployment the last moment at which nothing was to be learned; see `loop.learn`.
@@ -102,6 +110,25 @@ class Rooms:
         self._askers: dict[tuple[str, str], Asker] = {}
         self._engines: dict[tuple[str, str, tuple[str, ...], int], Engine] = {}
         self._brokers: dict[str, Broker] = {}
+
+    def _log(self, may_go_back: MayGoBack | None, *, sole: bool) -> Log:
+        if sole:
+            return SoleLog(self.book_db, PROJECTIONS, clock=self.clock)
+        return Log(self.book_db, PROJECTIONS, clock=self.clock, may_go_back=may_go_back)
+
+    def _set_back(self, known_before: int, now: int) -> int:
+        """The time of a clock that was set back; Busy when it is this clock that is wrong.
+
+        The exchange stamps bars itself, so a machine's clock that is behind the newest bar is wrong. The clock of an
+        invented world is right by definition: one that is started again begins anew.
+        """
+        heard = self.tape.newest_buckets().get("candles", 0)
+        if now < heard and not isinstance(self.clock, ScaledClock):
+            told = f"the clock says {iso(now)}, but a bar of {iso(heard)} is known"
+            raise Busy(f"{told}: set the clock of this machine right; nothing is written before")
+        back = (known_before - now) // SECOND
+        _logger.warning("the clock was set back by %s s, from %s to %s", back, iso(known_before), iso(now))
+        return now
 
     def _book(self) -> Book:
         if isinstance(self.log, SoleLog):

@@ -39,3 +39,23 @@ SELECT COUNT(*) FROM log_events WHERE owner = :owner AND deployment = :deploymen
 -- name: streams
 -- Every stream there is.
 SELECT DISTINCT owner, deployment FROM log_events ORDER BY owner, deployment;
+
+-- name: add_set_back
+-- Remembers where a stream was set back.
+INSERT INTO log_set_backs (owner, deployment, seq, first_seq, known_before, known_at)
+VALUES (:owner, :deployment, :seq, :first_seq, :known_before, :known_at);
+
+-- name: set_backs
+-- Where a stream was set back, up to a sequence number.
+SELECT seq, first_seq, known_before, known_at FROM log_set_backs
+WHERE owner = :owner AND deployment = :deployment AND seq <= :until ORDER BY seq;
+
+-- name: first_known_after
+-- The first event of a stream that counts as known after a moment.
+SELECT MIN(seq) FROM log_events WHERE owner = :owner AND deployment = :deployment AND known_at > :known_at;
+
+-- name: known_seq_within
+-- The newest event of a part of a stream that was known at a moment.
+SELECT seq FROM log_events
+WHERE owner = :owner AND deployment = :deployment AND known_at <= :as_of AND seq >= :first AND seq < :end
+ORDER BY known_at DESC, seq DESC LIMIT 1;

@@ -10,6 +10,7 @@ from tapebook.db import Database
 from tapebook.log.event import Draft, Event, Stream
 from tapebook.log.lease import Lease
 from tapebook.log.projection import Projection, apply
+from tapebook.log.set_back import StreamSetBack
 from tapebook.log.store import QUERIES, Clock, Head, Log
 
 
@@ -19,6 +20,7 @@ class SoleLog(Log):
     def __init__(self, db: Database, projections: Sequence[Projection], *, clock: Clock) -> None:
         super().__init__(db, projections, clock=clock)
         self._heads: dict[Stream, Head] = {}
+        self._set_backs: dict[Stream, list[StreamSetBack]] = {}
         self._newest: dict[tuple[Stream, frozenset[str]], int] = {}
         # Which of the newest an event may change, by its stream and its kind: none, for most.
         self._asked: dict[tuple[Stream, str], list[tuple[Stream, frozenset[str]]]] = {}
@@ -34,6 +36,13 @@ class SoleLog(Log):
         if known is None:
             known = self._heads[stream] = super().head(stream)
         return known
+
+    def set_backs(self, stream: Stream, *, until: int = 2**62) -> list[StreamSetBack]:
+        """Where the clock had gone back before this writer, whose clock never does."""
+        known = self._set_backs.get(stream)
+        if known is None:
+            known = self._set_backs[stream] = super().set_backs(stream)
+        return [back for back in known if back.seq <= until] if known else known
 
     def append(
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None = None

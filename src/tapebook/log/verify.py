@@ -17,6 +17,7 @@ import msgspec
 from tapebook.db import Database, Query, Row, connect, migrate
 from tapebook.log.event import GENESIS, Event, Stream
 from tapebook.log.projection import apply, by_kind
+from tapebook.log.set_back import KIND as SET_BACK
 from tapebook.log.store import Log
 
 _SHOWN = 5
@@ -71,7 +72,7 @@ def _break(event: Event, *, previous: str, seq: int, known_at: int) -> str | Non
         return f"event {seq} is missing"
     if event.digest(previous) != event.hash:
         return "the event or one before it was changed: its hash does not follow"
-    if event.known_at < known_at:
+    if event.known_at < known_at and event.kind != SET_BACK:
         return "known earlier than the event before it"
     return None
 

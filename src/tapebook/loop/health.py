@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tapebook.clock import SystemClock
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso
+from tapebook.clock import SystemClock, VirtualClock
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso
+from tapebook.log.set_back import gone_back
 from tapebook.tape.store import Channel, RecordedProblem
 from tapebook.wiring import Rooms
 
@@ -61,6 +62,7 @@ def checks(rooms: Rooms) -> list[Check]:
         _streams(rooms),
         _cash(rooms),
         _orders(rooms),
+        _clock(rooms),
         *_channels(rooms),
         _gaps(rooms),
         *_problems(rooms),
@@ -88,6 +90,21 @@ def _orders(rooms: Rooms) -> Check:
     """Whether the broker's answer to every order is known."""
     lost = [f"{each.deployment} {each.order.client_id}: {each.detail}" for each in rooms.book.unanswered_orders()]
     return Check("orders", not lost, "; ".join(lost) or "the broker's answer to every order is known")
+
+
+def _clock(rooms: Rooms) -> Check:
+    """Whether the clock was set back in the last day, and whether what is stored is ahead of it."""
+    now, head = rooms.clock.now(), rooms.tape.head()[1]
+    backs = [back for back in rooms.tape.set_backs() if back.known_at > now - DAY]
+    if backs:
+        said = [f"from {iso(back.known_before)[:19]} to {iso(back.known_at)[:19]}" for back in backs[-_SHOWN:]]
+        what = "rows and decisions of the time in between are left out; see that NTP keeps the clock right"
+        return Check("clock", False, f"set back {len(backs)} times in the last day ({'; '.join(said)}): {what}")
+    machine = SystemClock().now()
+    if not isinstance(rooms.clock, VirtualClock) and gone_back(head, machine):
+        ahead = (head - machine) // SECOND
+        return Check("clock", True, f"the tape is {ahead} s ahead of this machine: so is a world that runs faster")
+    return Check("clock", True, f"{iso(max(now, head))[:19]}; not set back in the last day")
 
 
 def _channels(rooms: Rooms) -> list[Check]:

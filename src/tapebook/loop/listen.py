@@ -9,9 +9,10 @@ import msgspec
 from tapebook.archive import put_content
 from tapebook.clock import elapsed_seconds
 from tapebook.config import Config
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor, iso
 from tapebook.domain.market import Gap, Liquidity
 from tapebook.errors import Busy, Retry, StoreFailed
+from tapebook.log.set_back import gone_back
 from tapebook.loop.health import CORRECT_NAMES
 from tapebook.loop.ingest import Ingester, Intake
 from tapebook.tape.recording import Recorder
@@ -155,34 +156,65 @@ async def listen(
     """
     before, unheard = rooms.tape.rows_written(), None
     unlisted: tuple[str, ...] = ()
-    intake = Intake()
-    ingester = Ingester(rooms, intake, keep=keep_of(rooms.config))
     recorder = _recorder(rooms)
-    source = _source(rooms, intake, recorder, url=url)
-    running = asyncio.create_task(source.run())
+    listening = _Listening(rooms, recorder, url=url)
     end = None if seconds is None else elapsed_seconds() + seconds
     try:
         while end is None or elapsed_seconds() < end:
-            behind = await _until_the_next_flush(running, ingester)
-            if running.done():
+            if said := await listening.begin_anew_if_set_back():
+                report(_progress(rooms, said, unlisted=unlisted))
+            behind = await _until_the_next_flush(listening.running, listening.ingester)
+            if listening.running.done():
                 # The source never ends by itself: whatever stopped it is raised here.
-                running.result()
-            problem = ingester.flush() or behind
+                listening.running.result()
+            problem = listening.ingester.flush() or behind
             unrecorded = recorder.keep(rooms.clock.now()) if recorder else None
-            health = source.health()
+            health = listening.source.health()
             unheard, unlisted = _unheard(health), _unlisted(health)
             report(_progress(rooms, problem or unrecorded or unheard, unlisted=unlisted))
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await listening.stop()
         try:
-            ingester.close()
+            listening.ingester.close()
         finally:
             if recorder:
                 recorder.close()
     reasons = [unheard] if unheard else list(unlisted)
     if reasons and rooms.tape.rows_written() == before:
         raise Retry(f"nothing was received: {'; '.join(reasons)}")
+
+
+class _Listening:
+    """A source at work and the ingester that takes what it brings, for as long as the clock goes forward."""
+
+    def __init__(self, rooms: Rooms, recorder: Recorder | None, *, url: str | None) -> None:
+        self._rooms, self._recorder, self._url = rooms, recorder, url
+        self._intake = Intake()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._latest = self._rooms.clock.now()
+        self.ingester = Ingester(self._rooms, self._intake, keep=keep_of(self._rooms.config))
+        self.source = _source(self._rooms, self._intake, self._recorder, url=self._url)
+        self.running = asyncio.create_task(self.source.run())
+
+    async def begin_anew_if_set_back(self) -> str | None:
+        """Begins anew when the clock has gone back, for polls and bars are due by it; says that it has."""
+        now = self._rooms.clock.now()
+        if not gone_back(self._latest, now):
+            self._latest = max(self._latest, now)
+            return None
+        back = (self._latest - now) // SECOND
+        await self.stop()
+        # What was received by then is written first: its commit says that the clock was set back.
+        problem = self.ingester.flush()
+        self._begin()
+        return problem or f"the clock was set back by {back} s, to {iso(now)}: ingestion has begun anew"
+
+    async def stop(self) -> None:
+        """Ends the source."""
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
 
 
 def _source(

@@ -9,7 +9,9 @@ from typing import Any, Literal, Protocol, get_args
 import msgspec
 
 from tapebook.clock import elapsed_seconds
+from tapebook.domain.instants import iso
 from tapebook.errors import Retry
+from tapebook.log.set_back import gone_back
 from tapebook.loop.executor import Executor
 from tapebook.loop.librarian import Librarian
 from tapebook.loop.scheduler import Scheduler
@@ -75,10 +77,17 @@ def serve(
     rooms: Rooms, name: RoleName, *, stop: StopSign, seconds: float | None, report: Callable[[RoleProgress], None]
 ) -> None:
     """Takes turns until it is told to stop, or `seconds` have passed; then leaves everything to others."""
-    role = _role(rooms, name)
+    role, latest = _role(rooms, name), rooms.clock.now()
     end = None if seconds is None else elapsed_seconds() + seconds
     try:
         while not stop.asked and (end is None or elapsed_seconds() < end):
+            now = rooms.clock.now()
+            if gone_back(latest, now):
+                # What it remembers of the time is that of another clock: it begins anew.
+                role.close()
+                role, latest = _role(rooms, name), now
+                report(RoleProgress(name, role.words(), f"the clock was set back to {iso(now)}"))
+            latest = max(latest, now)
             more = _turn(role)
             report(RoleProgress(name, role.words(), role.problem))
             if not more:

@@ -151,7 +151,8 @@ class Worker:
         if not items:
             return
         deployment, now = deploy(self._rooms, agent_of(lease.stream.deployment)), self._rooms.clock.now()
-        slots = [slot_of(deployment, item) for item in items]
+        turn = self._rooms.book.turn(deployment.id)
+        slots = [slot_of(deployment, item, turn=turn) for item in items]
         late = [slot for slot in slots if is_over(slot, now)]
         abandon(self._rooms, late, status="expired", error=_TOO_LATE)
         self.expired += len(late)

@@ -5,13 +5,13 @@ ON CONFLICT ({key}, revision) DO NOTHING;
 
 -- name: stored
 -- The newest revision of a bucket.
-SELECT revision, {values} FROM {table} WHERE {same_key} ORDER BY seq DESC, revision DESC LIMIT 1;
+SELECT revision, {values}, known_at, seq FROM {table} WHERE {same_key} ORDER BY seq DESC, revision DESC LIMIT 1;
 
 -- name: newest
 -- A symbol's newest row of a chunk and the one before it, as of a moment and a watermark.
 SELECT {fields} FROM {table}
 WHERE {granularity}chunk IN (:chunk, :chunk - 1) AND symbol_id = :symbol_id
-    AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
+    AND bucket_ts <= :until AND seq <= :watermark{standing_then} AND known_at <= :as_of
 ORDER BY bucket_ts DESC, seq DESC, revision DESC LIMIT 1;
 
 -- name: chunk_before
@@ -29,7 +29,7 @@ WITH RECURSIVE chunks (number) AS (
 )
 SELECT {fields} FROM chunks
 JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
-WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
+WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark{standing_then} AND known_at <= :as_of
 ORDER BY bucket_ts, seq, revision;
 
 -- name: page
@@ -42,7 +42,7 @@ WITH RECURSIVE chunks (number) AS (
 )
 SELECT {fields}, known_at, seq FROM chunks
 JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
-WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark
+WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark{standing_then}
 ORDER BY bucket_ts, seq, revision;
 
 -- name: known
@@ -55,7 +55,7 @@ WITH RECURSIVE chunks (number) AS (
 )
 SELECT {fields}, known_at FROM chunks
 JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
-WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
+WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark{standing_then} AND known_at <= :as_of
 ORDER BY bucket_ts, seq, revision;
 
 -- name: span
@@ -65,19 +65,19 @@ SELECT MIN(bucket_ts), MAX(bucket_ts) FROM {table} WHERE {granularity}symbol_id 
 -- name: buckets
 -- Every bucket of some chunks there is a row of, with its symbol.
 SELECT bucket_ts, symbol_id FROM {table}
-WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk AND seq <= :watermark AND known_at <= :as_of
+WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk AND seq <= :watermark{standing_then} AND known_at <= :as_of
 ORDER BY bucket_ts, symbol_id;
 
 -- name: observed_buckets
 -- Every bucket of a range that was observed, with its symbol.
 SELECT DISTINCT bucket_ts, symbol_id FROM {table}
 WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk AND bucket_ts >= :since AND bucket_ts < :until
-    AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed');
+    AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed'){standing};
 
 -- name: newest_by_symbol
 -- The newest observed bucket of each symbol since a chunk.
 SELECT symbol_id, MAX(bucket_ts) FROM {table}
-WHERE {granularity}chunk >= :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed')
+WHERE {granularity}chunk >= :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed'){standing}
 GROUP BY symbol_id;
 
 -- name: next_chunk
@@ -99,3 +99,11 @@ ORDER BY symbol_id, bucket_ts, seq, revision;
 -- Deletes the observed rows of a chunk.
 DELETE FROM {table}
 WHERE {granularity}chunk = :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed');
+
+-- name: state_again
+-- Says what has happened by a moment, and counts as known after it, once more as known at it: as the next revision.
+INSERT INTO {table} ({columns})
+SELECT {place_and_own}, revision + 1, :known_at, :seq FROM {table}
+WHERE known_at > :known_at AND {ends_at} <= :known_at
+    AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed')
+    AND NOT EXISTS (SELECT 1 FROM {table} later WHERE {later_revision} AND later.revision > {table}.revision);

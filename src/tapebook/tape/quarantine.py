@@ -178,6 +178,13 @@ class Quarantine:
         """Reads all states from the tape again."""
         self._states = {}
 
+    def state(self, symbol: str) -> PriceState:
+        """What is believed of a symbol by now."""
+        found = self._states.get(symbol)
+        if found is None:
+            found = self._states[symbol] = self._stored.state(symbol)
+        return found
+
     def sift(self, facts: Iterable[Observation | MidFrame]) -> tuple[list[Observation | MidFrame], list[Refused]]:
         """The facts that are believed, in their order, and those that are refused."""
         passed: list[Observation | MidFrame] = []
@@ -202,9 +209,7 @@ class Quarantine:
         seen, broken = price_seen(fact), impossible(fact)
         if broken is not None or seen is None:
             return None if broken is None else _refused(fact, seen, broken)
-        state = self._states.get(fact.symbol)
-        if state is None:
-            state = self._states[fact.symbol] = self._stored.state(fact.symbol)
+        state = self.state(fact.symbol)
         if isinstance(fact, Candle):
             if state.believed is not None and fact.end < state.believed.at - _LATE_MS:
                 return self._late_refusal(fact, state.believed, later)

@@ -218,3 +218,18 @@ ORDER BY at, channel;
 -- What was refused since a moment, newest first.
 SELECT channel, symbol, at, price_e8, claimed_since, why FROM tape_quarantine
 WHERE known_at >= :since ORDER BY seq DESC, at DESC, symbol, channel LIMIT :most;
+
+-- name: add_set_back
+-- Remembers that the clock has gone back.
+INSERT INTO tape_set_backs (seq, known_before, known_at) VALUES (:seq, :known_before, :known_at)
+ON CONFLICT (seq) DO NOTHING;
+
+-- name: set_backs
+-- Where the clock was found to have gone back, from what to what.
+SELECT seq, known_before, known_at FROM tape_set_backs ORDER BY seq;
+
+-- name: set_channels_back
+-- Channels that are ahead of the clock have come as far as the clock.
+UPDATE tape_channels SET
+    newest_known_at = CASE WHEN newest_known_at > :known_at THEN :known_at ELSE newest_known_at END,
+    newest_bucket_ts = CASE WHEN newest_bucket_ts > :known_at THEN :known_at ELSE newest_bucket_ts END;

@@ -29,6 +29,7 @@ from tapebook.domain.market import (
     Observation,
     PredictedFunding,
 )
+from tapebook.log.set_back import MayGoBack, gone_back
 from tapebook.tape.bars import LENGTHS, finer, newest_bar, rolled
 from tapebook.tape.cold import Cold, Fetch
 from tapebook.tape.derived import HistoryDeriver, HistoryFeatures
@@ -95,6 +96,14 @@ class RecordedProblem(msgspec.Struct, frozen=True):
     last_at: int
 
 
+class SetBack(msgspec.Struct, frozen=True):
+    """A commit at which the clock was found to have gone back, and from what to what."""
+
+    seq: int
+    known_before: int
+    known_at: int
+
+
 class UnrolledHour(msgspec.Struct, frozen=True):
     """An hour of a symbol whose minutes have changed since its bar was made, up to a commit."""
 
@@ -113,9 +122,12 @@ class KnownDelisting(msgspec.Struct, frozen=True):
 class Tape:
     """All market rows of one database."""
 
-    def __init__(self, db: Database, *, clock: Clock, fetch: Fetch = lambda key: None) -> None:
+    def __init__(
+        self, db: Database, *, clock: Clock, fetch: Fetch = lambda key: None, may_go_back: MayGoBack | None = None
+    ) -> None:
         self._db = db
         self._clock = clock
+        self._may_go_back = may_go_back
         self._cold = Cold(db, fetch)
         self._ids: dict[str, int] = {}
         self._open_gaps = (0, 0)
@@ -171,9 +183,12 @@ class Tape:
         refused: Sequence[Refused] = (),
     ) -> int:
         seq, previous = self.head()
-        place = Place(seq + 1, max(previous + 1, self._clock.now()), assumed)
+        place, written = Place(seq + 1, max(previous + 1, now := self._clock.now()), assumed), 0
+        if self._may_go_back is not None and gone_back(previous, now):
+            place = msgspec.structs.replace(place, known_at=self._may_go_back(previous, now))
+            written = self._set_back(place, previous)
         observations = list(observations)
-        written = sum(self._add(family, facts, place) for family, facts in by_family(observations))
+        written += sum(self._add(family, facts, place) for family, facts in by_family(observations))
         written += sum(self._delist(fact, place) for fact in observations if type(fact) is Delisting)
         written += sum(self._note(gap, place) for gap in gaps)
         written += sum(self._fill(gap, place) for gap in filled)
@@ -184,6 +199,19 @@ class Tape:
         row = {"seq": place.seq, "known_at": place.known_at, "rows_written": written, "known_basis": basis}
         self._db.run(_QUERIES.commit, **row)
         return place.seq
+
+    def _set_back(self, place: Place, previous: int) -> int:
+        """The clock has gone back: what has happened by now is known now, what has not was never known."""
+        self._db.run(_QUERIES.add_set_back, seq=place.seq, known_before=previous, known_at=place.known_at)
+        self._db.run(_QUERIES.set_channels_back, known_at=place.known_at)
+        times = {"known_at": place.known_at, "seq": place.seq}
+        for family in ALL:
+            self._db.run(family.queries.state_again, **times)
+        return 1
+
+    def set_backs(self) -> list[SetBack]:
+        """Where the clock was found to have gone back, oldest first."""
+        return [SetBack(*row) for row in self._db.all(_QUERIES.set_backs)]
 
     def channels(self) -> list[Channel]:
         """What each channel has delivered, by name."""
@@ -543,10 +571,17 @@ class Tape:
         """Adds a row as a new revision if the newest stored one says something else."""
         values = dict(zip(family.queries.add.params, row, strict=True))
         stored = self._db.one(family.queries.stored, **values)
-        # Without key and revision, the stored values are the last of the row before its revision and times.
-        if stored is None or stored[1:] == row[-2 - len(stored) : -3]:
+        if stored is None:
             return 0
-        return self._db.many(family.queries.add, [(*row[:-3], stored[0] + 1, *row[-2:])])
+        revision, *said, known_at, seq = stored
+        # Without key and revision, the stored values are the last of the row before its revision and times.
+        if tuple(said) == row[-3 - len(said) : -3] and self._stands(known_at, seq):
+            return 0
+        return self._db.many(family.queries.add, [(*row[:-3], revision + 1, *row[-2:])])
+
+    def _stands(self, known_at: int, seq: int) -> bool:
+        """Whether a stored row was stamped by a clock that was not found to be ahead."""
+        return not any(seq < back.seq and known_at > back.known_at for back in self.set_backs())
 
     def _numbered(self, symbols: set[str]) -> dict[str, int]:
         """Numbers for symbols; new ones get theirs in alphabetical order, so that equal inputs give equal numbers."""
