@@ -49,7 +49,7 @@ class JumpingClock:
         self.market = to - self.ahead
 
 
-def _as_stamped(seen: Observation, clock: JumpingClock) -> Observation:
+def as_stamped(seen: Observation, clock: JumpingClock) -> Observation:
     """Bars carry the exchange's time; what has none is stamped by the clock."""
     if isinstance(seen, Mid | AssetContext | Liquidity):
         return msgspec.structs.replace(seen, bucket_ts=seen.bucket_ts + clock.ahead)
@@ -74,13 +74,13 @@ def _trade(rooms: Rooms, clock: JumpingClock) -> None:
             # As processes do that see their clock go back.
             ingester, virtual = begin()
         clock.ahead = ahead
-        intake.take([_as_stamped(seen, clock) for seen in step.observations])
+        intake.take([as_stamped(seen, clock) for seen in step.observations])
         assert ingester.flush() is None
         ingester.keep_up()
         virtual.work()
 
 
-def _later_than(situation: Situation) -> list[str]:
+def later_than(situation: Situation) -> list[str]:
     """What a packet tells of that lies after its moment."""
     market, as_of = situation.market, situation.as_of
     times = {
@@ -112,7 +112,7 @@ def test_a_clock_that_goes_ahead_and_back_is_survived(tmp_path: Path) -> None:
         for run in [run for run in runs if run.as_of >= JUMPS]:
             deployment = deployments[run.deployment]
             situation = gather(rooms, deployment, run.symbol, as_of=run.as_of, watermarks=run.watermarks)
-            assert _later_than(situation) == [], run
+            assert later_than(situation) == [], run
             if RETURNS <= run.as_of < END:
                 assert situation.market.mid is not None
                 assert run.as_of - situation.market.mid.bucket_ts <= 5 * SECOND

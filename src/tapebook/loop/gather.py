@@ -190,7 +190,7 @@ def _memory(
         until = {"seq": seq, "most": most, "until": view.as_of}
         closed = read("recent_trades", [], book.closed_trades_until, own, **until)
     learned = seq if ahead is None else ahead.first_seq - 1
-    known = {"seq": seq, "as_of": view.as_of, "curated": watermarks.curated}
+    known = {"seq": learned, "as_of": view.as_of, "curated": watermarks.curated}
     portfolio, docs = account.portfolio, watermarks.docs
     last, outcomes = read(
         "last_decision",

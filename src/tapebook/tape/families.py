@@ -73,12 +73,7 @@ def _names(table: str, own: list[str]) -> dict[str, str]:
     columns = ["chunk", "symbol_id", *own, "revision", "known_at", "seq"]
     key = ["chunk", "symbol_id", "bucket_ts", *(name for name in own if name in _KEY_FIELDS)]
     ends_at = "bucket_ts + granularity_sec * 1000" if "granularity_sec" in own else "bucket_ts"
-    # A row that a clock which was ahead has stamped does not stand for whoever knows that the clock was set back.
-    ahead = f"{table}.seq < backs.seq AND {table}.known_at > backs.known_at"
-    backs = "SELECT 1 FROM tape_set_backs backs WHERE"
     return {
-        "standing": f" AND NOT EXISTS ({backs} {ahead})",
-        "standing_then": f" AND NOT EXISTS ({backs} backs.seq <= :watermark AND {ahead})",
         "place_and_own": ", ".join(["chunk", "symbol_id", *own]),
         "ends_at": ends_at,
         "later_revision": " AND ".join(f"later.{name} = {table}.{name}" for name in key),

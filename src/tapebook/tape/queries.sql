@@ -207,11 +207,12 @@ ON CONFLICT (symbol, channel, at) DO NOTHING;
 DELETE FROM tape_quarantine WHERE known_at < :before;
 
 -- name: newest_claim
--- The observations of the newest claim about a symbol's price, in their order.
+-- The observations of the newest claim about a symbol's price that began by a moment, in their order.
 SELECT claimed_since, channel, price_e8, at FROM tape_quarantine
-WHERE symbol = :symbol AND claimed_since = (
+WHERE symbol = :symbol AND at <= :as_of AND claimed_since = (
     SELECT newest.claimed_since FROM tape_quarantine newest
-    WHERE newest.symbol = :symbol AND newest.claimed_since > 0 ORDER BY newest.at DESC, newest.channel LIMIT 1)
+    WHERE newest.symbol = :symbol AND newest.claimed_since > 0 AND newest.at <= :as_of
+    ORDER BY newest.at DESC, newest.channel LIMIT 1)
 ORDER BY at, channel;
 
 -- name: quarantined

@@ -328,7 +328,7 @@ class Tape:
         bar = newest_bar(self, symbol, view=view, lengths=(_MINUTE_SEC,))
         mid, book = self.newest(Mid, symbol, view=view), self.newest(Liquidity, symbol, view=view)
         believed = newest_sighting([bar, mid, book, self.newest(AssetContext, symbol, view=view)])
-        claimed = self._db.all(_QUERIES.newest_claim, symbol=symbol)
+        claimed = self._db.all(_QUERIES.newest_claim, symbol=symbol, as_of=view.as_of)
         if not claimed or believed is None or believed.at >= claimed[-1][3]:
             return PriceState(believed)
         since, channel, price_e8, _ = claimed[0]
