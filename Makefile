@@ -37,8 +37,9 @@ lint: $(TEST) ## ruff check and mypy --strict
 soak: $(TEST) ## storms, kills and long runs
 	@$(call run_marked,soak)
 
-proof: $(TEST) ## matrices, mutation and attack tables
+proof: $(TEST) ## matrices, mutation and attack tables, and ten times the examples of every property
 	@$(call run_marked,proof)
+	@TAPEBOOK_TEST_EXAMPLES=500 $(call run_marked,"hypothesis and not soak and not proof")
 
 bench: $(TEST) ## measure, and write the figures to docs/figures/
 	@$(VENV)/bin/python -m bench $(ARGS)

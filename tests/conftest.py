@@ -25,12 +25,14 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from tests.matrix import EXAMPLES
+
 GOLDEN = Path(__file__).parent / "golden"
 POSTGRES = pytest.StashKey[str]()
 
 # The time of one example says more about the other core's work than about the code.
 # A machine that gates changes tries the same examples every time; everywhere else new ones are looked for.
-hypothesis.settings.register_profile("tapebook", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.register_profile("tapebook", deadline=None, derandomize="CI" in os.environ, max_examples=EXAMPLES)
 hypothesis.settings.load_profile("tapebook")
 
 

@@ -29,6 +29,7 @@ from tapebook.config import (
     model_keys,
 )
 from tapebook.errors import ConfigError
+from tests.matrix import covering
 
 LINES = TEMPLATE.split("\n")
 SECTIONS = {
@@ -50,6 +51,7 @@ def settings() -> list[tuple[str, str, int]]:
 
 
 SETTINGS = settings()
+BROKEN = ["{key}", "{key} =", "{key} = [", '{key} = "', '{key} = """', "{key} = yes", "= 1"]
 
 
 @pytest.fixture
@@ -98,8 +100,9 @@ def test_template_names_the_unit_of_every_number() -> None:
     assert [key for key, comment in numbers if units["_" + key.rpartition("_")[2]] not in comment] == []
 
 
-@pytest.mark.parametrize(("section", "key", "line"), SETTINGS)
-@pytest.mark.parametrize("wrong", ["[[]]", "{}", "1979-05-27", "07:32:00"])
+@pytest.mark.parametrize(
+    ("section", "key", "line", "wrong"), covering(SETTINGS, ["[[]]", "{}", "1979-05-27", "07:32:00"])
+)
 def test_wrong_type_is_named_with_its_line(
     refused: Callable[[str], str], *, section: str, key: str, line: int, wrong: str
 ) -> None:
@@ -119,8 +122,7 @@ def test_misspelt_key_is_named_with_its_line_and_the_right_one(
         assert said == f"tapebook.toml line {line}: unknown key `{misspelt}`{place}; did you mean `{key}`?"
 
 
-@pytest.mark.parametrize(("section", "key", "line"), SETTINGS)
-@pytest.mark.parametrize("broken", ["{key}", "{key} =", "{key} = [", '{key} = "', '{key} = """', "{key} = yes", "= 1"])
+@pytest.mark.parametrize(("section", "key", "line", "broken"), covering(SETTINGS, BROKEN))
 def test_broken_syntax_is_named_with_its_line(
     refused: Callable[[str], str], *, section: str, key: str, line: int, broken: str
 ) -> None:

@@ -18,6 +18,7 @@ from tapebook.domain.order import Fill, FundingPayment
 from tapebook.domain.position import Portfolio
 from tapebook.domain.trade import TradeState
 from tests.book.account_oracle import Desk, SlowAccount
+from tests.matrix import examples
 
 DEPOSIT = 10_000 * E6
 # (lowest price, highest price, largest size). EDGE has every price and size that still fits 64 bits after 30 fills.
@@ -201,7 +202,7 @@ def entries(desk: Desk) -> dict[str, list[object]]:
     return {each.trade_id: [getattr(each, name) for name in ENTRY_FIELDS] for each in states}
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(50))
 @given(steps=STEPS)
 def test_the_books_are_right_after_every_step(steps: list[Step]) -> None:
     desk, slow = Desk(deposit_usd_e6=DEPOSIT), SlowAccount()
@@ -229,7 +230,7 @@ def play(desk: Desk, steps: Sequence[Step], *, start: int = 0) -> list[Op]:
     return [op for number, step in enumerate(steps, start) for op in do(desk, step, number)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(steps=STEPS, data=st.data())
 def test_a_sequence_cut_anywhere_gives_the_ops_of_the_whole(steps: list[Step], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(steps)), label="cut")
@@ -242,7 +243,7 @@ def test_a_sequence_cut_anywhere_gives_the_ops_of_the_whole(steps: list[Step], d
     assert before + play(second, steps[cut:], start=cut) == whole
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(steps=STEPS)
 def test_what_happens_to_one_symbol_does_not_touch_another(steps: list[Step]) -> None:
     together = Desk()
@@ -269,7 +270,7 @@ def mirrored(desk: Desk, steps: list[Step]) -> Desk:
     return other
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(steps=STEPS)
 def test_the_other_side_of_every_trade_has_the_opposite_result(steps: list[Step]) -> None:
     """Half to even does not know which side it is on, so gains and losses are the same to the last unit."""

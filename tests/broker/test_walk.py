@@ -18,8 +18,9 @@ from tapebook.domain.position import Portfolio
 from tests.broker.market import Teller, WrittenQuotes
 from tests.broker.scenarios import END, START, Scenario, scenarios
 from tests.broker.slow_model import SlowDesk
+from tests.matrix import examples
 
-many = settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 
 
 def broker(scenario: Scenario) -> Broker:

@@ -18,6 +18,7 @@ from tapebook.domain.order import Order
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Action, ActionKind, Verdict
 from tests.decision.accounts import CAPS, MARK, action, limited, limits, order, working
+from tests.matrix import examples
 
 OPEN = action("open", "long", 100)
 CLOSE = action("close")
@@ -224,7 +225,7 @@ def large_actions(draw: st.DrawFn) -> Action:
     return action(kind, side, dollars) if market else limited(kind, side, dollars, at=100)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(150))
 @given(st.lists(st.tuples(large_actions(), st.sampled_from([0, 0, 1, 2])), min_size=3, max_size=6))
 @example([(OPEN_MOST, 1), (TURN_LATER, 0), (CLOSE, 1)])
 @example([(OPEN_MOST, 1), (TURN_NOW, 0), (CLOSE, 1)])

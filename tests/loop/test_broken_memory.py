@@ -38,6 +38,7 @@ from tests.db.places import sql
 from tests.loop.crews import shops, work
 from tests.loop.desks import Desk, desk, reply
 from tests.loop.test_learn import LEARNER, alone, season, trade
+from tests.matrix import covering
 
 RULE = "Never average down on a BTC long after a breakout."
 
@@ -134,8 +135,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Full]:
         yield made
 
 
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize(("name", "error"), covering(MEMORIES, ERRORS))
 def test_whatever_a_memory_raises_the_tick_decides_without_it(
     name: str, error: str, full: Full, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,8 +272,7 @@ def test_fills_are_booked_without_lessons(full: Full, monkeypatch: pytest.Monkey
 PARTS = {"outcomes": "outcomes_due", "layers": "layers_due", "promoted notes": "tellings_due"}
 
 
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("part", [*PARTS, "reflection"])
+@pytest.mark.parametrize(("part", "error"), covering([*PARTS, "reflection"], ERRORS))
 def test_whatever_learning_raises_the_tick_goes_on_and_the_rest_is_learned(
     part: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

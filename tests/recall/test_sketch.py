@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tapebook.recall import sketch
 from tapebook.recall.sketch import Sketch
 from tapebook.recall.vectors import cosines, quantised
+from tests.matrix import examples
 
 BLOCK = 64
 
@@ -40,7 +41,7 @@ def made(seed: int, count: int, dimension: int, *, kind: str = "even") -> NDArra
 KINDS = st.sampled_from(("even", "few directions", "all alike", "one number each", "some zeros"))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 10**6), st.sampled_from((1, 2, 7, 64, 256, 1_536)), KINDS, KINDS)
 def test_no_bound_is_too_low(seed: int, dimension: int, kind: str, other: str) -> None:
     vectors = made(seed, 3 * BLOCK + 5, dimension, kind=kind)

@@ -50,17 +50,19 @@ def test_storm_of_kills_changes_nothing(place: Path, shown: tuple[Path, app.Demo
 
 KINDS = ("opens", "turns", "closes")
 EVERY = [pytest.param(kind, every, marks=pytest.mark.soak) for kind in KINDS]
+NORMAL = [("opens", every_other_disk), ("turns", some(16)), ("closes", some(16))]
 
 
-@pytest.mark.parametrize(("kind", "points"), [*((kind, every_other_disk) for kind in KINDS), *EVERY])
+@pytest.mark.parametrize(("kind", "points"), [*NORMAL, *EVERY])
 def test_ended_before_every_act_of_a_tick_with_an_order(kind: str, points: Points, recorded: Path, place: Path) -> None:
     acts = end_everywhere(moment(recorded, kind), Stage(place), points=points)
     written = " ".join(acts)
     assert all(f"INSERT INTO {table}" in written for table in ("orders", "fills", "wallet_ledger", "positions"))
 
 
-def test_ended_before_every_act_of_the_first_start(place: Path) -> None:
-    acts = compare_ends(start_desk, Stage(place), points=every_other_disk)
+@pytest.mark.parametrize("points", [some(40), pytest.param(every_other_disk, marks=pytest.mark.soak)])
+def test_ended_before_every_act_of_the_first_start(points: Points, place: Path) -> None:
+    acts = compare_ends(start_desk, Stage(place), points=points)
     written = " ".join(acts)
     for word in ("tapebook.toml", "CREATE TABLE", "INSERT INTO deployments", "INSERT INTO tape_commits", "archive"):
         assert word in written, f"{word} is no act of a start any more: where is it done?"

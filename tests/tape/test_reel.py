@@ -21,6 +21,7 @@ from tapebook.tape.reel import Reel
 from tapebook.tape.store import MIGRATIONS, NO_WATERMARK, Tape, View
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
+from tests.matrix import examples
 from tests.tape.places import db as db
 from tests.tape.random_tapes import HOURS, SYMBOLS, T0, RandomTape, random_tape
 
@@ -61,7 +62,7 @@ LOOKS = st.tuples(
 )
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
     rows=st.sampled_from([(3, 5), (40, 60), (8_000, 12_000)]),
@@ -92,7 +93,7 @@ def test_reel_answers_like_the_tape(
                 assert not any(expected[name] for name in (*others, "facts Liquidity"))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), st.sampled_from([(60,), (300,), (60, 3600), (300, 900)]))
 def test_window_of_bars_moves_like_the_tape(seed: int, lengths: tuple[int, ...]) -> None:
     """Small steps past bars of which many are known late or said twice, and now and then a look back."""
