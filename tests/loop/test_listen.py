@@ -210,6 +210,30 @@ def ingested(home: Path, *, seconds: float) -> list[IngestProgress]:
     return said
 
 
+def test_a_world_that_starts_again_is_listened_to_at_once(tmp_path: Path) -> None:
+    home = weather.make_home(tmp_path / "home")
+    newest = []
+
+    async def scene(ahead: int) -> None:
+        server = weather.world_server(seed=7, faults=Faults(), history_ms=START - BORN)
+        async with weather.served(server) as url:
+            rooms = Rooms(home, clock=ScaledClock(server.now + ahead, speed=60.0))
+            moving = asyncio.create_task(
+                pace(server, speed=60.0, monotonic=elapsed_seconds, sleep=asyncio.sleep, until=START + 9 * MINUTE)
+            )
+            await listen(rooms, url=url, seconds=1.5, report=lambda progress: None)
+            moving.cancel()
+            newest.append(rooms.tape.newest(Mid, "BTC", view=View(rooms.clock.now())))
+            assert len(rooms.tape.set_backs()) == (0 if ahead else 1)
+            rooms.close()
+
+    asyncio.run(scene(6 * HOUR))
+    asyncio.run(scene(0))
+    first, second = newest
+    assert first is not None and first.bucket_ts > START + 5 * HOUR
+    assert second is not None and START <= second.bucket_ts < START + HOUR
+
+
 def settings(home: Path, text: str) -> Path:
     weather.make_home(home)
     (home / "tapebook.toml").write_text(f"[hyperliquid]\n{text}\n", "utf-8")
