@@ -274,7 +274,7 @@ def _unheard(health: hyperliquid.Health) -> str | None:
 def _unlisted(health: hyperliquid.Health) -> tuple[str, ...]:
     """What the settings ask for and the exchange does not list, a line each that says what to do."""
     lines = [f"the exchange lists no {name}: {CORRECT_NAMES}" for name in health.unknown_names]
-    if health.watched == 0:
+    if health.watched == 0 and not lines:
         lines.append(f"there is no perp to watch: {CORRECT_NAMES}")
     return tuple(lines)
 
