@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import msgspec
 from hypothesis import given
@@ -79,7 +80,7 @@ class Read(msgspec.Struct, frozen=True):
     """A read and what it gave."""
 
     view: View
-    found: tuple[object, ...]
+    found: tuple[Any, ...]
 
 
 def _read(tape: Tape, view: View) -> Read:

@@ -194,8 +194,9 @@ class _Listening:
 
     def _begin(self) -> None:
         self._latest = self._rooms.clock.now()
-        # If the clock was set back since the newest commit, this says so: what a source resumes from must not be ahead.
-        self._rooms.tape.commit([])
+        if gone_back(self._rooms.tape.head()[1], self._latest):
+            # A commit says that the clock was set back: what a source resumes from must not be ahead.
+            self._rooms.tape.commit([])
         self.ingester = Ingester(self._rooms, self._intake, keep=keep_of(self._rooms.config))
         self.source = _source(self._rooms, self._intake, self._recorder, url=self._url)
         self.running = asyncio.create_task(self.source.run())
