@@ -20,6 +20,7 @@ from tapebook.config import (
     Hyperliquid,
     Llm,
     Paper,
+    Quarantine,
     Recall,
     Retention,
     Store,
@@ -33,7 +34,8 @@ from tests.matrix import covering
 LINES = TEMPLATE.split("\n")
 SECTIONS = {
     **{"store": Store, "archive": Archive, "paper": Paper, "engine": Engine, "llm": Llm},
-    **{"desk": Desk, "recall": Recall, "hyperliquid": Hyperliquid, "retention": Retention},
+    **{"desk": Desk, "recall": Recall, "hyperliquid": Hyperliquid, "quarantine": Quarantine},
+    **{"retention": Retention},
 }
 
 

@@ -118,6 +118,14 @@ class Hyperliquid(msgspec.Struct, frozen=True):
     book_change_factor: Factor = 2.0
 
 
+class Quarantine(msgspec.Struct, frozen=True):
+    """When an observed price that jumps is believed."""
+
+    jump_factor: Factor = 1.5
+    agree_seconds: Seconds = 15
+    alone_seconds: Seconds = 90
+
+
 class Retention(msgspec.Struct, frozen=True):
     """How long rows stay in the tape, and decisions in the book, before they move to the archive."""
 
@@ -186,12 +194,14 @@ class Config(msgspec.Struct, frozen=True):
     desk: Desk = Desk()
     recall: Recall = Recall()
     hyperliquid: Hyperliquid = Hyperliquid()
+    quarantine: Quarantine = Quarantine()
     retention: Retention = Retention()
 
 
 _SECTIONS: dict[str, type[msgspec.Struct]] = {
     **{"store": Store, "archive": Archive, "paper": Paper, "engine": Engine, "llm": Llm},
-    **{"desk": Desk, "recall": Recall, "hyperliquid": Hyperliquid, "retention": Retention},
+    **{"desk": Desk, "recall": Recall, "hyperliquid": Hyperliquid, "quarantine": Quarantine},
+    **{"retention": Retention},
 }
 
 # Where each provider of models has its key: in the environment and nowhere else.

@@ -1,5 +1,6 @@
 """The composition root: the only place that knows which concrete thing stands behind each port."""
 
+import logging
 import time
 from pathlib import Path
 
@@ -14,14 +15,15 @@ from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book
 from tapebook.book.work import Work
 from tapebook.broker import Broker, PaperTerms
-from tapebook.clock import Clock, elapsed_seconds
+from tapebook.clock import Clock, ScaledClock, VirtualClock, elapsed_seconds
 from tapebook.config import Config, embedder_keys, load, model_keys
 from tapebook.db import Database, connect, migrate
 from tapebook.db.buffered import Buffered
 from tapebook.decision import Engine, EngineTerms
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.instants import MINUTE, SECOND, iso
 from tapebook.domain.urls import without_password
+from tapebook.errors import Busy
 from tapebook.experience import Experience
 from tapebook.experience.projection import PROJECTION as EXPERIENCE_PROJECTION
 from tapebook.experience.store import MIGRATIONS as EXPERIENCE
@@ -35,6 +37,8 @@ from tapebook.lessons.store import MIGRATIONS as LESSONS
 from tapebook.lessons.store import Notes
 from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, Waiting, price_of
 from tapebook.log import Answers, Leases, Log
+from tapebook.log.set_back import PROJECTION as SET_BACKS
+from tapebook.log.set_back import MayGoBack
 from tapebook.log.sole import SoleLog
 from tapebook.log.store import MIGRATIONS as LOG
 from tapebook.recall import Index
@@ -50,7 +54,10 @@ from tapebook.tape.store import Tape
 
 BOOK_PACKAGES = (LOG, BOOK, LESSONS, EXPERIENCE, HORIZONS, RECALL)
 TAPE_PACKAGES = (TAPE,)
-PROJECTIONS = (PROJECTION, LESSONS_PROJECTION, EXPERIENCE_PROJECTION, HORIZONS_PROJECTION, RECALL_PROJECTION)
+PROJECTIONS = (SET_BACKS, PROJECTION, LESSONS_PROJECTION, EXPERIENCE_PROJECTION, HORIZONS_PROJECTION, RECALL_PROJECTION)
+
+
+_logger = logging.getLogger("tapebook.clock")
 
 
 class Rooms:
@@ -79,7 +86,9 @@ class Rooms:
             home / self.config.archive.place, durable=not sole
         )
         self.archive = SpooledArchive(archive, home / SPOOL, durable=not sole)
-        self.log = (SoleLog if sole else Log)(self.book_db, PROJECTIONS, clock=clock, fetch=self.archive.get)
+        # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
+        may_go_back = None if sole or isinstance(clock, VirtualClock) else self._set_back
+        self.log = self._log(may_go_back, sole=sole)
         self.leases = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
@@ -95,7 +104,7 @@ class Rooms:
         self.notes = Notes(
             self.book_db, owner=self.config.owner, answers=Answers(self.log, LESSONS_PROJECTION.projectors)
         )
-        self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get)
+        self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get, may_go_back=may_go_back)
         # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
         self._tape_synced: int | None = None if sole else 0
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
@@ -109,6 +118,27 @@ class Rooms:
         self._engines: dict[tuple[str, str, tuple[str, ...], int], Engine] = {}
         self._last_engine: tuple[AgentProfile, Engine] | None = None
         self._brokers: dict[str, Broker] = {}
+
+    def _log(self, may_go_back: MayGoBack | None, *, sole: bool) -> Log:
+        if sole:
+            return SoleLog(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get)
+        return Log(
+            self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get, may_go_back=may_go_back
+        )
+
+    def _set_back(self, known_before: int, now: int) -> int:
+        """The time of a clock that was set back; Busy when it is this clock that is wrong.
+
+        The exchange stamps bars itself, so a machine's clock that is behind the newest bar is wrong. The clock of an
+        invented world is right by definition: one that is started again begins anew.
+        """
+        heard = self.tape.newest_buckets().get("candles", 0)
+        if now < heard and not isinstance(self.clock, ScaledClock):
+            told = f"the clock says {iso(now)}, but a bar of {iso(heard)} is known"
+            raise Busy(f"{told}: set the clock of this machine right; nothing is written before")
+        back = (known_before - now) // SECOND
+        _logger.warning("the clock was set back by %s s, from %s to %s", back, iso(known_before), iso(now))
+        return now
 
     def _book(self) -> Book:
         if isinstance(self.log, SoleLog):

@@ -24,7 +24,7 @@ from tests.loop.desks import Desk, desk, reply
 
 ALL = 2**31 - 1
 # What writes, and what names a stream without reading it.
-NO_READS = {"append", "save_agent", "stream"}
+NO_READS = {"note_set_back", "append", "save_agent", "stream"}
 
 
 class Theirs:
@@ -79,6 +79,10 @@ READS: dict[str, Read] = {
     "flatten_due": lambda book, it: book.flatten_due(it.agent.id),
     "deployments": lambda book, it: book.deployments() + book.deployments(it.agent.agent.name),
     "account": lambda book, it: _something(book.account(it.agent.id, seq=it.seq)),
+    "turn": lambda book, it: book.turn(it.agent.id),
+    "set_back": lambda book, it: book.set_back(it.agent.id, seq=it.seq, as_of=it.now),
+    "closed_trades_until": lambda book, it: book.closed_trades_until(it.agent.id, seq=it.seq, most=ALL, until=it.now),
+    "last_run_until": lambda book, it: book.last_run_until(it.agent.id, "BTC", seq=it.seq, until=it.now),
     "closed_trades": lambda book, it: book.closed_trades(it.agent.id, seq=it.seq, most=ALL),
     "trade_maker": lambda book, it: _maker(book, it.traded.state.trade_id),
     "trade_totals": lambda book, it: book.trade_totals(it.agent.id).count,
@@ -142,9 +146,14 @@ def test_every_read_of_the_book_is_in_the_table() -> None:
 
 @pytest.fixture
 def spoilt(theirs: Theirs) -> Theirs:
-    """With wrong cash, runs that lacked something and an order nobody answered, so that every read has something."""
+    """With wrong cash, runs that lacked something, an order nobody answered and a clock that went back.
+
+    So every read has something.
+    """
     wrong = "UPDATE wallet_ledger SET amount_usd_e6 = amount_usd_e6 + 1 WHERE kind = 'deposit'"
     lost = "UPDATE orders SET placed_seq = NULL, detail = 'not known' WHERE ended_seq IS NULL"
+    backs = "SELECT owner, deployment, 1, 1, 4000000000000, 1 FROM log_events GROUP BY owner, deployment"
+    theirs.floor.rooms.book_db.run(sql(f"INSERT INTO log_set_backs {backs}"))
     theirs.floor.rooms.book_db.run(sql(wrong))
     theirs.floor.rooms.book_db.run(sql("UPDATE decision_runs SET degraded_causes_json = '[\"lessons: KeyError\"]'"))
     theirs.floor.rooms.book_db.run(sql(lost))

@@ -139,15 +139,15 @@ def ingester_of(rooms: Rooms, **more: Any) -> tuple[Intake, Ingester]:
 @pytest.mark.parametrize("error", [FULL, Busy("tape.db is held by another process")])
 def test_a_full_disk_keeps_everything_and_a_later_flush_writes_it_in_order(quiet: Rooms, error: Exception) -> None:
     intake, ingester = ingester_of(quiet)
-    intake.take([Mid("BTC", START, 1)])
+    intake.take([Mid("BTC", START, 10)])
     intake.gap(GAP)
     with broken(quiet, error):
         assert ingester.flush() == f"{error} (1 facts are waiting)"
-        intake.take([Mid("BTC", START, 2), Mid("ETH", START, 3)])
+        intake.take([Mid("BTC", START, 11), Mid("ETH", START, 3)])
         assert ingester.flush() == f"{error} (3 facts are waiting)"
         assert quiet.tape.head() == (0, 0) and not quiet.tape.gaps(as_of=FOREVER)
     assert ingester.flush() is None and len(intake) == 0
-    assert quiet.tape.newest(Mid, "BTC", view=View(START)) == Mid("BTC", START, 2), "the later word was lost"
+    assert quiet.tape.newest(Mid, "BTC", view=View(START)) == Mid("BTC", START, 11), "the later word was lost"
     assert quiet.tape.newest(Mid, "ETH", view=View(START)) == Mid("ETH", START, 3)
     assert [each.gap for each in quiet.tape.gaps(as_of=FOREVER)] == [GAP]
 
@@ -164,14 +164,14 @@ def test_a_frame_that_waits_counts_by_its_symbols(quiet: Rooms) -> None:
 def test_what_does_not_fit_into_memory_either_is_an_error(quiet: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest, "MAX_WAITING", 1)
     intake, ingester = ingester_of(quiet)
-    intake.take([Mid("BTC", START, 1), Mid("ETH", START, 2)])
+    intake.take([Mid("BTC", START, 10), Mid("ETH", START, 2)])
     with broken(quiet, FULL), pytest.raises(StoreFailed, match="disk is full"):
         ingester.flush()
 
 
 def test_the_last_flush_says_what_it_could_not_write(quiet: Rooms) -> None:
     intake, ingester = ingester_of(quiet)
-    intake.take([Mid("BTC", START, 1)])
+    intake.take([Mid("BTC", START, 10)])
     with broken(quiet, FULL), pytest.raises(StoreFailed, match="disk is full"):
         ingester.close()
 

@@ -3,9 +3,10 @@
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tapebook import app
@@ -13,11 +14,12 @@ from tapebook.clock import ScaledClock, VirtualClock, elapsed_seconds
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Mid
 from tapebook.errors import HomeError, Retry, StoreFailed, TapebookError, UnknownName
+from tapebook.loop.health import checks
 from tapebook.loop.ingest import Waiting
 from tapebook.loop.listen import IngestProgress, listen, resume_of
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
-from tapebook.world.server import Faults
+from tapebook.world.server import Faults, catalog
 from tapebook.world.server.pace import pace
 from tests.loop import weather
 from tests.loop.storms import storm
@@ -181,6 +183,107 @@ def test_a_source_that_stays_away_is_reported_while_it_is_tried_again(tmp_path: 
     problem = said[-1].problem
     assert problem is not None and problem.startswith("no connection to the exchange (refused: names")
     assert "\n" not in problem and one_line(found.value) == f"nothing was received: {problem}"
+
+
+@contextmanager
+def misread(meta: bytes) -> Iterator[None]:
+    """While it lasts, the world's list of perps is another one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catalog, "meta", lambda *args, **options: msgspec.Raw(meta))
+        yield
+
+
+def ingested(home: Path, *, seconds: float) -> list[IngestProgress]:
+    """What is said while a home listens to a world for some seconds."""
+    said: list[IngestProgress] = []
+
+    async def scene() -> None:
+        server = weather.world_server(seed=7, faults=Faults(), history_ms=START - BORN)
+        async with weather.served(server) as url:
+            rooms = Rooms(home, clock=ScaledClock(server.now, speed=1.0))
+            try:
+                await listen(rooms, url=url, seconds=seconds, report=said.append)
+            finally:
+                rooms.close()
+
+    asyncio.run(scene())
+    return said
+
+
+def test_a_world_that_starts_again_is_listened_to_at_once(tmp_path: Path) -> None:
+    home = weather.make_home(tmp_path / "home")
+    newest = []
+
+    async def scene(ahead: int) -> None:
+        server = weather.world_server(seed=7, faults=Faults(), history_ms=START - BORN)
+        async with weather.served(server) as url:
+            rooms = Rooms(home, clock=ScaledClock(server.now + ahead, speed=60.0))
+            moving = asyncio.create_task(
+                pace(server, speed=60.0, monotonic=elapsed_seconds, sleep=asyncio.sleep, until=START + 9 * MINUTE)
+            )
+            await listen(rooms, url=url, seconds=1.5, report=lambda progress: None)
+            moving.cancel()
+            newest.append(rooms.tape.newest(Mid, "BTC", view=View(rooms.clock.now())))
+            assert len(rooms.tape.set_backs()) == (0 if ahead else 1)
+            rooms.close()
+
+    asyncio.run(scene(6 * HOUR))
+    asyncio.run(scene(0))
+    first, second = newest
+    assert first is not None and first.bucket_ts > START + 5 * HOUR
+    assert second is not None and START <= second.bucket_ts < START + HOUR
+
+
+def settings(home: Path, text: str) -> Path:
+    weather.make_home(home)
+    (home / "tapebook.toml").write_text(f"[hyperliquid]\n{text}\n", "utf-8")
+    return home
+
+
+def failures(home: Path) -> list[str]:
+    """What the doctor says that is not well with the market."""
+    with weather.opened(home, at=START + MINUTE) as rooms:
+        return [check.detail for check in checks(rooms) if not check.ok and check.name in ("problems", "watchlists")]
+
+
+def test_a_misspelt_symbol_is_said_and_fails_the_doctor_until_it_is_corrected(tmp_path: Path) -> None:
+    home = settings(tmp_path / "home", 'symbols = ["BTC", "ETHH", "xyz:TSLA"]')
+    said = ingested(home, seconds=1.0)[-1]
+    assert [line.partition(":")[0] for line in said.unlisted] == [
+        "the exchange lists no ETHH",
+        "the exchange lists no xyz",
+    ]
+    found = [line for line in failures(home) if line.startswith("unknown ")]
+    assert len(found) == 2
+    assert "the exchange lists no ETHH; correct `symbols`" in "".join(found)
+    assert any(line.startswith("watcher watches ETH, of which the tape has nothing") for line in failures(home))
+    settings_now = home / "tapebook.toml"
+    settings_now.write_text('[hyperliquid]\nsymbols = ["BTC"]\n', "utf-8")
+    assert not [line for line in failures(home) if line.startswith("unknown ")]
+
+
+def test_symbols_that_are_all_misspelt_are_an_error(tmp_path: Path) -> None:
+    home = settings(tmp_path / "home", 'symbols = ["BTCC"]')
+    with pytest.raises(Retry, match="nothing was received: the exchange lists no BTCC: correct `symbols`"):
+        ingested(home, seconds=0.8)
+    assert any(line.startswith("unknown BTCC") for line in failures(home))
+
+
+@pytest.mark.parametrize(
+    "meta", [b'{"universe":[]}', b'{"universe":[{"name":5},{"nom":"BTC"}]}', b'{"universe":[{"name":7}]}']
+)
+def test_an_exchange_without_names_is_an_error(meta: bytes, tmp_path: Path) -> None:
+    home = settings(tmp_path / "home", "spot = false")
+    with misread(meta), pytest.raises(Retry, match="nothing was received"):
+        ingested(home, seconds=0.8)
+    assert any("lists no perp that can be watched" in line for line in failures(home))
+
+
+def test_names_that_cannot_be_read_fail_the_doctor(tmp_path: Path) -> None:
+    home = settings(tmp_path / "home", "spot = false")
+    with misread(b'{"perps":[]}'), pytest.raises(Retry, match=r"nothing was received: .*meta"):
+        ingested(home, seconds=0.8)
+    assert any(line.startswith("malformed meta") for line in failures(home))
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(taken_port: int) -> None:

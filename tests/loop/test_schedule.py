@@ -56,8 +56,8 @@ SLOW = deployment("slow", 15, "BTC")
         pytest.param(
             5 * MINUTE,
             {("fast.paper", "BTC"): 10, ("slow.paper", "BTC"): 0},
-            [("fast", "ETH", 5)],
-            id="a slot of the future counts as done",
+            [("fast", "BTC", 5), ("fast", "ETH", 5)],
+            id="a slot of the future was done by a clock that was ahead",
         ),
         pytest.param(
             0,

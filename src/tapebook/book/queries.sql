@@ -89,6 +89,17 @@ FROM trade_history
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq
 ORDER BY exit_seq DESC LIMIT :most;
 
+-- name: closed_trades_until
+-- The trades that ended last as of a sequence number and by a moment, newest exit first.
+SELECT
+    id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
+    entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
+    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, entry_usd_e6, entry_order_id,
+    exit_tick_at, exit_reason, exit_run_id
+FROM trade_history
+WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq AND exit_tick_at <= :until
+ORDER BY exit_seq DESC LIMIT :most;
+
 -- name: trade_maker
 -- The agent and version that opened a trade.
 SELECT agent, agent_version FROM trade_history WHERE owner = :owner AND id = :id;
@@ -100,6 +111,13 @@ SELECT run_id, seq FROM decision_runs
 WHERE owner = :owner AND deployment = :deployment AND symbol = :symbol AND seq <= :seq
     AND run_trigger <> 'shadow'
     AND NOT (status = 'expired' AND (packet_sha256 = '' OR (:without_expired = 1 AND ended_seq <= :seq)))
+ORDER BY seq DESC LIMIT 1;
+
+-- name: last_run_until
+-- The newest decision on a symbol as of a sequence number that was made by a moment.
+SELECT run_id, seq FROM decision_runs
+WHERE owner = :owner AND deployment = :deployment AND symbol = :symbol AND seq <= :seq AND as_of <= :until
+    AND run_trigger <> 'shadow' AND NOT (status = 'expired' AND packet_sha256 = '')
 ORDER BY seq DESC LIMIT 1;
 
 -- name: run

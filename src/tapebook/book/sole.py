@@ -16,6 +16,7 @@ from tapebook.domain.order import Order
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.trade import ClosedTrade
 from tapebook.log import Event
+from tapebook.log.set_back import StreamSetBack
 from tapebook.log.sole import SoleLog
 
 
@@ -37,6 +38,13 @@ class SoleBook(Book):
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""
         return self._folds[deployment].seq if deployment else super().head()
+
+    def note_set_back(self, deployment: str = "") -> None:
+        """Nothing: virtual time never goes back."""
+
+    def set_back(self, deployment: str, *, seq: int, as_of: int) -> StreamSetBack | None:
+        """None: virtual time never goes back."""
+        return None
 
     def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
         """One agent's profile: the newest version, or a given one."""

@@ -20,6 +20,7 @@ from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Watermarks
 from tapebook.domain.trade import ClosedTrade, TradeState
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
+from tapebook.log.set_back import StreamSetBack
 
 MIGRATIONS = "tapebook.book"
 MOST_UNDER_WAY = 50
@@ -135,6 +136,21 @@ class Book:
         lease = self._leases.for_write(stream) if self._leases else None
         return self._log.append(stream, drafts, expected_seq=expected_seq, lease=lease)
 
+    def note_set_back(self, deployment: str = "") -> None:
+        """Writes that the clock has gone back, if it has and the stream does not say so yet."""
+        if self._log.is_ahead(self.stream(deployment)):
+            self.append(deployment, [], expected_seq=self.head(deployment))
+
+    def turn(self, deployment: str) -> int:
+        """How often the clock has gone back in a stream, with a step that is about to be written."""
+        stream = self.stream(deployment)
+        return len(self._log.set_backs(stream)) + self._log.is_ahead(stream)
+
+    def set_back(self, deployment: str, *, seq: int, as_of: int) -> StreamSetBack | None:
+        """The step back of the clock in a stream, up to a sequence number, that follows events of moments after one."""
+        backs = self._log.set_backs(self.stream(deployment), until=seq)
+        return next((back for back in backs if back.known_before > as_of), None)
+
     def save_agent(self, profile: AgentProfile, *, at: int) -> int:
         """Stores a profile as a new version, unless it equals the newest; returns the version."""
         known = self.agent(profile.name)
@@ -193,7 +209,13 @@ class Book:
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first."""
-        rows = self._db.all(_QUERIES.closed_trades, owner=self.owner, deployment=deployment, seq=seq, most=most)
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most}
+        return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_trades, **where)]
+
+    def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
+        """The same, without those that ended after a moment: for streams in which the clock has gone back."""
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "until": until}
+        rows = self._db.all(_QUERIES.closed_trades_until, **where)
         return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in rows]
 
     def trade_maker(self, trade_id: str) -> tuple[str, int]:
@@ -251,6 +273,12 @@ class Book:
         """The newest decision on a symbol as of a sequence number; also one whose order expired at the gate, or not."""
         where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "seq": seq}
         row = self._db.one(_QUERIES.last_run, without_expired=int(not expired_orders), **where)
+        return self.run(row[0]) if row else None
+
+    def last_run_until(self, deployment: str, symbol: str, *, seq: int, until: int) -> DecisionRun | None:
+        """The newest decision on a symbol that was made by a moment: for streams in which the clock has gone back."""
+        where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "seq": seq, "until": until}
+        row = self._db.one(_QUERIES.last_run_until, **where)
         return self.run(row[0]) if row else None
 
     def has_run(self, run_id: str) -> bool:

@@ -126,3 +126,21 @@ SELECT owner, deployment, seq FROM log_anchored ORDER BY owner, deployment;
 -- A stream is anchored up to here.
 INSERT INTO log_anchored (owner, deployment, seq) VALUES (:owner, :deployment, :seq)
 ON CONFLICT (owner, deployment) DO UPDATE SET seq = excluded.seq;
+
+-- name: add_set_back
+-- Remembers where a stream was set back.
+INSERT INTO log_set_backs (owner, deployment, seq, first_seq, known_before, known_at)
+VALUES (:owner, :deployment, :seq, :first_seq, :known_before, :known_at);
+
+-- name: set_backs
+-- Where a stream was set back, up to a sequence number.
+SELECT seq, first_seq, known_before, known_at FROM log_set_backs
+WHERE owner = :owner AND deployment = :deployment AND seq <= :until ORDER BY seq;
+
+-- name: first_known_after
+-- The first event of a stream that counts as known after a moment; of events in a pack, the first of the pack.
+SELECT MIN(seq) FROM (
+    SELECT seq FROM log_events WHERE owner = :owner AND deployment = :deployment AND known_at > :known_at
+    UNION ALL
+    SELECT first_seq FROM log_packs WHERE owner = :owner AND deployment = :deployment AND known_at > :known_at
+) AS later;

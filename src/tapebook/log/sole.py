@@ -12,6 +12,7 @@ from tapebook.log.event import Draft, Event, Stream
 from tapebook.log.lease import Lease
 from tapebook.log.pack import Link, pack
 from tapebook.log.projection import Projection, apply
+from tapebook.log.set_back import StreamSetBack
 from tapebook.log.store import QUERIES, Clock, Fetch, Head, Log, pack_row
 
 # More would hardly be smaller, and one of them takes a few milliseconds to look up.
@@ -29,6 +30,7 @@ class SoleLog(Log):
         # What is not in a pack yet, of each stream.
         self._loose: dict[Stream, list[Link]] = {}
         self._of_kinds: dict[Stream, dict[str, int]] = {}
+        self._set_backs: dict[Stream, list[StreamSetBack]] = {}
         self._newest: dict[tuple[Stream, frozenset[str]], int] = {}
         # Which of the newest an event may change, by its stream and its kind: none, for most.
         self._asked: dict[tuple[Stream, str], list[tuple[Stream, frozenset[str]]]] = {}
@@ -44,6 +46,13 @@ class SoleLog(Log):
         if known is None:
             known = self._heads[stream] = super().head(stream)
         return known
+
+    def set_backs(self, stream: Stream, *, until: int = 2**62) -> list[StreamSetBack]:
+        """Where the clock had gone back before this writer, whose clock never does."""
+        known = self._set_backs.get(stream)
+        if known is None:
+            known = self._set_backs[stream] = super().set_backs(stream)
+        return [back for back in known if back.seq <= until] if known else known
 
     def append(
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None = None

@@ -3,7 +3,8 @@
 Appending, in steps:
 1. inside the write transaction, check the lease (`lease.fence`), read the head and compare it with what the caller
    had read;
-2. stamp one `known_at` for the whole append: later than the one before, not earlier than the clock;
+2. stamp one `known_at` for the whole append: later than the one before, not earlier than the clock; or, where the clock
+   was set back, the clock's behind an event that says so (`set_back.py`);
 3. chain and insert the events, and write their projections;
 4. commit all of it or nothing.
 
@@ -25,6 +26,7 @@ from tapebook.log.event import GENESIS, Draft, Event, Stream, chained
 from tapebook.log.lease import Lease, fence
 from tapebook.log.pack import Link, known_times, pack, pack_body, unpack, unpack_body
 from tapebook.log.projection import Projection, apply, by_kind
+from tapebook.log.set_back import ClockSetBack, MayGoBack, StreamSetBack, gone_back, set_back_draft
 
 MIGRATIONS = "tapebook.log"
 QUERIES = Queries.load("tapebook.log")
@@ -78,11 +80,18 @@ class Log:
     """All streams of one database; `fetch` reads the archive, where old events may be, `written` counts its own."""
 
     def __init__(
-        self, db: Database, projections: Sequence[Projection], *, clock: Clock, fetch: Fetch = lambda key: None
+        self,
+        db: Database,
+        projections: Sequence[Projection],
+        *,
+        clock: Clock,
+        fetch: Fetch = lambda key: None,
+        may_go_back: MayGoBack | None = None,
     ) -> None:
         self._db = db
         self._clock = clock
         self._fetch = fetch
+        self._may_go_back = may_go_back
         self._unpacked: dict[tuple[Stream, int, str], list[Event]] = {}
         self._joined = False
         self.written = 0
@@ -143,10 +152,31 @@ class Log:
     def seq_as_of(self, stream: Stream, as_of: int) -> int:
         """The watermark of a moment: the newest sequence number known then."""
         head = self.head(stream)
-        low, high = (head.seq, head.seq) if head.known_at <= as_of else (0, head.seq - 1)
+        ends = [*(back.seq for back in self.set_backs(stream)), head.seq + 1]
+        # Between two steps back of the clock, what comes later is known later.
+        for first, end in reversed(list(zip([1, *ends], ends, strict=False))):
+            found = self._newest_within(stream, first, end - 1, as_of=as_of)
+            if found >= first:
+                return found
+        return 0
+
+    def _newest_within(self, stream: Stream, first: int, last: int, *, as_of: int) -> int:
+        """The newest event of a part of a stream that was known at a moment; the number before it when none was."""
+        low, high = first - 1, last
         while low < high:
-            low, high = self._narrowed(stream, low, high, as_of=as_of)
+            narrowed = self._narrowed(stream, low, high, as_of=as_of)
+            # A pack may reach beyond this part.
+            low, high = max(low, min(narrowed[0], high)), max(low, min(narrowed[1], high))
         return low
+
+    def set_backs(self, stream: Stream, *, until: int = _NO_END) -> list[StreamSetBack]:
+        """Where the clock was found to have gone back in a stream, up to a sequence number."""
+        where = {"owner": stream.owner, "deployment": stream.deployment, "until": until}
+        return [StreamSetBack(*row) for row in self._db.all(QUERIES.set_backs, **where)]
+
+    def is_ahead(self, stream: Stream) -> bool:
+        """Whether a stream was written by a clock that was ahead, and the step back is not in it yet."""
+        return self._may_go_back is not None and gone_back(self.head(stream).known_at, self._clock.now())
 
     def changed(self, stream: Stream, kinds: frozenset[str]) -> int | None:
         """The newest sequence number of an event of some kinds; None here, where others may write at any moment."""
@@ -242,11 +272,21 @@ class Log:
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None
     ) -> list[Event]:
         fence(self._db, stream, lease)
-        events = self._behind(self.head(stream), drafts, stream=stream, expected_seq=expected_seq)
+        head, before = self.head(stream), list[Draft]()
+        if self._may_go_back is not None and gone_back(head.known_at, now := self._clock.now()):
+            known_at = self._may_go_back(head.known_at, now)
+            before = [set_back_draft(self._step_back(stream, head, known_at))]
+            head = msgspec.structs.replace(head, known_at=known_at - 1)
+        events = self._behind(head, [*before, *drafts], stream=stream, expected_seq=expected_seq)
         for event in events:
             self._write(event)
         self.written += len(events)
-        return events
+        return events[len(before) :]
+
+    def _step_back(self, stream: Stream, head: Head, known_at: int) -> ClockSetBack:
+        where = {"owner": stream.owner, "deployment": stream.deployment}
+        ((first_seq,),) = self._db.all(QUERIES.first_known_after, known_at=known_at, **where)
+        return ClockSetBack(known_at, head.known_at, first_seq)
 
     def _behind(self, head: Head, drafts: Sequence[Draft], *, stream: Stream, expected_seq: int) -> list[Event]:
         """The drafts as the next events of a stream, all of them known now."""

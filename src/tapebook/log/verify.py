@@ -24,6 +24,7 @@ from tapebook.db.buffered import Buffered
 from tapebook.errors import Damaged, TapebookError
 from tapebook.log.event import GENESIS, Event, Stream
 from tapebook.log.projection import apply, by_kind
+from tapebook.log.set_back import KIND as SET_BACK
 from tapebook.log.store import Log
 
 _SHOWN = 5
@@ -31,7 +32,7 @@ _TOGETHER = 2_000
 # A scratch database of so many events fits into memory; a larger one is written to the disk.
 _IN_MEMORY = 20_000
 # The log itself, which the chain is for, and what its own modules look after.
-_OWN_TABLES = frozenset({"log_events", "log_anchors", "log_anchored", "leases"})
+_OWN_TABLES = frozenset({"log_events", "log_packs", "log_anchors", "log_anchored", "leases"})
 _QUERIES = Queries.load("tapebook.log", "verify.sql")
 _RESTORE = "restore book.db from a backup: the log is the truth, nothing else has it"
 _REBUILD = "the log has what this table should say, and it is whole; restore book.db from a backup"
@@ -108,7 +109,7 @@ def _break(event: Event, *, previous: str, seq: int, known_at: int) -> str | Non
         return f"event {seq} is missing"
     if event.digest(previous) != event.hash:
         return "the event or one before it was changed: its hash does not follow"
-    if event.known_at < known_at:
+    if event.known_at < known_at and event.kind != SET_BACK:
         return "known earlier than the event before it"
     return None
 

@@ -3,6 +3,8 @@
 The packet shows it, and the guard's caps on losses, orders and rests are weighed against it.
 """
 
+import msgspec
+
 from tapebook.book.activity import Session, activity, day_start
 from tapebook.book.settle import Account
 from tapebook.domain.activity import Activity
@@ -27,6 +29,10 @@ def activity_now(
 def activity_of(rooms: Rooms, deployment: Deployment, account: Account, *, view: View) -> Activity:
     """The same, for whoever has read the account already."""
     session = rooms.book.session(deployment.id, account, as_of=view.as_of)
+    if any([close.at > view.as_of for close in session.closes]):
+        # A clock that was ahead has dated it: no rest after a trade begins in the future.
+        closes = tuple(close for close in session.closes if close.at <= view.as_of)
+        session = msgspec.structs.replace(session, closes=closes)
     held = session.held.values()
     # Most days begin with nothing held.
     marks = marks_of(TapeQuotes(rooms.tape, view), held, at=day_start(view.as_of)) if held else {}

@@ -11,6 +11,8 @@ A replay names what had failed then, and it is left out again (`skip`); it reads
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from tapebook.book.settle import Account
 from tapebook.book.store import Book
 from tapebook.context import RENDERER, Market, MarketKey, MarketShelf, PacketVersion, Situation, version_of
@@ -21,6 +23,7 @@ from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.errors import TapebookError
+from tapebook.log.set_back import StreamSetBack
 from tapebook.loop.activity import activity_of
 from tapebook.loop.experience import told
 from tapebook.loop.horizons import curated_until
@@ -45,6 +48,10 @@ def watermarks_now(
     tape = rooms.tape.head()[0] if tape is None else tape
     read = (optional or OptionalReads()).read
     docs, curated = read("citations", 0, docs_head, rooms), read("horizons", 0, curated_until, rooms)
+    if docs or curated:
+        # Documents and layers that a clock which was ahead has dated are not seen before that moment has come.
+        own = rooms.book.set_back("", seq=max(docs, curated), as_of=rooms.clock.now())
+        docs, curated = (min(seq, own.first_seq - 1) if own else seq for seq in (docs, curated))
     return Watermarks(tape, rooms.book.head(deployment.id), docs, curated)
 
 
@@ -68,9 +75,19 @@ def gather(
     optional = optional or OptionalReads(skip)
     market = _market(rooms.tape, deployment, symbol, view=view, optional=optional, shelf=shelf, version=version)
     account = rooms.book.account(deployment.id, seq=watermarks.book)
+    ahead = rooms.book.set_back(deployment.id, seq=watermarks.book, as_of=as_of)
+    if ahead is not None:
+        account = not_later(account, as_of)
     working = rooms.book.orders_under_way(deployment.id, seq=watermarks.book, as_of=as_of)
     memory = _memory(
-        rooms, deployment, market, account=account, watermarks=watermarks, optional=optional, version=version
+        rooms,
+        deployment,
+        market,
+        account=account,
+        watermarks=watermarks,
+        optional=optional,
+        version=version,
+        ahead=ahead,
     )
     return Situation(
         deployment=deployment,
@@ -85,6 +102,21 @@ def gather(
         renderer=renderer,
         **memory,
     )
+
+
+def not_later(account: Account, moment: int) -> Account:
+    """The account with nothing of a later moment: what a clock that was ahead has dated is dated now."""
+    if not any(held.moved_at > moment for held in account.portfolio.positions.values()) and not any(
+        trade.entry_tick_at > moment for trade in account.open_trades.values()
+    ):
+        return account
+    replace, positions = msgspec.structs.replace, account.portfolio.positions
+    held = {symbol: replace(each, moved_at=min(each.moved_at, moment)) for symbol, each in positions.items()}
+    trades = {
+        symbol: replace(trade, entry_tick_at=min(trade.entry_tick_at, moment))
+        for symbol, trade in account.open_trades.items()
+    }
+    return replace(account, portfolio=replace(account.portfolio, positions=held), open_trades=trades)
 
 
 def marks(tape: Tape, positions: Mapping[str, Position], *, view: View) -> dict[str, int]:
@@ -139,28 +171,46 @@ def _memory(
     watermarks: Watermarks,
     optional: OptionalReads,
     version: PacketVersion,
+    ahead: StreamSetBack | None,
 ) -> dict[str, Any]:
-    """The fields of a situation that come from memory; without any, what the caps are weighed against is still read."""
+    """The fields of a situation that come from memory; without any, what the caps are weighed against is still read.
+
+    Where the clock was `ahead`, trades and decisions of later moments are left out one by one. What was learned is
+    that of before, until the moment has come that the clock had shown.
+    """
     book, own, seq, profile = rooms.book, deployment.id, account.seq, deployment.agent.context
     view, read = View(market.as_of, watermarks.tape), optional.read
     doing = read("activity", None, activity_of, rooms, deployment, account, view=view)
     if not profile.memory:
         return {"activity": doing}
     most = min(profile.recent_trades_k, MOST_TRADES_SHOWN)
-    closed = read("recent_trades", [], book.closed_trades, own, seq=seq, most=most)
-    until = {"seq": seq, "as_of": view.as_of, "curated": watermarks.curated}
+    if ahead is None:
+        closed = read("recent_trades", [], book.closed_trades, own, seq=seq, most=most)
+    else:
+        until = {"seq": seq, "most": most, "until": view.as_of}
+        closed = read("recent_trades", [], book.closed_trades_until, own, **until)
+    learned = seq if ahead is None else ahead.first_seq - 1
+    known = {"seq": learned, "as_of": view.as_of, "curated": watermarks.curated}
     portfolio, docs = account.portfolio, watermarks.docs
     last, outcomes = read(
-        "last_decision", (None, ()), _last_decision, book, own, market.symbol, seq=seq, version=version
+        "last_decision",
+        (None, ()),
+        _last_decision,
+        book,
+        own,
+        market.symbol,
+        seq=seq,
+        version=version,
+        until=None if ahead is None else view.as_of,
     )
     return {
         "activity": doing,
         "closed_trades": tuple(closed),
         "last_run": last,
         "last_orders": outcomes,
-        "lessons": read("lessons", None, lessons_of, rooms, deployment, seq=seq),
-        "experience": read("experience", (), told, rooms, deployment, market, portfolio, seq=seq, version=version),
-        "horizons": read("horizons", (), rooms.horizons.rows, own, **until),
+        "lessons": read("lessons", None, lessons_of, rooms, deployment, seq=learned),
+        "experience": read("experience", (), told, rooms, deployment, market, portfolio, seq=learned, version=version),
+        "horizons": read("horizons", (), rooms.horizons.rows, own, **known),
         "citations": read(
             "citations",
             (),
@@ -177,10 +227,13 @@ def _memory(
 
 
 def _last_decision(
-    book: Book, deployment: str, symbol: str, *, seq: int, version: PacketVersion
+    book: Book, deployment: str, symbol: str, *, seq: int, version: PacketVersion, until: int | None
 ) -> tuple[DecisionRun | None, tuple[OrderOutcome, ...]]:
-    """The newest decision on a symbol, and how far its orders had come."""
-    run = book.last_run(deployment, symbol, seq=seq, expired_orders=version.expired_orders)
+    """The newest decision on a symbol, made by a moment if one is given, and how far its orders had come."""
+    if until is None:
+        run = book.last_run(deployment, symbol, seq=seq, expired_orders=version.expired_orders)
+    else:
+        run = book.last_run_until(deployment, symbol, seq=seq, until=until)
     # Most decisions are to hold, or refused, and have no orders to ask for.
     if run is None or not any(
         [verdict.allowed and action.action != "hold" for action, verdict in zip(run.actions, run.verdicts, strict=True)]

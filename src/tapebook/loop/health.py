@@ -6,16 +6,34 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tapebook.clock import SystemClock
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso
+from tapebook.clock import SystemClock, VirtualClock
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso
 from tapebook.home import open_places
-from tapebook.tape.store import Channel
+from tapebook.log.set_back import gone_back
+from tapebook.tape.store import Channel, RecordedProblem
 from tapebook.wiring import Rooms
 
 _MIN_FREE_BYTES = 500 * 2**20
 _MAX_WAL_BYTES = 512 * 2**20
+CORRECT_NAMES = "correct `symbols` and `dexes` of [hyperliquid] in tapebook.toml"
+"""What to do about a name that the exchange does not list."""
+
 # Problems that are named, and how much is shown of what was said.
-_SHOWN, _SAID = 5, 120
+_SHOWN, _SAID = 20, 160
+
+# Kinds of problems that come and go by themselves: they are no failure any more when they have stopped for so long.
+_PASSING = frozenset(("connection", "refused", "limited", "complaint"))
+_PASSED_AFTER = 5 * MINUTE
+_WHAT_TO_DO = {
+    "unknown": CORRECT_NAMES,
+    "malformed": "the rest was used; if it goes on, the exchange writes another format than this version reads",
+    "refused row": "it is not traded or valued on; see [quarantine] of docs/settings.md if it was a real move",
+    "connection": "see that the exchange can be reached",
+    "refused": "see that the exchange can be reached and what it answers",
+    "limited": "lower `weight_share` of [hyperliquid] in tapebook.toml",
+    "complaint": "see what the exchange answers",
+    "features": "look at the rows of this symbol with `tapebook market`",
+}
 
 STALE_AFTER = {
     "mids": MINUTE,
@@ -46,10 +64,12 @@ def checks(rooms: Rooms) -> list[Check]:
         _streams(rooms),
         _cash(rooms),
         _orders(rooms),
+        _clock(rooms),
         *_channels(rooms),
         _gaps(rooms),
-        _problems(rooms),
+        *_problems(rooms),
         _agents(rooms),
+        *_watchlists(rooms),
         _degraded(rooms),
         _spool(rooms),
         _healed(rooms),
@@ -84,6 +104,21 @@ def _orders(rooms: Rooms) -> Check:
     return Check("orders", not lost, "; ".join(lost) or "the broker's answer to every order is known")
 
 
+def _clock(rooms: Rooms) -> Check:
+    """Whether the clock was set back in the last day, and whether what is stored is ahead of it."""
+    now, head = rooms.clock.now(), rooms.tape.head()[1]
+    backs = [back for back in rooms.tape.set_backs() if back.known_at > now - DAY]
+    if backs:
+        said = [f"from {iso(back.known_before)[:19]} to {iso(back.known_at)[:19]}" for back in backs[-_SHOWN:]]
+        what = "rows and decisions of the time in between are left out; see that NTP keeps the clock right"
+        return Check("clock", False, f"set back {len(backs)} times in the last day ({'; '.join(said)}): {what}")
+    machine = SystemClock().now()
+    if not isinstance(rooms.clock, VirtualClock) and gone_back(head, machine):
+        ahead = (head - machine) // SECOND
+        return Check("clock", True, f"the tape is {ahead} s ahead of this machine: so is a world that runs faster")
+    return Check("clock", True, f"{iso(max(now, head))[:19]}; not set back in the last day")
+
+
 def _channels(rooms: Rooms) -> list[Check]:
     """Each channel of the market: what it delivered, and whether it is still fresh."""
     found = rooms.tape.channels()
@@ -113,22 +148,47 @@ def _gaps(rooms: Rooms) -> Check:
     return Check("gaps", True, f"{open_now or 'none'} open" + (f", {filled} filled" if filled else ""))
 
 
-def _problems(rooms: Rooms) -> Check:
-    """What of the market could not be used in the last day, by name; the rest of it was."""
+def _problems(rooms: Rooms) -> list[Check]:
+    """What of the market could not be used in the last day, a line each with what to do; the rest of it was used."""
     now = max(rooms.clock.now(), rooms.tape.head()[1])
-    found = rooms.tape.problems(since=now - DAY)
-    said = [
-        f"{each.problem.kind} {each.problem.subject or each.problem.source} ({each.times} times, "
-        f"last {iso(each.last_at)[:19]}): {each.problem.said[:_SAID]}"
-        for each in found[:_SHOWN]
+    wanted = {*rooms.config.hyperliquid.symbols, *rooms.config.hyperliquid.dexes, ""}
+    found = [
+        each
+        for each in rooms.tape.problems(since=now - DAY)
+        # A name that was corrected in the settings is nobody's problem any more.
+        if each.problem.kind != "unknown" or each.problem.subject in wanted
     ]
-    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    return Check("problems", True, "; ".join([*said, *more]) or "none in the last day")
+    shown = [_problem(each, now) for each in found[:_SHOWN]]
+    if len(found) > _SHOWN:
+        shown.append(Check("problems", False, f"and {len(found) - _SHOWN} more in the last day"))
+    return shown or [Check("problems", True, "none in the last day")]
+
+
+def _problem(found: RecordedProblem, now: int) -> Check:
+    kind, subject = found.problem.kind, found.problem.subject or found.problem.source
+    name = f"{kind} {subject} ({found.times} times, last {iso(found.last_at)[:19]})"
+    advice = _WHAT_TO_DO.get(kind)
+    detail = f"{name}: {found.problem.said[:_SAID]}" + (f"; {advice}" if advice else "")
+    return Check("problems", kind in _PASSING and now - found.last_at > _PASSED_AFTER, detail)
 
 
 def _agents(rooms: Rooms) -> Check:
     names = [profile.name for _, profile in rooms.book.agents()]
     return Check("agents", bool(names), ", ".join(names) or "no agent yet")
+
+
+def _watchlists(rooms: Rooms) -> list[Check]:
+    """The symbols that agents watch and the tape has never heard of, once it has heard of any."""
+    known, watchers = set(rooms.tape.symbols()), dict[str, list[str]]()
+    for _, profile in rooms.book.agents():
+        for symbol in profile.watchlist if profile.enabled and known else ():
+            watchers.setdefault(symbol, []).append(profile.name)
+    unheard = {symbol: names for symbol, names in sorted(watchers.items()) if symbol not in known}
+    what = "correct its watchlist, or let it be ingested or imported"
+    return [
+        Check("watchlists", False, f"{', '.join(names)} watches {symbol}, of which the tape has nothing: {what}")
+        for symbol, names in unheard.items()
+    ]
 
 
 def _degraded(rooms: Rooms) -> Check:

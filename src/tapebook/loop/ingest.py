@@ -12,12 +12,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tapebook.domain.instants import MINUTE, floor
+from tapebook.config import Config
+from tapebook.domain.instants import MINUTE, SECOND, floor
 from tapebook.domain.market import Gap, MidFrame
 from tapebook.errors import Busy, DatabaseAway, StoreFailed
 from tapebook.loop.derive import Deriver
 from tapebook.loop.mend import true_gaps, untold_gaps
 from tapebook.loop.tidy import Tidy
+from tapebook.tape.quarantine import PriceRules, Quarantine, Refused
 from tapebook.tape.retention import Keep
 from tapebook.tape.source import Fact, SourceProblem
 from tapebook.wiring import Rooms
@@ -80,6 +82,20 @@ class Intake:
         return sum(len(fact) if isinstance(fact, MidFrame) else 1 for fact in self._facts)
 
 
+def price_rules(config: Config) -> PriceRules:
+    """The settings of the quarantine, in the integers it counts with."""
+    wanted = config.quarantine
+    return PriceRules(
+        factor_percent=round(wanted.jump_factor * 100),
+        agree_ms=round(wanted.agree_seconds * SECOND),
+        alone_ms=round(wanted.alone_seconds * SECOND),
+    )
+
+
+def _problem_of(refused: Refused) -> SourceProblem:
+    return SourceProblem("quarantine", "refused row", f"{refused.channel} {refused.symbol}", refused.why)
+
+
 class Ingester:
     """Commits what an intake collects and keeps the tape in order."""
 
@@ -89,6 +105,7 @@ class Ingester:
         self._derive_every = derive_every
         self._deriver = Deriver(rooms.tape)
         self._underived: list[str] = []
+        self._quarantine = Quarantine(price_rules(rooms.config), rooms.tape.stored_prices())
         self._tidy = Tidy(rooms, keep=keep)
         self._tidies_next = False
         # What fell due before this moment was the business of an earlier process, what falls due at it is ours.
@@ -103,6 +120,8 @@ class Ingester:
         try:
             self._commit(waiting)
         except (StoreFailed, Busy) as error:
+            # What was believed since the last commit is judged again with the next one.
+            self._quarantine.forget()
             self._intake.give_back(waiting)
             if len(self._intake) > MAX_WAITING:
                 raise
@@ -117,8 +136,9 @@ class Ingester:
 
     def _commit(self, waiting: Waiting) -> None:
         true = true_gaps(self._rooms.tape, waiting.gaps, now=self._rooms.clock.now())
-        self._rooms.tape.commit(waiting.facts, gaps=true, filled=waiting.filled)
-        self._rooms.tape.note_problems(waiting.problems)
+        facts, refused = self._quarantine.sift(waiting.facts)
+        self._rooms.tape.commit(facts, gaps=true, filled=waiting.filled, refused=refused)
+        self._rooms.tape.note_problems([*waiting.problems, *map(_problem_of, refused)])
 
     def is_behind(self) -> bool:
         """Whether anything has fallen due that is not done."""

@@ -9,9 +9,11 @@ import msgspec
 from tapebook.archive import put_content
 from tapebook.clock import elapsed_seconds
 from tapebook.config import Config
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor, iso
 from tapebook.domain.market import Gap, Liquidity
 from tapebook.errors import Busy, DatabaseAway, Retry, StoreFailed
+from tapebook.log.set_back import gone_back
+from tapebook.loop.health import CORRECT_NAMES
 from tapebook.loop.ingest import Ingester, Intake
 from tapebook.loop.maintain import AnchorTimer, anchor_problem
 from tapebook.loop.patience import DatabaseWait
@@ -36,13 +38,16 @@ _BEATS_LOOKED_AT = 15 * MINUTE
 
 
 class IngestProgress(msgspec.Struct, frozen=True):
-    """How ingestion goes: rows by channel, gaps found, what is wrong just now, and what is to be said once."""
+    """How ingestion goes: rows by channel, gaps found, what is wrong just now, what is to be said once, and what the
+    settings ask in vain.
+    """
 
     market_time: int
     rows: dict[str, int]
     gaps: int
     problem: str | None
     notice: str | None = None
+    unlisted: tuple[str, ...] = ()
 
 
 def keep_of(config: Config) -> Keep:
@@ -153,46 +158,85 @@ async def listen(
     """Ingests until `seconds` have passed or the task is cancelled; what was received by then is committed.
 
     While the database is away, what is received waits in memory. Retry when the seconds are over and nothing was
-    received, because there was no connection.
+    received: there was no connection, or nothing to be watched.
     """
     before, unheard = rooms.tape.rows_written(), None
-    intake = Intake()
-    ingester = Ingester(rooms, intake, keep=keep_of(rooms.config))
+    unlisted: tuple[str, ...] = ()
     recorder = _recorder(rooms)
-    source, anchors = _source(rooms, intake, recorder, url=url), AnchorTimer(rooms)
-    running = asyncio.create_task(source.run())
+    listening = _Listening(rooms, recorder, url=url)
+    anchors = AnchorTimer(rooms)
     end = None if seconds is None else elapsed_seconds() + seconds
     wait, newest = DatabaseWait(), IngestProgress(rooms.clock.now(), {}, 0, None)
     try:
         while end is None or elapsed_seconds() < end:
-            behind = await _until_the_next_flush(running, None if wait.is_away else ingester)
-            if running.done():
+            if not wait.is_away and (said := await listening.begin_anew_if_set_back()):
+                report(_progress(rooms, said, unlisted=unlisted))
+            behind = await _until_the_next_flush(listening.running, None if wait.is_away else listening.ingester)
+            if listening.running.done():
                 # The source never ends by itself: whatever stopped it is raised here.
-                running.result()
+                listening.running.result()
             if not wait.is_over:
                 continue
-            unheard = _unheard(source.health())
+            health = listening.source.health()
+            unheard, unlisted = _unheard(health), _unlisted(health)
             try:
-                problem = ingester.flush() or behind
+                problem = listening.ingester.flush() or behind
                 unrecorded = recorder.keep(rooms.clock.now()) if recorder else None
-                newest = _progress(rooms, problem or unrecorded or anchors.if_due() or unheard)
+                problem = problem or unrecorded or anchors.if_due() or unheard
+                newest = _progress(rooms, problem, unlisted=unlisted)
             except DatabaseAway as error:
                 report(msgspec.structs.replace(newest, problem=wait.begin(error)))
             else:
                 report(msgspec.structs.replace(newest, notice=wait.end()))
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await listening.stop()
         try:
-            ingester.close()
+            listening.ingester.close()
         finally:
             if recorder:
                 recorder.close()
         unanchored = anchor_problem(rooms)
     if unanchored:
-        report(_progress(rooms, unanchored))
-    if unheard and rooms.tape.rows_written() == before:
-        raise Retry(f"nothing was received: {unheard}")
+        report(_progress(rooms, unanchored, unlisted=unlisted))
+    reasons = [unheard] if unheard else list(unlisted)
+    if reasons and rooms.tape.rows_written() == before:
+        raise Retry(f"nothing was received: {'; '.join(reasons)}")
+
+
+class _Listening:
+    """A source at work and the ingester that takes what it brings, for as long as the clock goes forward."""
+
+    def __init__(self, rooms: Rooms, recorder: Recorder | None, *, url: str | None) -> None:
+        self._rooms, self._recorder, self._url = rooms, recorder, url
+        self._intake = Intake()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._latest = self._rooms.clock.now()
+        if gone_back(self._rooms.tape.head()[1], self._latest):
+            # A commit says that the clock was set back: what a source resumes from must not be ahead.
+            self._rooms.tape.commit([])
+        self.ingester = Ingester(self._rooms, self._intake, keep=keep_of(self._rooms.config))
+        self.source = _source(self._rooms, self._intake, self._recorder, url=self._url)
+        self.running = asyncio.create_task(self.source.run())
+
+    async def begin_anew_if_set_back(self) -> str | None:
+        """Begins anew when the clock has gone back, for polls and bars are due by it; says that it has."""
+        now = self._rooms.clock.now()
+        if not gone_back(self._latest, now):
+            self._latest = max(self._latest, now)
+            return None
+        back = (self._latest - now) // SECOND
+        await self.stop()
+        # What was received by then is written first: its commit says that the clock was set back.
+        problem = self.ingester.flush()
+        self._begin()
+        return problem or f"the clock was set back by {back} s, to {iso(now)}: ingestion has begun anew"
+
+    async def stop(self) -> None:
+        """Ends the source."""
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
 
 
 def _source(
@@ -250,6 +294,14 @@ def _unheard(health: hyperliquid.Health) -> str | None:
     return f"no connection to the exchange ({health.recent_problems[-1]})"
 
 
-def _progress(rooms: Rooms, problem: str | None) -> IngestProgress:
+def _unlisted(health: hyperliquid.Health) -> tuple[str, ...]:
+    """What the settings ask for and the exchange does not list, a line each that says what to do."""
+    lines = [f"the exchange lists no {name}: {CORRECT_NAMES}" for name in health.unknown_names]
+    if health.watched == 0 and not lines:
+        lines.append(f"there is no perp to watch: {CORRECT_NAMES}")
+    return tuple(lines)
+
+
+def _progress(rooms: Rooms, problem: str | None, *, unlisted: tuple[str, ...]) -> IngestProgress:
     rows = {channel.name: channel.rows for channel in rooms.tape.channels()}
-    return IngestProgress(rooms.clock.now(), rows, rooms.tape.gap_count(), problem)
+    return IngestProgress(rooms.clock.now(), rows, rooms.tape.gap_count(), problem, unlisted=unlisted)

@@ -21,7 +21,7 @@ from tapebook.domain.agent import Deployment
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order
 from tapebook.lessons import NO_LESSONS
 from tapebook.log import Draft
-from tapebook.loop.gather import regime
+from tapebook.loop.gather import not_later, regime
 from tapebook.loop.optional_reads import OptionalReads, log_causes, safe_causes
 from tapebook.loop.price_path import PricePath
 from tapebook.loop.quotes import TapeQuotes, marks_of
@@ -41,6 +41,10 @@ def reconcile(rooms: Rooms, deployment: Deployment) -> None:
     if not orders and not account.portfolio.positions:
         return
     now, newest = rooms.clock.now(), rooms.book.newest_snapshot(deployment.id, seq=seq)
+    if newest is not None and newest.happened_at > now:
+        # The clock was ahead: what it has dated counts as of now, and everything is followed from here.
+        account, newest = not_later(account, now), _not_later_than(newest, now)
+        orders = [msgspec.structs.replace(order, intended_at=min(order.intended_at, now)) for order in orders]
     quotes = TapeQuotes(rooms.tape, View(now))
     broker = rooms.broker(deployment.agent.broker)
     said = broker.activity(_standing(account, deployment, newest), orders, quotes=quotes, until=now)
@@ -53,6 +57,11 @@ def reconcile(rooms: Rooms, deployment: Deployment) -> None:
         drafts += [draft(now, body) for body in marked]
     if drafts:
         rooms.book.append(deployment.id, drafts, expected_seq=seq)
+
+
+def _not_later_than(newest: Snapshot, now: int) -> Snapshot:
+    # One millisecond before, so that what is held is valued at this moment as well.
+    return msgspec.structs.replace(newest, happened_at=now - 1, walked_until=min(newest.walked_until, now))
 
 
 def _standing(account: Account, deployment: Deployment, newest: Snapshot | None) -> Standing:

@@ -10,7 +10,9 @@ from typing import Any, Literal, Protocol, get_args
 import msgspec
 
 from tapebook.clock import elapsed_seconds
+from tapebook.domain.instants import iso
 from tapebook.errors import DatabaseAway, Retry
+from tapebook.log.set_back import gone_back
 from tapebook.loop.executor import Executor
 from tapebook.loop.librarian import Librarian
 from tapebook.loop.maintain import AnchorTimer, anchor_problem
@@ -84,10 +86,17 @@ def serve(
     """
     end = None if seconds is None else elapsed_seconds() + seconds
     wait, away, anchors = DatabaseWait(), None, AnchorTimer(rooms)
-    role, words, unanchored = None, "nothing was done", None
+    role, words, unanchored, latest = None, "nothing was done", None, rooms.clock.now()
     try:
         while not stop.asked and (end is None or elapsed_seconds() < end):
             try:
+                now = rooms.clock.now()
+                if role is not None and gone_back(latest, now):
+                    # What it remembers of the time is that of another clock: it begins anew.
+                    role.close()
+                    role, latest = None, now
+                    report(RoleProgress(name, words, f"the clock was set back to {iso(now)}"))
+                latest = max(latest, now)
                 role = role or _role(rooms, name)
                 more = _turn(role, rooms, recover=wait.is_away)
                 role.problem = role.problem or anchors.if_due()

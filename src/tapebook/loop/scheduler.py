@@ -13,7 +13,7 @@ from tapebook.loop.bar_wait import bar_wait_ms, ready_slots
 from tapebook.loop.roster import Roster
 from tapebook.loop.schedule import Pair, due, missed
 from tapebook.loop.shadow import shadow_slot
-from tapebook.loop.slot import Slot
+from tapebook.loop.slot import Slot, begun_slots
 from tapebook.wiring import Rooms
 
 # After a long absence there are many: so many are written at once, that workers need not wait long.
@@ -34,7 +34,7 @@ class Scheduler:
     def turn(self) -> bool:
         """Lists what has become due; True when there was something."""
         now = self._rooms.clock.now()
-        begun = [Slot(*pair) for pair in due(self._roster.enabled(), self._listed, now=now)]
+        begun = begun_slots(self._rooms, due(self._roster.enabled(), self._listed, now=now))
         slots = ready_slots(self._rooms.tape, begun, limit=self._limit, now=now)
         late = [_item(passed) for slot in slots for passed in self._missed(slot)]
         # Oldest first: one that is killed here is found where it stopped.
@@ -63,7 +63,7 @@ class Scheduler:
             return []
         since = self._watched_since(deployment.agent.name, symbol)
         passed = missed(last, slot.scheduled_for, cadence_ms=cadence, since=since)
-        return [Slot(deployment, symbol, at) for at in passed]
+        return [Slot(deployment, symbol, at, turn=slot.turn) for at in passed]
 
     def _watched_since(self, agent: str, symbol: str) -> int:
         """Since when an agent has been enabled and watched a symbol without a break."""

@@ -19,7 +19,7 @@ from tapebook.loop.execute import execute
 from tapebook.loop.reconcile import reconcile
 from tapebook.loop.schedule import Pair, due
 from tapebook.loop.shadow import shadow_tick
-from tapebook.loop.slot import Look, Slot
+from tapebook.loop.slot import Look, begun_slots
 from tapebook.loop.tick import tick
 from tapebook.wiring import Rooms
 
@@ -84,7 +84,7 @@ class VirtualDesk:
 
     def _decide(self) -> None:
         look = Look(self._clock.now(), self._rooms.tape.head()[0], self._shelf)
-        slots = [Slot(*pair) for pair in due(self._deployments, self._done, now=look.as_of)]
+        slots = begun_slots(self._rooms, due(self._deployments, self._done, now=look.as_of))
         for slot in ready_slots(self._rooms.tape, slots, limit=self._limit, now=look.as_of):
             shadow_tick(self._rooms, slot, tick(self._rooms, slot, look=look))
             self._done[slot.deployment.id, slot.symbol] = slot.scheduled_for

@@ -35,7 +35,7 @@ def shadow_slot(slot: Slot) -> Slot | None:
     if slot.deployment.agent.shadow is None or slot.branch != "main":
         return None
     deployment = msgspec.structs.replace(slot.deployment, agent=shadowed(slot.deployment.agent))
-    return Slot(deployment, slot.symbol, slot.scheduled_for, trigger="shadow", branch=BRANCH)
+    return Slot(deployment, slot.symbol, slot.scheduled_for, trigger="shadow", branch=BRANCH, turn=slot.turn)
 
 
 def shadow_tick(

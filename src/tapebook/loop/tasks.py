@@ -9,6 +9,7 @@ from tapebook.domain.instants import floor
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import UnknownName
 from tapebook.log import Lease
+from tapebook.log.set_back import gone_back
 from tapebook.loop.shadow import conclude_shadow, open_shadow, shadowed
 from tapebook.loop.slot import Look, Opened, Slot
 from tapebook.loop.tick import begin, conclude
@@ -37,17 +38,23 @@ class Flight(msgspec.Struct, frozen=True):
     opened: Opened
 
 
-def slot_of(deployment: Deployment, item: Item) -> Slot:
-    """The slot of a row."""
+def slot_of(deployment: Deployment, item: Item, *, turn: int) -> Slot:
+    """The slot of a row; `turn` is the newest it can have, before which the clock went back so often."""
     agent = shadowed(deployment.agent) if item.trigger == "shadow" else deployment.agent
     beside = msgspec.structs.replace(deployment, agent=agent)
-    return Slot(beside, item.symbol, item.scheduled_for, item.trigger, item.branch)
+    slot = Slot(beside, item.symbol, item.scheduled_for, item.trigger, item.branch, turn)
+    return slot if not turn or slot.run_id() == item.run_id else slot_of(deployment, item, turn=turn - 1)
 
 
 def is_over(slot: Slot, now: int) -> bool:
-    """Whether the time of a slot has passed: its agent has a newer one, or does not trade any more."""
+    """Whether the time of a slot has passed: its agent has a newer one, or does not trade any more.
+
+    One that a clock which was ahead has listed is over too: when its time comes, it is another one.
+    """
     agent = slot.deployment.agent
-    return slot.trigger != "manual" and (floor(now, agent.cadence_ms) > slot.scheduled_for or not agent.enabled)
+    newest = floor(now, agent.cadence_ms)
+    passed = newest > slot.scheduled_for or gone_back(slot.scheduled_for, now)
+    return slot.trigger != "manual" and (passed or not agent.enabled)
 
 
 def begun(rooms: Rooms, task: Task, look: Look) -> Opened | DecisionRun:

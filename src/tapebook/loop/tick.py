@@ -68,6 +68,7 @@ def begin(
     looked at for several decisions. `learn` says what is learned before it: a frozen memory learns nothing.
     """
     deployment, run = slot.deployment, slot.run_id()
+    rooms.book.note_set_back(deployment.id)
     # A decision that is made may only finish its orders: what the next tick books, a restart must not book before it.
     decided = rooms.book.has_run(run)
     if rooms.book.stirs(deployment.id) and (not decided or rooms.book.working_orders(deployment.id)):

@@ -167,7 +167,8 @@ class Worker:
         if not items or self._moved_away(name, items):
             return
         deployment, now = deploy(self._rooms, agent_of(name)), self._rooms.clock.now()
-        slots = [slot_of(deployment, item) for item in items]
+        turn = self._rooms.book.turn(deployment.id)
+        slots = [slot_of(deployment, item, turn=turn) for item in items]
         late = [slot for slot in slots if is_over(slot, now)]
         abandon(self._rooms, late, status="expired", error=_TOO_LATE)
         self.expired += len(late)
@@ -187,7 +188,8 @@ class Worker:
         found = book.agent(agent)
         if found is None or deployment_id(found[1]) == name:
             return False
-        slots = [slot_of(Deployment(book.owner, name, found[1], found[0]), item) for item in items]
+        deployment, turn = Deployment(book.owner, name, found[1], found[0]), book.turn(name)
+        slots = [slot_of(deployment, item, turn=turn) for item in items]
         if book.head(name):
             abandon(self._rooms, slots, status="expired", error=f"{agent} runs as {deployment_id(found[1])} by now")
         # A stream that was never opened must not begin without its deposit.

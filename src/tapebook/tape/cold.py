@@ -69,6 +69,9 @@ class Cold:
         if self._scratch is None:
             self._scratch = connect(":memory:")
             migrate(self._scratch, (_PACKAGE,))
+        # The same query must see the same of what a clock that was ahead has stamped.
+        if set_backs := self._db.all(_QUERIES.set_backs):
+            self._scratch.many(_QUERIES.add_set_back, set_backs)
         for place in missing:
             self._rows_loaded += self._scratch.many(family.queries.add, self._rows(family, place[1]))
             self._loaded.add(place)

@@ -90,7 +90,11 @@ def _names(table: str, own: list[str]) -> dict[str, str]:
     """What the family's SQL is filled in with: a row is its place, the fact's own fields, its revision and times."""
     columns = ["chunk", "symbol_id", *own, "revision", "known_at", "seq"]
     key = ["chunk", "symbol_id", "bucket_ts", *(name for name in own if name in _KEY_FIELDS)]
+    ends_at = "bucket_ts + granularity_sec * 1000" if "granularity_sec" in own else "bucket_ts"
     return {
+        "place_and_own": ", ".join(["chunk", "symbol_id", *own]),
+        "ends_at": ends_at,
+        "later_revision": " AND ".join(f"later.{name} = {table}.{name}" for name in key),
         "table": table,
         "columns": ", ".join(columns),
         "params": ", ".join(f":{name}" for name in columns),

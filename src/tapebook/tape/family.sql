@@ -1,3 +1,6 @@
+-- A row that a clock which was ahead has stamped does not stand for whoever knows that the clock was set back: reads leave
+-- it out by `tape_set_backs`.
+
 -- name: add
 -- Adds a row; a revision that exists is left alone.
 INSERT INTO {table} ({columns}) VALUES ({params})
@@ -5,13 +8,16 @@ ON CONFLICT ({key}, revision) DO NOTHING;
 
 -- name: stored
 -- The newest revision of a bucket.
-SELECT revision, {values}, seq FROM {table} WHERE {same_key} ORDER BY seq DESC, revision DESC LIMIT 1;
+SELECT revision, {values}, known_at, seq FROM {table} WHERE {same_key} ORDER BY seq DESC, revision DESC LIMIT 1;
 
 -- name: newest
 -- A symbol's newest row of a chunk and the one before it, as of a moment and a watermark.
 SELECT {fields} FROM {table}
 WHERE {granularity}chunk IN (:chunk, :chunk - 1) AND symbol_id = :symbol_id
     AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
+    AND NOT EXISTS (
+        SELECT 1 FROM tape_set_backs backs
+        WHERE backs.seq <= :watermark AND {table}.seq < backs.seq AND {table}.known_at > backs.known_at)
 ORDER BY bucket_ts DESC, seq DESC, revision DESC LIMIT 1;
 
 -- name: chunk_before
@@ -30,6 +36,9 @@ WITH RECURSIVE chunks (number) AS (
 SELECT {fields} FROM chunks
 JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
 WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
+    AND NOT EXISTS (
+        SELECT 1 FROM tape_set_backs backs
+        WHERE backs.seq <= :watermark AND {table}.seq < backs.seq AND {table}.known_at > backs.known_at)
 ORDER BY bucket_ts, seq, revision;
 
 -- name: page
@@ -43,6 +52,9 @@ WITH RECURSIVE chunks (number) AS (
 SELECT {fields}, known_at, seq FROM chunks
 JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
 WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark
+    AND NOT EXISTS (
+        SELECT 1 FROM tape_set_backs backs
+        WHERE backs.seq <= :watermark AND {table}.seq < backs.seq AND {table}.known_at > backs.known_at)
 ORDER BY bucket_ts, seq, revision;
 
 -- name: known
@@ -56,6 +68,9 @@ WITH RECURSIVE chunks (number) AS (
 SELECT {fields}, known_at FROM chunks
 JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
 WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
+    AND NOT EXISTS (
+        SELECT 1 FROM tape_set_backs backs
+        WHERE backs.seq <= :watermark AND {table}.seq < backs.seq AND {table}.known_at > backs.known_at)
 ORDER BY bucket_ts, seq, revision;
 
 -- name: span
@@ -66,18 +81,25 @@ SELECT MIN(bucket_ts), MAX(bucket_ts) FROM {table} WHERE {granularity}symbol_id 
 -- Every bucket of some chunks there is a row of, with its symbol.
 SELECT bucket_ts, symbol_id FROM {table}
 WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk AND seq <= :watermark AND known_at <= :as_of
+    AND NOT EXISTS (
+        SELECT 1 FROM tape_set_backs backs
+        WHERE backs.seq <= :watermark AND {table}.seq < backs.seq AND {table}.known_at > backs.known_at)
 ORDER BY bucket_ts, symbol_id;
 
 -- name: observed_buckets
 -- Every bucket of a range that was observed, with its symbol.
 SELECT DISTINCT bucket_ts, symbol_id FROM {table}
 WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk AND bucket_ts >= :since AND bucket_ts < :until
-    AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed');
+    AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed')
+    AND NOT EXISTS (
+        SELECT 1 FROM tape_set_backs backs WHERE {table}.seq < backs.seq AND {table}.known_at > backs.known_at);
 
 -- name: newest_by_symbol
 -- The newest observed bucket of each symbol since a chunk.
 SELECT symbol_id, MAX(bucket_ts) FROM {table}
 WHERE {granularity}chunk >= :chunk AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed')
+    AND NOT EXISTS (
+        SELECT 1 FROM tape_set_backs backs WHERE {table}.seq < backs.seq AND {table}.known_at > backs.known_at)
 GROUP BY symbol_id;
 
 -- name: next_chunk
@@ -107,3 +129,15 @@ SELECT {columns} FROM {table} WHERE {granularity}chunk = :chunk;
 -- name: all_rows
 -- Every row of the table, chunk by chunk.
 SELECT {columns} FROM {table} ORDER BY {stored_key}, revision;
+
+-- name: restated
+-- What a commit has written, in order of the key.
+SELECT {columns} FROM {table} WHERE seq = :seq ORDER BY {stored_key}, revision;
+
+-- name: state_again
+-- Says what has happened by a moment, and counts as known after it, once more as known at it: as the next revision.
+INSERT INTO {table} ({columns})
+SELECT {place_and_own}, revision + 1, :known_at, :seq FROM {table}
+WHERE known_at > :known_at AND {ends_at} <= :known_at
+    AND seq NOT IN (SELECT seq FROM tape_commits WHERE known_basis = 'assumed')
+    AND NOT EXISTS (SELECT 1 FROM {table} later WHERE {later_revision} AND later.revision > {table}.revision);

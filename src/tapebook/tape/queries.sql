@@ -198,3 +198,42 @@ DELETE FROM tape_problems WHERE last_at < (
 -- What went wrong since a moment, newest first.
 SELECT source, kind, subject, said, times, first_at, last_at FROM tape_problems
 WHERE last_at >= :since ORDER BY last_at DESC, source, kind, subject;
+
+-- name: quarantine
+-- Keeps an observation that was refused; the same again says nothing.
+INSERT INTO tape_quarantine (symbol, channel, at, seq, known_at, price_e8, claimed_since, why)
+VALUES (:symbol, :channel, :at, :seq, :known_at, :price_e8, :claimed_since, :why)
+ON CONFLICT (symbol, channel, at) DO NOTHING;
+
+-- name: forget_quarantined
+-- Forgets what was refused long ago.
+DELETE FROM tape_quarantine WHERE known_at < :before;
+
+-- name: newest_claim
+-- The observations of the newest claim about a symbol's price that began by a moment, in their order.
+SELECT claimed_since, channel, price_e8, at FROM tape_quarantine
+WHERE symbol = :symbol AND at <= :as_of AND claimed_since = (
+    SELECT newest.claimed_since FROM tape_quarantine newest
+    WHERE newest.symbol = :symbol AND newest.claimed_since > 0 AND newest.at <= :as_of
+    ORDER BY newest.at DESC, newest.channel LIMIT 1)
+ORDER BY at, channel;
+
+-- name: quarantined
+-- What was refused since a moment, newest first.
+SELECT channel, symbol, at, price_e8, claimed_since, why FROM tape_quarantine
+WHERE known_at >= :since ORDER BY seq DESC, at DESC, symbol, channel LIMIT :most;
+
+-- name: add_set_back
+-- Remembers that the clock has gone back.
+INSERT INTO tape_set_backs (seq, known_before, known_at) VALUES (:seq, :known_before, :known_at)
+ON CONFLICT (seq) DO NOTHING;
+
+-- name: set_backs
+-- Where the clock was found to have gone back, from what to what.
+SELECT seq, known_before, known_at FROM tape_set_backs ORDER BY seq;
+
+-- name: set_channels_back
+-- Channels that are ahead of the clock have come as far as the clock.
+UPDATE tape_channels SET
+    newest_known_at = CASE WHEN newest_known_at > :known_at THEN :known_at ELSE newest_known_at END,
+    newest_bucket_ts = CASE WHEN newest_bucket_ts > :known_at THEN :known_at ELSE newest_bucket_ts END;

@@ -27,6 +27,7 @@ from tapebook.tape.families import (
     Family,
 )
 from tapebook.tape.importer import GRACE_MS
+from tapebook.tape.quarantine import Refused
 from tapebook.tape.rows import KnownAt
 from tapebook.tape.store import _QUERIES, MAKE, Clock, KnownDelisting, Tape
 from tapebook.tape.strip import Strip
@@ -92,6 +93,7 @@ class Reel(Tape):
         gaps: Sequence[Gap] = (),
         filled: Sequence[Gap] = (),
         assumed: KnownAt | None = None,
+        refused: Sequence[Refused] = (),
     ) -> NoReturn:
         """Is refused: a reel would not see what it wrote."""
         raise RuntimeError("a reel only reads: commit to the tape, and open another reel")

@@ -29,12 +29,17 @@ _COMMITS = ("tape_commits", 0, 0)
 _ALL = 2**62
 
 BY_COMMIT = {"tape_gaps": _QUERIES.tape_gaps, "tape_delistings": _QUERIES.tape_delistings}
-BY_ROW = {"tape_archived": _QUERIES.tape_archived, "tape_recordings": _QUERIES.tape_recordings}
+BY_ROW = {
+    "tape_archived": _QUERIES.tape_archived,
+    "tape_recordings": _QUERIES.tape_recordings,
+    "tape_set_backs": _QUERIES.tape_set_backs,
+}
 WHOLE = {
     "tape_symbols": _QUERIES.tape_symbols,
     "tape_channels": _QUERIES.tape_channels,
     "tape_unrolled_hours": _QUERIES.tape_unrolled_hours,
     "tape_problems": _QUERIES.tape_problems,
+    "tape_quarantine": _QUERIES.tape_quarantine,
 }
 
 Place = tuple[str, int, int]
@@ -90,14 +95,21 @@ class Seals:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._touched: set[str] = set()
+        # Rows of this commit by their place, with the seal of what was there before: a commit is one batch.
+        self._batches: dict[Place, tuple[Seal, list[Row]]] = {}
 
     def add(self, family: Family, rows: list[Row], *, seq: int) -> None:
         """Seals what a commit has written to a family; the rows stand in order of their key."""
         rows = family.exact(rows)
         for (granularity, chunk), batch in _by_chunk(family, rows).items():
             place = (family.table, granularity, chunk)
-            before = self._seal(place) or self._of_older(family, place, before=seq)
-            self._put(place, before.plus(batch, seq=seq))
+            known = self._batches.get(place)
+            if known is None:
+                known = self._seal(place) or self._of_older(family, place, before=seq), batch
+            else:
+                known = known[0], sorted([*known[1], *batch], key=family.key_of)
+            self._batches[place] = known
+            self._put(place, known[0].plus(known[1], seq=seq))
 
     def remove(self, family: Family, rows: list[Row], *, granularity_sec: int, chunk: int) -> None:
         """Takes rows that left out of the seal of their chunk, and notes up to where chunks have left."""
@@ -140,6 +152,7 @@ class Seals:
             rows = self._db.all(WHOLE[table])
             self._put((table, 0, 0), Seal().plus(rows, seq=0))
         self._touched.clear()
+        self._batches.clear()
 
     def import_commit(self) -> None:
         """Counts a commit of imported history, which is never forgotten; it is in its table already."""

@@ -55,6 +55,15 @@ ORDER BY table_name, granularity_sec, chunk, archive_key;
 -- Where payloads lie.
 SELECT from_ts, archive_key, to_ts, payloads FROM tape_recordings ORDER BY from_ts, archive_key;
 
+-- name: tape_set_backs
+-- Where the clock went back.
+SELECT seq, known_before, known_at FROM tape_set_backs ORDER BY seq;
+
+-- name: tape_quarantine
+-- Observations that were refused.
+SELECT symbol, channel, at, seq, known_at, price_e8, claimed_since, why FROM tape_quarantine
+ORDER BY symbol, channel, at;
+
 -- name: tape_symbols
 -- The numbers of symbols.
 SELECT symbol_id, symbol FROM tape_symbols ORDER BY symbol_id;

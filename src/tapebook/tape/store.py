@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.instants import HOUR, MINUTE, SECOND
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -29,10 +29,12 @@ from tapebook.domain.market import (
     Observation,
     PredictedFunding,
 )
+from tapebook.log.set_back import MayGoBack, gone_back
 from tapebook.tape.bars import LENGTHS, finer, newest_bar, rolled
 from tapebook.tape.cold import Cold, Fetch
 from tapebook.tape.derived import HistoryDeriver, HistoryFeatures
 from tapebook.tape.families import ALL, CANDLES, FUNDING, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
+from tapebook.tape.quarantine import Claim, PriceState, Refused, Stored, newest_sighting
 from tapebook.tape.rows import KnownAt as KnownAt
 from tapebook.tape.rows import Place, by_family, rows_of, symbols_of
 from tapebook.tape.seals import Seals, commit_checksum
@@ -49,6 +51,7 @@ RECENT_MS = 2 * MINUTE
 MOST_PROBLEMS = 200
 """Subjects of which it is remembered that something went wrong."""
 
+_QUARANTINE_KEPT_MS = 7 * DAY
 _MINUTE_SEC, _HOUR_SEC = 60, 3_600
 
 Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
@@ -94,6 +97,14 @@ class RecordedProblem(msgspec.Struct, frozen=True):
     last_at: int
 
 
+class SetBack(msgspec.Struct, frozen=True):
+    """A commit at which the clock was found to have gone back, and from what to what."""
+
+    seq: int
+    known_before: int
+    known_at: int
+
+
 class UnrolledHour(msgspec.Struct, frozen=True):
     """An hour of a symbol whose minutes have changed since its bar was made, up to a commit."""
 
@@ -112,9 +123,12 @@ class KnownDelisting(msgspec.Struct, frozen=True):
 class Tape:
     """All market rows of one database."""
 
-    def __init__(self, db: Database, *, clock: Clock, fetch: Fetch = lambda key: None) -> None:
+    def __init__(
+        self, db: Database, *, clock: Clock, fetch: Fetch = lambda key: None, may_go_back: MayGoBack | None = None
+    ) -> None:
         self._db = db
         self._clock = clock
+        self._may_go_back = may_go_back
         self._cold = Cold(db, fetch)
         self._ids: dict[str, int] = {}
         self._open_gaps = (0, 0)
@@ -138,16 +152,18 @@ class Tape:
         gaps: Sequence[Gap] = (),
         filled: Sequence[Gap] = (),
         assumed: KnownAt | None = None,
+        refused: Sequence[Refused] = (),
     ) -> int:
         """Writes observations and gaps in one transaction and returns the newest sequence number.
 
         What says nothing new leaves no trace. `assumed` says of imported history when each row would have been known.
         `filled` are ranges that have been fetched since: open gaps of their subjects are filled as far as they reach.
+        `refused` is what came with the observations and is no fact (`quarantine.py`).
         """
         try:
             with self._db.transaction():
                 self._seals = Seals(self._db)
-                return self._commit(observations, gaps, filled, assumed=assumed)
+                return self._commit(observations, gaps, filled, assumed=assumed, refused=refused)
         except BaseException:
             # Numbers given to new symbols in a transaction that failed were never given.
             self._ids = {}
@@ -170,15 +186,22 @@ class Tape:
         filled: Sequence[Gap],
         *,
         assumed: KnownAt | None,
+        refused: Sequence[Refused] = (),
     ) -> int:
         seq, previous = self.head()
-        place = Place(seq + 1, max(previous + 1, self._clock.now()), assumed)
+        place, written = Place(seq + 1, max(previous + 1, now := self._clock.now()), assumed), 0
+        if self._may_go_back is not None and gone_back(previous, now):
+            place = msgspec.structs.replace(place, known_at=self._may_go_back(previous, now))
+            written = self._set_back(place, previous)
         observations = list(observations)
-        written = sum(self._add(family, facts, place) for family, facts in by_family(observations))
+        written += sum(self._add(family, facts, place) for family, facts in by_family(observations))
         if delisted := sum(self._delist(fact, place) for fact in observations if type(fact) is Delisting):
             self._seals.add_commit("tape_delistings", seq=place.seq)
         if changed := sum(self._note(gap, place) for gap in gaps) + sum(self._fill(gap, place) for gap in filled):
             self._seals.add_commit("tape_gaps", seq=place.seq)
+        if refused:
+            written += self._refuse(refused, place)
+            self._seals.touch("tape_quarantine")
         self._seals.settle()
         written += delisted + changed
         if not written:
@@ -189,6 +212,23 @@ class Tape:
             self._seals.import_commit()
         self.commits += 1
         return place.seq
+
+    def _set_back(self, place: Place, previous: int) -> int:
+        """The clock has gone back: what has happened by now is known now, what has not was never known."""
+        self._db.run(_QUERIES.add_set_back, seq=place.seq, known_before=previous, known_at=place.known_at)
+        self._seals.add_row("tape_set_backs", (place.seq, previous, place.known_at))
+        self._db.run(_QUERIES.set_channels_back, known_at=place.known_at)
+        self._seals.touch("tape_channels")
+        times = {"known_at": place.known_at, "seq": place.seq}
+        for family in ALL:
+            self._db.run(family.queries.state_again, **times)
+            if rows := self._db.all(family.queries.restated, seq=place.seq):
+                self._seals.add(family, rows, seq=place.seq)
+        return 1
+
+    def set_backs(self) -> list[SetBack]:
+        """Where the clock was found to have gone back, oldest first."""
+        return [SetBack(*row) for row in self._db.all(_QUERIES.set_backs)]
 
     def channels(self) -> list[Channel]:
         """What each channel has delivered, by name."""
@@ -297,6 +337,34 @@ class Tape:
         """What went wrong since a moment, newest first."""
         rows = self._db.all(_QUERIES.problems, since=since)
         return [RecordedProblem(SourceProblem(*row[:4]), *row[4:]) for row in rows]
+
+    def quarantined(self, *, since: int, most: int = NO_WATERMARK) -> list[Refused]:
+        """The observations that were refused since a moment, newest first."""
+        return [Refused(*row) for row in self._db.all(_QUERIES.quarantined, since=since, most=most)]
+
+    def price_state(self, symbol: str) -> PriceState:
+        """Which price of a symbol is believed, and what is claimed against it: the newest rows say."""
+        view = View(max(self._clock.now(), self.head()[1]))
+        bar = newest_bar(self, symbol, view=view, lengths=(_MINUTE_SEC,))
+        mid, book = self.newest(Mid, symbol, view=view), self.newest(Liquidity, symbol, view=view)
+        believed = newest_sighting([bar, mid, book, self.newest(AssetContext, symbol, view=view)])
+        claimed = self._db.all(_QUERIES.newest_claim, symbol=symbol, as_of=view.as_of)
+        if not claimed or believed is None or believed.at >= claimed[-1][3]:
+            return PriceState(believed)
+        since, channel, price_e8, _ = claimed[0]
+        return PriceState(believed, Claim(since, channel, price_e8, at=claimed[-1][3]))
+
+    def stored_prices(self) -> Stored:
+        """What judging a price takes from the tape."""
+
+        def mids(symbol: str, since: int, until: int) -> list[int]:
+            return [mid.price_e8 for mid in self.mids(symbol, since=since, until=until, view=View(NO_WATERMARK))]
+
+        def closes(symbol: str, since: int, until: int) -> list[int]:
+            limits = {"granularity_sec": _MINUTE_SEC, "since": since, "until": until}
+            return [bar.close_e8 for bar in self.candles(symbol, view=View(NO_WATERMARK), **limits)]
+
+        return Stored(self.price_state, mids, closes)
 
     def symbols(self) -> list[str]:
         """Every symbol the tape has heard of, in alphabetical order."""
@@ -544,9 +612,9 @@ class Tape:
         stored = self._db.one(family.queries.stored, **values)
         if stored is None:
             return 0
-        revision, *known, seq = stored
+        revision, *said, known_at, seq = stored
         # Without key and revision, the stored values are the last of the row before its revision and times.
-        if tuple(known) == row[-3 - len(known) : -3]:
+        if tuple(said) == row[-3 - len(said) : -3] and self._stands(known_at, seq):
             if seq == row[-1]:
                 same = (*row[:-3], revision, *row[-2:])
                 written.setdefault(family.key_of(same), same)
@@ -554,6 +622,10 @@ class Tape:
         newer = (*row[:-3], revision + 1, *row[-2:])
         written[family.key_of(newer)] = newer
         return self._db.many(family.queries.add, [newer])
+
+    def _stands(self, known_at: int, seq: int) -> bool:
+        """Whether a stored row was stamped by a clock that was not found to be ahead."""
+        return not any(seq < back.seq and known_at > back.known_at for back in self.set_backs())
 
     def _numbered(self, symbols: set[str]) -> dict[str, int]:
         """Numbers for symbols; new ones get theirs in alphabetical order, so that equal inputs give equal numbers."""
@@ -564,6 +636,12 @@ class Tape:
             self._db.run(_QUERIES.add_symbol, symbol_id=ids[symbol], symbol=symbol)
             self._seals.touch("tape_symbols")
         return ids
+
+    def _refuse(self, refused: Sequence[Refused], place: Place) -> int:
+        self._db.run(_QUERIES.forget_quarantined, before=place.known_at - _QUARANTINE_KEPT_MS)
+        times = {"seq": place.seq, "known_at": place.known_at}
+        rows = [_QUERIES.quarantine.row(msgspec.structs.asdict(each) | times) for each in refused]
+        return self._db.many(_QUERIES.quarantine, rows)
 
     def _delist(self, fact: Delisting, place: Place) -> int:
         """What is new about a symbol the tape has heard of; others were gone before anybody watched them."""

@@ -67,9 +67,14 @@ class _Reporter:
     def __init__(self, show: Show) -> None:
         self._show = show
         self._problem: str | None = None
+        self._unlisted: set[str] = set()
         self._newest: IngestProgress | None = None
 
     def __call__(self, now: "IngestProgress") -> None:
+        for line in now.unlisted:
+            if line not in self._unlisted:
+                print(f"warning: {line}", file=sys.stderr, flush=True)
+        self._unlisted.update(now.unlisted)
         # What stands in brackets counts up while a problem lasts.
         kind = now.problem.partition(" (")[0] if now.problem else None
         if kind and kind != self._problem:

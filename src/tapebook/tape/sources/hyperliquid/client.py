@@ -44,6 +44,8 @@ class Health(msgspec.Struct, frozen=True):
     left_out: int
     questions_waiting: int
     weight_spent: int
+    # Perps that are watched; None before the first list of names.
+    watched: int | None
     unknown_names: tuple[str, ...]
     problems: dict[str, int]
     recent_problems: tuple[str, ...]
@@ -135,7 +137,8 @@ class HyperliquidSource:
             left_out=self._left_out,
             questions_waiting=len(self._session.errands),
             weight_spent=round(self._budget.spent(self.elapsed())),
-            unknown_names=self._session.names.watched.unknown,
+            watched=len(self._session.names.watched.perps) if self._session.names.ready else None,
+            unknown_names=self._session.names.missing()[1],
             problems=dict(outbox.problems),
             recent_problems=tuple(outbox.recent),
         )
@@ -168,11 +171,14 @@ class HyperliquidSource:
             for errand in self._session.first():
                 answer = await self._post(errand)
                 if isinstance(answer, rest.Refusal):
-                    self._session.outbox.problem("refused", f"names: {answer.why}")
+                    asked = f"names {errand.subject}".strip()
+                    self._session.outbox.problem("refused", f"{asked}: {answer.why}", subject=asked)
                     patience = max(patience, answer.wait_s)
                 else:
                     self._session.learn(errand, answer.body, at=answer.now.at)
             if not self._session.names.ready:
+                # Nothing else would be told of while this lasts.
+                self._session.outbox.flush(self._sink)
                 await self._sleep(patience)
                 attempt += 1
 

@@ -38,9 +38,12 @@ class FundingPoll:
         self._start: dict[str, int] = {}
 
     def resume(self, newest: Mapping[str, int | None], *, at: int) -> None:
-        """Begins where the tape ends, dex by dex."""
-        first = floor(at - self._settings.history_ms, HOUR)
+        """Begins where the tape ends, dex by dex; under virtual time an hour it has of all is not asked for again."""
+        first, every, delay = floor(at - self._settings.history_ms, HOUR), self._poll.every, self._poll.delay
         self._start = {dex: first if hour is None else hour for dex, hour in newest.items()}
+        # Asked at once, the next rate would be known some seconds before a process that was not stopped asks for it.
+        if self._settings.stepped and min(self._start.values()) >= floor(at - delay, every):
+            self._poll = Poll(every, delay=delay, newest=at - delay)
 
     def tick(self, at: int) -> None:
         """Queues the poll when it is due."""

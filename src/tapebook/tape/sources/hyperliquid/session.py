@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from tapebook.domain.instants import floor
+from tapebook.domain.instants import HOUR, floor
 from tapebook.domain.market import Liquidity
 from tapebook.tape.sources.hyperliquid import subscriptions
 from tapebook.tape.sources.hyperliquid.answers import read_meta, read_spot_meta
@@ -44,6 +44,9 @@ from tapebook.tape.sources.hyperliquid.wire import (
 
 # Of the names in one frame that have no price.
 _MOST_NAMED = 20
+
+UNKNOWN = "unknown"
+"""The kind of problem of a name that is asked for and that the exchange does not list."""
 
 PUNCTUAL_MS = BUCKET * 3 // 2
 """Two frames of mids at most this far apart belong to one unbroken stream."""
@@ -83,6 +86,8 @@ class Session:
         self._books = BookPoll(settings, self.outbox, self.errands, names=self.names)
         self._funding = FundingPoll(settings, self.outbox, self.errands, names=self.names)
         self._spots = Poll(settings.spot_names_every_ms, newest=at)
+        # What the settings ask for in vain is said at the start and once an hour, for as long as it is so.
+        self._reminders = Poll(HOUR, newest=at)
         self._repairs.resume(newest("candles"), alive=newest("mids"), at=at)
         self._contexts.resume(newest("contexts"))
         self._books.resume(resume.get("books"), kept=books, at=at)
@@ -123,6 +128,15 @@ class Session:
             self._repairs.follow(self.names.watched.candles, at=at)
             for stream in self._streams.values():
                 stream.mids.forget()
+            self._name_unknown()
+
+    def _name_unknown(self) -> None:
+        """Says what is asked for and not listed; symbols once all lists are there they could be in."""
+        empty, unknown = self.names.missing()
+        for dex in empty:
+            self.outbox.problem(UNKNOWN, f"{dex or 'the exchange'} lists no perp that can be watched", subject=dex)
+        for name in unknown:
+            self.outbox.problem(UNKNOWN, f"the exchange lists no {name}", subject=name)
 
     def frame(self, frame: Frame, at: int) -> None:
         """Something a socket received."""
@@ -160,6 +174,8 @@ class Session:
         self._funding.tick(now.at)
         if self._settings.spot and (bucket := self._spots.due(now.at)) is not None:
             self.errands.add(Errand("spots", "", bucket))
+        if self._reminders.due(now.at) is not None:
+            self._name_unknown()
 
     def answered(self, errand: Errand, body: bytes, *, asked_at: int, now: Moment) -> None:
         """REST has answered; what cannot be read is asked for again."""

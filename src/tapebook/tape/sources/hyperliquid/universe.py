@@ -72,6 +72,7 @@ class Names:
     def __init__(self, settings: HyperliquidSettings) -> None:
         self._settings = settings
         self._universe = Universe({})
+        self._spots_known = False
         self.watched = Watched((), (), ())
         # Grows whenever what is watched may have changed.
         self.version = 0
@@ -87,7 +88,20 @@ class Names:
 
     def learn_spots(self, names: Iterable[str]) -> None:
         """Takes the spot pairs as they are now."""
+        self._spots_known = True
         self._learn(self._universe.with_spots(names))
+
+    def missing(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The dexes whose list has no live perp, and the names in the settings that no list has."""
+        empty = tuple(dex for dex, live in self._universe.perps.items() if not live)
+        return empty, tuple(name for name in self.watched.unknown if self._could_be_listed(name))
+
+    def _could_be_listed(self, name: str) -> bool:
+        """Whether the list is known that a name would be in; that of a dex nobody asks for never will be."""
+        if name.startswith("@") or "/" in name:
+            return self._spots_known
+        dex = dex_of(name)
+        return dex in self._universe.perps or dex not in ("", *self._settings.dexes)
 
     def live(self, dex: str) -> tuple[str, ...]:
         """The perps a dex lists as live."""
