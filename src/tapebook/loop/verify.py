@@ -165,7 +165,8 @@ def _tape(rooms: Rooms, anchors: AnchorCheck, *, progress: Told, notice: Told) -
 def _archive(rooms: Rooms, progress: Told) -> Iterator[Finding]:
     """Every object of the archive against its key, and every key that a row names."""
     for found in rooms.archive.check(_references(rooms), progress=lambda objects: progress(f"{objects:,} objects")):
-        yield Finding(f"archive: {found.by or found.key}", found.problem, _REBUILT_FROM.get(found.by.partition(" ")[0], _ARCHIVE))
+        remedy = _REBUILT_FROM.get(found.by.partition(" ")[0], _ARCHIVE)
+        yield Finding(f"archive: {found.by or found.key}", found.problem, remedy)
 
 
 def _references(rooms: Rooms) -> Iterator[Reference]:
