@@ -248,8 +248,17 @@ def test_interruption_says_how_to_go_on(run: Run, facade: SimpleNamespace) -> No
 
 def test_unexpected_errors_keep_their_traceback(run: Run, facade: SimpleNamespace) -> None:
     facade.agents = raising(ZeroDivisionError())
+    facade.module.find_damage = lambda home: []
     with pytest.raises(ZeroDivisionError):
         run("agents")
+
+
+def test_unexpected_errors_on_a_damaged_home_say_what_is_damaged(run: Run, facade: SimpleNamespace) -> None:
+    facade.agents = raising(ZeroDivisionError())
+    facade.module.find_damage = lambda home: [app.Finding(f"{home}/book.db", "page 7 is gone")]
+    code, out, err = run("agents", "--home=elsewhere")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert err.startswith("error: elsewhere/book.db: page 7 is gone; `tapebook verify --all` lists")
 
 
 def test_demo_can_be_interrupted_and_goes_on(tmp_path: Path) -> None:

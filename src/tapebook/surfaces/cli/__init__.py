@@ -150,8 +150,11 @@ def _damage(words: list[str], error: Exception) -> str | None:
     given = next((after for word, after in pairwise(split) if word == "--home"), None)
     try:
         found = app.find_damage(home_folder(given))
-    except TapebookError as unreadable:
+    except Damaged as unreadable:
         return str(unreadable)
+    except TapebookError:
+        # There is no home, or it is in use: nothing is known of it.
+        return None
     if not found:
         return None
     broke = one_line(f"{type(error).__name__}: {error}")[:80]
