@@ -62,7 +62,8 @@ class _Child:
         """Starts it, unless it runs or is to wait; it gets the time that is left."""
         if self.process is not None or elapsed_seconds() < self._start_at:
             return
-        left = [] if self._end is None else ["--seconds", f"{self._end - elapsed_seconds():.3f}"]
+        seconds = None if self._end is None else max(_SHORTEST_LIFE_SECONDS, self._end - elapsed_seconds())
+        left = [] if seconds is None else ["--seconds", f"{seconds:.3f}"]
         # In a session of its own: Ctrl-C reaches the supervisor alone, which stops them in its own order.
         self.process = subprocess.Popen(
             [*self._command, *left],
