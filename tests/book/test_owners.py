@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tapebook.book.replies import Kept, Replies
@@ -20,7 +21,7 @@ from tapebook.loop import control
 from tapebook.loop.slot import Slot
 from tapebook.loop.tick import tick
 from tests.db.places import sql
-from tests.loop.desks import Desk, desk, reply
+from tests.loop.desks import BRIEF, Desk, desk, reply
 
 ALL = 2**31 - 1
 # What writes, and what names a stream without reading it.
@@ -34,6 +35,8 @@ class Theirs:
         self.floor = floor
         self.book = floor.rooms.book
         self.agent = _trade(floor)
+        self.dry = floor.hire(msgspec.structs.replace(BRIEF, name="dry", mode="dry_run"))
+        floor.say(self.dry, reply("open", "long", 100))
         self.run = self.book.run_ids(most=ALL)[0]
         self.seq, self.now = self.book.head(self.agent.id), floor.clock.now()
         self.traded = self.book.closed_trades(self.agent.id, seq=self.seq, most=1)[0]
@@ -95,6 +98,9 @@ READS: dict[str, Read] = {
     "last_run": lambda book, it: book.last_run(it.agent.id, "BTC", seq=it.seq),
     "has_run": lambda book, it: book.has_run(it.run),
     "run": lambda book, it: book.run(it.run),
+    "run_record": lambda book, it: book.run_record(it.run),
+    "trade_times": lambda book, it: book.trade_times(it.traded.state.trade_id),
+    "dry_orders": lambda book, it: book.dry_orders(it.dry.id),
     "run_ids": lambda book, it: book.run_ids(most=ALL) + book.run_ids(it.agent.id, most=ALL),
     "degraded_runs": lambda book, it: book.degraded_runs(since=0),
     "run_counts": lambda book, it: book.run_counts(),

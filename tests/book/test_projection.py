@@ -181,4 +181,6 @@ def test_runs_of_before_have_no_causes_and_their_rows_are_those_their_events_wri
     (found,) = (book.run(run_id) for run_id in book.run_ids(most=9))
     assert found is not None and (found.degraded, found.degraded_causes) == (("lessons",), ())
     assert book.degraded_runs(since=0) == []
-    assert verify_log(log, db, packages=(LOG, MIGRATIONS), anchors={}) == []
+    findings = verify_log(log, db, packages=(LOG, MIGRATIONS), anchors={})
+    # The scripts were run by hand, so that nobody noted them.
+    assert {each.where for each in findings} <= {"schema_migrations"}

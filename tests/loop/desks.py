@@ -21,6 +21,7 @@ from tapebook.loop.execute import execute
 from tapebook.loop.reconcile import reconcile
 from tapebook.loop.slot import Opened, Slot
 from tapebook.loop.tick import tick
+from tapebook.loop.verify import OPERATIONAL
 from tapebook.wiring import BOOK_PACKAGES, Rooms
 
 START = parse_instant("2026-01-05T06:00:00Z")
@@ -79,7 +80,9 @@ class Desk:
 
     def is_whole(self) -> bool:
         """Whether the log, its tables and the cash agree."""
-        found = verify_log(self.rooms.log, self.rooms.book_db, packages=BOOK_PACKAGES, anchors={})
+        found = verify_log(
+            self.rooms.log, self.rooms.book_db, packages=BOOK_PACKAGES, operational=OPERATIONAL, anchors={}
+        )
         return not found and not self.rooms.book.cash_differences()
 
 

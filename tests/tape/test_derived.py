@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -79,22 +78,18 @@ def test_bars_that_all_came_in_time_are_read_once_for_hours_ahead(minutes: int, 
                 assert found == tape.history_features("BTC", view=View(at))
 
 
-def test_bars_that_came_late_or_were_revised_are_not_read_ahead() -> None:
-    for late, again in ((MINUTE, False), (0, True)):
-        with closing(connect(":memory:")) as db:
-            migrate(db, (MIGRATIONS,))
-            tape = Tape(db, clock=VirtualClock(T0 + 9 * DAY))
-            bars = [candle(Random(at), at, 5) for at in range(T0, T0 + DAY, 5 * MINUTE)]
-            delay = {bars[100].bucket_ts: late}
-
-            def told_at(fact: Any, delay: dict[int, int] = delay) -> int:
-                return known_at(fact) + delay.get(fact.bucket_ts, 0)
-
-            tape.commit(bars, assumed=told_at)
-            if again:
-                tape.commit([candle(Random(1), bars[100].bucket_ts, 5)], assumed=known_at)
-            reel = Reel(db, clock=VirtualClock(T0 + 9 * DAY))
-            assert reel.prompt_bars("BTC", T0, T0 + DAY, granularity_sec=300) is None
+@pytest.mark.parametrize(("late", "again"), [(MINUTE, False), (0, True)])
+def test_bars_that_came_late_or_were_revised_are_not_read_ahead(late: int, again: bool) -> None:
+    with closing(connect(":memory:")) as db:
+        migrate(db, (MIGRATIONS,))
+        tape = Tape(db, clock=VirtualClock(T0 + 9 * DAY))
+        bars = [candle(Random(at), at, 5) for at in range(T0, T0 + DAY, 5 * MINUTE)]
+        delay = {bars[100].bucket_ts: late}
+        tape.commit(bars, assumed=lambda fact: known_at(fact) + delay.get(fact.bucket_ts, 0))
+        if again:
+            tape.commit([candle(Random(1), bars[100].bucket_ts, 5)], assumed=known_at)
+        reel = Reel(db, clock=VirtualClock(T0 + 9 * DAY))
+        assert reel.prompt_bars("BTC", T0, T0 + DAY, granularity_sec=300) is None
 
 
 def test_nothing_counts_before_it_was_known() -> None:

@@ -23,6 +23,7 @@ from tapebook.domain.market import (
 )
 from tapebook.log import Finding
 from tapebook.tape.families import ALL
+from tapebook.tape.quarantine import Refused
 from tapebook.tape.recording import Recorder
 from tapebook.tape.retention import retire
 from tapebook.tape.seals import BY_COMMIT, BY_ROW, WHOLE, Place, Seal, Seals, Unsealed, check_tape, tape_mark
@@ -79,7 +80,13 @@ def filled(db: Database) -> Tape:
     recorder = Recorder(db, shelf.put)
     recorder(T0, '{"a":1}')
     recorder.close()
-    return tape
+    # A clock that was ahead and goes back: what it had stamped is said again, in one commit with what is new.
+    clock.advance(T0 + 9 * HOUR)
+    tape.commit([fact for symbol in ("BTC", "ETH") for fact in facts(symbol, T0 + 4 * HOUR)])
+    back = Tape(db, clock=VirtualClock(T0 + 5 * HOUR), fetch=shelf.get, may_go_back=lambda before, now: now)
+    refused = [Refused("mids", "BTC", T0 + 5 * HOUR, 10**9, T0 + 5 * HOUR, "a jump")]
+    back.commit(facts("BTC", T0 + 5 * HOUR), refused=refused)
+    return back
 
 
 def _ended(fact: Observation) -> int:

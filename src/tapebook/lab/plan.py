@@ -69,7 +69,7 @@ class Plan(msgspec.Struct, frozen=True):
             del said["tape_seq"]
         else:
             # As the first build took it.
-            del said["inputs"]
+            del said["inputs"], said["agent"]["mode"]
             if self.fill == "bar_close":
                 del said["fill"]
         return short_id("bt", msgspec.json.encode(said, order="sorted").decode())

@@ -50,6 +50,8 @@ _decode = msgspec.json.Decoder(Anchor).decode
 
 def anchor_heads(rooms: Rooms) -> int | None:
     """Anchors what has changed since the last anchor; returns its number, None when nothing has."""
+    if _is_backtest(rooms):
+        return None
     noted = _newest(rooms, rooms.log.newest_anchor())
     anchored = rooms.log.anchored()
     heads = {stream: rooms.log.head(stream) for stream in rooms.log.streams()}
@@ -95,6 +97,11 @@ class AnchorTimer:
         return None if 0 <= age < ANCHOR_SECONDS * 500 else anchor_problem(self._rooms)
 
 
+def _is_backtest(rooms: Rooms) -> bool:
+    """Whether a home is that of a backtest: it shares the archive of the home above, whose anchors are not its own."""
+    return (rooms.home / "plan.json").is_file()
+
+
 def _newest(rooms: Rooms, noted: NotedAnchor) -> NotedAnchor:
     """The anchor the next one follows: what the archive has beyond the book's note is of a process that died."""
     while (content := rooms.archive.get(_key(noted.number + 1))) is not None:
@@ -119,6 +126,8 @@ class AnchorCheck:
 
     def findings(self) -> Iterator[Finding]:
         """Every contradiction, the first few of a kind."""
+        if _is_backtest(self._rooms):
+            return
         # The note before the archive, and both before the databases: whoever writes meanwhile only adds to the latter.
         noted, anchored = self._rooms.log.newest_anchor(), self._rooms.log.anchored()
         keys = self._rooms.archive.keys(_FOLDER)

@@ -86,18 +86,11 @@ def serve(
     """
     end = None if seconds is None else elapsed_seconds() + seconds
     wait, away, anchors = DatabaseWait(), None, AnchorTimer(rooms)
-    role, words, unanchored, latest = None, "nothing was done", None, rooms.clock.now()
+    role, words, unanchored, clock = None, "nothing was done", None, _ClockWatch(rooms)
     try:
         while not stop.asked and (end is None or elapsed_seconds() < end):
             try:
-                now = rooms.clock.now()
-                if role is not None and gone_back(latest, now):
-                    # What it remembers of the time is that of another clock: it begins anew.
-                    role.close()
-                    role, latest = None, now
-                    report(RoleProgress(name, words, f"the clock was set back to {iso(now)}"))
-                latest = max(latest, now)
-                role = role or _role(rooms, name)
+                role = _current(role, rooms, name, clock=clock, report=report)
                 more = _turn(role, rooms, recover=wait.is_away)
                 role.problem = role.problem or anchors.if_due()
                 words = role.words()
@@ -121,6 +114,38 @@ def serve(
                 role.close()
                 unanchored = anchor_problem(rooms)
     report(RoleProgress(name, words, (role.problem if role else None) or unanchored))
+
+
+class _ClockWatch:
+    """Notices when the clock of a home has gone back since the last look."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._latest = rooms.clock.now()
+
+    def set_back_to(self) -> int | None:
+        """The time of a clock that was set back."""
+        now = self._rooms.clock.now()
+        is_back = gone_back(self._latest, now)
+        self._latest = now if is_back else max(self._latest, now)
+        return now if is_back else None
+
+
+def _current(
+    role: Role | None,
+    rooms: Rooms,
+    name: RoleName,
+    *,
+    clock: _ClockWatch,
+    report: Callable[[RoleProgress], None],
+) -> Role:
+    """The role; a new one when the clock was set back, for what it remembers of the time is that of another clock."""
+    back = clock.set_back_to()
+    if role is not None and back is not None:
+        role.close()
+        report(RoleProgress(name, role.words(), f"the clock was set back to {iso(back)}"))
+        role = None
+    return role or _role(rooms, name)
 
 
 def _turn(role: Role, rooms: Rooms, *, recover: bool) -> bool:

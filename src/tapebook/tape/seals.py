@@ -96,19 +96,20 @@ class Seals:
         self._db = db
         self._touched: set[str] = set()
         # Rows of this commit by their place, with the seal of what was there before: a commit is one batch.
-        self._batches: dict[Place, tuple[Seal, list[Row]]] = {}
+        self._batches: dict[tuple[Place, int], tuple[Seal, list[Row]]] = {}
 
     def add(self, family: Family, rows: list[Row], *, seq: int) -> None:
         """Seals what a commit has written to a family; the rows stand in order of their key."""
         rows = family.exact(rows)
         for (granularity, chunk), batch in _by_chunk(family, rows).items():
             place = (family.table, granularity, chunk)
-            known = self._batches.get(place)
+            known = self._batches.get((place, seq))
             if known is None:
                 known = self._seal(place) or self._of_older(family, place, before=seq), batch
             else:
-                known = known[0], sorted([*known[1], *batch], key=family.key_of)
-            self._batches[place] = known
+                # What was said again and came once more is one row.
+                known = known[0], sorted(dict.fromkeys([*known[1], *batch]), key=family.key_of)
+            self._batches[place, seq] = known
             self._put(place, known[0].plus(known[1], seq=seq))
 
     def remove(self, family: Family, rows: list[Row], *, granularity_sec: int, chunk: int) -> None:

@@ -199,11 +199,8 @@ class Tape:
             self._seals.add_commit("tape_delistings", seq=place.seq)
         if changed := sum(self._note(gap, place) for gap in gaps) + sum(self._fill(gap, place) for gap in filled):
             self._seals.add_commit("tape_gaps", seq=place.seq)
-        if refused:
-            written += self._refuse(refused, place)
-            self._seals.touch("tape_quarantine")
+        written += delisted + changed + (self._refuse(refused, place) if refused else 0)
         self._seals.settle()
-        written += delisted + changed
         if not written:
             return seq
         row = (place.seq, place.known_at, written, "observed" if assumed is None else "assumed")
@@ -219,9 +216,8 @@ class Tape:
         self._seals.add_row("tape_set_backs", (place.seq, previous, place.known_at))
         self._db.run(_QUERIES.set_channels_back, known_at=place.known_at)
         self._seals.touch("tape_channels")
-        times = {"known_at": place.known_at, "seq": place.seq}
         for family in ALL:
-            self._db.run(family.queries.state_again, **times)
+            self._db.run(family.queries.state_again, known_at=place.known_at, seq=place.seq)
             if rows := self._db.all(family.queries.restated, seq=place.seq):
                 self._seals.add(family, rows, seq=place.seq)
         return 1
@@ -638,6 +634,7 @@ class Tape:
         return ids
 
     def _refuse(self, refused: Sequence[Refused], place: Place) -> int:
+        self._seals.touch("tape_quarantine")
         self._db.run(_QUERIES.forget_quarantined, before=place.known_at - _QUARANTINE_KEPT_MS)
         times = {"seq": place.seq, "known_at": place.known_at}
         rows = [_QUERIES.quarantine.row(msgspec.structs.asdict(each) | times) for each in refused]

@@ -80,6 +80,7 @@ DECISION = {
     "actions": [OPEN, REFUSED],
     "degraded": [],
     "degraded_causes": [],
+    "problems": [],
     "note": "",
     "error": None,
     "late_ms": 250,
