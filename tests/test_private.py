@@ -114,7 +114,8 @@ def point_at(home: Path, url: str, which: str) -> None:
 @pytest.mark.parametrize("url", URLS)
 def test_password_is_in_no_error(home: Path, capfd: pytest.CaptureFixture[str], url: str, which: str) -> None:
     point_at(home, url, which)
-    assert main(["doctor", "--home", str(home)]) == 2
+    # A server that does not answer may do so later; an address that is none will not.
+    assert main(["doctor", "--home", str(home)]) in (2, 75)
     out, err = capfd.readouterr()
     assert PLANTED not in out + err and err.startswith("error: ") and err.count("\n") == 1
     with pytest.raises(tapebook.TapebookError) as caught:
@@ -153,8 +154,10 @@ def test_no_process_of_a_desk_says_the_password(home: Path) -> None:
     assert desk.stderr
     said = desk.stderr.readline()
     desk.kill()
-    assert "cannot reach PostgreSQL" in said
-    assert PLANTED not in said + "".join(desk.communicate())
+    with desk:
+        rest = "".join(desk.communicate())
+    assert "PostgreSQL does not answer" in said
+    assert PLANTED not in said + rest
 
 
 def test_password_is_in_no_file_of_a_backtest(tmp_path: Path, postgres_url: str) -> None:

@@ -34,15 +34,22 @@ class Theirs:
     def __init__(self, floor: Desk) -> None:
         self.floor = floor
         self.book = floor.rooms.book
+        self.dry = _note_dry(floor)
         self.agent = _trade(floor)
-        self.dry = floor.hire(msgspec.structs.replace(BRIEF, name="dry", mode="dry_run"))
-        floor.say(self.dry, reply("open", "long", 100))
         self.run = self.book.run_ids(most=ALL)[0]
         self.seq, self.now = self.book.head(self.agent.id), floor.clock.now()
         self.traded = self.book.closed_trades(self.agent.id, seq=self.seq, most=1)[0]
         self.order = next(each.order for each in self.book.orders(working=False, most=ALL) if each.status == "filled")
         self.fill_id = floor.rooms.book_db.all(sql("SELECT fill_id FROM fills"))[0][0]
         self.account = self.book.account(self.agent.id, seq=self.seq)
+
+
+def _note_dry(floor: Desk) -> Deployment:
+    """An order of a dry run."""
+    agent = floor.hire(msgspec.structs.replace(BRIEF, name="dry", mode="dry_run"))
+    floor.quote(BTC=100, ETH=10)
+    floor.say(agent, reply("open", "long", 100))
+    return agent
 
 
 def _trade(floor: Desk) -> Deployment:
@@ -99,7 +106,7 @@ READS: dict[str, Read] = {
     "has_run": lambda book, it: book.has_run(it.run),
     "run": lambda book, it: book.run(it.run),
     "run_record": lambda book, it: book.run_record(it.run),
-    "trade_times": lambda book, it: book.trade_times(it.traded.state.trade_id),
+    "trade_times": lambda book, it: _times(book, it.traded.state.trade_id),
     "dry_orders": lambda book, it: book.dry_orders(it.dry.id),
     "run_ids": lambda book, it: book.run_ids(most=ALL) + book.run_ids(it.agent.id, most=ALL),
     "degraded_runs": lambda book, it: book.degraded_runs(since=0),
@@ -134,6 +141,13 @@ def _something(account: Account) -> bool:
 def _maker(book: Book, trade: str) -> tuple[str, int] | None:
     try:
         return book.trade_maker(trade)
+    except UnknownName:
+        return None
+
+
+def _times(book: Book, trade: str) -> tuple[int, int] | None:
+    try:
+        return book.trade_times(trade)
     except UnknownName:
         return None
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,8 @@ def shared_book(request: pytest.FixtureRequest, tmp_path: Path) -> app.Tapebook:
     home = tmp_path / "shared"
     app.init(home)
     if request.param == "postgres":
+        # The anchors are those of the book that is left behind.
+        shutil.rmtree(home / "archive" / "anchors")
         (home / "tapebook.toml").write_text(f'[store]\nbook = "{request.getfixturevalue("empty_postgres")}"\n')
     book = app.open(home, clock=VirtualClock(NOW))
     for name in ("first", "second"):

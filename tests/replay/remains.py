@@ -141,7 +141,7 @@ def cash_gaps(found: Tables) -> dict[str, int]:
     """Deployments whose last balance is not the sum of all that was posted, with the difference."""
     summed: Counter[str] = Counter()
     last: dict[str, int] = {}
-    for _, deployment, _, _, _, _, amount, balance, _ in sorted(found["wallet_ledger"]):
-        summed[deployment] += amount
+    for _, deployment, _, _, _, _, amount, balance, _, is_dry in sorted(found["wallet_ledger"]):
+        summed[deployment] += 0 if is_dry else amount
         last[deployment] = balance
     return {deployment: cash - summed[deployment] for deployment, cash in last.items() if cash != summed[deployment]}

@@ -108,11 +108,11 @@ def serve(
             role.drain()
             words = role.words()
     finally:
-        if role is not None:
-            # Without a database nothing can be released: others find out by themselves.
-            with suppress(DatabaseAway):
+        # Without a database nothing can be released: others find out by themselves.
+        with suppress(DatabaseAway):
+            if role is not None:
                 role.close()
-                unanchored = anchor_problem(rooms)
+            unanchored = anchor_problem(rooms)
     report(RoleProgress(name, words, (role.problem if role else None) or unanchored))
 
 
