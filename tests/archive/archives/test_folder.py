@@ -169,3 +169,19 @@ def test_file_where_a_folder_should_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("in the way")
     with pytest.raises(StoreFailed, match=r"cannot write .*a/b\.z: "):
         folder.create(str(tmp_path)).create("a/b", b"one")
+
+
+def test_what_a_killed_writer_left_is_never_written_to_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed behind the link, it leaves a second name of the object; the next process may have its number."""
+    real = os.unlink
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+
+        def killed(path: str) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(os, "unlink", killed)
+        folder.FolderArchive(tmp_path).create("a/first", b"first")
+    assert os.unlink is real and len(list((tmp_path / ".parts").iterdir())) == 1
+    archive = folder.FolderArchive(tmp_path)
+    archive.create("a/second", b"second")
+    assert (archive.get("a/first"), archive.get("a/second")) == (b"first", b"second")

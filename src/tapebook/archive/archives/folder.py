@@ -9,6 +9,7 @@ holds for an object somebody else has just written too, since they may not be as
 """
 
 import os
+import tempfile
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -57,8 +58,8 @@ class FolderArchive:
             absent = [key for key in new if not os.path.exists(self._place(key))]
             if absent:
                 self._require_root()
-            for number, key in enumerate(absent):
-                written[key] = self._write_beside(zlib.compress(new[key], 1), str(number))
+            for key in absent:
+                written[key] = self._write_beside(zlib.compress(new[key], 1))
             self._sync(written.values())
             first = {key for key in absent if self._is_first(self._place(key), written[key])}
             self._was_there = True
@@ -101,11 +102,18 @@ class FolderArchive:
             return False
         return True
 
-    def _write_beside(self, packed: bytes, name: str) -> str:
-        """A new file that no other writer has, outside of every object's folder."""
-        beside = f"{self._root}/{_PARTS}/{os.getpid()}.{threading.get_ident()}.{name}{_PART}"
+    def _write_beside(self, packed: bytes) -> str:
+        """A new file outside of every object's folder, of a name that nobody has used.
+
+        Not even a process that was killed and has the same number: an object may be linked to what it left.
+        """
+        folder = f"{self._root}/{_PARTS}"
+        if not os.path.isdir(folder):
+            files.make_folders(folder, durable=self._durable)
+        handle, beside = tempfile.mkstemp(_PART, dir=folder)
         try:
-            self._with_folder(beside, lambda: files.write_private(beside, packed, durable=False))
+            with open(handle, "wb") as file:
+                file.write(packed)
         except OSError:
             with suppress(OSError):
                 os.unlink(beside)
@@ -136,7 +144,7 @@ class FolderArchive:
         # The first damage of an object is kept; what befalls it later says no more.
         with suppress(FileExistsError):
             self._with_folder(evidence, lambda: os.link(path, evidence))
-        whole = self._write_beside(zlib.compress(content, 1), "whole")
+        whole = self._write_beside(zlib.compress(content, 1))
         self._sync([os.path.dirname(evidence), whole])
         os.replace(whole, path)
 
