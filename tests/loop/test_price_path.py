@@ -147,7 +147,7 @@ def random_story(seed: int, kind: str) -> Story:
         path = [price := price * (1 + chance.gauss(0, 0.01)) for _ in range(length * 3)]
         if minute not in silent:
             facts += [(minute + n / 3 + 0.02, mid(minute + n / 3, each)) for n, each in enumerate(path)]
-        # Bars are told in their order: minutes up to a minute and a half late, longer ones within the grace of a source,
+        # Bars are told in order: minutes up to a minute and a half late, longer ones within the grace of a source,
         # for an order does not wait longer for them.
         told = max(told, minute + length + chance.random() * (1.5 if length == 1 else 0.03))
         top, bottom = max(path) * (1 + chance.random() / 50), min(path) * (1 - chance.random() / 50)
