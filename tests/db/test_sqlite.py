@@ -135,3 +135,10 @@ def test_other_errors_are_the_drivers_and_have_no_false_cause() -> None:
         with pytest.raises(apsw.SQLError, match="no such table") as caught:
             db.all(sql("SELECT 1 FROM nowhere"))
         assert caught.value.__cause__ is None
+
+
+def test_a_table_without_the_column_that_is_streamed_is_damage(tmp_path: Path) -> None:
+    with closing(connect(str(tmp_path / "a.db"))) as db:
+        db.script("CREATE TABLE things (name TEXT)")
+        with pytest.raises(Damaged, match="no such column: size"):
+            list(db.stream(sql("SELECT size FROM things")))

@@ -68,8 +68,8 @@ class SqliteDatabase:
         return rows[0] if rows else None
 
     def stream(self, query: Query, **params: Any) -> Iterator[Row]:
-        """The rows of a query one by one."""
-        with self._translated():
+        """The rows of a query one by one; Damaged where the tables are not those that it asks."""
+        with self._translated(), self._fitting():
             yield from self._connection.execute(query.sqlite, query.row(params))
 
     def integrity(self) -> list[str]:
@@ -110,10 +110,15 @@ class SqliteDatabase:
 
     def script(self, sql: str) -> None:
         """Executes several statements; the shared dialect is SQLite's."""
-        try:
+        with self._fitting():
             self._execute(sql)
+
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """Reports statements that do not fit the tables as damage: the schema is not what was written."""
+        try:
+            yield
         except apsw.SQLError as error:
-            # A migration that does not fit: its record or the schema is not what was written.
             raise Damaged(f"the tables of {self._path} are not those it should have ({error}); restore it") from error
 
     @contextmanager
