@@ -7,9 +7,9 @@ VENV := .venv
 RUN := $(VENV)/.installed-run
 TEST := $(VENV)/.installed-test
 PIP_INSTALL := $(VENV)/bin/python -m pip install -qq --disable-pip-version-check
-# Two more than the two cores: many tests wait for a process, a server or a clock. Each begins with tests that lie together,
+# One more than the two cores: many tests wait for a process or a clock. Each begins with tests that lie together,
 # so that what they share is made once, and takes over from the others at the end.
-WORKERS := -n 4 --dist worksteal
+WORKERS := -n 3 --dist worksteal
 # Each worker takes ten seconds to compile the tests: what was compiled is kept, whatever the machine's habit is.
 unexport PYTHONDONTWRITEBYTECODE
 # Workers share the cores already: a BLAS that starts a thread per core in each of them only waits for itself.
