@@ -162,7 +162,7 @@ INSERT INTO orders (owner, deployment, client_id, seq, run_id, symbol, side, siz
     intended_at, status, detail, placed_seq, ended_seq) SELECT {_PLACE}, 'c' || i, i, 'r' || i, {_SYMBOL}, 'buy',
     383436, 'market', 0, 2, {_AT}, 'filled', '', i, i FROM n;
 INSERT INTO fills SELECT {_PLACE}, i, 'f' || i, 'c' || i, {_SYMBOL}, {_AT}, 383436, 6500000000000, 100000, 0, 0 FROM n;
-INSERT INTO wallet_ledger SELECT {_PLACE}, i, 0, 'realised_pnl', {_SYMBOL}, -100000, 10000000000, {_AT} FROM n;
+INSERT INTO wallet_ledger SELECT {_PLACE}, i, 0, 'realised_pnl', {_SYMBOL}, -100000, 10000000000, {_AT}, 0 FROM n;
 """
 _OPEN = f"""
 INSERT INTO trade_history (id, owner, deployment, agent, agent_version, symbol, side, status, entry_seq, entry_tick_at,
