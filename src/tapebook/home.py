@@ -109,8 +109,9 @@ def only_one(path: Path, role: str) -> Iterator[None]:
 
 def taken_role(role: str, place: str, holder: str) -> str:
     """What to say to whoever starts a second one."""
+    article = "an" if role[0] in "aeiou" else "a"
     return (
-        f"there is a {role} on {place} already: {holder}; stop it first, or only add workers with "
+        f"there is {article} {role} on {place} already: {holder}; stop it first, or only add workers with "
         "`tapebook up --only worker`"
     )
 

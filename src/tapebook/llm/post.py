@@ -6,7 +6,6 @@ compressed or not, is not read to its end. A message of the server is shown as o
 that of a server that refused the key is not shown at all, since it may quote parts of it.
 """
 
-import asyncio
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -43,6 +42,9 @@ class _TooLarge(Exception):
 
 def post(url: str, body: Mapping[str, Any], *, headers: Mapping[str, str], seconds: float, key: Key) -> bytes | Failure:
     """The body of an answer with status 200, or why there is none; for any thread that runs no event loop."""
+    # Imported where something waits: it costs a command that waits for nothing a third of its time.
+    import asyncio
+
     # Not asyncio.run, which would wait for a name that is still being looked up after the deadline.
     loop = asyncio.new_event_loop()
     try:
@@ -114,7 +116,7 @@ def _refusal(response: "ClientResponse", body: bytes, key: Key) -> Failure:
     if fault == "unauthorised":
         return Failure(fault, f"the server refused the key (status {status})", status=status)
     said = one_line(key.hidden_in(_message(body)))
-    after = _seconds(response.headers.get("retry-after", ""))
+    after = retry_after_seconds(response.headers.get("retry-after", ""))
     return Failure(fault, f"status {status}{': ' if said else ''}{said}", after, status=status)
 
 
@@ -125,8 +127,8 @@ def _message(body: bytes) -> str:
         return ""
 
 
-def _seconds(text: str) -> float | None:
-    """Seconds; a date is not read, since that would take a clock."""
+def retry_after_seconds(text: str) -> float | None:
+    """The seconds of a `Retry-After` header; a date is not read, since that would take a clock."""
     try:
         seconds = float(text)
     except ValueError:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tapebook.errors import ConfigError, Retry
 from tapebook.llm.port import one_line
+from tapebook.llm.post import retry_after_seconds
 from tapebook.recall.embedder import EmbedderTerms
 
 _BUSY = frozenset({408, 409, 429})
@@ -143,7 +144,7 @@ class ServerEmbedder:
         status, passes = error.code, error.code in _BUSY or error.code >= 500
         with error:
             said = one_line(self._terms.key.hidden_in(_message(error.read(10_000))))
-        after = _seconds(error.headers.get("Retry-After", ""))
+        after = retry_after_seconds(error.headers.get("Retry-After", ""))
         return _Refused(f"status {status}{': ' if said else ''}{said}", passes=passes, after=after, status=status)
 
 
@@ -191,11 +192,3 @@ def _message(content: bytes) -> str:
         if isinstance(said, dict) and name in said:
             said = said[name]
     return said if isinstance(said, str) else ""
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < float("inf") else None

@@ -97,9 +97,9 @@ def test_a_second_desk_says_so_once_and_ends(home: str, run: Run) -> None:
         code, out, err = run("up", "--home", home)
         assert (code, out) == (2, "") and err.count("\n") == 1
         assert f"there is a desk on {home} already: process {desk.pid}" in err and "up --only worker" in err
-        for role in ("scheduler", "executor", "librarian"):
+        for role, named in (("scheduler", "a scheduler"), ("executor", "an executor"), ("librarian", "a librarian")):
             code, out, err = run("up", "--only", role, "--seconds", "1", "--home", home)
-            assert (code, out) == (2, "") and err.count("\n") == 1 and f"there is a {role} on" in err
+            assert (code, out) == (2, "") and err.count("\n") == 1 and f"there is {named} on" in err
             assert re.search(r"process (\d+)", err)[1] in {str(child.pid) for child in children}  # type: ignore[index]
         assert run("up", "--only", "worker", "--seconds", "0.2", "--home", home)[0] == 0
     finally:
@@ -122,7 +122,7 @@ def await_role_locks(home: str, children: set[str]) -> None:
 def test_a_desk_beside_another_role_or_ingestion_does_not_begin(home: str, run: Run) -> None:
     with only_one(Path(home), "executor"):
         code, _, err = run("up", "--home", home)
-        assert code == 2 and err.count("\n") == 1 and f"there is a executor on {home} already" in err
+        assert code == 2 and err.count("\n") == 1 and f"there is an executor on {home} already" in err
     with sole_writer(Path(home), "tape"):
         code, _, err = run("up", "--with-ingest", "--home", home)
         assert code == 2 and err.count("\n") == 1 and "is in use by process" in err
