@@ -144,7 +144,7 @@ def test_rows_that_differ_are_refused_or_become_revisions(rooms: Rooms, minutes:
     ):
         imported(rooms, path)
     assert stored(rooms) == bars(90)
-    assert imported(rooms, path, revise=True, dry_run=True).result() == "dry run: 1 rows would be written"
+    assert imported(rooms, path, revise=True, dry_run=True).result() == "dry run: 1 row would be written"
     report = imported(rooms, path, revise=True)
     assert (report.differing_rows, report.rows_written) == (1, 1)
     assert stored(rooms)[0].volume_base == 7

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import Home, Json, opened
 from tapebook.surfaces.cli.output import print_json, print_lines
 
@@ -63,4 +64,5 @@ def _sentence(done: "Flattened") -> str:
     if done.left_to_desk:
         return f"{done.deployment}: the desk that is running closes it at its next turn"
     closing = ", ".join(done.closing) or "no position"
-    return f"{done.deployment}: closing {closing}, {done.cancelled} orders cancelled; `tapebook halt` keeps it flat"
+    cancelled = f"{plural(done.cancelled, 'order')} cancelled"
+    return f"{done.deployment}: closing {closing}, {cancelled}; `tapebook halt` keeps it flat"

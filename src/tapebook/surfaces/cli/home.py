@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.errors import Stop
 from tapebook.surfaces.cli.options import Home, Json, home_folder, opened
 from tapebook.surfaces.cli.output import Column, complain, print_json, print_lines, print_table
@@ -41,7 +42,8 @@ def verify(
         print_table(rows, [Column("where", "where"), Column("problem", "problem")], empty="clean")
         print_lines(dict.fromkeys(f"{found.where}: {found.remedy}" for found in findings if found.remedy))
     if findings:
-        complain(f"{len(findings)} contradictions in what is stored; keep this home as it is and restore a copy")
+        found = plural(len(findings), "contradiction")
+        complain(f"{found} in what is stored; keep this home as it is and restore a copy")
         raise typer.Exit(Stop.exit_code)
 
 
