@@ -108,7 +108,7 @@ def test_one_bad_line_refuses_the_file_unless_it_is_skipped(rooms: Rooms, tmp_pa
     told: list[ImportReport] = []
     for dry_run in (True, False):
         with pytest.raises(
-            BadInput, match=r"file.csv: 1 bad lines, the first is 4: open -102 is negative; mend the file"
+            BadInput, match=r"file.csv: 1 bad line, the first is 4: open -102 is negative; mend the file"
         ):
             imported(rooms, path, dry_run=dry_run, tell=told.append)
     assert told[0].lines()[-1] == "bad: line 4 open -102 is negative"

@@ -263,7 +263,8 @@ def _objection(report: ImportReport, *, skip_bad: bool, revise: bool) -> str:
     """Why the rows cannot be written as they are; empty when they can."""
     if report.problem_count and not skip_bad:
         first, name = report.problems[0], report.told.row_name
-        bad = f"{report.file}: {report.problem_count:,} bad {name}s, the first is {first.row:,}: {first.why}"
+        count = plural(report.problem_count, f"bad {name}")
+        bad = f"{report.file}: {count}, the first is {first.row:,}: {first.why}"
         return f"{bad}; mend the file, or leave them out with --skip-bad"
     if not report.rows:
         return f"{report.file} has no row that can be used"
