@@ -173,10 +173,11 @@ async def listen(
     try:
         while end is None or elapsed_seconds() < end:
             try:
-                if wait.is_over and (said := await listening.begin_anew_if_set_back()):
-                    report(_progress(rooms, said, unlisted=unlisted))
+                said = await listening.begin_anew_if_set_back() if wait.is_over else None
             except DatabaseAway as error:
-                report(msgspec.structs.replace(newest, problem=wait.begin(error)))
+                said = wait.begin(error)
+            if said:
+                report(msgspec.structs.replace(newest, problem=said))
             if listening.is_stopped:
                 await asyncio.sleep(FLUSH_SECONDS)
                 continue
