@@ -15,12 +15,13 @@ from aiohttp import web
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What the server gives: a status and a body, after a while."""
+    """What the server gives: a status and a body, after a while; or the body byte by byte, for as long as it lasts."""
 
     status: int = 200
     body: Any = None
     headers: dict[str, str] = {}
     after_seconds: float = 0.0
+    seconds_a_byte: float = 0.0
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -46,7 +47,7 @@ class ModelServer:
         """What it gives from now on, one after the other."""
         self.script, self.seen = list(script), []
 
-    async def handle(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         """Any request."""
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.seen.append(Seen(request.path, headers, await request.json()))
@@ -55,7 +56,18 @@ class ModelServer:
         said = given if isinstance(given, Said) else given(self.seen[-1])
         await asyncio.sleep(said.after_seconds)
         body = said.body if isinstance(said.body, bytes) else msgspec.json.encode(said.body)
-        return web.Response(status=said.status, body=body, headers={"content-type": "application/json", **said.headers})
+        headers = {"content-type": "application/json", **said.headers}
+        if said.seconds_a_byte:
+            return await self._dripping(request, body, said.seconds_a_byte)
+        return web.Response(status=said.status, body=body, headers=headers)
+
+    async def _dripping(self, request: web.Request, body: bytes, seconds: float) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for byte in body:
+            await response.write(bytes([byte]))
+            await asyncio.sleep(seconds)
+        return response
 
 
 @contextmanager
