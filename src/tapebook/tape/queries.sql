@@ -101,6 +101,22 @@ SELECT chunk, archive_key FROM tape_archived
 WHERE table_name = :table_name AND granularity_sec = :granularity_sec AND chunk >= :first_chunk AND chunk <= :last_chunk
 ORDER BY chunk, archive_key;
 
+-- name: candle_lengths
+-- The lengths there are bars of, finest first; each step finds the next one in the key.
+WITH RECURSIVE here (length) AS (
+    SELECT MIN(granularity_sec) FROM hyperliquid_candles
+    UNION ALL
+    SELECT (SELECT MIN(granularity_sec) FROM hyperliquid_candles WHERE granularity_sec > here.length)
+    FROM here WHERE here.length IS NOT NULL
+), away (length) AS (
+    SELECT MIN(granularity_sec) FROM tape_archived WHERE table_name = 'hyperliquid_candles'
+    UNION ALL
+    SELECT (SELECT MIN(granularity_sec) FROM tape_archived
+        WHERE table_name = 'hyperliquid_candles' AND granularity_sec > away.length)
+    FROM away WHERE away.length IS NOT NULL
+)
+SELECT length FROM here WHERE length IS NOT NULL UNION SELECT length FROM away WHERE length IS NOT NULL ORDER BY length;
+
 -- name: add_archived
 -- Remembers where the rows of a chunk went; what is known already gives nothing back.
 INSERT INTO tape_archived (table_name, granularity_sec, chunk, archive_key, rows_moved)
