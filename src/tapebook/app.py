@@ -30,6 +30,7 @@ from tapebook.lab.backtest import Progress as BacktestProgress
 from tapebook.lab.backtest import Watch, backtest
 from tapebook.lab.backtest_view import chunk_lines, summary_lines
 from tapebook.lab.compare import ShadowReport, compare_runs, compare_shadow
+from tapebook.lab.cost import CostEstimate, cost_sentence, estimate_cost, max_spending
 from tapebook.lab.demo_report import DemoReport
 from tapebook.lab.explain import explain, order_view, recorded_view, trade_times
 from tapebook.lab.home_experience import HomeExperience
@@ -77,6 +78,7 @@ __all__ = [
     "Check",
     "ChunkResult",
     "Comparison",
+    "CostEstimate",
     "DemoProgress",
     "DemoReport",
     "ExportReport",
@@ -95,6 +97,7 @@ __all__ = [
     "Switched",
     "Tapebook",
     "chunk_lines",
+    "cost_sentence",
     "demo",
     "find_damage",
     "ingest",
@@ -243,11 +246,18 @@ class Tapebook:
         *,
         progress: Callable[[BacktestProgress], None] = lambda progress: None,
         chunk: Callable[[ChunkResult], None] = lambda result: None,
+        max_usd: float | None = None,
+        agree: Callable[[CostEstimate], bool] = lambda estimate: False,
         **wish: Any,
     ) -> BacktestResult:
-        """Runs an agent over past bars, or goes on where it stopped, or gives what is there; see `planning.Wish`."""
+        """Runs an agent over past bars, or goes on where it stopped, or gives what is there; see `planning.Wish`.
+
+        Where models are asked, `agree` hears what they may cost before the first question. They may cost `max_usd` in
+        all; without it, the estimate, if `agree` says so. At the limit it stops with SpendLimit: nothing is lost.
+        """
         plan = plan_for(self._rooms, self._deployment(agent), wish)
-        return backtest(self._rooms.home, self._rooms.config, plan, watch=Watch(progress, chunk))
+        most = max_spending(estimate_cost(self._rooms, plan), max_usd=max_usd, agree=agree)
+        return backtest(self._rooms.home, self._rooms.config, plan, watch=Watch(progress, chunk), max_usd_e6=most)
 
     def backtest_again(
         self,

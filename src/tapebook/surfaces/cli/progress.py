@@ -22,9 +22,18 @@ def progress(label: str) -> Iterator[Show]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     columns = (TextColumn(label), BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[words]}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None, words="")
-        yield lambda done, words: bar.update(task, total=done and 1.0, completed=done, words=words)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(label, total=None, words="")
+
+    def show(done: float | None, words: str) -> None:
+        # Not drawn before the first step: until then a command may ask something.
+        bar.start()
+        bar.update(task, total=done and 1.0, completed=done, words=words)
+
+    try:
+        yield show
+    finally:
+        bar.stop()
 
 
 def _lines(label: str) -> Show:
