@@ -46,10 +46,11 @@ from tapebook.loop.backfill import FillsReport, import_fills
 from tapebook.loop.control import Flattened, Switched
 from tapebook.loop.demo import DemoProgress
 from tapebook.loop.deploy import deploy
-from tapebook.loop.desk import run_desk, serve_role
+from tapebook.loop.desk import Lookout, run_desk, serve_role
 from tapebook.loop.enlist import Saved
 from tapebook.loop.gather import gather
 from tapebook.loop.health import Check, checks
+from tapebook.loop.home_events import HomeEvent, HomeTotals
 from tapebook.loop.home_layers import HomeLayers
 from tapebook.loop.horizons import curated_until
 from tapebook.loop.librarian import clean_archive
@@ -85,8 +86,11 @@ __all__ = [
     "FillsReport",
     "Finding",
     "Flattened",
+    "HomeEvent",
+    "HomeTotals",
     "ImportReport",
     "IngestProgress",
+    "Lookout",
     "Preview",
     "ReplayReport",
     "RoleProgress",

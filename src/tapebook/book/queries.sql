@@ -304,6 +304,11 @@ FROM orders
 WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment) AND (:working = 0 OR ended_seq IS NULL)
 ORDER BY intended_at DESC, deployment, seq DESC, client_id LIMIT :most;
 
+-- name: order
+-- One order by its client id.
+SELECT client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at
+FROM orders WHERE owner = :owner AND client_id = :client_id;
+
 -- name: dry_orders
 -- How many orders of a dry run a deployment has.
 SELECT COUNT(*) FROM orders WHERE owner = :owner AND deployment = :deployment AND dry = 1;

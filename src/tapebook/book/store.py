@@ -363,6 +363,11 @@ class Book:
         where = {"owner": self.owner, "deployment": deployment, "working": int(working), "most": most}
         return [_known_order(row) for row in self._db.all(_QUERIES.orders, **where)]
 
+    def order(self, client_id: str) -> Order | None:
+        """An order by its client id."""
+        row = self._db.one(_QUERIES.order, owner=self.owner, client_id=client_id)
+        return None if row is None else _order(row)
+
     def dry_orders(self, deployment: str) -> int:
         """How many orders a deployment of a dry run has noted."""
         row = self._db.one(_QUERIES.dry_orders, owner=self.owner, deployment=deployment)

@@ -293,9 +293,9 @@ class Tape:
         """How many rows the tape has taken in."""
         return sum(channel.rows for channel in self.channels())
 
-    def gaps(self, *, as_of: int, most: int = NO_WATERMARK) -> list[RecordedGap]:
-        """The gaps found by a moment, as they were known then, oldest first."""
-        rows = self._db.all(_QUERIES.gaps, as_of=as_of, most=most)
+    def gaps(self, *, as_of: int, most: int = NO_WATERMARK, after: int = 0) -> list[RecordedGap]:
+        """The gaps found by a moment, or found or filled after a commit, as they were known then, oldest first."""
+        rows = self._db.all(_QUERIES.gaps, as_of=as_of, most=most, after=after)
         return [RecordedGap(Gap(*row[:6]), row[6], row[7]) for row in rows]
 
     def channel_gaps(self, channel: str, *, since: int, as_of: int) -> list[RecordedGap]:
