@@ -39,7 +39,7 @@ from tapebook.lab.planning import plan_for
 from tapebook.lab.replay import ReplayReport, replay
 from tapebook.lab.rerun import Comparison, run_again
 from tapebook.lab.result import BacktestResult, ChunkResult
-from tapebook.log import Finding
+from tapebook.log import Finding, Rebuilt
 from tapebook.loop import control, enlist, transfer
 from tapebook.loop import demo as demo_loop
 from tapebook.loop.backfill import FillsReport, import_fills
@@ -57,6 +57,7 @@ from tapebook.loop.librarian import clean_archive
 from tapebook.loop.listen import IngestProgress
 from tapebook.loop.maintain import anchor_problem
 from tapebook.loop.patience import patiently
+from tapebook.loop.rebuild import rebuild_book
 from tapebook.loop.recall import docs_head
 from tapebook.loop.roles import RoleProgress
 from tapebook.loop.shadow import shadow_tick
@@ -359,6 +360,10 @@ class Tapebook:
         `progress` is told how far it has come; `notice` what cannot be checked, such as rows older than checksums.
         """
         return verify_home(self._rooms, tape=tape, archive=archive, progress=progress, notice=notice)
+
+    def rebuild(self, *, progress: Callable[[str], None] = lambda words: None) -> Rebuilt:
+        """Computes tables of the book again that contradict its log, in one transaction; nothing else may run."""
+        return rebuild_book(self._rooms, progress=progress)
 
     def doctor(self, *, fix: bool = False) -> list[Check]:
         """The state of the home, point by point.
