@@ -47,7 +47,7 @@ from tapebook.loop.demo import DemoProgress
 from tapebook.loop.deploy import deploy
 from tapebook.loop.desk import run_desk, serve_role
 from tapebook.loop.enlist import Saved
-from tapebook.loop.gather import gather
+from tapebook.loop.gather import gather, watermarks_now
 from tapebook.loop.health import Check, checks
 from tapebook.loop.home_layers import HomeLayers
 from tapebook.loop.horizons import curated_until
@@ -151,20 +151,30 @@ class Tapebook:
         """Changes an agent: a new version, unless nothing differs."""
         return enlist.edit(self._rooms, name, _written(settings, file))
 
-    def context(self, agent: str, symbol: str, *, as_of: int | str | None = None) -> Packet:
-        """What an agent would see of a symbol now, or what it would have seen at any past moment."""
-        deployment = self._deployment(agent)
-        self._require_symbol(deployment, symbol)
+    def context(
+        self, agent: str, symbol: str, *, as_of: int | str | None = None, version: int | None = None
+    ) -> Packet:
+        """What an agent would see of a symbol now, or what it would have seen at any past moment.
+
+        Its profile is that of the moment; or a given version, also of a moment at which it did not exist.
+        """
         moment = self._moment(as_of)
-        seq, curated = self._rooms.book.seq_as_of(deployment.id, moment), curated_until(self._rooms, as_of=moment)
-        known_docs = docs_head(self._rooms)
-        docs = known_docs if as_of is None else min(known_docs, self._rooms.documents.seq_as_of(moment))
-        known = Watermarks(self._rooms.tape.head()[0], seq, docs=docs, curated=curated)
+        then = as_of is not None and version is None
+        deployment = self._deployment_as_of(agent, moment) if then else self._deployment(agent, version=version)
+        self._require_symbol(deployment, symbol, as_of=moment if then else None)
+        if as_of is None:
+            known = watermarks_now(self._rooms, deployment)
+        else:
+            seq, curated = self._rooms.book.seq_as_of(deployment.id, moment), curated_until(self._rooms, as_of=moment)
+            docs = min(docs_head(self._rooms), self._rooms.documents.seq_as_of(moment))
+            known = Watermarks(self._rooms.tape.head()[0], seq, docs=docs, curated=curated)
         return assemble(gather(self._rooms, deployment, symbol, as_of=moment, watermarks=known))
 
-    def preview(self, agent: str, symbol: str, *, as_of: int | str | None = None) -> Preview:
+    def preview(
+        self, agent: str, symbol: str, *, as_of: int | str | None = None, version: int | None = None
+    ) -> Preview:
         """What that takes: tokens of every part against its cap, rows left out, and warnings at high settings."""
-        return preview(self.context(agent, symbol, as_of=as_of))
+        return preview(self.context(agent, symbol, as_of=as_of, version=version))
 
     def tick(self, agent: str, symbol: str) -> DecisionRun:
         """Makes one decision now and carries it out."""
@@ -392,10 +402,24 @@ class Tapebook:
         version, profile = found
         return Deployment(self._rooms.book.owner, deployment_id(profile), profile, version)
 
-    def _require_symbol(self, deployment: Deployment, symbol: str) -> None:
-        if symbol not in deployment.agent.watchlist:
-            watched = ", ".join(deployment.agent.watchlist)
-            raise UnknownName(f"{deployment.agent.name} does not watch {symbol!r}; it watches: {watched}")
+    def _deployment_as_of(self, agent: str, moment: int) -> Deployment:
+        """The same with the profile of a past moment."""
+        found = self._rooms.book.agent_as_of(agent, as_of=moment)
+        if found is None:
+            self._deployment(agent)
+            added = iso(self._rooms.book.agent_history(agent)[-1][0])
+            remedy = "--version 1 shows what that version would have been told"
+            raise UnknownName(f"{agent} did not exist at {iso(moment)}: it was added at {added}; {remedy}")
+        version, profile = found
+        return Deployment(self._rooms.book.owner, deployment_id(profile), profile, version)
+
+    def _require_symbol(self, deployment: Deployment, symbol: str, *, as_of: int | None = None) -> None:
+        if symbol in deployment.agent.watchlist:
+            return
+        name, watched = deployment.agent.name, ", ".join(deployment.agent.watchlist)
+        if as_of is None:
+            raise UnknownName(f"{name} does not watch {symbol!r}; it watches: {watched}")
+        raise UnknownName(f"{name} did not watch {symbol!r} at {iso(as_of)}; it watched: {watched}")
 
     def _require_run(self, run_id: str) -> DecisionRun:
         run = self._rooms.book.run(run_id)

@@ -12,6 +12,11 @@ SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent 
 -- The newest version of one agent.
 SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent ORDER BY version DESC LIMIT 1;
 
+-- name: agent_as_of
+-- The newest version of one agent as of a sequence number of the owner's stream.
+SELECT version, profile_json FROM agent_versions
+WHERE owner = :owner AND agent = :agent AND seq <= :seq ORDER BY version DESC LIMIT 1;
+
 -- name: agent_history
 -- Every version of one agent and when it became known, newest first.
 SELECT known_at, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent ORDER BY version DESC;

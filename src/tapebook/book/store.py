@@ -173,6 +173,12 @@ class Book:
             row = self._db.one(_QUERIES.agent_version, owner=self.owner, agent=name, version=version)
         return _profile(row) if row else None
 
+    def agent_as_of(self, name: str, *, as_of: int) -> tuple[int, AgentProfile] | None:
+        """One agent's profile as it was known at a moment; None when the agent did not exist then."""
+        seq = self.seq_as_of("", as_of)
+        row = self._db.one(_QUERIES.agent_as_of, owner=self.owner, agent=name, seq=seq)
+        return _profile(row) if row else None
+
     def agent_history(self, name: str) -> list[tuple[int, AgentProfile]]:
         """Every version of an agent with when it became known, newest first."""
         rows = self._db.all(_QUERIES.agent_history, owner=self.owner, agent=name)
