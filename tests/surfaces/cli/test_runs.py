@@ -246,6 +246,7 @@ def test_tick_shows_the_decision(run: Run, tmp_path: Path) -> None:
 def test_tick_that_came_to_nothing_is_an_error(
     run: Run, facade: SimpleNamespace, ended: dict[str, Any], said: str
 ) -> None:
+    facade.made_earlier = lambda agent, symbol: None
     facade.tick = lambda agent, symbol: SimpleNamespace(run_id="r")
     facade.run = lambda run_id: DECISION | {"run_id": "r", "actions": [], "orders": [], "error": None} | ended
     code, out, err = run("tick", "btc-5m", "BTC", "--json")
@@ -294,3 +295,24 @@ def test_replay_says_of_which_runs_the_inputs_alone_could_be_compared(run: Run, 
 def test_unknown_run_is_refused(run: Run, home: str) -> None:
     for words in (["runs", "show", "x"], ["replay", "x"]):
         assert run(*words, "--home", home) == (2, "", "error: there is no run 'x'; `tapebook runs` lists them\n")
+
+
+def test_a_tick_on_a_market_that_stands_names_the_run_that_was_made_earlier(run: Run, demo: str) -> None:
+    run("agents", "add", "mine", "--watch", "BTC", "--engine", "hold", "--home", demo)
+    tick = ("tick", "mine", "BTC", "--home", demo)
+    first = json.loads(run(*tick, "--json")[1])
+    assert (first["status"], first["made_earlier"]) == ("held", False)
+    code, out, err = run(*tick)
+    assert (code, err) == (0, "")
+    assert out == (
+        f"made earlier: run {first['run_id']} as of {first['as_of']} (held); the market has not moved since\n"
+        f"`tapebook demo --seconds 4 --home {demo}` moves it on, `tapebook runs show {first['run_id']}` shows the run\n"
+    )
+    again = json.loads(run(*tick, "--json")[1])
+    assert (again["run_id"], again["made_earlier"]) == (first["run_id"], True)
+    # Whatever changes what is told makes another decision.
+    for change in (["agents", "edit", "mine", "--strategy", "Wait."], ["horizons", "set", "L1", "LEGACY", "a", "b"]):
+        assert run(*change, "--home", demo)[0] == 0
+        other = json.loads(run(*tick, "--json")[1])
+        assert (other["agent_version"], other["made_earlier"]) == (2, False)
+    assert len(json.loads(run("runs", "--agent", "mine", "--json", "--home", demo)[1])) == 3

@@ -87,9 +87,19 @@ def show(
 def tick(agent: Agent, symbol: Symbol, *, home: Home = None, json: Json = False) -> None:
     """Let an agent decide on a symbol once, now."""
     with opened(home) as book:
-        run = book.run(book.tick(agent, symbol).run_id)
+        earlier = book.made_earlier(agent, symbol)
+        run = book.run(earlier.run.run_id if earlier else book.tick(agent, symbol).run_id)
     if json:
-        print_json(run)
+        print_json(run | {"made_earlier": earlier is not None})
+    elif earlier:
+        name = run["run_id"]
+        go_on = f"tapebook demo --seconds {earlier.demo_seconds}" + (f" --home {home}" if home else "")
+        print_lines(
+            [
+                f"made earlier: run {name} as of {run['as_of']} ({run['status']}); the market has not moved since",
+                f"`{go_on}` moves it on, `tapebook runs show {name}` shows the run",
+            ]
+        )
     else:
         print_run(run)
     if run["status"] in ("failed", "rejected", "expired"):
