@@ -241,8 +241,11 @@ class Tapebook:
         return [recorded_view(self._rooms, run) for run in found if run is not None]
 
     def run(self, run_id: str) -> dict[str, Any]:
-        """One decision, explained: what was told, said and allowed, and the orders, fills and trades it led to."""
-        return explain(self._rooms, self._require_run(run_id))
+        """One decision, explained: what was told, said and allowed, and the orders, fills and trades it led to.
+
+        Here and wherever a run is named, the beginning of its id is enough.
+        """
+        return explain(self._rooms, self._rooms.book.find_run(run_id))
 
     def orders(self, agent: str | None = None, *, working: bool = False, most: int = 20) -> list[dict[str, Any]]:
         """The newest orders, of one agent or of all; when asked, only those that have not ended."""
@@ -351,7 +354,7 @@ class Tapebook:
 
     def replay(self, run_id: str | None = None, *, progress: Callable[[int], None] = lambda done: None) -> ReplayReport:
         """Rebuilds the packet of one run, or of all, and compares it byte for byte."""
-        chosen = [self._require_run(run_id).run_id] if run_id else self._rooms.book.run_ids(most=_ALL)
+        chosen = [self._rooms.book.find_run(run_id).run_id] if run_id else self._rooms.book.run_ids(most=_ALL)
         return replay(self._rooms, chosen, progress=progress)
 
     def compare_shadow(
@@ -363,7 +366,7 @@ class Tapebook:
 
     def compare_runs(self, first: str, second: str) -> dict[str, Any]:
         """Two decisions, and what differs between the packets they were made from."""
-        return compare_runs(self._rooms, self._require_run(first), self._require_run(second))
+        return compare_runs(self._rooms, self._rooms.book.find_run(first), self._rooms.book.find_run(second))
 
     def verify(
         self,
@@ -474,12 +477,6 @@ class Tapebook:
         if as_of is None:
             raise UnknownName(f"{name} does not watch {symbol!r}; it watches: {watched}")
         raise UnknownName(f"{name} did not watch {symbol!r} at {iso(as_of)}; it watched: {watched}")
-
-    def _require_run(self, run_id: str) -> DecisionRun:
-        run = self._rooms.book.run(run_id)
-        if run is None:
-            raise UnknownName(f"there is no run {run_id!r}; `tapebook runs` lists them")
-        return run
 
 
 def open(home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> Tapebook:

@@ -134,6 +134,11 @@ SELECT
     degraded_causes_json, reason_key, seq
 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 
+-- name: runs_between
+-- The decisions whose id lies between two texts, with whose they are; by their id.
+SELECT run_id, agent, symbol, as_of FROM decision_runs
+WHERE owner = :owner AND run_id >= :first AND run_id < :beyond ORDER BY run_id;
+
 -- name: run_record
 -- When a run began, was written, changed and was complete.
 SELECT started_at, completed_at, created_at, updated_at FROM run_report WHERE owner = :owner AND id = :run_id;

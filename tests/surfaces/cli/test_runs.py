@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -316,3 +317,30 @@ def test_a_tick_on_a_market_that_stands_names_the_run_that_was_made_earlier(run:
         other = json.loads(run(*tick, "--json")[1])
         assert (other["agent_version"], other["made_earlier"]) == (2, False)
     assert len(json.loads(run("runs", "--agent", "mine", "--json", "--home", demo)[1])) == 3
+
+
+def test_runs_are_found_by_the_beginning_of_their_id(run: Run, home: str) -> None:
+    ids = sorted(each["run_id"] for each in json.loads(run("runs", "--most", "200", "--json", "--home", home)[1]))
+    first, second = ids[0], ids[-1]
+    short = next(first[:length] for length in range(1, 20) if not ids[1].startswith(first[:length]))
+    assert json.loads(run("runs", "show", short, "--json", "--home", home)[1])["run_id"] == first
+    assert json.loads(run("runs", "show", short.upper(), "--json", "--home", home)[1])["run_id"] == first
+    assert run("replay", short, "--home", home)[1].startswith("1 of 1 packets")
+    assert run("compare", short, second[:12], "--json", "--home", home)[0] == 0
+    several = next(one[:1] for one, other in pairwise(ids) if one[0] == other[0])
+    fit = [each for each in ids if each.startswith(several)]
+    for words in (["runs", "show", several], ["replay", several], ["compare", several, second]):
+        code, out, err = run(*words, "--home", home)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith(f"error: {several!r} begins the ids of {len(fit)} runs: {fit[0]} (") and fit[1] in err
+        assert err.endswith("write more of it\n")
+    for nothing in ("zz", "", "%", "_", "'"):
+        assert run("runs", "show", nothing, "--home", home)[2].startswith(f"error: there is no run {nothing!r}; ")
+
+
+def test_an_entry_names_its_run_by_the_beginning_of_its_id(run: Run, demo: str) -> None:
+    known = json.loads(run("runs", "--agent", "btc-5m", "--most", "1", "--json", "--home", demo)[1])[0]["run_id"]
+    said = run("recall", "append", "note", "btc-5m", "It held.", "--run", known[:9], "--home", demo)
+    assert (said[0], said[2]) == (0, "")
+    assert json.loads(run("recall", "writes", "--json", "--home", demo)[1])[0]["run_id"] == known
+    assert "there is no run 'zz'" in run("recall", "append", "note", "btc-5m", "x", "--run", "zz", "--home", demo)[2]

@@ -36,7 +36,7 @@ SHOWN_DIFFERENCES = 10
 _ENDED = {"failed": "failed", "rejected": "was refused", "expired": "expired"}
 # What the lines of a citation may take of the screen; --json has all of them.
 SHOWN_LINES = 240
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run; `tapebook runs` lists them.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run, or how it begins.")]
 
 group = typer.Typer(rich_markup_mode=None, invoke_without_command=True)
 
@@ -115,7 +115,7 @@ def _why_not_done(run: dict[str, Any]) -> str:
 
 
 def replay(
-    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The id of a run.")] = None,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The id of a run, or how it begins.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every run of the home.")] = False,
     *,
     home: Home = None,
