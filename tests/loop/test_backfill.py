@@ -349,6 +349,15 @@ def test_a_bridged_trade_is_marked_and_nothing_is_learned_from_it(book: app.Tape
     assert book.verify() == []
 
 
+def test_entry_before_a_history_follows_from_the_first_result(book: app.Tapebook, tmp_path: Path) -> None:
+    """2 held at 90 and 2 added at 100 are 4 at 95: the result of selling 1 of them at 103 is 8."""
+    added = FILL | {"startPosition": "2"}
+    sold = closing(1, sz="1", startPosition="4", closedPnl="8")
+    brought(book, answered(tmp_path, added, sold), bridge=True)
+    [trade] = book.trades("btc-5m")
+    assert (trade["entry_price"], trade["realized_pnl_usd"], trade["lacks"]) == (95, 8, ["fills", "funding", "path"])
+
+
 def test_a_gap_within_a_trade_marks_it(book: app.Tapebook, tmp_path: Path) -> None:
     """What is missing turns the position: both the trade that ended in the gap and the next one lack fills."""
     after = FILL | {"side": "B", "startPosition": "-1", "sz": "1", "dir": "Close Short", "time": START + HOUR, "tid": 2}

@@ -120,6 +120,16 @@ def test_a_file_of_two_accounts_asks_whose(tmp_path: Path) -> None:
         read_fill_rows(path, now=NOW, account="0xc")
 
 
+def test_a_self_trade_is_two_fills_that_cancel(tmp_path: Path) -> None:
+    """Both are told with the position before the two; the one that closes comes first."""
+    held = OPEN | {"side": "A", "startPosition": "0", "dir": "Open Short", "sz": "7"}
+    more = held | {"startPosition": "-7", "sz": "3", "time": START + 5, "tid": 902}
+    less = more | {"side": "B", "dir": "Close Short", "tid": 903}
+    last = less | {"sz": "2", "tid": 904}
+    found = read(tmp_path, [last, less, more, held]).rows
+    assert holds(found) and [row.fill.fill_id for row in found] == ["901", "903", "902", "904"]
+
+
 def chain_of(moves: list[tuple[int, int]]) -> list[dict[str, Any]]:
     """Fills that follow one another; several may share a moment."""
     held, at, rows = 0, START, []

@@ -12,8 +12,10 @@ They happened when the file says and are known from now on: no decision of the p
 written down apart: they move neither cash nor positions, and their fees stay in their tokens.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import dropwhile, islice
 from pathlib import Path
 
 import msgspec
@@ -197,6 +199,7 @@ class _Booking:
         self._rooms = rooms
         self._deployment = deployment
         self._account = account
+        self._rows = rows
         now = rooms.clock.now()
         self._quotes = TapeQuotes(rooms.tape, View(now))
         self._past = PastMarket(rooms.tape, since=rows[0].fill.happened_at if rows else now, now=now)
@@ -251,7 +254,11 @@ class _Booking:
             self.objections.append(said)
         self.bridges.append(said)
         name = f"bridge {short_id('bridge', fill.fill_id)}"
-        price = _entry_price_e8(row) if held is None else fill.price_e8
+        price = fill.price_e8
+        if held is None:
+            later = islice(self._rows, bisect_left(self._rows, fill.happened_at, key=_happened_at), None)
+            same = (each for each in later if each.fill.symbol == fill.symbol and not each.spot)
+            price = _entry_price_e8(dropwhile(lambda each: each is not row, same))
         missing = Fill(name, fill.symbol, fill.happened_at, row.start_e8 - held_e8, price, 0, maker=False)
         before = self._account.open_trades.get(fill.symbol)
         if before is not None:
@@ -305,6 +312,10 @@ class _Booking:
             self.drafts.append(draft(at, TradeMarked(trade_id, tuple(lack for lack in _LACKS if lack in lacks))))
 
 
+def _happened_at(row: FillRow) -> int:
+    return row.fill.happened_at
+
+
 def _spot_fill(row: FillRow) -> SpotFill:
     fill = row.fill
     return SpotFill(
@@ -321,18 +332,31 @@ def _spot_fill(row: FillRow) -> SpotFill:
     )
 
 
-def _entry_price_e8(row: FillRow) -> int:
-    """At which price what was held before a history had been entered: by the result of the fill that closes some of it.
+def _entry_price_e8(rows: Iterable[FillRow]) -> int:
+    """At which price what was held before the first of a symbol's rows had been entered; its own price if unknown.
 
-    The fill's own price where that is not known.
+    The result the exchange gives for the first fill that closes some of it tells the average entry price by then, from
+    which what was added since is taken off.
     """
-    fill, start = row.fill, row.start_e8 or 0
-    if row.closed_pnl_usd_e6 is None or start * fill.signed_size_e8 >= 0:
-        return fill.price_e8
-    closed = min(abs(start), abs(fill.signed_size_e8))
-    gained = divide(row.closed_pnl_usd_e6 * 10**10, closed)
-    price = fill.price_e8 - gained if start > 0 else fill.price_e8 + gained
-    return price if price > 0 else fill.price_e8
+    price = held = begun = added = cost = 0
+    for row in rows:
+        fill, start = row.fill, row.start_e8 or 0
+        if not begun:
+            price, held, begun = fill.price_e8, start, abs(start)
+        if start != held:
+            break
+        if held * fill.signed_size_e8 > 0:
+            added += abs(fill.signed_size_e8)
+            cost += abs(fill.signed_size_e8) * fill.price_e8
+            held += fill.signed_size_e8
+            continue
+        if row.closed_pnl_usd_e6 is None:
+            break
+        gained = divide(row.closed_pnl_usd_e6 * 10**10, min(abs(held), abs(fill.signed_size_e8)))
+        average = fill.price_e8 - gained if held > 0 else fill.price_e8 + gained
+        entered = divide(average * (begun + added) - cost, begun)
+        return entered if entered > 0 else price
+    return price
 
 
 def _number(amount_e8: int) -> str:

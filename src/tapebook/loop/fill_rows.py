@@ -152,10 +152,36 @@ def _chained(moment: list[FillRow], held: dict[str, int]) -> list[FillRow]:
     turns: dict[str, Iterator[FillRow]] = {}
     for symbol, rows in by_symbol.items():
         # A history that begins within one moment begins with nothing, if it can.
-        chain = _chain(rows, held.get(symbol, 0)) or _chain(rows, None) or rows
+        begins, unfolded = (held.get(symbol, 0), None), _self_trades_unfolded(rows)
+        tries = (_chain(each, place) for each in (rows, unfolded) for place in begins)
+        chain = next(filter(None, tries), rows)
         held[symbol] = (chain[-1].start_e8 or 0) + chain[-1].fill.signed_size_e8
         turns[symbol] = iter(chain)
     return [row if row.spot else next(turns[row.fill.symbol]) for row in moment]
+
+
+def _self_trades_unfolded(rows: list[FillRow]) -> list[FillRow]:
+    """Rows in which the second half of each self-trade begins where the first ended.
+
+    Where an account met its own order, both fills are told with the position before the two. First comes the one that
+    closes, since its result is told from the entry price that was there before.
+    """
+    found: list[FillRow] = []
+    halves: dict[tuple[int | None, int, int], list[int]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        size = row.fill.signed_size_e8
+        other = halves[row.start_e8, -size, row.fill.price_e8]
+        if not other:
+            halves[row.start_e8, size, row.fill.price_e8].append(place)
+            found.append(row)
+            continue
+        first = found[other[-1]]
+        if (row.start_e8 or 0) * size < 0:
+            first, row = row, first
+        after = (first.start_e8 or 0) + first.fill.signed_size_e8
+        found[other.pop()] = first
+        found.append(msgspec.structs.replace(row, start_e8=after))
+    return found
 
 
 def _chain(rows: list[FillRow], held_e8: int | None) -> list[FillRow]:

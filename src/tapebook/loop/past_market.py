@@ -73,8 +73,8 @@ class PastMarket:
         It has it when some price was observed in it, and never none for an hour, or for a bar where these are longer.
         Of a liquidation, `ended_by` leaves out the bar it happened in.
         """
-        if until <= since:
-            return None, True
+        if until <= since or held.symbol not in self._symbols:
+            return None, until <= since
         bars = self._bars(held.symbol, since=since, until=until)
         begins = min(since, bars[0].bucket_ts) if bars else since
         mids = self._tape.mids(held.symbol, since=begins, until=until - 1, view=self._view)
