@@ -271,7 +271,7 @@ class Tapebook:
                 view = views.open_trade_view(trade, deployment=deployment, maker=maker)
                 rows.append(view | trade_times(book, trade.trade_id))
         if status in (None, "closed"):
-            for closed in book.closed_trades(deployment, seq=seq, most=most):
+            for closed in book.listed_trades(deployment, seq=seq, most=most):
                 maker = book.trade_maker(closed.state.trade_id)
                 view = views.closed_trade_view(closed, deployment=deployment, maker=maker)
                 rows.append(view | trade_times(book, closed.state.trade_id))
@@ -351,13 +351,16 @@ class Tapebook:
         with sole_writer(self._rooms.home, "tape"):
             return transfer.import_file(self._rooms, kind, Path(path), **options)
 
-    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False) -> FillsReport:
-        """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone."""
+    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> FillsReport:
+        """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone.
+
+        Options as in `loop.backfill.import_fills`.
+        """
         deployment = self._deployment(agent)
         if dry_run:
-            return import_fills(self._rooms, Path(path), deployment, dry_run=True)
+            return import_fills(self._rooms, Path(path), deployment, dry_run=True, **options)
         with fellow_writer(self._rooms.home), self._rooms.leases.holding(self._rooms.book.stream(deployment.id)):
-            return import_fills(self._rooms, Path(path), deploy(self._rooms, agent), dry_run=False)
+            return import_fills(self._rooms, Path(path), deploy(self._rooms, agent), **options)
 
     def export_candles(self, path: str | Path, **options: Any) -> ExportReport:
         """Writes bars of the tape to a file; options as in `loop.transfer.export_candles`."""
