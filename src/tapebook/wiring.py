@@ -49,7 +49,7 @@ from tapebook.recall.projection import PROJECTION as RECALL_PROJECTION
 from tapebook.recall.shelf import Indexes
 from tapebook.recall.store import MIGRATIONS as RECALL
 from tapebook.recall.store import Documents
-from tapebook.recall.terms import BY_WORDS, SearchTerms
+from tapebook.recall.terms import BY_WORDS, RULES, SearchTerms
 from tapebook.tape.store import MIGRATIONS as TAPE
 from tapebook.tape.store import Tape
 
@@ -239,6 +239,7 @@ class Rooms:
                 minimum_percent=terms.minimum_percent,
                 per_path=terms.per_path,
                 per_kind=dict(terms.per_kind),
+                rules=terms.rules,
             )
         )
         return made
@@ -291,6 +292,7 @@ def search_terms(config: Config) -> SearchTerms:
         minimum_percent=round(recall.minimum_likeness * 100),
         per_path=recall.per_document,
         per_kind=tuple((kind, int(most)) for kind, _, most in (cap.partition(":") for cap in recall.per_kind)),
+        rules=RULES,
     )
 
 

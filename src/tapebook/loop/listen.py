@@ -26,6 +26,9 @@ from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
 
 FLUSH_SECONDS = 0.25
+UNHEARD = "no connection to the exchange"
+"""How the line begins that says so."""
+
 # What is due is done in between: so long at once, one step more at most, and then frames come first for so long.
 _WORK_SECONDS = 0.02
 _REST_SECONDS = 0.03
@@ -291,7 +294,7 @@ def _unheard(health: "hyperliquid.Health") -> str | None:
     """Why nothing is heard, when no connection stands; the source goes on trying."""
     if health.connections_up or not health.recent_problems:
         return None
-    return f"no connection to the exchange ({health.recent_problems[-1]})"
+    return f"{UNHEARD} ({health.recent_problems[-1]})"
 
 
 def _unlisted(health: "hyperliquid.Health") -> tuple[str, ...]:

@@ -95,6 +95,7 @@ class Worker:
         self._shelf = MarketShelf()
         self._answers: SimpleQueue[tuple[Flight, Answer]] = SimpleQueue()
         self.made = self.expired = self.failed = self.lost = 0
+        # Of what no run says: whoever watches the home reads the runs.
         self.problem: str | None = None
 
     def turn(self, *, patience: float = 0.05) -> bool:
@@ -373,8 +374,6 @@ class Worker:
     def _count(self, task: Task, run: DecisionRun) -> None:
         self.made += 1
         self._settle(task)
-        if run.degraded_causes:
-            self.problem = f"{run.deployment}, run {run.run_id}: {'; '.join(run.degraded_causes)}"
         if run.status == "placed":
             self._carry_out(task.slot.deployment)
 
@@ -390,7 +389,6 @@ class Worker:
     def _fail(self, task: Task, trouble: "Trouble") -> None:
         """One agent's trouble must not stop the others: it is recorded with its run, and the desk goes on."""
         self.failed += 1
-        self.problem = f"{task.slot.deployment.id}: {trouble.says}"
         abandon(self._rooms, [task.slot], status="failed", error=trouble.says)
         self._settle(task)
 

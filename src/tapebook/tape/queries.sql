@@ -133,9 +133,9 @@ SELECT MAX(chunk) FROM tape_archived WHERE table_name = :table_name AND granular
 SELECT MIN(chunk) FROM tape_archived WHERE table_name = :table_name AND granularity_sec = :granularity_sec;
 
 -- name: gaps
--- Each gap as it was known at a moment, oldest first.
+-- Each gap as it was known at a moment, oldest first; of those a commit after a number spoke of.
 SELECT source, channel, subject, from_ts, to_ts, reason, found_at, filled_at FROM tape_gaps
-WHERE known_at <= :as_of AND NOT EXISTS (
+WHERE known_at <= :as_of AND seq > :after AND NOT EXISTS (
     SELECT 1 FROM tape_gaps later
     WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
         AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq AND later.known_at <= :as_of)

@@ -293,9 +293,9 @@ class Tape:
         """How many rows the tape has taken in."""
         return sum(channel.rows for channel in self.channels())
 
-    def gaps(self, *, as_of: int, most: int = NO_WATERMARK) -> list[RecordedGap]:
-        """The gaps found by a moment, as they were known then, oldest first."""
-        rows = self._db.all(_QUERIES.gaps, as_of=as_of, most=most)
+    def gaps(self, *, as_of: int, most: int = NO_WATERMARK, after: int = 0) -> list[RecordedGap]:
+        """The gaps found by a moment, or found or filled after a commit, as they were known then, oldest first."""
+        rows = self._db.all(_QUERIES.gaps, as_of=as_of, most=most, after=after)
         return [RecordedGap(Gap(*row[:6]), row[6], row[7]) for row in rows]
 
     def channel_gaps(self, channel: str, *, since: int, as_of: int) -> list[RecordedGap]:
@@ -410,11 +410,11 @@ class Tape:
 
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
         """The newest complete bars of a size, rolled up from smaller ones that had ended, oldest first."""
-        return rolled(self, symbol, minutes=minutes, count=count, view=view, lengths=self.candle_lengths())
+        return rolled(self, symbol, minutes=minutes, count=count, view=view, lengths=self._stored_lengths())
 
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
         """The bar that ended last, of the finest there are."""
-        return newest_bar(self, symbol, view=view, lengths=self.candle_lengths())
+        return newest_bar(self, symbol, view=view, lengths=self._stored_lengths())
 
     def last_price(self, symbol: str, *, view: View) -> Mid | None:
         """The price last observed: a midpoint, or the close of a bar that ended after it, at the moment it ended."""
@@ -428,9 +428,9 @@ class Tape:
 
     def lengths_within(self, symbol: str, minutes: int) -> tuple[int, ...]:
         """The lengths, finest first, that bars of a size can be made of and that there may be bars of."""
-        return tuple(sorted({*finer(minutes)} & {*self.candle_lengths()}))
+        return tuple(sorted({*finer(minutes)} & {*self._stored_lengths()}))
 
-    def candle_lengths(self) -> list[int]:
+    def _stored_lengths(self) -> list[int]:
         """The lengths there are bars of, here or in the archive, finest first; a process beside this may add one."""
         return [row[0] for row in self._db.all(_QUERIES.candle_lengths)]
 

@@ -67,7 +67,7 @@ READS = sorted({*COMMANDS} - NO_READS)
 
 
 def test_commands_are_those_promised() -> None:
-    promised = ["init", "demo", "agents", "context", "tick", "trades", "replay", "verify", "doctor", "runs"]
+    promised = ["init", "demo", "agents", "context", "tick", "trades", "replay", "verify", "rebuild", "doctor", "runs"]
     promised += ["world", "ingest", "market", "import", "export"]
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable"]

@@ -13,16 +13,18 @@ Show = Callable[[float | None, str], None]
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Show]:
+def progress(label: str, *, on_terminal_only: bool = False) -> Iterator[Show]:
     """Gives the function that shows a step; what a terminal showed is gone when the work is done."""
     if not sys.stderr.isatty():
-        yield _lines(label)
+        yield (lambda done, words: None) if on_terminal_only else _lines(label)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     columns = (TextColumn(label), BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[words]}"))
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    # What is printed meanwhile goes above the bar, unless it goes to a file or a pipe.
+    shared = sys.stdout.isatty()
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=shared)
     task = bar.add_task(label, total=None, words="")
 
     def show(done: float | None, words: str) -> None:
