@@ -47,7 +47,7 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 class Spending:
-    """The ledger of one backtest; its file is opened when a model is made, so rules never have one.
+    """The ledger of one backtest; its file is opened at the first question, so rules never have one.
 
     `failures` gives answers that failed too: made again, a backtest fails where it failed.
     """
