@@ -105,6 +105,18 @@ def test_a_model_of_ones_own_needs_no_limit(home: Path, server: ModelServer) -> 
     assert shown(home, result.id)["spent"]["calls"] == len(server.seen) == HOURS
 
 
+def test_no_question_is_estimated_above_the_cap_of_a_run(home: Path, server: ModelServer) -> None:
+    """The longest prompt may be too dear to be asked where a shorter one is not."""
+    with (home / FILE).open("a") as file:
+        file.write("input_usd_per_mtok = 1000\n")
+    with pytest.raises(BadInput, match=r"may be asked 12 times: at most .* out, 6\.00 USD: say with --max-usd"):
+        asked(home, max_usd=None)
+    result = asked(home)
+    assert not server.seen and shown(home, result.id)["spent"] is None
+    with tapebook.open(home / "backtests" / result.id) as book:
+        assert {run["error"][:15] for run in book.runs("tester", most=50)} == {"R11_MODEL_SPEND"}
+
+
 def test_it_stops_at_the_limit_and_goes_on_when_raised(tmp_path: Path, server: ModelServer) -> None:
     server.says(trading_chat)
     whole, home = (
