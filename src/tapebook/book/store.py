@@ -13,11 +13,11 @@ from tapebook.book.settle import Account
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.activity import LONGEST_STREAK
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.instants import DAY, HOUR, iso
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Watermarks
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.trade import ClosedTrade, Lack, TradeState
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.set_back import StreamSetBack
@@ -25,6 +25,9 @@ from tapebook.log.set_back import StreamSetBack
 MIGRATIONS = "tapebook.book"
 MOST_UNDER_WAY = 50
 """Orders that are looked at for those under way: an order that outlives so many newer ones is not seen any more."""
+
+# Runs that are named when the beginning of an id fits several.
+_MOST_NAMED = 5
 
 _QUERIES = Queries.load("tapebook.book")
 
@@ -173,6 +176,12 @@ class Book:
             row = self._db.one(_QUERIES.agent_version, owner=self.owner, agent=name, version=version)
         return _profile(row) if row else None
 
+    def agent_as_of(self, name: str, *, as_of: int) -> tuple[int, AgentProfile] | None:
+        """One agent's profile as it was known at a moment; None when the agent did not exist then."""
+        seq = self.seq_as_of("", as_of)
+        row = self._db.one(_QUERIES.agent_as_of, owner=self.owner, agent=name, seq=seq)
+        return _profile(row) if row else None
+
     def agent_history(self, name: str) -> list[tuple[int, AgentProfile]]:
         """Every version of an agent with when it became known, newest first."""
         rows = self._db.all(_QUERIES.agent_history, owner=self.owner, agent=name)
@@ -208,8 +217,15 @@ class Book:
         return Account(seq, Portfolio(positions, cash[0] if cash else 0), trades)
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
-        """The trades that ended last as of a sequence number, newest exit first."""
-        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most}
+        """The trades that ended last as of a sequence number, newest exit first; without those that lack fills."""
+        return self._closed_trades(deployment, seq=seq, most=most, partial=0)
+
+    def listed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
+        """The trades that ended last as of a sequence number, newest exit first, whatever is known of them."""
+        return self._closed_trades(deployment, seq=seq, most=most, partial=1)
+
+    def _closed_trades(self, deployment: str, *, seq: int, most: int, partial: int) -> list[ClosedTrade]:
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "partial": partial}
         return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_trades, **where)]
 
     def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
@@ -231,6 +247,11 @@ class Book:
         if row is None:
             raise UnknownName(f"there is no trade {trade_id!r}; `tapebook trades AGENT` lists them")
         return row[0], row[1]
+
+    def trade_lacks(self, trade_id: str) -> tuple[Lack, ...]:
+        """What is not known of a trade; nothing is of one that was booked as it happened."""
+        row = self._db.one(_QUERIES.trade_lacks, owner=self.owner, id=trade_id)
+        return tuple(row[0].split(",")) if row and row[0] else ()
 
     def trade_totals(self, deployment: str) -> TradeTotals:
         """How a deployment's closed trades did, all of them."""
@@ -295,6 +316,21 @@ class Book:
             raise Damaged(f"run {run_id} is not in the log; `tapebook verify` lists what is missing")
         actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
         return _run(row, ev.told_once(event), actions)
+
+    def find_run(self, text: str) -> DecisionRun:
+        """The decision whose id begins with a text; UnknownName when none or several do."""
+        written = text.lower()
+        # No character comes behind this one in either database.
+        found = self._db.all(_QUERIES.runs_between, owner=self.owner, first=written, beyond=f"{written}\U0010ffff")
+        run = self.run(found[0][0]) if written and (len(found) == 1 or (found and found[0][0] == written)) else None
+        if run is not None:
+            return run
+        if not written or not found:
+            raise UnknownName(f"there is no run {text!r}; `tapebook runs` lists them")
+        shown = [f"{name} ({agent} {symbol} {iso(as_of)[:16]})" for name, agent, symbol, as_of in found[:_MOST_NAMED]]
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        named = f"{', '.join(shown)}{more}"
+        raise UnknownName(f"{text!r} begins the ids of {len(found)} runs: {named}; write more of it")
 
     def run_record(self, run_id: str) -> RunRecord | None:
         """The times of a decision, and what became of each of its actions."""
@@ -363,6 +399,11 @@ class Book:
         where = {"owner": self.owner, "deployment": deployment, "working": int(working), "most": most}
         return [_known_order(row) for row in self._db.all(_QUERIES.orders, **where)]
 
+    def order(self, client_id: str) -> Order | None:
+        """An order by its client id."""
+        row = self._db.one(_QUERIES.order, owner=self.owner, client_id=client_id)
+        return None if row is None else _order(row)
+
     def dry_orders(self, deployment: str) -> int:
         """How many orders a deployment of a dry run has noted."""
         row = self._db.one(_QUERIES.dry_orders, owner=self.owner, deployment=deployment)
@@ -400,6 +441,11 @@ class Book:
         """One fill."""
         row = self._db.one(_QUERIES.fill, owner=self.owner, deployment=deployment, fill_id=fill_id)
         return _fill(row) if row else None
+
+    def has_spot_fill(self, deployment: str, fill_id: str) -> bool:
+        """Whether a spot fill was booked."""
+        where = {"owner": self.owner, "deployment": deployment, "fill_id": fill_id}
+        return self._db.one(_QUERIES.has_spot_fill, **where) is not None
 
     def orders_under_way(self, deployment: str, *, seq: int, as_of: int) -> tuple[Order, ...]:
         """Orders that had not ended as of a sequence number, oldest first."""

@@ -75,6 +75,10 @@ def gather(
     optional = optional or OptionalReads(skip)
     market = _market(rooms.tape, deployment, symbol, view=view, optional=optional, shelf=shelf, version=version)
     account = rooms.book.account(deployment.id, seq=watermarks.book)
+    if not watermarks.book:
+        # No decision is made before the deposit; a preview shows the account as it will begin.
+        begins = msgspec.structs.replace(account.portfolio, cash_usd_e6=deployment.agent.starting_cash_usd_e6)
+        account = msgspec.structs.replace(account, portfolio=begins)
     ahead = rooms.book.set_back(deployment.id, seq=watermarks.book, as_of=as_of)
     if ahead is not None:
         account = not_later(account, as_of)
