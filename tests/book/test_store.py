@@ -412,3 +412,16 @@ def test_watermark_of_a_moment(db: Database) -> None:
     write(book, "d1", ev.OrderPlaced("none"))
     moments = (NOON - 1, NOON, NOON + 1, NOON + MINUTE - 1, NOON + MINUTE)
     assert [book.seq_as_of("d1", moment) for moment in moments] == [0, 2, 3, 3, 4]
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(book: Book) -> None:
+    for name in ("a1b0", "a1b0ff", "a2", "b"):
+        write(book, "d1", ev.RunDecided(run(name)))
+    assert [book.find_run(text).run_id for text in ("a1b0", "a1b0f", "a2", "B")] == ["a1b0", "a1b0ff", "a2", "b"]
+    with pytest.raises(UnknownName, match=r"^'a1' begins the ids of 2 runs: a1b0 \(.*, a1b0ff \(.*; write more of it$"):
+        book.find_run("a1")
+    for text in ("", "c", "a3", "%"):
+        with pytest.raises(UnknownName, match=f"there is no run {text!r}"):
+            book.find_run(text)
+    with pytest.raises(UnknownName):
+        Book(book._log, book._db, owner="stranger").find_run("a2")

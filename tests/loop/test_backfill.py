@@ -151,7 +151,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(book: app.Tapebook, tmp_path
 
 def test_nobody_knew_of_them_before_they_were_imported(book: app.Tapebook, tmp_path: Path) -> None:
     brought(book, written(tmp_path, ROWS))
-    earlier = book.context("btc-5m", "BTC", as_of=NOW - MINUTE)
+    earlier = book.context("btc-5m", "BTC", as_of=NOW - MINUTE, version=1)
     assert earlier.section("recent_trades") is None
     later = app.open(tmp_path / "home", clock=VirtualClock(NOW + MINUTE)).context("btc-5m", "BTC")
     assert later.section("recent_trades") is not None

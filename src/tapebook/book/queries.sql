@@ -12,6 +12,11 @@ SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent 
 -- The newest version of one agent.
 SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent ORDER BY version DESC LIMIT 1;
 
+-- name: agent_as_of
+-- The newest version of one agent as of a sequence number of the owner's stream.
+SELECT version, profile_json FROM agent_versions
+WHERE owner = :owner AND agent = :agent AND seq <= :seq ORDER BY version DESC LIMIT 1;
+
 -- name: agent_history
 -- Every version of one agent and when it became known, newest first.
 SELECT known_at, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent ORDER BY version DESC;
@@ -130,6 +135,11 @@ SELECT
     degraded_json, error, model, input_tokens, output_tokens, cost_usd_e6, attempts,
     degraded_causes_json, reason_key, seq
 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
+
+-- name: runs_between
+-- The decisions whose id lies between two texts, with whose they are; by their id.
+SELECT run_id, agent, symbol, as_of FROM decision_runs
+WHERE owner = :owner AND run_id >= :first AND run_id < :beyond ORDER BY run_id;
 
 -- name: run_record
 -- When a run began, was written, changed and was complete.
@@ -307,6 +317,11 @@ SELECT
 FROM orders
 WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment) AND (:working = 0 OR ended_seq IS NULL)
 ORDER BY intended_at DESC, deployment, seq DESC, client_id LIMIT :most;
+
+-- name: order
+-- One order by its client id.
+SELECT client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at
+FROM orders WHERE owner = :owner AND client_id = :client_id;
 
 -- name: dry_orders
 -- How many orders of a dry run a deployment has.

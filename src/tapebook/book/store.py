@@ -13,7 +13,7 @@ from tapebook.book.settle import Account
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.activity import LONGEST_STREAK
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.instants import DAY, HOUR, iso
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Watermarks
@@ -25,6 +25,9 @@ from tapebook.log.set_back import StreamSetBack
 MIGRATIONS = "tapebook.book"
 MOST_UNDER_WAY = 50
 """Orders that are looked at for those under way: an order that outlives so many newer ones is not seen any more."""
+
+# Runs that are named when the beginning of an id fits several.
+_MOST_NAMED = 5
 
 _QUERIES = Queries.load("tapebook.book")
 
@@ -173,6 +176,12 @@ class Book:
             row = self._db.one(_QUERIES.agent_version, owner=self.owner, agent=name, version=version)
         return _profile(row) if row else None
 
+    def agent_as_of(self, name: str, *, as_of: int) -> tuple[int, AgentProfile] | None:
+        """One agent's profile as it was known at a moment; None when the agent did not exist then."""
+        seq = self.seq_as_of("", as_of)
+        row = self._db.one(_QUERIES.agent_as_of, owner=self.owner, agent=name, seq=seq)
+        return _profile(row) if row else None
+
     def agent_history(self, name: str) -> list[tuple[int, AgentProfile]]:
         """Every version of an agent with when it became known, newest first."""
         rows = self._db.all(_QUERIES.agent_history, owner=self.owner, agent=name)
@@ -308,6 +317,21 @@ class Book:
         actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
         return _run(row, ev.told_once(event), actions)
 
+    def find_run(self, text: str) -> DecisionRun:
+        """The decision whose id begins with a text; UnknownName when none or several do."""
+        written = text.lower()
+        # No character comes behind this one in either database.
+        found = self._db.all(_QUERIES.runs_between, owner=self.owner, first=written, beyond=f"{written}\U0010ffff")
+        run = self.run(found[0][0]) if written and (len(found) == 1 or (found and found[0][0] == written)) else None
+        if run is not None:
+            return run
+        if not written or not found:
+            raise UnknownName(f"there is no run {text!r}; `tapebook runs` lists them")
+        shown = [f"{name} ({agent} {symbol} {iso(as_of)[:16]})" for name, agent, symbol, as_of in found[:_MOST_NAMED]]
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        named = f"{', '.join(shown)}{more}"
+        raise UnknownName(f"{text!r} begins the ids of {len(found)} runs: {named}; write more of it")
+
     def run_record(self, run_id: str) -> RunRecord | None:
         """The times of a decision, and what became of each of its actions."""
         row = self._db.one(_QUERIES.run_record, owner=self.owner, run_id=run_id)
@@ -374,6 +398,11 @@ class Book:
         """The newest orders of a deployment, or of all; when asked, only those that have not ended."""
         where = {"owner": self.owner, "deployment": deployment, "working": int(working), "most": most}
         return [_known_order(row) for row in self._db.all(_QUERIES.orders, **where)]
+
+    def order(self, client_id: str) -> Order | None:
+        """An order by its client id."""
+        row = self._db.one(_QUERIES.order, owner=self.owner, client_id=client_id)
+        return None if row is None else _order(row)
 
     def dry_orders(self, deployment: str) -> int:
         """How many orders a deployment of a dry run has noted."""

@@ -19,7 +19,6 @@ from tapebook.loop.listen import keep_of, newest_books, source_settings
 from tapebook.tape.sources import hyperliquid
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
-from tapebook.world.server import WorldServer
 
 STEP = 5 * SECOND
 
@@ -36,6 +35,9 @@ class SteppedFeed:
         history_ms: int,
         delistings: Mapping[str, int] | None = None,
     ) -> None:
+        # Loaded by those who serve: HTTP takes longer to load than all else together.
+        from tapebook.world.server import WorldServer
+
         self._rooms = rooms
         self._clock = clock
         self._server = WorldServer(world, history_ms=history_ms, delistings=delistings)
@@ -63,7 +65,7 @@ class SteppedFeed:
         reached = self.reached()
         if reached is not None:
             await self._server.advance(reached)
-            self._clock.advance(reached)
+            self._move_clock(reached)
         # Made here and not before: what is due is counted from the moment the clock shows.
         keep = keep_of(self._rooms.config)
         self._ingester = Ingester(self._rooms, self._intake, keep=keep, derive_every=5 * MINUTE)
@@ -94,9 +96,13 @@ class SteppedFeed:
 
     async def step(self, at: int) -> None:
         """Plays one step and commits all it sent."""
-        self._clock.advance(at)
+        self._move_clock(at)
         await self._server.advance(at)
         await self._take(at)
+
+    def _move_clock(self, at: int) -> None:
+        # What people do while the market stands is written a little after its last step.
+        self._clock.advance(max(at, self._clock.now()))
 
     async def _take(self, at: int) -> None:
         if self._running is not None and self._running.done():
@@ -108,7 +114,7 @@ class SteppedFeed:
             raise StoreFailed(problem)
         self._ingester.keep_up()
 
-    def _listening(self, url: str) -> hyperliquid.HyperliquidSource:
+    def _listening(self, url: str) -> "hyperliquid.HyperliquidSource":
         settings = source_settings(self._rooms.config, url=url, stepped=True)
         return hyperliquid.create(
             msgspec.structs.replace(settings, spot=False, symbols=(), history_ms=self._history_ms),

@@ -54,7 +54,7 @@ class Decided(msgspec.Struct, frozen=True):
 def append(rooms: Rooms, agent: str, what: str, text: str, *, run_id: str = "", by: str) -> Appended:
     """Appends to an agent's journal, learnings or notes; the same words in the same run are kept once."""
     kind, words = policy.required_what(what), policy.cleaned(text)
-    _require_run(rooms, _profile(rooms, agent), run_id)
+    run_id = _whole_run_id(rooms, _profile(rooms, agent).name, run_id)
     require_workspace(rooms)
     at, digest = rooms.clock.now(), sha256_hex(words.encode())
     name = policy.entry_id(agent, kind, digest, run_id or at)
@@ -91,7 +91,7 @@ def add_folder(rooms: Rooms, folder: Path) -> str:
 def propose(rooms: Rooms, agent: str, text: str, *, run_id: str = "", by: str) -> Proposed:
     """Proposes another manual for an agent; nothing changes until its owner approves."""
     profile = _profile(rooms, agent)
-    _require_run(rooms, profile, run_id)
+    run_id = _whole_run_id(rooms, agent, run_id)
     proposed = proposals.checked(text, manual=profile.manual)
     _require_fit(profile, proposed)
     rooms.archive.put(proposed.encode())
@@ -169,10 +169,15 @@ def _profile(rooms: Rooms, agent: str) -> AgentProfile:
     return found[1]
 
 
-def _require_run(rooms: Rooms, profile: AgentProfile, run_id: str) -> None:
-    run = rooms.book.run(run_id) if run_id else None
-    if run_id and (run is None or run.agent != profile.name):
-        raise UnknownName(f"{profile.name} has no run {run_id!r}; `tapebook runs --agent {profile.name}` lists them")
+def _whole_run_id(rooms: Rooms, agent: str, text: str) -> str:
+    """The id of the agent's run that begins with a text; empty for none."""
+    if not text:
+        return ""
+    run = rooms.book.find_run(text)
+    if run.agent != agent:
+        whose = f"{agent} has no run {run.run_id}, which is one of {run.agent}"
+        raise UnknownName(f"{whose}; `tapebook runs --agent {agent}` lists its own")
+    return run.run_id
 
 
 def _require_fit(profile: AgentProfile, manual: str) -> None:
