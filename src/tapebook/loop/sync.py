@@ -126,7 +126,7 @@ class _Files:
 
     def _found(self) -> Iterator[Found]:
         rooms = self._rooms
-        agents = [profile.name for _, profile in rooms.book.agents()]
+        agents = [profile.name for _, profile in rooms.book.agents(removed=True)]
         areas, lost = workspace.areas(rooms.home / FOLDER, agents=agents, folders=rooms.documents.folders())
         self.refused += lost
         for area in areas:

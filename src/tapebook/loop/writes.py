@@ -15,6 +15,7 @@ from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.files import replace_file
 from tapebook.errors import BadInput, Busy, StoreFailed, UnknownName
 from tapebook.loop import enlist
+from tapebook.loop.deploy import require_agent
 from tapebook.loop.entries import Pen, body, own_file
 from tapebook.loop.sync import require_workspace, sync
 from tapebook.recall import policy, proposals
@@ -162,11 +163,7 @@ def _require_open(rooms: Rooms, proposal_id: str) -> Proposal:
 
 
 def _profile(rooms: Rooms, agent: str) -> AgentProfile:
-    found = rooms.book.agent(agent)
-    if found is None:
-        known = ", ".join(profile.name for _, profile in rooms.book.agents()) or "none yet"
-        raise UnknownName(f"there is no agent called {agent!r}; agents: {known}")
-    return found[1]
+    return require_agent(rooms.book, agent)[1]
 
 
 def _whole_run_id(rooms: Rooms, agent: str, text: str) -> str:

@@ -70,7 +70,7 @@ def test_commands_are_those_promised() -> None:
     promised = ["init", "demo", "agents", "context", "tick", "trades", "replay", "verify", "doctor", "runs"]
     promised += ["world", "ingest", "market", "import", "export"]
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
-    promised += ["agents enable", "agents disable"]
+    promised += ["agents enable", "agents disable", "agents remove"]
     promised += ["halt", "resume", "flatten", "up"]
     promised += ["lessons", *(f"lessons {name}" for name in ("show", "promote", "demote"))]
     promised += ["experience", *(f"experience {name}" for name in ("show", "export", "import", "rebuild"))]
