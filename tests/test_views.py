@@ -184,7 +184,7 @@ def test_votes_and_usage_of_a_run() -> None:
     vote = {"engine": "trend", "action": "open", "side": "long", "reason": "up", "confidence": 0.62, "weight": 1.2}
     assert (view["votes"], view["late_ms"]) == ([vote], 250)
     tokens = {"model": "gpt-6-luna", "input_tokens": 1_200, "output_tokens": 80, "attempts": 2}
-    assert view["usage"] == tokens | {"cost_usd": 0.0021}
+    assert view["usage"] == tokens | {"cost_usd": 0.0021, "reused": False}
     assert same_after_json(view)
 
 

@@ -31,6 +31,7 @@ from tapebook.lab.backtest import Progress as BacktestProgress
 from tapebook.lab.backtest import Watch, backtest
 from tapebook.lab.backtest_view import chunk_lines, summary_lines
 from tapebook.lab.compare import ShadowReport, compare_runs, compare_shadow
+from tapebook.lab.cost import CostEstimate, cost_sentence, estimate_cost, max_spending
 from tapebook.lab.demo_report import DemoReport
 from tapebook.lab.explain import explain, order_view, recorded_view, trade_times
 from tapebook.lab.home_experience import HomeExperience
@@ -39,23 +40,25 @@ from tapebook.lab.planning import plan_for
 from tapebook.lab.replay import ReplayReport, replay
 from tapebook.lab.rerun import Comparison, run_again
 from tapebook.lab.result import BacktestResult, ChunkResult
-from tapebook.log import Finding, Stream
+from tapebook.log import Finding, Rebuilt, Stream
 from tapebook.loop import control, enlist, transfer
 from tapebook.loop import demo as demo_loop
 from tapebook.loop.backfill import FillsReport, import_fills
 from tapebook.loop.control import Flattened, Switched
 from tapebook.loop.demo import DemoProgress
 from tapebook.loop.deploy import deploy, require_agent
-from tapebook.loop.desk import run_desk, serve_role
+from tapebook.loop.desk import Lookout, run_desk, serve_role
 from tapebook.loop.enlist import Removed, Saved
 from tapebook.loop.gather import gather, watermarks_now
 from tapebook.loop.health import Check, checks
+from tapebook.loop.home_events import HomeEvent, HomeTotals
 from tapebook.loop.home_layers import HomeLayers
 from tapebook.loop.horizons import curated_until
 from tapebook.loop.librarian import clean_archive
 from tapebook.loop.listen import IngestProgress
 from tapebook.loop.maintain import anchor_problem
 from tapebook.loop.patience import patiently
+from tapebook.loop.rebuild import rebuild_book
 from tapebook.loop.recall import docs_head
 from tapebook.loop.roles import RoleProgress
 from tapebook.loop.shadow import shadow_tick
@@ -78,6 +81,7 @@ __all__ = [
     "Check",
     "ChunkResult",
     "Comparison",
+    "CostEstimate",
     "DemoProgress",
     "DemoReport",
     "EarlierRun",
@@ -85,8 +89,11 @@ __all__ = [
     "FillsReport",
     "Finding",
     "Flattened",
+    "HomeEvent",
+    "HomeTotals",
     "ImportReport",
     "IngestProgress",
+    "Lookout",
     "Preview",
     "Removed",
     "ReplayReport",
@@ -98,6 +105,7 @@ __all__ = [
     "Switched",
     "Tapebook",
     "chunk_lines",
+    "cost_sentence",
     "demo",
     "find_damage",
     "ingest",
@@ -276,7 +284,7 @@ class Tapebook:
                 view = views.open_trade_view(trade, deployment=deployment, maker=maker)
                 rows.append(view | trade_times(book, trade.trade_id))
         if status in (None, "closed"):
-            for closed in book.closed_trades(deployment, seq=seq, most=most):
+            for closed in book.listed_trades(deployment, seq=seq, most=most):
                 maker = book.trade_maker(closed.state.trade_id)
                 view = views.closed_trade_view(closed, deployment=deployment, maker=maker)
                 rows.append(view | trade_times(book, closed.state.trade_id))
@@ -293,12 +301,19 @@ class Tapebook:
         *,
         progress: Callable[[BacktestProgress], None] = lambda progress: None,
         chunk: Callable[[ChunkResult], None] = lambda result: None,
+        max_usd: float | None = None,
+        agree: Callable[[CostEstimate], bool] = lambda estimate: False,
         **wish: Any,
     ) -> BacktestResult:
-        """Runs an agent over past bars, or goes on where it stopped, or gives what is there; see `planning.Wish`."""
+        """Runs an agent over past bars, or goes on where it stopped, or gives what is there; see `planning.Wish`.
+
+        Where models are asked, `agree` hears what they may cost before the first question. They may cost `max_usd` in
+        all; without it, the estimate, if `agree` says so. At the limit it stops with SpendLimit: nothing is lost.
+        """
         require_agent(self._rooms.book, agent)
         plan = plan_for(self._rooms, self._deployment(agent), wish)
-        return backtest(self._rooms.home, self._rooms.config, plan, watch=Watch(progress, chunk))
+        most = max_spending(estimate_cost(self._rooms, plan), max_usd=max_usd, agree=agree)
+        return backtest(self._rooms.home, self._rooms.config, plan, watch=Watch(progress, chunk), max_usd_e6=most)
 
     def backtest_again(
         self,
@@ -350,14 +365,17 @@ class Tapebook:
         with sole_writer(self._rooms.home, "tape"):
             return transfer.import_file(self._rooms, kind, Path(path), **options)
 
-    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False) -> FillsReport:
-        """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone."""
+    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> FillsReport:
+        """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone.
+
+        Options as in `loop.backfill.import_fills`.
+        """
         require_agent(self._rooms.book, agent)
         deployment = self._deployment(agent)
         if dry_run:
-            return import_fills(self._rooms, Path(path), deployment, dry_run=True)
+            return import_fills(self._rooms, Path(path), deployment, dry_run=True, **options)
         with fellow_writer(self._rooms.home), self._rooms.leases.holding(self._rooms.book.stream(deployment.id)):
-            return import_fills(self._rooms, Path(path), deploy(self._rooms, agent), dry_run=False)
+            return import_fills(self._rooms, Path(path), deploy(self._rooms, agent), **options)
 
     def export_candles(self, path: str | Path, **options: Any) -> ExportReport:
         """Writes bars of the tape to a file; options as in `loop.transfer.export_candles`."""
@@ -397,6 +415,10 @@ class Tapebook:
         `progress` is told how far it has come; `notice` what cannot be checked, such as rows older than checksums.
         """
         return verify_home(self._rooms, tape=tape, archive=archive, progress=progress, notice=notice)
+
+    def rebuild(self, *, progress: Callable[[str], None] = lambda words: None) -> Rebuilt:
+        """Computes tables of the book again that contradict its log, in one transaction; nothing else may run."""
+        return rebuild_book(self._rooms, progress=progress)
 
     def doctor(self, *, fix: bool = False) -> list[Check]:
         """The state of the home, point by point.

@@ -48,7 +48,7 @@ def run_view(run: DecisionRun) -> View:
         "dry": is_dry(run.deployment),
         "late_ms": run.as_of - run.scheduled_for,
         "votes": [_vote_view(vote) for vote in run.votes],
-        "usage": None if run.usage is None else _usage_view(run.usage),
+        "usage": None if run.usage is None else _usage_view(run.usage) | {"reused": _is_reused(run)},
     }
     return msgspec.to_builtins(run) | moments | said  # type: ignore[no-any-return]
 
@@ -165,6 +165,11 @@ def _section_view(section: Section, packet: Packet) -> View:
 def _vote_view(vote: Vote) -> View:
     plain = {"engine": vote.engine, "action": vote.action, "side": vote.side, "reason": vote.reason}
     return plain | {"confidence": vote.confidence_e4 / 10_000, "weight": vote.weight_e4 / 10_000}
+
+
+def _is_reused(run: DecisionRun) -> bool:
+    """Whether the answer had been paid for before, by another run."""
+    return run.usage is not None and not run.usage.attempts and run.status != "failed"
 
 
 def _usage_view(usage: Usage) -> View:

@@ -20,7 +20,7 @@ def test_it_syncs_when_it_is_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         shelf.write("global/b.md", "b")
         now[0] += 119
         role.turn()
-        assert shelf.paths() == {"global/a.md"} and role.words() == "1 syncs, 1 documents changed"
+        assert shelf.paths() == {"global/a.md"} and role.words() == "1 sync, 1 document changed"
         now[0] += 1
         role.turn()
         assert shelf.paths() == {"global/a.md", "global/b.md"} and role.words() == "2 syncs, 2 documents changed"

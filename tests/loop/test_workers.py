@@ -13,6 +13,7 @@ from tapebook.decision import Answer
 from tapebook.domain.agent import AgentProfile, ContextProfile
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.packet import Packet
+from tapebook.domain.run import Usage
 from tapebook.errors import Busy, StaleWriter, StoreFailed
 from tapebook.loop import tasks, workers
 from tests.db.places import sql
@@ -168,6 +169,22 @@ def test_engine_that_breaks_fails_its_run_and_no_other(two: tuple[Shop, Shop]) -
     assert verified(one)
 
 
+def test_answer_that_cannot_be_kept_fails_its_run_and_no_other(two: tuple[Shop, Shop]) -> None:
+    """An engine of somebody's own may name a cost that fits into no column."""
+    one, _ = two
+
+    def says(packet: Packet) -> Answer:
+        cost = 2**70 if packet.symbol == "ETH" else 5
+        return msgspec.structs.replace(holds(packet), usage=Usage("own", 10, 1, cost, 1))
+
+    one.engine._says, one.engine.identity = says, "own model"
+    work(worker := one.worker())
+    assert (worker.made, worker.failed, one.rooms.work.counts(), holders(one)) == (2, 1, {}, [])
+    failed = [run for run in one.runs() if run.status == "failed"]
+    assert [(run.agent, run.symbol) for run in failed] == [("a", "ETH")] and failed[0].error
+    assert verified(one)
+
+
 @pytest.mark.parametrize("step", ["begin", "conclude"])
 def test_step_that_breaks_fails_its_run_and_no_other(
     two: tuple[Shop, Shop], step: str, monkeypatch: pytest.MonkeyPatch
@@ -184,7 +201,7 @@ def test_step_that_breaks_fails_its_run_and_no_other(
     monkeypatch.setattr(tasks, step, breaks)
     work(worker := one.worker())
     assert (worker.made, worker.failed, one.rooms.work.counts(), holders(one)) == (2, 1, {}, [])
-    assert worker.problem == "a.paper: LookupError: nobody expected this"
+    assert worker.problem is None, "its run says it"
     failed = [(run.symbol, run.error) for run in one.runs() if run.status == "failed"]
     assert failed == [("ETH", "LookupError: nobody expected this")]
     assert verified(one)

@@ -161,6 +161,7 @@ def test_a_gap_that_is_filled_in_part_is_split_and_the_rest_stays_open(db: Datab
     found = [RecordedGap(part, NOON, at) for part, at in zip(parts, filled, strict=True)]
     assert tape.gaps(as_of=NOON + 10) == found == tape.channel_gaps("candles", since=NOON, as_of=NOON + 10)
     assert tape.gaps(as_of=NOON) == [RecordedGap(gap(0, 6, channel="candles"), NOON, None)], "as it was known then"
+    assert tape.gaps(as_of=NOON + 10, after=tape.head()[0]) == []
     assert tape.gap_count() == 2 and tape.filled_gap_count() == 2
 
 

@@ -27,6 +27,7 @@ TABLES = (
     "decision_actions",
     "orders",
     "fills",
+    "spot_fills",
     "wallet_ledger",
     "positions",
     "portfolio_snapshots",
@@ -187,6 +188,24 @@ def _fill_observed(event: Event) -> list[Write]:
     return [Write(_QUERIES.fill, row | _place(event))]
 
 
+def _spot_fill_observed(event: Event) -> list[Write]:
+    fill = ev.body_of(event, ev.SpotFillObserved).fill
+    return [Write(_QUERIES.spot_fill, msgspec.structs.asdict(fill) | {"maker": int(fill.maker)} | _place(event))]
+
+
+def _token_fee_observed(event: Event) -> list[Write]:
+    return [Write(_QUERIES.token_fee, msgspec.structs.asdict(ev.body_of(event, ev.TokenFeeObserved)) | _place(event))]
+
+
+def _fill_bridged(event: Event) -> list[Write]:
+    return [Write(_QUERIES.bridge_fill, {"fill_id": ev.body_of(event, ev.FillBridged).fill_id} | _place(event))]
+
+
+def _trade_marked(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.TradeMarked)
+    return [Write(_QUERIES.mark_trade, {"trade_id": body.trade_id, "lacks": ",".join(body.lacks)} | _place(event))]
+
+
 def _marks_observed(event: Event) -> list[Write]:
     body = ev.body_of(event, ev.MarksObserved)
     place = (event.stream.owner, event.stream.deployment, event.seq)
@@ -240,6 +259,10 @@ PROJECTION = Projection(
         ev.KINDS[ev.OrderEnded]: _order_ended,
         ev.KINDS[ev.FillObserved]: _fill_observed,
         ev.KINDS[ev.MarksObserved]: _marks_observed,
+        ev.KINDS[ev.SpotFillObserved]: _spot_fill_observed,
+        ev.KINDS[ev.TokenFeeObserved]: _token_fee_observed,
+        ev.KINDS[ev.FillBridged]: _fill_bridged,
+        ev.KINDS[ev.TradeMarked]: _trade_marked,
         ev.KINDS[ev.TradeOpened]: _trade_opened,
         ev.KINDS[ev.TradeUpdated]: _trade_updated,
         ev.KINDS[ev.TradeClosed]: _trade_closed,

@@ -90,7 +90,7 @@ WHERE p.owner = :owner AND p.deployment = :deployment AND p.symbol = traded.symb
 ORDER BY p.symbol;
 
 -- name: closed_trades
--- The trades that ended last as of a sequence number, newest exit first.
+-- The trades that ended last as of a sequence number, newest exit first; those of which fills are missing when asked for.
 SELECT
     id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
     entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
@@ -98,6 +98,7 @@ SELECT
     exit_tick_at, exit_reason, exit_run_id
 FROM trade_history
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq
+    AND (:partial = 1 OR SUBSTR(lacks, 1, 5) <> 'fills')
 ORDER BY exit_seq DESC LIMIT :most;
 
 -- name: closed_trades_until
@@ -109,6 +110,7 @@ SELECT
     exit_tick_at, exit_reason, exit_run_id
 FROM trade_history
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq AND exit_tick_at <= :until
+    AND SUBSTR(lacks, 1, 5) <> 'fills'
 ORDER BY exit_seq DESC LIMIT :most;
 
 -- name: trade_maker
@@ -253,7 +255,7 @@ SELECT
 FROM trade_history WHERE owner = :owner AND deployment = :deployment AND exit_seq IS NOT NULL;
 
 -- name: closed_after
--- The trades that ended between two sequence numbers, oldest exit first.
+-- The trades that ended between two sequence numbers, oldest exit first; without those of which fills are missing.
 SELECT
     id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
     entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
@@ -261,6 +263,7 @@ SELECT
     exit_tick_at, exit_reason, exit_run_id
 FROM trade_history
 WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq
+    AND SUBSTR(lacks, 1, 5) <> 'fills'
 ORDER BY exit_seq;
 
 -- name: closed_on
@@ -280,7 +283,7 @@ SELECT
 FROM trade_history t
 LEFT JOIN decision_runs r ON r.run_id = t.entry_run_id AND r.owner = t.owner
 WHERE t.owner = :owner AND t.deployment = :deployment AND t.exit_tick_at >= :since AND t.exit_tick_at < :until
-    AND +t.exit_seq <= :seq
+    AND +t.exit_seq <= :seq AND SUBSTR(t.lacks, 1, 5) <> 'fills'
 ORDER BY t.exit_tick_at, t.id;
 
 -- name: days_changed
@@ -305,7 +308,8 @@ WHERE owner = :owner AND deployment = :deployment AND happened_at >= :since AND 
 -- name: closed_since
 -- How many trades ended between two sequence numbers, and when the first of them did.
 SELECT COUNT(*), MIN(exit_tick_at) FROM trade_history
-WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq;
+WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq
+    AND SUBSTR(lacks, 1, 5) <> 'fills';
 
 -- name: closed_count
 -- How many round trips an owner has completed.
@@ -319,6 +323,11 @@ SELECT
 FROM orders
 WHERE owner = :owner AND (:deployment = '' OR deployment = :deployment) AND (:working = 0 OR ended_seq IS NULL)
 ORDER BY intended_at DESC, deployment, seq DESC, client_id LIMIT :most;
+
+-- name: order
+-- One order by its client id.
+SELECT client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at
+FROM orders WHERE owner = :owner AND client_id = :client_id;
 
 -- name: dry_orders
 -- How many orders of a dry run a deployment has.
@@ -391,6 +400,14 @@ SELECT MAX(happened_at) FROM fills WHERE owner = :owner AND deployment = :deploy
 -- One fill of a deployment, found by its id.
 SELECT fill_id, symbol, happened_at, signed_size_e8, price_e8, fee_usd_e6, maker, client_id, liquidation
 FROM fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
+
+-- name: has_spot_fill
+-- Whether a spot fill is there, by its id.
+SELECT 1 FROM spot_fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
+
+-- name: trade_lacks
+-- What is not known of a trade.
+SELECT lacks FROM trade_history WHERE owner = :owner AND id = :id;
 
 -- name: session_rejections
 -- The rules that refused an action between two moments, oldest first; what a shadow proposed is nobody's. The plus

@@ -17,7 +17,7 @@ from tapebook.domain.instants import DAY, HOUR, iso
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Watermarks
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.trade import ClosedTrade, Lack, TradeState
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.set_back import StreamSetBack
@@ -233,8 +233,15 @@ class Book:
         return Account(seq, Portfolio(positions, cash[0] if cash else 0), trades)
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
-        """The trades that ended last as of a sequence number, newest exit first."""
-        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most}
+        """The trades that ended last as of a sequence number, newest exit first; without those that lack fills."""
+        return self._closed_trades(deployment, seq=seq, most=most, partial=0)
+
+    def listed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
+        """The trades that ended last as of a sequence number, newest exit first, whatever is known of them."""
+        return self._closed_trades(deployment, seq=seq, most=most, partial=1)
+
+    def _closed_trades(self, deployment: str, *, seq: int, most: int, partial: int) -> list[ClosedTrade]:
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "partial": partial}
         return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_trades, **where)]
 
     def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
@@ -256,6 +263,11 @@ class Book:
         if row is None:
             raise UnknownName(f"there is no trade {trade_id!r}; `tapebook trades AGENT` lists them")
         return row[0], row[1]
+
+    def trade_lacks(self, trade_id: str) -> tuple[Lack, ...]:
+        """What is not known of a trade; nothing is of one that was booked as it happened."""
+        row = self._db.one(_QUERIES.trade_lacks, owner=self.owner, id=trade_id)
+        return tuple(row[0].split(",")) if row and row[0] else ()
 
     def trade_totals(self, deployment: str) -> TradeTotals:
         """How a deployment's closed trades did, all of them."""
@@ -403,6 +415,11 @@ class Book:
         where = {"owner": self.owner, "deployment": deployment, "working": int(working), "most": most}
         return [_known_order(row) for row in self._db.all(_QUERIES.orders, **where)]
 
+    def order(self, client_id: str) -> Order | None:
+        """An order by its client id."""
+        row = self._db.one(_QUERIES.order, owner=self.owner, client_id=client_id)
+        return None if row is None else _order(row)
+
     def dry_orders(self, deployment: str) -> int:
         """How many orders a deployment of a dry run has noted."""
         row = self._db.one(_QUERIES.dry_orders, owner=self.owner, deployment=deployment)
@@ -440,6 +457,11 @@ class Book:
         """One fill."""
         row = self._db.one(_QUERIES.fill, owner=self.owner, deployment=deployment, fill_id=fill_id)
         return _fill(row) if row else None
+
+    def has_spot_fill(self, deployment: str, fill_id: str) -> bool:
+        """Whether a spot fill was booked."""
+        where = {"owner": self.owner, "deployment": deployment, "fill_id": fill_id}
+        return self._db.one(_QUERIES.has_spot_fill, **where) is not None
 
     def orders_under_way(self, deployment: str, *, seq: int, as_of: int) -> tuple[Order, ...]:
         """Orders that had not ended as of a sequence number, oldest first."""

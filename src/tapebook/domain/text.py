@@ -189,3 +189,8 @@ def fenced(text: str) -> str:
 def name_word(text: str, most: int = 60) -> str:
     """A name from outside, such as that of a token, as one word: short, and without anything that could be markup."""
     return re.sub(r"[^\w.:/@+*-]", "_", sanitise(text[:most])) or "_"
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """A count with its noun: `1 trade`, `2 trades`, `1,000 entries` where `many` says what an s does not."""
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"

@@ -42,6 +42,17 @@ SELECT seq, hash, known_at FROM (
 ) ends
 ORDER BY seq DESC LIMIT 1;
 
+-- name: newest_rows
+-- The newest row of each stream of an owner, found by one step from stream to stream; what is packed does not count.
+WITH RECURSIVE streams (deployment) AS (
+    SELECT MIN(deployment) FROM log_events WHERE owner = :owner
+    UNION ALL
+    SELECT (SELECT MIN(e.deployment) FROM log_events e WHERE e.owner = :owner AND e.deployment > s.deployment)
+    FROM streams s WHERE s.deployment IS NOT NULL
+)
+SELECT s.deployment, (SELECT MAX(e.seq) FROM log_events e WHERE e.owner = :owner AND e.deployment = s.deployment)
+FROM streams s WHERE s.deployment IS NOT NULL;
+
 -- name: events
 -- A slice of a stream's rows in order.
 SELECT seq, kind, schema_version, happened_at, known_at, body, packed, hash FROM log_events

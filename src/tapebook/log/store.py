@@ -103,6 +103,10 @@ class Log:
         row = self._db.one(QUERIES.head, owner=stream.owner, deployment=stream.deployment)
         return Head(*row) if row else Head()
 
+    def newest_rows(self, owner: str) -> dict[str, int]:
+        """By deployment, the newest sequence number that is a row: one query for whoever follows all streams."""
+        return {row[0]: row[1] for row in self._db.all(QUERIES.newest_rows, owner=owner)}
+
     def append(
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None = None
     ) -> list[Event]:

@@ -19,7 +19,6 @@ from tapebook.loop.listen import keep_of, newest_books, source_settings
 from tapebook.tape.sources import hyperliquid
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
-from tapebook.world.server import WorldServer
 
 STEP = 5 * SECOND
 
@@ -36,6 +35,9 @@ class SteppedFeed:
         history_ms: int,
         delistings: Mapping[str, int] | None = None,
     ) -> None:
+        # Loaded by those who serve: HTTP takes longer to load than all else together.
+        from tapebook.world.server import WorldServer
+
         self._rooms = rooms
         self._clock = clock
         self._server = WorldServer(world, history_ms=history_ms, delistings=delistings)
@@ -112,7 +114,7 @@ class SteppedFeed:
             raise StoreFailed(problem)
         self._ingester.keep_up()
 
-    def _listening(self, url: str) -> hyperliquid.HyperliquidSource:
+    def _listening(self, url: str) -> "hyperliquid.HyperliquidSource":
         settings = source_settings(self._rooms.config, url=url, stepped=True)
         return hyperliquid.create(
             msgspec.structs.replace(settings, spot=False, symbols=(), history_ms=self._history_ms),

@@ -5,6 +5,7 @@ A sync at the start, and one every few minutes; decisions that are old enough le
 
 from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.domain.instants import HOUR
+from tapebook.domain.text import plural
 from tapebook.errors import DatabaseAway, Fix, Retry, Stop
 from tapebook.loop.old_runs import OldRuns
 from tapebook.loop.sync import sync
@@ -69,7 +70,7 @@ class Librarian:
     def words(self) -> str:
         """How it goes."""
         moved = f", {self._old_runs.left:,} old events archived" if self._old_runs.left else ""
-        return f"{self.syncs:,} syncs, {self.changed:,} documents changed{moved}"
+        return f"{plural(self.syncs, 'sync')}, {plural(self.changed, 'document')} changed{moved}"
 
     def close(self) -> None:
         """Nothing is in hand."""

@@ -26,6 +26,9 @@ from tapebook.tape.store import Tape, View
 from tapebook.wiring import Rooms
 
 FLUSH_SECONDS = 0.25
+UNHEARD = "no connection to the exchange"
+"""How the line begins that says so."""
+
 # What is due is done in between: so long at once, one step more at most, and then frames come first for so long.
 _WORK_SECONDS = 0.02
 _REST_SECONDS = 0.03
@@ -241,7 +244,7 @@ class _Listening:
 
 def _source(
     rooms: Rooms, intake: Intake, recorder: Recorder | None, *, url: str | None
-) -> hyperliquid.HyperliquidSource:
+) -> "hyperliquid.HyperliquidSource":
     settings = source_settings(rooms.config, url=url)
     return hyperliquid.create(
         settings,
@@ -287,14 +290,14 @@ def _kept_up(ingester: Ingester) -> str | None:
     return None
 
 
-def _unheard(health: hyperliquid.Health) -> str | None:
+def _unheard(health: "hyperliquid.Health") -> str | None:
     """Why nothing is heard, when no connection stands; the source goes on trying."""
     if health.connections_up or not health.recent_problems:
         return None
-    return f"no connection to the exchange ({health.recent_problems[-1]})"
+    return f"{UNHEARD} ({health.recent_problems[-1]})"
 
 
-def _unlisted(health: hyperliquid.Health) -> tuple[str, ...]:
+def _unlisted(health: "hyperliquid.Health") -> tuple[str, ...]:
     """What the settings ask for and the exchange does not list, a line each that says what to do."""
     lines = [f"the exchange lists no {name}: {CORRECT_NAMES}" for name in health.unknown_names]
     if health.watched == 0 and not lines:

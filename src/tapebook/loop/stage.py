@@ -3,15 +3,12 @@
 import asyncio
 from collections.abc import Callable
 
-import aiohttp
 import msgspec
 
 from tapebook.clock import Clock, ScaledClock, SystemClock, elapsed_seconds
 from tapebook.domain.instants import HOUR, floor
 from tapebook.errors import HomeError
 from tapebook.world.market import World
-from tapebook.world.server import Faults, WorldServer
-from tapebook.world.server.pace import pace
 
 HISTORY_MS = 48 * HOUR
 _LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
@@ -24,6 +21,10 @@ class _WorldTime(msgspec.Struct):
 
 async def serve_world(*, seed: int, port: int, speed: float, storm: bool, told: Callable[[str], None]) -> None:
     """Serves a seeded market whose present is the machine's, with two days of history, until cancelled."""
+    # Loaded by those who serve: HTTP takes longer to load than all else together.
+    from tapebook.world.server import Faults, WorldServer
+    from tapebook.world.server.pace import pace
+
     now = SystemClock().now()
     world = World(seed, start=floor(now, HOUR) - HISTORY_MS)
     faults = Faults.storm(seed) if storm else Faults()
@@ -43,6 +44,8 @@ async def clock_for(url: str) -> Clock:
     """The clock of a source: the machine's, or that of a world on this machine which runs faster."""
     if not url.startswith(_LOOPBACK):
         return SystemClock()
+    import aiohttp
+
     try:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
             answer = await session.post(f"{url.rstrip('/')}/info", json={"type": "worldClock"})

@@ -18,6 +18,7 @@ import msgspec
 
 from tapebook.clock import elapsed_seconds
 from tapebook.errors import Fix, Retry, Stop, TapebookError
+from tapebook.loop.listen import UNHEARD
 from tapebook.loop.patience import DATABASE_AWAY, DATABASE_BACK
 from tapebook.loop.roles import StopSign
 
@@ -128,7 +129,7 @@ class SupervisorProgress(msgspec.Struct, frozen=True):
 
 
 class _Outages:
-    """Says once for all roles that the database is away, and once that it is back for all."""
+    """Says once for all roles that the database is away, and once that it is back for all; the tape says the rest."""
 
     def __init__(self) -> None:
         self._away: set[str] = set()
@@ -136,6 +137,9 @@ class _Outages:
     def is_news(self, role: str, line: str) -> bool:
         """Whether a line of a role is to be passed on."""
         said = line.removeprefix("warning: ")
+        if said.startswith(UNHEARD):
+            # The tape has it too, and whoever watches the home reads it there.
+            return False
         if said.startswith(DATABASE_AWAY):
             self._away.add(role)
             return len(self._away) == 1
@@ -161,12 +165,15 @@ def supervise(
     A child that dies is started again, later each time; see above for those that end them all.
     """
     said: dict[str, str] = {}
-    outages = _Outages()
+    outages, is_over = _Outages(), False
 
     def listen(name: str, line: str) -> None:
         # What a role says of its progress begins with its name; everything else is for people to see.
         if line.startswith(f"{name} "):
             said[name] = line.removeprefix(name).strip()
+        elif is_over and line.startswith("stopped; "):
+            # What a command says on Ctrl-C, and here it was not asked by a person.
+            return
         elif line and outages.is_news(name, line):
             told(f"{name}: {line}")
 
@@ -180,6 +187,7 @@ def supervise(
             report(SupervisorProgress(said, sum(child.restarts for child in children)))
             time.sleep(_LOOK_SECONDS)
     finally:
+        is_over = True
         _stop_all(children)
     failed = [] if stop.asked else [child for child in children if child.code]
     for child in failed[:1]:

@@ -40,11 +40,15 @@ class StoredBars(Protocol):
         ...
 
 
-def rolled(tape: StoredBars, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
-    """The newest complete bars of a size, of those smaller ones that had ended."""
+def rolled(
+    tape: StoredBars, symbol: str, *, minutes: int, count: int, view: View, lengths: Sequence[int] = LENGTHS
+) -> tuple[Candle, ...]:
+    """The newest complete bars of a size, of those smaller ones that had ended; `lengths` are those there may be."""
     end = floor(view.as_of, minutes * MINUTE)
     since = end - count * minutes * MINUTE
     for length in finer(minutes):
+        if not any(each in lengths for each in made_of(length, minutes=minutes)):
+            continue
         found = made(tape, symbol, length, minutes=minutes, since=since, end=end, view=view)
         if is_finest(found, length, minutes=minutes, end=end):
             return found

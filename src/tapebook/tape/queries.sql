@@ -101,6 +101,22 @@ SELECT chunk, archive_key FROM tape_archived
 WHERE table_name = :table_name AND granularity_sec = :granularity_sec AND chunk >= :first_chunk AND chunk <= :last_chunk
 ORDER BY chunk, archive_key;
 
+-- name: candle_lengths
+-- The lengths there are bars of, finest first; each step finds the next one in the key.
+WITH RECURSIVE here (length) AS (
+    SELECT MIN(granularity_sec) FROM hyperliquid_candles
+    UNION ALL
+    SELECT (SELECT MIN(granularity_sec) FROM hyperliquid_candles WHERE granularity_sec > here.length)
+    FROM here WHERE here.length IS NOT NULL
+), away (length) AS (
+    SELECT MIN(granularity_sec) FROM tape_archived WHERE table_name = 'hyperliquid_candles'
+    UNION ALL
+    SELECT (SELECT MIN(granularity_sec) FROM tape_archived
+        WHERE table_name = 'hyperliquid_candles' AND granularity_sec > away.length)
+    FROM away WHERE away.length IS NOT NULL
+)
+SELECT length FROM here WHERE length IS NOT NULL UNION SELECT length FROM away WHERE length IS NOT NULL ORDER BY length;
+
 -- name: add_archived
 -- Remembers where the rows of a chunk went; what is known already gives nothing back.
 INSERT INTO tape_archived (table_name, granularity_sec, chunk, archive_key, rows_moved)
@@ -117,9 +133,9 @@ SELECT MAX(chunk) FROM tape_archived WHERE table_name = :table_name AND granular
 SELECT MIN(chunk) FROM tape_archived WHERE table_name = :table_name AND granularity_sec = :granularity_sec;
 
 -- name: gaps
--- Each gap as it was known at a moment, oldest first.
+-- Each gap as it was known at a moment, oldest first; of those a commit after a number spoke of.
 SELECT source, channel, subject, from_ts, to_ts, reason, found_at, filled_at FROM tape_gaps
-WHERE known_at <= :as_of AND NOT EXISTS (
+WHERE known_at <= :as_of AND seq > :after AND NOT EXISTS (
     SELECT 1 FROM tape_gaps later
     WHERE later.source = tape_gaps.source AND later.channel = tape_gaps.channel AND later.subject = tape_gaps.subject
         AND later.from_ts = tape_gaps.from_ts AND later.seq > tape_gaps.seq AND later.known_at <= :as_of)

@@ -293,9 +293,9 @@ class Tape:
         """How many rows the tape has taken in."""
         return sum(channel.rows for channel in self.channels())
 
-    def gaps(self, *, as_of: int, most: int = NO_WATERMARK) -> list[RecordedGap]:
-        """The gaps found by a moment, as they were known then, oldest first."""
-        rows = self._db.all(_QUERIES.gaps, as_of=as_of, most=most)
+    def gaps(self, *, as_of: int, most: int = NO_WATERMARK, after: int = 0) -> list[RecordedGap]:
+        """The gaps found by a moment, or found or filled after a commit, as they were known then, oldest first."""
+        rows = self._db.all(_QUERIES.gaps, as_of=as_of, most=most, after=after)
         return [RecordedGap(Gap(*row[:6]), row[6], row[7]) for row in rows]
 
     def channel_gaps(self, channel: str, *, since: int, as_of: int) -> list[RecordedGap]:
@@ -404,19 +404,17 @@ class Tape:
 
     def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
         """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
-        last = view.as_of - granularity_sec * SECOND
-        found: Candle | None = self._newest(
-            CANDLES, symbol, until=last, view=view, since=since, granularity_sec=granularity_sec
-        )
+        limits = {"since": since, "until": view.as_of - granularity_sec * SECOND, "granularity_sec": granularity_sec}
+        found: Candle | None = self._newest(CANDLES, symbol, view=view, **limits)
         return found
 
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
         """The newest complete bars of a size, rolled up from smaller ones that had ended, oldest first."""
-        return rolled(self, symbol, minutes=minutes, count=count, view=view)
+        return rolled(self, symbol, minutes=minutes, count=count, view=view, lengths=self.candle_lengths())
 
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
         """The bar that ended last, of the finest there are."""
-        return newest_bar(self, symbol, view=view)
+        return newest_bar(self, symbol, view=view, lengths=self.candle_lengths())
 
     def last_price(self, symbol: str, *, view: View) -> Mid | None:
         """The price last observed: a midpoint, or the close of a bar that ended after it, at the moment it ended."""
@@ -430,14 +428,18 @@ class Tape:
 
     def lengths_within(self, symbol: str, minutes: int) -> tuple[int, ...]:
         """The lengths, finest first, that bars of a size can be made of and that there may be bars of."""
-        return finer(minutes)
+        return tuple(sorted({*finer(minutes)} & {*self.candle_lengths()}))
+
+    def candle_lengths(self) -> list[int]:
+        """The lengths there are bars of, here or in the archive, finest first; a process beside this may add one."""
+        return [row[0] for row in self._db.all(_QUERIES.candle_lengths)]
 
     def is_stored_until(self, symbol: str, end: int, *, minutes: int, view: View) -> bool:
         """Whether a bar that ends then or later is stored, of any length a bar of this size is made of."""
-        for length in self.lengths_within(symbol, minutes):
-            if self.last_bar(symbol, granularity_sec=length, since=end - length * SECOND, view=view) is not None:
-                return True
-        return False
+        return any(
+            self.last_bar(symbol, granularity_sec=length, since=end - length * SECOND, view=view)
+            for length in self.lengths_within(symbol, minutes)
+        )
 
     def first_known(
         self, kind: type[Mid | Candle], symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
@@ -475,9 +477,8 @@ class Tape:
         return (row[0], row[1]) if row and row[0] is not None else None
 
     def known_rows(self, symbol: str, *, since: int, view: View) -> Iterator[tuple[str, int, list[Row]]]:
-        """Every revision of a symbol's rows since a moment that a view sees: table, length of bars, and the rows.
-
-        A row is a fact's own fields and when it was known; in which commit that was is left out.
+        """Every revision of a symbol's rows since a moment that a view sees: table, length of bars, and the rows,
+        each a fact's own fields and when it was known, without its commit.
         """
         symbol_id = self._id(symbol)
         for family in ALL if symbol_id is not None else ():
@@ -689,8 +690,7 @@ class Tape:
 
     def _gap(self, gap: Gap) -> RecordedGap | None:
         """What is known by now of the gap that begins here."""
-        row = self._db.one(_QUERIES.gap, **msgspec.structs.asdict(gap))
-        if row is None:
+        if (row := self._db.one(_QUERIES.gap, **msgspec.structs.asdict(gap))) is None:
             return None
         return RecordedGap(msgspec.structs.replace(gap, to_ts=row[0], reason=row[1]), row[2], row[3])
 

@@ -1,13 +1,18 @@
 """`tapebook up`: the desk as real processes, on a world that runs fast, and what it refuses."""
 
+import json
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -51,15 +56,95 @@ def world() -> Iterator[str]:
 def test_the_whole_desk_on_a_world_that_runs_fast(home: str, world: str) -> None:
     desk = start("up", "--with-ingest", "--url", world, "--seconds", "9", "--home", home)
     out, said = desk.communicate(timeout=90)
-    assert desk.returncode == 0, said
-    made = re.search(r"^worker +([\d,]+) decisions made", out, re.MULTILINE)
-    assert made and int(made[1]) >= 6, out + said
-    assert re.search(r"^scheduler +\d+ decisions listed", out, re.MULTILINE)
+    assert (desk.returncode, said) == (0, ""), "progress is no problem"
+    *lines, last = out.splitlines()
+    counted = re.fullmatch(r"([\d,]+) decisions? \(([\d,]+) holds?\), ([\d,]+) orders? sent, ([\d,]+) fills?, .*", last)
+    assert counted and int(counted[1]) >= 6, out
+    shown = Counter(line.split()[4] for line in lines)
     with app.open(home) as book:
-        runs = book.runs(most=10_000)
-        assert len(runs) >= int(made[1]) and len({run["run_id"] for run in runs}) == len(runs)
-        assert {run["trigger"] for run in runs} == {"schedule"}
+        runs, orders = book.runs(most=10_000), book.orders(most=10_000)
+        decided = [run for run in runs if run["status"] not in ("failed", "expired") and run["error"] is None]
+        held = [run for run in decided if run["status"] == "held"]
+        fills = sum(len(book.run(order["run_id"])["fills"]) for order in orders)
+        assert tuple(int(counted[n]) for n in (1, 2, 3, 4)) == (len(decided), len(held), len(orders), fills)
+        assert (shown["decision"], shown["order"], shown["fill"]) == (len(decided), len(orders), fills), "each once"
+        assert len({run["run_id"] for run in runs}) == len(runs) and {run["trigger"] for run in runs} == {"schedule"}
         assert book.verify() == [] and book.replay().different == []
+
+
+class Wire:
+    """The way to a server on this machine, which can be cut and mended: whoever comes meanwhile is refused."""
+
+    def __init__(self, url: str) -> None:
+        self._server = ("127.0.0.1", int(url.rpartition(":")[2]))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._port = self._listener.getsockname()[1]
+        self._ends: list[socket.socket] = []
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._serve(self._listener)
+
+    def cut(self) -> None:
+        """Ends every connection; nobody listens any more."""
+        # A blocked accept is woken by this, and not by a close.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for end in self._ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        self._ends.clear()
+
+    def mend(self) -> None:
+        """Listens again, at the same address."""
+        self._listener = socket.create_server(("127.0.0.1", self._port))
+        self._serve(self._listener)
+
+    def _serve(self, listener: socket.socket) -> None:
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    near, far = listener.accept()[0], socket.create_connection(self._server)
+                    self._ends += [near, far]
+                    for source, sink in ((near, far), (far, near)):
+                        threading.Thread(target=carry, args=(source, sink), daemon=True).start()
+
+        def carry(source: socket.socket, sink: socket.socket) -> None:
+            with suppress(OSError), source:
+                while data := source.recv(65_536):
+                    sink.sendall(data)
+                sink.shutdown(socket.SHUT_WR)
+
+        threading.Thread(target=accept, daemon=True).start()
+
+
+def test_a_market_that_goes_away_and_comes_back_is_one_line_each(home: str, world: str) -> None:
+    wire = Wire(world)
+    # It ends by itself where something never happens.
+    desk = start("up", "--json", "--with-ingest", "--url", wire.url, "--seconds", "90", "--home", home)
+    assert desk.stdout
+    seen: list[dict[str, Any]] = []
+
+    def read_until(*wanted: str) -> None:
+        while not {event.get("market", event["event"]) for event in seen}.issuperset(wanted):
+            line = desk.stdout.readline()  # type: ignore[union-attr]
+            assert line, seen
+            seen.append(json.loads(line))
+
+    read_until("decision")
+    wire.cut()
+    read_until("lost", "stale")
+    wire.mend()
+    read_until("back", "gap filled")
+    desk.send_signal(signal.SIGTERM)
+    seen += [json.loads(line) for line in desk.stdout]
+    assert desk.communicate(timeout=90)[1] == "" and desk.returncode == 0
+    wire.cut()
+    assert [event["text"] for event in seen if event["event"] == "notice"] == []
+    states = [event["market"] for event in seen if event.get("market") in ("lost", "stale", "back")]
+    # A busy machine may be late for a second, which is a minute of this world: stale before or after that is true.
+    outage = states[states.index("lost") :]
+    assert sorted(outage[: outage.index("back")]) in (["lost"], ["lost", "stale"]) and states.count("lost") == 1, seen
+    for filled in [event["text"] for event in seen if event.get("market") == "gap filled"]:
+        assert re.fullmatch(r"gap filled: candles of \d+ symbols?, [\d:]{8} to [\d:]{8}", filled)
 
 
 def test_stops_cleanly_when_told_to(home: str) -> None:
@@ -142,9 +227,44 @@ def await_children(pid: int, count: int) -> list[psutil.Process]:
 @pytest.mark.parametrize("role", ["scheduler", "worker", "executor", "librarian"])
 def test_one_role_alone(home: str, role: str, run: Run) -> None:
     code, out, err = run("up", "--only", role, "--seconds", "0.3", "--home", home)
-    assert code == 0 and out.count("\n") == 1, err
-    words = {"scheduler": "listed", "worker": "made", "executor": "looked after", "librarian": "1 syncs"}
-    assert words[role] in out
+    assert code == 0 and out.count("\n") == 2, err
+    words = {"scheduler": "listed", "worker": "made", "executor": "looked after", "librarian": "1 sync"}
+    assert words[role] in out and out.splitlines()[1].startswith("0 decisions (0 holds), 0 orders sent")
+    code, out, _ = run("up", "--only", role, "--quiet", "--seconds", "0.1", "--home", home)
+    assert code == 0 and out.count("\n") == 1
+
+
+def test_json_is_one_object_for_each_event_and_a_summary(home: str) -> None:
+    desk = start("up", "--json", "--home", home)
+    await_children(desk.pid, 4)[0].kill()
+    ticked = start("tick", "btc-5m", "BTC", "--home", home)
+    assert ticked.communicate(timeout=60) and ticked.returncode == 0, "a process that is not of the desk"
+    assert desk.stdout
+    events: list[dict[str, Any]] = []
+    while not {event["event"] for event in events} >= {"decision", "notice"}:
+        events.append(json.loads(desk.stdout.readline()))
+    desk.send_signal(signal.SIGTERM)
+    # Not `communicate`, which does not know what was read ahead.
+    *later, summary = map(json.loads, desk.stdout)
+    assert desk.communicate(timeout=90)[1] == "" and desk.returncode == 0
+    decisions = [event for event in events + later if event["event"] == "decision"]
+    mine = next(event for event in decisions if event["agent"] == "btc-5m")
+    assert mine["symbol"] == "BTC" and mine["actions"] == ["hold"] and mine["run_id"]
+    notices = [event["text"] for event in events + later if event["event"] == "notice"]
+    assert any("ended with code -9; it is started again" in text for text in notices)
+    assert (summary["event"], summary["decisions"], summary["restarts"]) == ("summary", len(decisions), 1)
+    assert summary["holds"] == len([event for event in decisions if event["status"] == "held"])
+
+
+def test_a_closed_pipe_ends_the_desk(home: str) -> None:
+    desk = start("up", "--home", home)
+    children = await_children(desk.pid, 4)
+    assert desk.stdout
+    desk.stdout.close()
+    start("tick", "btc-5m", "BTC", "--home", home).communicate(timeout=60)
+    desk.communicate(timeout=60)
+    assert desk.returncode == 141
+    assert not psutil.wait_procs(children, timeout=30)[1]
 
 
 def test_what_it_refuses(home: str, run: Run, tmp_path: Path) -> None:

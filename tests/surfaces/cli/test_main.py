@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,7 +67,7 @@ READS = sorted({*COMMANDS} - NO_READS)
 
 
 def test_commands_are_those_promised() -> None:
-    promised = ["init", "demo", "agents", "context", "tick", "trades", "replay", "verify", "doctor", "runs"]
+    promised = ["init", "demo", "agents", "context", "tick", "trades", "replay", "verify", "rebuild", "doctor", "runs"]
     promised += ["world", "ingest", "market", "import", "export"]
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable", "agents remove"]
@@ -106,6 +106,15 @@ def test_every_list_takes_most(name: str) -> None:
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["demo", "--help"], ["runs", "show", "--help"], ["tik"]])
 def test_help_and_usage_errors_load_nothing_heavy(words: list[str]) -> None:
+    assert _loaded(HEAVY, words) == []
+
+
+def test_commands_that_ask_nobody_load_no_http(tmp_path: Path) -> None:
+    assert _loaded(["aiohttp", "psycopg", "tokenizers"], ["agents", "--home", str(tmp_path)]) == []
+
+
+def _loaded(names: Iterable[str], words: list[str]) -> list[str]:
+    """Which of the modules a command has loaded when it ends."""
     script = textwrap.dedent("""
         import sys
         from tapebook.surfaces.cli import main
@@ -113,13 +122,13 @@ def test_help_and_usage_errors_load_nothing_heavy(words: list[str]) -> None:
         print("loaded:", *(name for name in sys.argv[1].split(",") if name in sys.modules))
     """)
     ran = subprocess.run(
-        [sys.executable, "-c", script, ",".join(HEAVY), *words],
+        [sys.executable, "-c", script, ",".join(names), *words],
         env={**os.environ, "PYTHONPATH": SOURCE},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert ran.stdout.splitlines()[-1] == "loaded:"
+    return ran.stdout.splitlines()[-1].split()[1:]
 
 
 def test_version_is_one_line(run: Run) -> None:

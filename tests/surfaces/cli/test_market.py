@@ -45,7 +45,7 @@ def test_bad_input_is_one_line(words: tuple[str, ...], says: str, run: Run, tmp_
     code, out, err = run(*words, "--home", str(tmp_path / "home"))
     assert (code, out) == (2, "") and says in err
     # On a terminal that is none, progress is a line of its own.
-    assert [line for line in err.splitlines() if not line.startswith("ingesting")] == [err.splitlines()[-1]]
+    assert [line for line in err.splitlines() if not line.startswith("ingest ")] == [err.splitlines()[-1]]
 
 
 def test_a_market_is_told_in_names_units_and_ages(run: Run, home: str) -> None:

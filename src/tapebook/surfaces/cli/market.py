@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapebook.domain.instants import iso
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import AsOf, Home, Json, home_folder, instant, opened
 from tapebook.surfaces.cli.output import price, print_json, print_lines, print_record
 from tapebook.surfaces.cli.progress import Show, progress
@@ -45,7 +46,7 @@ def ingest(url: Url = None, seconds: Seconds = None, home: Home = None) -> None:
 
     from tapebook import app
 
-    with progress("ingesting") as show:
+    with progress("ingest") as show:
         told = _Reporter(show)
         asyncio.run(app.ingest(home_folder(home), url=url, seconds=seconds, report=told))
     print_lines(told.lines())
@@ -82,14 +83,15 @@ class _Reporter:
         if now.notice:
             print(now.notice, file=sys.stderr, flush=True)
         self._problem, self._newest = kind, now
-        self._show(None, f"{iso(now.market_time)[:19]}  {sum(now.rows.values()):,} rows  {now.gaps} open gaps")
+        rows, gaps = plural(sum(now.rows.values()), "row"), plural(now.gaps, "open gap")
+        self._show(None, f"{iso(now.market_time)[:19]}  {rows}  {gaps}")
 
     def lines(self) -> list[str]:
         """What was taken in, by channel."""
         if self._newest is None:
             return ["nothing was received"]
-        rows = [f"{channel:12} {count:,} rows" for channel, count in self._newest.rows.items()]
-        return [*rows, f"{self._newest.gaps} open gaps"]
+        rows = [f"{channel:12} {plural(count, 'row')}" for channel, count in self._newest.rows.items()]
+        return [*rows, plural(self._newest.gaps, 'open gap')]
 
 
 _UNKNOWN = "not known"

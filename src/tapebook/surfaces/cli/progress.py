@@ -13,18 +13,29 @@ Show = Callable[[float | None, str], None]
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Show]:
+def progress(label: str, *, on_terminal_only: bool = False) -> Iterator[Show]:
     """Gives the function that shows a step; what a terminal showed is gone when the work is done."""
     if not sys.stderr.isatty():
-        yield _lines(label)
+        yield (lambda done, words: None) if on_terminal_only else _lines(label)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     columns = (TextColumn(label), BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[words]}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None, words="")
-        yield lambda done, words: bar.update(task, total=done and 1.0, completed=done, words=words)
+    # What is printed meanwhile goes above the bar, unless it goes to a file or a pipe.
+    shared = sys.stdout.isatty()
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=shared)
+    task = bar.add_task(label, total=None, words="")
+
+    def show(done: float | None, words: str) -> None:
+        # Not drawn before the first step: until then a command may ask something.
+        bar.start()
+        bar.update(task, total=done and 1.0, completed=done, words=words)
+
+    try:
+        yield show
+    finally:
+        bar.stop()
 
 
 def _lines(label: str) -> Show:

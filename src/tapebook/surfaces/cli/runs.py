@@ -210,6 +210,8 @@ def _vote(vote: dict[str, Any]) -> str:
 def _usage(usage: dict[str, Any] | None) -> str | None:
     if usage is None:
         return None
+    if usage.get("reused"):
+        return f"{usage['model']}: the answer that the same question got before; it cost nothing"
     tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
     return f"{usage['model']}: {tokens}, {usage['cost_usd']:.6f} USD, attempts: {usage['attempts']}"
 

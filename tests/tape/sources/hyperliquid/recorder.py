@@ -8,7 +8,8 @@ from typing import TypeVar
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Gap, MidFrame, Observation
 from tapebook.tape.source import Fact, SourceProblem
-from tapebook.tape.sources.hyperliquid import HyperliquidSettings, HyperliquidSource, create
+from tapebook.tape.sources.hyperliquid import HyperliquidSettings, create
+from tapebook.tape.sources.hyperliquid.client import HyperliquidSource
 
 Kind = TypeVar("Kind")
 

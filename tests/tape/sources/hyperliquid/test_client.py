@@ -13,7 +13,8 @@ from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
 from tapebook.errors import ConfigError, Retry
 from tapebook.tape.source import Source
-from tapebook.tape.sources.hyperliquid import HyperliquidSettings, HyperliquidSource, create
+from tapebook.tape.sources.hyperliquid import HyperliquidSettings, create
+from tapebook.tape.sources.hyperliquid.client import HyperliquidSource
 from tapebook.tape.sources.hyperliquid.wire import MidsFrame
 from tests.tape.sources.hyperliquid.candles import START
 from tests.tape.sources.hyperliquid.exchange import Reply, ScriptedExchange, serving

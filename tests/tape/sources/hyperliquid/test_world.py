@@ -15,7 +15,8 @@ import pytest
 
 from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Gap, Liquidity, Mid
-from tapebook.tape.sources.hyperliquid import HyperliquidSettings, HyperliquidSource, create
+from tapebook.tape.sources.hyperliquid import HyperliquidSettings, create
+from tapebook.tape.sources.hyperliquid.client import HyperliquidSource
 from tapebook.world.history import history
 from tapebook.world.market import World
 from tapebook.world.server import Faults, WorldServer

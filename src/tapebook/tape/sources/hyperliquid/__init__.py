@@ -6,11 +6,14 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from tapebook.domain.market import Liquidity
 from tapebook.tape.source import Record, Sink
-from tapebook.tape.sources.hyperliquid.client import Health, HyperliquidSource
 from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
+
+if TYPE_CHECKING:
+    from tapebook.tape.sources.hyperliquid.client import Health, HyperliquidSource
 
 __all__ = ["Health", "HyperliquidSettings", "HyperliquidSource", "create"]
 
@@ -28,13 +31,16 @@ def create(
     resume: Mapping[str, int] = _NOTHING,
     books: Mapping[str, Liquidity] = _NO_BOOKS,
     record: Record | None = None,
-) -> HyperliquidSource:
+) -> "HyperliquidSource":
     """The source. `resume` names the newest bucket the tape has of each channel, so that an outage becomes a gap.
 
     Channels: mids, candles, books, contexts, funding; those of a builder dex but books as `mids:xyz`. A channel the
     tape has nothing of is left out. `books` are the newest books the tape has, with which later ones are compared.
     `record` is given every payload as it was received, an answer with its question as a frame of its own.
     """
+    # What speaks HTTP takes longer to load than all else together, and most commands never listen.
+    from tapebook.tape.sources.hyperliquid.client import HyperliquidSource
+
     return HyperliquidSource(
         settings,
         sink=sink,

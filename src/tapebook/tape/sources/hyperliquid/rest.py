@@ -1,12 +1,15 @@
 """Asking REST: one question, and either the bytes of an answer or the reason why there is none."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
-import aiohttp
 import msgspec
 from msgspec import Raw
 
 from tapebook.tape.sources.hyperliquid.errands import Request
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
 
 ANSWER_CHANNEL = "info"
 MOST_WAIT_S = 120.0
@@ -32,15 +35,17 @@ class Exchanged(msgspec.Struct, frozen=True):
     answer: Raw
 
 
-async def ask(http: aiohttp.ClientSession, url: str, request: Request, *, timeout_s: float) -> bytes | Refusal:
+async def ask(http: "ClientSession", url: str, request: Request, *, timeout_s: float) -> bytes | Refusal:
     """Posts a question. A busy, broken or silent server is a value, not an exception."""
+    from aiohttp import ClientError  # importers of recordings read this module too, and never ask
+
     headers = {"Content-Type": "application/json"}
     try:
         async with asyncio.timeout(timeout_s), http.post(url, data=request.body, headers=headers) as response:
             body = await response.read()
     except TimeoutError:
         return Refusal(f"no answer within {timeout_s:g} s")
-    except (aiohttp.ClientError, OSError) as error:
+    except (ClientError, OSError) as error:
         return Refusal(f"{type(error).__name__}: {error}")
     if response.status == 200:
         return body
