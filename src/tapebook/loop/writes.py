@@ -19,7 +19,7 @@ from tapebook.loop.deploy import require_agent
 from tapebook.loop.entries import Pen, body, own_file
 from tapebook.loop.sync import require_workspace, sync
 from tapebook.recall import policy, proposals
-from tapebook.recall.events import FolderAdded, ManualProposed, ProposalDecided, draft
+from tapebook.recall.events import FolderAdded, FolderRemoved, ManualProposed, ProposalDecided, draft
 from tapebook.recall.proposals import Proposal
 from tapebook.recall.refuse import name_problem
 from tapebook.recall.workspace import RESERVED
@@ -87,6 +87,18 @@ def add_folder(rooms: Rooms, folder: Path) -> str:
         with rooms.leases.holding(rooms.documents.stream):
             rooms.documents.append([draft(rooms.clock.now(), FolderAdded(place.name, str(place)))])
     return place.name
+
+
+def remove_folder(rooms: Rooms, folder: str) -> str:
+    """Ends what `add_folder` began, from the next sync on; the folder is named as it was added, or by its name."""
+    known = rooms.documents.folders()
+    place = str(Path(folder).expanduser().resolve())
+    name = folder if folder in known else next((each for each, where in known.items() if where == place), None)
+    if name is None:
+        raise UnknownName(f"no folder {folder!r} was added; folders: {', '.join(known) or 'none'}")
+    with rooms.leases.holding(rooms.documents.stream):
+        rooms.documents.append([draft(rooms.clock.now(), FolderRemoved(name))])
+    return name
 
 
 def propose(rooms: Rooms, agent: str, text: str, *, run_id: str = "", by: str) -> Proposed:
