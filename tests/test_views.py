@@ -36,7 +36,7 @@ def test_agent() -> None:
     assert (view["name"], view["version"], view["engine"], view["broker"]) == ("btc-5m", 4, "trend", "paper")
     assert (view["watch"], view["every_minutes"], view["horizon"]) == (["BTC", "ETH"], 1.5, "swing")
     assert (view["max_position_usd"], view["max_leverage"], view["avoid"]) == (1500.5, 3, ["average down"])
-    assert view.keys() == {"name", "version", "shadow", *KEYS}
+    assert view.keys() == {"name", "version", "shadow", "removed", *KEYS}
     assert same_after_json(view)
 
 

@@ -40,15 +40,15 @@ from tapebook.lab.planning import plan_for
 from tapebook.lab.replay import ReplayReport, replay
 from tapebook.lab.rerun import Comparison, run_again
 from tapebook.lab.result import BacktestResult, ChunkResult
-from tapebook.log import Finding, Rebuilt, Stream
+from tapebook.log import Finding, RebuiltTables, Stream
 from tapebook.loop import control, enlist, transfer
 from tapebook.loop import demo as demo_loop
 from tapebook.loop.backfill import FillsReport, import_fills
 from tapebook.loop.control import Flattened, Switched
 from tapebook.loop.demo import DemoProgress
-from tapebook.loop.deploy import deploy
+from tapebook.loop.deploy import deploy, require_agent
 from tapebook.loop.desk import Lookout, run_desk, serve_role
-from tapebook.loop.enlist import Saved
+from tapebook.loop.enlist import Removed, Saved
 from tapebook.loop.gather import gather, watermarks_now
 from tapebook.loop.health import Check, checks
 from tapebook.loop.home_events import HomeEvent, HomeTotals
@@ -95,6 +95,7 @@ __all__ = [
     "IngestProgress",
     "Lookout",
     "Preview",
+    "Removed",
     "ReplayReport",
     "RoleProgress",
     "Saved",
@@ -138,16 +139,21 @@ class Tapebook:
         system.catch_up(self._rooms.tape.head()[1])
         self._catch_up()
 
-    def agents(self) -> list[dict[str, Any]]:
-        """Every agent with its newest profile."""
-        return [views.agent_view(version, profile) for version, profile in self._rooms.book.agents()]
+    def agents(self, *, removed: bool = False) -> list[dict[str, Any]]:
+        """Every agent with its newest profile; when asked, those too that were removed."""
+        book = self._rooms.book
+        return [
+            views.agent_view(version, profile, removed_at=book.removed_at(profile.name) if removed else None)
+            for version, profile in book.agents(removed=removed)
+        ]
 
     def agent(self, name: str, *, version: int | None = None) -> dict[str, Any]:
         """One agent: its newest profile or an older one, where it runs, and how its trades did."""
         deployment = self._deployment(name, version=version)
         book, totals = self._rooms.book, self._rooms.book.trade_totals(deployment.id)
         dry = deployment_id(msgspec.structs.replace(deployment.agent, mode="dry_run"))
-        return views.agent_view(deployment.version, deployment.agent) | {
+        gone = book.removed_at(name) if version is None else None
+        return views.agent_view(deployment.version, deployment.agent, removed_at=gone) | {
             "deployment": deployment.id if book.head(deployment.id) else None,
             "closed_trades": totals.count,
             "net_pnl_usd": totals.net_usd_e6 / E6,
@@ -166,6 +172,10 @@ class Tapebook:
         """Changes an agent: a new version, unless nothing differs."""
         return enlist.edit(self._rooms, name, _written(settings, file))
 
+    def remove_agent(self, name: str, *, reason: str = "by hand") -> Removed:
+        """Ends an agent that holds nothing; its runs, orders, trades and lessons can be read as before."""
+        return enlist.remove(self._rooms, name, reason=reason)
+
     def context(
         self, agent: str, symbol: str, *, as_of: int | str | None = None, version: int | None = None
     ) -> Packet:
@@ -175,6 +185,8 @@ class Tapebook:
         """
         moment = self._moment(as_of)
         then = as_of is not None and version is None
+        if as_of is None and version is None:
+            require_agent(self._rooms.book, agent)
         deployment = self._deployment_as_of(agent, moment) if then else self._deployment(agent, version=version)
         self._require_symbol(deployment, symbol, as_of=moment if then else None)
         if as_of is None:
@@ -212,6 +224,7 @@ class Tapebook:
 
     def made_earlier(self, agent: str, symbol: str) -> EarlierRun | None:
         """The decision that a tick would only repeat, on a market that stands still; None where it would decide."""
+        require_agent(self._rooms.book, agent)
         deployment = self._deployment(agent)
         self._require_symbol(deployment, symbol)
         if self._demo_clock is None:
@@ -297,6 +310,7 @@ class Tapebook:
         Where models are asked, `agree` hears what they may cost before the first question. They may cost `max_usd` in
         all; without it, the estimate, if `agree` says so. At the limit it stops with SpendLimit: nothing is lost.
         """
+        require_agent(self._rooms.book, agent)
         plan = plan_for(self._rooms, self._deployment(agent), wish)
         most = max_spending(estimate_cost(self._rooms, plan), max_usd=max_usd, agree=agree)
         return backtest(self._rooms.home, self._rooms.config, plan, watch=Watch(progress, chunk), max_usd_e6=most)
@@ -356,6 +370,7 @@ class Tapebook:
 
         Options as in `loop.backfill.import_fills`.
         """
+        require_agent(self._rooms.book, agent)
         deployment = self._deployment(agent)
         if dry_run:
             return import_fills(self._rooms, Path(path), deployment, dry_run=True, **options)
@@ -401,7 +416,7 @@ class Tapebook:
         """
         return verify_home(self._rooms, tape=tape, archive=archive, progress=progress, notice=notice)
 
-    def rebuild(self, *, progress: Callable[[str], None] = lambda words: None) -> Rebuilt:
+    def rebuild(self, *, progress: Callable[[str], None] = lambda words: None) -> RebuiltTables:
         """Computes tables of the book again that contradict its log, in one transaction; nothing else may run."""
         return rebuild_book(self._rooms, progress=progress)
 
@@ -486,7 +501,11 @@ class Tapebook:
         found = self._rooms.book.agent_as_of(agent, as_of=moment)
         if found is None:
             self._deployment(agent)
-            added = iso(self._rooms.book.agent_history(agent)[-1][0])
+            gone = self._rooms.book.removed_at(agent)
+            if gone is not None and gone <= moment:
+                require_agent(self._rooms.book, agent)
+            later = [known_at for known_at, _ in self._rooms.book.agent_history(agent) if known_at > moment]
+            added = iso(later[-1])
             remedy = "--version 1 shows what that version would have been told"
             raise UnknownName(f"{agent} did not exist at {iso(moment)}: it was added at {added}; {remedy}")
         version, profile = found

@@ -17,9 +17,10 @@ from tapebook.profiles import shown
 View = dict[str, Any]
 
 
-def agent_view(version: int, profile: AgentProfile) -> View:
-    """An agent as `tapebook agents` lists it: the keys of docs/agents.md, with its name and version."""
-    return {"name": profile.name, "version": version, **shown(profile)}
+def agent_view(version: int, profile: AgentProfile, *, removed_at: int | None = None) -> View:
+    """An agent as `tapebook agents` lists it: the keys of docs/agents.md, with its name, version and end, if any."""
+    end = None if removed_at is None else iso(removed_at)
+    return {"name": profile.name, "version": version, **shown(profile), "removed": end}
 
 
 def packet_view(packet: Packet) -> View:

@@ -425,3 +425,22 @@ def test_a_run_is_found_by_the_beginning_of_its_id(book: Book) -> None:
             book.find_run(text)
     with pytest.raises(UnknownName):
         Book(book._log, book._db, owner="stranger").find_run("a2")
+
+
+def test_an_agent_ends_and_comes_back_as_versions(book: Book) -> None:
+    profile = AgentProfile("a", ("BTC",))
+    book.save_agent(profile, at=NOON)
+    assert (book.removed_at("a"), book.removed_at("b")) == (None, None)
+    assert book.remove_agent("a", at=NOON, reason="enough") == 2
+    last = msgspec.structs.replace(profile, enabled=False)
+    removed_at = book.removed_at("a")
+    assert removed_at is not None and book.agents() == []
+    assert (book.agents(removed=True), book.agent("a")) == ([(2, last)], (2, last))
+    assert book.agent("a", version=1) == (1, profile)
+    assert book.agent_as_of("a", as_of=removed_at) is None
+    assert book.agent_as_of("a", as_of=removed_at - 1) == (1, profile)
+    with pytest.raises(UnknownName):
+        book.remove_agent("a", at=NOON, reason="again")
+    # Also the profile it ended with is a new version.
+    assert book.save_agent(last, at=NOON) == 3
+    assert (book.agents(), book.removed_at("a")) == ([(3, last)], None)

@@ -112,9 +112,10 @@ def test_symbols_the_tape_does_not_know_are_noted_once_it_knows_some(tmp_path: P
     app.demo(tmp_path / "home", seconds=0.3, paced=False)
     with app.open(tmp_path / "home") as book:
         assert book.add_agent("a", {"watch": "BTC"}).notes == []
-        assert book.edit_agent("a", {"watch": "BTC,btc"}).notes == [
-            "the tape has nothing of btc yet: check how it is written"
-        ]
+        said = book.edit_agent("a", {"watch": "BTC,XRP,btc,PEPE"})
+        assert said.notes == ["the tape has nothing of XRP yet: check how it is written"]
+        nowhere = "is neither in the tape nor listed by the exchange on 2026-03-10: did you mean"
+        assert said.warnings == [f"btc {nowhere} BTC?", f"PEPE {nowhere} kPEPE?"]
 
 
 def test_a_file_and_words_together(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_what_is_dropped_from_the_watchlist_while_it_is_held_is_warned_about(flo
     # Said when it happens, not at every change.
     assert edit(floor.rooms, "a", strategy="Go.").warnings == []
     assert edit(floor.rooms, "a", watch="BTC,SOL").warnings == [
-        "a has an order for ETH at the broker: it can still fill; `tapebook flatten a --symbol ETH` cancels it"
+        "a has 1 order for ETH at the broker: it can still fill; `tapebook flatten a --symbol ETH` cancels it"
     ]
 
 
@@ -175,7 +176,7 @@ def test_disabling_while_holding_is_warned_about(floor: Desk) -> None:
     said = edit(floor.rooms, "a", enabled=False)
     assert said.warnings == [
         f"a holds BTC long 500.00 USD: {CLOSES.replace('any more', 'while it is disabled')}",
-        "a has an order for ETH at the broker: it can still fill; `tapebook flatten a --symbol ETH` cancels it",
+        "a has 1 order for ETH at the broker: it can still fill; `tapebook flatten a --symbol ETH` cancels it",
     ]
     assert edit(floor.rooms, "a", enabled=True).warnings == []
 

@@ -23,6 +23,14 @@ class AgentSaved(msgspec.Struct, frozen=True):
     profile: AgentProfile
 
 
+class AgentRemoved(msgspec.Struct, frozen=True):
+    """In the owner's stream: an agent ends, with the profile it had last, disabled; it may be saved again."""
+
+    version: int
+    profile: AgentProfile
+    reason: str = ""
+
+
 class DeploymentOpened(msgspec.Struct, frozen=True):
     """An agent version begins to run against a broker, or goes on with a newer version."""
 
@@ -191,6 +199,7 @@ class TradeClosed(msgspec.Struct, frozen=True):
 
 KINDS: dict[type[msgspec.Struct], str] = {
     AgentSaved: "agent.saved",
+    AgentRemoved: "agent.removed",
     DeploymentOpened: "deployment.opened",
     DeskHalted: "desk.halted",
     DeskResumed: "desk.resumed",

@@ -49,12 +49,19 @@ class _Written(msgspec.Struct):
 
 
 def _agent_saved(event: Event) -> list[Write]:
+    return [_agent_version(event, ev.body_of(event, ev.AgentSaved), removed=0)]
+
+
+def _agent_removed(event: Event) -> list[Write]:
+    return [_agent_version(event, ev.body_of(event, ev.AgentRemoved), removed=1)]
+
+
+def _agent_version(event: Event, body: ev.AgentSaved | ev.AgentRemoved, *, removed: int) -> Write:
     # The profile as it was written: a field that profiles get later must not change the row of an old one.
     written = msgspec.json.decode(event.body, type=_Written)
-    body = ev.body_of(event, ev.AgentSaved)
     profile = bytes(written.profile).decode()
-    row = {"agent": body.profile.name, "version": body.version, "known_at": event.known_at, "profile_json": profile}
-    return [Write(_QUERIES.agent_version, _place(event) | row)]
+    row = {"agent": body.profile.name, "version": body.version, "profile_json": profile, "removed": removed}
+    return Write(_QUERIES.agent_version, _place(event) | row)
 
 
 def _deployment_opened(event: Event) -> list[Write]:
@@ -237,6 +244,7 @@ PROJECTION = Projection(
     tables=TABLES,
     projectors={
         ev.KINDS[ev.AgentSaved]: _agent_saved,
+        ev.KINDS[ev.AgentRemoved]: _agent_removed,
         ev.KINDS[ev.DeploymentOpened]: _deployment_opened,
         ev.KINDS[ev.DeskHalted]: _desk_halted,
         ev.KINDS[ev.DeskResumed]: _desk_resumed,

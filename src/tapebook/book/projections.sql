@@ -1,9 +1,9 @@
 -- name: agent_version
 -- One version of an agent's profile.
 INSERT INTO agent_versions (
-    owner, agent, version, deployment, seq, known_at, profile_json
+    owner, agent, version, deployment, seq, known_at, profile_json, removed
 ) VALUES (
-    :owner, :agent, :version, :deployment, :seq, :known_at, :profile_json
+    :owner, :agent, :version, :deployment, :seq, :known_at, :profile_json, :removed
 );
 
 -- name: deployment

@@ -1,7 +1,7 @@
 -- name: agents
--- Every agent of an owner with its newest version.
+-- Every agent of an owner with its newest version; when asked, those that were removed too.
 SELECT v.agent, v.version, v.profile_json FROM agent_versions v
-WHERE v.owner = :owner AND v.version = (SELECT MAX(n.version) FROM agent_versions n WHERE n.owner = v.owner AND n.agent = v.agent)
+WHERE v.owner = :owner AND v.removed <= :removed AND v.version = (SELECT MAX(n.version) FROM agent_versions n WHERE n.owner = v.owner AND n.agent = v.agent)
 ORDER BY v.agent;
 
 -- name: agent_version
@@ -13,9 +13,15 @@ SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent 
 SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent ORDER BY version DESC LIMIT 1;
 
 -- name: agent_as_of
--- The newest version of one agent as of a sequence number of the owner's stream.
-SELECT version, profile_json FROM agent_versions
+-- The newest version of one agent as of a sequence number of the owner's stream, and whether it ended the agent.
+SELECT version, profile_json, removed FROM agent_versions
 WHERE owner = :owner AND agent = :agent AND seq <= :seq ORDER BY version DESC LIMIT 1;
+
+-- name: agent_removed
+-- When the newest version of one agent became known, if it ended the agent.
+SELECT v.known_at FROM agent_versions v
+WHERE v.owner = :owner AND v.agent = :agent AND v.removed = 1
+    AND v.version = (SELECT MAX(n.version) FROM agent_versions n WHERE n.owner = v.owner AND n.agent = v.agent);
 
 -- name: agent_history
 -- Every version of one agent and when it became known, newest first.

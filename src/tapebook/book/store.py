@@ -157,19 +157,35 @@ class Book:
     def save_agent(self, profile: AgentProfile, *, at: int) -> int:
         """Stores a profile as a new version, unless it equals the newest; returns the version."""
         known = self.agent(profile.name)
-        if known is not None and known[1] == profile:
+        if known is not None and known[1] == profile and self.removed_at(profile.name) is None:
             return known[0]
         version = known[0] + 1 if known else 1
         saved = ev.draft(at, ev.AgentSaved(version, profile))
         self.append("", [saved], expected_seq=self.head())
         return version
 
-    def agents(self) -> list[tuple[int, AgentProfile]]:
-        """Every agent's newest version, by name."""
-        return [_profile(row[1:]) for row in self._db.all(_QUERIES.agents, owner=self.owner)]
+    def remove_agent(self, name: str, *, at: int, reason: str) -> int:
+        """Ends an agent that is there, with a last version that is not enabled; returns that version."""
+        known = self.agent(name)
+        if known is None or self.removed_at(name) is not None:
+            raise UnknownName(f"there is no agent called {name!r} to remove; `tapebook agents` lists them")
+        last = msgspec.structs.replace(known[1], enabled=False)
+        removed = ev.draft(at, ev.AgentRemoved(known[0] + 1, last, reason))
+        self.append("", [removed], expected_seq=self.head())
+        return known[0] + 1
+
+    def removed_at(self, name: str) -> int | None:
+        """When an agent was removed; None for one that is there, again or still, and for one that never was."""
+        row = self._db.one(_QUERIES.agent_removed, owner=self.owner, agent=name)
+        return row[0] if row else None
+
+    def agents(self, *, removed: bool = False) -> list[tuple[int, AgentProfile]]:
+        """Every agent's newest version, by name; when asked, of those too that were removed."""
+        rows = self._db.all(_QUERIES.agents, owner=self.owner, removed=int(removed))
+        return [_profile(row[1:]) for row in rows]
 
     def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
-        """One agent's profile: the newest version, or a given one."""
+        """One agent's profile: the newest version, which may be the one that ended it, or a given one."""
         if version is None:
             row = self._db.one(_QUERIES.agent, owner=self.owner, agent=name)
         else:
@@ -180,7 +196,7 @@ class Book:
         """One agent's profile as it was known at a moment; None when the agent did not exist then."""
         seq = self.seq_as_of("", as_of)
         row = self._db.one(_QUERIES.agent_as_of, owner=self.owner, agent=name, seq=seq)
-        return _profile(row) if row else None
+        return _profile(row) if row and not row[2] else None
 
     def agent_history(self, name: str) -> list[tuple[int, AgentProfile]]:
         """Every version of an agent with when it became known, newest first."""

@@ -84,7 +84,7 @@ def kept_drafts(rooms: Rooms, found: Iterable[Document]) -> list[Draft]:
 
 def _backtests(rooms: Rooms) -> int:
     """The summaries of backtests that have ended below this home."""
-    agents = {profile.name for _, profile in rooms.book.agents()}
+    agents = {profile.name for _, profile in rooms.book.agents(removed=True)}
     found = []
     for summary in sorted(rooms.home.glob("backtests/*/summary.md")):
         plan = msgspec.json.decode((summary.parent / "plan.json").read_bytes(), type=_Planned)

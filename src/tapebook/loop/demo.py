@@ -98,7 +98,7 @@ async def run(
     world = World(seed, start=START - HISTORY_MS, symbols=SYMBOLS)
     with sole_writer(rooms.home), sole_writer(rooms.home, "tape"):
         async with SteppedFeed(rooms, clock, world, history_ms=HISTORY_MS) as feed:
-            desk = VirtualDesk(rooms, _deployments(rooms), clock)
+            desk = _desk(rooms, clock)
             async for _ in _played(feed, desk, _Pace(clock, paced=paced), until=until):
                 progress(_progress(rooms, desk, clock, until))
         anchor_heads(rooms)
@@ -110,7 +110,7 @@ async def play_on(rooms: Rooms, clock: VirtualClock, *, until: Callable[[], bool
     world = World(made.seed, start=made.start - HISTORY_MS, symbols=made.symbols)
     with sole_writer(rooms.home), sole_writer(rooms.home, "tape"):
         async with SteppedFeed(rooms, clock, world, history_ms=HISTORY_MS) as feed:
-            desk = VirtualDesk(rooms, _deployments(rooms), clock)
+            desk = _desk(rooms, clock)
             last = feed.next_step() + MINUTE
             async for _ in _played(feed, desk, _Pace(clock, paced=False), until=last, enough=until):
                 pass
@@ -159,6 +159,14 @@ class _Pace:
             return False
         self._shown = now
         return True
+
+
+def _desk(rooms: Rooms, clock: VirtualClock) -> VirtualDesk:
+    """The desk of a demo; who was added to it decides from the next slot on."""
+    deployments, own = _deployments(rooms), [profile.name for profile in AGENTS]
+    added = [each for each in deployments if each.agent.name not in own]
+    since = {each.id: rooms.book.agent_history(each.agent.name)[-1][0] for each in added}
+    return VirtualDesk(rooms, deployments, clock, since=since)
 
 
 def _deployments(rooms: Rooms) -> list[Deployment]:

@@ -124,7 +124,7 @@ class _Files:
 
     def _found(self) -> list[Found]:
         rooms = self._rooms
-        agents = [profile.name for _, profile in rooms.book.agents()]
+        agents = [profile.name for _, profile in rooms.book.agents(removed=True)]
         areas, lost = workspace.areas(rooms.home / FOLDER, agents=agents, folders=rooms.documents.folders())
         walked = [found for area in areas for found in workspace.walk(area)]
         there, twice = workspace.once([found for found in walked if isinstance(found, Found)])

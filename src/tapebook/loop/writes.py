@@ -15,10 +15,11 @@ from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.files import replace_file
 from tapebook.errors import BadInput, Busy, StoreFailed, UnknownName
 from tapebook.loop import enlist
+from tapebook.loop.deploy import require_agent
 from tapebook.loop.entries import Pen, body, own_file
 from tapebook.loop.sync import require_workspace, sync
 from tapebook.recall import policy, proposals
-from tapebook.recall.events import FolderAdded, ManualProposed, ProposalDecided, draft
+from tapebook.recall.events import FolderAdded, FolderRemoved, ManualProposed, ProposalDecided, draft
 from tapebook.recall.proposals import Proposal
 from tapebook.recall.refuse import name_problem
 from tapebook.recall.workspace import RESERVED
@@ -86,6 +87,18 @@ def add_folder(rooms: Rooms, folder: Path) -> str:
         with rooms.leases.holding(rooms.documents.stream):
             rooms.documents.append([draft(rooms.clock.now(), FolderAdded(place.name, str(place)))])
     return place.name
+
+
+def remove_folder(rooms: Rooms, folder: str) -> str:
+    """Ends what `add_folder` began, from the next sync on; the folder is named as it was added, or by its name."""
+    known = rooms.documents.folders()
+    place = str(Path(folder).expanduser().resolve())
+    name = folder if folder in known else next((each for each, where in known.items() if where == place), None)
+    if name is None:
+        raise UnknownName(f"no folder {folder!r} was added; folders: {', '.join(known) or 'none'}")
+    with rooms.leases.holding(rooms.documents.stream):
+        rooms.documents.append([draft(rooms.clock.now(), FolderRemoved(name))])
+    return name
 
 
 def propose(rooms: Rooms, agent: str, text: str, *, run_id: str = "", by: str) -> Proposed:
@@ -162,11 +175,7 @@ def _require_open(rooms: Rooms, proposal_id: str) -> Proposal:
 
 
 def _profile(rooms: Rooms, agent: str) -> AgentProfile:
-    found = rooms.book.agent(agent)
-    if found is None:
-        known = ", ".join(profile.name for _, profile in rooms.book.agents()) or "none yet"
-        raise UnknownName(f"there is no agent called {agent!r}; agents: {known}")
-    return found[1]
+    return require_agent(rooms.book, agent)[1]
 
 
 def _whole_run_id(rooms: Rooms, agent: str, text: str) -> str:

@@ -53,7 +53,7 @@ def test_a_demo_runs_the_agents_that_were_added_and_changed(run: Run, demo: str)
     assert code == 0 and "mine          0 round trips" in out
     decided = json.loads(run("runs", "--agent", "mine", "--json", "--home", demo)[1])
     assert {each["symbol"]: each["status"] for each in decided} == {"BTC": "held", "FOO": "held"}
-    assert {each["scheduled_for"][11:16] for each in decided} == {"01:00", "01:05", "01:10"}
+    assert {each["scheduled_for"][11:16] for each in decided} == {"01:05", "01:10"}
     changed = json.loads(run("runs", "--agent", "btc-5m", "--json", "--most", "1", "--home", demo)[1])
     assert (changed[0]["agent_version"], changed[0]["scheduled_for"]) == (2, "2026-01-05T01:10:00.000Z")
     stopped = json.loads(run("runs", "--agent", "hold-5m", "--json", "--most", "1", "--home", demo)[1])
@@ -66,7 +66,10 @@ def test_the_orders_of_a_tick_fill_and_flattening_closes_them(run: Run, demo: st
     run("agents", "add", "mine", "--watch", "SOL", *trend, "--home", demo)
     code, out, err = run("tick", "mine", "SOL", "--home", demo)
     assert (code, err) == (0, "")
-    assert "status    done since" in out and ": filled" in out and "entry of" in out
+    assert "status    done since" in out and ": filled" in out and "entry of long SOL" in out
+    # Nothing but what was asked for is traded.
+    (held,) = json.loads(run("trades", "mine", "--json", "--home", demo)[1])
+    assert held["status"] == "open" and held["turnover_usd"] < 1_001
     assert "is halted" in run("halt", "mine", "--home", demo)[1]
     said = run("flatten", "mine", "--home", demo)[1]
     assert said == "mine.paper: closed SOL, 0 orders cancelled; `tapebook halt` keeps it flat\n"

@@ -1,4 +1,4 @@
-"""Commands on agents: `agents` lists them, `agents add|edit|enable|disable|show` make, change and show one."""
+"""Commands on agents: `agents` lists them, `agents add|edit|enable|disable|remove|show` make, change and show one."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import Home, Json, inherited, opened
 from tapebook.surfaces.cli.output import (
     Column,
@@ -16,6 +17,7 @@ from tapebook.surfaces.cli.output import (
     print_record,
     print_table,
     print_text,
+    shorten_on_screen,
     warn,
     whole,
 )
@@ -37,22 +39,23 @@ SHOWN_TEXT = 60
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name: letters, digits, . _ and -.")]
 Known = Annotated[str, typer.Argument(metavar="NAME", help="The name of an agent; `tapebook agents` lists them.")]
+RemovedToo = Annotated[bool, typer.Option("--removed", help="Those too that were removed.")]
 Text = str | None
 
 group = typer.Typer(rich_markup_mode=None, invoke_without_command=True)
 
 
 @group.callback()
-def agents(context: typer.Context, *, home: Home = None, json: Json = False) -> None:
-    """List the agents, or add, change and show one."""
+def agents(context: typer.Context, *, removed: RemovedToo = False, home: Home = None, json: Json = False) -> None:
+    """List the agents, or add, change, remove and show one."""
     if context.invoked_subcommand is None:
-        _list(home, json)
+        _list(home, json, removed=removed)
 
 
 @group.command("list")
-def list_agents(context: typer.Context, *, home: Home = None, json: Json = False) -> None:
+def list_agents(context: typer.Context, *, removed: RemovedToo = False, home: Home = None, json: Json = False) -> None:
     """List the agents."""
-    _list(*inherited(context, home, json))
+    _list(*inherited(context, home, json), removed=removed)
 
 
 @group.command()
@@ -134,9 +137,29 @@ def disable(context: typer.Context, name: Known, *, home: Home = None, json: Jso
     _switch(name, False, *inherited(context, home, json))
 
 
-def _list(home: str | None, json: bool) -> None:
+@group.command()
+def remove(
+    context: typer.Context,
+    name: Known,
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept with the event.")] = "by hand",
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Remove an agent that holds nothing; what it did stays."""
+    home, json = inherited(context, home, json)
     with opened(home) as book:
-        found = book.agents()
+        removed = book.remove_agent(name, reason=reason)
+    if json:
+        print_json(removed)
+    else:
+        still = f"`tapebook runs --agent {name}` and `tapebook trades {name}` still show what it did"
+        print_lines([f"{name} is removed; {still}"])
+
+
+def _list(home: str | None, json: bool, *, removed: bool) -> None:
+    with opened(home) as book:
+        found = book.agents(removed=True) if removed else book.agents()
     if json:
         print_json(found)
     else:
@@ -144,7 +167,9 @@ def _list(home: str | None, json: bool) -> None:
 
 
 def _marked(agent: dict[str, Any]) -> dict[str, Any]:
-    """An agent for the list; one whose orders are never sent says so."""
+    """An agent for the list; one that was removed says so, and one whose orders are never sent."""
+    if agent["removed"]:
+        agent = agent | {"enabled": "removed"}
     return agent | {"broker": f"{agent['broker']} (dry run)"} if agent["mode"] == "dry_run" else agent
 
 
@@ -185,7 +210,7 @@ def _record(agent: dict[str, Any]) -> dict[str, Any]:
     texts = {key: agent[key].split("\n") for key in ("strategy", "manual")}
     begun = {"deployment": agent["deployment"] or "has not begun"}
     noted = agent.pop("dry_orders")
-    dry = {"dry run": f"{noted:,} orders noted, never sent"} if noted or agent["mode"] == "dry_run" else {}
+    dry = {"dry run": f"{plural(noted, 'order')} noted, never sent"} if noted or agent["mode"] == "dry_run" else {}
     return agent | texts | begun | {"shadow": _shadow(agent["shadow"]), "result": result} | dry
 
 
@@ -195,4 +220,4 @@ def _shadow(shadow: dict[str, Any] | None) -> str | None:
 
 def _brief(value: Any) -> str:
     text = cell(_shadow(value) if isinstance(value, dict) else value)
-    return text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"
+    return shorten_on_screen(text, SHOWN_TEXT)

@@ -1,10 +1,11 @@
-"""Commands on documents: `recall search`, `status`, `sync`, `reindex`, `add`, `watch`."""
+"""Commands on documents: `recall search`, `status`, `sync`, `reindex`, `add`, `remove`, `watch`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import AsOf, Home, Json, instant, opened
 from tapebook.surfaces.cli.output import minute, one_line, print_json, print_lines, print_record
 from tapebook.surfaces.cli.progress import Show, progress
@@ -92,6 +93,21 @@ def add(
 
 
 @group.command()
+def remove(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A folder that was added; its name is enough.")],
+    *,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Take the texts of a folder out of the documents again."""
+    with opened(home) as book, progress("sync") as show:
+        report = book.recall.remove(folder, progress=_steps(show))
+    if not json:
+        print_lines([f"{Path(folder).name} is read no more; what it said stays known as of before"])
+    _print_report(report, json)
+
+
+@group.command()
 def reindex(*, home: Home = None, json: Json = False) -> None:
     """Build the index anew, and then put it in place of the old one."""
     with opened(home) as book, progress("reindex") as show:
@@ -99,7 +115,7 @@ def reindex(*, home: Home = None, json: Json = False) -> None:
     if json:
         print_json(report)
     else:
-        print_lines([f"{report['versions']:,} versions indexed, {report['written']:,} chunks written"])
+        print_lines([f"{plural(report['versions'], 'version')} indexed, {plural(report['written'], 'chunk')} written"])
 
 
 @group.command()
