@@ -109,7 +109,7 @@ def test_one_bad_line_refuses_the_file_unless_it_is_skipped(rooms: Rooms, tmp_pa
     told: list[ImportReport] = []
     for dry_run in (True, False):
         with pytest.raises(
-            BadInput, match=r"file.csv: 1 bad lines, the first is 4: open -102 is negative; mend the file"
+            BadInput, match=r"file.csv: 1 bad line, the first is 4: open -102 is negative; mend the file"
         ):
             imported(rooms, path, dry_run=dry_run, tell=told.append)
     assert told[0].lines()[-1] == "bad: line 4 open -102 is negative"
@@ -145,7 +145,7 @@ def test_rows_that_differ_are_refused_or_become_revisions(rooms: Rooms, minutes:
     ):
         imported(rooms, path)
     assert stored(rooms) == bars(90)
-    assert imported(rooms, path, revise=True, dry_run=True).result() == "dry run: 1 rows would be written"
+    assert imported(rooms, path, revise=True, dry_run=True).result() == "dry run: 1 row would be written"
     report = imported(rooms, path, revise=True)
     assert (report.differing_rows, report.rows_written) == (1, 1)
     assert stored(rooms)[0].volume_base == 7

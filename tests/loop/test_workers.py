@@ -353,7 +353,12 @@ def decided_under_load(
 
 @pytest.mark.parametrize(
     ("at_once", "takes_ms", "capacity", "batch"),
-    [(3, MINUTE, 15, 2), (3, MINUTE, 15, 50), (3, 2 * MINUTE, 7, 50), (13, 4 * MINUTE, 13, 50)],
+    [
+        (3, MINUTE, 15, 2),
+        pytest.param(3, MINUTE, 15, 50, marks=pytest.mark.proof),
+        pytest.param(3, 2 * MINUTE, 7, 50, marks=pytest.mark.proof),
+        (13, 4 * MINUTE, 13, 50),
+    ],
 )
 def test_under_overload_every_agent_loses_the_same_share(
     tmp_path: Path, at_once: int, takes_ms: int, capacity: int, batch: int

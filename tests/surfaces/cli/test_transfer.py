@@ -97,7 +97,7 @@ def test_a_recorded_range_is_written_or_it_is_said_what_there_is(run: Run, new_h
     code, out, _ = run(*words, "--overwrite")
     assert code == 0 and "3 payloads received from" in out
     code, out, _ = run("import", "stream", str(tmp_path / "out.log"), "--home", new_home)
-    assert (code, out.splitlines()[-1]) == (0, "1 rows written, known when they were received")
+    assert (code, out.splitlines()[-1]) == (0, "1 row written, known when they were received")
 
 
 def test_an_export_and_its_refusals(run: Run, new_home: str, minutes: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import AsOf, Home, Json, instant, opened
 from tapebook.surfaces.cli.output import minute, one_line, print_json, print_lines, print_record
 from tapebook.surfaces.cli.progress import Show, progress
@@ -99,7 +100,7 @@ def reindex(*, home: Home = None, json: Json = False) -> None:
     if json:
         print_json(report)
     else:
-        print_lines([f"{report['versions']:,} versions indexed, {report['written']:,} chunks written"])
+        print_lines([f"{plural(report['versions'], 'version')} indexed, {plural(report['written'], 'chunk')} written"])
 
 
 @group.command()

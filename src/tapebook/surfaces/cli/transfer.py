@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import AsOf, Home, Json, instant, opened
 from tapebook.surfaces.cli.output import print_json, print_lines
 from tapebook.surfaces.cli.progress import progress
@@ -129,7 +130,7 @@ def export_candles(
             until=None if until is None else instant(until),
             as_of=None if as_of is None else instant(as_of),
             overwrite=overwrite,
-            progress=lambda rows: show(None, f"{rows:,} bars"),
+            progress=lambda rows: show(None, plural(rows, 'bar')),
         )
     _tell(report, json=json)
 
@@ -151,7 +152,7 @@ def export_stream(
             since=instant(since),
             until=None if until is None else instant(until),
             overwrite=overwrite,
-            progress=lambda lines: show(None, f"{lines:,} payloads"),
+            progress=lambda lines: show(None, plural(lines, 'payload')),
         )
     _tell(report, json=json)
 
@@ -180,7 +181,7 @@ def _import(kind: Kind, file: Path, flags: Flags, *, symbol: str | None, interva
                 symbol=symbol,
                 interval=interval,
                 tell=tell,
-                progress=lambda rows: show(None, f"{rows:,} rows read"),
+                progress=lambda rows: show(None, f"{plural(rows, 'row')} read"),
                 **flags.how,
             )
     finally:
