@@ -29,11 +29,20 @@ from tests.matrix import EXAMPLES
 
 GOLDEN = Path(__file__).parent / "golden"
 POSTGRES = pytest.StashKey[str]()
+MEMORY = Path("/dev/shm")
+ENOUGH_BYTES = 2**32
 
 # The time of one example says more about the other core's work than about the code.
 # A machine that gates changes tries the same examples every time; everywhere else new ones are looked for.
 hypothesis.settings.register_profile("tapebook", deadline=None, derandomize="CI" in os.environ, max_examples=EXAMPLES)
 hypothesis.settings.load_profile("tapebook")
+
+
+def pytest_configure() -> None:
+    """Keeps what tests write in memory where there is plenty: databases wait for a disk at every commit."""
+    if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -30,14 +30,49 @@ def test_the_ten_lines_of_the_readme_print_what_stands_below_them(tmp_path: Path
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
 
 
-def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks(README, "console") for line in block.splitlines() if line.startswith("tapebook ")]
     assert len(lines) >= 8
     for line in lines:
-        words = [sys.executable, "-m", *shlex.split(line)]
-        ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, f"{line}: {ran.stderr}"
-        assert ran.stdout.strip(), f"{line} printed nothing"
+        code = cli.main(shlex.split(line)[1:])
+        out, err = capfd.readouterr()
+        assert code == 0, f"{line}: {err}"
+        assert out.strip(), f"{line} printed nothing"
+
+
+def test_the_first_steps_print_what_stands_below_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    page = (ROOT / "docs" / "first-steps.md").read_text("utf-8")
+    assert re.findall(r"^## (\d+)", page, re.MULTILINE) == [str(number) for number in range(1, 11)]
+    shows = "".join(blocks(page, "console"))
+    for line, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", shows, re.MULTILINE):
+        command, *words = shlex.split(line)
+        if command != "tapebook":
+            subprocess.run(line, shell=True, check=True)
+            continue
+        code = cli.main(words)
+        out, err = capfd.readouterr()
+        said = [each for each in err.splitlines() if each.startswith(("error: ", "warning: "))]
+        assert (code == 0) == ("error: " not in err), f"{line}: {err}"
+        shown = "".join(f"{each}\n" for each in [*out.splitlines(), *said])
+        assert re.fullmatch(pattern_of(expected), without_ids(shown)), f"$ {line}\n{shown}\ninstead of\n{expected}"
+
+
+def pattern_of(expected: str) -> str:
+    """A pattern for what a page shows; a line of `…` is any lines."""
+    lines = [r"(?:.*\n)*?" if line == "…" else f"{re.escape(line)}\n" for line in without_ids(expected).splitlines()]
+    return "".join(lines)
+
+
+def without_ids(text: str) -> str:
+    """A text without what changes with every version: ids, hashes, and the milliseconds a stream is ahead."""
+    return re.sub(r"\.\d{3}Z", ".000Z", re.sub(r"\b[0-9a-f]{16,}\b", "ID", text))
 
 
 def leaves(command: object, name: str) -> list[tuple[str, object]]:

@@ -36,7 +36,7 @@ def test_agent() -> None:
     assert (view["name"], view["version"], view["engine"], view["broker"]) == ("btc-5m", 4, "trend", "paper")
     assert (view["watch"], view["every_minutes"], view["horizon"]) == (["BTC", "ETH"], 1.5, "swing")
     assert (view["max_position_usd"], view["max_leverage"], view["avoid"]) == (1500.5, 3, ["average down"])
-    assert view.keys() == {"name", "version", "shadow", *KEYS}
+    assert view.keys() == {"name", "version", "shadow", "removed", *KEYS}
     assert same_after_json(view)
 
 
@@ -184,7 +184,7 @@ def test_votes_and_usage_of_a_run() -> None:
     vote = {"engine": "trend", "action": "open", "side": "long", "reason": "up", "confidence": 0.62, "weight": 1.2}
     assert (view["votes"], view["late_ms"]) == ([vote], 250)
     tokens = {"model": "gpt-6-luna", "input_tokens": 1_200, "output_tokens": 80, "attempts": 2}
-    assert view["usage"] == tokens | {"cost_usd": 0.0021}
+    assert view["usage"] == tokens | {"cost_usd": 0.0021, "reused": False}
     assert same_after_json(view)
 
 

@@ -6,7 +6,8 @@
 `as_of` is required inside the rooms; here it defaults to the clock's now.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,6 +31,7 @@ from tapebook.lab.backtest import Progress as BacktestProgress
 from tapebook.lab.backtest import Watch, backtest
 from tapebook.lab.backtest_view import chunk_lines, summary_lines
 from tapebook.lab.compare import ShadowReport, compare_runs, compare_shadow
+from tapebook.lab.cost import CostEstimate, cost_sentence, estimate_cost, max_spending
 from tapebook.lab.demo_report import DemoReport
 from tapebook.lab.explain import explain, order_view, recorded_view, trade_times
 from tapebook.lab.home_experience import HomeExperience
@@ -38,16 +40,16 @@ from tapebook.lab.planning import plan_for
 from tapebook.lab.replay import ReplayReport, replay
 from tapebook.lab.rerun import Comparison, run_again
 from tapebook.lab.result import BacktestResult, ChunkResult
-from tapebook.log import Finding
+from tapebook.log import Finding, RebuiltTables, Stream
 from tapebook.loop import control, enlist, transfer
 from tapebook.loop import demo as demo_loop
 from tapebook.loop.backfill import FillsReport, import_fills
 from tapebook.loop.control import Flattened, Switched
 from tapebook.loop.demo import DemoProgress
-from tapebook.loop.deploy import deploy
+from tapebook.loop.deploy import deploy, require_agent
 from tapebook.loop.desk import Lookout, run_desk, serve_role
-from tapebook.loop.enlist import Saved
-from tapebook.loop.gather import gather
+from tapebook.loop.enlist import Removed, Saved
+from tapebook.loop.gather import gather, watermarks_now
 from tapebook.loop.health import Check, checks
 from tapebook.loop.home_events import HomeEvent, HomeTotals
 from tapebook.loop.home_layers import HomeLayers
@@ -56,6 +58,7 @@ from tapebook.loop.librarian import clean_archive
 from tapebook.loop.listen import IngestProgress
 from tapebook.loop.maintain import anchor_problem
 from tapebook.loop.patience import patiently
+from tapebook.loop.rebuild import rebuild_book
 from tapebook.loop.recall import docs_head
 from tapebook.loop.roles import RoleProgress
 from tapebook.loop.shadow import shadow_tick
@@ -63,7 +66,7 @@ from tapebook.loop.skills import HomeSkills
 from tapebook.loop.slot import Slot
 from tapebook.loop.stage import serve_world
 from tapebook.loop.supervise import SupervisorProgress
-from tapebook.loop.tick import tick
+from tapebook.loop.tick import repeated_run, tick
 from tapebook.loop.transfer import ExportReport, ImportReport, StreamReport
 from tapebook.loop.verify import verify_home
 from tapebook.tape.importer import Kind
@@ -78,8 +81,10 @@ __all__ = [
     "Check",
     "ChunkResult",
     "Comparison",
+    "CostEstimate",
     "DemoProgress",
     "DemoReport",
+    "EarlierRun",
     "ExportReport",
     "FillsReport",
     "Finding",
@@ -90,6 +95,7 @@ __all__ = [
     "IngestProgress",
     "Lookout",
     "Preview",
+    "Removed",
     "ReplayReport",
     "RoleProgress",
     "Saved",
@@ -99,6 +105,7 @@ __all__ = [
     "Switched",
     "Tapebook",
     "chunk_lines",
+    "cost_sentence",
     "demo",
     "find_damage",
     "ingest",
@@ -111,32 +118,42 @@ __all__ = [
 ]
 
 
+class EarlierRun(msgspec.Struct, frozen=True):
+    """A decision that was made earlier on a market that stands still, and which demo would move that market on."""
+
+    run: DecisionRun
+    demo_seconds: int
+
+
 class Tapebook:
     """A home, opened. Use it as a context manager, or close it."""
 
     def __init__(self, home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> None:
         home = Path(home)
-        virtual = VirtualClock(demo_loop.START) if clock is None and demo_loop.is_demo(home) else None
+        self._demo_clock = VirtualClock(demo_loop.START) if clock is None and demo_loop.is_demo(home) else None
         system = SystemClock()
-        self._rooms = Rooms(home, clock=clock or virtual or system, slot=recall)
+        self._rooms = Rooms(home, clock=clock or self._demo_clock or system, slot=recall)
         self.anchor_problem: str | None = None
         self._closed = False
         # What is done now is done after all that is known, also where a world runs faster than real time.
         system.catch_up(self._rooms.tape.head()[1])
-        if virtual:
-            # In a demo home "now" is where its market stopped.
-            virtual.advance(max(virtual.now(), self._rooms.tape.head()[1]))
+        self._catch_up()
 
-    def agents(self) -> list[dict[str, Any]]:
-        """Every agent with its newest profile."""
-        return [views.agent_view(version, profile) for version, profile in self._rooms.book.agents()]
+    def agents(self, *, removed: bool = False) -> list[dict[str, Any]]:
+        """Every agent with its newest profile; when asked, those too that were removed."""
+        book = self._rooms.book
+        return [
+            views.agent_view(version, profile, removed_at=book.removed_at(profile.name) if removed else None)
+            for version, profile in book.agents(removed=removed)
+        ]
 
     def agent(self, name: str, *, version: int | None = None) -> dict[str, Any]:
         """One agent: its newest profile or an older one, where it runs, and how its trades did."""
         deployment = self._deployment(name, version=version)
         book, totals = self._rooms.book, self._rooms.book.trade_totals(deployment.id)
         dry = deployment_id(msgspec.structs.replace(deployment.agent, mode="dry_run"))
-        return views.agent_view(deployment.version, deployment.agent) | {
+        gone = book.removed_at(name) if version is None else None
+        return views.agent_view(deployment.version, deployment.agent, removed_at=gone) | {
             "deployment": deployment.id if book.head(deployment.id) else None,
             "closed_trades": totals.count,
             "net_pnl_usd": totals.net_usd_e6 / E6,
@@ -155,33 +172,65 @@ class Tapebook:
         """Changes an agent: a new version, unless nothing differs."""
         return enlist.edit(self._rooms, name, _written(settings, file))
 
-    def context(self, agent: str, symbol: str, *, as_of: int | str | None = None) -> Packet:
-        """What an agent would see of a symbol now, or what it would have seen at any past moment."""
-        deployment = self._deployment(agent)
-        self._require_symbol(deployment, symbol)
+    def remove_agent(self, name: str, *, reason: str = "by hand") -> Removed:
+        """Ends an agent that holds nothing; its runs, orders, trades and lessons can be read as before."""
+        return enlist.remove(self._rooms, name, reason=reason)
+
+    def context(
+        self, agent: str, symbol: str, *, as_of: int | str | None = None, version: int | None = None
+    ) -> Packet:
+        """What an agent would see of a symbol now, or what it would have seen at any past moment.
+
+        Its profile is that of the moment; or a given version, also of a moment at which it did not exist.
+        """
         moment = self._moment(as_of)
-        seq, curated = self._rooms.book.seq_as_of(deployment.id, moment), curated_until(self._rooms, as_of=moment)
-        known_docs = docs_head(self._rooms)
-        docs = known_docs if as_of is None else min(known_docs, self._rooms.documents.seq_as_of(moment))
-        known = Watermarks(self._rooms.tape.head()[0], seq, docs=docs, curated=curated)
+        then = as_of is not None and version is None
+        if as_of is None and version is None:
+            require_agent(self._rooms.book, agent)
+        deployment = self._deployment_as_of(agent, moment) if then else self._deployment(agent, version=version)
+        self._require_symbol(deployment, symbol, as_of=moment if then else None)
+        if as_of is None:
+            known = watermarks_now(self._rooms, deployment)
+        else:
+            seq, curated = self._rooms.book.seq_as_of(deployment.id, moment), curated_until(self._rooms, as_of=moment)
+            docs = min(docs_head(self._rooms), self._rooms.documents.seq_as_of(moment))
+            known = Watermarks(self._rooms.tape.head()[0], seq, docs=docs, curated=curated)
         return assemble(gather(self._rooms, deployment, symbol, as_of=moment, watermarks=known))
 
-    def preview(self, agent: str, symbol: str, *, as_of: int | str | None = None) -> Preview:
+    def preview(
+        self, agent: str, symbol: str, *, as_of: int | str | None = None, version: int | None = None
+    ) -> Preview:
         """What that takes: tokens of every part against its cap, rows left out, and warnings at high settings."""
-        return preview(self.context(agent, symbol, as_of=as_of))
+        return preview(self.context(agent, symbol, as_of=as_of, version=version))
 
     def tick(self, agent: str, symbol: str) -> DecisionRun:
-        """Makes one decision now and carries it out."""
+        """Makes one decision now and carries it out.
+
+        On the market of a demo home, which stands still, a decision that was `made_earlier` is given again; what is
+        ordered there fills, for the market is moved on until it has.
+        """
+        earlier = self.made_earlier(agent, symbol)
+        if earlier is not None:
+            return earlier.run
         deployment = self._deployment(agent)
-        self._require_symbol(deployment, symbol)
         if not deployment.agent.enabled:
             raise BadInput(f"{agent} is disabled: enable it with `tapebook agents enable {agent}` first")
-        stream = self._rooms.book.stream(deployment.id)
-        with fellow_writer(self._rooms.home), self._rooms.leases.holding(stream):
+        with fellow_writer(self._rooms.home), self._rooms.leases.holding(self._rooms.book.stream(deployment.id)):
+            self._catch_up()
             slot = Slot(deploy(self._rooms, agent), symbol, self._rooms.clock.now(), trigger="manual")
             run = tick(self._rooms, slot, ask=patiently)
             shadow_tick(self._rooms, slot, run, ask=patiently)
-            return run
+        return self._rooms.book.run(run.run_id) or run if self._played_on([deployment.id]) else run
+
+    def made_earlier(self, agent: str, symbol: str) -> EarlierRun | None:
+        """The decision that a tick would only repeat, on a market that stands still; None where it would decide."""
+        require_agent(self._rooms.book, agent)
+        deployment = self._deployment(agent)
+        self._require_symbol(deployment, symbol)
+        if self._demo_clock is None:
+            return None
+        run = repeated_run(self._rooms, deployment, symbol)
+        return None if run is None else EarlierRun(run, demo_loop.seconds_beyond(self._moment(None)))
 
     def halt(self, agent: str | None = None, *, reason: str = "by hand") -> Switched:
         """Stops an agent, or all of them, from sending orders; a running desk obeys within a tick."""
@@ -202,7 +251,9 @@ class Tapebook:
         found = [deployment for deployment, _ in self._rooms.book.deployments(name)]
         if symbol is not None:
             control.require_traded(self._rooms, found, symbol)
-        return control.flatten(self._rooms, found, reason=reason, symbol=symbol or "")
+        self._catch_up()
+        flattened = control.flatten(self._rooms, found, reason=reason, symbol=symbol or "")
+        return [self._split_closing(each) for each in flattened] if self._played_on(found) else flattened
 
     def runs(self, agent: str | None = None, *, most: int = 20) -> list[dict[str, Any]]:
         """The newest decisions, of one agent or of all."""
@@ -211,8 +262,11 @@ class Tapebook:
         return [recorded_view(self._rooms, run) for run in found if run is not None]
 
     def run(self, run_id: str) -> dict[str, Any]:
-        """One decision, explained: what was told, said and allowed, and the orders, fills and trades it led to."""
-        return explain(self._rooms, self._require_run(run_id))
+        """One decision, explained: what was told, said and allowed, and the orders, fills and trades it led to.
+
+        Here and wherever a run is named, the beginning of its id is enough.
+        """
+        return explain(self._rooms, self._rooms.book.find_run(run_id))
 
     def orders(self, agent: str | None = None, *, working: bool = False, most: int = 20) -> list[dict[str, Any]]:
         """The newest orders, of one agent or of all; when asked, only those that have not ended."""
@@ -230,7 +284,7 @@ class Tapebook:
                 view = views.open_trade_view(trade, deployment=deployment, maker=maker)
                 rows.append(view | trade_times(book, trade.trade_id))
         if status in (None, "closed"):
-            for closed in book.closed_trades(deployment, seq=seq, most=most):
+            for closed in book.listed_trades(deployment, seq=seq, most=most):
                 maker = book.trade_maker(closed.state.trade_id)
                 view = views.closed_trade_view(closed, deployment=deployment, maker=maker)
                 rows.append(view | trade_times(book, closed.state.trade_id))
@@ -247,11 +301,19 @@ class Tapebook:
         *,
         progress: Callable[[BacktestProgress], None] = lambda progress: None,
         chunk: Callable[[ChunkResult], None] = lambda result: None,
+        max_usd: float | None = None,
+        agree: Callable[[CostEstimate], bool] = lambda estimate: False,
         **wish: Any,
     ) -> BacktestResult:
-        """Runs an agent over past bars, or goes on where it stopped, or gives what is there; see `planning.Wish`."""
+        """Runs an agent over past bars, or goes on where it stopped, or gives what is there; see `planning.Wish`.
+
+        Where models are asked, `agree` hears what they may cost before the first question. They may cost `max_usd` in
+        all; without it, the estimate, if `agree` says so. At the limit it stops with SpendLimit: nothing is lost.
+        """
+        require_agent(self._rooms.book, agent)
         plan = plan_for(self._rooms, self._deployment(agent), wish)
-        return backtest(self._rooms.home, self._rooms.config, plan, watch=Watch(progress, chunk))
+        most = max_spending(estimate_cost(self._rooms, plan), max_usd=max_usd, agree=agree)
+        return backtest(self._rooms.home, self._rooms.config, plan, watch=Watch(progress, chunk), max_usd_e6=most)
 
     def backtest_again(
         self,
@@ -303,13 +365,17 @@ class Tapebook:
         with sole_writer(self._rooms.home, "tape"):
             return transfer.import_file(self._rooms, kind, Path(path), **options)
 
-    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False) -> FillsReport:
-        """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone."""
+    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> FillsReport:
+        """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone.
+
+        Options as in `loop.backfill.import_fills`.
+        """
+        require_agent(self._rooms.book, agent)
         deployment = self._deployment(agent)
         if dry_run:
-            return import_fills(self._rooms, Path(path), deployment, dry_run=True)
+            return import_fills(self._rooms, Path(path), deployment, dry_run=True, **options)
         with fellow_writer(self._rooms.home), self._rooms.leases.holding(self._rooms.book.stream(deployment.id)):
-            return import_fills(self._rooms, Path(path), deploy(self._rooms, agent), dry_run=False)
+            return import_fills(self._rooms, Path(path), deploy(self._rooms, agent), **options)
 
     def export_candles(self, path: str | Path, **options: Any) -> ExportReport:
         """Writes bars of the tape to a file; options as in `loop.transfer.export_candles`."""
@@ -321,7 +387,7 @@ class Tapebook:
 
     def replay(self, run_id: str | None = None, *, progress: Callable[[int], None] = lambda done: None) -> ReplayReport:
         """Rebuilds the packet of one run, or of all, and compares it byte for byte."""
-        chosen = [self._require_run(run_id).run_id] if run_id else self._rooms.book.run_ids(most=_ALL)
+        chosen = [self._rooms.book.find_run(run_id).run_id] if run_id else self._rooms.book.run_ids(most=_ALL)
         return replay(self._rooms, chosen, progress=progress)
 
     def compare_shadow(
@@ -333,7 +399,7 @@ class Tapebook:
 
     def compare_runs(self, first: str, second: str) -> dict[str, Any]:
         """Two decisions, and what differs between the packets they were made from."""
-        return compare_runs(self._rooms, self._require_run(first), self._require_run(second))
+        return compare_runs(self._rooms, self._rooms.book.find_run(first), self._rooms.book.find_run(second))
 
     def verify(
         self,
@@ -349,6 +415,10 @@ class Tapebook:
         `progress` is told how far it has come; `notice` what cannot be checked, such as rows older than checksums.
         """
         return verify_home(self._rooms, tape=tape, archive=archive, progress=progress, notice=notice)
+
+    def rebuild(self, *, progress: Callable[[str], None] = lambda words: None) -> RebuiltTables:
+        """Computes tables of the book again that contradict its log, in one transaction; nothing else may run."""
+        return rebuild_book(self._rooms, progress=progress)
 
     def doctor(self, *, fix: bool = False) -> list[Check]:
         """The state of the home, point by point.
@@ -377,6 +447,36 @@ class Tapebook:
     ) -> None:
         self.close()
 
+    def _catch_up(self) -> None:
+        """In a demo home "now" is where its market stopped, and after all that was written since."""
+        if self._demo_clock is not None:
+            written = max((self._rooms.log.head(stream).known_at for stream in self._streams()), default=0)
+            self._demo_clock.advance(max(self._demo_clock.now(), self._rooms.tape.head()[1], written + 1))
+
+    def _streams(self) -> list[Stream]:
+        # A folder of documents is thousands of events, which are no reason to be thousands of moments ahead.
+        return [stream for stream in self._rooms.log.streams() if stream != self._rooms.documents.stream]
+
+    def _played_on(self, deployments: Sequence[str]) -> bool:
+        """Moves the market of a demo home on until market orders of deployments have ended; False if none waits."""
+        clock, book = self._demo_clock, self._rooms.book
+
+        def is_done() -> bool:
+            working = [order for each in deployments for order, _ in book.working_orders(each)]
+            return all(order.type != "market" for order in working)
+
+        if clock is None or is_done():
+            return False
+        asyncio.run(demo_loop.play_on(self._rooms, clock, until=is_done))
+        return True
+
+    def _split_closing(self, flattened: Flattened) -> Flattened:
+        """What was to be closed, after the market moved on."""
+        working = {order.symbol for order, _ in self._rooms.book.working_orders(flattened.deployment)}
+        closed = [symbol for symbol in flattened.closing if symbol not in working]
+        still = [symbol for symbol in flattened.closing if symbol in working]
+        return msgspec.structs.replace(flattened, closing=still, closed=closed)
+
     def _moment(self, as_of: int | str | None) -> int:
         # A world that runs faster than real time can be ahead of the machine's clock.
         now = max(self._rooms.clock.now(), self._rooms.tape.head()[1])
@@ -396,16 +496,28 @@ class Tapebook:
         version, profile = found
         return Deployment(self._rooms.book.owner, deployment_id(profile), profile, version)
 
-    def _require_symbol(self, deployment: Deployment, symbol: str) -> None:
-        if symbol not in deployment.agent.watchlist:
-            watched = ", ".join(deployment.agent.watchlist)
-            raise UnknownName(f"{deployment.agent.name} does not watch {symbol!r}; it watches: {watched}")
+    def _deployment_as_of(self, agent: str, moment: int) -> Deployment:
+        """The same with the profile of a past moment."""
+        found = self._rooms.book.agent_as_of(agent, as_of=moment)
+        if found is None:
+            self._deployment(agent)
+            gone = self._rooms.book.removed_at(agent)
+            if gone is not None and gone <= moment:
+                require_agent(self._rooms.book, agent)
+            later = [known_at for known_at, _ in self._rooms.book.agent_history(agent) if known_at > moment]
+            added = iso(later[-1])
+            remedy = "--version 1 shows what that version would have been told"
+            raise UnknownName(f"{agent} did not exist at {iso(moment)}: it was added at {added}; {remedy}")
+        version, profile = found
+        return Deployment(self._rooms.book.owner, deployment_id(profile), profile, version)
 
-    def _require_run(self, run_id: str) -> DecisionRun:
-        run = self._rooms.book.run(run_id)
-        if run is None:
-            raise UnknownName(f"there is no run {run_id!r}; `tapebook runs` lists them")
-        return run
+    def _require_symbol(self, deployment: Deployment, symbol: str, *, as_of: int | None = None) -> None:
+        if symbol in deployment.agent.watchlist:
+            return
+        name, watched = deployment.agent.name, ", ".join(deployment.agent.watchlist)
+        if as_of is None:
+            raise UnknownName(f"{name} does not watch {symbol!r}; it watches: {watched}")
+        raise UnknownName(f"{name} did not watch {symbol!r} at {iso(as_of)}; it watched: {watched}")
 
 
 def open(home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> Tapebook:

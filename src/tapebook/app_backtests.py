@@ -17,10 +17,19 @@ from tapebook.domain.money import E6
 from tapebook.errors import BadInput, Damaged
 from tapebook.home import sole_writer
 from tapebook.lab.backtest_home import BacktestHome, backtest_home, backtest_homes
-from tapebook.lab.backtest_view import chunk_lines, chunk_view, result_view, stale_sentences, summary_lines
+from tapebook.lab.backtest_view import (
+    chunk_lines,
+    chunk_view,
+    result_view,
+    spent_text,
+    spent_view,
+    stale_sentences,
+    summary_lines,
+)
 from tapebook.lab.identity import Fingerprints
 from tapebook.lab.plan import Plan
 from tapebook.lab.result import BacktestResult, ChunkResult
+from tapebook.lab.spending import Spent, spent_by
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
@@ -42,7 +51,7 @@ class Backtests:
         if not homes:
             return []
         with self._fingerprints() as fingerprints:
-            rows = [_row(home, fingerprints) for home in homes]
+            rows = [self._row(home, fingerprints) for home in homes]
         return sorted(rows, key=lambda row: (row["start"] or "", row["agent"] or "", row["id"]))
 
     def show(self, name: str) -> dict[str, Any]:
@@ -50,10 +59,11 @@ class Backtests:
         home = backtest_home(self._home, name)
         result, pace = home.result(), home.speed().ticks_per_second
         if result is not None:
-            return result_view(result, ticks_per_second=pace, stale=self._stale(home)) | {"status": "done"}
+            stale, spent = self._stale(home), self._spent(home)
+            return result_view(result, ticks_per_second=pace, stale=stale, spent=spent) | {"status": "done"}
         chunks = [chunk_view(chunk) for chunk in _done(home)]
         with self._fingerprints() as fingerprints:
-            row = _row(home, fingerprints)
+            row = self._row(home, fingerprints)
         return row | {"ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
 
     def lines(self, name: str, *, chunks: bool = False) -> list[str]:
@@ -64,9 +74,16 @@ class Backtests:
         each = [f"STALE: {sentence}" for sentence in stale_sentences(agent, stale)]
         each += [line for chunk in done for line in (*chunk_lines(chunk), "")]
         if result is not None:
-            return [*(each if chunks else []), *summary_lines(result, stale=stale)]
+            return [*(each if chunks else []), *summary_lines(result, stale=stale, spent=self._spent(home))]
         then = "begins another: its inputs are no longer the same" if stale else "goes on with it"
-        return [*each, f"{home.id}: {_progress(home.plan(), done)}; the same `tapebook backtest` again {then}"]
+        paid = [f"  models  {said}" for said in filter(None, [spent_text(self._spent(home))])]
+        stopped = [f"  stopped: {reason}" for reason in filter(None, [home.stopped()])]
+        so_far = f"{home.id}: {_progress(home.plan(), done)}; the same `tapebook backtest` again {then}"
+        return [*each, so_far, *paid, *stopped]
+
+    def spent(self, name: str) -> Spent:
+        """What the models of a backtest cost by now."""
+        return self._spent(backtest_home(self._home, name))
 
     def compare(self, first: str, second: str) -> "Rivals":
         """Two finished backtests side by side."""
@@ -95,12 +112,17 @@ class Backtests:
         if csv is html is json is None:
             raise BadInput("say what to write: --csv, --html or --json with a place")
         if json is not None:
-            view = result_view(result, ticks_per_second=home.speed().ticks_per_second, stale=self._stale(home))
+            view = result_view(
+                result,
+                ticks_per_second=home.speed().ticks_per_second,
+                stale=self._stale(home),
+                spent=self._spent(home),
+            )
             write_text(Path(json), json_bytes(view), overwrite=overwrite)
         if csv is not None or html is not None:
             plan = home.plan()
             with closing(Rooms(home.folder, clock=VirtualClock(plan.end))) as rooms:
-                told = story(rooms, plan, result, stale=self._stale(home))
+                told = story(rooms, plan, result, stale=self._stale(home), spent=self._spent(home))
                 if csv is not None:
                     write_csv(Path(csv), csv_files(told), overwrite=overwrite)
                 if html is not None:
@@ -116,6 +138,36 @@ class Backtests:
             (home.folder / "plan.json").unlink()
             shutil.rmtree(home.folder)
         return home.id
+
+    def _spent(self, home: BacktestHome) -> Spent:
+        return spent_by(self._home, home.id)
+
+    def _row(self, home: BacktestHome, fingerprints: Fingerprints) -> dict[str, Any]:
+        """A line of the list; what is damaged is listed too, so that it can be removed."""
+        nothing = dict.fromkeys(("agent", "agent_version", "start", "end", "memory", "chunks_done", "chunks_planned"))
+        counted = dict.fromkeys(("trades", "change_usd", "spent", "stopped"))
+        try:
+            plan, done, finished, stopped = home.plan(), _done(home), home.result(), home.stopped()
+        except Damaged:
+            return {"id": home.id, "status": "damaged", **nothing, **counted, "fill": None, "stale": []}
+        progress = f"stopped at its limit, {_progress(plan, done)}" if stopped else _progress(plan, done)
+        return {
+            "id": home.id,
+            "status": "done" if finished else progress,
+            "agent": plan.agent.name,
+            "agent_version": plan.agent_version,
+            "start": iso(plan.start),
+            "end": iso(plan.end),
+            "memory": plan.memory,
+            "chunks_done": len(done),
+            "chunks_planned": len(plan.chunks),
+            "trades": sum(chunk.trades for chunk in done),
+            "change_usd": sum(chunk.change_usd_e6 for chunk in done) / E6,
+            "spent": spent_view(self._spent(home)),
+            "stopped": stopped,
+            "fill": plan.fill,
+            "stale": list(fingerprints.changed(plan)),
+        }
 
     def _stale(self, home: BacktestHome) -> tuple[str, ...]:
         """The inputs of a backtest that are others by now."""
@@ -145,29 +197,3 @@ def _done(home: BacktestHome) -> list[ChunkResult]:
 
 def _progress(plan: Plan, done: list[ChunkResult]) -> str:
     return f"{len(done)} of {len(plan.chunks)} chunks done"
-
-
-def _row(home: BacktestHome, fingerprints: Fingerprints) -> dict[str, Any]:
-    """A line of the list; what is damaged is listed too, so that it can be removed."""
-    nothing = dict.fromkeys(("agent", "agent_version", "start", "end", "memory", "chunks_done", "chunks_planned"))
-    counted = dict.fromkeys(("trades", "change_usd"))
-    try:
-        plan, done, finished = home.plan(), _done(home), home.result()
-    except Damaged:
-        return {"id": home.id, "status": "damaged", **nothing, **counted, "fill": None, "stale": []}
-    change = sum(chunk.change_usd_e6 for chunk in done)
-    return {
-        "id": home.id,
-        "status": "done" if finished else _progress(plan, done),
-        "agent": plan.agent.name,
-        "agent_version": plan.agent_version,
-        "start": iso(plan.start),
-        "end": iso(plan.end),
-        "memory": plan.memory,
-        "chunks_done": len(done),
-        "chunks_planned": len(plan.chunks),
-        "trades": sum(chunk.trades for chunk in done),
-        "change_usd": change / E6,
-        "fill": plan.fill,
-        "stale": list(fingerprints.changed(plan)),
-    }

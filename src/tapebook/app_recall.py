@@ -66,6 +66,11 @@ class Recall:
         writes.add_folder(self._rooms, Path(folder))
         return sync(self._rooms, progress=progress)
 
+    def remove(self, folder: str, *, progress: Progress = silent) -> SyncReport:
+        """Ends what `add` began, by the folder's name or place; searches as of before still find its texts."""
+        writes.remove_folder(self._rooms, folder)
+        return sync(self._rooms, progress=progress)
+
     def append(self, what: str, agent: str, text: str, *, run: str | None = None, by: str = "owner") -> Appended:
         """Appends to an agent's `journal`, or to its `learning`s or `note`s."""
         return writes.append(self._rooms, agent, what, text, run_id=run or "", by=by)

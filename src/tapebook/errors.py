@@ -12,7 +12,8 @@
     │   └── StaleWriter      another writer was first; read again, then decide
     └── Stop           do not go on before a person has looked: exit code 3
         ├── Damaged          stored data contradict themselves
-        └── StoreFailed      the disk or the server refused a write
+        ├── StoreFailed      the disk or the server refused a write
+        └── SpendLimit       the money that models may cost is spent: exit code 4
 
 A message says what is wrong, where, and what to do, in one line.
 """
@@ -76,3 +77,9 @@ class Damaged(Stop):
 
 class StoreFailed(Stop):
     """The disk or the database server refused a write; nothing of it was kept."""
+
+
+class SpendLimit(Stop):
+    """Models may cost no more: raise the limit and call again. What was paid for is kept, and is not asked again."""
+
+    exit_code = 4

@@ -17,9 +17,10 @@ from tapebook.profiles import shown
 View = dict[str, Any]
 
 
-def agent_view(version: int, profile: AgentProfile) -> View:
-    """An agent as `tapebook agents` lists it: the keys of docs/agents.md, with its name and version."""
-    return {"name": profile.name, "version": version, **shown(profile)}
+def agent_view(version: int, profile: AgentProfile, *, removed_at: int | None = None) -> View:
+    """An agent as `tapebook agents` lists it: the keys of docs/agents.md, with its name, version and end, if any."""
+    end = None if removed_at is None else iso(removed_at)
+    return {"name": profile.name, "version": version, **shown(profile), "removed": end}
 
 
 def packet_view(packet: Packet) -> View:
@@ -47,7 +48,7 @@ def run_view(run: DecisionRun) -> View:
         "dry": is_dry(run.deployment),
         "late_ms": run.as_of - run.scheduled_for,
         "votes": [_vote_view(vote) for vote in run.votes],
-        "usage": None if run.usage is None else _usage_view(run.usage),
+        "usage": None if run.usage is None else _usage_view(run.usage) | {"reused": _is_reused(run)},
     }
     return msgspec.to_builtins(run) | moments | said  # type: ignore[no-any-return]
 
@@ -164,6 +165,11 @@ def _section_view(section: Section, packet: Packet) -> View:
 def _vote_view(vote: Vote) -> View:
     plain = {"engine": vote.engine, "action": vote.action, "side": vote.side, "reason": vote.reason}
     return plain | {"confidence": vote.confidence_e4 / 10_000, "weight": vote.weight_e4 / 10_000}
+
+
+def _is_reused(run: DecisionRun) -> bool:
+    """Whether the answer had been paid for before, by another run."""
+    return run.usage is not None and not run.usage.attempts and run.status != "failed"
 
 
 def _usage_view(usage: Usage) -> View:

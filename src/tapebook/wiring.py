@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -35,7 +36,7 @@ from tapebook.lessons import Reflector, ReflectorTerms
 from tapebook.lessons.projection import PROJECTION as LESSONS_PROJECTION
 from tapebook.lessons.store import MIGRATIONS as LESSONS
 from tapebook.lessons.store import Notes
-from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, Waiting, price_of
+from tapebook.llm import Asker, Budget, Key, Ledger, ModelTerms, NoLedger, Price, Waiting, price_of
 from tapebook.log import Answers, Leases, Log
 from tapebook.log.set_back import PROJECTION as SET_BACKS
 from tapebook.log.set_back import MayGoBack
@@ -48,7 +49,7 @@ from tapebook.recall.projection import PROJECTION as RECALL_PROJECTION
 from tapebook.recall.shelf import Indexes
 from tapebook.recall.store import MIGRATIONS as RECALL
 from tapebook.recall.store import Documents
-from tapebook.recall.terms import BY_WORDS, SearchTerms
+from tapebook.recall.terms import BY_WORDS, RULES, SearchTerms
 from tapebook.tape.store import MIGRATIONS as TAPE
 from tapebook.tape.store import Tape
 
@@ -114,6 +115,8 @@ class Rooms:
         # For each deployment how many trades a reflection was for that could not be written; see `loop.learn`.
         self.unwritten: dict[str, int] = {}
         self._keys = {provider: Key(text) for provider, text in model_keys().items()}
+        # What models that are made from now on were asked before, and may cost; a backtest has one.
+        self.ledger: Ledger = NoLedger()
         self._askers: dict[tuple[str, str], Asker] = {}
         self._engines: dict[tuple[str, str, tuple[str, ...], int], Engine] = {}
         self._last_engine: tuple[AgentProfile, Engine] | None = None
@@ -179,8 +182,34 @@ class Rooms:
     def _asker(self, provider: str, model: str) -> Asker:
         """A provider's model, under the home's budget; its connections are shared by all who ask it."""
         if (provider, model) not in self._askers:
-            self._askers[provider, model] = asker(self.config, provider, model, key=self._keys[provider])
+            key = self._keys[provider]
+            self._askers[provider, model] = asker(self.config, provider, model, key=key, ledger=self.ledger)
         return self._askers[provider, model]
+
+    def askers(self, agent: AgentProfile) -> tuple[list[Asker], list[Asker]]:
+        """The models that an agent's decisions ask, and those that its notes ask; nothing is asked here."""
+        deciding: dict[str, Asker] = {}
+        writing: dict[str, Asker] = {}
+
+        def noting(found: dict[str, Asker]) -> Callable[[str, str], Asker]:
+            def give(provider: str, model: str) -> Asker:
+                made = self._asker(provider, model)
+                return found.setdefault(made.identity, made)
+
+            return give
+
+        def engine(entry: str, cap: int, members: tuple[str, ...] = ()) -> Engine:
+            name, _, model = entry.partition(":")
+            terms = EngineTerms(model, members, cap, member=engine, asker=noting(deciding))
+            made: Engine = plug.load("tapebook.decision.engines", name).create(terms)
+            return made
+
+        cap = agent.caps.max_model_usd_e6_per_run
+        engine(f"{agent.engine or self.config.engine.default}:{agent.model}", cap, agent.members)
+        if agent.reflection.cadence != "off":
+            terms = ReflectorTerms(agent.model, cap, noting(writing))
+            plug.load("tapebook.lessons.reflectors", agent.reflection.reflector).create(terms)
+        return list(deciding.values()), list(writing.values())
 
     def reflector(self, agent: AgentProfile) -> Reflector:
         """Who writes an agent's notes; a model may spend on one what it may spend on a decision."""
@@ -210,6 +239,7 @@ class Rooms:
                 minimum_percent=terms.minimum_percent,
                 per_path=terms.per_path,
                 per_kind=dict(terms.per_kind),
+                rules=terms.rules,
             )
         )
         return made
@@ -227,7 +257,7 @@ class Rooms:
         self.tape_db.close()
 
 
-def asker(config: Config, provider: str, model: str, *, key: Key) -> Asker:
+def asker(config: Config, provider: str, model: str, *, key: Key, ledger: Ledger | None = None) -> Asker:
     """A model with its price and its budget; no name means the usual one of its provider."""
     llm = config.llm
     names = {"anthropic": llm.anthropic_model, "openai": llm.openai_model}
@@ -241,6 +271,7 @@ def asker(config: Config, provider: str, model: str, *, key: Key) -> Asker:
         price=price_of(name, unknown=unknown),
         budget=Budget(llm.attempts, llm.timeout_seconds, llm.total_seconds, llm.max_tokens),
         waiting=Waiting(elapsed_seconds, time.sleep),
+        ledger=ledger,
     )
 
 
@@ -261,6 +292,7 @@ def search_terms(config: Config) -> SearchTerms:
         minimum_percent=round(recall.minimum_likeness * 100),
         per_path=recall.per_document,
         per_kind=tuple((kind, int(most)) for kind, _, most in (cap.partition(":") for cap in recall.per_kind)),
+        rules=RULES,
     )
 
 

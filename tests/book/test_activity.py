@@ -355,7 +355,7 @@ TIMED = {
     "closed_trades": {"trade_history": "trade_history_closed"},
 }
 TIMES: dict[str, Any] = {"unreadable": "", "seq": 9, "as_of": 9, "hour": 5, "today": 0, "until": 99}
-WHERE = TIMES | {"owner": "o", "deployment": "d", "most": MOST_UNDER_WAY}
+WHERE = TIMES | {"owner": "o", "deployment": "d", "most": MOST_UNDER_WAY, "partial": 0}
 
 
 @pytest.mark.parametrize("name", [*TIMED, "open_trades"])

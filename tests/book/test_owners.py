@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tapebook.book.events import SpotFillObserved, draft
 from tapebook.book.replies import Kept, Replies
 from tapebook.book.settle import Account
 from tapebook.book.store import Book
@@ -15,6 +16,7 @@ from tapebook.book.work import Item, Work
 from tapebook.decision import Answer
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import MINUTE
+from tapebook.domain.order import SpotFill
 from tapebook.domain.position import Portfolio
 from tapebook.errors import UnknownName
 from tapebook.loop import control
@@ -94,6 +96,10 @@ READS: dict[str, Read] = {
     "closed_trades_until": lambda book, it: book.closed_trades_until(it.agent.id, seq=it.seq, most=ALL, until=it.now),
     "last_run_until": lambda book, it: book.last_run_until(it.agent.id, "BTC", seq=it.seq, until=it.now),
     "closed_trades": lambda book, it: book.closed_trades(it.agent.id, seq=it.seq, most=ALL),
+    "listed_trades": lambda book, it: book.listed_trades(it.agent.id, seq=it.seq, most=ALL),
+    "trade_ended": lambda book, it: book.trade_ended(it.traded.state.trade_id),
+    "trade_lacks": lambda book, it: book.trade_lacks(it.traded.state.trade_id),
+    "has_spot_fill": lambda book, it: book.has_spot_fill(it.agent.id, "s1"),
     "trade_maker": lambda book, it: _maker(book, it.traded.state.trade_id),
     "trade_totals": lambda book, it: book.trade_totals(it.agent.id).count,
     "closed_after": lambda book, it: book.closed_after(it.agent.id, after=0, seq=it.seq),
@@ -166,7 +172,7 @@ def test_every_read_of_the_book_is_in_the_table() -> None:
 
 @pytest.fixture
 def spoilt(theirs: Theirs) -> Theirs:
-    """With wrong cash, runs that lacked something, an order nobody answered and a clock that went back.
+    """With wrong cash, runs and trades that lacked something, an order nobody answered, a spot fill, a clock set back.
 
     So every read has something.
     """
@@ -177,6 +183,9 @@ def spoilt(theirs: Theirs) -> Theirs:
     theirs.floor.rooms.book_db.run(sql(wrong))
     theirs.floor.rooms.book_db.run(sql("UPDATE decision_runs SET degraded_causes_json = '[\"lessons: KeyError\"]'"))
     theirs.floor.rooms.book_db.run(sql(lost))
+    theirs.floor.rooms.book_db.run(sql("UPDATE trade_history SET lacks = 'path'"))
+    spot = draft(1, SpotFillObserved(SpotFill("s1", "@1", 1, 1, 1, 1, "HYPE")))
+    theirs.book.append(theirs.agent.id, [spot], expected_seq=theirs.book.head(theirs.agent.id))
     return theirs
 
 

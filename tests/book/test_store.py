@@ -412,3 +412,35 @@ def test_watermark_of_a_moment(db: Database) -> None:
     write(book, "d1", ev.OrderPlaced("none"))
     moments = (NOON - 1, NOON, NOON + 1, NOON + MINUTE - 1, NOON + MINUTE)
     assert [book.seq_as_of("d1", moment) for moment in moments] == [0, 2, 3, 3, 4]
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(book: Book) -> None:
+    for name in ("a1b0", "a1b0ff", "a2", "b"):
+        write(book, "d1", ev.RunDecided(run(name)))
+    assert [book.find_run(text).run_id for text in ("a1b0", "a1b0f", "a2", "B")] == ["a1b0", "a1b0ff", "a2", "b"]
+    with pytest.raises(UnknownName, match=r"^'a1' begins the ids of 2 runs: a1b0 \(.*, a1b0ff \(.*; write more of it$"):
+        book.find_run("a1")
+    for text in ("", "c", "a3", "%"):
+        with pytest.raises(UnknownName, match=f"there is no run {text!r}"):
+            book.find_run(text)
+    with pytest.raises(UnknownName):
+        Book(book._log, book._db, owner="stranger").find_run("a2")
+
+
+def test_an_agent_ends_and_comes_back_as_versions(book: Book) -> None:
+    profile = AgentProfile("a", ("BTC",))
+    book.save_agent(profile, at=NOON)
+    assert (book.removed_at("a"), book.removed_at("b")) == (None, None)
+    assert book.remove_agent("a", at=NOON, reason="enough") == 2
+    last = msgspec.structs.replace(profile, enabled=False)
+    removed_at = book.removed_at("a")
+    assert removed_at is not None and book.agents() == []
+    assert (book.agents(removed=True), book.agent("a")) == ([(2, last)], (2, last))
+    assert book.agent("a", version=1) == (1, profile)
+    assert book.agent_as_of("a", as_of=removed_at) is None
+    assert book.agent_as_of("a", as_of=removed_at - 1) == (1, profile)
+    with pytest.raises(UnknownName):
+        book.remove_agent("a", at=NOON, reason="again")
+    # Also the profile it ended with is a new version.
+    assert book.save_agent(last, at=NOON) == 3
+    assert (book.agents(), book.removed_at("a")) == ([(3, last)], None)

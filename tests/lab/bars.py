@@ -3,9 +3,11 @@
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import tapebook
 from tapebook.clock import SystemClock
+from tapebook.config import FILE
 from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle, FundingRate
 from tapebook.domain.money import E8
@@ -40,6 +42,16 @@ def make_home(
         chosen = {"watch": ", ".join(symbols), "engine": "ensemble", "members": "trend, reversion, breakout, carry"}
         book.add_agent("tester", chosen | settings)
     fill_tape(home, [bar for symbol in symbols for bar in bars(symbol, seed=seed, days=days)])
+    return home
+
+
+def model_home(folder: Path, url: str, *, hours: int, symbols: tuple[str, ...] = ("BTC",), **settings: str) -> Path:
+    """A home whose `tester` asks a model of the server there every hour, at $5 and $25 for a million tokens."""
+    asks = {"engine": "openai", "members": "", "every_minutes": "60", "reflection": "off"}
+    chosen: dict[str, Any] = asks | settings
+    home = make_home(folder, days=hours / 24, symbols=symbols, **chosen)
+    said = f'openai_url = "{url}/v1"\nopenai_model = "some-model"\nmax_tokens = 400\n'
+    (home / FILE).write_text(f"[llm]\n{said}", encoding="utf-8")
     return home
 
 

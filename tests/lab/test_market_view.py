@@ -31,7 +31,8 @@ def gap(channel: str, subject: str, start: int, end: int) -> Gap:
 
 def test_what_is_not_known_is_null() -> None:
     found = market_view(tape_with(AssetContext("BTC", T0, 1, 2, 3.0, 4, 5)), "BTC", view=View(T0))
-    assert found == {"symbol": "BTC", "asOf": iso(T0), "midPrice": None, "gaps": [], **dict.fromkeys(FEATURES)}
+    nothing = dict.fromkeys(("midPrice", "regime", *FEATURES))
+    assert found == {"symbol": "BTC", "asOf": iso(T0), "gaps": [], **nothing}
 
 
 @pytest.mark.parametrize(("later", "stale"), [(0, False), (60 * SECOND, False), (61 * SECOND, True), (HOUR, True)])

@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,18 @@ from hypothesis import strategies as st
 
 from tapebook import app
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import DAY, MINUTE, iso, parse_instant
-from tapebook.domain.market import Candle
+from tapebook.db import Query, Row
+from tapebook.domain.instants import DAY, HOUR, MINUTE, iso, parse_instant
+from tapebook.domain.market import Candle, FundingRate, Mid, Observation
 from tapebook.domain.money import E8
+from tapebook.domain.order import Fill
 from tapebook.errors import BadInput
-from tapebook.loop.backfill import FillsReport, read_fills
+from tapebook.horizons import almanac
+from tapebook.log import Draft, Event
+from tapebook.loop import experience
+from tapebook.loop.backfill import FillsReport
+from tapebook.loop.fill_rows import read_fill_rows
+from tapebook.loop.learn import learn
 from tapebook.tape.importer import known_at
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
@@ -52,6 +60,11 @@ def written(folder: Path, rows: list[list[str]], *, header: list[str] = HEADER) 
 def brought(book: app.Tapebook, path: Path, **options: Any) -> FillsReport:
     """Imports a file for the agent that is there."""
     return book.import_fills(path, agent="btc-5m", **options)
+
+
+def fills_of(path: Path) -> list[Fill]:
+    """The fills of a file."""
+    return [row.fill for row in read_fill_rows(path, now=NOW).rows]
 
 
 def test_fills_become_trades(book: app.Tapebook, tmp_path: Path) -> None:
@@ -143,7 +156,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(book: app.Tapebook, tmp_path
 
 def test_nobody_knew_of_them_before_they_were_imported(book: app.Tapebook, tmp_path: Path) -> None:
     brought(book, written(tmp_path, ROWS))
-    earlier = book.context("btc-5m", "BTC", as_of=NOW - MINUTE)
+    earlier = book.context("btc-5m", "BTC", as_of=NOW - MINUTE, version=1)
     assert earlier.section("recent_trades") is None
     later = app.open(tmp_path / "home", clock=VirtualClock(NOW + MINUTE)).context("btc-5m", "BTC")
     assert later.section("recent_trades") is not None
@@ -188,19 +201,19 @@ def test_an_id_means_one_fill(book: app.Tapebook, tmp_path: Path) -> None:
     brought(book, written(tmp_path, [[*ROWS[0], "f1"]], header=header))
     with pytest.raises(BadInput, match="row 2: the book has another fill with the id 'f1'"):
         brought(book, written(tmp_path, [[*ROWS[1], "f1"]], header=header))
-    with pytest.raises(BadInput, match="row 2: the id 'f2' stands in more than one row"):
+    with pytest.raises(BadInput, match="row 3: the id 'f2' stands in more than one row"):
         brought(book, written(tmp_path, [[*ROWS[1], "f2"], [*ROWS[2], "f2"]], header=header))
 
 
 def test_two_equal_fills_are_two(tmp_path: Path) -> None:
-    found = read_fills(written(tmp_path, [ROWS[0], ROWS[0]]), now=NOW)
-    assert len({fill.fill_id for _, fill in found}) == 2
-    again = read_fills(written(tmp_path, [ROWS[0], ROWS[0], ROWS[1]]), now=NOW)
-    assert [fill.fill_id for _, fill in again][:2] == [fill.fill_id for _, fill in found]
+    found = fills_of(written(tmp_path, [ROWS[0], ROWS[0]]))
+    assert len({fill.fill_id for fill in found}) == 2
+    again = fills_of(written(tmp_path, [ROWS[0], ROWS[0], ROWS[1]]))
+    assert [fill.fill_id for fill in again][:2] == [fill.fill_id for fill in found]
 
 
 def test_other_forms_of_the_same_file(tmp_path: Path) -> None:
-    expected = read_fills(written(tmp_path, ROWS), now=NOW)
+    expected = fills_of(written(tmp_path, ROWS))
     objects = [dict(zip(HEADER, row, strict=True)) for row in ROWS]
     exchange = [
         {"coin": row[1], "px": row[4], "sz": row[3], "side": {"buy": "B", "sell": "A"}[row[2]], "fee": row[5]}
@@ -215,20 +228,19 @@ def test_other_forms_of_the_same_file(tmp_path: Path) -> None:
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-        found = read_fills(tmp_path / name, now=NOW)
-        assert [fill for _, fill in found] == [fill for _, fill in expected], name
+        assert fills_of(tmp_path / name) == expected, name
 
 
 def test_files_that_hold_no_fills(tmp_path: Path) -> None:
     for name, text, says in (
-        ("a.csv", "time,symbol,side,size\n1,2,3,4\n", "has no column 'time'"),
-        ("b.json", '[{"time": 1, "symbol": "BTC", "side": "buy", "size": 1}]', "has no column 'price'"),
+        ("a.csv", "time,symbol,side,size\n1,2,3,4\n", "has no column for price"),
+        ("b.json", '[{"time": 1, "symbol": "BTC", "side": "buy", "size": 1}]', "has no column for price"),
         ("c.json", "{", "the file is not whole JSON"),
         ("d.csv", "", "is empty"),
     ):
         (tmp_path / name).write_text(text)
         with pytest.raises(BadInput) as refused:
-            read_fills(tmp_path / name, now=NOW)
+            fills_of(tmp_path / name)
         assert says in str(refused.value)
 
 
@@ -263,3 +275,251 @@ def test_money_adds_up_however_the_file_is_cut(found: list[tuple[str, int, int, 
                 account.portfolio.cash_usd_e6 / 1e6 - CASH
             )
             assert book.verify() == []
+
+
+FILL = {"coin": "SOL", "px": "100", "sz": "2", "side": "B", "time": START, "startPosition": "0", "dir": "Open Long"}
+FILL |= {"fee": "0.1", "feeToken": "USDC", "tid": 1, "oid": 5, "crossed": True, "closedPnl": "0"}
+
+
+def answered(folder: Path, *fills: dict[str, Any]) -> Path:
+    """A file with an answer of the exchange, newest first."""
+    path = folder / "fills.json"
+    path.write_text(json.dumps(fills[::-1]))
+    return path
+
+
+def closing(hours: int, **fields: Any) -> dict[str, Any]:
+    """The fill that ends what `FILL` began."""
+    end = {"side": "A", "time": START + hours * HOUR, "startPosition": "2", "dir": "Close Long", "tid": 2, "px": "103"}
+    return FILL | end | fields
+
+
+def rows_of(book: app.Tapebook, sql: str) -> list[Row]:
+    """The rows a statement gives."""
+    return [tuple(row) for row in book._rooms.book_db.all(Query.compile("test", "", sql))]
+
+
+def test_spot_fills_and_fees_in_tokens_are_booked_apart(shared_book: app.Tapebook, tmp_path: Path) -> None:
+    spot = FILL | {"coin": "@107", "dir": "Buy", "fee": "0.0056", "feeToken": "HYPE", "tid": 0, "time": START + 1}
+    dust = spot | {"coin": "@9", "dir": "Spot Dust Conversion", "side": "A", "fee": "0"}
+    path = answered(tmp_path, FILL, spot, dust, closing(1, fee="0.5", feeToken="HYPE"))
+    with shared_book as book:
+        report = book.import_fills(path, agent="first")
+        assert (report.new, report.spot, report.opened, report.closed) == (4, 2, 1, 1)
+        assert (report.token_fees, report.net_pnl_usd) == ({"HYPE": "0.5056"}, 5.9)
+        assert "2 spot fills booked apart: no trades, no part of cash" in report.lines()
+        assert "fees in tokens, no part of USD results: 0.5056 HYPE" in report.lines()
+        assert [trade["symbol"] for trade in book.trades("first")] == ["SOL"]
+        columns = "market, signed_size_e8, fee_e8, fee_token, direction"
+        spots = rows_of(book, f"SELECT {columns} FROM spot_fills ORDER BY seq")
+        assert spots == [("@107", 2 * E8, 560_000, "HYPE", "Buy"), ("@9", -2 * E8, 0, "HYPE", "Spot Dust Conversion")]
+        fees = rows_of(book, "SELECT fee_usd_e6, fee_token, fee_e8, bridge FROM fills ORDER BY seq")
+        assert fees == [(100_000, None, None, 0), (0, "HYPE", E8 // 2, 0)]
+        assert book.import_fills(path, agent="first").new == 0
+        assert book.verify() == []
+
+
+def test_missing_fills_are_told_with_their_row(book: app.Tapebook, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as refused:
+        brought(book, answered(tmp_path, FILL, closing(2, startPosition="3", tid=4), closing(1, startPosition="2.5")))
+    says = r"fills.json row 1: SOL stood at 2.5 before it, by the fills known 2 (and so at 1 more row); "
+    assert says in str(refused.value) and "--bridge" in str(refused.value)
+    assert book.trades("btc-5m") == [] and book.agent("btc-5m")["closed_trades"] == 0
+
+
+def test_a_bridged_trade_is_marked_and_nothing_is_learned_from_it(book: app.Tapebook, tmp_path: Path) -> None:
+    """A page that begins in a long: its closes end that long, and are no shorts."""
+    whole = [FILL | {"time": START + 5 * HOUR, "tid": 8}, closing(6, tid=9)]
+    page = [closing(1, sz="0.5", closedPnl="1.25"), closing(2, sz="1.5", startPosition="1.5", tid=3, closedPnl="4.5")]
+    report = brought(book, answered(tmp_path, *page, *whole), bridge=True)
+    assert report.bridged == ("row 4: SOL stood at 2 before it, by the fills known 0",)
+    assert (report.opened, report.closed, report.lacks["fills"]) == (2, 2, 1)
+    good, bridged = book.trades("btc-5m")
+    # The exchange gave a result for the first close, so the entry is known: 103 - 1.25 / 0.5.
+    assert (bridged["side"], bridged["entry_price"], bridged["entry_reason"]) == ("long", 100.5, "bridged")
+    assert (bridged["lacks"][0], bridged["realized_pnl_usd"], good["lacks"]) == ("fills", 5.0, ["funding", "path"])
+    rooms, own = book._rooms, "btc-5m.paper"
+    seq = rooms.book.head(own)
+    learned = rooms.book.closed_after(own, after=0, seq=seq)
+    assert [trade.state.trade_id for trade in learned] == [good["id"]]
+    assert rooms.book.closed_since(own, after=0, seq=seq)[0] == 1
+    assert [each.state.trade_id for each in rooms.book.closed_trades(own, seq=seq, most=9)] == [good["id"]]
+    on_day = rooms.book.closed_on(own, since=START, until=NOW, seq=seq)
+    assert [each.trade.state.trade_id for each in on_day] == [good["id"]]
+    assert not rooms.experience.is_learned(own, bridged["id"]) and rooms.experience.is_learned(own, good["id"])
+    with app.open(tmp_path / "home", clock=VirtualClock(NOW + MINUTE)) as later:
+        section = later.context("btc-5m", "BTC").section("recent_trades")
+    assert section is not None and len(section.rows) == 1
+    assert brought(book, answered(tmp_path, *page, *whole), bridge=True).new == 0
+    assert book.verify() == []
+
+
+def test_entry_before_a_history_follows_from_the_first_result(book: app.Tapebook, tmp_path: Path) -> None:
+    """2 held at 90 and 2 added at 100 are 4 at 95: the result of selling 1 of them at 103 is 8."""
+    added = FILL | {"startPosition": "2"}
+    sold = closing(1, sz="1", startPosition="4", closedPnl="8")
+    brought(book, answered(tmp_path, added, sold), bridge=True)
+    [trade] = book.trades("btc-5m")
+    assert (trade["entry_price"], trade["realized_pnl_usd"], trade["lacks"]) == (95, 8, ["fills", "funding", "path"])
+
+
+def test_a_gap_within_a_trade_marks_it(book: app.Tapebook, tmp_path: Path) -> None:
+    """What is missing turns the position: both the trade that ended in the gap and the next one lack fills."""
+    after = FILL | {"side": "B", "startPosition": "-1", "sz": "1", "dir": "Close Short", "time": START + HOUR, "tid": 2}
+    report = brought(book, answered(tmp_path, FILL, after), bridge=True)
+    assert (report.closed, report.lacks["fills"]) == (2, 2)
+    assert [(trade["side"], trade["exit_reason"]) for trade in book.trades("btc-5m")] == [
+        *(("short", "imported"), ("long", "bridged")),
+    ]
+
+
+def test_liquidations_end_trades_as_such(book: app.Tapebook, tmp_path: Path) -> None:
+    forced = {"liquidation": {"liquidatedUser": "0xme", "markPx": "90", "method": "market"}}
+    brought(book, answered(tmp_path, FILL, closing(1, **forced)))
+    assert book.trades("btc-5m")[0]["exit_reason"] == "liquidated"
+
+
+def market(book: app.Tapebook, *, hours: int, low: int = 95, high: int = 108, rate_e12: int = 10**8) -> None:
+    """Bars of a quarter hour around a position, a rate every hour, and a mark at each."""
+    facts: list[Observation] = []
+    for number in range(hours * 4):
+        at = START + number * 15 * MINUTE
+        facts.append(Candle("SOL", 900, at, 100 * E8, high * E8, low * E8, 101 * E8, 1.0, 1.0, 1))
+    for hour in range(hours + 1):
+        facts += [FundingRate("SOL", START + hour * HOUR, rate_e12, 0), Mid("SOL", START + hour * HOUR, 110 * E8)]
+    book._rooms.tape.commit(facts, assumed=known_at)
+
+
+def test_funding_and_path_come_from_the_tape(book: app.Tapebook, tmp_path: Path) -> None:
+    market(book, hours=4)
+    report = brought(book, answered(tmp_path, FILL, closing(3)))
+    [trade] = book.trades("btc-5m")
+    # At each of three hours 2 SOL at 110 pay 0.01 %; the fill at the third hour ends what was held then.
+    assert trade["funding_usd"] == pytest.approx(-3 * 2 * 110 * 0.0001)
+    assert (trade["mae_usd"], trade["mfe_usd"], trade["lacks"]) == (-10, 20, [])
+    assert trade["net_pnl_usd"] == pytest.approx(6 - 0.2 - 0.066)
+    assert report.result().endswith("net 5.73 USD (funding -0.07)") and report.lacks == {}
+    assert book.verify() == []
+
+
+def test_a_tape_without_rates_or_prices_is_told(book: app.Tapebook, tmp_path: Path) -> None:
+    market(book, hours=4)
+    late = {"time": START + 9 * HOUR}
+    brought(book, answered(tmp_path, FILL, closing(9)))
+    [trade] = book.trades("btc-5m")
+    assert trade["lacks"] == ["funding", "path"]
+    # What is there counts.
+    assert trade["funding_usd"] == pytest.approx(-4 * 2 * 110 * 0.0001) and trade["mae_usd"] == -10
+    lines = brought(book, answered(tmp_path, FILL, closing(9), FILL | late | {"tid": 5}, closing(10, tid=6))).lines()
+    assert lines[-2:] == [
+        "funding is not all known of 1 of 1 closed trade: the tape lacks rates or prices of their hours",
+        "best and worst results are not all known of 1 of 1 closed trade: the tape lacks prices of their time",
+    ]
+
+
+def test_a_file_in_two_parts_gives_the_trades_of_the_whole(book: app.Tapebook, tmp_path: Path) -> None:
+    """Funding and path of a position that stays open between two imports are booked by the second."""
+    market(book, hours=4)
+    more = FILL | {"startPosition": "2", "time": START + HOUR + MINUTE, "tid": 7, "px": "102"}
+    end = closing(3, sz="4", startPosition="4")
+    brought(book, answered(tmp_path, FILL, more))
+    assert brought(book, answered(tmp_path, FILL, more, end)).new == 1
+    app.init(tmp_path / "other")
+    with app.open(tmp_path / "other", clock=VirtualClock(NOW)) as other:
+        market(other, hours=4)
+        brought(other, answered(tmp_path, FILL, more, end))
+        fields = ("net_pnl_usd", "funding_usd", "mfe_usd", "mae_usd", "lacks")
+        ours, whole = book.trades("btc-5m")[0], other.trades("btc-5m")[0]
+        assert [ours[name] for name in fields] == [whole[name] for name in fields] and not whole["lacks"]
+
+
+class Killed(BaseException):
+    """A process that ends without a word."""
+
+
+def trips(count: int) -> list[list[str]]:
+    """Round trips, six a day, that win and lose in turn."""
+    rows = []
+    for number in range(count):
+        at, price = START + number * 4 * HOUR, 100 + 5 * (number % 3)
+        rows.append([iso(at), "BTC", "buy", "1", "100", "0", ""])
+        rows.append([iso(at + HOUR), "BTC", "sell", "1", str(price - 2), "0", ""])
+    return rows
+
+
+def all_learned(book: app.Tapebook) -> tuple[Any, ...]:
+    """What experience and layers say of an agent."""
+    rooms, own = book._rooms, "btc-5m.paper"
+    seq = rooms.book.head(own)
+    outcomes = rooms.experience.outcomes(own, seq=seq, most=1_000)
+    told = rooms.horizons.rows(own, seq=seq, as_of=NOW)
+    return sorted(each.trade_id for each in outcomes), rooms.experience.records(own, seq=seq), told
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of four trades and two days."""
+    monkeypatch.setattr(experience, "STEP_TRADES", 4)
+    monkeypatch.setattr(almanac, "STEP_DAYS", 2)
+
+
+def learned_at_once(folder: Path, path: Path) -> tuple[Any, ...]:
+    """What a home learns from a file in one step."""
+    app.init(folder / "whole")
+    with app.open(folder / "whole", clock=VirtualClock(NOW)) as whole:
+        brought(whole, path)
+        return all_learned(whole)
+
+
+def test_learning_in_steps_comes_to_the_same(
+    book: app.Tapebook, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step commits more than it may, leases get their signs of life, and what is learned is what it always was."""
+    path = written(tmp_path, trips(30))
+    expected = learned_at_once(tmp_path, path)
+    request.getfixturevalue("small_steps")
+    rooms, steps, beats, shown = book._rooms, list[list[str]](), list[int](), list[str]()
+    append = rooms.book.append
+
+    def noted(deployment: str, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
+        steps.append([draft.kind for draft in drafts])
+        return append(deployment, drafts, expected_seq=expected_seq)
+
+    def beat() -> list[Any]:
+        beats.append(1)
+        return []
+
+    monkeypatch.setattr(rooms.book, "append", noted)
+    monkeypatch.setattr(rooms.leases, "beat_if_due", beat)
+    brought(book, path, progress=shown.append)
+    taught = [kinds.count("experience.learned") for kinds in steps if "fill.observed" not in kinds]
+    assert max(taught) == 4 and sum(taught) == 30 and len(beats) >= 8
+    assert shown[-1].endswith(" learned")
+    assert all_learned(book) == expected and book.verify() == []
+
+
+def test_learning_goes_on_where_it_was_killed(
+    book: app.Tapebook, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, trips(30))
+    expected = learned_at_once(tmp_path, path)
+    request.getfixturevalue("small_steps")
+    beats: list[int] = []
+
+    def die() -> list[Any]:
+        beats.append(1)
+        if len(beats) == 3:
+            raise Killed
+        return []
+
+    monkeypatch.setattr(book._rooms.leases, "beat_if_due", die)
+    with pytest.raises(Killed):
+        brought(book, path)
+    assert len(all_learned(book)[0]) == 12
+    with app.open(tmp_path / "home", clock=VirtualClock(NOW)) as again:
+        rooms, deployment = again._rooms, again._deployment("btc-5m")
+        # As every decision does before it is made.
+        for count in (16, 20, 24, 28, 30, 30):
+            assert learn(rooms, deployment) == ()
+            assert len(all_learned(again)[0]) == count
+        assert all_learned(again) == expected and again.verify() == []

@@ -112,9 +112,10 @@ def test_symbols_the_tape_does_not_know_are_noted_once_it_knows_some(tmp_path: P
     app.demo(tmp_path / "home", seconds=0.3, paced=False)
     with app.open(tmp_path / "home") as book:
         assert book.add_agent("a", {"watch": "BTC"}).notes == []
-        assert book.edit_agent("a", {"watch": "BTC,btc"}).notes == [
-            "the tape has nothing of btc yet: check how it is written"
-        ]
+        said = book.edit_agent("a", {"watch": "BTC,XRP,btc,PEPE"})
+        assert said.notes == ["the tape has nothing of XRP yet: check how it is written"]
+        nowhere = "is neither in the tape nor listed by the exchange on 2026-03-10: did you mean"
+        assert said.warnings == [f"btc {nowhere} BTC?", f"PEPE {nowhere} kPEPE?"]
 
 
 def test_a_file_and_words_together(tmp_path: Path) -> None:

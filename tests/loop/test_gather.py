@@ -286,5 +286,6 @@ def test_nothing_is_held_when_the_default_profile_asks(rooms: Rooms) -> None:
     found = now(rooms, fresh)
     assert 0 < len(found.market.bars) < 100
     assert (found.portfolio.positions, found.closed_trades, found.degraded) == ({}, (), ())
-    assert found.activity is not None and found.activity.day_start_equity_usd_e6 == 0
+    assert found.activity is not None and found.activity.day_start_equity_usd_e6 == fresh.agent.starting_cash_usd_e6
+    assert found.portfolio.cash_usd_e6 == fresh.agent.starting_cash_usd_e6
     assert found.watermarks.tape == rooms.tape.head()[0]

@@ -1,7 +1,9 @@
 """Documents in the tick: what is cited, whose documents are seen, and that a replay finds the same in any index."""
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from tapebook import app
@@ -17,10 +19,12 @@ from tapebook.loop.gather import gather, watermarks_now
 from tapebook.loop.recall import docs_head, reindex
 from tapebook.loop.recollect import search, status
 from tapebook.loop.sync import sync
+from tapebook.recall import Answer
 from tapebook.recall.terms import SearchTerms
 from tapebook.wiring import Rooms
 from tests.loop.desks import reply
 from tests.loop.libraries import ANN, BOB, Library, library, use_plain_index
+from tests.loop.test_live import layers
 
 RULE = "Never chase a breakout of BTC after three losses."
 
@@ -55,7 +59,7 @@ def test_without_documents_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(shelf.rooms.documents, "head", lambda: pytest.fail("documents were read"))
         run = decide(shelf)
         assert run.watermarks.docs == 0 and run.degraded == ()
-        assert not (shelf.rooms.home / "recall.db").exists()
+        assert not (shelf.rooms.home / "recall-r2.db").exists()
 
 
 def test_an_agent_without_memory_is_given_none(tmp_path: Path) -> None:
@@ -106,7 +110,7 @@ def test_a_replay_finds_the_same_whatever_became_of_the_documents(tmp_path: Path
             ["BTC breakout BTC breakout BTC breakout"],
         ]
         assert replay(shelf.rooms, ids).different == []
-        (shelf.rooms.home / "recall.db").unlink()
+        (shelf.rooms.home / "recall-r2.db").unlink()
         assert replay(shelf.rooms, ids).different == []
         assert reindex(shelf.rooms).versions == 4
         assert replay(shelf.rooms, ids).different == []
@@ -225,7 +229,7 @@ def test_a_worker_on_another_machine_builds_the_index_it_needs(tmp_path: Path) -
         shelf.sync()
         run = decide(shelf)
         shelf.rooms.indexes.close()
-        (shelf.rooms.home / "recall.db").unlink()
+        (shelf.rooms.home / "recall-r2.db").unlink()
         deployment = shelf.floor.hire(ANN)
         found = gather(shelf.rooms, deployment, "BTC", as_of=run.as_of, watermarks=run.watermarks)
         assert assemble(found).sha256 != "" and [each.snippet for each in found.citations] == [RULE]
@@ -247,3 +251,74 @@ def test_only_one_process_builds_an_index_anew(tmp_path: Path) -> None:
         with sole_writer(shelf.rooms.home, "recall"), pytest.raises(HomeError, match="in use by process"):
             reindex(shelf.rooms)
         assert reindex(shelf.rooms).versions == 1
+
+
+def asked_of(shelf: Library, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The questions that decisions ask from now on."""
+    found: list[str] = []
+    index = shelf.rooms.indexes.of(shelf.rooms.search_terms())
+    search_of = index.search
+
+    def noted(query: str, **more: Any) -> Answer:
+        found.append(query)
+        return search_of(query, **more)
+
+    monkeypatch.setattr(index, "search", noted)
+    return found
+
+
+def test_a_decision_asks_about_its_situation_and_not_in_the_words_of_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with library(tmp_path / "home") as shelf:
+        shelf.write("global/rules.md", RULE)
+        shelf.sync()
+        floor, ann = shelf.floor, shelf.floor.hire(ANN)
+        floor.later(MINUTE, BTC=100, ETH=10)
+        floor.say(ann, reply("open", "long", 100, reason="3.14 of 41 bars"))
+        floor.later(10_000, BTC=100)
+        floor.work(ann)
+        asked = asked_of(shelf, monkeypatch)
+        floor.later(MINUTE, BTC=101, ETH=10)
+        floor.say(ann, reply("close", reason="target 65,123.5 reached after 17 minutes"))
+        floor.later(10_000, BTC=101)
+        floor.work(ann)
+        floor.later(MINUTE, BTC=101, ETH=10)
+        floor.say(ann, reply("open", "short", 100, symbol="ETH"), symbol="ETH")
+        floor.later(10_000, BTC=101, ETH=10)
+        floor.work(ann)
+        floor.later(MINUTE, BTC=101, ETH=10)
+        last = floor.say(ann, reply("hold"))
+        own = "Follow the breakout of the week."
+        assert asked == [
+            f"BTC {own} open position long",
+            f"ETH {own}",
+            f"BTC {own} open positions ETH short",
+        ]
+        assert replay(shelf.rooms, [last.run_id]).different == []
+
+
+def test_what_stands_in_the_packet_is_not_cited_again(tmp_path: Path) -> None:
+    manual = "Never add to a loser.\nOpen BTC only after a breakout, and with a stop."
+    with library(tmp_path / "home") as shelf:
+        floor = shelf.floor
+        profile = msgspec.structs.replace(ANN, manual=manual)
+        ann = floor.hire(profile)
+        shelf.write("agents/ann/TRADING_MANUAL.md", f"# Manual\n\n{manual}\n")
+        shelf.write("global/rules.md", RULE)
+        shelf.write("global/partly.md", "Open BTC only after a breakout, and with a stop. Weekends are different.")
+        shelf.round_trip()
+        layers(floor).set("L1", "LEGACY", "bias", "BTC breakouts fail on Mondays.", agent="ann")
+        shelf.write("global/curated.md", "> BTC breakouts fail on Mondays.\n")
+        shelf.sync()
+        floor.later(MINUTE, BTC=100)
+        run = floor.say(ann, reply("hold"))
+        packet = rebuild(shelf.rooms, run)
+        shown = [each.path for each in packet.citations]
+        assert "BTC breakouts fail on Mondays" in packet.text.partition("## Citations")[0]
+        # The trade, the manual and the curated entry have sections of their own.
+        assert "global/rules.md" in shown and "global/partly.md" in shown
+        assert not any(path.startswith(("agents/ann/trades/", "agents/ann/TRADING")) for path in shown)
+        assert "global/curated.md" not in shown
+        assert [each.id for each in packet.citations] == [f"c{at}" for at in range(1, len(shown) + 1)]
+        assert replay(shelf.rooms, [run.run_id]).different == []

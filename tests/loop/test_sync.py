@@ -13,6 +13,7 @@ from tapebook.loop import sync as sync_module
 from tapebook.loop.recollect import search, status
 from tapebook.loop.writes import add_folder
 from tapebook.recall import seen, workspace
+from tapebook.recall.events import FolderAdded, draft
 from tapebook.wiring import Rooms
 from tests.loop.libraries import Library, library
 
@@ -180,7 +181,7 @@ def test_what_goes_wrong_is_shown_by_status_until_it_goes_well(tmp_path: Path) -
         kept = body.read_bytes()
         body.unlink()
         shelf.rooms.indexes.close()
-        (shelf.rooms.home / "recall.db").unlink()
+        (shelf.rooms.home / "recall-r2.db").unlink()
         with pytest.raises(Damaged, match="restore"):
             shelf.sync()
         assert "restore it from a backup" in status(shelf.rooms).problem
@@ -194,9 +195,40 @@ def test_the_index_can_be_thrown_away(tmp_path: Path) -> None:
         shelf.write("global/a.md", "reconnect the feed")
         shelf.sync()
         before = _found(shelf)
-        (shelf.rooms.home / "recall.db").unlink()
+        (shelf.rooms.home / "recall-r2.db").unlink()
         assert _found(shelf) == before and before
 
 
 def _found(shelf: Library) -> list[str]:
     return [each.path for each in search(shelf.rooms, "feed").citations]
+
+
+def test_a_file_that_lies_in_two_folders_is_one_document(tmp_path: Path) -> None:
+    books = tmp_path / "books"
+    (books / "feeds").mkdir(parents=True)
+    (books / ".private").mkdir()
+    (books / "feeds" / "outage.md").write_text("reconnect, then wait")
+    (books / "sizing.md").write_text("small")
+    (books / ".private" / "more.md").write_text("more")
+    (books / "again.md").symlink_to(books / "feeds" / "outage.md")
+    (tmp_path / "links").symlink_to(books)
+    with library(tmp_path / "home") as shelf:
+        add_folder(shelf.rooms, books / "feeds")
+        shelf.sync()
+        assert shelf.paths() == {"feeds/outage.md"}
+        for folder in (books, tmp_path / "links", books / ".private"):
+            add_folder(shelf.rooms, folder)
+        # Homes of before may have a folder by way of a link.
+        shelf.rooms.documents.append([draft(shelf.floor.clock.now(), FolderAdded("aside", str(tmp_path / "links")))])
+        report = shelf.sync()
+        # The place it was first found at stays; what only another folder shows is found there.
+        assert shelf.paths() == {"feeds/outage.md", "books/sizing.md", ".private/more.md"}
+        assert len(search(shelf.rooms, "reconnect")) == 1
+        assert [(each.path, each.why) for each in report.refused] == [
+            ("books", "2 of its files are documents of feeds already: each is found once"),
+            ("aside", "2 of its files are documents of feeds already: each is found once"),
+            ("aside", "1 of its files is a document of books already: each is found once"),
+        ]
+        assert not shelf.sync().changed
+        (books / "feeds" / "outage.md").unlink()
+        assert shelf.sync().removed == 1 and shelf.paths() == {"books/sizing.md", ".private/more.md"}

@@ -17,7 +17,7 @@ from tapebook.domain.packet import Packet
 from tapebook.errors import BadInput
 from tapebook.lab.replay import rebuild, replay
 from tapebook.loop.recall import reindex
-from tapebook.loop.recollect import search
+from tapebook.loop.recollect import search, status
 from tapebook.loop.sync import sync
 from tapebook.loop.writes import add_folder, append
 from tests.loop.desks import desk, reply
@@ -69,6 +69,25 @@ def test_questions_are_answered_with_places_that_say_it(shelf: Library, question
         lines = content.decode().split("\n")[each.start_line - 1 : each.end_line]
         said = "".join("".join(lines).split())
         assert all("".join(part.split()) in said for part in each.snippet.split("…"))
+
+
+def test_the_question_of_the_readme_finds_the_passage_on_reconnection(shelf: Library) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    (question,) = re.findall(r'tapebook recall search "(.+)"', readme)
+    assert status(shelf.rooms).documents >= 399
+    best = search(shelf.rooms, question, limit=3).citations
+    assert any("the transport reconnects automatically" in each.snippet for each in best), best
+
+
+@pytest.mark.parametrize("question", ["asdf", "zzzz", "vgjjspqm", "xjdxkxwqn lsrgqnp", "what is a yawoixzhsd"])
+def test_words_that_nobody_knows_find_nothing(shelf: Library, question: str) -> None:
+    assert search(shelf.rooms, question).citations == ()
+
+
+def test_front_matter_is_never_what_is_found(shelf: Library) -> None:
+    for question in ("title", "weight 20", "title AlertmanagerClusterDown weight"):
+        for each in search(shelf.rooms, question, limit=50).citations:
+            assert not each.snippet.startswith(("---", "+++")), each
 
 
 def test_the_same_is_found_in_an_index_built_anew(shelf: Library) -> None:

@@ -17,7 +17,7 @@ Paper = tuple[Version, bytes]
 
 # Few enough to meet often, and with endings that stem to one word.
 VOCABULARY = (
-    *("feed", "feeds", "disconnect", "disconnected", "funding", "leverage", "stop", "stops", "margin", "the", "of"),
+    *("feed", "feeds", "disconnect", "reconnection", "funding", "leverage", "stop", "stops", "margin", "the", "of"),
     *("BTC-PERP", "run_1a2b", "R6_MAX_LEVERAGE", "xyz:TSLA", "5m", "65,432.10", "journal/2026-01-02.md", "Zürich"),
     *("breakout", "because", "volatility", "MaxLeverage", "what", "is", "流动性"),
 )

@@ -42,7 +42,14 @@ class PlainIndex:
         return IndexReport(len(new), len(new), 0, self.head())
 
     def search(
-        self, query: str, *, scopes: Collection[str], seq: int, limit: int = 10, kinds: Collection[str] | None = None
+        self,
+        query: str,
+        *,
+        scopes: Collection[str],
+        seq: int,
+        limit: int = 10,
+        kinds: Collection[str] | None = None,
+        without: Collection[str] = (),
     ) -> Answer:
         """Lines by how many words of the question they have."""
         newest = {(version.scope, version.path): (version, text) for version, text in self._rows if version.seq <= seq}
@@ -50,7 +57,10 @@ class PlainIndex:
         found = [
             (len(wanted & words(line)), version, number, line)
             for version, text in newest.values()
-            if version.scope in scopes and version.sha256 and (kinds is None or version.kind in kinds)
+            if version.scope in scopes
+            and version.sha256
+            and (kinds is None or version.kind in kinds)
+            and version.path not in without
             for number, line in enumerate(text.splitlines(), start=1)
             if wanted & words(line)
         ]

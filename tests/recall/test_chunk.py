@@ -23,7 +23,7 @@ DOCUMENTS = st.lists(LINES, max_size=30).map("\n".join)
 
 @given(DOCUMENTS)
 def test_every_word_stands_in_exactly_one_chunk(text: str) -> None:
-    lines, found = text.split("\n"), chunks(text)
+    lines, found = text.split("\n"), chunks(text, front_matter=True)
     for chunk in found:
         stands = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
         assert chunk.text.strip() and chunk.text in stands
@@ -41,7 +41,7 @@ def paragraphs(count: int) -> list[str]:
 
 def test_a_long_section_is_cut_between_paragraphs() -> None:
     text = "# Rules\n\n" + "\n\n".join(paragraphs(120))
-    found = chunks(text)
+    found = chunks(text, front_matter=True)
     assert len(found) > 4
     assert all(SMALLEST <= text_tokens(chunk.text) <= LARGEST for chunk in found[:-1])
     assert all(chunk.text.startswith(("# Rules", "Paragraph")) and chunk.text.endswith("end.") for chunk in found)
@@ -53,35 +53,35 @@ def test_a_long_section_is_cut_between_paragraphs() -> None:
 def test_a_change_touches_the_chunks_around_it(at: int) -> None:
     before, after = paragraphs(120), paragraphs(120)
     after[at] += " And one more sentence, which was not there."
-    texts = [{chunk.text for chunk in chunks("\n\n".join(each))} for each in (before, after)]
+    texts = [{chunk.text for chunk in chunks("\n\n".join(each), front_matter=True)} for each in (before, after)]
     assert len(texts[1] - texts[0]) <= 4 < len(texts[1])
 
 
 def test_headings_lead_down_to_a_chunk() -> None:
     text = "intro\n\n# A\n\na\n\n## B\n\nb\n\n#### C\n\nc\n\n## D\n\nd\n\n# E\n\n## F\n\nf"
-    assert [(chunk.text.split()[-1], chunk.headings) for chunk in chunks(text)] == [
+    assert [(chunk.text.split()[-1], chunk.headings) for chunk in chunks(text, front_matter=True)] == [
         *[("intro", ()), ("a", ()), ("b", ("A",)), ("c", ("A", "B")), ("d", ("A",)), ("f", ())]
     ]
-    assert chunks(text)[-1] == Chunk(19, 23, "# E\n\n## F\n\nf")
+    assert chunks(text, front_matter=True)[-1] == Chunk(19, 23, "# E\n\n## F\n\nf")
 
 
 @pytest.mark.parametrize("fence", ["```", "~~~", "`````"])
 def test_a_heading_in_a_code_fence_is_none(fence: str) -> None:
     text = f"# Run\n\n{fence}sh\n# not a heading\nls\n{fence}\n\n# Next\n\nmore"
-    assert [chunk.text.split("\n")[0] for chunk in chunks(text)] == ["# Run", "# Next"]
+    assert [chunk.text.split("\n")[0] for chunk in chunks(text, front_matter=True)] == ["# Run", "# Next"]
     # One that is never closed goes on to the end; a shorter one does not close it.
-    assert len(chunks(f"# a\n\n{fence}{fence[0]}\n{fence}\n# b")) == 1
+    assert len(chunks(f"# a\n\n{fence}{fence[0]}\n{fence}\n# b", front_matter=True)) == 1
 
 
 def test_a_fence_is_cut_only_when_there_is_no_other_place() -> None:
     code = "```\n" + "\n\n".join("x = 1" for _ in range(60)) + "\n```"
     text = "\n\n".join([*paragraphs(8), code, *paragraphs(8)])
-    assert any(code in chunk.text for chunk in chunks(text))
+    assert any(code in chunk.text for chunk in chunks(text, front_matter=True))
 
 
 def test_a_very_long_line_is_cut_between_words() -> None:
     line = "margin of safety " * 20_000
-    found = chunks(f"above\n{line}\nbelow")
+    found = chunks(f"above\n{line}\nbelow", front_matter=True)
     long = [chunk for chunk in found if chunk.start_line == 2]
     assert len(long) > 20 and all(chunk.end_line == 2 for chunk in long)
     assert all(re.match(r"\s?(margin|of|safety)\b", chunk.text) for chunk in long)
@@ -89,4 +89,47 @@ def test_a_very_long_line_is_cut_between_words() -> None:
 
 
 def test_nothing_is_no_chunk() -> None:
-    assert chunks("") == chunks(" \n\t\n") == []
+    assert chunks("", front_matter=True) == chunks(" \n\t\n", front_matter=True) == []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "---\ntitle: Feed outages\ntags: [BTC, breakout]\n---",
+        '---\ntitle: "Feed outages"  # shown above\ntags:\n  - BTC\n\n# a comment\nweight: 3\n...',
+        "+++\ntitle = 'Feed outages'\n[params]\nweight = 10\n+++",
+        "\ufeff---\r\ntitle: Feed outages\r\n---\r",
+    ],
+)
+def test_front_matter_is_no_chunk_and_gives_the_title(head: str) -> None:
+    lines = head.count("\n") + 1
+    found = chunks(f"{head}\n\nClose what is open.\n\n# Later\n\nWait.", front_matter=True)
+    assert found == [
+        Chunk(lines + 2, lines + 2, "Close what is open.", ("Feed outages",)),
+        Chunk(lines + 4, lines + 6, "# Later\n\nWait.", ("Feed outages",)),
+    ]
+    assert chunks(head, front_matter=True) == []
+    # Documents that were indexed before keep it.
+    assert "Feed outages" in chunks(head, front_matter=False)[0].text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\n\nA rule, then words.\n\n---\n\nMore.",
+        "---\ntitle: never closed\n\nWords.",
+        "\n---\ntitle: not at the top\n---\nWords.",
+        "---\n---\nWords.",
+        "+++\ntitle = 1",
+        "---- \ntitle: four\n----\nWords.",
+        "Words\n---\ntitle: x\n---",
+    ],
+)
+def test_rules_of_markdown_are_no_front_matter(text: str) -> None:
+    assert chunks(text, front_matter=True) == chunks(text, front_matter=False)
+
+
+def test_a_title_that_is_also_a_heading_is_said_once() -> None:
+    (one, two) = chunks("---\ntitle: Sizing\n---\n# Sizing\n\nSmall.\n\n## More\n\nSmaller.", front_matter=True)
+    assert one.headings == () and two.headings == ("Sizing",)
+    assert [each.headings for each in chunks("---\ntitle: >\n  folded\n---\nWords.", front_matter=True)] == [()]

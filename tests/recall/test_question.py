@@ -6,14 +6,31 @@ from hypothesis import given
 from tapebook.domain.text import sanitise_lines
 from tapebook.recall.question import Question
 
+STRATEGY = ["Follow the breakout of the week.", "Second line."]
+
 
 def test_the_sentence() -> None:
-    asked = Question("BTC", "trend_up", ["Follow the breakout of the week.", "Second line."], "long", ["stop hit"])
-    assert asked.text == "BTC trend up Follow the breakout of the week. open position long stop hit"
-    assert Question("BTC", "unknown", []).text == "BTC unknown no open position"
+    held = {"ETH": "short", "BTC": "long", "SOL": "long"}
+    asked = Question("BTC", "trend_up", STRATEGY, held, ["stop at 99.5 hit"])
+    assert asked.text() == (
+        "BTC trend up Follow the breakout of the week. open position long open positions ETH short SOL long"
+    )
+    assert Question("BTC", "range", [], {"ETH": "short"}).text() == "BTC range open positions ETH short"
 
 
-@given(st.text(), st.text())
-def test_strange_words_make_it_neither_long_nor_several_lines(strategy: str, last_exit: str) -> None:
-    asked = Question("BTC", "unknown", sanitise_lines(strategy), last_exit=sanitise_lines(last_exit)).text
-    assert len(asked) < 200 and len(asked.splitlines()) == 1
+def test_what_is_not_known_is_not_asked_about() -> None:
+    assert Question("BTC", "unknown", []).text() == "BTC"
+    assert Question("BTC", "", ["Trend."]).text() == "BTC Trend."
+
+
+def test_the_sentence_of_the_first_rules() -> None:
+    asked = Question("BTC", "trend_up", STRATEGY, {"BTC": "long", "ETH": "short"}, ["stop hit"])
+    assert asked.text(rules=1) == "BTC trend up Follow the breakout of the week. open position long stop hit"
+    assert Question("BTC", "unknown", []).text(rules=1) == "BTC unknown no open position"
+
+
+@given(st.text(), st.text(), st.sampled_from((1, 2)))
+def test_strange_words_make_it_neither_long_nor_several_lines(strategy: str, last_exit: str, rules: int) -> None:
+    held = {f"COIN{at}": "long" for at in range(50)}
+    asked = Question("BTC", "unknown", sanitise_lines(strategy), held, sanitise_lines(last_exit)).text(rules=rules)
+    assert len(asked) < 220 and len(asked.splitlines()) == 1

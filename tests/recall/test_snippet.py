@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.recall.snippet import LONGEST, Snippets
+from tapebook.recall.snippet import LONGEST, ShownTexts, Snippets
 from tapebook.recall.words import terms_of
 from tests.recall.papers import VOCABULARY, WORDS
 
@@ -44,3 +44,23 @@ def test_every_word_of_the_vocabulary_is_seen() -> None:
         if word.isascii():
             text = FILLER * 8 + f"here: {word}. " + FILLER * 8
             assert word in Snippets({terms_of(word)[0]: 1.0}).of(text)
+
+
+def test_a_snippet_is_shown_when_every_sentence_of_it_is() -> None:
+    shown = ShownTexts(["Never add to a loser.\nOpen after a breakout, with a stop.", "BTC fails on Mondays"])
+    for snippet in (
+        "Never add to a LOSER.",
+        "# Manual\n\n> never add to a loser!\n- open after a breakout, with a stop",
+        f"## 2026-01-05 06:00 UTC, note\nentry {'0a' * 10}, no run, trust: agent\n\n> btc fails on mondays",
+        "BTC fails on Mondays; never add",
+    ):
+        assert shown.has(snippet), snippet
+    for snippet in (
+        "Never add to a loser. Weekends differ.",
+        "add to a los",
+        "with a stop BTC fails",
+        "# Manual",
+        "",
+    ):
+        assert not shown.has(snippet), snippet
+    assert not ShownTexts([]).has("anything") and not ShownTexts([""]).has("")

@@ -108,6 +108,10 @@ def test_marks_terms_and_folders_are_the_newest(documents: Documents) -> None:
     assert documents.mark("a.paper") == Mark(7, {"decisions": trouble}) and documents.mark("").until == 3
     write(documents, ev.LogRead("a.paper", 9), ev.TermsChosen('{"slot":"x"}'), ev.FolderAdded("books", "/b"))
     assert documents.mark("a.paper") == Mark(9) and documents.folders() == {"books": "/b"}
+    write(documents, ev.FolderAdded("plans", "/p"), ev.FolderRemoved("books"))
+    assert documents.folders() == {"plans": "/p"}
+    write(documents, ev.FolderAdded("books", "/c"))
+    assert documents.folders() == {"books": "/c", "plans": "/p"}
     assert [documents.standing(seq).terms for seq in (2, 3, 4, 5)] == [None, "{}", "{}", '{"slot":"x"}']
 
 

@@ -1,7 +1,11 @@
 """Terms are kept as they were, in bytes that do not change."""
 
+import msgspec
+import pytest
+
 from tapebook.config import Config
-from tapebook.recall.terms import SearchTerms, terms_of
+from tapebook.errors import Damaged
+from tapebook.recall.terms import RULES, SearchTerms, terms_of
 from tapebook.wiring import search_terms, with_slot
 
 
@@ -11,8 +15,16 @@ def test_terms_come_back_as_they_were_kept() -> None:
     assert " " not in terms.text
 
 
+def test_terms_without_rules_are_those_of_the_first() -> None:
+    kept = msgspec.json.decode(SearchTerms(rules=RULES).text)
+    del kept["rules"]
+    assert terms_of(msgspec.json.encode(kept).decode()).rules == 1 == terms_of(None).rules
+    with pytest.raises(Damaged, match="rules 99"):
+        terms_of(SearchTerms(rules=99).text)
+
+
 def test_the_usual_settings_are_the_usual_terms() -> None:
-    assert search_terms(Config()) == SearchTerms()
+    assert search_terms(Config()) == SearchTerms(rules=RULES)
 
 
 def test_only_a_search_by_meaning_has_an_embedder() -> None:

@@ -12,18 +12,12 @@ from tests.replay import desk, storm
 
 Tellers = Callable[[desk.StoryName], Path]
 Servers = Callable[[str], str]
-MEMORY = Path("/dev/shm")
-ENOUGH_BYTES = 2**28
 
 
 @pytest.fixture(scope="session")
 def workshop() -> Iterator[Path]:
-    """A folder for homes, in memory where the system has some to spare.
-
-    A killed process leaves the same bytes there as on a disk, and nobody waits for the disk.
-    """
-    spacious = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES
-    with tempfile.TemporaryDirectory(prefix="tapebook-", dir=MEMORY if spacious else None) as folder:
+    """A folder for homes."""
+    with tempfile.TemporaryDirectory(prefix="tapebook-") as folder:
         yield Path(folder)
 
 

@@ -7,16 +7,23 @@ eight days of imported five-minute bars and a backtest of an ensemble over them 
 engine puts characters that nobody sees into its reasons and notes, with more of them in documents, a curated
 layer, a note that is promoted, a strategy, avoid rules and a manual; and a home with three days of imported
 five-minute bars and a backtest over two of them. The index of documents is not in it: replay builds it again.
+
+`homes/recall_1.tar.xz` was made by the last commit that searched by the first rules of recall: a desk of ten minutes
+whose decisions cite front matter, the same file by way of two folders, and trades that their packets show as well.
 """
 
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 
 import tapebook
+from tapebook.clock import VirtualClock
+from tapebook.domain.instants import parse_instant
 
-HOMES = ("renderer_2", "renderer_3")
+HOMES = ("renderer_2", "renderer_3", "recall_1")
+WITH_BACKTESTS = HOMES[:2]
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +43,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("renderer_2/plain/backtests/*", 384),
         ("renderer_3/hidden", 65),
         ("renderer_3/plain/backtests/*", 96),
+        ("recall_1/recall_1", 13),
     ],
 )
 def test_every_packet_replays_and_every_table_verifies(homes: Path, name: str, runs: int) -> None:
@@ -57,7 +65,7 @@ def test_rows_of_old_homes_have_their_times(homes: Path) -> None:
         assert {action["order_id"] for run in runs for action in run["actions"] if action["order_id"]} == placed
 
 
-@pytest.mark.parametrize("renderer", HOMES)
+@pytest.mark.parametrize("renderer", WITH_BACKTESTS)
 def test_old_backtest_is_listed_under_its_id(homes: Path, renderer: str) -> None:
     home = homes / renderer / "plain"
     with tapebook.open(home) as tb:
@@ -65,3 +73,18 @@ def test_old_backtest_is_listed_under_its_id(homes: Path, renderer: str) -> None
         folder = next((home / "backtests").iterdir()).name
         assert found["id"] == folder
         assert tb.backtests.show(folder)["id"] == folder
+
+
+def test_documents_are_searched_by_the_rules_of_their_time(homes: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(homes / "recall_1" / "recall_1", home)
+    clock = VirtualClock(parse_instant("2026-01-05T08:00:00Z"))
+    with tapebook.open(home, clock=clock) as tb:
+        before = [run["run_id"] for run in tb.runs(most=100)]
+        tb.recall.sync()
+        cited = tb.context("ann", "BTC").citations
+        assert cited and not any("title" in each.snippet for each in cited)
+        report = tb.replay()
+        assert report.different == [] and report.checked == len(before) == 13
+        first = tb.run(before[0])["citations"]
+        assert any("title: Feed outages" in each["text"] for each in first)

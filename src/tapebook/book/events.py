@@ -7,10 +7,10 @@ import msgspec
 from tapebook.book.ledger import Posting
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import canonical
-from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd
+from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd, SpotFill
 from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, RunStatus, Vote
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.trade import ClosedTrade, Lack, TradeState
 from tapebook.log import Draft, Event
 
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -21,6 +21,14 @@ class AgentSaved(msgspec.Struct, frozen=True):
 
     version: int
     profile: AgentProfile
+
+
+class AgentRemoved(msgspec.Struct, frozen=True):
+    """In the owner's stream: an agent ends, with the profile it had last, disabled; it may be saved again."""
+
+    version: int
+    profile: AgentProfile
+    reason: str = ""
 
 
 class DeploymentOpened(msgspec.Struct, frozen=True):
@@ -137,6 +145,36 @@ class MarksObserved(msgspec.Struct, frozen=True):
     walked_until: int = 0
 
 
+class SpotFillObserved(msgspec.Struct, frozen=True):
+    """A spot fill of the past was imported; it moves neither cash nor a position."""
+
+    fill: SpotFill
+
+
+class TokenFeeObserved(msgspec.Struct, frozen=True):
+    """A fill's fee was paid in a token that is no dollar, so it is not part of the ledger."""
+
+    fill_id: str
+    token: str
+    amount_e8: int
+
+
+class FillBridged(msgspec.Struct, frozen=True):
+    """The fill before this event is an adjustment: fills are missing between what was held and what is known next."""
+
+    fill_id: str
+    symbol: str
+    held_e8: int
+    expected_e8: int
+
+
+class TradeMarked(msgspec.Struct, frozen=True):
+    """What is not known of a trade, all of it."""
+
+    trade_id: str
+    lacks: tuple[Lack, ...]
+
+
 class TradeOpened(msgspec.Struct, frozen=True):
     """A round trip began."""
 
@@ -161,6 +199,7 @@ class TradeClosed(msgspec.Struct, frozen=True):
 
 KINDS: dict[type[msgspec.Struct], str] = {
     AgentSaved: "agent.saved",
+    AgentRemoved: "agent.removed",
     DeploymentOpened: "deployment.opened",
     DeskHalted: "desk.halted",
     DeskResumed: "desk.resumed",
@@ -176,6 +215,10 @@ KINDS: dict[type[msgspec.Struct], str] = {
     FillObserved: "fill.observed",
     FundingObserved: "funding.observed",
     MarksObserved: "marks.observed",
+    SpotFillObserved: "spot_fill.observed",
+    TokenFeeObserved: "token_fee.observed",
+    FillBridged: "fill.bridged",
+    TradeMarked: "trade.marked",
     TradeOpened: "trade.opened",
     TradeUpdated: "trade.updated",
     TradeClosed: "trade.closed",

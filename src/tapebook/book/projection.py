@@ -27,6 +27,7 @@ TABLES = (
     "decision_actions",
     "orders",
     "fills",
+    "spot_fills",
     "wallet_ledger",
     "positions",
     "portfolio_snapshots",
@@ -48,12 +49,19 @@ class _Written(msgspec.Struct):
 
 
 def _agent_saved(event: Event) -> list[Write]:
+    return [_agent_version(event, ev.body_of(event, ev.AgentSaved), removed=0)]
+
+
+def _agent_removed(event: Event) -> list[Write]:
+    return [_agent_version(event, ev.body_of(event, ev.AgentRemoved), removed=1)]
+
+
+def _agent_version(event: Event, body: ev.AgentSaved | ev.AgentRemoved, *, removed: int) -> Write:
     # The profile as it was written: a field that profiles get later must not change the row of an old one.
     written = msgspec.json.decode(event.body, type=_Written)
-    body = ev.body_of(event, ev.AgentSaved)
     profile = bytes(written.profile).decode()
-    row = {"agent": body.profile.name, "version": body.version, "known_at": event.known_at, "profile_json": profile}
-    return [Write(_QUERIES.agent_version, _place(event) | row)]
+    row = {"agent": body.profile.name, "version": body.version, "profile_json": profile, "removed": removed}
+    return Write(_QUERIES.agent_version, _place(event) | row)
 
 
 def _deployment_opened(event: Event) -> list[Write]:
@@ -180,6 +188,24 @@ def _fill_observed(event: Event) -> list[Write]:
     return [Write(_QUERIES.fill, row | _place(event))]
 
 
+def _spot_fill_observed(event: Event) -> list[Write]:
+    fill = ev.body_of(event, ev.SpotFillObserved).fill
+    return [Write(_QUERIES.spot_fill, msgspec.structs.asdict(fill) | {"maker": int(fill.maker)} | _place(event))]
+
+
+def _token_fee_observed(event: Event) -> list[Write]:
+    return [Write(_QUERIES.token_fee, msgspec.structs.asdict(ev.body_of(event, ev.TokenFeeObserved)) | _place(event))]
+
+
+def _fill_bridged(event: Event) -> list[Write]:
+    return [Write(_QUERIES.bridge_fill, {"fill_id": ev.body_of(event, ev.FillBridged).fill_id} | _place(event))]
+
+
+def _trade_marked(event: Event) -> list[Write]:
+    body = ev.body_of(event, ev.TradeMarked)
+    return [Write(_QUERIES.mark_trade, {"trade_id": body.trade_id, "lacks": ",".join(body.lacks)} | _place(event))]
+
+
 def _marks_observed(event: Event) -> list[Write]:
     body = ev.body_of(event, ev.MarksObserved)
     place = (event.stream.owner, event.stream.deployment, event.seq)
@@ -218,6 +244,7 @@ PROJECTION = Projection(
     tables=TABLES,
     projectors={
         ev.KINDS[ev.AgentSaved]: _agent_saved,
+        ev.KINDS[ev.AgentRemoved]: _agent_removed,
         ev.KINDS[ev.DeploymentOpened]: _deployment_opened,
         ev.KINDS[ev.DeskHalted]: _desk_halted,
         ev.KINDS[ev.DeskResumed]: _desk_resumed,
@@ -232,6 +259,10 @@ PROJECTION = Projection(
         ev.KINDS[ev.OrderEnded]: _order_ended,
         ev.KINDS[ev.FillObserved]: _fill_observed,
         ev.KINDS[ev.MarksObserved]: _marks_observed,
+        ev.KINDS[ev.SpotFillObserved]: _spot_fill_observed,
+        ev.KINDS[ev.TokenFeeObserved]: _token_fee_observed,
+        ev.KINDS[ev.FillBridged]: _fill_bridged,
+        ev.KINDS[ev.TradeMarked]: _trade_marked,
         ev.KINDS[ev.TradeOpened]: _trade_opened,
         ev.KINDS[ev.TradeUpdated]: _trade_updated,
         ev.KINDS[ev.TradeClosed]: _trade_closed,

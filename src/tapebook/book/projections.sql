@@ -1,9 +1,9 @@
 -- name: agent_version
 -- One version of an agent's profile.
 INSERT INTO agent_versions (
-    owner, agent, version, deployment, seq, known_at, profile_json
+    owner, agent, version, deployment, seq, known_at, profile_json, removed
 ) VALUES (
-    :owner, :agent, :version, :deployment, :seq, :known_at, :profile_json
+    :owner, :agent, :version, :deployment, :seq, :known_at, :profile_json, :removed
 );
 
 -- name: deployment
@@ -113,6 +113,29 @@ INSERT INTO fills (
     :owner, :deployment, :seq, :fill_id, :client_id, :symbol, :happened_at, :signed_size_e8, :price_e8,
     :fee_usd_e6, :maker, :liquidation
 );
+
+-- name: spot_fill
+-- A spot fill of the past; its id refuses a second copy.
+INSERT INTO spot_fills (
+    owner, deployment, seq, fill_id, market, happened_at, signed_size_e8, price_e8, fee_e8, fee_token, direction, maker,
+    order_id
+) VALUES (
+    :owner, :deployment, :seq, :fill_id, :market, :happened_at, :signed_size_e8, :price_e8, :fee_e8, :fee_token,
+    :direction, :maker, :order_id
+);
+
+-- name: token_fee
+-- The fee of a fill, in a token that is no dollar.
+UPDATE fills SET fee_token = :token, fee_e8 = :amount_e8
+WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
+
+-- name: bridge_fill
+-- A fill that stands for those that are missing.
+UPDATE fills SET bridge = 1 WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
+
+-- name: mark_trade
+-- What is not known of a trade.
+UPDATE trade_history SET lacks = :lacks WHERE id = :trade_id;
 
 -- name: ledger_line
 -- One line of the wallet's ledger, with cash after it.

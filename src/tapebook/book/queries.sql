@@ -1,7 +1,7 @@
 -- name: agents
--- Every agent of an owner with its newest version.
+-- Every agent of an owner with its newest version; when asked, those that were removed too.
 SELECT v.agent, v.version, v.profile_json FROM agent_versions v
-WHERE v.owner = :owner AND v.version = (SELECT MAX(n.version) FROM agent_versions n WHERE n.owner = v.owner AND n.agent = v.agent)
+WHERE v.owner = :owner AND v.removed <= :removed AND v.version = (SELECT MAX(n.version) FROM agent_versions n WHERE n.owner = v.owner AND n.agent = v.agent)
 ORDER BY v.agent;
 
 -- name: agent_version
@@ -11,6 +11,17 @@ SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent 
 -- name: agent
 -- The newest version of one agent.
 SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent ORDER BY version DESC LIMIT 1;
+
+-- name: agent_as_of
+-- The newest version of one agent as of a sequence number of the owner's stream, and whether it ended the agent.
+SELECT version, profile_json, removed FROM agent_versions
+WHERE owner = :owner AND agent = :agent AND seq <= :seq ORDER BY version DESC LIMIT 1;
+
+-- name: agent_removed
+-- When the newest version of one agent became known, if it ended the agent.
+SELECT v.known_at FROM agent_versions v
+WHERE v.owner = :owner AND v.agent = :agent AND v.removed = 1
+    AND v.version = (SELECT MAX(n.version) FROM agent_versions n WHERE n.owner = v.owner AND n.agent = v.agent);
 
 -- name: agent_history
 -- Every version of one agent and when it became known, newest first.
@@ -79,7 +90,7 @@ WHERE p.owner = :owner AND p.deployment = :deployment AND p.symbol = traded.symb
 ORDER BY p.symbol;
 
 -- name: closed_trades
--- The trades that ended last as of a sequence number, newest exit first.
+-- The trades that ended last as of a sequence number, newest exit first; those of which fills are missing when asked for.
 SELECT
     id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
     entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
@@ -87,6 +98,7 @@ SELECT
     exit_tick_at, exit_reason, exit_run_id
 FROM trade_history
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq
+    AND (:partial = 1 OR SUBSTR(lacks, 1, 5) <> 'fills')
 ORDER BY exit_seq DESC LIMIT :most;
 
 -- name: closed_trades_until
@@ -98,6 +110,7 @@ SELECT
     exit_tick_at, exit_reason, exit_run_id
 FROM trade_history
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq AND exit_tick_at <= :until
+    AND SUBSTR(lacks, 1, 5) <> 'fills'
 ORDER BY exit_seq DESC LIMIT :most;
 
 -- name: trade_maker
@@ -128,6 +141,11 @@ SELECT
     degraded_json, error, model, input_tokens, output_tokens, cost_usd_e6, attempts,
     degraded_causes_json, reason_key, seq
 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
+
+-- name: runs_between
+-- The decisions whose id lies between two texts, with whose they are; by their id.
+SELECT run_id, agent, symbol, as_of FROM decision_runs
+WHERE owner = :owner AND run_id >= :first AND run_id < :beyond ORDER BY run_id;
 
 -- name: run_record
 -- When a run began, was written, changed and was complete.
@@ -237,7 +255,7 @@ SELECT
 FROM trade_history WHERE owner = :owner AND deployment = :deployment AND exit_seq IS NOT NULL;
 
 -- name: closed_after
--- The trades that ended between two sequence numbers, oldest exit first.
+-- The trades that ended between two sequence numbers, oldest exit first; without those of which fills are missing.
 SELECT
     id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
     entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
@@ -245,7 +263,8 @@ SELECT
     exit_tick_at, exit_reason, exit_run_id
 FROM trade_history
 WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq
-ORDER BY exit_seq;
+    AND SUBSTR(lacks, 1, 5) <> 'fills'
+ORDER BY exit_seq LIMIT :most;
 
 -- name: closed_on
 -- The trades that ended between two moments, as far as they were known as of a sequence number, with the engine that
@@ -264,7 +283,7 @@ SELECT
 FROM trade_history t
 LEFT JOIN decision_runs r ON r.run_id = t.entry_run_id AND r.owner = t.owner
 WHERE t.owner = :owner AND t.deployment = :deployment AND t.exit_tick_at >= :since AND t.exit_tick_at < :until
-    AND +t.exit_seq <= :seq
+    AND +t.exit_seq <= :seq AND SUBSTR(t.lacks, 1, 5) <> 'fills'
 ORDER BY t.exit_tick_at, t.id;
 
 -- name: days_changed
@@ -289,7 +308,8 @@ WHERE owner = :owner AND deployment = :deployment AND happened_at >= :since AND 
 -- name: closed_since
 -- How many trades ended between two sequence numbers, and when the first of them did.
 SELECT COUNT(*), MIN(exit_tick_at) FROM trade_history
-WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq;
+WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq
+    AND SUBSTR(lacks, 1, 5) <> 'fills';
 
 -- name: closed_count
 -- How many round trips an owner has completed.
@@ -380,6 +400,18 @@ SELECT MAX(happened_at) FROM fills WHERE owner = :owner AND deployment = :deploy
 -- One fill of a deployment, found by its id.
 SELECT fill_id, symbol, happened_at, signed_size_e8, price_e8, fee_usd_e6, maker, client_id, liquidation
 FROM fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
+
+-- name: has_spot_fill
+-- Whether a spot fill is there, by its id.
+SELECT 1 FROM spot_fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
+
+-- name: trade_ended
+-- The event that ended a trade.
+SELECT exit_seq FROM trade_history WHERE owner = :owner AND id = :id;
+
+-- name: trade_lacks
+-- What is not known of a trade.
+SELECT lacks FROM trade_history WHERE owner = :owner AND id = :id;
 
 -- name: session_rejections
 -- The rules that refused an action between two moments, oldest first; what a shadow proposed is nobody's. The plus

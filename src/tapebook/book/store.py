@@ -13,18 +13,24 @@ from tapebook.book.settle import Account
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.activity import LONGEST_STREAK
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.instants import DAY, HOUR, iso
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Watermarks
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.trade import ClosedTrade, Lack, TradeState
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.set_back import StreamSetBack
 
 MIGRATIONS = "tapebook.book"
+EVERY = 2**62
+"""No limit to how many rows are read."""
+
 MOST_UNDER_WAY = 50
 """Orders that are looked at for those under way: an order that outlives so many newer ones is not seen any more."""
+
+# Runs that are named when the beginning of an id fits several.
+_MOST_NAMED = 5
 
 _QUERIES = Queries.load("tapebook.book")
 
@@ -154,24 +160,46 @@ class Book:
     def save_agent(self, profile: AgentProfile, *, at: int) -> int:
         """Stores a profile as a new version, unless it equals the newest; returns the version."""
         known = self.agent(profile.name)
-        if known is not None and known[1] == profile:
+        if known is not None and known[1] == profile and self.removed_at(profile.name) is None:
             return known[0]
         version = known[0] + 1 if known else 1
         saved = ev.draft(at, ev.AgentSaved(version, profile))
         self.append("", [saved], expected_seq=self.head())
         return version
 
-    def agents(self) -> list[tuple[int, AgentProfile]]:
-        """Every agent's newest version, by name."""
-        return [_profile(row[1:]) for row in self._db.all(_QUERIES.agents, owner=self.owner)]
+    def remove_agent(self, name: str, *, at: int, reason: str) -> int:
+        """Ends an agent that is there, with a last version that is not enabled; returns that version."""
+        known = self.agent(name)
+        if known is None or self.removed_at(name) is not None:
+            raise UnknownName(f"there is no agent called {name!r} to remove; `tapebook agents` lists them")
+        last = msgspec.structs.replace(known[1], enabled=False)
+        removed = ev.draft(at, ev.AgentRemoved(known[0] + 1, last, reason))
+        self.append("", [removed], expected_seq=self.head())
+        return known[0] + 1
+
+    def removed_at(self, name: str) -> int | None:
+        """When an agent was removed; None for one that is there, again or still, and for one that never was."""
+        row = self._db.one(_QUERIES.agent_removed, owner=self.owner, agent=name)
+        return row[0] if row else None
+
+    def agents(self, *, removed: bool = False) -> list[tuple[int, AgentProfile]]:
+        """Every agent's newest version, by name; when asked, of those too that were removed."""
+        rows = self._db.all(_QUERIES.agents, owner=self.owner, removed=int(removed))
+        return [_profile(row[1:]) for row in rows]
 
     def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
-        """One agent's profile: the newest version, or a given one."""
+        """One agent's profile: the newest version, which may be the one that ended it, or a given one."""
         if version is None:
             row = self._db.one(_QUERIES.agent, owner=self.owner, agent=name)
         else:
             row = self._db.one(_QUERIES.agent_version, owner=self.owner, agent=name, version=version)
         return _profile(row) if row else None
+
+    def agent_as_of(self, name: str, *, as_of: int) -> tuple[int, AgentProfile] | None:
+        """One agent's profile as it was known at a moment; None when the agent did not exist then."""
+        seq = self.seq_as_of("", as_of)
+        row = self._db.one(_QUERIES.agent_as_of, owner=self.owner, agent=name, seq=seq)
+        return _profile(row) if row and not row[2] else None
 
     def agent_history(self, name: str) -> list[tuple[int, AgentProfile]]:
         """Every version of an agent with when it became known, newest first."""
@@ -208,8 +236,15 @@ class Book:
         return Account(seq, Portfolio(positions, cash[0] if cash else 0), trades)
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
-        """The trades that ended last as of a sequence number, newest exit first."""
-        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most}
+        """The trades that ended last as of a sequence number, newest exit first; without those that lack fills."""
+        return self._closed_trades(deployment, seq=seq, most=most, partial=0)
+
+    def listed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
+        """The trades that ended last as of a sequence number, newest exit first, whatever is known of them."""
+        return self._closed_trades(deployment, seq=seq, most=most, partial=1)
+
+    def _closed_trades(self, deployment: str, *, seq: int, most: int, partial: int) -> list[ClosedTrade]:
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "partial": partial}
         return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_trades, **where)]
 
     def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
@@ -232,14 +267,24 @@ class Book:
             raise UnknownName(f"there is no trade {trade_id!r}; `tapebook trades AGENT` lists them")
         return row[0], row[1]
 
+    def trade_lacks(self, trade_id: str) -> tuple[Lack, ...]:
+        """What is not known of a trade; nothing is of one that was booked as it happened."""
+        row = self._db.one(_QUERIES.trade_lacks, owner=self.owner, id=trade_id)
+        return tuple(row[0].split(",")) if row and row[0] else ()
+
     def trade_totals(self, deployment: str) -> TradeTotals:
         """How a deployment's closed trades did, all of them."""
         row = self._db.one(_QUERIES.trade_totals, owner=self.owner, deployment=deployment)
         return TradeTotals(*row) if row else TradeTotals(0, 0, 0, 0, 0)
 
-    def closed_after(self, deployment: str, *, after: int, seq: int) -> list[ClosedTrade]:
+    def trade_ended(self, trade_id: str) -> int | None:
+        """The sequence number of the event that ended a trade; None of one that is open or not there."""
+        row = self._db.one(_QUERIES.trade_ended, owner=self.owner, id=trade_id)
+        return row[0] if row else None
+
+    def closed_after(self, deployment: str, *, after: int, seq: int, most: int = EVERY) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""
-        where = {"owner": self.owner, "deployment": deployment, "after": after, "seq": seq}
+        where = {"owner": self.owner, "deployment": deployment, "after": after, "seq": seq, "most": most}
         return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_after, **where)]
 
     def closed_on(self, deployment: str, *, since: int, until: int, seq: int) -> list[EndedTrade]:
@@ -295,6 +340,21 @@ class Book:
             raise Damaged(f"run {run_id} is not in the log; `tapebook verify` lists what is missing")
         actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
         return _run(row, ev.told_once(event), actions)
+
+    def find_run(self, text: str) -> DecisionRun:
+        """The decision whose id begins with a text; UnknownName when none or several do."""
+        written = text.lower()
+        # No character comes behind this one in either database.
+        found = self._db.all(_QUERIES.runs_between, owner=self.owner, first=written, beyond=f"{written}\U0010ffff")
+        run = self.run(found[0][0]) if written and (len(found) == 1 or (found and found[0][0] == written)) else None
+        if run is not None:
+            return run
+        if not written or not found:
+            raise UnknownName(f"there is no run {text!r}; `tapebook runs` lists them")
+        shown = [f"{name} ({agent} {symbol} {iso(as_of)[:16]})" for name, agent, symbol, as_of in found[:_MOST_NAMED]]
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        named = f"{', '.join(shown)}{more}"
+        raise UnknownName(f"{text!r} begins the ids of {len(found)} runs: {named}; write more of it")
 
     def run_record(self, run_id: str) -> RunRecord | None:
         """The times of a decision, and what became of each of its actions."""
@@ -405,6 +465,11 @@ class Book:
         """One fill."""
         row = self._db.one(_QUERIES.fill, owner=self.owner, deployment=deployment, fill_id=fill_id)
         return _fill(row) if row else None
+
+    def has_spot_fill(self, deployment: str, fill_id: str) -> bool:
+        """Whether a spot fill was booked."""
+        where = {"owner": self.owner, "deployment": deployment, "fill_id": fill_id}
+        return self._db.one(_QUERIES.has_spot_fill, **where) is not None
 
     def orders_under_way(self, deployment: str, *, seq: int, as_of: int) -> tuple[Order, ...]:
         """Orders that had not ended as of a sequence number, oldest first."""

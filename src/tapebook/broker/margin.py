@@ -89,10 +89,20 @@ def covers_initial(cash_usd_e6: int, positions: Mapping[str, Position], marks: M
     return worth * parts >= needed
 
 
+def listed_symbols() -> tuple[str, frozenset[str]]:
+    """The day of the margin tables, and every coin the exchange listed then."""
+    return _tables().vintage, frozenset(_known_tiers())
+
+
+@cache
+def _tables() -> _Tables:
+    content = resources.files("tapebook.broker").joinpath("margin_tables.json").read_bytes()
+    return msgspec.json.decode(content, type=_Tables)
+
+
 @cache
 def _known_tiers() -> dict[str, tuple[_Tier, ...]]:
-    content = resources.files("tapebook.broker").joinpath("margin_tables.json").read_bytes()
-    tables = msgspec.json.decode(content, type=_Tables).tables
+    tables = _tables().tables
     return {symbol: _highest_first(table.tiers) for table in tables for symbol in table.symbols}
 
 

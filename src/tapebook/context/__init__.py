@@ -5,7 +5,8 @@ gives:  a packet within its budget, with canonical bytes and hashes
 never:  reads a database, a clock or a file
 """
 
-from tapebook.context.assemble import assemble
+from tapebook.context.assemble import CAPS, assemble
+from tapebook.context.budget import MEMORY_CAP
 from tapebook.context.oversize import oversize
 from tapebook.context.preview import Preview, PreviewPart, preview
 from tapebook.context.shelf import MarketKey, MarketShelf
@@ -13,7 +14,9 @@ from tapebook.context.situation import Feature, Market, Situation
 from tapebook.context.versions import CURRENT, RENDERER, VERSIONS, PacketVersion, version_of
 
 __all__ = [
+    "CAPS",
     "CURRENT",
+    "MEMORY_CAP",
     "RENDERER",
     "VERSIONS",
     "Feature",

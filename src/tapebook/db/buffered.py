@@ -91,6 +91,10 @@ class Buffered:
         with self._db.snapshot():
             yield
 
+    def flush(self) -> None:
+        """Executes all that waits: a transaction that writes very much need not remember it."""
+        self._flush(self._waiting.copy())
+
     def sync(self) -> None:
         """Waits for the disk; what waits for the end of its transaction is not committed yet."""
         self._db.sync()

@@ -52,6 +52,17 @@ class Query(msgspec.Struct, frozen=True):
         return cls.compile("whole_table", "", f"SELECT * FROM {table}")
 
     @classmethod
+    def empty_table(cls, table: str) -> "Query":
+        """Deletes every row of a table, which is then written anew."""
+        return cls.compile("empty_table", "", f"DELETE FROM {table}")
+
+    @classmethod
+    def insert(cls, table: str, columns: Sequence[str]) -> "Query":
+        """Writes rows of a table as they are, values in the order of `columns`."""
+        values = ", ".join(f":{column}" for column in columns)
+        return cls.compile("insert", "", f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})")
+
+    @classmethod
     def ordered_table(cls, table: str, columns: Sequence[str], *, by: Sequence[str]) -> "Query":
         """Every row of a table in an order, for comparing two databases row by row."""
         return cls.compile("ordered_table", "", f"SELECT {', '.join(columns)} FROM {table} ORDER BY {', '.join(by)}")

@@ -46,6 +46,21 @@ class Fill(msgspec.Struct, frozen=True):
     delisted: bool = False
 
 
+class SpotFill(msgspec.Struct, frozen=True):
+    """An exchange of one token for another: no position, no trade, and its fee in the token it was paid in."""
+
+    fill_id: str
+    market: str
+    happened_at: int
+    signed_size_e8: int
+    price_e8: int
+    fee_e8: int
+    fee_token: str
+    direction: str = ""
+    maker: bool = False
+    order_id: str | None = None
+
+
 class FundingPayment(msgspec.Struct, frozen=True):
     """What an open position received (positive) or paid (negative) at one hour."""
 

@@ -7,6 +7,11 @@ import msgspec
 from tapebook.domain.money import price_e8_of
 
 TradeSide = Literal["long", "short"]
+Lack = Literal["fills", "funding", "path"]
+"""What is not known of a trade of the past: fills before or within it, funding it paid, prices it saw.
+
+Of a trade that lacks fills nothing is learned: its entry, its size and its result are partly assumed.
+"""
 
 
 class PriceRange(NamedTuple):

@@ -4,6 +4,8 @@
 2. chunk by chunk (`_run_chunk`) it makes every decision whose slot lies in it, many ticks to a commit;
 3. at a chunk's end it is measured and kept as a checkpoint; at the end of all, so is the whole.
 
+Models are asked through `Spending`, which stops a backtest at its limit of money; what was paid for stays.
+
 Where a process was killed, the log says which slots are done: the same plan goes on behind them. A chunk's
 measures are functions of the log, so an interrupted backtest ends with the same bytes as any other.
 """
@@ -20,6 +22,7 @@ from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.config import Config
 from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.instants import HOUR
+from tapebook.errors import SpendLimit
 from tapebook.garbage import collect_young, collector_at_rest
 from tapebook.home import sole_writer
 from tapebook.lab.backtest_home import BacktestHome, Checkpoint
@@ -27,6 +30,7 @@ from tapebook.lab.backtest_view import summary_text
 from tapebook.lab.measure import measure_all, measure_chunk
 from tapebook.lab.plan import Chunk, Plan
 from tapebook.lab.result import BacktestResult, ChunkResult
+from tapebook.lab.spending import BacktestReplies, Spending, Spent
 from tapebook.loop.bar_wait import bar_wait_ms
 from tapebook.loop.deploy import deploy
 from tapebook.loop.experience import snapshot
@@ -45,13 +49,14 @@ _AHEAD_MS = 4 * HOUR
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a backtest is: in which chunk, at which moment, how many ticks were made by now, how fast."""
+    """How far a backtest is: in which chunk, at which moment, how many ticks were made by now, how fast, the cost."""
 
     chunk: str
     at: int
     done: float
     ticks: int
     ticks_per_second: float
+    spent: Spent = Spent()
 
 
 class Watch(msgspec.Struct, frozen=True):
@@ -61,8 +66,8 @@ class Watch(msgspec.Struct, frozen=True):
     chunk: Callable[[ChunkResult], None] = lambda result: None
 
 
-def backtest(parent: Path, config: Config, plan: Plan, *, watch: Watch) -> BacktestResult:
-    """Runs a plan, or goes on with it, or gives the result that is there."""
+def backtest(parent: Path, config: Config, plan: Plan, *, watch: Watch, max_usd_e6: int = 0) -> BacktestResult:
+    """Runs a plan, or goes on with it, or gives the result that is there; models may cost so much in all."""
     home = BacktestHome.prepare(parent, config, plan)
     # The same backtest may have been begun when the tape did not reach so far.
     plan = home.plan()
@@ -72,8 +77,14 @@ def backtest(parent: Path, config: Config, plan: Plan, *, watch: Watch) -> Backt
             for chunk in done.chunks:
                 watch.chunk(chunk)
             return done
-        with closing(Run(home, plan, watch)) as run, collector_at_rest():
-            return run.finish()
+        home.note_stop(None)
+        spending = Spending(parent, plan, run_usd_e6=max_usd_e6)
+        with closing(Run(home, plan, watch, spending=spending)) as run, collector_at_rest():
+            try:
+                return run.finish()
+            except SpendLimit as limit:
+                home.note_stop(str(limit))
+                raise
 
 
 def rooms_of(home: BacktestHome, plan: Plan, clock: VirtualClock) -> Rooms:
@@ -88,10 +99,23 @@ def rooms_of(home: BacktestHome, plan: Plan, clock: VirtualClock) -> Rooms:
 class Run:
     """One attempt at a plan."""
 
-    def __init__(self, home: BacktestHome, plan: Plan, watch: Watch, *, open_rooms: OpenRooms = rooms_of) -> None:
+    def __init__(
+        self,
+        home: BacktestHome,
+        plan: Plan,
+        watch: Watch,
+        *,
+        open_rooms: OpenRooms = rooms_of,
+        spending: Spending | None = None,
+    ) -> None:
         self._home, self._plan, self._watch = home, plan, watch
         self._clock = VirtualClock(plan.start)
-        self._rooms = open_rooms(home, plan, self._clock)
+        self._rooms = rooms = open_rooms(home, plan, self._clock)
+        # Whoever names none may spend nothing: a backtest lies two folders below its home.
+        self._spending = spending or Spending(home.folder.parent.parent, plan, run_usd_e6=0)
+        rooms.ledger = self._spending
+        has_ledger = any(rooms.askers(plan.agent))
+        rooms.replies = BacktestReplies(rooms.book_db, owner=rooms.config.owner, has_ledger=has_ledger)
         self._ticks, self._began = 0, elapsed_seconds()
         self._deployment, self._learn = enrol(self._rooms, plan), learner(plan)
         self._limit = bar_wait_ms(self._rooms.config)
@@ -128,6 +152,7 @@ class Run:
     def close(self) -> None:
         """Ends the connections."""
         self._rooms.close()
+        self._spending.close()
 
     def slots(self, chunk: Chunk) -> range:
         """The slots of a chunk behind the newest decision; a commit holds all symbols of a slot or none."""
@@ -183,7 +208,8 @@ class Run:
     def _tell(self, chunk: Chunk, at: int) -> None:
         plan, seconds = self._plan, elapsed_seconds() - self._began
         share = (at - plan.start) / (plan.end - plan.start)
-        self._watch.progress(Progress(chunk.name, at, share, self._ticks, self._ticks / max(seconds, 1e-9)))
+        speed = self._ticks / max(seconds, 1e-9)
+        self._watch.progress(Progress(chunk.name, at, share, self._ticks, speed, self._spending.spent))
 
 
 def enrol(rooms: Rooms, plan: Plan) -> Deployment:

@@ -4,6 +4,7 @@
     backtests/<id>/book.db         its own log: decisions, orders, trades, what was learned
     backtests/<id>/plan.json       what was asked
     backtests/<id>/chunks/*.json   a checkpoint for each chunk that is done
+    backtests/<id>/stopped.json    why it stopped before its end, if it did
     backtests/<id>/result.json     the outcome, once all are; summary.md says it in words
 
 So every command reads it like any home: `tapebook trades AGENT --home home/backtests/<id>`.
@@ -48,6 +49,12 @@ class Speed(msgspec.Struct, frozen=True):
     def ticks_per_second(self) -> float | None:
         """The pace; None before anything was made."""
         return round(self.ticks / self.seconds, 1) if self.seconds else None
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """Why a backtest stopped before its end, and how to go on."""
+
+    reason: str
 
 
 class _Sealed(msgspec.Struct, frozen=True):
@@ -110,6 +117,18 @@ class BacktestHome:
         """Adds to the ticks made and the time they took."""
         before = self.speed()
         self._write("speed.json", _sealed(Speed(before.ticks + ticks, before.seconds + seconds)))
+
+    def stopped(self) -> str | None:
+        """Why it stopped before its end and how to go on; None of one that goes on, was killed, or is done."""
+        there = (self.folder / "stopped.json").exists()
+        return self._read("stopped.json", Stopped, "delete the file").reason if there else None
+
+    def note_stop(self, reason: str | None) -> None:
+        """Notes why it stops, or that it goes on."""
+        if reason is None:
+            (self.folder / "stopped.json").unlink(missing_ok=True)
+        else:
+            self._write("stopped.json", _sealed(Stopped(reason)))
 
     def _read(self, name: str, kind: type[Value], remedy: str) -> Value:
         path = self.folder / name

@@ -10,6 +10,7 @@ from tapebook.domain.instants import iso
 from tapebook.domain.money import E6, divide
 from tapebook.domain.text import plural
 from tapebook.lab.result import BacktestResult, Baseline, ChunkResult, Luck, Parts, Row
+from tapebook.lab.spending import Spent
 from tapebook.lab.words import (
     NOTHING,
     day,
@@ -63,10 +64,11 @@ def chunk_lines(result: ChunkResult) -> list[str]:
     ]
 
 
-def summary_lines(result: BacktestResult, *, stale: Sequence[str] = ()) -> list[str]:
+def summary_lines(result: BacktestResult, *, stale: Sequence[str] = (), spent: Spent | None = None) -> list[str]:
     """The whole for a terminal: figures, chunks side by side, baselines, and what a reader must know.
 
-    `stale` names inputs that are others by now: then the first line says that this is no current result.
+    `stale` names inputs that are others by now: then the first line says that this is no current result. `spent` is
+    what its models cost.
     """
     total = result.total
     chunks = [_chunk_row(chunk) for chunk in result.chunks]
@@ -76,7 +78,7 @@ def summary_lines(result: BacktestResult, *, stale: Sequence[str] = ()) -> list[
         f"{result.id}  {plain(result.agent)} version {result.agent_version}, {result.engine}, memory {_memory(result)}",
         f"  {', '.join(result.symbols)}  {_span(total)}, {total.ticks:,} ticks",
         f"  {fill_sentence(result)}",
-        *record(_figures(total)),
+        *record([*_figures(total), ("models", spent_text(spent))]),
         *_spaced(table(("chunk", "trades", "won", "net usd", "equity", "Sharpe", "days", "drawdown"), chunks)),
         *_over_chunks(result, "providers", "won by provider", _won),
         *_over_chunks(result, "regimes", "won by regime", _won),
@@ -141,10 +143,28 @@ def summary_text(result: BacktestResult) -> str:
     return "\n".join([*body, "", "## Notes", *notes][:60]) + "\n"
 
 
+def spent_text(spent: Spent | None) -> str:
+    """What models cost, in one line; empty when none was asked."""
+    if not spent:
+        return ""
+    tokens = f"{spent.input_tokens:,} tokens in, {spent.output_tokens:,} out"
+    reused = f"; {spent.reused:,} answers of other backtests reused, which saved {usd(spent.saved_usd_e6)} USD"
+    return f"{usd(spent.cost_usd_e6)} USD for {plural(spent.calls, 'call')}, {tokens}{reused if spent.reused else ''}"
+
+
+def spent_view(spent: Spent) -> dict[str, Any] | None:
+    """What models cost, for programs; None when none was asked."""
+    if not spent:
+        return None
+    counted = {"calls": spent.calls, "input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens}
+    saved = {"reused_answers": spent.reused, "saved_usd": spent.saved_usd_e6 / E6}
+    return counted | {"usd": spent.cost_usd_e6 / E6} | saved
+
+
 def result_view(
-    result: BacktestResult, *, ticks_per_second: float | None, stale: Sequence[str] = ()
+    result: BacktestResult, *, ticks_per_second: float | None, stale: Sequence[str] = (), spent: Spent | None = None
 ) -> dict[str, Any]:
-    """The whole for programs, in people's units: every chunk, the total, the baselines, and how fast it ran.
+    """The whole for programs, in people's units: chunks, total, baselines, how fast it ran and what models cost.
 
     `stale` names the inputs that are others by now; it is empty for a current result.
     """
@@ -155,6 +175,8 @@ def result_view(
     return said | moments | freeze | {
         "ticks_per_second": ticks_per_second,
         "stale": list(stale),
+        "spent": spent_view(spent or Spent()),
+        "stopped": None,
         "exposures_usd": {symbol: value / E6 for symbol, value in result.exposures},
         "chunks": [chunk_view(chunk) for chunk in result.chunks],
         "total": chunk_view(result.total),

@@ -104,9 +104,10 @@ def order_view(known: KnownOrder) -> views.View:
 
 
 def trade_times(book: Book, trade_id: str) -> views.View:
-    """When a trade was written, and when it was changed last."""
+    """When a trade was written, when it was changed last, and what is not known of it."""
     created, updated = book.trade_times(trade_id)
-    return {"created_at": iso(created), "updated_at": iso(updated)}
+    lacks = list(book.trade_lacks(trade_id))
+    return {"created_at": iso(created), "updated_at": iso(updated), "lacks": lacks}
 
 
 def rebuilt(rooms: Rooms, run: DecisionRun) -> Packet | None:

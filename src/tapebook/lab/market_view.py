@@ -7,11 +7,15 @@ import msgspec
 from tapebook.domain.instants import DAY, HOUR, iso
 from tapebook.domain.market import FeatureRow, Gap, Liquidity
 from tapebook.domain.money import E8
-from tapebook.tape.features import liquidity_profile, to_metrics
+from tapebook.tape.features import liquidity_profile, regime_of, to_metrics
+from tapebook.tape.finality import finished_bars
 from tapebook.tape.store import RecordedGap, Tape, View
 
 STALE_AFTER_MS = {"mids": 60_000, "books": 15 * 60_000, "features": 15 * 60_000}
 """Three missed deliveries: older than this, a reader is told that the value is stale."""
+
+REGIME_BAR_MINUTES, REGIME_BARS = 5, 100
+"""The window a regime is told of; an agent's packet has that of its own bars."""
 
 _FEATURES = {"fundingPressure": "pressure", "volatilityProfile": "volatility", "positioningPressure": "positioning"}
 
@@ -21,12 +25,20 @@ def market_view(tape: Tape, symbol: str, *, view: View) -> dict[str, Any]:
     mid = tape.last_price(symbol, view=view)
     price = None if mid is None else {"price": mid.price_e8 / E8, **_age(mid.bucket_ts, view, "mids")}
     found: dict[str, Any] = {"symbol": symbol, "asOf": iso(view.as_of), "midPrice": price}
+    found["regime"] = _regime(tape, symbol, view)
     found["liquidityProfile"] = _liquidity(tape, symbol, view)
     for name, family in _FEATURES.items():
         row = tape.feature(family, symbol, view=view)
         found[name] = None if row is None else _metrics(row) | _age(row.bucket_ts, view, "features")
     found["gaps"] = [_gap(each, view) for each in tape.gaps(as_of=view.as_of) if _concerns(each.gap, symbol, view)]
     return found
+
+
+def _regime(tape: Tape, symbol: str, view: View) -> dict[str, Any] | None:
+    """The tag of the window it was made for; None without bars, `unknown` with too few."""
+    bars = finished_bars(tape, symbol, minutes=REGIME_BAR_MINUTES, count=REGIME_BARS, view=view).bars
+    tag = regime_of(bars) if bars else None
+    return None if tag is None else {"tag": tag, "bars": len(bars), "barMinutes": REGIME_BAR_MINUTES}
 
 
 def _metrics(row: FeatureRow) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def report_html(told: Story, bars: Sequence[Bars]) -> str:
     """The page."""
     result = told.result
     data = msgspec.json.encode(drawing(told, bars)).decode()
-    parts = sections(result, stale=told.stale) | {
+    parts = sections(result, stale=told.stale, spent=told.spent) | {
         "title": escaped(f"{result.agent}, backtest {result.id}"),
         "left_out": _left_out(told),
         "style": _file("page.css"),

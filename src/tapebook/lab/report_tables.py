@@ -6,8 +6,16 @@ from html import escape
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.money import E6
 from tapebook.domain.text import plural
-from tapebook.lab.backtest_view import FIRST_RANDOM, fill_sentence, inputs_of, luck_sentences, stale_sentences
+from tapebook.lab.backtest_view import (
+    FIRST_RANDOM,
+    fill_sentence,
+    inputs_of,
+    luck_sentences,
+    spent_text,
+    stale_sentences,
+)
 from tapebook.lab.result import BacktestResult, Baseline, ChunkResult, Row
+from tapebook.lab.spending import Spent
 from tapebook.lab.words import (
     NOTHING,
     day,
@@ -29,11 +37,11 @@ def escaped(text: str) -> str:
     return escape(plain(text))
 
 
-def sections(result: BacktestResult, *, stale: Sequence[str] = ()) -> dict[str, str]:
+def sections(result: BacktestResult, *, stale: Sequence[str] = (), spent: Spent | None = None) -> dict[str, str]:
     """The parts of the page by the name of their place."""
     return {
         "head": _head(result, stale),
-        "figures": _figures(result),
+        "figures": _figures(result, spent or Spent()),
         "chunks": _chunks(result),
         "sources": _sources(result),
         "baselines": _baselines(result),
@@ -74,7 +82,7 @@ def _head(result: BacktestResult, stale: Sequence[str]) -> str:
     return f"{warned}<p>{escaped(says)}</p>{strategy}"
 
 
-def _figures(result: BacktestResult) -> str:
+def _figures(result: BacktestResult, spent: Spent) -> str:
     total = result.total
     start = total.equity_start_usd_e6
     grown = signed(total.change_usd_e6 / start * 100, 2) if start else "0.00"
@@ -85,6 +93,7 @@ def _figures(result: BacktestResult) -> str:
         ("Sharpe", *_headline(f"{total.sharpe.value:.2f}" if total.sharpe else NOTHING, sharpe_text(total.sharpe))),
         ("drawdown", percent(total.drawdown_ppm), f"{usd(total.drawdown_usd_e6)} USD at most{_insured(total)}"),
         ("in the market", f"{total.exposure:.0%}", "of the time"),
+        *([("models", usd(spent.cost_usd_e6), spent_text(spent).partition(" ")[2])] if spent else []),
     ]
     return "".join(
         f'<div class="card"><span>{escaped(name)}</span><b>{escaped(value)}</b><small>{escaped(more)}</small></div>'

@@ -18,6 +18,7 @@ from tapebook.errors import BadInput
 from tapebook.lab.backtest import Progress, Run, Watch, rooms_of, seq_at
 from tapebook.lab.backtest_home import BacktestHome
 from tapebook.lab.plan import Chunk, Plan
+from tapebook.lab.spending import Spending
 from tapebook.log import Event, Stream
 from tapebook.wiring import Rooms
 
@@ -40,7 +41,7 @@ def run_again(
     plan, kept = first.plan(), first.result()
     if kept is None:
         raise BadInput(f"backtest {plan.id} is not finished: run it to its end first")
-    with _beside(parent, config, plan) as home, closing(Run(home, plan, watch)) as run:
+    with _beside(parent, config, plan) as home, closing(_run(parent, home, plan, watch)) as run:
         return Comparison("all", _differs(kept, run.finish()))
 
 
@@ -55,8 +56,13 @@ def _chunk_again(parent: Path, config: Config, plan: Plan, chunk: str, *, watch:
     with _beside(parent, config, plan) as home:
         with closing(rooms_of(first, plan, VirtualClock(plan.start))) as rooms:
             _restore(rooms, home, plan, found)
-        with closing(Run(home, plan, watch)) as run:
+        with closing(_run(parent, home, plan, watch)) as run:
             return Comparison(chunk, _differs(kept.result, run.run_chunk(found)))
+
+
+def _run(parent: Path, home: BacktestHome, plan: Plan, watch: Watch) -> Run:
+    """A second run, to which models say what they said to the first; it may spend nothing."""
+    return Run(home, plan, watch, spending=Spending(parent, plan, run_usd_e6=0, failures=True))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from tapebook.lab.chronicle import Ended, chronicle
 from tapebook.lab.curve import Point, equity_points
 from tapebook.lab.plan import Plan
 from tapebook.lab.result import BacktestResult, ChunkResult
+from tapebook.lab.spending import Spent
 from tapebook.wiring import Rooms
 
 
@@ -18,6 +19,7 @@ class Story(msgspec.Struct, frozen=True):
     points: list[Point]
     trades: list[Ended]
     stale: tuple[str, ...] = ()
+    spent: Spent = Spent()
 
     def chunk_of(self, place: int) -> ChunkResult:
         """The chunk in which the trade at a place ended: trades stand in the order of their exits."""
@@ -28,12 +30,14 @@ class Story(msgspec.Struct, frozen=True):
         return self.result.chunks[-1]
 
 
-def story(rooms: Rooms, plan: Plan, result: BacktestResult, *, stale: tuple[str, ...] = ()) -> Story:
+def story(
+    rooms: Rooms, plan: Plan, result: BacktestResult, *, stale: tuple[str, ...] = (), spent: Spent | None = None
+) -> Story:
     """Reads the book of a backtest up to where it was measured; `stale` names inputs that are others by now."""
     deployment = Deployment(rooms.book.owner, deployment_id(plan.agent), plan.agent, plan.agent_version)
     book = chronicle(rooms, deployment, after=0, until=result.total.head_seq)
     last = Point(result.end, result.total.equity_end_usd_e6, result.total.insurance_usd_e6)
-    return Story(result, [*equity_points(book), last], book.ended(), stale)
+    return Story(result, [*equity_points(book), last], book.ended(), stale, spent or Spent())
 
 
 def markets(rooms: Rooms, plan: Plan) -> list[Bars]:

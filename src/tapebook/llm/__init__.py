@@ -5,7 +5,7 @@ gives:  the text with its tokens and cost; whatever goes wrong comes back as a v
 never:  shows a key, knows a packet, waits longer than it is told to
 """
 
-from tapebook.llm.asker import Asked, Asker, Budget, Waiting
+from tapebook.llm.asker import Asked, Asker, Budget, Ledger, NoLedger, Waiting
 from tapebook.llm.port import Completion, Failure, Key, Model, ModelTerms
 from tapebook.llm.prices import Price, price_of
 
@@ -16,8 +16,10 @@ __all__ = [
     "Completion",
     "Failure",
     "Key",
+    "Ledger",
     "Model",
     "ModelTerms",
+    "NoLedger",
     "Price",
     "Waiting",
     "price_of",

@@ -6,14 +6,17 @@
 3. A text that whoever asks cannot read (`problem_in`) is asked for again, with what is wrong with it (`_corrected`).
 4. What was used is added up over all attempts (`_Tab`). A request that timed out, or whose answer was none, counts as
    if its prompt was billed.
+
+A backtest has a `Ledger`: a question that it knows is not asked, and one that it cannot afford stops it.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
+from tapebook.domain.canonical import canonical, sha256_hex
 from tapebook.domain.money import E6, decimal_text
 from tapebook.domain.run import Usage
 from tapebook.domain.text import plural
@@ -53,6 +56,35 @@ class Asked(msgspec.Struct, frozen=True):
     reasoning: str = ""
 
 
+class Ledger(Protocol):
+    """Questions that were asked before, what they cost, and what may still be spent."""
+
+    def find(self, question: str) -> Asked | None:
+        """The answer that a question, named by its hash, got before; None when it has to be asked."""
+        ...
+
+    def reserve(self, usd_e6: int) -> None:
+        """Makes sure that a question may cost so much; SpendLimit when it may not."""
+        ...
+
+    def add(self, question: str, asked: Asked) -> None:
+        """Writes down what came of a question before anything is made of it."""
+        ...
+
+
+class NoLedger:
+    """Remembers nothing and limits nothing: live, the book does both."""
+
+    def find(self, question: str) -> None:
+        """No answer."""
+
+    def reserve(self, usd_e6: int) -> None:
+        """Any amount."""
+
+    def add(self, question: str, asked: Asked) -> None:
+        """Nothing."""
+
+
 ProblemIn = Callable[[str], str | None]
 """What is wrong with a text, in one line; None when it can be read."""
 
@@ -64,8 +96,19 @@ def _no_problem(_text: str) -> None:
 class Asker:
     """A model, its price, and the patience to ask it again."""
 
-    def __init__(self, model: Model, *, name: str, place: str, price: Price, budget: Budget, waiting: Waiting) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        name: str,
+        place: str,
+        price: Price,
+        budget: Budget,
+        waiting: Waiting,
+        ledger: Ledger | None = None,
+    ) -> None:
         self._model = model
+        self._ledger: Ledger = ledger or NoLedger()
         self._name = name
         self._place = place
         self._price = price
@@ -77,15 +120,51 @@ class Asker:
         """What a kept answer depends on, apart from the prompt and its schema."""
         return f"{self._name} at {self._place} max_tokens={self._budget.max_tokens}"
 
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return self._name
+
+    @property
+    def budget(self) -> Budget:
+        """How often it is asked, and how much it may write."""
+        return self._budget
+
     def ask(
         self, system: str, user: str, *, schema: Mapping[str, Any], max_usd_e6: int, problem_in: ProblemIn = _no_problem
     ) -> Asked:
         """One answer to one prompt, within the budget; of answers that cannot be read, the last."""
+        question = sha256_hex(canonical([self.identity, system, user, msgspec.json.encode(schema).decode()]))
+        known = self._ledger.find(question)
+        if known is not None:
+            return known
+        self._ledger.reserve(self.most_usd_e6(_prompt_tokens(system, user, schema), cap_usd_e6=max_usd_e6))
+        asked = self._ask(system, user, schema=schema, max_usd_e6=max_usd_e6, problem_in=problem_in)
+        self._ledger.add(question, asked)
+        return asked
+
+    @property
+    def price(self) -> Price:
+        """What its tokens cost."""
+        return self._price
+
+    def attempt_usd_e6(self, prompt_tokens: int) -> int:
+        """What one attempt costs at most: a prompt of so many tokens, and every token that it may write."""
+        return self._price.cost_usd_e6(input_tokens=prompt_tokens, output_tokens=self._budget.max_tokens)
+
+    def most_usd_e6(self, prompt_tokens: int, *, cap_usd_e6: int) -> int:
+        """What a question costs at most over all attempts, under a run's cap; nothing when that forbids the first."""
+        attempt = self.attempt_usd_e6(prompt_tokens)
+        return min(cap_usd_e6, attempt * self._budget.attempts) if attempt <= cap_usd_e6 else 0
+
+    def _ask(
+        self, system: str, user: str, *, schema: Mapping[str, Any], max_usd_e6: int, problem_in: ProblemIn
+    ) -> Asked:
         tab = _Tab(self._name, self._price)
         ends = self._waiting.elapsed_seconds() + self._budget.total_seconds
         question, unread = user, ""
         while True:
-            prompt_tokens = estimated_tokens(system, question, msgspec.json.encode(schema).decode())
+            prompt_tokens = _prompt_tokens(system, question, schema)
             if problem := self._too_dear(tab, prompt_tokens, max_usd_e6):
                 # What was read but not understood is refused by whoever asked, with a better reason.
                 return Asked(unread, tab.usage(), None if unread else problem)
@@ -115,7 +194,7 @@ class Asker:
         return min(self._budget.timeout_seconds, max(0.1, ends - self._waiting.elapsed_seconds()))
 
     def _too_dear(self, tab: "_Tab", prompt_tokens: int, max_usd_e6: int) -> str | None:
-        most = self._price.cost_usd_e6(input_tokens=prompt_tokens, output_tokens=self._budget.max_tokens)
+        most = self.attempt_usd_e6(prompt_tokens)
         if tab.cost_usd_e6 + most <= max_usd_e6:
             return None
         spent = f", {_usd(tab.cost_usd_e6)} is spent" if tab.attempts else ""
@@ -138,6 +217,10 @@ class Asker:
         asked_for = failure.retry_after_seconds
         pause = float(2 ** (attempts - 1)) if asked_for is None else max(0.0, asked_for)
         return pause if self._waiting.elapsed_seconds() + pause < ends else None
+
+
+def _prompt_tokens(system: str, user: str, schema: Mapping[str, Any]) -> int:
+    return estimated_tokens(system, user, msgspec.json.encode(schema).decode())
 
 
 def json_text(text: str) -> str:

@@ -9,6 +9,7 @@ from tapebook.log.answers import Answers
 from tapebook.log.event import Draft, Event, Stream
 from tapebook.log.lease import Lease, Leases
 from tapebook.log.projection import Projection, Write
+from tapebook.log.rebuild import RebuiltTables, rebuild_tables
 from tapebook.log.store import Head, Log, NotedAnchor
 from tapebook.log.verify import Finding, verify_log
 
@@ -23,7 +24,9 @@ __all__ = [
     "Log",
     "NotedAnchor",
     "Projection",
+    "RebuiltTables",
     "Stream",
     "Write",
+    "rebuild_tables",
     "verify_log",
 ]

@@ -34,9 +34,10 @@ _TOGETHER = 2_000
 _IN_MEMORY = 20_000
 # The log itself, which the chain is for, and what its own modules look after.
 _OWN_TABLES = frozenset({"log_events", "log_packs", "log_anchors", "log_anchored", "leases"})
-_QUERIES = Queries.load("tapebook.log", "verify.sql")
+QUERIES = Queries.load("tapebook.log", "verify.sql")
 _RESTORE = "restore book.db from a backup: the log is the truth, nothing else has it"
-_REBUILD = "the log has what this table should say, and it is whole; restore book.db from a backup"
+_REBUILD = "the log has what this table should say, and it is whole: `tapebook rebuild` computes the table again"
+MIGRATIONS = "schema_migrations"
 
 Anchors = Mapping[Stream, Mapping[int, str]]
 Progress = Callable[[str], None]
@@ -63,18 +64,23 @@ def verify_log(
 
     `db` is the log's own database: all is read as of one moment, so that nobody needs to stop writing.
     """
-    anchors = anchors or {}
     with db.snapshot():
-        try:
-            streams = sorted({*log.streams(), *anchors}, key=lambda stream: stream.name)
-        except Damaged as error:
-            return [Finding("log_events", str(error), _RESTORE)]
-        broken: list[Finding] = []
-        for stream in streams:
-            progress(f"the chain of {stream.name}")
-            broken += _check_stream(log, stream, anchors.get(stream, {}))
+        broken = check_streams(log, anchors or {}, progress=progress)
         # Tables rebuilt from events that cannot be trusted would only add noise.
-        return broken or _rebuild_and_compare(log, db, packages, operational=operational, progress=progress)
+        return broken or compare_tables(log, db, packages, operational=operational, progress=progress)
+
+
+def check_streams(log: Log, anchors: Anchors, *, progress: Progress) -> list[Finding]:
+    """What contradicts in the log itself, whatever its tables say."""
+    try:
+        streams = sorted({*log.streams(), *anchors}, key=lambda stream: stream.name)
+    except Damaged as error:
+        return [Finding("log_events", str(error), _RESTORE)]
+    broken: list[Finding] = []
+    for stream in streams:
+        progress(f"the chain of {stream.name}")
+        broken += _check_stream(log, stream, anchors.get(stream, {}))
+    return broken
 
 
 def check_chain(events: Iterable[Event], anchors: Mapping[int, str], *, name: str, size: int) -> Iterator[Finding]:
@@ -116,7 +122,7 @@ def _break(event: Event, *, previous: str, seq: int, known_at: int) -> str | Non
 
 
 @contextmanager
-def _scratch(packages: tuple[str, ...], *, events: int) -> Iterator[Database]:
+def scratch_database(packages: tuple[str, ...], *, events: int) -> Iterator[Database]:
     """An empty database with the tables of the packages, gone at the end."""
     with ExitStack() as stack:
         place = ":memory:"
@@ -127,17 +133,18 @@ def _scratch(packages: tuple[str, ...], *, events: int) -> Iterator[Database]:
         yield db
 
 
-def _rebuild_and_compare(
+def compare_tables(
     log: Log, db: Database, packages: tuple[str, ...], *, operational: frozenset[str], progress: Progress
 ) -> list[Finding]:
+    """What the tables of a database say otherwise than its log; each is named in `where`."""
     streams = log.streams()
     total = sum(log.head(stream).seq for stream in streams)
-    with _scratch(packages, events=total) as scratch:
+    with scratch_database(packages, events=total) as scratch:
         _rebuild(log, scratch, streams, total=total, progress=progress)
         left_out = _OWN_TABLES | operational
         found: list[Finding] = []
         with scratch.snapshot():
-            for table in (name for (name,) in scratch.all(_QUERIES.tables) if name not in left_out):
+            for table in (name for (name,) in scratch.all(QUERIES.tables) if name not in left_out):
                 progress(f"the table {table}")
                 found += _first(table, _compare(db, scratch, table, packages))
         return found
@@ -156,19 +163,20 @@ def _rebuild(log: Log, scratch: Database, streams: list[Stream], *, total: int, 
 
 def _first(table: str, odd: Iterator[tuple[Row, str]]) -> list[Finding]:
     """The first rows that differ, and how many there are beside them."""
+    remedy = _RESTORE if table == MIGRATIONS else _REBUILD
     try:
-        found = [Finding(table, f"row {_short(row)} {problem}", _REBUILD) for row, problem in islice(odd, _SHOWN)]
+        found = [Finding(table, f"row {_short(row)} {problem}", remedy) for row, problem in islice(odd, _SHOWN)]
         more = sum(1 for _ in odd)
     except TapebookError as error:
-        return [Finding(table, f"cannot be read to its end: {error}", _REBUILD)]
-    return [*found, Finding(table, f"and {more} more rows", _REBUILD)] if more else found
+        return [Finding(table, f"cannot be read to its end: {error}", remedy)]
+    return [*found, Finding(table, f"and {more} more rows", remedy)] if more else found
 
 
 def _compare(
     db: Database, scratch: Database, table: str, packages: tuple[str, ...]
 ) -> Iterator[tuple[Row, str]]:
     """The rows of which the stored table and the computed one do not both have the same, in order of their key."""
-    about = scratch.all(_QUERIES.columns, table_name=table)
+    about = scratch.all(QUERIES.columns, table_name=table)
     key = [name for name, place in sorted(about, key=lambda column: column[1]) if place]
     columns = [*key, *(name for name, place in about if not place)]
     wide = len(key) or len(columns)
@@ -182,7 +190,7 @@ def _compare(
             continue
         if ours is not None and (right is None or (mine is not None and mine <= right)):
             # Other packages may keep their migrations in the same database.
-            if table != "schema_migrations" or ours[0] in packages:
+            if table != MIGRATIONS or ours[0] in packages:
                 yield ours, "is not in the log"
             ours = next(stored, None)
         if theirs is not None and (mine is None or (right is not None and right <= mine)):

@@ -84,7 +84,7 @@ def kept_drafts(rooms: Rooms, found: Iterable[Document]) -> list[Draft]:
 
 def _backtests(rooms: Rooms) -> int:
     """The summaries of backtests that have ended below this home."""
-    agents = {profile.name for _, profile in rooms.book.agents()}
+    agents = {profile.name for _, profile in rooms.book.agents(removed=True)}
     found = []
     for summary in sorted(rooms.home.glob("backtests/*/summary.md")):
         plan = msgspec.json.decode((summary.parent / "plan.json").read_bytes(), type=_Planned)
@@ -167,6 +167,9 @@ class _Reading:
 
     def _closed(self, trade: ClosedTrade) -> None:
         book = self._rooms.book
+        if "fills" in book.trade_lacks(trade.state.trade_id):
+            # What is partly assumed is nothing to be found and learned from.
+            return
         entry, left = book.run(trade.state.entry_run_id or ""), book.run(trade.exit_run_id or "")
         self._trades.append(docs.trade_document(self._agent, trade, entry=entry, exit_run=left))
 

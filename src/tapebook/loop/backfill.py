@@ -1,228 +1,370 @@
 """Fills of the past, from a file into an agent's book: the same ledger and materializer as for fills of today.
 
-1. `read_fills` makes fills of the rows; the first row that is none refuses the file, with its number;
+1. `read_fill_rows` makes rows of the file; the first that is no fill refuses it, with its number;
 2. fills the book has are left alone, by their id; the others must come after the newest one there is;
-3. each goes through `settle_fill`, and all their events are one append: all of the file or nothing;
-4. what the trades teach is learned at once, so that the next decision need not.
+3. what the file says was held before each fill must be what the book holds (`_Booking._bridge`): where fills are
+   missing the file is refused, or the difference is booked as a marked adjustment;
+4. each goes through `settle_fill`, with the funding and the prices the tape has of the time before it
+   (`past_market`), and all events are one append: all of the file or nothing;
+5. what the trades teach is learned at once, so that the next decision need not.
 
-They happened when the file says and are known from now on: no decision of the past gets to see them.
+They happened when the file says and are known from now on: no decision of the past gets to see them. Spot fills are
+written down apart: they move neither cash nor positions, and their fees stay in their tokens.
 """
 
-import csv
-import zlib
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator
+from itertools import dropwhile, islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from tapebook.book.events import TradeClosed, TradeOpened, draft
-from tapebook.book.settle import Account, Cause, settle_fill
+from tapebook.book.events import (
+    FillBridged,
+    SpotFillObserved,
+    TokenFeeObserved,
+    TradeClosed,
+    TradeMarked,
+    TradeOpened,
+    draft,
+)
+from tapebook.book.settle import Account, Cause, settle_fill, settle_funding
 from tapebook.domain.agent import Deployment, is_dry
 from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import iso
-from tapebook.domain.money import E6, E8, scaled
-from tapebook.domain.order import Fill
+from tapebook.domain.money import E6, E8, decimal_text, divide
+from tapebook.domain.order import Fill, SpotFill
+from tapebook.domain.text import plural
+from tapebook.domain.trade import Lack
 from tapebook.errors import BadInput
+from tapebook.log import Draft
+from tapebook.loop.fill_rows import FillFile, FillRow, read_fill_rows
 from tapebook.loop.gather import regime
-from tapebook.loop.learn import learn_from_trades
-from tapebook.loop.optional_reads import OptionalReads
+from tapebook.loop.learn import learn_everything
+from tapebook.loop.past_market import PastMarket
 from tapebook.loop.quotes import TapeQuotes
-from tapebook.profile_keys import SYMBOL
-from tapebook.tape.importer import Problems
-from tapebook.tape.importers import delimited, json_rows
-from tapebook.tape.importers.formats import open_file, recognise
-from tapebook.tape.importers.table import Table
-from tapebook.tape.importers.times import BAD, Times
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
 
 REASON = "imported"
-_COLUMNS = {
-    "time": ("time", "timestamp", "happened_at", "datetime", "date"),
-    "symbol": ("symbol", "coin"),
-    "side": ("side",),
-    "size": ("size", "sz", "qty", "quantity", "amount"),
-    "price": ("price", "px"),
-    "fee": ("fee", "commission"),
-    "order": ("order_id", "oid", "client_id"),
-    "id": ("fill_id", "trade_id", "tid"),
-    "maker": ("maker",),
-}
-_NEEDED = ("time", "symbol", "side", "size", "price")
-_SIDES = {"buy": 1, "b": 1, "bid": 1, "sell": -1, "s": -1, "a": -1, "ask": -1}
-_TRUE = {"true", "1", "yes", "maker"}
-_DAMAGED = (EOFError, zlib.error, csv.Error, UnicodeDecodeError, OSError)
-
-Row = tuple[int, dict[str, Any]]
+BRIDGED = "bridged"
+_SHOWN_EVERY = 500
+_LACKS: tuple[Lack, ...] = ("fills", "funding", "path")
 
 
 class FillsReport(msgspec.Struct, frozen=True):
-    """What a file of fills came to."""
+    """What a file of fills came to; `lacks` counts the closed trades of which something is not known."""
 
     file: str
     agent: str
+    format: str
     fills: int
     new: int
     opened: int
     closed: int
     net_pnl_usd: float
+    funding_usd: float
+    spot: int
+    token_fees: dict[str, str]
+    repeated: int
+    bridged: tuple[str, ...]
+    lacks: dict[Lack, int]
+    notes: tuple[str, ...]
     dry_run: bool
+
+    def lines(self) -> list[str]:
+        """What was found and what is not known, for people."""
+        fees = ", ".join(f"{amount} {token}" for token, amount in self.token_fees.items())
+        return [
+            f"{self.file}: {self.format}, {plural(self.fills, 'fill')}",
+            *(f"note: {note}" for note in self.notes),
+            *([f"{plural(self.repeated, 'row')} stood there before and were left out"] if self.repeated else []),
+            *([f"{plural(self.spot, 'spot fill')} booked apart: no trades, no part of cash"] if self.spot else []),
+            *([f"fees in tokens, no part of USD results: {fees}"] if fees else []),
+            *(f"{BRIDGED}: {each}" for each in self.bridged),
+            *self._lacking(),
+        ]
 
     def result(self) -> str:
         """What came of it, in one line."""
         if not self.new:
-            return f"nothing new: {self.agent} has all of these {self.fills:,} fills already"
-        trades = f"{self.opened:,} trades opened, {self.closed:,} closed, net {self.net_pnl_usd:,.2f} USD"
+            return f"nothing new: {self.agent} has all of these {plural(self.fills, 'fill')} already"
+        trades = f"{plural(self.opened, 'trade')} opened, {self.closed:,} closed, net {self.net_pnl_usd:,.2f} USD"
+        funding = f" (funding {self.funding_usd:+,.2f})" if self.funding_usd else ""
         verb = "would be booked" if self.dry_run else "booked"
-        return f"{self.new:,} of {self.fills:,} fills {verb} for {self.agent}: {trades}"
+        return f"{self.new:,} of {self.fills:,} fills {verb} for {self.agent}: {trades}{funding}"
+
+    def _lacking(self) -> Iterator[str]:
+        words = {
+            "fills": "fills are missing of {}: their results are partly assumed, and nothing is learned from them",
+            "funding": "funding is not all known of {}: the tape lacks rates or prices of their hours",
+            "path": "best and worst results are not all known of {}: the tape lacks prices of their time",
+        }
+        for lack, count in self.lacks.items():
+            yield words[lack].format(f"{count:,} of {plural(self.closed, 'closed trade')}")
 
 
-def import_fills(rooms: Rooms, path: Path, deployment: Deployment, *, dry_run: bool) -> FillsReport:
-    """Books the fills of a file that the book does not have. BadInput names the row that stands against it."""
+def import_fills(
+    rooms: Rooms,
+    path: Path,
+    deployment: Deployment,
+    *,
+    dry_run: bool = False,
+    bridge: bool = False,
+    account: str | None = None,
+    progress: Callable[[str], None] = lambda words: None,
+) -> FillsReport:
+    """Books the fills of a file that the book does not have. BadInput names the row that stands against it.
+
+    `bridge` books an adjustment where fills are missing; `account` says whose rows of a file are meant.
+    """
     if is_dry(deployment.id):
         name = deployment.agent.name
         raise BadInput(f"{name} is in dry run and has no fills: `tapebook agents edit {name} --mode trade` first")
-    found = read_fills(path, now=rooms.clock.now())
-    new = list(_new(rooms, deployment, found, path))
+    file = read_fill_rows(path, now=rooms.clock.now(), account=account)
+    new = list(_new(rooms, deployment, file.rows, path))
     seq = rooms.book.head(deployment.id)
-    account = rooms.book.account(deployment.id, seq=seq)
-    drafts, bodies = [], []
-    for fill in new:
-        account, said = _settled(rooms, deployment, account, fill)
-        drafts += [draft(fill.happened_at, body) for body in said]
-        bodies += said
-    if drafts and not dry_run:
-        rooms.book.append(deployment.id, drafts, expected_seq=seq)
-        # Here, where it may take its time: a million trades are two minutes, and the next decision has not so long.
-        learn_from_trades(rooms, deployment, OptionalReads())
-    ended = [body.trade.state.net_usd_e6 for body in bodies if isinstance(body, TradeClosed)]
+    booking = _Booking(rooms, deployment, rooms.book.account(deployment.id, seq=seq), new)
+    for number, row in enumerate(new, 1):
+        booking.book(row, bridge=bridge)
+        if number % _SHOWN_EVERY == 0:
+            progress(f"{number:,} of {len(new):,} fills")
+            rooms.leases.beat_if_due()
+    booking.mark_open_trades()
+    if booking.objections:
+        raise BadInput(_objection(booking.objections, path))
+    if booking.drafts and not dry_run:
+        rooms.book.append(deployment.id, booking.drafts, expected_seq=seq)
+        # Here, where it may take its time: the next decision learns one step only.
+        learn_everything(rooms, deployment, progress=lambda learned: progress(f"{learned:,} learned"))
+    return _report(path, deployment, file, booking, new=len(new), dry_run=dry_run)
+
+
+def _report(
+    path: Path, deployment: Deployment, file: FillFile, booking: "_Booking", *, new: int, dry_run: bool
+) -> FillsReport:
+    closed = booking.closed
     return FillsReport(
         file=str(path),
         agent=deployment.agent.name,
-        fills=len(found),
-        new=len(new),
-        opened=sum(isinstance(body, TradeOpened) for body in bodies),
-        closed=len(ended),
-        net_pnl_usd=sum(ended) / E6,
+        format=file.format,
+        fills=len(file.rows),
+        new=new,
+        opened=booking.opened,
+        closed=len(closed),
+        net_pnl_usd=sum(each.trade.state.net_usd_e6 for each in closed) / E6,
+        funding_usd=sum(each.trade.state.funding_usd_e6 for each in closed) / E6,
+        spot=booking.spot,
+        token_fees={token: _number(amount) for token, amount in sorted(booking.token_fees.items()) if amount},
+        repeated=file.repeated,
+        bridged=tuple(booking.bridges),
+        lacks={lack: booking.lacking[lack] for lack in _LACKS if booking.lacking[lack]},
+        notes=file.notes,
         dry_run=dry_run,
     )
 
 
-def read_fills(path: Path, *, now: int) -> list[tuple[int, Fill]]:
-    """The fills of a file, oldest first, each with the number of its row."""
-    try:
-        rows = _rows(path)
-    except _DAMAGED as error:
-        raise BadInput(f"{path} cannot be read to its end: {error}") from error
-    instants = Times().read([row["time"] for _, row in rows])
-    seen: Counter[tuple[Any, ...]] = Counter()
-    fills = []
-    for (number, row), at in zip(rows, instants, strict=True):
-        try:
-            fills.append((number, _fill(row, at, now=now, seen=seen)))
-        except ValueError as error:
-            raise BadInput(f"{path} row {number}: {error}") from error
-    names = Counter(fill.fill_id for _, fill in fills)
-    for number, fill in fills:
-        if names[fill.fill_id] > 1:
-            raise BadInput(f"{path} row {number}: the id {fill.fill_id!r} stands in more than one row")
-    return _ordered(fills, path)
+def _objection(objections: list[str], path: Path) -> str:
+    more = f" (and so at {plural(len(objections) - 1, 'more row')})" if len(objections) > 1 else ""
+    return f"{path} {objections[0]}{more}; import what came before it first, or book the difference with --bridge"
 
 
-def _ordered(fills: list[tuple[int, Fill]], path: Path) -> list[tuple[int, Fill]]:
-    """Oldest first; a file that goes the other way is read backwards."""
-    if fills and fills[0][1].happened_at > fills[-1][1].happened_at:
-        fills.reverse()
-    for (_, before), (number, after) in pairwise(fills):
-        if after.happened_at < before.happened_at:
-            raise BadInput(f"{path} row {number} is earlier than the one before it: sort the file by time")
-    return fills
-
-
-def _rows(path: Path) -> list[Row]:
-    found, problems = recognise(path), Problems()
-    with open_file(path, gzipped=found.gzipped) as file:
-        if found.name == "csv":
-            table = delimited.read(file, problems, is_header=lambda names: len(_places(names)) >= len(_NEEDED))
-        elif found.name in ("json", "json lines"):
-            table = (json_rows.read if found.name == "json" else json_rows.read_lines)(file, problems)
-        else:
-            raise BadInput(f"{path} is {found.words}: fills are read from CSV or JSON")
-        rows = list(_cells(table, path))
-    for problem in problems.first()[:1]:
-        raise BadInput(f"{path} row {problem.row}: {problem.why}")
-    return rows
-
-
-def _cells(table: Table, path: Path) -> Iterator[Row]:
-    places = _places(table.names)
-    missing = [field for field in _NEEDED if field not in places]
-    if missing:
-        raise BadInput(f"{path} has no column {missing[0]!r}: it needs {', '.join(_NEEDED)}")
-    for block in table.blocks:
-        for at, number in enumerate(block.numbers):
-            yield number, {field: block.columns[place][at] for field, place in places.items()}
-
-
-def _places(names: Any) -> dict[str, int]:
-    """Where each field stands, by the names that are usual for it."""
-    plain = [str(name).strip().lower().replace(" ", "_") for name in names]
-    found = {
-        field: next((plain.index(name) for name in known if name in plain), -1) for field, known in _COLUMNS.items()
-    }
-    return {field: place for field, place in found.items() if place >= 0}
-
-
-def _fill(row: dict[str, Any], at: int, *, now: int, seen: Counter[tuple[Any, ...]]) -> Fill:
-    """One row as a fill; ValueError says what is wrong with it."""
-    if at == BAD:
-        raise ValueError(f"{row['time']!r} is not a time like the others")
-    if at > now:
-        raise ValueError(f"{iso(at)} lies in the future")
-    symbol, side = str(row["symbol"]).strip(), _SIDES.get(str(row["side"]).strip().lower())
-    if not SYMBOL.fullmatch(symbol):
-        raise ValueError(f"{symbol!r} is not a symbol")
-    if side is None:
-        raise ValueError(f"side is {row['side']!r}: write buy or sell")
-    size, price = scaled(_word(row["size"]), E8), scaled(_word(row["price"]), E8)
-    if size <= 0 or price <= 0:
-        raise ValueError("size and price must be above 0")
-    fee, order = scaled(_word(row.get("fee")) or "0", E6), _word(row.get("order")) or None
-    what = (symbol, at, side * size, price, fee, order or "")
-    seen[what] += 1
-    name = _word(row.get("id")) or short_id("imported fill", *what, seen[what])
-    maker = _word(row.get("maker")).lower() in _TRUE
-    return Fill(name, symbol, at, side * size, price, fee, maker, order)
-
-
-def _word(cell: Any) -> str:
-    return "" if cell is None else str(cell).strip()
-
-
-def _new(rooms: Rooms, deployment: Deployment, fills: list[tuple[int, Fill]], path: Path) -> Iterator[Fill]:
+def _new(rooms: Rooms, deployment: Deployment, rows: list[FillRow], path: Path) -> Iterator[FillRow]:
+    """The rows the book does not have."""
     newest = rooms.book.newest_fill_at(deployment.id)
-    for number, fill in fills:
-        there = rooms.book.fill(deployment.id, fill.fill_id)
-        if there is not None and there != fill:
-            raise BadInput(f"{path} row {number}: the book has another fill with the id {fill.fill_id!r}")
+    for row in rows:
+        if row.spot:
+            if not rooms.book.has_spot_fill(deployment.id, row.fill.fill_id):
+                yield row
+            continue
+        fill, there = row.fill, rooms.book.fill(deployment.id, row.fill.fill_id)
+        # The book does not repeat of a fill whether its symbol was delisted: its trade says so.
+        if there is not None and there != msgspec.structs.replace(fill, delisted=False):
+            raise BadInput(f"{path} row {row.number}: the book has another fill with the id {fill.fill_id!r}")
         if there is None and newest is not None and fill.happened_at < newest:
-            raise BadInput(f"{path} row {number} is before the newest fill of {deployment.agent.name}, {iso(newest)}")
+            name = deployment.agent.name
+            raise BadInput(f"{path} row {row.number} is before the newest fill of {name}, {iso(newest)}")
         if there is None:
-            yield fill
+            yield row
 
 
-def _settled(
-    rooms: Rooms, deployment: Deployment, account: Account, fill: Fill
-) -> tuple[Account, list[msgspec.Struct]]:
-    mark = TapeQuotes(rooms.tape, View(rooms.clock.now())).mark_e8(fill.symbol, at=fill.happened_at)
-    held = account.portfolio.positions.get(fill.symbol)
-    adds = held is not None and (held.size_e8 > 0) == (fill.signed_size_e8 > 0)
-    tag = None if adds else regime(rooms.tape, deployment, fill.symbol, view=View(fill.happened_at))
-    agent = deployment.agent.name
-    cause = Cause(
-        agent, deployment.version, reason=REASON, regime=tag, exit_label=REASON, stream=deployment.stream
+class _Booking:
+    """An account on its way through the fills of a file, and all that is to be written of it."""
+
+    def __init__(self, rooms: Rooms, deployment: Deployment, account: Account, rows: list[FillRow]) -> None:
+        self.drafts: list[Draft] = []
+        self.closed: list[TradeClosed] = []
+        self.opened = 0
+        self.spot = 0
+        self.token_fees: Counter[str] = Counter()
+        self.bridges: list[str] = []
+        self.objections: list[str] = []
+        self.lacking: Counter[Lack] = Counter()
+        self._rooms = rooms
+        self._deployment = deployment
+        self._account = account
+        self._rows = rows
+        now = rooms.clock.now()
+        self._quotes = TapeQuotes(rooms.tape, View(now))
+        self._past = PastMarket(rooms.tape, since=rows[0].fill.happened_at if rows else now, now=now)
+        trades = account.open_trades.values()
+        self._lacks: dict[str, set[Lack]] = {
+            trade.trade_id: set(rooms.book.trade_lacks(trade.trade_id)) for trade in trades
+        }
+        self._marked = {trade_id: frozenset(lacks) for trade_id, lacks in self._lacks.items()}
+
+    def book(self, row: FillRow, *, bridge: bool) -> None:
+        """Books one row, after what its time before it cost and showed."""
+        if row.fee_token:
+            self.token_fees[row.fee_token] += row.fee_e8
+        if row.spot:
+            self.spot += 1
+            self._write(row.fill.happened_at, [SpotFillObserved(_spot_fill(row))])
+            return
+        fill = row.fill
+        self._fund(fill.happened_at)
+        self._bridge(row, allowed=bridge)
+        self._settle(fill, REASON)
+        if row.fee_token and row.fee_e8:
+            self._write(fill.happened_at, [TokenFeeObserved(fill.fill_id, row.fee_token, row.fee_e8)])
+
+    def mark_open_trades(self) -> None:
+        """Writes what is not known by now of trades that are still open."""
+        for trade in self._account.open_trades.values():
+            self._mark(trade.trade_id, trade.entry_tick_at)
+
+    def _fund(self, until: int) -> None:
+        """Books the funding of everything that is held, hour by hour up to a moment."""
+        due = []
+        for symbol, held in self._account.portfolio.positions.items():
+            trade = self._account.open_trades[symbol]
+            paid, whole = self._past.funding(held, after=max(trade.funded_until, held.moved_at), until=until)
+            due += paid
+            if not whole:
+                self._lacks.setdefault(trade.trade_id, set()).add("funding")
+        for payment in sorted(due, key=lambda payment: (payment.happened_at, payment.symbol)):
+            self._account, bodies = settle_funding(self._account, payment, self._cause(REASON))
+            self._write(payment.happened_at, bodies)
+
+    def _bridge(self, row: FillRow, *, allowed: bool) -> None:
+        """Books what is missing before a row, or objects to it."""
+        fill, held = row.fill, self._account.portfolio.positions.get(row.fill.symbol)
+        held_e8 = held.size_e8 if held else 0
+        if row.start_e8 is None or row.start_e8 == held_e8:
+            return
+        words = f"{fill.symbol} stood at {_number(row.start_e8)} before it, by the fills known {_number(held_e8)}"
+        said = f"row {row.number}: {words}"
+        if not allowed:
+            self.objections.append(said)
+        self.bridges.append(said)
+        name = f"bridge {short_id('bridge', fill.fill_id)}"
+        price = fill.price_e8
+        if held is None:
+            later = islice(self._rows, bisect_left(self._rows, fill.happened_at, key=_happened_at), None)
+            same = (each for each in later if each.fill.symbol == fill.symbol and not each.spot)
+            price = _entry_price_e8(dropwhile(lambda each: each is not row, same))
+        missing = Fill(name, fill.symbol, fill.happened_at, row.start_e8 - held_e8, price, 0, maker=False)
+        before = self._account.open_trades.get(fill.symbol)
+        if before is not None:
+            self._lacks.setdefault(before.trade_id, set()).add("fills")
+        self._settle(missing, BRIDGED)
+        self._write(fill.happened_at, [FillBridged(name, fill.symbol, held_e8, row.start_e8)])
+        after = self._account.open_trades.get(fill.symbol)
+        if after is not None:
+            self._lacks.setdefault(after.trade_id, set()).add("fills")
+            self._mark(after.trade_id, fill.happened_at)
+
+    def _settle(self, fill: Fill, reason: str) -> None:
+        held = self._account.portfolio.positions.get(fill.symbol)
+        trade = self._account.open_trades.get(fill.symbol)
+        seen = None
+        if held is not None and trade is not None:
+            since = held.moved_at or trade.entry_tick_at
+            # A liquidation is told at the end of the bar it happened in.
+            ended_by = fill.happened_at - 1 if fill.liquidation else fill.happened_at
+            seen, whole = self._past.path(held, since=since, until=fill.happened_at, ended_by=ended_by)
+            if not whole:
+                self._lacks.setdefault(trade.trade_id, set()).add("path")
+        mark = self._quotes.mark_e8(fill.symbol, at=fill.happened_at)
+        adds = held is not None and (held.size_e8 > 0) == (fill.signed_size_e8 > 0)
+        view = View(fill.happened_at)
+        tag = None if adds else regime(self._rooms.tape, self._deployment, fill.symbol, view=view)
+        cause = self._cause(reason, tag)
+        self._account, bodies = settle_fill(self._account, fill, cause, mark_e8=mark, path=seen)
+        self._write(fill.happened_at, bodies)
+
+    def _cause(self, reason: str, tag: str | None = None) -> Cause:
+        own = self._deployment
+        name = own.agent.name
+        return Cause(name, own.version, reason=reason, regime=tag, exit_label=reason, stream=own.stream)
+
+    def _write(self, at: int, bodies: list[msgspec.Struct]) -> None:
+        for body in bodies:
+            if isinstance(body, TradeClosed):
+                # Before its end, so that whoever reads that knows it.
+                self._mark(body.trade.state.trade_id, at)
+                self.lacking.update(self._lacks.get(body.trade.state.trade_id, ()))
+                self.closed.append(body)
+            self.opened += isinstance(body, TradeOpened)
+            self.drafts.append(draft(at, body))
+
+    def _mark(self, trade_id: str, at: int) -> None:
+        """Writes what is not known of a trade, if that is not written yet."""
+        lacks = frozenset(self._lacks.get(trade_id, ()))
+        if lacks and self._marked.get(trade_id) != lacks:
+            self._marked[trade_id] = lacks
+            self.drafts.append(draft(at, TradeMarked(trade_id, tuple(lack for lack in _LACKS if lack in lacks))))
+
+
+def _happened_at(row: FillRow) -> int:
+    return row.fill.happened_at
+
+
+def _spot_fill(row: FillRow) -> SpotFill:
+    fill = row.fill
+    return SpotFill(
+        fill_id=fill.fill_id,
+        market=fill.symbol,
+        happened_at=fill.happened_at,
+        signed_size_e8=fill.signed_size_e8,
+        price_e8=fill.price_e8,
+        fee_e8=row.fee_e8,
+        fee_token=row.fee_token,
+        direction=row.direction,
+        maker=fill.maker,
+        order_id=fill.client_id,
     )
-    return settle_fill(account, fill, cause, mark_e8=mark)
+
+
+def _entry_price_e8(rows: Iterable[FillRow]) -> int:
+    """At which price what was held before the first of a symbol's rows had been entered; its own price if unknown.
+
+    The result the exchange gives for the first fill that closes some of it tells the average entry price by then, from
+    which what was added since is taken off.
+    """
+    price = held = begun = added = cost = 0
+    for row in rows:
+        fill, start = row.fill, row.start_e8 or 0
+        if not begun:
+            price, held, begun = fill.price_e8, start, abs(start)
+        if start != held:
+            break
+        if held * fill.signed_size_e8 > 0:
+            added += abs(fill.signed_size_e8)
+            cost += abs(fill.signed_size_e8) * fill.price_e8
+            held += fill.signed_size_e8
+            continue
+        if row.closed_pnl_usd_e6 is None:
+            break
+        gained = divide(row.closed_pnl_usd_e6 * 10**10, min(abs(held), abs(fill.signed_size_e8)))
+        average = fill.price_e8 - gained if held > 0 else fill.price_e8 + gained
+        entered = divide(average * (begun + added) - cost, begun)
+        return entered if entered > 0 else price
+    return price
+
+
+def _number(amount_e8: int) -> str:
+    """An amount without the zeros behind it."""
+    text = decimal_text(amount_e8, E8, 8)
+    return text.rstrip("0").rstrip(".")

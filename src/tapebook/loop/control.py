@@ -29,12 +29,16 @@ class Switched(msgspec.Struct, frozen=True):
 
 
 class Flattened(msgspec.Struct, frozen=True):
-    """One deployment that is to be flat: symbols being closed, orders cancelled, whether a running desk does it."""
+    """One deployment that is to be flat: symbols being closed, orders cancelled, whether a running desk does it.
+
+    `closed` are symbols whose closing order has filled already.
+    """
 
     deployment: str
     closing: list[str]
     cancelled: int
     left_to_desk: bool
+    closed: list[str] = []
 
 
 def halt(rooms: Rooms, subject: str, *, reason: str) -> Switched:

@@ -2,7 +2,7 @@
 
 The market comes through real sockets on this machine. A demo of N seconds covers N times twenty
 minutes of it. The same seed and the same N give the same bytes, on any machine and however often
-the process was killed on the way.
+the process was killed on the way. Agents that people add to its home trade along from the next run on.
 """
 
 import asyncio
@@ -98,13 +98,32 @@ async def run(
     world = World(seed, start=START - HISTORY_MS, symbols=SYMBOLS)
     with sole_writer(rooms.home), sole_writer(rooms.home, "tape"):
         async with SteppedFeed(rooms, clock, world, history_ms=HISTORY_MS) as feed:
-            desk = VirtualDesk(rooms, _deployments(rooms), clock)
+            desk = _desk(rooms, clock)
             async for _ in _played(feed, desk, _Pace(clock, paced=paced), until=until):
                 progress(_progress(rooms, desk, clock, until))
         anchor_heads(rooms)
 
 
-async def _played(feed: SteppedFeed, desk: VirtualDesk, pace: "_Pace", *, until: int) -> AsyncIterator[None]:
+async def play_on(rooms: Rooms, clock: VirtualClock, *, until: Callable[[], bool]) -> None:
+    """Moves the market of a demo home on, with all its agents, until something has happened; a minute at the most."""
+    made = msgspec.json.decode((rooms.home / MARKER).read_bytes(), type=_Marker)
+    world = World(made.seed, start=made.start - HISTORY_MS, symbols=made.symbols)
+    with sole_writer(rooms.home), sole_writer(rooms.home, "tape"):
+        async with SteppedFeed(rooms, clock, world, history_ms=HISTORY_MS) as feed:
+            desk = _desk(rooms, clock)
+            last = feed.next_step() + MINUTE
+            async for _ in _played(feed, desk, _Pace(clock, paced=False), until=last, enough=until):
+                pass
+
+
+def seconds_beyond(moment: int) -> int:
+    """How many seconds a demo must be told to run to go beyond a moment of its market."""
+    return (moment - START) // MARKET_MS_PER_SECOND + 1
+
+
+async def _played(
+    feed: SteppedFeed, desk: VirtualDesk, pace: "_Pace", *, until: int, enough: Callable[[], bool] = lambda: False
+) -> AsyncIterator[None]:
     """Plays step after step with everything due at it; comes back when it is time to show progress."""
     if feed.reached() is not None:
         desk.work()
@@ -112,6 +131,8 @@ async def _played(feed: SteppedFeed, desk: VirtualDesk, pace: "_Pace", *, until:
         desk.end_waits(before=at)
         await feed.step(at)
         desk.work()
+        if enough():
+            break
         if await pace.wait():
             yield
     yield
@@ -140,10 +161,23 @@ class _Pace:
         return True
 
 
+def _desk(rooms: Rooms, clock: VirtualClock) -> VirtualDesk:
+    """The desk of a demo; who was added to it decides from the next slot on."""
+    deployments, own = _deployments(rooms), [profile.name for profile in AGENTS]
+    added = [each for each in deployments if each.agent.name not in own]
+    since = {each.id: rooms.book.agent_history(each.agent.name)[-1][0] for each in added}
+    return VirtualDesk(rooms, deployments, clock, since=since)
+
+
 def _deployments(rooms: Rooms) -> list[Deployment]:
+    """The demo's own agents, as they are by now, and behind them those that were added; each if it is enabled."""
     for profile in AGENTS:
-        rooms.book.save_agent(profile, at=rooms.clock.now())
-    return [deploy(rooms, profile.name) for profile in AGENTS]
+        # Saved once: what its owner made of an agent since is not undone.
+        if rooms.book.agent(profile.name) is None:
+            rooms.book.save_agent(profile, at=rooms.clock.now())
+    enabled = [profile.name for _, profile in rooms.book.agents() if profile.enabled]
+    own = [profile.name for profile in AGENTS if profile.name in enabled]
+    return [deploy(rooms, name) for name in (*own, *(name for name in enabled if name not in own))]
 
 
 def _progress(rooms: Rooms, desk: VirtualDesk, clock: VirtualClock, until: int) -> DemoProgress:

@@ -30,7 +30,7 @@ from tapebook.loop.horizons import curated_until
 from tapebook.loop.market import read_market, with_features
 from tapebook.loop.optional_reads import OptionalReads
 from tapebook.loop.quotes import TapeQuotes, marks_of
-from tapebook.loop.recall import citations, docs_head
+from tapebook.loop.recall import Remembered, citations, docs_head
 from tapebook.loop.skills import lessons_of
 from tapebook.tape.features import regime_of
 from tapebook.tape.finality import finished_bars
@@ -75,6 +75,10 @@ def gather(
     optional = optional or OptionalReads(skip)
     market = _market(rooms.tape, deployment, symbol, view=view, optional=optional, shelf=shelf, version=version)
     account = rooms.book.account(deployment.id, seq=watermarks.book)
+    if not watermarks.book:
+        # No decision is made before the deposit; a preview shows the account as it will begin.
+        begins = msgspec.structs.replace(account.portfolio, cash_usd_e6=deployment.agent.starting_cash_usd_e6)
+        account = msgspec.structs.replace(account, portfolio=begins)
     ahead = rooms.book.set_back(deployment.id, seq=watermarks.book, as_of=as_of)
     if ahead is not None:
         account = not_later(account, as_of)
@@ -203,14 +207,17 @@ def _memory(
         version=version,
         until=None if ahead is None else view.as_of,
     )
+    lessons = read("lessons", None, lessons_of, rooms, deployment, seq=learned)
+    experience = read("experience", (), told, rooms, deployment, market, portfolio, seq=learned, version=version)
+    layers = read("horizons", (), rooms.horizons.rows, own, **known)
     return {
         "activity": doing,
         "closed_trades": tuple(closed),
         "last_run": last,
         "last_orders": outcomes,
-        "lessons": read("lessons", None, lessons_of, rooms, deployment, seq=learned),
-        "experience": read("experience", (), told, rooms, deployment, market, portfolio, seq=learned, version=version),
-        "horizons": read("horizons", (), rooms.horizons.rows, own, **known),
+        "lessons": lessons,
+        "experience": experience,
+        "horizons": layers,
         "citations": read(
             "citations",
             (),
@@ -219,7 +226,7 @@ def _memory(
             deployment,
             market,
             portfolio=portfolio,
-            closed=closed,
+            remembered=Remembered(closed, lessons, layers),
             version=version,
             seq=docs,
         ),

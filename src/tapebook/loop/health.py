@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tapebook.broker.margin import listed_symbols
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso
 from tapebook.domain.text import plural
 from tapebook.home import open_places
 from tapebook.log.set_back import gone_back
+from tapebook.loop.enlist import leverage_words, unlisted_symbols
 from tapebook.tape.store import Channel, RecordedProblem
 from tapebook.wiring import Rooms
 
@@ -71,6 +73,7 @@ def checks(rooms: Rooms) -> list[Check]:
         *_problems(rooms),
         _agents(rooms),
         *_watchlists(rooms),
+        *_leverage(rooms),
         _degraded(rooms),
         _spool(rooms),
         _healed(rooms),
@@ -177,20 +180,41 @@ def _problem(found: RecordedProblem, now: int) -> Check:
 
 def _agents(rooms: Rooms) -> Check:
     names = [profile.name for _, profile in rooms.book.agents()]
+    gone = [profile.name for _, profile in rooms.book.agents(removed=True) if profile.name not in names]
+    # What was decided in the moment of a removal may have become a position after it.
+    holding = [name for name in gone if any(rooms.book.stirs(each) for each, _ in rooms.book.deployments(name))]
+    if holding:
+        said = [f"{name} was removed and holds something: `tapebook flatten {name}` closes it" for name in holding]
+        return Check("agents", False, "; ".join(said))
     return Check("agents", bool(names), ", ".join(names) or "no agent yet")
 
 
 def _watchlists(rooms: Rooms) -> list[Check]:
-    """The symbols that agents watch and the tape has never heard of, once it has heard of any."""
-    known, watchers = set(rooms.tape.symbols()), dict[str, list[str]]()
-    for _, profile in rooms.book.agents():
-        for symbol in profile.watchlist if profile.enabled and known else ():
-            watchers.setdefault(symbol, []).append(profile.name)
-    unheard = {symbol: names for symbol, names in sorted(watchers.items()) if symbol not in known}
+    """The symbols that agents watch and nobody has heard of: the tape, once it has heard of any, or the exchange."""
+    known, day = set(rooms.tape.symbols()), listed_symbols()[0]
+    agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
+    watchers = dict[str, list[str]]()
+    unlisted = {symbol for profile in agents for symbol in unlisted_symbols(rooms, profile)}
+    for profile in agents:
+        for symbol in profile.watchlist:
+            if symbol in unlisted or (known and symbol not in known):
+                watchers.setdefault(symbol, []).append(profile.name)
+    nowhere = f"which is neither in the tape nor listed by the exchange on {day}"
     what = "correct its watchlist, or let it be ingested or imported"
+    unheard = {symbol: nowhere if symbol in unlisted else "of which the tape has nothing" for symbol in watchers}
     return [
-        Check("watchlists", False, f"{', '.join(names)} watches {symbol}, of which the tape has nothing: {what}")
-        for symbol, names in unheard.items()
+        Check("watchlists", False, f"{', '.join(watchers[symbol])} watches {symbol}, {unheard[symbol]}: {what}")
+        for symbol in sorted(watchers)
+    ]
+
+
+def _leverage(rooms: Rooms) -> list[Check]:
+    """Agents that may ask for more leverage than is given."""
+    agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
+    return [
+        Check("leverage", False, f"{profile.name}: {words}; lower it with `tapebook agents edit {profile.name}`")
+        for profile in agents
+        for words in leverage_words(rooms, profile)
     ]
 
 

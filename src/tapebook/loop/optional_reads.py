@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
 from tapebook.domain.text import short_line
-from tapebook.errors import DatabaseAway
+from tapebook.errors import DatabaseAway, SpendLimit
 from tapebook.wiring import Rooms
 
 MOST_CAUSES = 16
@@ -55,6 +55,9 @@ class OptionalReads:
             return read(*given, **terms)
         except DatabaseAway:
             # No memory can be read, and in a moment all can: the whole decision is made then.
+            raise
+        except SpendLimit:
+            # Going on without it would be another decision than the one that is made when the limit is raised.
             raise
         except Exception as error:
             # Everything, also what nobody thought of: a memory that is broken must not stop who trades with it.

@@ -17,9 +17,11 @@ what was before again, each fill an hour (`REREAD_MS`, `LATE_MS`), for what had 
 twice changes no extreme.
 """
 
+from collections.abc import Sequence
+
 from tapebook.book.settle import Account
 from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.market import Mid
+from tapebook.domain.market import Candle, Mid
 from tapebook.domain.order import Fill
 from tapebook.domain.trade import PriceRange
 from tapebook.loop.quotes import TapeQuotes
@@ -112,7 +114,14 @@ def _range(
     bars = quotes.bars(symbol, since=since + 1 - quotes.bar_ms(symbol), until=ended_by)
     # Of the bars' time all midpoints are needed, to know which of its minutes have any.
     begins = min(since, bars[0].bucket_ts) if bars else since
-    mids = quotes.tape.mids(symbol, since=begins, until=until, view=view)
+    return extremes(bars, quotes.tape.mids(symbol, since=begins, until=until, view=view), moved_at)
+
+
+def extremes(bars: Sequence[Candle], mids: Sequence[Mid], moved_at: int) -> PriceRange | None:
+    """The lowest and highest price of some bars and midpoints that counts for a position which moved last at a moment.
+
+    The bars have ended by the next move; of their time all midpoints are to be there.
+    """
     prices: list[int] = []
     if not mids:
         for bar in bars:

@@ -6,13 +6,15 @@ the same places in an index that was built anew.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
 from tapebook.context import Market, PacketVersion, renderer_3
-from tapebook.domain.agent import Deployment
+from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.citation import Citation
-from tapebook.domain.position import Portfolio
+from tapebook.domain.memory import LayerRow, Lessons
+from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.text import sanitise_lines
 from tapebook.domain.trade import ClosedTrade
 from tapebook.errors import StaleWriter, StoreFailed
@@ -20,8 +22,10 @@ from tapebook.home import sole_writer
 from tapebook.loop.entries import body
 from tapebook.loop.experience import market_regime
 from tapebook.recall import GLOBAL, Index, IndexReport, Version
+from tapebook.recall.documents import trade_path
 from tapebook.recall.events import TermsChosen, draft
 from tapebook.recall.question import Question
+from tapebook.recall.snippet import ShownTexts
 from tapebook.recall.terms import SearchTerms, terms_of
 from tapebook.wiring import Rooms
 
@@ -52,32 +56,62 @@ def docs_head(rooms: Rooms) -> int:
     return until if indexed >= standing.newest > 0 else min(indexed, until)
 
 
+class Remembered(msgspec.Struct, frozen=True):
+    """What a packet shows of other memories: closed trades, lessons, and rows of the horizons."""
+
+    closed: Sequence[ClosedTrade] = ()
+    lessons: Lessons | None = None
+    horizons: Sequence[LayerRow] = ()
+
+
 def citations(
     rooms: Rooms,
     deployment: Deployment,
     market: Market,
     *,
     portfolio: Portfolio,
-    closed: Sequence[ClosedTrade],
+    remembered: Remembered,
     version: PacketVersion,
     seq: int,
 ) -> tuple[Citation, ...]:
-    """The places in an agent's documents, and in everybody's, that speak to a situation as of a watermark."""
-    agent = deployment.agent
+    """The places in an agent's documents, and in everybody's, that speak to a situation as of a watermark.
+
+    What the packet shows in another section is not among them.
+    """
+    agent, closed = deployment.agent, remembered.closed
     if not seq or not agent.context.memory:
         return ()
-    held = portfolio.positions.get(market.symbol)
     lines = sanitise_lines if version.sanitised else renderer_3.question_lines
     question = Question(
         symbol=market.symbol,
         regime=market_regime(market, version=version) or "",
         strategy=lines(agent.strategy or agent.engine),
-        side="" if held is None else "long" if held.size_e8 > 0 else "short",
+        positions={symbol: _side(held) for symbol, held in portfolio.positions.items()},
         last_exit=lines(next((trade.exit_reason for trade in closed if trade.state.symbol == market.symbol), "")),
     )
+    rules = terms_of(rooms.documents.standing(seq).terms).rules
     index = index_as_of(rooms, seq)
-    scopes, until = (agent.name, GLOBAL), min(seq, index.head())
-    return index.search(question.text, scopes=scopes, seq=until, limit=MOST_CITATIONS).citations
+    search = partial(index.search, question.text(rules=rules), scopes=(agent.name, GLOBAL), seq=min(seq, index.head()))
+    if rules == 1:
+        return search(limit=MOST_CITATIONS).citations
+    trades = [trade_path(agent.name, trade) for trade in closed]
+    # As many again may be left out.
+    found = search(limit=2 * MOST_CITATIONS, without=trades).citations
+    return _not_shown(found, agent, remembered) if found else ()
+
+
+def _side(held: Position) -> str:
+    return "long" if held.size_e8 > 0 else "short"
+
+
+def _not_shown(found: Sequence[Citation], agent: AgentProfile, remembered: Remembered) -> tuple[Citation, ...]:
+    """The citations that say more than the packet does without them, numbered anew."""
+    lessons = remembered.lessons.bullets if remembered.lessons else ()
+    shown = ShownTexts(
+        [agent.manual, agent.strategy, *agent.avoid, *lessons, *(row.value for row in remembered.horizons)]
+    )
+    rest = [each for each in found if not shown.has(each.snippet)][:MOST_CITATIONS]
+    return tuple(msgspec.structs.replace(each, id=f"c{at}") for at, each in enumerate(rest, start=1))
 
 
 def index_as_of(rooms: Rooms, seq: int) -> Index:

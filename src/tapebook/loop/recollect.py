@@ -119,7 +119,7 @@ def status(rooms: Rooms) -> RecallStatus:
 
 
 def _scopes(rooms: Rooms, agent: str | None) -> tuple[str, ...]:
-    names = [profile.name for _, profile in rooms.book.agents()]
+    names = [profile.name for _, profile in rooms.book.agents(removed=True)]
     if agent is None:
         return (GLOBAL, *names)
     if agent not in names:

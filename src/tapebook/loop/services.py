@@ -7,7 +7,7 @@ killed anywhere comes back to the step it had committed last and finishes it; so
 same steps write the same bytes, however often they were interrupted.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tapebook.clock import VirtualClock
@@ -39,13 +39,24 @@ class Step(Protocol):
 
 
 class VirtualDesk:
-    """All deployments of a home, driven by a market instead of a wall clock."""
+    """All deployments of a home, driven by a market instead of a wall clock.
 
-    def __init__(self, rooms: Rooms, deployments: Sequence[Deployment], clock: VirtualClock) -> None:
+    `since` says of deployments that began on the way when they did: slots before that are nobody's.
+    """
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        deployments: Sequence[Deployment],
+        clock: VirtualClock,
+        *,
+        since: Mapping[str, int] | None = None,
+    ) -> None:
         self._rooms = rooms
         self._deployments = deployments
         self._clock = clock
         self._done: dict[Pair, int] = {}
+        self._since = since or {}
         self._shelf = MarketShelf()
         self._limit = bar_wait_ms(rooms.config)
         self._decided_at = {deployment.id: self._last_decision(deployment) for deployment in deployments}
@@ -76,7 +87,7 @@ class VirtualDesk:
 
     def end_waits(self, *, before: int) -> None:
         """Makes the decisions that have waited long enough for their bar before a moment, each when its wait ends."""
-        waiting = due(self._deployments, self._done, now=self._clock.now())
+        waiting = self._due(self._clock.now())
         for moment in sorted({at + self._limit for _, _, at in waiting}):
             if self._clock.now() <= moment < before:
                 self._clock.advance(moment)
@@ -84,11 +95,15 @@ class VirtualDesk:
 
     def _decide(self) -> None:
         look = Look(self._clock.now(), self._rooms.tape.head()[0], self._shelf)
-        slots = begun_slots(self._rooms, due(self._deployments, self._done, now=look.as_of))
+        slots = begun_slots(self._rooms, self._due(look.as_of))
         for slot in ready_slots(self._rooms.tape, slots, limit=self._limit, now=look.as_of):
             shadow_tick(self._rooms, slot, tick(self._rooms, slot, look=look))
             self._done[slot.deployment.id, slot.symbol] = slot.scheduled_for
             self.ticks += 1
+
+    def _due(self, now: int) -> list[tuple[Deployment, str, int]]:
+        found = due(self._deployments, self._done, now=now)
+        return [each for each in found if each[2] >= self._since.get(each[0].id, 0)] if self._since else found
 
     def _last_decision(self, deployment: Deployment) -> int:
         """When the newest decision of a deployment was made; 0 without any."""

@@ -9,8 +9,6 @@ Everything is a function of the log and of the files, and is written in small ap
 with by the next one, and a sync with nothing new writes nothing.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 
 from tapebook.clock import SystemClock
@@ -124,17 +122,14 @@ class _Files:
                 self.removed += 1
         self._flush()
 
-    def _found(self) -> Iterator[Found]:
+    def _found(self) -> list[Found]:
         rooms = self._rooms
-        agents = [profile.name for _, profile in rooms.book.agents()]
+        agents = [profile.name for _, profile in rooms.book.agents(removed=True)]
         areas, lost = workspace.areas(rooms.home / FOLDER, agents=agents, folders=rooms.documents.folders())
-        self.refused += lost
-        for area in areas:
-            for found in workspace.walk(area):
-                if isinstance(found, Refused):
-                    self.refused.append(found)
-                else:
-                    yield found
+        walked = [found for area in areas for found in workspace.walk(area)]
+        there, twice = workspace.once([found for found in walked if isinstance(found, Found)])
+        self.refused += [*lost, *(found for found in walked if isinstance(found, Refused)), *twice]
+        return there
 
     def _take(self, found: Found) -> bool:
         """Keeps a file if it changed; False when it is no document."""

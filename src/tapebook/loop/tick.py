@@ -99,3 +99,21 @@ def conclude(rooms: Rooms, opened: Opened, answer: Answer) -> DecisionRun:
     keep_answer(rooms, opened, answer)
     limits = limits_now(rooms, opened.slot, before=opened.situation)
     return record(rooms, opened, judged(answer, opened.packet, limits), limits)
+
+
+# What a decision leaves in the stream of its deployment: behind these alone, the next one is told nothing new.
+_OF_A_DECISION = frozenset(("run.decided", "run.ended", "situation.seen", "marks.observed"))
+
+
+def repeated_run(rooms: Rooms, deployment: Deployment, symbol: str) -> DecisionRun | None:
+    """The newest decision, if it was made by hand and nothing a decision is told has changed since."""
+    book, log = rooms.book, rooms.log
+    run = book.last_run(deployment.id, symbol, seq=book.head(deployment.id))
+    if run is None or run.trigger != "manual":
+        return None
+    known = watermarks_now(rooms, deployment)
+    changed_by_hand = log.head(book.stream()).known_at >= run.as_of
+    if changed_by_hand or (known.tape, known.docs) != (run.watermarks.tape, run.watermarks.docs):
+        return None
+    since = [kind for kind, seq in log.newest_of_kinds(book.stream(deployment.id)).items() if seq > run.watermarks.book]
+    return run if all(kind in _OF_A_DECISION or kind.startswith("order.") for kind in since) else None

@@ -236,9 +236,7 @@ def _ask(kind: Kind, symbol: str | None, interval: str | None, *, now: int) -> A
     if symbol is not None and (not _SYMBOL.fullmatch(symbol) or has_hidden(symbol)):
         raise BadInput(f"{symbol!r} is no symbol: write it like BTC, without spaces or characters that are not seen")
     if kind == "candles":
-        if interval is None:
-            raise BadInput("say how long the bars are with --interval, such as --interval 1m")
-        return Ask(kind, symbol, bar_ms(interval), now)
+        return Ask(kind, symbol, None if interval is None else bar_ms(interval), now)
     return Ask(kind, symbol, None if interval is None else span_ms(interval), now)
 
 

@@ -73,15 +73,21 @@ def _readable(where: str, check: Callable[[], Iterator[Finding]]) -> list[Findin
     return found
 
 
+def book_file_findings(rooms: Rooms) -> list[Finding]:
+    """What is wrong with the book's file or the layout of its tables, whatever they say."""
+    return list(_file(rooms.config.store.book, rooms.book_db, BOOK_PACKAGES))
+
+
+def _file(name: str, db: Database, packages: tuple[str, ...]) -> Iterator[Finding]:
+    file = "the database" if "://" in name else name
+    yield from (Finding(file, each, _RESTORE.format(file)) for each in db.integrity())
+    yield from _readable(file, partial(_schema, db, file, packages))
+
+
 def _files(rooms: Rooms) -> Iterator[Finding]:
     """What the databases' own checks say of their files, and whether their tables are those of the migrations."""
-    for name, db, packages in (
-        (rooms.config.store.book, rooms.book_db, BOOK_PACKAGES),
-        (rooms.config.store.tape, rooms.tape_db, TAPE_PACKAGES),
-    ):
-        file = "the database" if "://" in name else name
-        yield from (Finding(file, each, _RESTORE.format(file)) for each in db.integrity())
-        yield from _readable(file, partial(_schema, db, file, packages))
+    yield from _file(rooms.config.store.book, rooms.book_db, BOOK_PACKAGES)
+    yield from _file(rooms.config.store.tape, rooms.tape_db, TAPE_PACKAGES)
     for place in sorted(rooms.home.glob("recall*.db")):
         try:
             with closing(connect(str(place), create=False)) as index:

@@ -13,7 +13,7 @@ class Watchlists:
 
     def symbols(self) -> set[str]:
         """Every symbol that any version of any agent watches by now."""
-        for newest, profile in self._book.agents():
+        for newest, profile in self._book.agents(removed=True):
             # A version never changes, so each is read once.
             for version in range(self._seen.get(profile.name, 0) + 1, newest + 1):
                 found = self._book.agent(profile.name, version=version)

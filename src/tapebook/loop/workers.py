@@ -17,6 +17,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
@@ -286,9 +287,7 @@ class Worker:
             patience = 0.0
             ours = deque((flight, answer) for flight, answer in arrived if self._stands(flight.task))
             try:
-                for flight, answer in ours:
-                    # By itself and first: what a model was paid for must not be lost with the others.
-                    keep_answer(self._rooms, flight.opened, answer)
+                self._keep_answers(ours)
                 self._archive_together(ours)
                 if self._finish_together(ours):
                     ours.clear()
@@ -301,6 +300,17 @@ class Worker:
                     self._arrive(flight, answer)
                 raise
             self._rooms.leases.beat_if_due()
+
+    def _keep_answers(self, ours: "deque[tuple[Flight, Answer]]") -> None:
+        """Keeps each answer by itself and first: what a model was paid for must not be lost with the others.
+
+        One that cannot be kept, since an engine says that it cost more than any number, fails its run and is removed.
+        """
+        for each in list(ours):
+            trouble = outcome(partial(keep_answer, self._rooms, each[0].opened, each[1]))
+            if isinstance(trouble, Trouble):
+                ours.remove(each)
+                self._fail(each[0].task, trouble)
 
     def _archive_together(self, ours: "Iterable[tuple[Flight, Answer]]") -> None:
         """Stores all texts at once, and before a transaction is open: others write to the book while the disk works.

@@ -15,10 +15,11 @@ from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.files import replace_file
 from tapebook.errors import BadInput, Busy, StoreFailed, UnknownName
 from tapebook.loop import enlist
+from tapebook.loop.deploy import require_agent
 from tapebook.loop.entries import Pen, body, own_file
 from tapebook.loop.sync import require_workspace, sync
 from tapebook.recall import policy, proposals
-from tapebook.recall.events import FolderAdded, ManualProposed, ProposalDecided, draft
+from tapebook.recall.events import FolderAdded, FolderRemoved, ManualProposed, ProposalDecided, draft
 from tapebook.recall.proposals import Proposal
 from tapebook.recall.refuse import name_problem
 from tapebook.recall.workspace import RESERVED
@@ -54,7 +55,7 @@ class Decided(msgspec.Struct, frozen=True):
 def append(rooms: Rooms, agent: str, what: str, text: str, *, run_id: str = "", by: str) -> Appended:
     """Appends to an agent's journal, learnings or notes; the same words in the same run are kept once."""
     kind, words = policy.required_what(what), policy.cleaned(text)
-    _require_run(rooms, _profile(rooms, agent), run_id)
+    run_id = _whole_run_id(rooms, _profile(rooms, agent).name, run_id)
     require_workspace(rooms)
     at, digest = rooms.clock.now(), sha256_hex(words.encode())
     name = policy.entry_id(agent, kind, digest, run_id or at)
@@ -88,10 +89,22 @@ def add_folder(rooms: Rooms, folder: Path) -> str:
     return place.name
 
 
+def remove_folder(rooms: Rooms, folder: str) -> str:
+    """Ends what `add_folder` began, from the next sync on; the folder is named as it was added, or by its name."""
+    known = rooms.documents.folders()
+    place = str(Path(folder).expanduser().resolve())
+    name = folder if folder in known else next((each for each, where in known.items() if where == place), None)
+    if name is None:
+        raise UnknownName(f"no folder {folder!r} was added; folders: {', '.join(known) or 'none'}")
+    with rooms.leases.holding(rooms.documents.stream):
+        rooms.documents.append([draft(rooms.clock.now(), FolderRemoved(name))])
+    return name
+
+
 def propose(rooms: Rooms, agent: str, text: str, *, run_id: str = "", by: str) -> Proposed:
     """Proposes another manual for an agent; nothing changes until its owner approves."""
     profile = _profile(rooms, agent)
-    _require_run(rooms, profile, run_id)
+    run_id = _whole_run_id(rooms, agent, run_id)
     proposed = proposals.checked(text, manual=profile.manual)
     _require_fit(profile, proposed)
     rooms.archive.put(proposed.encode())
@@ -162,17 +175,18 @@ def _require_open(rooms: Rooms, proposal_id: str) -> Proposal:
 
 
 def _profile(rooms: Rooms, agent: str) -> AgentProfile:
-    found = rooms.book.agent(agent)
-    if found is None:
-        known = ", ".join(profile.name for _, profile in rooms.book.agents()) or "none yet"
-        raise UnknownName(f"there is no agent called {agent!r}; agents: {known}")
-    return found[1]
+    return require_agent(rooms.book, agent)[1]
 
 
-def _require_run(rooms: Rooms, profile: AgentProfile, run_id: str) -> None:
-    run = rooms.book.run(run_id) if run_id else None
-    if run_id and (run is None or run.agent != profile.name):
-        raise UnknownName(f"{profile.name} has no run {run_id!r}; `tapebook runs --agent {profile.name}` lists them")
+def _whole_run_id(rooms: Rooms, agent: str, text: str) -> str:
+    """The id of the agent's run that begins with a text; empty for none."""
+    if not text:
+        return ""
+    run = rooms.book.find_run(text)
+    if run.agent != agent:
+        whose = f"{agent} has no run {run.run_id}, which is one of {run.agent}"
+        raise UnknownName(f"{whose}; `tapebook runs --agent {agent}` lists its own")
+    return run.run_id
 
 
 def _require_fit(profile: AgentProfile, manual: str) -> None:

@@ -6,6 +6,9 @@
    it takes depends on the words there and not on what stands above: after a change the cuts fall where they fell.
 3. `_slices` cuts a line that is longer than a window by itself; its chunks are all of that line.
 
+The front matter of a Markdown file (YAML between `---`, TOML between `+++`) is about the document and no part of it: it
+is no chunk, and its title stands above all headings.
+
 Lines are counted from 1 and end at a line feed. A chunk's text is exactly what stands in its lines.
 """
 
@@ -22,6 +25,11 @@ LARGEST = 800
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t\r]*$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_HEADS = {"---": ("---", "..."), "+++": ("+++",)}
+# What may stand in YAML: a key, an item, a comment, or what goes on with the line before; words of prose do not.
+_YAML = re.compile(r"[\w\"'.-][^:]*:(?:\s|$)|[-#\s\]}]|$")
+# A title in quotes of either kind, or bare up to a comment; one that goes on below is none.
+_TITLE = re.compile(r"""["']?title["']?\s*[:=]\s*(?:"([^"]*)"|'([^']*)'|([^\s#>|\[{"'][^#]*))""")
 _NEAR = 200
 # A slice that begins up to so many signs early has no more tokens than a window.
 _STEP = LARGEST - _NEAR
@@ -53,15 +61,29 @@ class _Section:
         self.says_something |= not is_heading and bool(line.strip())
 
 
-def chunks(text: str) -> list[Chunk]:
-    """The chunks of a text, in order; none of blanks alone."""
-    return [chunk for section in _sections(text.split("\n")) for chunk in _windows(section)]
+def chunks(text: str, *, front_matter: bool) -> list[Chunk]:
+    """The chunks of a text, in order; none of blanks alone, and none of its front matter, if it may have one."""
+    lines = text.split("\n")
+    skipped, title = _front_matter(lines) if front_matter else (0, "")
+    return [chunk for section in _sections(lines, skipped, title) for chunk in _windows(section)]
 
 
-def _sections(lines: Sequence[str]) -> Iterator[_Section]:
-    above: list[tuple[int, str]] = []
-    section = _Section(1)
-    for number, (line, heading, is_fenced) in enumerate(_read(lines), start=1):
+def _front_matter(lines: Sequence[str]) -> tuple[int, str]:
+    """How many lines front matter takes at the top, and the title it gives; 0 without any."""
+    mark = lines[0].removeprefix("\ufeff").rstrip()
+    ends = (at for at, line in enumerate(lines[1:], start=1) if line.rstrip() in _HEADS.get(mark, ()))
+    end = next(ends, 1)
+    inside = [line.rstrip() for line in lines[1:end]]
+    if not any(inside) or (mark == "---" and not all(map(_YAML.match, inside))):
+        return 0, ""
+    title = next(filter(None, map(_TITLE.match, inside)), None)
+    return end + 1, next(filter(None, title.groups()), "").strip() if title else ""
+
+
+def _sections(lines: Sequence[str], skipped: int, title: str) -> Iterator[_Section]:
+    above: list[tuple[int, str]] = [(0, title)] if title else []
+    section = _Section(skipped + 1, tuple(title for _, title in above))
+    for number, (line, heading, is_fenced) in enumerate(_read(lines[skipped:]), start=skipped + 1):
         if heading is not None:
             while above and above[-1][0] >= heading[0]:
                 above.pop()
@@ -69,7 +91,7 @@ def _sections(lines: Sequence[str]) -> Iterator[_Section]:
             if section.says_something:
                 yield section
                 section = _Section(number)
-            section.headings = tuple(title for _, title in above if title)
+            section.headings = tuple(dict.fromkeys(title for _, title in above if title))
         section.add(line, is_heading=heading is not None, is_fenced=is_fenced)
     yield section
 

@@ -59,8 +59,14 @@ def trade_document(
         "## Why it was left",
         *_told(exit_run, trade.exit_reason),
     ]
+    return Document(agent, trade_path(agent, trade), "trade", "\n".join(parts) + "\n")
+
+
+def trade_path(agent: str, trade: ClosedTrade) -> str:
+    """Where the document of a trade stands."""
+    state = trade.state
     name = f"{iso(trade.exit_tick_at)[:10]}-{_file_name(state.symbol)}-{_file_name(state.trade_id)[:12]}"
-    return Document(agent, f"agents/{agent}/trades/{name}.md", "trade", "\n".join(parts) + "\n")
+    return f"agents/{agent}/trades/{name}.md"
 
 
 def _told(run: DecisionRun | None, reason: str) -> list[str]:

@@ -44,3 +44,7 @@ class Embedder(Protocol):
     def question(self, text: str) -> "NDArray[np.float64]":
         """The row of a question."""
         ...
+
+    def knows(self, word: str) -> bool:
+        """Whether a word means something to the model; a server that cannot be asked knows all of them."""
+        ...

@@ -83,6 +83,10 @@ class ServerEmbedder:
         row: NDArray[np.float64] = self._rows([text], is_question=True)[0]
         return row
 
+    def knows(self, _word: str) -> bool:
+        """Whatever a server answers is taken for its word: it cannot be asked what it has never read."""
+        return True
+
     def _rows(self, texts: Sequence[str], *, is_question: bool) -> NDArray[np.float64]:
         # Servers refuse a text without words; it is like nothing.
         asked = [at for at, text in enumerate(texts) if text.strip()]

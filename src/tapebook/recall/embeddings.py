@@ -4,6 +4,8 @@ Words and vectors are written apart. A row that has no vector yet is found by it
 is indexed only as far as both are there; so another model, or a process that was killed, is the same case as new rows.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,6 +58,10 @@ class Embeddings:
             self._store.add_vectors(model, scope_id, vectors.quantised(given), first=first, end=end)
             made += len(texts)
         return made
+
+    def knows_any(self, words: Iterable[str]) -> bool:
+        """Whether at least one of some words means something to the model."""
+        return any(map(self._embedder.knows, words))
 
     def likeness(self, question: str, sight: Sight) -> Likeness | None:
         """How alike the rows in sight are to a question; None when none has a vector."""

@@ -60,6 +60,12 @@ class FolderAdded(msgspec.Struct, frozen=True):
     place: str
 
 
+class FolderRemoved(msgspec.Struct, frozen=True):
+    """From now on the texts of a folder that was added are no documents any more."""
+
+    name: str
+
+
 class ManualProposed(msgspec.Struct, frozen=True):
     """Somebody would like another manual for an agent; nothing changes until its owner agrees."""
 
@@ -99,6 +105,7 @@ KINDS: dict[type[msgspec.Struct], str] = {
     DocumentRemoved: "document.removed",
     EntryAppended: "entry.appended",
     FolderAdded: "folder.added",
+    FolderRemoved: "folder.removed",
     ManualProposed: "manual.proposed",
     ProposalDecided: "proposal.decided",
     LogRead: "log.read",

@@ -15,17 +15,20 @@ from tapebook.recall.index_store import Batch, IndexStore, Standing
 from tapebook.recall.passages import count
 from tapebook.recall.postings import posting
 from tapebook.recall.rows import LONGEST, NEVER
+from tapebook.recall.terms import RULES
 from tapebook.recall.version import Version
 from tapebook.recall.words import path_terms, terms
 
+_MARKDOWN = (".md", ".markdown", ".mdx")
 _MOST_KINDS = 255
 
 
 class Intake:
     """Takes in versions behind the head of a store, one after the other."""
 
-    def __init__(self, store: IndexStore) -> None:
+    def __init__(self, store: IndexStore, *, rules: int = RULES) -> None:
         self._store = store
+        self._rules = rules
         self.batch = Batch(store.head())
         self.kept = 0
         self._scopes = store.scopes()
@@ -53,7 +56,8 @@ class Intake:
         document = self._document(scope_id, version.path)
         before = self._chunks_of(document)
         text = body.decode("utf-8", errors="replace") if version.sha256 else ""
-        after = dict(_identified(version.kind, chunks(text)))
+        has_head = self._rules > 1 and version.path.lower().endswith(_MARKDOWN)
+        after = dict(_identified(version.kind, chunks(text, front_matter=has_head)))
         for identity in [each for each in before if each not in after]:
             self.batch.ended.setdefault(scope_id, {})[before.pop(identity).row] = version.seq
         for identity, chunk in after.items():

@@ -8,7 +8,7 @@ import re
 
 import msgspec
 
-from tapebook.recall.words import LONGEST, folded, terms_of, tokens
+from tapebook.recall.words import LONGEST, folded, terms_of, tokens, words_of
 
 MOST_TERMS = 256
 MOST_SIGNS = 20_000
@@ -29,10 +29,11 @@ _PROSE = re.compile(r"[a-z]+(?:-[a-z]+)*")
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to look for, in the order of the question."""
+    """What to look for, in the order of the question; `words` are those it is made of, as written."""
 
     terms: tuple[str, ...]
     names: tuple[str, ...]
+    words: tuple[str, ...] = ()
 
 
 def plan(question: str) -> Plan:
@@ -42,7 +43,8 @@ def plan(question: str) -> Plan:
     terms = dict.fromkeys(term for token in telling for term in terms_of(token))
     names = dict.fromkeys(folded(token)[:LONGEST] for token in telling if _is_name(token, alone=len(telling) == 1))
     kept = tuple(terms)[:MOST_TERMS]
-    return Plan(kept, tuple(name for name in names if name in kept))
+    words = dict.fromkeys(word for token in telling[:MOST_TERMS] for word in words_of(token))
+    return Plan(kept, tuple(name for name in names if name in kept), tuple(words))
 
 
 def _is_common(token: str) -> bool:

@@ -7,6 +7,7 @@ import msgspec
 
 from tapebook.domain.citation import Citation
 from tapebook.recall.embedder import EmbedderTerms
+from tapebook.recall.terms import RULES
 from tapebook.recall.version import Version
 
 Progress = Callable[[int, int], None]
@@ -17,6 +18,7 @@ class IndexTerms(msgspec.Struct, frozen=True):
 
     `minimum_percent` is the cosine below which meaning alone finds nothing; what words find is never lost to it.
     `per_path` is how many places of one document are given at most, `per_kind` of one kind; 0 and nothing mean all.
+    `rules` are those of `SearchTerms`.
     """
 
     path: str
@@ -27,6 +29,7 @@ class IndexTerms(msgspec.Struct, frozen=True):
     minimum_percent: int = 30
     per_path: int = 0
     per_kind: dict[str, int] = {}
+    rules: int = RULES
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -79,9 +82,19 @@ class Index(Protocol):
         ...
 
     def search(
-        self, query: str, *, scopes: Collection[str], seq: int, limit: int = 10, kinds: Collection[str] | None = None
+        self,
+        query: str,
+        *,
+        scopes: Collection[str],
+        seq: int,
+        limit: int = 10,
+        kinds: Collection[str] | None = None,
+        without: Collection[str] = (),
     ) -> Answer:
-        """What the documents of these scopes said as of a sequence; nothing outside them has any influence."""
+        """What the documents of these scopes said as of a sequence; nothing outside them has any influence.
+
+        Documents at the paths `without` are not given, but count when a word is weighed.
+        """
         ...
 
     def counts(self) -> IndexCounts:

@@ -40,6 +40,10 @@ def _folder(event: Event) -> list[Write]:
     return [Write(_QUERIES.folder, _known(event, ev.body_of(event, ev.FolderAdded)))]
 
 
+def _folder_removed(event: Event) -> list[Write]:
+    return [Write(_QUERIES.folder, _known(event, ev.body_of(event, ev.FolderRemoved)) | {"place": ""})]
+
+
 def _proposed(event: Event) -> list[Write]:
     return [Write(_QUERIES.proposal, _known(event, ev.body_of(event, ev.ManualProposed)))]
 
@@ -69,6 +73,7 @@ PROJECTION = Projection(
         ev.KINDS[ev.DocumentRemoved]: _removed,
         ev.KINDS[ev.EntryAppended]: _appended,
         ev.KINDS[ev.FolderAdded]: _folder,
+        ev.KINDS[ev.FolderRemoved]: _folder_removed,
         ev.KINDS[ev.ManualProposed]: _proposed,
         ev.KINDS[ev.ProposalDecided]: _decided,
         ev.KINDS[ev.LogRead]: _read,

@@ -15,7 +15,7 @@ INSERT INTO document_entries (
 );
 
 -- name: folder
--- A folder outside the workspace.
+-- A folder outside the workspace; one without a place was removed.
 INSERT INTO document_folders (owner, deployment, seq, name, place)
 VALUES (:owner, :deployment, :seq, :name, :place);
 

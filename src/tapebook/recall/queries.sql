@@ -65,7 +65,7 @@ WHERE :agent = '' OR agent = :agent
 ORDER BY known_at DESC, seq DESC LIMIT :most;
 
 -- name: folders
--- Every folder outside the workspace; of two with a name, the later counts.
+-- Every folder outside the workspace; of two with a name, the later counts, and one without a place was removed.
 SELECT name, place FROM document_folders WHERE owner = :owner ORDER BY seq;
 
 -- name: proposal

@@ -1,7 +1,9 @@
 """A search: what the words and the meaning of a question say of each chunk in sight, and the best of them.
 
-1. `_said` weighs the question's terms by how many chunks in sight have them, and adds them up (`score`).
-2. `Embeddings` says how alike each chunk is at most, where there are vectors; `fuse` makes one score of both.
+1. `_said` weighs the question's terms by how many chunks in sight have them, and adds them up (`score`). A word that
+   none of them has is looked for by its family.
+2. `Embeddings` says how alike each chunk is at most, where there are vectors; `fuse` makes one score of both. For a
+   question of words that neither the documents nor the model know there is no answer.
 3. `ranking` finds the best that the caps admit, and makes their scores exact on the way.
 4. They are given with where they stand and what their score is made of.
 """
@@ -24,6 +26,7 @@ from tapebook.recall.port import Answer, IndexTerms, Part
 from tapebook.recall.ranking import NOWHERE, Field, Rows, best
 from tapebook.recall.sight import Sight
 from tapebook.recall.snippet import Snippets
+from tapebook.recall.words import relatives
 
 _E4 = 10_000
 _MOST_SHOWN = 8
@@ -55,17 +58,29 @@ class Search:
         self._terms = terms
         self._embeddings = embeddings if terms.semantic_percent else None
         self._alike = max(terms.minimum_percent, 1) / 100
+        self._first_rules = terms.rules == 1
 
     def answer(
-        self, query: str, *, scopes: Collection[str], seq: int, limit: int, kinds: Collection[str] | None
+        self,
+        query: str,
+        *,
+        scopes: Collection[str],
+        seq: int,
+        limit: int,
+        kinds: Collection[str] | None,
+        without: Collection[str] = (),
     ) -> Answer:
-        """What the rows in sight answer, or why they do not."""
+        """What the rows in sight answer, or why they do not; documents at the paths `without` are not given."""
         query = query[:MOST_SIGNS]
         sight, asked = Sight(self._store, scopes, seq), plan(query)
         allowed = sight.of_kinds(kinds)
         if why := _objection(sight, asked, allowed, limit=limit, kinds=kinds):
             return Answer(why=why)
-        said = _said(sight, asked)
+        if without:
+            allowed = allowed & sight.not_at(without)
+        said = _said(sight, asked, has_families=not self._first_rules)
+        if not said.weights and self._means_nothing(asked):
+            return Answer(why=f"{_no_word(asked)}; and the model of meaning knows none of them")
         likeness = self._embeddings.likeness(query, sight) if self._embeddings else None
         heard = _Heard(sight, said, likeness, Snippets(said.weights))
         caps = Caps(self._terms, self._store.kinds() if self._terms.per_kind else {})
@@ -74,6 +89,12 @@ class Search:
             return Answer(why=self._nothing(asked, likeness))
         citations = tuple(self._citation(heard, *each, f"c{at}") for at, each in enumerate(given.items(), start=1))
         return Answer(citations, explained=tuple(_parts(heard, at) for at in given))
+
+    def _means_nothing(self, asked: Plan) -> bool:
+        """Whether the model has no idea of a question's words either."""
+        if self._embeddings is None or self._first_rules:
+            return False
+        return not self._embeddings.knows_any(asked.words)
 
     def _field(self, heard: _Heard, allowed: NDArray[np.bool_]) -> Field:
         """The rows that may be an answer, with the scores they have at most."""
@@ -111,9 +132,13 @@ class Search:
         )
 
     def _nothing(self, asked: Plan, likeness: Likeness | None) -> str:
-        words = ", ".join(asked.terms[:_MOST_SHOWN]) + (" …" if len(asked.terms) > _MOST_SHOWN else "")
-        why = f"none of its words is in a document there: {words}"
+        why = _no_word(asked)
         return why if likeness is None else f"{why}; and nothing is alike in meaning (minimum {self._alike:.2f})"
+
+
+def _no_word(asked: Plan) -> str:
+    words = ", ".join(asked.terms[:_MOST_SHOWN]) + (" …" if len(asked.terms) > _MOST_SHOWN else "")
+    return f"none of its words is in a document there: {words}"
 
 
 def _objection(
@@ -129,15 +154,18 @@ def _objection(
     return "" if asked.terms else "the question has no words"
 
 
-def _said(sight: Sight, asked: Plan) -> _Said:
+def _said(sight: Sight, asked: Plan, *, has_families: bool) -> _Said:
     words, share = np.zeros(sight.size), np.zeros(sight.size)
     possible = names = 0.0
     weights: dict[str, float] = {}
     for term in asked.terms:
         places, times, lengths = sight.with_term(term)
+        meant: tuple[str, ...] = (term,)
+        if has_families and not len(places) and (family := relatives(term)):
+            meant, (places, times, lengths) = family, sight.with_any(family)
         weight = score.weight(len(places))
         if len(places):
-            weights[term] = weight
+            weights |= dict.fromkeys(meant, weight)
             words[places] += weight * score.saturated(times, lengths)
         # A name that nobody wrote says nothing of what its words could give.
         if len(places) or term.isalnum():

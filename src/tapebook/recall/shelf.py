@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from tapebook.domain.files import private
 from tapebook.recall.port import Index
 from tapebook.recall.terms import SearchTerms
@@ -28,7 +30,9 @@ class Indexes:
         self._make = make
         self._alone = alone
         self._found: bool | None = None
-        self._likely = {str(self.place(terms)) for terms in (chosen, SearchTerms())}
+        # The rules of before are asked until the next sync.
+        before = msgspec.structs.replace(chosen, rules=1)
+        self._likely = {str(self.place(terms)) for terms in (chosen, before, SearchTerms())}
         self._open: dict[SearchTerms, tuple[str, int, Index]] = {}
 
     def any(self) -> bool:
@@ -40,10 +44,11 @@ class Indexes:
     def place(self, terms: SearchTerms) -> Path:
         """The file of an index."""
         usual = SearchTerms()
-        if (terms.slot, terms.embedder, terms.model) == (usual.slot, usual.embedder, usual.model):
-            return self._home / "recall.db"
-        parts = [terms.slot, terms.embedder, *("".join(c if c.isalnum() else "_" for c in terms.model).split())]
-        return self._home / f"recall-{'-'.join(filter(None, parts))}.db"
+        parts: list[str] = []
+        if (terms.slot, terms.embedder, terms.model) != (usual.slot, usual.embedder, usual.model):
+            parts = [terms.slot, terms.embedder, *("".join(c if c.isalnum() else "_" for c in terms.model).split())]
+        rules = f"r{terms.rules}" if terms.rules > 1 else ""
+        return self._home / f"{'-'.join(filter(None, ['recall', *parts, rules]))}.db"
 
     def of(self, terms: SearchTerms) -> Index:
         """The index of these terms, opened."""

@@ -53,6 +53,22 @@ class Sight:
             where, often = where[keep], often[keep]
         return where + part.base, often, part.rows["length"][where]
 
+    def with_any(self, terms: Collection[str]) -> tuple[NDArray[np.int64], Numbers, Numbers]:
+        """The rows that stand and have some of these terms, how often each has them together, and their lengths."""
+        places, times, lengths = map(np.concatenate, zip(*map(self.with_term, terms), strict=True))
+        rows, first, which = np.unique(places, return_index=True, return_inverse=True)
+        often = np.zeros(len(rows))
+        np.add.at(often, which, times)
+        return rows, often, lengths[first]
+
+    def not_at(self, paths: Collection[str]) -> NDArray[np.bool_]:
+        """Which rows are of no document at one of these paths."""
+        found = []
+        for part in self.parts:
+            documents = [self._store.document(part.scope_id, path) for path in paths]
+            found.append(~np.isin(part.rows["document"], [each for each in documents if each is not None]))
+        return np.concatenate([np.zeros(0, bool), *found])
+
     def of_kinds(self, kinds: Collection[str] | None) -> NDArray[np.bool_]:
         """Which rows stand and are of one of these kinds; of any, if none is named."""
         if kinds is None:

@@ -1,11 +1,16 @@
 """The part of a chunk that is shown: where the words of a question stand closest together."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tapebook.recall.words import TOKEN, terms_of
 
 LONGEST = 240
+
+_BREAK = re.compile(r"\n|(?<=[.!?;])\s")
+# Headings and who wrote an entry are about what is said below them.
+_ABOUT = re.compile(r"\s*(?:#|entry [0-9a-f]{20},)")
+_WORD = re.compile(r"\w+")
 
 
 class Snippets:
@@ -54,3 +59,20 @@ def _cut(text: str, start: int) -> str:
     part = text[begin : begin + LONGEST]
     blank = part.rfind(" ", LONGEST // 2) if begin + LONGEST < len(text) else -1
     return part[: blank if blank > 0 else LONGEST].strip()
+
+
+class ShownTexts:
+    """What a packet shows elsewhere, as words: a snippet that says nothing else need not be cited."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        # A mark that is no word keeps a sentence from being found across two texts.
+        self._words = "|".join(f" {_plain(text)} " for text in texts)
+
+    def has(self, snippet: str) -> bool:
+        """Whether every sentence of a snippet stands in one of the texts."""
+        sentences = [_plain(part) for part in _BREAK.split(snippet) if not _ABOUT.match(part)]
+        return any(sentences) and all(f" {each} " in self._words for each in sentences if each)
+
+
+def _plain(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))

@@ -118,7 +118,8 @@ class Documents:
 
     def folders(self) -> dict[str, str]:
         """The folders outside the workspace, by name."""
-        return {row[0]: row[1] for row in self._db.all(_QUERIES.folders, owner=self._owner)}
+        newest = {row[0]: row[1] for row in self._db.all(_QUERIES.folders, owner=self._owner)}
+        return {name: place for name, place in newest.items() if place}
 
     def proposal(self, proposal_id: str) -> Proposal:
         """One proposal."""

@@ -9,15 +9,21 @@ from functools import lru_cache
 import msgspec
 
 from tapebook.domain.canonical import canonical
+from tapebook.errors import Damaged
 
 BY_WORDS = "sqlite_fts"
 """The slot that knows nothing of meaning."""
+
+RULES = 2
+"""The rules that documents are searched by from now on (docs/decisions/0013)."""
 
 
 class SearchTerms(msgspec.Struct, frozen=True, cache_hash=True):
     """The slot, its embedder with its model, what their scores weigh, and how much of one document or kind is given.
 
-    Without meaning there is no embedder.
+    Without meaning there is no embedder. Under the `rules` 2 front matter is no text, words that nobody knows find
+    nothing, a word that no document has is looked for by its family, a decision asks about its situation alone, and
+    what its packet shows is not cited again.
     """
 
     slot: str = "hybrid_embeddings"
@@ -28,6 +34,7 @@ class SearchTerms(msgspec.Struct, frozen=True, cache_hash=True):
     minimum_percent: int = 30
     per_path: int = 3
     per_kind: tuple[tuple[str, int], ...] = (("trade", 2), ("transcript", 1))
+    rules: int = 1
 
     @property
     def text(self) -> str:
@@ -38,4 +45,7 @@ class SearchTerms(msgspec.Struct, frozen=True, cache_hash=True):
 @lru_cache(maxsize=16)
 def terms_of(text: str | None) -> SearchTerms:
     """The terms of an event; the usual ones before there was any."""
-    return SearchTerms() if text is None else msgspec.json.decode(text, type=SearchTerms)
+    terms = SearchTerms() if text is None else msgspec.json.decode(text, type=SearchTerms)
+    if terms.rules > RULES:
+        raise Damaged(f"documents were searched by rules {terms.rules}, which this tapebook lacks: use a newer one")
+    return terms

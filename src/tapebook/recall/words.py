@@ -13,6 +13,11 @@ from functools import lru_cache
 
 from tapebook.recall.stem import stem
 
+SHORTEST_ROOT = 6
+"""Letters of a root that words share by more than chance."""
+
+_BEGINNINGS = ("de", "dis", "mis", "non", "over", "pre", "re", "un", "under")
+
 LONGEST = 100
 """Signs of a term that count: a longer one is cut, in documents and questions alike."""
 
@@ -41,7 +46,7 @@ def tokens(text: str) -> list[str]:
 @lru_cache(maxsize=50_000)
 def terms_of(token: str) -> tuple[str, ...]:
     """The terms of one token: each of its words, and once each name that words make in it."""
-    words = [stem(bare[:LONGEST]) for word in _words(token) if (bare := folded(word))]
+    words = [stem(bare[:LONGEST]) for word in words_of(token) if (bare := folded(word))]
     return (*words, *dict.fromkeys(_names(folded(token))))
 
 
@@ -65,7 +70,18 @@ def path_terms(path: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*tails, *(term for token in tokens(name) for term in terms_of(token))]))
 
 
-def _words(token: str) -> Iterator[str]:
+def relatives(term: str) -> tuple[str, ...]:
+    """The family of a word without itself: `connect`, `reconnect` of `disconnect`; none of a name or a short word."""
+    if not term.isalpha():
+        return ()
+    roots = [term, *(term.removeprefix(start) for start in _BEGINNINGS if term.startswith(start))]
+    long = [root for root in roots if len(root) >= SHORTEST_ROOT]
+    family = dict.fromkeys(f"{start}{root}" for root in long for start in ("", *_BEGINNINGS))
+    return tuple(each for each in family if each != term)
+
+
+def words_of(token: str) -> Iterator[str]:
+    """The words of one token as written, `MaxLeverage` whole and in two."""
     for word in _WORD.findall(token):
         yield word
         humps = _HUMP.split(word)

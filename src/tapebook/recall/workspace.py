@@ -6,14 +6,16 @@
 
 1. `areas` lists the folders to walk, and what lies beside them;
 2. `walk` goes through one of them, without following links that lead out of it;
-3. `read` gives the bytes of a file, or why it is no document.
+3. `once` leaves out files that were found before, by way of a link or in a folder that lies in another;
+4. `read` gives the bytes of a file, or why it is no document.
 
 Names that begin with a dot or end with a tilde are passed over: they are other programs' own.
 """
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -41,7 +43,7 @@ class Area(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A file that may be a document; `area` is the prefix of its area."""
+    """A file that may be a document; `area` is the prefix of its area, `is_link` when another path leads to it."""
 
     scope: str
     path: str
@@ -49,6 +51,7 @@ class Found(msgspec.Struct, frozen=True):
     file: Path
     stamp: Stamp
     area: str
+    is_link: bool = False
 
 
 def areas(workspace: Path, *, agents: Collection[str], folders: Mapping[str, str]) -> tuple[list[Area], list[Refused]]:
@@ -133,7 +136,28 @@ def _found(area: Area, root: Path, file: Path, *, path: str) -> Found | Refused:
         return Refused(path, "it is a link to a folder" if stat.S_ISDIR(state.st_mode) else "it is no file of text")
     if problem := size_problem(state.st_size):
         return Refused(path, problem)
-    return Found(area.scope, path, kind_of(area, path), real, stamp_of(state), area.prefix)
+    return Found(area.scope, path, kind_of(area, path), real, stamp_of(state), area.prefix, is_link=real is not file)
+
+
+def once(found: Sequence[Found]) -> tuple[list[Found], list[Refused]]:
+    """Each file of areas, in their order, once for whoever may see it; and how many of an area others have.
+
+    The area that comes first has it, so that a folder which is added later changes no path; there, the file itself.
+    """
+    first: dict[tuple[str, Path], Found] = {}
+    for each in found:
+        known = first.setdefault((each.scope, each.file), each)
+        if known.is_link and not each.is_link and known.area == each.area:
+            first[each.scope, each.file] = each
+    chosen = [each for each in found if first[each.scope, each.file] is each]
+    others = [(each.area, first[each.scope, each.file].area) for each in found]
+    twice = Counter(pair for each, pair in zip(found, others, strict=True) if first[each.scope, each.file] is not each)
+    return chosen, [Refused(area, _documents_of(owner, count)) for (area, owner), count in twice.items()]
+
+
+def _documents_of(owner: str, count: int) -> str:
+    said = "is a document" if count == 1 else "are documents"
+    return f"{count} of its files {said} of {owner} already: each is found once"
 
 
 def kind_of(area: Area, path: str) -> str:

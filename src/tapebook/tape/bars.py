@@ -6,7 +6,7 @@ stands for its minutes, and minutes for an hour that is not stored yet. Bars tha
 what is stored cannot be had.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Protocol
 
@@ -35,20 +35,20 @@ class StoredBars(Protocol):
         """A symbol's bars that begin between two moments and had ended by `view.as_of`, oldest first."""
         ...
 
+    def stored_lengths(self) -> Sequence[int]:
+        """The lengths there are bars of, of whatever symbol, finest first."""
+        ...
+
     def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
         """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
         ...
 
 
-def rolled(
-    tape: StoredBars, symbol: str, *, minutes: int, count: int, view: View, lengths: Sequence[int] = LENGTHS
-) -> tuple[Candle, ...]:
-    """The newest complete bars of a size, of those smaller ones that had ended; `lengths` are those there may be."""
+def rolled(tape: StoredBars, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
+    """The newest complete bars of a size, of those smaller ones that had ended."""
     end = floor(view.as_of, minutes * MINUTE)
     since = end - count * minutes * MINUTE
-    for length in finer(minutes):
-        if not any(each in lengths for each in made_of(length, minutes=minutes)):
-            continue
+    for length in stored_finer(tape, minutes):
         found = made(tape, symbol, length, minutes=minutes, since=since, end=end, view=view)
         if is_finest(found, length, minutes=minutes, end=end):
             return found
@@ -59,6 +59,14 @@ def rolled(
 def finer(minutes: int) -> tuple[int, ...]:
     """The lengths bars of a size can be made of, finest first."""
     return tuple(length for length in LENGTHS if minutes * 60 % length == 0)
+
+
+def stored_finer(tape: StoredBars, minutes: int) -> Iterator[int]:
+    """The same as far as there are any, finest first. Most ask for the first alone, so the tape is asked after it."""
+    first, *others = finer(minutes)
+    yield first
+    stored = tape.stored_lengths() if others else ()
+    yield from (each for each in others if any(length in stored for length in made_of(each, minutes=minutes)))
 
 
 def made(
@@ -83,8 +91,15 @@ def is_finest(found: Sequence[Candle], length: int, *, minutes: int, end: int) -
     return bool(found) and (length != _MINUTE_SEC or minutes % 60 != 0 or found[-1].end == end)
 
 
-def newest_bar(tape: StoredBars, symbol: str, *, view: View, lengths: Sequence[int] = LENGTHS) -> Candle | None:
+def newest_bar(
+    tape: StoredBars, symbol: str, *, view: View, lengths: Sequence[int] | None = None
+) -> Candle | None:
     """The bar that ended last, of the finest there are: a longer one counts where no shorter one lies in it."""
+    # Behind the end of a minute that is as new as this no longer bar fits.
+    since = view.as_of - (LENGTHS[1] + _MINUTE_SEC) * SECOND + 1
+    if (fresh := tape.last_bar(symbol, granularity_sec=_MINUTE_SEC, since=since, view=view)) is not None:
+        return fresh
+    lengths = tape.stored_lengths() if lengths is None else lengths
     for back in _BACK:
         best: Candle | None = None
         for length in lengths:

@@ -13,6 +13,7 @@ the latest of:
 A bar whose end is not settled is not finished; it is left out, and the minutes that are not settled are named.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -34,7 +35,7 @@ class ObservedBars(Protocol):
         """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
         ...
 
-    def lengths_within(self, symbol: str, minutes: int) -> tuple[int, ...]:
+    def lengths_within(self, symbol: str, minutes: int) -> Iterable[int]:
         """The lengths, finest first, that bars of a size can be made of and that there may be bars of."""
         ...
 

@@ -30,7 +30,7 @@ from tapebook.domain.market import (
     PredictedFunding,
 )
 from tapebook.log.set_back import MayGoBack, gone_back
-from tapebook.tape.bars import LENGTHS, finer, newest_bar, rolled
+from tapebook.tape.bars import LENGTHS, newest_bar, rolled, stored_finer
 from tapebook.tape.cold import Cold, Fetch
 from tapebook.tape.derived import HistoryDeriver, HistoryFeatures
 from tapebook.tape.families import ALL, CANDLES, FUNDING, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
@@ -410,11 +410,11 @@ class Tape:
 
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
         """The newest complete bars of a size, rolled up from smaller ones that had ended, oldest first."""
-        return rolled(self, symbol, minutes=minutes, count=count, view=view, lengths=self.candle_lengths())
+        return rolled(self, symbol, minutes=minutes, count=count, view=view)
 
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
         """The bar that ended last, of the finest there are."""
-        return newest_bar(self, symbol, view=view, lengths=self.candle_lengths())
+        return newest_bar(self, symbol, view=view)
 
     def last_price(self, symbol: str, *, view: View) -> Mid | None:
         """The price last observed: a midpoint, or the close of a bar that ended after it, at the moment it ended."""
@@ -426,11 +426,11 @@ class Tape:
             return mid
         return Mid(symbol, bar.end, bar.close_e8)
 
-    def lengths_within(self, symbol: str, minutes: int) -> tuple[int, ...]:
+    def lengths_within(self, symbol: str, minutes: int) -> Iterable[int]:
         """The lengths, finest first, that bars of a size can be made of and that there may be bars of."""
-        return tuple(sorted({*finer(minutes)} & {*self.candle_lengths()}))
+        return stored_finer(self, minutes)
 
-    def candle_lengths(self) -> list[int]:
+    def stored_lengths(self) -> list[int]:
         """The lengths there are bars of, here or in the archive, finest first; a process beside this may add one."""
         return [row[0] for row in self._db.all(_QUERIES.candle_lengths)]
 

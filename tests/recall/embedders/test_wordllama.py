@@ -38,3 +38,9 @@ def test_neither_its_code_nor_threads_are_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env={"PYTHONPATH": "src"}, capture_output=True)
     assert (done.stdout.decode().strip(), done.stderr) == ("[] 1", b"")
+
+
+def test_it_knows_words_and_no_letters_put_together() -> None:
+    embedder = create(EmbedderTerms())
+    assert all(map(embedder.knows, ("internet", "connection", "liquidation", "offline", "Reboot")))
+    assert not any(map(embedder.knows, ("asdf", "zzzz", "xjdxkxwqn", "qwertyuiop", "xyzzyplugh", "", "q", "🚀")))

@@ -71,3 +71,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("demo") / "home"
     app.demo(folder, seconds=3.0, seed=7, paced=False, progress=lambda step: None)
     return str(folder)
+
+
+@pytest.fixture
+def demo(home: str, tmp_path: Path) -> str:
+    """A copy of that home, for one test to change."""
+    return str(shutil.copytree(home, tmp_path / "home"))

@@ -173,3 +173,82 @@ def test_dry_run_is_said_wherever_it_shows(run: Run, home: str, tmp_path: Path) 
     (order,) = json.loads(run("orders", "btc-5m", "--home", copy, "--json")[1])
     assert (order["status"], order["dry"]) == ("dry", True)
     assert "done (dry)" in run("runs", "--agent", "btc-5m", "--home", copy)[1]
+
+
+def test_an_agent_is_removed_and_what_it_did_stays(run: Run, demo: str) -> None:
+    place = ("--home", demo)
+    run("agents", "add", "mine", "--watch", "BTC", "--engine", "hold", "--cash", "750", *place)
+    made = json.loads(run("tick", "mine", "BTC", "--json", *place)[1])["run_id"]
+    before = json.loads(run("runs", "show", made, "--json", *place)[1])["as_of"]
+    code, out, err = run("agents", "remove", "mine", "--reason", "enough", *place)
+    assert (code, err) == (0, "")
+    assert out == "mine is removed; `tapebook runs --agent mine` and `tapebook trades mine` still show what it did\n"
+    assert "mine" not in run("agents", *place)[1]
+    assert "mine            2  removed  hold" in run("agents", "--removed", *place)[1]
+    shown = json.loads(run("agents", "show", "mine", "--json", *place)[1])
+    assert (shown["removed"][:19], shown["version"]) == ("2026-01-05T01:00:00", 2)
+    # What it did can be read, and told as it was then.
+    assert made in run("runs", "--agent", "mine", *place)[1]
+    assert run("trades", "mine", *place) == (0, "no trades yet\n", "")
+    assert run("context", "mine", "BTC", "--as-of", before, *place)[0] == 0
+    # Nothing lets it decide.
+    says = f"error: mine was removed at {shown['removed']}: `tapebook agents add mine` brings it back\n"
+    for words in ("tick mine BTC", "context mine BTC", "agents edit mine --cash 5", "agents enable mine"):
+        assert run(*words.split(), *place) == (2, "", says), words
+    assert run("backtest", "mine", *place)[2].endswith(says)
+    assert run("agents", "remove", "mine", *place) == (2, "", says)
+    code, out, _ = run("demo", "--seconds", "3.2", "--fast", *place)
+    assert code == 0 and len(json.loads(run("runs", "--agent", "mine", "--json", *place)[1])) == 1
+    assert run("verify", *place)[0] == 0 and run("replay", "--all", *place)[0] == 0
+
+
+def test_a_removed_name_that_is_added_again_goes_on(run: Run, demo: str) -> None:
+    place = ("--home", demo)
+    run("agents", "add", "mine", "--watch", "BTC", "--engine", "hold", "--cash", "750", *place)
+    run("tick", "mine", "BTC", *place)
+    run("agents", "remove", "mine", *place)
+    err = run("agents", "add", "mine", "--watch", "ETH", "--cash", "9", *place)[2]
+    assert err.startswith("error: mine has begun with its cash already")
+    code, out, err = run("agents", "add", "mine", "--watch", "ETH", *place)
+    assert (code, err) == (0, "") and out.startswith("mine is now version 3\n")
+    assert "note: mine was removed at 2026-01-05T01:00:00" in out
+    assert "goes on with its account, its trades and what it learned; another name begins anew\n" in out
+    assert "- cash_usd: 750.00\n" in run("context", "mine", "ETH", *place)[1]
+    # Between the two there was no such agent.
+    gone = json.loads(run("agents", "show", "mine", "--json", *place)[1])
+    assert gone["removed"] is None
+    assert run("verify", *place)[0] == 0
+
+
+def test_an_agent_that_holds_something_is_not_removed(run: Run, demo: str) -> None:
+    code, out, err = run("agents", "remove", "btc-5m", "--home", demo)
+    assert (code, out) == (2, "")
+    assert err == "error: btc-5m holds ETH: close it with `tapebook flatten btc-5m`, then remove the agent\n"
+    run("halt", "btc-5m", "--home", demo)
+    assert run("flatten", "btc-5m", "--home", demo)[0] == 0
+    assert run("agents", "remove", "btc-5m", "--home", demo)[0] == 0
+    # The demo does not bring it back.
+    assert run("demo", "--seconds", "3.2", "--fast", "--home", demo)[0] == 0
+    assert "btc-5m" not in run("agents", "--home", demo)[1]
+
+
+def test_symbols_and_leverage_the_venue_does_not_have_are_warned_about(run: Run, own: str) -> None:
+    code, out, err = run("agents", "add", "mine", "--watch", "BTC,SOL,FOO,btc", "--max-leverage", "30", "--home", own)
+    assert code == 0
+    assert err.splitlines() == [
+        "warning: FOO is neither in the tape nor listed by the exchange on 2026-03-10: check how it is written",
+        "warning: btc is neither in the tape nor listed by the exchange on 2026-03-10: did you mean BTC?",
+        "warning: max_leverage 30 is more than the exchange allows for SOL (20): what asks for more is refused",
+    ]
+    assert run("agents", "edit", "mine", "--watch", "BTC", "--home", own)[2] == ""
+    assert "SOL (20)" not in run("agents", "edit", "mine", "--max-leverage", "45", "--home", own)[2]
+    code, out, _ = run("agents", "edit", "mine", "--watch", "BTC,FOO", "--json", "--home", own)
+    assert len(json.loads(out)["warnings"]) == 2
+    code, out, _ = run("doctor", "--home", own)
+    lines = [line for line in out.splitlines() if line.startswith("watchlists") or line.startswith("leverage")]
+    assert lines == [
+        "watchlists        no   mine watches FOO, which is neither in the tape nor listed by the exchange on "
+        "2026-03-10: correct its watchlist, or let it be ingested or imported",
+        "leverage          no   mine: max_leverage 45 is more than the exchange allows for BTC (40): "
+        "what asks for more is refused; lower it with `tapebook agents edit mine`",
+    ]

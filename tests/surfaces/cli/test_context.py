@@ -50,3 +50,34 @@ def test_a_preview_warns_at_high_settings(run: Run, tmp_path: Path) -> None:
     run("agents", "edit", "btc-5m", "--strategy", "buy low " * 570, "--home", home)
     out = run("context", "btc-5m", "BTC", "--preview", "--home", home)[1]
     assert out.splitlines()[-1].startswith("warning: strategy: ") and "shorten the strategy" in out
+
+
+def test_context_of_a_past_moment_has_the_profile_of_then(run: Run, demo: str) -> None:
+    words = ("context", "btc-5m", "BTC", "--home", demo, "--as-of", MOMENT)
+    before = run(*words)
+    assert run("agents", "edit", "btc-5m", "--avoid", "chase", "--watch", "ETH", "--home", demo)[0] == 0
+    assert run(*words) == before and "chase" not in before[1]
+    assert "chase" in run(*words[:2], "ETH", "--home", demo)[1]
+    code, out, err = run(*words[:2], "SOL", *words[3:])
+    assert (code, out) == (2, "")
+    assert err == "error: btc-5m did not watch 'SOL' at 2026-01-05T00:30:00.000Z; it watched: BTC, ETH\n"
+    assert "chase" in run("context", "btc-5m", "ETH", *words[3:], "--version", "2")[1]
+
+
+def test_context_from_before_an_agent_was_there_says_so(run: Run, demo: str) -> None:
+    run("agents", "add", "mine", "--watch", "BTC", "--cash", "750", "--home", demo)
+    words = ("context", "mine", "BTC", "--home", demo, "--as-of", MOMENT)
+    code, out, err = run(*words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: mine did not exist at 2026-01-05T00:30:00.000Z: it was added at 2026-01-05T01:00:00.")
+    assert err.endswith("Z; --version 1 shows what that version would have been told\n")
+    code, out, err = run(*words, "--version", "1")
+    assert (code, err) == (0, "") and "now 2026-01-05T00:30 UTC" in out
+    assert run(*words, "--version", "2")[2] == "error: mine has no version 2; its newest is 1\n"
+
+
+def test_a_new_agent_is_told_the_cash_it_begins_with(run: Run, demo: str) -> None:
+    run("agents", "add", "mine", "--watch", "BTC", "--cash", "750", "--home", demo)
+    for words in ([], ["--as-of", MOMENT, "--version", "1"]):
+        out = run("context", "mine", "BTC", "--home", demo, *words)[1]
+        assert "- cash_usd: 750.00\n- equity_usd: 750.00\n" in out

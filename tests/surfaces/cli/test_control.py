@@ -67,7 +67,7 @@ def test_flatten_where_nothing_was_traded(run: Run, home: str) -> None:
     code, out, _ = run("flatten", "--all", "--home", home, "--json")
     assert (code, json.loads(out)) == (
         0,
-        [{"deployment": "btc-5m.paper", "closing": [], "cancelled": 0, "left_to_desk": False}],
+        [{"deployment": "btc-5m.paper", "closing": [], "cancelled": 0, "left_to_desk": False, "closed": []}],
     )
 
 

@@ -66,16 +66,16 @@ READS = sorted({*COMMANDS} - NO_READS)
 
 
 def test_commands_are_those_promised() -> None:
-    promised = ["init", "demo", "agents", "context", "tick", "trades", "replay", "verify", "doctor", "runs"]
+    promised = ["init", "demo", "agents", "context", "tick", "trades", "replay", "verify", "rebuild", "doctor", "runs"]
     promised += ["world", "ingest", "market", "import", "export"]
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
-    promised += ["agents enable", "agents disable"]
+    promised += ["agents enable", "agents disable", "agents remove"]
     promised += ["halt", "resume", "flatten", "up"]
     promised += ["lessons", *(f"lessons {name}" for name in ("show", "promote", "demote"))]
     promised += ["experience", *(f"experience {name}" for name in ("show", "export", "import", "rebuild"))]
     promised += ["import candles", "import funding", "import marks", "import stream", "export candles", "export stream"]
-    recalled = ("search", "status", "sync", "reindex", "add", "watch", "append", "propose", "proposals", "proposal")
-    promised += ["recall", *(f"recall {name}" for name in (*recalled, "approve", "reject", "writes"))]
+    recalled = ("search", "status", "sync", "reindex", "add", "remove", "watch", "append", "propose", "proposals")
+    promised += ["recall", *(f"recall {name}" for name in (*recalled, "proposal", "approve", "reject", "writes"))]
     promised += ["horizons", *(f"horizons {name}" for name in ("show", "rollup", "cleanup", "set"))]
     made = ("list", "show", "compare", "export", "remove")
     promised += ["backtest", "backtests", *(f"backtests {name}" for name in made)]

@@ -1,6 +1,7 @@
 """The commands about the market: bad input in one line, and problems of ingestion said once while they last."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,3 +46,45 @@ def test_bad_input_is_one_line(words: tuple[str, ...], says: str, run: Run, tmp_
     assert (code, out) == (2, "") and says in err
     # On a terminal that is none, progress is a line of its own.
     assert [line for line in err.splitlines() if not line.startswith("ingest ")] == [err.splitlines()[-1]]
+
+
+def test_a_market_is_told_in_names_units_and_ages(run: Run, home: str) -> None:
+    code, out, err = run("market", "BTC", "--home", home, "--as-of", "2026-01-05T00:57:30Z")
+    assert (code, err) == (0, "")
+    assert out == """\
+symbol         BTC as of 2026-01-05T00:57:30.000Z
+price          65,919 USD, 0 s old
+regime         trend_down_lowvol (100 bars of 5 min)
+funding        0.00125 % per hour, 10.95 % a year: longs pay, neutral; 2 min old
+               8 hours: Binance 0.0144 %, Bybit 0.0061 %, Hyperliquid 0.0100 %; 0.0003 % below the others
+open interest  change -0.25 % in 1 h, not known in 24 h
+premium        0.0015 % over the oracle's price
+liquidity      spread 0.15 bps, imbalance +14 % (bids weigh more); 2 min old
+               depth 11.4 M USD within 0.1 %, 33.8 M USD within 0.5 %, 51.7 M USD within 1 %
+volatility     0.19 % in 1 h (18.0 % a year), not known in 24 h (774 of 1,440 minutes); 2 min old
+positioning    neutral: score +0.00 of 1, confidence 3 %; 2 min old
+gaps           none in the last hour
+"""
+
+
+def test_what_is_not_known_or_old_of_a_market_is_said(run: Run, facade: SimpleNamespace) -> None:
+    nothing = dict.fromkeys(("midPrice", "regime", "liquidityProfile", "fundingPressure", "volatilityProfile"))
+    facade.market = lambda symbol, as_of: {
+        **{"symbol": symbol, "asOf": "2026-01-05T00:00:00.000Z", **nothing},
+        "positioningPressure": {
+            **{"direction": "long_pressure", "score": "0.5", "confidence": None},
+            **{"ageSeconds": 5_400, "stale": True},
+        },
+        "gaps": [
+            {"channel": "mids", "from": "2026-01-04T23:10:00.0Z", "to": "2026-01-04T23:12:30.0Z", "filled": False}
+        ],
+    }
+    assert run("market", "X") == (
+        0,
+        "symbol       X as of 2026-01-05T00:00:00.000Z\n"
+        "price        not known\nregime       not known\nfunding      not known\n"
+        "liquidity    not known\nvolatility   not known\n"
+        "positioning  long pressure: score +0.50 of 1, confidence not known; stale, 90 min old\n"
+        "gaps         mids from 23:10:00 to 23:12:30, open\n",
+        "",
+    )

@@ -71,6 +71,34 @@ def test_folders_refusals_and_reindex(run: Run, home: str, tmp_path: Path) -> No
     assert run("recall", "search", "worker", "--home", home)[1].startswith("books/ops.md:1-1")
 
 
+def test_a_folder_is_removed_and_what_was_known_of_it_stays(run: Run, home: str, tmp_path: Path) -> None:
+    for name in ("books", "plans"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ops.md").write_text(f"restart the worker of {name}")
+        run("recall", "add", str(tmp_path / name), "--home", home)
+    with app.open(home) as book:
+        before = book.horizons.now()
+    assert "books" in run("recall", "status", "--home", home)[1]
+    code, out, err = run("recall", "remove", "books", "--home", home)
+    assert (code, out.splitlines()[0]) == (0, "books is read no more; what it said stays known as of before"), err
+    assert out.splitlines()[1].startswith("1 removed, ")
+    assert "books/ops.md" not in run("recall", "search", "restart worker", "--home", home)[1]
+    assert "plans/ops.md" in run("recall", "search", "restart worker", "--home", home)[1]
+    assert "books/ops.md" in run("recall", "search", "restart worker", "--as-of", str(before), "--home", home)[1]
+    # By its place as well, also when the folder itself is gone.
+    (tmp_path / "plans" / "ops.md").unlink()
+    (tmp_path / "plans").rmdir()
+    assert run("recall", "remove", str(tmp_path / "plans"), "--home", home)[0] == 0
+    assert run("recall", "remove", "plans", "--home", home) == (
+        *(2, ""),
+        "error: no folder 'plans' was added; folders: none\n",
+    )
+    # The name is free again.
+    assert run("recall", "add", str(tmp_path / "books"), "--home", home)[0] == 0
+    assert "books/ops.md" in run("recall", "search", "restart worker", "--home", home)[1]
+    assert run("verify", "--home", home)[0] == 0
+
+
 def test_append_and_what_was_written(run: Run, home: str) -> None:
     code, out, err = run("recall", "append", "note", "btc-5m", "thin book at the open", "--home", home)
     assert (code, err) == (0, "") and out.endswith(" is in agents/btc-5m/memory/notes.md\n")

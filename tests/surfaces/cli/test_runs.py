@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -248,6 +249,7 @@ def test_tick_shows_the_decision(run: Run, tmp_path: Path) -> None:
 def test_tick_that_came_to_nothing_is_an_error(
     run: Run, facade: SimpleNamespace, ended: dict[str, Any], said: str
 ) -> None:
+    facade.made_earlier = lambda agent, symbol: None
     facade.tick = lambda agent, symbol: SimpleNamespace(run_id="r")
     facade.run = lambda run_id: DECISION | {"run_id": "r", "actions": [], "orders": [], "error": None} | ended
     code, out, err = run("tick", "btc-5m", "BTC", "--json")
@@ -297,3 +299,51 @@ def test_replay_says_of_which_runs_the_inputs_alone_could_be_compared(run: Run, 
 def test_unknown_run_is_refused(run: Run, home: str) -> None:
     for words in (["runs", "show", "x"], ["replay", "x"]):
         assert run(*words, "--home", home) == (2, "", "error: there is no run 'x'; `tapebook runs` lists them\n")
+
+
+def test_a_tick_on_a_market_that_stands_names_the_run_that_was_made_earlier(run: Run, demo: str) -> None:
+    run("agents", "add", "mine", "--watch", "BTC", "--engine", "hold", "--home", demo)
+    tick = ("tick", "mine", "BTC", "--home", demo)
+    first = json.loads(run(*tick, "--json")[1])
+    assert (first["status"], first["made_earlier"]) == ("held", False)
+    code, out, err = run(*tick)
+    assert (code, err) == (0, "")
+    assert out == (
+        f"made earlier: run {first['run_id']} as of {first['as_of']} (held); the market has not moved since\n"
+        f"`tapebook demo --seconds 4 --home {demo}` moves it on, `tapebook runs show {first['run_id']}` shows the run\n"
+    )
+    again = json.loads(run(*tick, "--json")[1])
+    assert (again["run_id"], again["made_earlier"]) == (first["run_id"], True)
+    # Whatever changes what is told makes another decision.
+    for change in (["agents", "edit", "mine", "--strategy", "Wait."], ["horizons", "set", "L1", "LEGACY", "a", "b"]):
+        assert run(*change, "--home", demo)[0] == 0
+        other = json.loads(run(*tick, "--json")[1])
+        assert (other["agent_version"], other["made_earlier"]) == (2, False)
+    assert len(json.loads(run("runs", "--agent", "mine", "--json", "--home", demo)[1])) == 3
+
+
+def test_runs_are_found_by_the_beginning_of_their_id(run: Run, home: str) -> None:
+    ids = sorted(each["run_id"] for each in json.loads(run("runs", "--most", "200", "--json", "--home", home)[1]))
+    first, second = ids[0], ids[-1]
+    short = next(first[:length] for length in range(1, 20) if not ids[1].startswith(first[:length]))
+    assert json.loads(run("runs", "show", short, "--json", "--home", home)[1])["run_id"] == first
+    assert json.loads(run("runs", "show", short.upper(), "--json", "--home", home)[1])["run_id"] == first
+    assert run("replay", short, "--home", home)[1].startswith("1 of 1 packets")
+    assert run("compare", short, second[:12], "--json", "--home", home)[0] == 0
+    several = next(one[:1] for one, other in pairwise(ids) if one[0] == other[0])
+    fit = [each for each in ids if each.startswith(several)]
+    for words in (["runs", "show", several], ["replay", several], ["compare", several, second]):
+        code, out, err = run(*words, "--home", home)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith(f"error: {several!r} begins the ids of {len(fit)} runs: {fit[0]} (") and fit[1] in err
+        assert err.endswith("write more of it\n")
+    for nothing in ("zz", "", "%", "_", "'"):
+        assert run("runs", "show", nothing, "--home", home)[2].startswith(f"error: there is no run {nothing!r}; ")
+
+
+def test_an_entry_names_its_run_by_the_beginning_of_its_id(run: Run, demo: str) -> None:
+    known = json.loads(run("runs", "--agent", "btc-5m", "--most", "1", "--json", "--home", demo)[1])[0]["run_id"]
+    said = run("recall", "append", "note", "btc-5m", "It held.", "--run", known[:9], "--home", demo)
+    assert (said[0], said[2]) == (0, "")
+    assert json.loads(run("recall", "writes", "--json", "--home", demo)[1])[0]["run_id"] == known
+    assert "there is no run 'zz'" in run("recall", "append", "note", "btc-5m", "x", "--run", "zz", "--home", demo)[2]

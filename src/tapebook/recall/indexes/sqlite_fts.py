@@ -19,6 +19,7 @@ class SqliteFts:
 
     def __init__(self, store: IndexStore, terms: IndexTerms, embeddings: Embeddings | None = None) -> None:
         self._store = store
+        self._rules = terms.rules
         self._search = Search(store, terms, embeddings)
 
     def head(self) -> int:
@@ -29,7 +30,7 @@ class SqliteFts:
         """Takes in versions behind the head, a batch at a time; another process that does the same is no harm."""
         taken = written = kept = 0
         while waiting := [pair for pair in versions if pair[0].seq > self._store.head()]:
-            intake = Intake(self._store)
+            intake = Intake(self._store, rules=self._rules)
             for version, body in waiting:
                 intake.take(version, body)
                 if intake.written >= BATCH:
@@ -43,10 +44,17 @@ class SqliteFts:
         return IndexReport(taken, written, kept, self.head())
 
     def search(
-        self, query: str, *, scopes: Collection[str], seq: int, limit: int = 10, kinds: Collection[str] | None = None
+        self,
+        query: str,
+        *,
+        scopes: Collection[str],
+        seq: int,
+        limit: int = 10,
+        kinds: Collection[str] | None = None,
+        without: Collection[str] = (),
     ) -> Answer:
-        """What the documents of these scopes said as of a sequence."""
-        return self._search.answer(query, scopes=scopes, seq=seq, limit=limit, kinds=kinds)
+        """What the documents of these scopes said as of a sequence, save those at some paths."""
+        return self._search.answer(query, scopes=scopes, seq=seq, limit=limit, kinds=kinds, without=without)
 
     def counts(self) -> IndexCounts:
         """How much it holds."""

@@ -73,7 +73,7 @@ COMMANDS: list[Callable[..., None]] = [
     *(context.context, runs.tick, trades.orders, trades.trades),
     *(market.world, market.ingest, market.market),
     *(control.halt, control.resume, control.flatten),
-    *(backtest.backtest, runs.replay, compare.compare, home.verify, home.doctor),
+    *(backtest.backtest, runs.replay, compare.compare, home.verify, home.rebuild, home.doctor),
 ]
 for command in COMMANDS:
     root.command()(command)

@@ -1,4 +1,4 @@
-"""Commands on agents: `agents` lists them, `agents add|edit|enable|disable|show` make, change and show one."""
+"""Commands on agents: `agents` lists them, `agents add|edit|enable|disable|remove|show` make, change and show one."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -39,22 +39,23 @@ SHOWN_TEXT = 60
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name: letters, digits, . _ and -.")]
 Known = Annotated[str, typer.Argument(metavar="NAME", help="The name of an agent; `tapebook agents` lists them.")]
+RemovedToo = Annotated[bool, typer.Option("--removed", help="Those too that were removed.")]
 Text = str | None
 
 group = typer.Typer(rich_markup_mode=None, invoke_without_command=True)
 
 
 @group.callback()
-def agents(context: typer.Context, *, home: Home = None, json: Json = False) -> None:
-    """List the agents, or add, change and show one."""
+def agents(context: typer.Context, *, removed: RemovedToo = False, home: Home = None, json: Json = False) -> None:
+    """List the agents, or add, change, remove and show one."""
     if context.invoked_subcommand is None:
-        _list(home, json)
+        _list(home, json, removed=removed)
 
 
 @group.command("list")
-def list_agents(context: typer.Context, *, home: Home = None, json: Json = False) -> None:
+def list_agents(context: typer.Context, *, removed: RemovedToo = False, home: Home = None, json: Json = False) -> None:
     """List the agents."""
-    _list(*inherited(context, home, json))
+    _list(*inherited(context, home, json), removed=removed)
 
 
 @group.command()
@@ -136,9 +137,29 @@ def disable(context: typer.Context, name: Known, *, home: Home = None, json: Jso
     _switch(name, False, *inherited(context, home, json))
 
 
-def _list(home: str | None, json: bool) -> None:
+@group.command()
+def remove(
+    context: typer.Context,
+    name: Known,
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept with the event.")] = "by hand",
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Remove an agent that holds nothing; what it did stays."""
+    home, json = inherited(context, home, json)
     with opened(home) as book:
-        found = book.agents()
+        removed = book.remove_agent(name, reason=reason)
+    if json:
+        print_json(removed)
+    else:
+        still = f"`tapebook runs --agent {name}` and `tapebook trades {name}` still show what it did"
+        print_lines([f"{name} is removed; {still}"])
+
+
+def _list(home: str | None, json: bool, *, removed: bool) -> None:
+    with opened(home) as book:
+        found = book.agents(removed=True) if removed else book.agents()
     if json:
         print_json(found)
     else:
@@ -146,7 +167,9 @@ def _list(home: str | None, json: bool) -> None:
 
 
 def _marked(agent: dict[str, Any]) -> dict[str, Any]:
-    """An agent for the list; one whose orders are never sent says so."""
+    """An agent for the list; one that was removed says so, and one whose orders are never sent."""
+    if agent["removed"]:
+        agent = agent | {"enabled": "removed"}
     return agent | {"broker": f"{agent['broker']} (dry run)"} if agent["mode"] == "dry_run" else agent
 
 

@@ -1,9 +1,11 @@
 """The command `backtest`: an agent over the history of the tape, chunk by chunk."""
 
+import sys
 from typing import Annotated, Any
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.errors import BadInput, Stop
 from tapebook.surfaces.cli.options import Agent, Home, Json, instant, opened
 from tapebook.surfaces.cli.output import print_json, print_lines
@@ -37,6 +39,9 @@ def backtest(
     again: Annotated[bool, typer.Option("--again", help="Make it a second time and compare every byte.")] = False,
     chunk: Annotated[str | None, typer.Option(metavar="NAME", help="With --again: only this chunk.")] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as a page.")] = None,
+    max_usd: Annotated[
+        float | None, typer.Option("--max-usd", metavar="USD", help="What its models may cost in all.")
+    ] = None,
     home: Home = None,
     json: Json = False,
 ) -> None:
@@ -57,17 +62,39 @@ def backtest(
     with opened(home) as book, progress("backtest") as show:
 
         def tell(step: app.BacktestProgress) -> None:
-            show(step.done, f"{step.chunk}  {step.ticks:,} ticks  {step.ticks_per_second:,.0f}/s")
+            show(step.done, f"{step.chunk}  {step.ticks:,} ticks  {step.ticks_per_second:,.0f}/s{_paid(step.spent)}")
+
+        def agree(estimate: app.CostEstimate) -> bool:
+            return _agree(app.cost_sentence(estimate), limit=max_usd, costs=bool(estimate.most_usd_e6))
 
         if again:
             _print_comparison(book.backtest_again(agent, chunk=chunk, progress=tell, **wish), json=json)
             return
         told = (lambda result: None) if json else (lambda result: print("", *app.chunk_lines(result), sep="\n"))
-        result = book.backtest(agent, progress=tell, chunk=told, **wish)
+        result = book.backtest(agent, progress=tell, chunk=told, max_usd=max_usd, agree=agree, **wish)
         if html:
             book.backtests.export(result.id, html=html)
         found = book.backtests.show(result.id)
-    print_json(found) if json else print("", *app.summary_lines(result), sep="\n")
+        spent = book.backtests.spent(result.id)
+    print_json(found) if json else print("", *app.summary_lines(result, spent=spent), sep="\n")
+
+
+def _agree(sentence: str, *, limit: float | None, costs: bool) -> bool:
+    """Says what models may cost, and asks where nobody set a limit and somebody can answer."""
+    if limit is not None or not costs:
+        print(f"{sentence}{'' if limit is None else f'; it stops at {limit:g} USD'}", file=sys.stderr, flush=True)
+        return True
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        return False
+    print(sentence, file=sys.stderr, flush=True)
+    if not typer.confirm("go on?", err=True):
+        print("nothing was asked; --max-usd sets another limit", file=sys.stderr)
+        raise typer.Exit(1)
+    return True
+
+
+def _paid(spent: Any) -> str:
+    return f"  {plural(spent.calls, 'call')}  {spent.cost_usd_e6 / 1e6:,.2f} USD" if spent else ""
 
 
 def _print_comparison(found: Any, *, json: bool) -> None:

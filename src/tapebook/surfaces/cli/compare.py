@@ -37,8 +37,8 @@ SHOWN_TICKS = 10
 
 
 def compare(
-    first: Annotated[str, typer.Argument(metavar="RUN", help="The id of a run; with --shadow, an agent.")],
-    second: Annotated[str | None, typer.Argument(metavar="RUN", help="The id of another run.")] = None,
+    first: Annotated[str, typer.Argument(metavar="RUN", help="A run, by how its id begins; with --shadow, an agent.")],
+    second: Annotated[str | None, typer.Argument(metavar="RUN", help="Another run.")] = None,
     *,
     shadow: Annotated[bool, typer.Option("--shadow", help="An agent's decisions beside its shadow's.")] = False,
     most: Most = 500,

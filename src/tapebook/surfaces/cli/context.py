@@ -26,6 +26,9 @@ def context(
     *,
     preview: Annotated[bool, typer.Option("--preview", help="Only what each part takes, and warnings.")] = False,
     as_of: AsOf = None,
+    version: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="A version of the agent; else the one of then.")
+    ] = None,
     home: Home = None,
     json: Json = False,
 ) -> None:
@@ -33,9 +36,9 @@ def context(
     moment = None if as_of is None else instant(as_of)
     with opened(home) as book:
         if preview:
-            _print_preview(book.preview(agent, symbol, as_of=moment), json)
+            _print_preview(book.preview(agent, symbol, as_of=moment, version=version), json)
             return
-        packet = book.context(agent, symbol, as_of=moment)
+        packet = book.context(agent, symbol, as_of=moment, version=version)
     if json:
         from tapebook import views
 

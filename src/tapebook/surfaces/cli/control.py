@@ -63,6 +63,7 @@ def flatten(
 def _sentence(done: "Flattened") -> str:
     if done.left_to_desk:
         return f"{done.deployment}: the desk that is running closes it at its next turn"
-    closing = ", ".join(done.closing) or "no position"
-    cancelled = f"{plural(done.cancelled, 'order')} cancelled"
-    return f"{done.deployment}: closing {closing}, {cancelled}; `tapebook halt` keeps it flat"
+    ended = [f"closed {', '.join(done.closed)}"] if done.closed else []
+    under_way = [f"closing {', '.join(done.closing) or 'no position'}"] if done.closing or not ended else []
+    what = ", ".join([*ended, *under_way])
+    return f"{done.deployment}: {what}, {plural(done.cancelled, 'order')} cancelled; `tapebook halt` keeps it flat"

@@ -1,4 +1,4 @@
-"""Commands on the home as a whole: `init`, `verify`, `doctor`."""
+"""Commands on the home as a whole: `init`, `verify`, `rebuild`, `doctor`."""
 
 import sys
 from typing import Annotated
@@ -42,9 +42,23 @@ def verify(
         print_table(rows, [Column("where", "where"), Column("problem", "problem")], empty="clean")
         print_lines(dict.fromkeys(f"{found.where}: {found.remedy}" for found in findings if found.remedy))
     if findings:
-        found = plural(len(findings), "contradiction")
-        complain(f"{found} in what is stored; keep this home as it is and restore a copy")
+        tables = all("`tapebook rebuild`" in found.remedy for found in findings)
+        remedy = "stop what runs here and run `tapebook rebuild`" if tables else "keep this home and restore a copy"
+        complain(f"{plural(len(findings), 'contradiction')} in what is stored; {remedy}")
         raise typer.Exit(Stop.exit_code)
+
+
+def rebuild(*, home: Home = None, json: Json = False) -> None:
+    """Compute damaged tables of the book again from its log."""
+    with opened(home) as book, progress("rebuild") as show:
+        done = book.rebuild(progress=lambda words: show(None, words))
+    if json:
+        print_json(done)
+    elif done.tables:
+        written = f"{plural(len(done.tables), 'table')} written again from {plural(done.events, 'event')}"
+        print_lines([f"{written}: {', '.join(done.tables)}"])
+    else:
+        print_lines(["nothing to rebuild: every table says what the log says"])
 
 
 def doctor(

@@ -8,7 +8,7 @@ import typer
 from tapebook.domain.instants import iso
 from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import AsOf, Home, Json, home_folder, instant, opened
-from tapebook.surfaces.cli.output import print_json, print_lines
+from tapebook.surfaces.cli.output import price, print_json, print_lines, print_record
 from tapebook.surfaces.cli.progress import Show, progress
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def market(symbol: Symbol, as_of: AsOf = None, home: Home = None, as_json: Json 
     if as_json:
         print_json(found)
     else:
-        print_lines(line for name, value in found.items() for line in _told(name, value))
+        print_record(_record(found))
 
 
 class _Reporter:
@@ -94,8 +94,112 @@ class _Reporter:
         return [*rows, plural(self._newest.gaps, 'open gap')]
 
 
-def _told(name: str, value: Any) -> list[str]:
-    """A part of the market as lines: its name, then each of its values."""
-    if not isinstance(value, dict):
-        return [f"{name}: {'-' if value in (None, []) else value}"]
-    return [f"{name}:", *(f"  {key}: {'-' if inner is None else inner}" for key, inner in value.items())]
+_UNKNOWN = "not known"
+_VENUES = {"BinPerp": "Binance", "BybitPerp": "Bybit", "HlPerp": "Hyperliquid"}
+_VENUE_RATE = "fundingRate8h"
+_DEPTHS = {"01": "0.1", "05": "0.5", "1": "1"}
+
+
+def _record(found: dict[str, Any]) -> dict[str, Any]:
+    """A market for people: a line or two for each thing, with its unit and its age; --json has every figure."""
+    mid, regime = found["midPrice"], found["regime"]
+    gaps = [
+        f"{gap['channel']} from {gap['from'][11:19]} to {gap['to'][11:19]}, {'filled' if gap['filled'] else 'open'}"
+        for gap in found["gaps"]
+    ]
+    known = {
+        "price": mid and f"{_grouped(price(mid['price']))} USD, {_age(mid)}",
+        "regime": regime and f"{regime['tag']} ({plural(regime['bars'], 'bar')} of {regime['barMinutes']} min)",
+        **_funding(found["fundingPressure"]),
+        "liquidity": found["liquidityProfile"] and _liquidity(found["liquidityProfile"]),
+        "volatility": found["volatilityProfile"] and _volatility(found["volatilityProfile"]),
+        "positioning": found["positioningPressure"] and _positioning(found["positioningPressure"]),
+    }
+    return {
+        "symbol": f"{found['symbol']} as of {found['asOf']}",
+        **{name: words or _UNKNOWN for name, words in known.items()},
+        "gaps": gaps or "none in the last hour",
+    }
+
+
+def _funding(found: dict[str, Any] | None) -> dict[str, Any]:
+    if found is None:
+        return {"funding": None}
+    rate = float(found.get("fundingRate1h") or 0)
+    paid = "longs pay" if rate > 0 else "shorts pay" if rate < 0 else "nobody pays"
+    said = f"{_percent(found, 'fundingRate1h', 5)} per hour, {_percent(found, 'fundingRateAnnual', 2)} a year: {paid}"
+    venues = [
+        f"{_VENUES.get(name.removeprefix(_VENUE_RATE), name.removeprefix(_VENUE_RATE))} {_percent(found, name, 4)}"
+        for name in sorted(found)
+        if name.startswith(_VENUE_RATE) and name != _VENUE_RATE and found[name] is not None
+    ]
+    above = float(found.get("aboveOtherVenues8h") or 0)
+    beside = f"; {abs(100 * above):.4f} % {'above' if above > 0 else 'below'} the others" if above else ""
+    changes = [
+        f"{_percent(found, f'openInterestChange{span}hPct', 2, scale=1, sign=True)} in {span} h" for span in (1, 24)
+    ]
+    premium = found.get("premium")
+    side = "under" if float(premium or 0) < 0 else "over"
+    return {
+        "funding": [
+            f"{said}, {found.get('regime') or 'regime not known'}; {_age(found)}",
+            *([f"8 hours: {', '.join(venues)}{beside}"] if venues else []),
+        ],
+        "open interest": f"change {', '.join(changes)}",
+        "premium": None if premium is None else f"{abs(100 * float(premium)):.4f} % {side} the oracle's price",
+    }
+
+
+def _liquidity(found: dict[str, Any]) -> list[str]:
+    lean = float(found["imbalance"])
+    heavier = "bids weigh more" if lean > 0 else "asks weigh more" if lean < 0 else "even"
+    usual = f"{found['regime']} for the day, " if found["regime"] else ""
+    depths = [f"{_usd(float(found[f'depthUsd{key}Pct']))} within {share} %" for key, share in _DEPTHS.items()]
+    return [
+        f"{usual}spread {float(found['spreadBps']):.2f} bps, imbalance {100 * lean:+.0f} % ({heavier}); {_age(found)}",
+        f"depth {', '.join(depths)}",
+    ]
+
+
+def _volatility(found: dict[str, Any]) -> str:
+    spans = []
+    for span, minutes in ((1, 60), (24, 1_440)):
+        if found.get(f"realizedVol{span}h") is None:
+            spans.append(f"{_UNKNOWN} in {span} h ({found.get(f'minutesUsed{span}h') or 0:,} of {minutes:,} minutes)")
+        else:
+            yearly = _percent(found, f"annualizedVol{span}h", 1)
+            spans.append(f"{_percent(found, f'realizedVol{span}h', 2)} in {span} h ({yearly} a year)")
+    tag = f"{found['regime']}: " if found.get("regime") else ""
+    return f"{tag}{', '.join(spans)}; {_age(found)}"
+
+
+def _positioning(found: dict[str, Any]) -> str:
+    # Zero has no sign.
+    score = round(float(found["score"]), 2) or 0.0
+    sure = _percent(found, "confidence", 0)
+    return f"{found['direction'].replace('_', ' ')}: score {score:+.2f} of 1, confidence {sure}; {_age(found)}"
+
+
+def _percent(found: dict[str, Any], name: str, digits: int, *, scale: int = 100, sign: bool = False) -> str:
+    value = found.get(name)
+    return _UNKNOWN if value is None else f"{scale * float(value):{'+' if sign else ''}.{digits}f} %"
+
+
+def _usd(value: float) -> str:
+    for unit, name in ((1e9, "bn"), (1e6, "M"), (1e3, "k")):
+        if value >= unit:
+            return f"{value / unit:,.1f} {name} USD"
+    return f"{value:,.0f} USD"
+
+
+def _grouped(number: str) -> str:
+    whole, point, rest = number.partition(".")
+    return f"{int(whole):,}{point}{rest}"
+
+
+def _age(found: dict[str, Any]) -> str:
+    """`0 s old`, or `stale, 90 min old`."""
+    seconds = found["ageSeconds"]
+    spans = ((172_800, 86_400, "days"), (7_200, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
+    number, unit = next((seconds // size, unit) for least, size, unit in spans if seconds >= least)
+    return f"{'stale, ' if found['stale'] else ''}{number} {unit} old"

@@ -24,9 +24,18 @@ def progress(label: str, *, on_terminal_only: bool = False) -> Iterator[Show]:
     columns = (TextColumn(label), BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[words]}"))
     # What is printed meanwhile goes above the bar, unless it goes to a file or a pipe.
     shared = sys.stdout.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=shared) as bar:
-        task = bar.add_task(label, total=None, words="")
-        yield lambda done, words: bar.update(task, total=done and 1.0, completed=done, words=words)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=shared)
+    task = bar.add_task(label, total=None, words="")
+
+    def show(done: float | None, words: str) -> None:
+        # Not drawn before the first step: until then a command may ask something.
+        bar.start()
+        bar.update(task, total=done and 1.0, completed=done, words=words)
+
+    try:
+        yield show
+    finally:
+        bar.stop()
 
 
 def _lines(label: str) -> Show:

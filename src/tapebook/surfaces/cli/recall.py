@@ -1,4 +1,4 @@
-"""Commands on documents: `recall search`, `status`, `sync`, `reindex`, `add`, `watch`."""
+"""Commands on documents: `recall search`, `status`, `sync`, `reindex`, `add`, `remove`, `watch`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,6 +89,21 @@ def add(
     """Make the texts of a folder documents."""
     with opened(home) as book, progress("sync") as show:
         report = book.recall.add(folder, progress=_steps(show))
+    _print_report(report, json)
+
+
+@group.command()
+def remove(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A folder that was added; its name is enough.")],
+    *,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Take the texts of a folder out of the documents again."""
+    with opened(home) as book, progress("sync") as show:
+        report = book.recall.remove(folder, progress=_steps(show))
+    if not json:
+        print_lines([f"{Path(folder).name} is read no more; what it said stays known as of before"])
     _print_report(report, json)
 
 

@@ -42,7 +42,7 @@ WRITES = [
 What = Annotated[
     Literal["journal", "learning", "note"], typer.Argument(metavar="WHAT", help="journal, learning or note.")
 ]
-Run = Annotated[str | None, typer.Option("--run", metavar="RUN", help="The run it comes from.")]
+Run = Annotated[str | None, typer.Option("--run", metavar="RUN", help="The run it comes from, by how its id begins.")]
 One = Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Only of this agent.")]
 Proposal = Annotated[str, typer.Argument(metavar="ID", help="A proposal; `tapebook recall proposals` lists them.")]
 

@@ -39,7 +39,7 @@ SHOWN_DIFFERENCES = 10
 _ENDED = {"failed": "failed", "rejected": "was refused", "expired": "expired"}
 # What the lines of a citation may take of the screen; --json has all of them.
 SHOWN_LINES = 240
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run; `tapebook runs` lists them.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run, or how it begins.")]
 
 group = typer.Typer(rich_markup_mode=None, invoke_without_command=True)
 
@@ -90,9 +90,19 @@ def show(
 def tick(agent: Agent, symbol: Symbol, *, home: Home = None, json: Json = False) -> None:
     """Let an agent decide on a symbol once, now."""
     with opened(home) as book:
-        run = book.run(book.tick(agent, symbol).run_id)
+        earlier = book.made_earlier(agent, symbol)
+        run = book.run(earlier.run.run_id if earlier else book.tick(agent, symbol).run_id)
     if json:
-        print_json(run)
+        print_json(run | {"made_earlier": earlier is not None})
+    elif earlier:
+        name = run["run_id"]
+        go_on = f"tapebook demo --seconds {earlier.demo_seconds}" + (f" --home {home}" if home else "")
+        print_lines(
+            [
+                f"made earlier: run {name} as of {run['as_of']} ({run['status']}); the market has not moved since",
+                f"`{go_on}` moves it on, `tapebook runs show {name}` shows the run",
+            ]
+        )
     else:
         print_run(run)
     if run["status"] in ("failed", "rejected", "expired"):
@@ -108,7 +118,7 @@ def _why_not_done(run: dict[str, Any]) -> str:
 
 
 def replay(
-    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The id of a run.")] = None,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The id of a run, or how it begins.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every run of the home.")] = False,
     *,
     home: Home = None,
@@ -203,6 +213,8 @@ def _vote(vote: dict[str, Any]) -> str:
 def _usage(usage: dict[str, Any] | None) -> str | None:
     if usage is None:
         return None
+    if usage.get("reused"):
+        return f"{usage['model']}: the answer that the same question got before; it cost nothing"
     tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
     return f"{usage['model']}: {tokens}, {usage['cost_usd']:.6f} USD, attempts: {usage['attempts']}"
 

@@ -26,6 +26,9 @@ Recording = Annotated[Path, typer.Argument(metavar="FILE", help="A line per fram
 Symbol = Annotated[str, typer.Option("--symbol", metavar="S", help="Whose rows they are, such as BTC.")]
 AnySymbol = Annotated[str | None, typer.Option("--symbol", metavar="S", help="Only rows of this one; else all.")]
 Interval = Annotated[str, typer.Option("--interval", metavar="I", help="The length of a bar: 1m 5m 15m 1h 4h 1d.")]
+FoundInterval = Annotated[
+    str | None, typer.Option("--interval", metavar="I", help="The length of a bar, 1m 5m 15m 1h 4h 1d; else found.")
+]
 Spacing = Annotated[
     str | None, typer.Option("--interval", metavar="I", help="How far rows are apart, such as 8h; else not checked.")
 ]
@@ -76,7 +79,7 @@ def flagged(command: Callable[..., None]) -> Callable[..., None]:
 
 @import_group.command("candles")
 @flagged
-def import_candles(file: File, *, symbol: Symbol, interval: Interval, flags: Flags) -> None:
+def import_candles(file: File, *, symbol: Symbol, interval: FoundInterval = None, flags: Flags) -> None:
     """Import bars."""
     _import("candles", file, flags, symbol=symbol, interval=interval)
 

@@ -23,10 +23,10 @@ from tests.tape.sources.hyperliquid.recorder import Recorder, source_of
 FAST = {
     "audit": False,
     "ping_s": 0.2,
-    "pong_s": 0.2,
+    "pong_s": 10.0,
     "mids_silence_s": 30.0,
-    "connect_s": 1.0,
-    "request_s": 0.3,
+    "connect_s": 10.0,
+    "request_s": 10.0,
     "barrier_s": 3.0,
 }
 
@@ -179,7 +179,7 @@ def test_a_connection_that_answers_no_ping_is_replaced() -> None:
         stage.exchange.pongs = True
         await stage.subscribed()
 
-    stage = play(script)
+    stage = play(script, pong_s=0.2)
     assert any("no pong within" in problem for problem in stage.source.health().recent_problems)
 
 
