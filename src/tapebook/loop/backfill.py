@@ -14,7 +14,7 @@ written down apart: they move neither cash nor positions, and their fees stay in
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import dropwhile, islice
 from pathlib import Path
 
@@ -41,8 +41,7 @@ from tapebook.errors import BadInput
 from tapebook.log import Draft
 from tapebook.loop.fill_rows import FillFile, FillRow, read_fill_rows
 from tapebook.loop.gather import regime
-from tapebook.loop.learn import learn_from_trades
-from tapebook.loop.optional_reads import OptionalReads
+from tapebook.loop.learn import learn_everything
 from tapebook.loop.past_market import PastMarket
 from tapebook.loop.quotes import TapeQuotes
 from tapebook.tape.store import View
@@ -50,6 +49,7 @@ from tapebook.wiring import Rooms
 
 REASON = "imported"
 BRIDGED = "bridged"
+_SHOWN_EVERY = 500
 _LACKS: tuple[Lack, ...] = ("fills", "funding", "path")
 
 
@@ -113,6 +113,7 @@ def import_fills(
     dry_run: bool = False,
     bridge: bool = False,
     account: str | None = None,
+    progress: Callable[[str], None] = lambda words: None,
 ) -> FillsReport:
     """Books the fills of a file that the book does not have. BadInput names the row that stands against it.
 
@@ -125,15 +126,18 @@ def import_fills(
     new = list(_new(rooms, deployment, file.rows, path))
     seq = rooms.book.head(deployment.id)
     booking = _Booking(rooms, deployment, rooms.book.account(deployment.id, seq=seq), new)
-    for row in new:
+    for number, row in enumerate(new, 1):
         booking.book(row, bridge=bridge)
+        if number % _SHOWN_EVERY == 0:
+            progress(f"{number:,} of {len(new):,} fills")
+            rooms.leases.beat_if_due()
     booking.mark_open_trades()
     if booking.objections:
         raise BadInput(_objection(booking.objections, path))
     if booking.drafts and not dry_run:
         rooms.book.append(deployment.id, booking.drafts, expected_seq=seq)
-        # Here, where it may take its time: a million trades are two minutes, and the next decision has not so long.
-        learn_from_trades(rooms, deployment, OptionalReads())
+        # Here, where it may take its time: the next decision learns one step only.
+        learn_everything(rooms, deployment, progress=lambda learned: progress(f"{learned:,} learned"))
     return _report(path, deployment, file, booking, new=len(new), dry_run=dry_run)
 
 

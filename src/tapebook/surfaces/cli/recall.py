@@ -158,14 +158,14 @@ def _print_report(report: "SyncReport", json: bool) -> None:
         print_json(report)
         return
     told = [
-        (report.kept, "files changed"),
-        (report.removed, "removed"),
-        (report.unchanged, "as they were"),
-        (report.derived, "documents of the log"),
-        (report.entries, "entries written"),
-        (report.indexed.written, "chunks indexed"),
+        (report.kept, f"{plural(report.kept, 'file')} changed"),
+        (report.removed, f"{report.removed:,} removed"),
+        (report.unchanged, f"{report.unchanged:,} unchanged"),
+        (report.derived, f"{plural(report.derived, 'document')} of the log"),
+        (report.entries, f"{plural(report.entries, 'entry', 'entries')} written"),
+        (report.indexed.written, f"{plural(report.indexed.written, 'chunk')} indexed"),
     ]
-    words = ", ".join(f"{count:,} {what}" for count, what in told if count) or "there are no documents"
+    words = ", ".join(text for count, text in told if count) or "there are no documents"
     print_lines([words])
     print_lines(f"refused {each.path}: {each.why}" for each in report.refused[:SHOWN_REFUSALS])
     if len(report.refused) > SHOWN_REFUSALS:
