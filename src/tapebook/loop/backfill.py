@@ -35,6 +35,7 @@ from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import iso
 from tapebook.domain.money import E6, E8, decimal_text, divide
 from tapebook.domain.order import Fill, SpotFill
+from tapebook.domain.text import plural
 from tapebook.domain.trade import Lack
 from tapebook.errors import BadInput
 from tapebook.log import Draft
@@ -76,10 +77,10 @@ class FillsReport(msgspec.Struct, frozen=True):
         """What was found and what is not known, for people."""
         fees = ", ".join(f"{amount} {token}" for token, amount in self.token_fees.items())
         return [
-            f"{self.file}: {self.format}, {_count(self.fills, 'fill')}",
+            f"{self.file}: {self.format}, {plural(self.fills, 'fill')}",
             *(f"note: {note}" for note in self.notes),
-            *([f"{_count(self.repeated, 'row')} stood there before and were left out"] if self.repeated else []),
-            *([f"{_count(self.spot, 'spot fill')} booked apart: no trades, no part of cash"] if self.spot else []),
+            *([f"left out, for they stand there twice: {plural(self.repeated, 'row')}"] if self.repeated else []),
+            *([f"{plural(self.spot, 'spot fill')} booked apart: no trades, no part of cash"] if self.spot else []),
             *([f"fees in tokens, no part of USD results: {fees}"] if fees else []),
             *(f"{BRIDGED}: {each}" for each in self.bridged),
             *self._lacking(),
@@ -89,7 +90,7 @@ class FillsReport(msgspec.Struct, frozen=True):
         """What came of it, in one line."""
         if not self.new:
             return f"nothing new: {self.agent} has all of these {self.fills:,} fills already"
-        trades = f"{_count(self.opened, 'trade')} opened, {self.closed:,} closed, net {self.net_pnl_usd:,.2f} USD"
+        trades = f"{plural(self.opened, 'trade')} opened, {self.closed:,} closed, net {self.net_pnl_usd:,.2f} USD"
         funding = f" (funding {self.funding_usd:+,.2f})" if self.funding_usd else ""
         verb = "would be booked" if self.dry_run else "booked"
         return f"{self.new:,} of {self.fills:,} fills {verb} for {self.agent}: {trades}{funding}"
@@ -101,7 +102,7 @@ class FillsReport(msgspec.Struct, frozen=True):
             "path": "best and worst results are not all known of {}: the tape lacks prices of their time",
         }
         for lack, count in self.lacks.items():
-            yield words[lack].format(f"{count:,} of {_count(self.closed, 'closed trade')}")
+            yield words[lack].format(f"{count:,} of {plural(self.closed, 'closed trade')}")
 
 
 def import_fills(
@@ -165,7 +166,7 @@ def _report(
 
 
 def _objection(objections: list[str], path: Path) -> str:
-    more = f" (and so at {_count(len(objections) - 1, 'more row')})" if len(objections) > 1 else ""
+    more = f" (and so at {plural(len(objections) - 1, 'more row')})" if len(objections) > 1 else ""
     return f"{path} {objections[0]}{more}; import what came before it first, or book the difference with --bridge"
 
 
@@ -367,7 +368,3 @@ def _number(amount_e8: int) -> str:
     """An amount without the zeros behind it."""
     text = decimal_text(amount_e8, E8, 8)
     return text.rstrip("0").rstrip(".")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
