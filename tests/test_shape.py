@@ -10,6 +10,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,41 @@ def test_comments_are_few_but_there() -> None:
 
 # Where anything at all may be caught, and how often. Each records what it caught, and what concerns the whole process
 # (a lost lease, a disk that refuses the book) is raised there or cannot come by.
+# Texts whose bytes are kept: packets, documents, verdicts and errors of runs, and the names of what is compared.
+KEPT_TEXTS = (
+    *("context/", "decision/", "experience/rows.py", "experience/store.py", "horizons/rows.py", "recall/incidents.py"),
+    *("loop/abandon.py", "loop/backfill.py", "lessons/", "tape/sources/"),
+)
+COUNTED = re.compile(
+    r" (rows|trades|decisions|runs|events|symbols|streams|objects|fills|orders|files|documents|chunks|bars|times|slots|"
+    r"agents|entries|contradictions|gaps|facts|notes|keys|pairs|accounts|outcomes|situations|snapshots|packets|payloads|"
+    r"calls|attempts|errors|problems|differences|rates|commits|records|versions|proposals|syncs)\b(?! as\b)"
+)
+
+
+def fixed_plurals(text: str) -> list[int]:
+    """The lines of a source where a number that may be one is followed by a noun that is always plural."""
+    found = []
+    for node in ast.walk(tree(text)):
+        parts = node.values if isinstance(node, ast.JoinedStr) else []
+        for place, (number, words) in enumerate(pairwise(parts)):
+            before = parts[place - 1] if place else None
+            # "2 of 3 rows" is right for every number, and a constant is never one.
+            is_share = isinstance(before, ast.Constant) and str(before.value).endswith(" of ")
+            is_free = isinstance(number, ast.FormattedValue) and not ast.unparse(number.value).isupper()
+            if is_free and isinstance(words, ast.Constant) and not is_share and COUNTED.match(str(words.value)):
+                found.append(words.lineno)
+    return found
+
+
+def test_counts_agree_with_their_nouns() -> None:
+    texts = {name: text for name, text in files().items() if not name.startswith(KEPT_TEXTS)}
+    odd = [f"{name}: {lines}" for name, text in texts.items() if (lines := fixed_plurals(text))]
+    assert not odd, f"use domain.text.plural: {', '.join(odd)}"
+    assert fixed_plurals('f"{a} of {b:,} rows, {c:,} trades"') == [1]
+    assert not fixed_plurals('f"{a} of {b} rows, {MOST} rows, {c} runs as {d}"')
+
+
 BROAD_HANDLERS = {
     "loop/workers.py": 2,  # one account's trouble, and an engine in a thread: the other accounts go on
     "loop/optional_reads.py": 1,  # a memory: trading goes on without it

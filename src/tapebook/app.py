@@ -40,7 +40,7 @@ from tapebook.lab.planning import plan_for
 from tapebook.lab.replay import ReplayReport, replay
 from tapebook.lab.rerun import Comparison, run_again
 from tapebook.lab.result import BacktestResult, ChunkResult
-from tapebook.log import Finding, Rebuilt, Stream
+from tapebook.log import Finding, RebuiltTables, Stream
 from tapebook.loop import control, enlist, transfer
 from tapebook.loop import demo as demo_loop
 from tapebook.loop.backfill import FillsReport, import_fills
@@ -416,7 +416,7 @@ class Tapebook:
         """
         return verify_home(self._rooms, tape=tape, archive=archive, progress=progress, notice=notice)
 
-    def rebuild(self, *, progress: Callable[[str], None] = lambda words: None) -> Rebuilt:
+    def rebuild(self, *, progress: Callable[[str], None] = lambda words: None) -> RebuiltTables:
         """Computes tables of the book again that contradict its log, in one transaction; nothing else may run."""
         return rebuild_book(self._rooms, progress=progress)
 

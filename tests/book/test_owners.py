@@ -97,6 +97,7 @@ READS: dict[str, Read] = {
     "last_run_until": lambda book, it: book.last_run_until(it.agent.id, "BTC", seq=it.seq, until=it.now),
     "closed_trades": lambda book, it: book.closed_trades(it.agent.id, seq=it.seq, most=ALL),
     "listed_trades": lambda book, it: book.listed_trades(it.agent.id, seq=it.seq, most=ALL),
+    "trade_ended": lambda book, it: book.trade_ended(it.traded.state.trade_id),
     "trade_lacks": lambda book, it: book.trade_lacks(it.traded.state.trade_id),
     "has_spot_fill": lambda book, it: book.has_spot_fill(it.agent.id, "s1"),
     "trade_maker": lambda book, it: _maker(book, it.traded.state.trade_id),

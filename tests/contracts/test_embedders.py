@@ -199,7 +199,7 @@ def test_rows_that_do_not_fit_are_refused(create: Create, server: EmbeddingServe
         "embeddings": [{"values": [1.0]}] if name == "gemini" else [[1.0]],
     }
     server.fails = [(200, str(few).replace("'", '"').encode(), {})]
-    with pytest.raises(Retry, match="gave 1 rows for 2 texts"):
+    with pytest.raises(Retry, match="gave 1 row for 2 texts"):
         create(name).documents(["one", "two"])
 
 

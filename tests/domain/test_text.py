@@ -16,6 +16,7 @@ from tapebook.domain.text import (
     fenced,
     has_hidden,
     name_word,
+    plural,
     quoted,
     sanitise,
     sanitise_lines,
@@ -184,3 +185,8 @@ def test_words_of_others_cannot_leave_their_quotes_or_their_fence() -> None:
     assert fenced("one\n\n# two\u2028three\n") == "> one\n>\n> # two\n> three"
     assert name_word("k PEPE\u202e|x") == "k_PEPE__x"
     assert name_word("") == "_"
+
+
+def test_a_count_agrees_with_its_noun() -> None:
+    assert [plural(count, "trade") for count in (0, 1, 2, 1_000)] == ["0 trades", "1 trade", "2 trades", "1,000 trades"]
+    assert (plural(1, "entry", "entries"), plural(2, "entry", "entries")) == ("1 entry", "2 entries")

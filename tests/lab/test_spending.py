@@ -6,19 +6,25 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import tapebook
 from tapebook.clock import VirtualClock
 from tapebook.config import FILE
+from tapebook.decision import Answer
+from tapebook.decision.answer import answer
 from tapebook.domain.instants import DAY
+from tapebook.domain.packet import Packet
 from tapebook.domain.run import Usage
 from tapebook.errors import BadInput, SpendLimit
+from tapebook.lab import spending
 from tapebook.lab.backtest_home import backtest_homes
 from tapebook.lab.cost import CostEstimate
 from tapebook.lab.result import BacktestResult
 from tapebook.lab.spending import Spending, Spent, spent_by
 from tapebook.llm import Asked
+from tapebook.wiring import Rooms
 from tests.lab.bars import model_home
 from tests.llm.conftest import offline, one_server, server
 from tests.llm.model_server import ModelServer, Said, openai_chat, trading_chat
@@ -97,6 +103,18 @@ def test_a_model_of_ones_own_needs_no_limit(home: Path, server: ModelServer) -> 
         file.write("input_usd_per_mtok = 0\noutput_usd_per_mtok = 0\n")
     result = asked(home, max_usd=None)
     assert shown(home, result.id)["spent"]["calls"] == len(server.seen) == HOURS
+
+
+def test_no_question_is_estimated_above_the_cap_of_a_run(home: Path, server: ModelServer) -> None:
+    """The longest prompt may be too dear to be asked where a shorter one is not."""
+    with (home / FILE).open("a") as file:
+        file.write("input_usd_per_mtok = 1000\n")
+    with pytest.raises(BadInput, match=r"may be asked 12 times: at most .* out, 6\.00 USD: say with --max-usd"):
+        asked(home, max_usd=None)
+    result = asked(home)
+    assert not server.seen and shown(home, result.id)["spent"] is None
+    with tapebook.open(home / "backtests" / result.id) as book:
+        assert {run["error"][:15] for run in book.runs("tester", most=50)} == {"R11_MODEL_SPEND"}
 
 
 def test_it_stops_at_the_limit_and_goes_on_when_raised(tmp_path: Path, server: ModelServer) -> None:
@@ -204,8 +222,8 @@ def test_notes_of_a_model_are_limited_and_kept_too(tmp_path: Path, server: Model
 
 def test_a_day_of_the_profile_is_a_day_of_the_machine(home: Path, server: ModelServer) -> None:
     with tapebook.open(home) as book:
-        book.edit_agent("tester", {"max_model_usd_per_day": "0.05"})
-    says = r"the backtests of tester have spent 0\.0\d+ USD today, its profile allows 0\.0500 a day"
+        book.edit_agent("tester", {"max_model_usd_per_day": "0.08"})
+    says = r"the backtests of tester have spent 0\.0\d+ USD today, its profile allows 0\.0800 a day"
     with pytest.raises(SpendLimit, match=says):
         asked(home)
     calls, (backtest,) = len(server.seen), backtest_homes(home)
@@ -214,14 +232,52 @@ def test_a_day_of_the_profile_is_a_day_of_the_machine(home: Path, server: ModelS
     clock = VirtualClock(plan.end)
     with closing(Spending(home, plan, run_usd_e6=10**9, clock=clock)) as other:
         clock.advance(10**13 // DAY * DAY + 5)
-        other.reserve(40_000)
+        other.reserve(70_000)
         other.add("q", Asked("", Usage("m", 1, 1, 30_000, 1), "failed"))
         with pytest.raises(SpendLimit, match="run the same command tomorrow"):
-            other.reserve(40_000)
+            other.reserve(70_000)
         clock.advance(clock.now() + DAY)
-        other.reserve(40_000)
+        other.reserve(70_000)
+        with pytest.raises(SpendLimit, match=r"may cost 0\.0900, and its profile allows 0\.0800 a day: raise"):
+            other.reserve(90_000)
         # One that failed is paid for, and asked again.
         assert other.find("q") is None and other.spent.cost_usd_e6 >= 30_000
+
+
+def test_stopped_by_the_day_it_goes_on_the_next(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More may be spent in all than in a day, and no decision is made without its model."""
+    server.says(trading_chat)
+    home = model_home(tmp_path, server.url, hours=24, max_model_usd_per_day="0.08")
+    clock = VirtualClock(2_000_000_000_000)
+    monkeypatch.setattr(spending, "SystemClock", lambda: clock)
+    for _ in range(24):
+        try:
+            result = asked(home)
+            break
+        except SpendLimit:
+            clock.advance(clock.now() + DAY)
+    with tapebook.open(home / "backtests" / result.id) as book:
+        assert not [run for run in book.runs("tester", most=50) if run["error"]]
+    assert len(server.seen) == 24 and spent_by(home, result.id).cost_usd_e6 == 2 * 90_000
+
+
+def test_an_ensemble_asks_each_of_its_models_once(tmp_path: Path, server: ModelServer) -> None:
+    server.says(trading_chat)
+    members = "trend, openai:one, openai:two"
+    home = model_home(tmp_path, server.url, hours=HOURS, engine="ensemble", members=members)
+    heard: list[CostEstimate] = []
+    with tapebook.open(home) as book:
+        with pytest.raises(SpendLimit):
+            book.backtest("tester", chunks="none", memory="off", max_usd=0.2, agree=listening(heard, agrees=False))
+        assert (heard[0].models, heard[0].calls) == (("one", "two"), 2 * HOURS)
+        result = book.backtest("tester", chunks="none", memory="off", max_usd=ENOUGH)
+        assert len(server.seen) == book.backtests.spent(result.id).calls == 2 * HOURS
+        assert book.backtest_again("tester", chunks="none", memory="off").differs == ()
+    with tapebook.open(home / "backtests" / result.id) as book:
+        runs = [book.run(run["run_id"]) for run in book.runs("tester", most=50)]
+    assert sum(run["usage"]["cost_usd"] for run in runs) == pytest.approx(2 * HOURS * ANSWER_USD)
 
 
 def test_a_year_may_cost_its_limit_and_not_a_cap_for_each_day(tmp_path: Path, server: ModelServer) -> None:
@@ -231,6 +287,25 @@ def test_a_year_may_cost_its_limit_and_not_a_cap_for_each_day(tmp_path: Path, se
     with pytest.raises(SpendLimit, match="today"):
         asked(home)
     assert sum(ANSWER_USD for _ in server.seen) <= 0.06
+
+
+def test_an_engine_that_spends_by_itself_has_one_day_for_all(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows before what an engine of one's own costs, or stops it; it fails where its day is spent."""
+    home = model_home(tmp_path, server.url, hours=48, engine="trend", max_model_usd_per_day="1")
+
+    class Own:
+        identity = "own"
+
+        def decide(self, packet: Packet) -> Answer:
+            return msgspec.structs.replace(answer(packet, "hold", reason="wait"), usage=Usage("own", 1, 1, 300_000, 1))
+
+    monkeypatch.setattr(Rooms, "engine", lambda rooms, agent: Own())
+    result = asked(home, max_usd=None)
+    with tapebook.open(home / "backtests" / result.id) as book:
+        errors = [run["error"] for run in book.runs("tester", most=100)][::-1]
+    assert errors[:4] == [None] * 4 and all(each.startswith("R11_MODEL_SPEND: $1.20 spent") for each in errors[4:])
 
 
 def test_what_a_limit_may_be(home: Path) -> None:

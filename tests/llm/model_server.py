@@ -7,7 +7,7 @@ What came in is kept in `seen`.
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -64,9 +64,11 @@ class ModelServer:
     async def _dripping(self, request: web.Request, body: bytes, seconds: float) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
-        for byte in body:
-            await response.write(bytes([byte]))
-            await asyncio.sleep(seconds)
+        # Whoever asked may have gone.
+        with suppress(ConnectionResetError):
+            for byte in body:
+                await response.write(bytes([byte]))
+                await asyncio.sleep(seconds)
         return response
 
 

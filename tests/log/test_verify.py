@@ -182,7 +182,7 @@ def test_findings_say_where_and_what(database: Database) -> None:
     database.run(sql("DELETE FROM log_events WHERE owner = 'ann' AND deployment = 'd1' AND seq = 6"))
     database.run(sql("UPDATE log_events SET seq = 0 WHERE owner = 'ann' AND deployment = '' AND seq = 10"))
     assert check(log, database) == [
-        Finding("ann/", "1 row(s) with numbers that no event can have"),
+        Finding("ann/", "1 row with numbers that no event can have"),
         Finding("ann/d1#7", "event 6 is missing"),
         Finding("bo/d1#3", "the event or one before it was changed: its hash does not follow"),
     ]

@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,12 @@ from tapebook.domain.market import Candle, FundingRate, Mid, Observation
 from tapebook.domain.money import E8
 from tapebook.domain.order import Fill
 from tapebook.errors import BadInput
+from tapebook.horizons import almanac
+from tapebook.log import Draft, Event
+from tapebook.loop import experience
 from tapebook.loop.backfill import FillsReport
 from tapebook.loop.fill_rows import read_fill_rows
+from tapebook.loop.learn import learn
 from tapebook.tape.importer import known_at
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
@@ -426,3 +431,95 @@ def test_a_file_in_two_parts_gives_the_trades_of_the_whole(book: app.Tapebook, t
         fields = ("net_pnl_usd", "funding_usd", "mfe_usd", "mae_usd", "lacks")
         ours, whole = book.trades("btc-5m")[0], other.trades("btc-5m")[0]
         assert [ours[name] for name in fields] == [whole[name] for name in fields] and not whole["lacks"]
+
+
+class Killed(BaseException):
+    """A process that ends without a word."""
+
+
+def trips(count: int) -> list[list[str]]:
+    """Round trips, six a day, that win and lose in turn."""
+    rows = []
+    for number in range(count):
+        at, price = START + number * 4 * HOUR, 100 + 5 * (number % 3)
+        rows.append([iso(at), "BTC", "buy", "1", "100", "0", ""])
+        rows.append([iso(at + HOUR), "BTC", "sell", "1", str(price - 2), "0", ""])
+    return rows
+
+
+def all_learned(book: app.Tapebook) -> tuple[Any, ...]:
+    """What experience and layers say of an agent."""
+    rooms, own = book._rooms, "btc-5m.paper"
+    seq = rooms.book.head(own)
+    outcomes = rooms.experience.outcomes(own, seq=seq, most=1_000)
+    told = rooms.horizons.rows(own, seq=seq, as_of=NOW)
+    return sorted(each.trade_id for each in outcomes), rooms.experience.records(own, seq=seq), told
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of four trades and two days."""
+    monkeypatch.setattr(experience, "STEP_TRADES", 4)
+    monkeypatch.setattr(almanac, "STEP_DAYS", 2)
+
+
+def learned_at_once(folder: Path, path: Path) -> tuple[Any, ...]:
+    """What a home learns from a file in one step."""
+    app.init(folder / "whole")
+    with app.open(folder / "whole", clock=VirtualClock(NOW)) as whole:
+        brought(whole, path)
+        return all_learned(whole)
+
+
+def test_learning_in_steps_comes_to_the_same(
+    book: app.Tapebook, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step commits more than it may, leases get their signs of life, and what is learned is what it always was."""
+    path = written(tmp_path, trips(30))
+    expected = learned_at_once(tmp_path, path)
+    request.getfixturevalue("small_steps")
+    rooms, steps, beats, shown = book._rooms, list[list[str]](), list[int](), list[str]()
+    append = rooms.book.append
+
+    def noted(deployment: str, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
+        steps.append([draft.kind for draft in drafts])
+        return append(deployment, drafts, expected_seq=expected_seq)
+
+    def beat() -> list[Any]:
+        beats.append(1)
+        return []
+
+    monkeypatch.setattr(rooms.book, "append", noted)
+    monkeypatch.setattr(rooms.leases, "beat_if_due", beat)
+    brought(book, path, progress=shown.append)
+    taught = [kinds.count("experience.learned") for kinds in steps if "fill.observed" not in kinds]
+    assert max(taught) == 4 and sum(taught) == 30 and len(beats) >= 8
+    assert shown[-1].endswith(" learned")
+    assert all_learned(book) == expected and book.verify() == []
+
+
+def test_learning_goes_on_where_it_was_killed(
+    book: app.Tapebook, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, trips(30))
+    expected = learned_at_once(tmp_path, path)
+    request.getfixturevalue("small_steps")
+    beats: list[int] = []
+
+    def die() -> list[Any]:
+        beats.append(1)
+        if len(beats) == 3:
+            raise Killed
+        return []
+
+    monkeypatch.setattr(book._rooms.leases, "beat_if_due", die)
+    with pytest.raises(Killed):
+        brought(book, path)
+    assert len(all_learned(book)[0]) == 12
+    with app.open(tmp_path / "home", clock=VirtualClock(NOW)) as again:
+        rooms, deployment = again._rooms, again._deployment("btc-5m")
+        # As every decision does before it is made.
+        for count in (16, 20, 24, 28, 30, 30):
+            assert learn(rooms, deployment) == ()
+            assert len(all_learned(again)[0]) == count
+        assert all_learned(again) == expected and again.verify() == []

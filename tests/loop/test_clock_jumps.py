@@ -125,7 +125,7 @@ def test_a_clock_that_goes_ahead_and_back_is_survived(tmp_path: Path) -> None:
             assert rooms.book.seq_as_of(name, END + SECOND) == rooms.book.head(name)
         assert verify_log(rooms.log, rooms.book_db, packages=BOOK_PACKAGES, anchors={}) == []
         (said,) = [check for check in checks(rooms) if check.name == "clock"]
-        assert not said.ok and "set back 1 times" in said.detail
+        assert not said.ok and "set back 1 time in" in said.detail
         assert rooms.book.cash_differences() == []
         replayed = replay(rooms, [run.run_id for run in runs if run.as_of >= JUMPS])
         assert replayed.different == []

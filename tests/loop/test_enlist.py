@@ -170,7 +170,7 @@ def test_what_is_dropped_from_the_watchlist_while_it_is_held_is_warned_about(flo
     # Said when it happens, not at every change.
     assert edit(floor.rooms, "a", strategy="Go.").warnings == []
     assert edit(floor.rooms, "a", watch="BTC,SOL").warnings == [
-        "a has an order for ETH at the broker: it can still fill; `tapebook flatten a --symbol ETH` cancels it"
+        "a has 1 order for ETH at the broker: it can still fill; `tapebook flatten a --symbol ETH` cancels it"
     ]
 
 
@@ -179,7 +179,7 @@ def test_disabling_while_holding_is_warned_about(floor: Desk) -> None:
     said = edit(floor.rooms, "a", enabled=False)
     assert said.warnings == [
         f"a holds BTC long 500.00 USD: {CLOSES.replace('any more', 'while it is disabled')}",
-        "a has an order for ETH at the broker: it can still fill; `tapebook flatten a --symbol ETH` cancels it",
+        "a has 1 order for ETH at the broker: it can still fill; `tapebook flatten a --symbol ETH` cancels it",
     ]
     assert edit(floor.rooms, "a", enabled=True).warnings == []
 

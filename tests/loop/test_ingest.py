@@ -142,9 +142,9 @@ def test_a_full_disk_keeps_everything_and_a_later_flush_writes_it_in_order(quiet
     intake.take([Mid("BTC", START, 10)])
     intake.gap(GAP)
     with broken(quiet, error):
-        assert ingester.flush() == f"{error} (1 facts are waiting)"
+        assert ingester.flush() == f"{error} (waiting: 1 fact)"
         intake.take([Mid("BTC", START, 11), Mid("ETH", START, 3)])
-        assert ingester.flush() == f"{error} (3 facts are waiting)"
+        assert ingester.flush() == f"{error} (waiting: 3 facts)"
         assert quiet.tape.head() == (0, 0) and not quiet.tape.gaps(as_of=FOREVER)
     assert ingester.flush() is None and len(intake) == 0
     assert quiet.tape.newest(Mid, "BTC", view=View(START)) == Mid("BTC", START, 11), "the later word was lost"
@@ -156,7 +156,7 @@ def test_a_frame_that_waits_counts_by_its_symbols(quiet: Rooms) -> None:
     intake, ingester = ingester_of(quiet)
     intake.take([MidFrame(START, ("BTC", "ETH"), (1, 2)), Mid("SOL", START, 3)])
     with broken(quiet, FULL):
-        assert ingester.flush() == f"{FULL} (3 facts are waiting)"
+        assert ingester.flush() == f"{FULL} (waiting: 3 facts)"
     assert ingester.flush() is None and len(intake) == 0
     assert quiet.tape.newest(Mid, "ETH", view=View(START)) == Mid("ETH", START, 2)
 

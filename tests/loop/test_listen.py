@@ -13,7 +13,7 @@ from tapebook import app
 from tapebook.clock import ScaledClock, VirtualClock, elapsed_seconds
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Mid
-from tapebook.errors import HomeError, Retry, StoreFailed, TapebookError, UnknownName
+from tapebook.errors import DatabaseAway, HomeError, Retry, StoreFailed, TapebookError, UnknownName
 from tapebook.loop.health import checks
 from tapebook.loop.ingest import Waiting
 from tapebook.loop.listen import IngestProgress, listen, resume_of
@@ -208,6 +208,53 @@ def ingested(home: Path, *, seconds: float) -> list[IngestProgress]:
 
     asyncio.run(scene())
     return said
+
+
+class _SetBack(ScaledClock):
+    """A clock that somebody sets back."""
+
+    behind = 0
+
+    def now(self) -> int:
+        """The world's time, less so much."""
+        return super().now() - self.behind
+
+
+def test_a_clock_set_back_while_the_database_is_away_is_waited_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, said = weather.make_home(tmp_path / "home"), list[IngestProgress]()
+
+    async def scene() -> None:
+        server = weather.world_server(seed=7, faults=Faults(), history_ms=START - BORN)
+        async with weather.served(server) as url:
+            clock = _SetBack(server.now, speed=1.0)
+            rooms = Rooms(home, clock=clock)
+            refusals = iter(range(3))
+
+            def head() -> tuple[int, int]:
+                if clock.behind and next(refusals, None) is not None:
+                    raise DatabaseAway("PostgreSQL does not answer; it restarts")
+                return whole()
+
+            def report(now: IngestProgress) -> None:
+                said.append(now)
+                if now.rows and not clock.behind:
+                    clock.behind = 2 * HOUR
+
+            whole = rooms.tape.head
+            monkeypatch.setattr(rooms.tape, "head", head)
+            try:
+                await listen(rooms, url=url, seconds=3.0, report=report)
+                assert next(refusals, None) is None and len(rooms.tape.set_backs()) == 1
+            finally:
+                rooms.close()
+
+    asyncio.run(scene())
+    lines = [each.problem or each.notice or "" for each in said]
+    assert any(line.startswith("database away since") for line in lines)
+    assert any("the clock was set back by" in line and "begun anew" in line for line in lines)
+    assert any(line.startswith("database back after") for line in lines)
 
 
 def test_a_world_that_starts_again_is_listened_to_at_once(tmp_path: Path) -> None:

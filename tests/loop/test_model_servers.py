@@ -1,6 +1,5 @@
 """Models of every kind of server behind a desk: those that can do less trade all the same, and none can harm others."""
 
-import gzip
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +22,7 @@ from tapebook.loop.tick import tick
 from tapebook.loop.workers import Worker
 from tapebook.wiring import Rooms
 from tests.llm.conftest import offline, one_server, server
+from tests.llm.hostile_servers import BILLED, HOSTILE, KEY, many_tempered
 from tests.llm.model_server import ModelServer, Said, Seen, error, openai_chat, trade_by
 from tests.loop.crews import START, Shop
 from tests.loop.desks import Desk, desk
@@ -30,7 +30,6 @@ from tests.replay.stage import Stage
 
 __all__ = ["offline", "one_server", "server"]
 
-KEY = "sk-very-secret-0123456789"
 KNOWS = {"strict schema": 0, "JSON mode only": 1, "plain with fences": 2, "thinks first": 2}
 
 
@@ -86,47 +85,11 @@ def test_servers_of_four_tempers_trade_through_one_agent(tmp_path: Path, server:
     assert [status for _, status in orders] == ["filled", "filled"] and len(fills) == 2
 
 
-def hostile(temper: str, *, large: int, seconds_a_byte: float) -> Said:
-    """What a server of that temper gives, and how much of it."""
-    chat, used = openai_chat("{}"), {"prompt_tokens": 10, "completion_tokens": 10}
-    bomb = gzip.compress(bytes(large), 1)
-    given = {
-        "drips": Said(body=b" " * 10_000, seconds_a_byte=seconds_a_byte),
-        "counts-too-much": Said(body=chat | {"usage": used | {"completion_tokens": 2**64}}),
-        "counts-below-zero": Said(body=chat | {"usage": used | {"prompt_tokens": -5}}),
-        "deep": Said(body=b'{"choices":' + b"[" * 200_000),
-        "deep-error": Said(500, b'{"error":' * 100_000),
-        "bomb": Said(body=bomb, headers={"content-encoding": "gzip"}),
-        "large": Said(body=b'{"choices":"' + b"x" * large),
-        "echoes-an-error": Said(400, error(f"the key {KEY} may not do this")),
-        "echoes-a-refusal": Said(401, error(f"wrong key: {KEY}")),
-    }
-    return given[temper]
-
-
-HOSTILE = {
-    **{"drips": "timeout", "counts-too-much": "server_error", "counts-below-zero": "server_error"},
-    **{"deep": "server_error", "deep-error": "server_error", "bomb": "server_error", "large": "server_error"},
-    **{"echoes-an-error": "rejected", "echoes-a-refusal": "unauthorised"},
-}
-# Servers that may have billed the prompt although nothing of what they sent can be used.
-BILLED = {"drips", "counts-too-much", "counts-below-zero", "deep", "bomb", "large"}
-
-
 class HostileDesk:
     """A worker whose agents ask a hostile server each, beside agents whose servers are good, and one of rules."""
 
     def __init__(self, home: Path, server: ModelServer, *, large: int, seconds_a_byte: float) -> None:
-        answers = {temper: hostile(temper, large=large, seconds_a_byte=seconds_a_byte) for temper in HOSTILE}
-
-        def say(seen: Seen) -> Said:
-            temper = seen.body["model"]
-            if temper == "echoes-in-its-answer":
-                return Said(body=openai_chat(trade_by(seen.body["messages"][-1]["content"]).replace("it goes up", KEY)))
-            good = Said(body=openai_chat(trade_by(seen.body["messages"][-1]["content"])))
-            return answers.get(temper, good)
-
-        server.says(say)
+        server.says(many_tempered(large=large, seconds_a_byte=seconds_a_byte))
         self.server, self.clock = server, VirtualClock(START)
         self.rooms = Rooms(home, clock=self.clock)
         self.names = [*HOSTILE, "echoes-in-its-answer", "good"]

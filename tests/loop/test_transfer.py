@@ -17,6 +17,7 @@ from tapebook.home import make_home
 from tapebook.loop.listen import keep_of
 from tapebook.loop.transfer import ImportReport, export_candles, import_file
 from tapebook.tape import exporter
+from tapebook.tape.importer import known_at
 from tapebook.tape.retention import retire
 from tapebook.tape.store import View
 from tapebook.wiring import Rooms
@@ -108,7 +109,7 @@ def test_one_bad_line_refuses_the_file_unless_it_is_skipped(rooms: Rooms, tmp_pa
     told: list[ImportReport] = []
     for dry_run in (True, False):
         with pytest.raises(
-            BadInput, match=r"file.csv: 1 bad lines, the first is 4: open -102 is negative; mend the file"
+            BadInput, match=r"file.csv: 1 bad line, the first is 4: open -102 is negative; mend the file"
         ):
             imported(rooms, path, dry_run=dry_run, tell=told.append)
     assert told[0].lines()[-1] == "bad: line 4 open -102 is negative"
@@ -144,7 +145,7 @@ def test_rows_that_differ_are_refused_or_become_revisions(rooms: Rooms, minutes:
     ):
         imported(rooms, path)
     assert stored(rooms) == bars(90)
-    assert imported(rooms, path, revise=True, dry_run=True).result() == "dry run: 1 rows would be written"
+    assert imported(rooms, path, revise=True, dry_run=True).result() == "dry run: 1 row would be written"
     report = imported(rooms, path, revise=True)
     assert (report.differing_rows, report.rows_written) == (1, 1)
     assert stored(rooms)[0].volume_base == 7
@@ -220,7 +221,6 @@ def test_a_recording_is_known_when_it_was_received(rooms: Rooms, tmp_path: Path)
         ({"symbol": None}, "say whose rows these are with --symbol"),
         ({"symbol": "B T C"}, "is no symbol: write it like BTC"),
         ({"symbol": ""}, "is no symbol"),
-        ({"interval": None}, "say how long the bars are with --interval"),
         ({"interval": "7m"}, "there are no bars of '7m': choose one of 1m, 5m, 15m, 1h, 4h, 1d"),
         ({"interval": "5m"}, "the rows are 1m apart but --interval says 5m: use --interval 1m"),
     ],
@@ -262,10 +262,20 @@ def test_an_export_in_many_blocks(rooms: Rooms, minutes: Path, tmp_path: Path, m
 
 def test_larger_bars_and_past_moments(rooms: Rooms, minutes: Path, tmp_path: Path) -> None:
     imported(rooms, minutes)
-    assert exported(rooms, tmp_path / "hours.csv", interval="1h").rows == 2
     assert exported(rooms, tmp_path / "then.csv", as_of=MIDNIGHT + HOUR, until=None).rows == 59
     now = exported(rooms, tmp_path / "now.csv", until=None)
     assert (now.rows, now.as_of) == (90, NOW)
+
+
+def test_a_bar_whose_end_is_not_there_is_not_exported(rooms: Rooms, minutes: Path, tmp_path: Path) -> None:
+    """Ninety minutes are one hour and a half: the second bar is made when its last minute is there, or is settled."""
+    imported(rooms, minutes)
+    report = exported(rooms, tmp_path / "hours.csv", interval="1h")
+    assert (report.rows, report.last_ts) == (1, MIDNIGHT)
+    with pytest.raises(BadInput, match="no bars of BTC for 4h"):
+        exported(rooms, tmp_path / "four.csv", interval="4h", until=None)
+    rooms.tape.commit([Mid("BTC", MIDNIGHT + 2 * HOUR + 5_000, 10**8)], assumed=known_at)
+    assert exported(rooms, tmp_path / "heard.csv", interval="1h").rows == 2
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_leveraged_trades_get_funding_and_path_and_their_recorded_net(
     ledgers = data / "ledgers"
     with gzip.open(ledgers / "freqtrade_LTC_trades.json.gz", "rt") as file:
         recorded = sorted(json.load(file), key=lambda trade: trade["open_timestamp"])
-    book.import_file("candles", ledgers / "LTC_15m-futures.parquet", symbol="LTC", interval="15m")
+    book.import_file("candles", ledgers / "LTC_15m-futures.parquet", symbol="LTC")
     book.import_file("funding", ledgers / "LTC_8h-funding_rate.parquet", symbol="LTC")
     book.import_file("marks", ledgers / "LTC_8h-mark.parquet", symbol="LTC")
     path = tmp_path / "fills.json"

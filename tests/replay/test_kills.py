@@ -111,3 +111,22 @@ def test_ended_before_acts_of_every_kind_of_moment(
     end_everywhere(
         moment(told(story), kind), Stage(place, server(store)), points=some(most), story=story, hands=hands
     )
+
+
+@pytest.mark.parametrize(
+    ("store", "count", "seed"),
+    [
+        ("SQLite", 5, 1),
+        pytest.param("SQLite", 0, 3, marks=pytest.mark.soak),
+        pytest.param("PostgreSQL", 40, 4, marks=pytest.mark.soak),
+    ],
+)
+def test_killed_while_old_decisions_leave(store: str, count: int, seed: int, server: Servers, place: Path) -> None:
+    words = [str(place), str(count), str(seed), server(store)]
+    command = [sys.executable, "-m", "tests.replay.movers", *words]
+    done = subprocess.run(command, cwd=storm.ROOT, env=storm.environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    whole, *wrecks = [json.loads(line) for line in done.stdout.splitlines()]
+    assert whole["left"] > 10 and len(wrecks) == (count or whole["points"]) and all(each["killed"] for each in wrecks)
+    for state in (whole, *wrecks, *(each["then"] for each in wrecks)):
+        assert (state["findings"], state["different"], state["replayed"]) == ([], [], whole["replayed"] or None), state

@@ -264,7 +264,7 @@ SELECT
 FROM trade_history
 WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq
     AND SUBSTR(lacks, 1, 5) <> 'fills'
-ORDER BY exit_seq;
+ORDER BY exit_seq LIMIT :most;
 
 -- name: closed_on
 -- The trades that ended between two moments, as far as they were known as of a sequence number, with the engine that
@@ -404,6 +404,10 @@ FROM fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill
 -- name: has_spot_fill
 -- Whether a spot fill is there, by its id.
 SELECT 1 FROM spot_fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
+
+-- name: trade_ended
+-- The event that ended a trade.
+SELECT exit_seq FROM trade_history WHERE owner = :owner AND id = :id;
 
 -- name: trade_lacks
 -- What is not known of a trade.

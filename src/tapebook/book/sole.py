@@ -9,7 +9,7 @@ from tapebook.book.activity import Session
 from tapebook.book.events import KINDS, DeskFlattened
 from tapebook.book.fold import Fold
 from tapebook.book.settle import Account
-from tapebook.book.store import MOST_UNDER_WAY, Book, Snapshot
+from tapebook.book.store import EVERY, MOST_UNDER_WAY, Book, Snapshot
 from tapebook.db import Database
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.order import Order
@@ -78,12 +78,12 @@ class SoleBook(Book):
             return super().closed_trades(deployment, seq=seq, most=most)
         return fold.closed[: -most - 1 : -1]
 
-    def closed_after(self, deployment: str, *, after: int, seq: int) -> list[ClosedTrade]:
+    def closed_after(self, deployment: str, *, after: int, seq: int, most: int = EVERY) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""
         fold = self._folds[deployment]
         if fold.seq != seq:
-            return super().closed_after(deployment, after=after, seq=seq)
-        return fold.closed_after(after)
+            return super().closed_after(deployment, after=after, seq=seq, most=most)
+        return fold.closed_after(after)[:most]
 
     def closed_since(self, deployment: str, *, after: int, seq: int) -> tuple[int, int | None]:
         """How many trades ended after one sequence number and up to another, and when the first of them did."""

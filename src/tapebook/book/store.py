@@ -23,6 +23,9 @@ from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.set_back import StreamSetBack
 
 MIGRATIONS = "tapebook.book"
+EVERY = 2**62
+"""No limit to how many rows are read."""
+
 MOST_UNDER_WAY = 50
 """Orders that are looked at for those under way: an order that outlives so many newer ones is not seen any more."""
 
@@ -274,9 +277,14 @@ class Book:
         row = self._db.one(_QUERIES.trade_totals, owner=self.owner, deployment=deployment)
         return TradeTotals(*row) if row else TradeTotals(0, 0, 0, 0, 0)
 
-    def closed_after(self, deployment: str, *, after: int, seq: int) -> list[ClosedTrade]:
+    def trade_ended(self, trade_id: str) -> int | None:
+        """The sequence number of the event that ended a trade; None of one that is open or not there."""
+        row = self._db.one(_QUERIES.trade_ended, owner=self.owner, id=trade_id)
+        return row[0] if row else None
+
+    def closed_after(self, deployment: str, *, after: int, seq: int, most: int = EVERY) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""
-        where = {"owner": self.owner, "deployment": deployment, "after": after, "seq": seq}
+        where = {"owner": self.owner, "deployment": deployment, "after": after, "seq": seq, "most": most}
         return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_after, **where)]
 
     def closed_on(self, deployment: str, *, since: int, until: int, seq: int) -> list[EndedTrade]:

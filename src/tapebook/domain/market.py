@@ -26,7 +26,7 @@ class MidFrame(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if len(self.symbols) != len(self.prices_e8):
-            raise ValueError(f"{len(self.symbols)} symbols have {len(self.prices_e8)} prices")
+            raise ValueError(f"symbols: {len(self.symbols)}, prices: {len(self.prices_e8)}")
 
     def __len__(self) -> int:
         return len(self.symbols)

@@ -7,7 +7,7 @@
 4. `rows` says all of it to a packet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -92,10 +92,19 @@ class Experience:
         standing = self.standing(deployment, seq=seq)
         return self._tended(standing, at=new[-1][0].exited_at) + self._lessons(standing, new)
 
-    def passed(self, deployment: str, *, seq: int) -> int:
-        """Up to which sequence number every trade that ended was learned from."""
+    def passed(self, deployment: str, *, seq: int, ended: Callable[[str], int | None] = lambda trade_id: None) -> int:
+        """Up to which sequence number every trade that ended was learned from; `ended` says where one did.
+
+        Trades are learned from in the order of their ends, so it is the end of the one learned last. Outcomes from
+        files have no trade here, and come when all others are learned.
+        """
         known = self._passed.get(deployment)
-        return self.standing(deployment, seq=seq).seq if known is None or known > seq else known
+        if known is not None and known <= seq:
+            return known
+        learned = self.standing(deployment, seq=seq).seq
+        row = self._db.one(_QUERIES.trade_learned, **self._where(deployment), seq=learned) if learned else None
+        end = ended(row[0]) if row else None
+        return learned if end is None else end
 
     def pass_over(self, deployment: str, *, seq: int) -> None:
         """Somebody looked, and up to here there is nothing to learn from any more."""

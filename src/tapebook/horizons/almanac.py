@@ -14,6 +14,9 @@ from tapebook.horizons.values import Terms
 from tapebook.log import Draft
 
 # 1970 began on a Thursday.
+STEP_DAYS = 93
+"""How many days are rolled up at once, so that leases are kept alive in between."""
+
 _FIRST_MONDAY = 4 * DAY
 
 _Known = tuple[int, int, int]
@@ -47,9 +50,12 @@ class Almanac:
         return seq if today == floor(now, DAY) else None
 
     def days_over(self, days: Days, scope: str, *, seq: int, now: int, terms: Terms | None = None) -> list[Draft]:
-        """The events that roll up the days that are over, and late trades of such days; on Mondays a cleanup too."""
+        """The events that roll up days that are over, and late trades of such days; on Mondays a cleanup too.
+
+        They are one step of `STEP_DAYS` at most: the next call goes on behind them.
+        """
         today = floor(now, DAY)
-        drafts = catch_up(self.store, days, scope, seq=seq, at=today, terms=terms, before=today)
+        drafts = catch_up(self.store, days, scope, seq=seq, at=today, terms=terms, before=today, most=STEP_DAYS)
         if not drafts:
             self._quiet[scope] = today, seq
         elif today % (7 * DAY) == _FIRST_MONDAY:

@@ -58,24 +58,28 @@ def catch_up(
     at: int,
     terms: Terms | None = None,
     before: int | None = None,
+    most: int | None = None,
 ) -> list[Draft]:
     """The events that bring the layers of a scope up to date, as far as days began `before` a moment; none if they are.
 
-    `at` is when it happens.
+    `at` is when it happens. No more than `most` days are brought in at once; the next call goes on with the others.
     """
     until, after = days.heads(scope), store.marks(scope)
     news = list(days.changed(scope, after=after, until=until))
     ripe = [each for each in news if before is None or each.at < before]
-    if not ripe:
-        return []
-    dirty = sorted({period_of("day", each.at) for each in ripe})
-    leaves = {day: days.leaf(scope, day, until=until) for day in dirty}
-    plans = _plans(_Ahead(store, scope, seq), leaves, terms)
-    if not plans:
-        return []
-    bodies = [ev.LayerRolled(plan.folds, plan.told) for plan in plans]
-    bodies[-1] = msgspec.structs.replace(bodies[-1], until=_marks(until, set(news) - set(ripe)))
-    return [ev.draft(at, body) for body in bodies]
+    # In the order in which they became known, so that the marks move on however few are brought in.
+    dirty = list(dict.fromkeys(period_of("day", each.at) for each in sorted(ripe, key=lambda each: each.seq)))
+    step = most or max(1, len(dirty))
+    for end in range(step, len(dirty) + step, step):
+        leaves = {day: days.leaf(scope, day, until=until) for day in sorted(dirty[end - step : end])}
+        plans = _plans(_Ahead(store, scope, seq), leaves, terms)
+        if plans:
+            done = set(dirty[:end])
+            left = [each for each in news if period_of("day", each.at) not in done]
+            bodies = [ev.LayerRolled(plan.folds, plan.told) for plan in plans]
+            bodies[-1] = msgspec.structs.replace(bodies[-1], until=_marks(until, left))
+            return [ev.draft(at, body) for body in bodies]
+    return []
 
 
 def roll_again(

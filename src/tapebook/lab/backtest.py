@@ -114,7 +114,8 @@ class Run:
         # Whoever names none may spend nothing: a backtest lies two folders below its home.
         self._spending = spending or Spending(home.folder.parent.parent, plan, run_usd_e6=0)
         rooms.ledger = self._spending
-        rooms.replies = BacktestReplies(rooms.book_db, owner=rooms.config.owner, spending=self._spending)
+        has_ledger = any(rooms.askers(plan.agent))
+        rooms.replies = BacktestReplies(rooms.book_db, owner=rooms.config.owner, has_ledger=has_ledger)
         self._ticks, self._began = 0, elapsed_seconds()
         self._deployment, self._learn = enrol(self._rooms, plan), learner(plan)
         self._limit = bar_wait_ms(self._rooms.config)

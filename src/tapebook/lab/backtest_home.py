@@ -18,6 +18,7 @@ import msgspec
 from tapebook.config import FILE, Config, as_toml
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.files import replace_file
+from tapebook.domain.text import plural
 from tapebook.domain.urls import without_password
 from tapebook.errors import Damaged, StoreFailed, UnknownName
 from tapebook.lab.plan import Chunk, Plan
@@ -164,7 +165,7 @@ def backtest_home(parent: Path, name: str) -> BacktestHome:
     fitting = [home for home in homes if home.id.startswith(name)] if name else []
     if len(fitting) != 1:
         known = ", ".join(home.id for home in homes[:8]) or "none yet; `tapebook backtest AGENT` makes one"
-        what = f"{name!r} fits {len(fitting)} backtests" if fitting else f"there is no backtest {name!r}"
+        what = f"{name!r} fits {plural(len(fitting), 'backtest')}" if fitting else f"there is no backtest {name!r}"
         raise UnknownName(f"{what}; backtests: {known}")
     return fitting[0]
 

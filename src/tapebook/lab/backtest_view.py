@@ -8,6 +8,7 @@ import msgspec
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.instants import iso
 from tapebook.domain.money import E6, divide
+from tapebook.domain.text import plural
 from tapebook.lab.result import BacktestResult, Baseline, ChunkResult, Luck, Parts, Row
 from tapebook.lab.spending import Spent
 from tapebook.lab.words import (
@@ -217,7 +218,7 @@ def _figures(result: ChunkResult) -> list[tuple[str, str]]:
     net, still = (usd(value, signed=True) for value in (result.net_usd_e6, result.open_usd_e6))
     return [
         ("equity", f"{usd(start)} to {usd(end)} USD ({grown}%)"),
-        ("closed", f"{result.trades:,} trades, net {net} USD"),
+        ("closed", f"{plural(result.trades, 'trade')}, net {net} USD"),
         ("from", _parts(result.parts) if result.trades else ""),
         ("open", f"{still} USD on what was open at either end" if result.open_usd_e6 else ""),
         ("won", share_text(result.win_rate) if result.trades else ""),
@@ -276,7 +277,7 @@ def _ratio(found: Estimate | None) -> list[str]:
 
 def _chunk_sentence(chunk: ChunkResult) -> str:
     change = divide(chunk.change_usd_e6 * E6, chunk.equity_start_usd_e6) if chunk.equity_start_usd_e6 else 0
-    return f"equity {signed(change / 10_000, 2)}%, {chunk.trades} trades, won {share_text(chunk.win_rate)}"
+    return f"equity {signed(change / 10_000, 2)}%, {plural(chunk.trades, 'trade')}, won {share_text(chunk.win_rate)}"
 
 
 def _over_chunks(result: BacktestResult, kind: str, heading: str, cell: Callable[[Row], str]) -> list[str]:

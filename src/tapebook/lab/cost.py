@@ -76,7 +76,8 @@ def estimate_cost(rooms: Rooms, plan: Plan) -> CostEstimate:
         calls=sum(each.count for each in asked),
         input_tokens=sum(each.count * each.prompt_tokens for each in asked),
         output_tokens=sum(each.count * each.asker.budget.max_tokens for each in asked),
-        most_usd_e6=sum(each.count * _most_usd_e6(each, cap) for each in asked),
+        # An attempt that is dearer than a run may cost is not made; a shorter prompt than the longest may be sent.
+        most_usd_e6=sum(each.count * min(cap, each.asker.attempt_usd_e6(each.prompt_tokens)) for each in asked),
         usual_usd_e6=None if None in usual else sum(filter(None, usual)),
         spent_usd_e6=spent_by(rooms.home, plan.id).cost_usd_e6,
     )
@@ -148,12 +149,6 @@ def cost_sentence(estimate: CostEstimate) -> str:
         f"{' and '.join(estimate.models)} may be asked {estimate.calls:,} times: at most {read} tokens in and "
         f"{written} out, {usd(estimate.most_usd_e6)} USD{before}{so_far}"
     )
-
-
-def _most_usd_e6(each: _Questions, cap_usd_e6: int) -> int:
-    """One attempt with the longest answer; a dearer one than a run may cost is not asked."""
-    attempt = each.asker.attempt_usd_e6(each.prompt_tokens)
-    return attempt if attempt <= cap_usd_e6 else 0
 
 
 def _usual_usd_e6(rooms: Rooms, each: _Questions) -> int | None:

@@ -8,6 +8,7 @@ from tapebook.book.store import TradeTotals
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import HOUR, SECOND, floor, iso
 from tapebook.domain.money import E6, decimal_text
+from tapebook.domain.text import plural
 from tapebook.lab.replay import ReplayReport, replay
 from tapebook.loop.gather import marks
 from tapebook.tape.store import View
@@ -54,7 +55,7 @@ class DemoReport(msgspec.Struct, frozen=True):
         span = f"{iso(self.market_from)[:16]} to {iso(self.market_until)[:16]} UTC"
         return [
             f"market time   {span} ({hours:.1f} h), seed {self.seed}",
-            f"tape          {self.rows:,} rows",
+            f"tape          {plural(self.rows, 'row')}",
             f"ticks         {ticks:,}",
             f"decisions     {told}",
             f"refused       {refused}",

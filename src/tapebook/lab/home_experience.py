@@ -114,7 +114,9 @@ class HomeExperience:
     def _learn(self, deployment: Deployment, contents: files.Contents, folder: str) -> ExperienceFiles:
         room, name, counted = self._rooms.experience, deployment.id, (len(contents.outcomes), len(contents.snapshots))
         # Trades that ended and were not learned from yet come first, or they would be passed over.
-        seq = self._append(deployment, outcomes_due(self._rooms, deployment, seq=self._rooms.book.head(name)))
+        seq = self._rooms.book.head(name)
+        while due := outcomes_due(self._rooms, deployment, seq=seq):
+            seq = self._append(deployment, due)
         known = room.snapshots(name, seq=seq)
         snapshots = [taken(each) for each in contents.snapshots if each not in known]
         seq = self._append(deployment, snapshots)

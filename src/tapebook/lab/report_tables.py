@@ -5,6 +5,7 @@ from html import escape
 
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.money import E6
+from tapebook.domain.text import plural
 from tapebook.lab.backtest_view import (
     FIRST_RANDOM,
     fill_sentence,
@@ -71,7 +72,8 @@ def _head(result: BacktestResult, stale: Sequence[str]) -> str:
     frozen = f", frozen at {day(result.freeze_at)}" if result.freeze_at is not None else ""
     says = (
         f"{result.agent}, version {result.agent_version}, engine {result.engine}, memory {result.memory}{frozen}; "
-        f"{', '.join(result.symbols)}; {day(result.start)} to {day(result.end)} UTC; {result.total.ticks:,} decisions"
+        f"{', '.join(result.symbols)}; {day(result.start)} to {day(result.end)} UTC; "
+        f"{plural(result.total.ticks, 'decision')}"
     )
     strategy = f'<p class="muted">{escaped(result.strategy)}</p>' if result.strategy else ""
     warned = "".join(
@@ -187,7 +189,7 @@ def _details(chunk: ChunkResult) -> str:
     return (
         f"<details><summary>{escaped(summary)}</summary>{table(headings, rows)}"
         f"<h4>Lessons at its end{note}</h4><ul>{lessons}</ul>"
-        f'<p class="muted">snapshot {escaped(kept)}; {chunk.situations:,} situations known</p></details>'
+        f'<p class="muted">snapshot {escaped(kept)}; {plural(chunk.situations, "situation")} known</p></details>'
     )
 
 

@@ -47,7 +47,7 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 class Spending:
-    """The ledger of one backtest; its file is opened when a model is made, so rules never have one.
+    """The ledger of one backtest; its file is opened at the first question, so rules never have one.
 
     `failures` gives answers that failed too: made again, a backtest fails where it failed.
     """
@@ -65,11 +65,6 @@ class Spending:
     def spent(self) -> Spent:
         """What the backtest cost by now, over all attempts at it."""
         return self._spent
-
-    @property
-    def is_used(self) -> bool:
-        """Whether any model was asked through it."""
-        return self._opened is not None
 
     def find(self, question: str) -> Asked | None:
         """The answer that was paid for; of another backtest it costs nothing any more."""
@@ -101,6 +96,11 @@ class Spending:
             raise SpendLimit(
                 f"backtest {self._backtest} has spent {_usd(spent)} of {_usd(most)} USD and {next_one}: what was paid "
                 "for is kept; run the same command with a higher --max-usd to go on"
+            )
+        if usd_e6 > allowed:
+            raise SpendLimit(
+                f"the next question of backtest {self._backtest} may cost {_usd(usd_e6)}, and its profile allows "
+                f"{_usd(allowed)} a day: raise max_model_usd_per_day with `tapebook agents edit`"
             )
         if today + usd_e6 > allowed:
             raise SpendLimit(
@@ -159,13 +159,13 @@ class Spending:
 class BacktestReplies(Replies):
     """Kept answers of a backtest's own book, in which a day of the market is no day of anybody's money."""
 
-    def __init__(self, db: Database, *, owner: str, spending: Spending) -> None:
+    def __init__(self, db: Database, *, owner: str, has_ledger: bool) -> None:
         super().__init__(db, owner=owner)
-        self._spending = spending
+        self._has_ledger = has_ledger
 
     def spent_usd_e6(self, deployment: str, *, since: int) -> int:
         """Nothing where `Spending` counts; what an engine spends by itself counts over the whole backtest."""
-        return 0 if self._spending.is_used else super().spent_usd_e6(deployment, since=0)
+        return 0 if self._has_ledger else super().spent_usd_e6(deployment, since=0)
 
 
 def spent_by(parent: Path, backtest: str) -> Spent:

@@ -19,6 +19,7 @@ import msgspec
 from tapebook.domain.canonical import canonical, sha256_hex
 from tapebook.domain.money import E6, decimal_text
 from tapebook.domain.run import Usage
+from tapebook.domain.text import plural
 from tapebook.llm.port import PASSING, Completion, Failure, Model, estimated_tokens
 from tapebook.llm.prices import Price
 
@@ -269,7 +270,7 @@ class _Tab:
 
 
 def _times(attempts: int) -> str:
-    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
+    return plural(attempts, "attempt")
 
 
 def _usd(amount_e6: int) -> str:

@@ -9,7 +9,7 @@ from tapebook.log.answers import Answers
 from tapebook.log.event import Draft, Event, Stream
 from tapebook.log.lease import Lease, Leases
 from tapebook.log.projection import Projection, Write
-from tapebook.log.rebuild import Rebuilt, rebuild_tables
+from tapebook.log.rebuild import RebuiltTables, rebuild_tables
 from tapebook.log.store import Head, Log, NotedAnchor
 from tapebook.log.verify import Finding, verify_log
 
@@ -24,7 +24,7 @@ __all__ = [
     "Log",
     "NotedAnchor",
     "Projection",
-    "Rebuilt",
+    "RebuiltTables",
     "Stream",
     "Write",
     "rebuild_tables",

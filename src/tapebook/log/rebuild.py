@@ -24,7 +24,7 @@ _TOGETHER = 2_000
 _REFUSED = "{where}: {problem}; tables can only be computed from a log that is whole: {remedy}"
 
 
-class Rebuilt(msgspec.Struct, frozen=True):
+class RebuiltTables(msgspec.Struct, frozen=True):
     """The tables that were written anew, and how many events were read for it."""
 
     tables: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ def rebuild_tables(
     leases: Sequence[Lease],
     operational: frozenset[str] = frozenset(),
     progress: Progress = lambda words: None,
-) -> Rebuilt:
+) -> RebuiltTables:
     """Writes every table anew that contradicts the log; Damaged, and nothing is written, when the log is not whole."""
     with db.snapshot():
         broken = check_streams(log, {}, progress=progress)
@@ -50,13 +50,13 @@ def rebuild_tables(
             if broken or found.where not in known - {MIGRATIONS}:
                 raise Damaged(_REFUSED.format(**msgspec.structs.asdict(found)))
         if not tables:
-            return Rebuilt()
+            return RebuiltTables()
         return _write_anew(log, db, tables, fresh=fresh, leases=leases, progress=progress)
 
 
 def _write_anew(
     log: Log, db: Database, tables: set[str], *, fresh: Database, leases: Sequence[Lease], progress: Progress
-) -> Rebuilt:
+) -> RebuiltTables:
     streams = log.streams()
     heads = {stream: log.head(stream).seq for stream in streams}
     events = (event for stream in streams for event in log.events(stream, until=heads[stream]))
@@ -77,7 +77,7 @@ def _write_anew(
         for lease in leases:
             # A server lets others write meanwhile; who took a stream over has the last word.
             fence(db, lease.stream, lease)
-    return Rebuilt(tuple(sorted(tables)), total)
+    return RebuiltTables(tuple(sorted(tables)), total)
 
 
 def _writes(

@@ -21,6 +21,7 @@ import msgspec
 
 from tapebook.db import Database, Queries, Query, Row, connect, migrate
 from tapebook.db.buffered import Buffered
+from tapebook.domain.text import plural
 from tapebook.errors import Damaged, TapebookError
 from tapebook.log.event import GENESIS, Event, Stream
 from tapebook.log.projection import apply, by_kind
@@ -98,7 +99,7 @@ def check_chain(events: Iterable[Event], anchors: Mapping[int, str], *, name: st
         cut = f"the archive has an anchor here, but the stream ends at {seq}: it was cut off"
         yield Finding(f"{name}#{max(waiting)}", cut, _RESTORE)
     if size != seq:
-        yield Finding(name, f"{size - seq} row(s) with numbers that no event can have", _RESTORE)
+        yield Finding(name, f"{plural(size - seq, 'row')} with numbers that no event can have", _RESTORE)
 
 
 def _check_stream(log: Log, stream: Stream, anchors: Mapping[int, str]) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ written down apart: they move neither cash nor positions, and their fees stay in
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import dropwhile, islice
 from pathlib import Path
 
@@ -35,13 +35,13 @@ from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import iso
 from tapebook.domain.money import E6, E8, decimal_text, divide
 from tapebook.domain.order import Fill, SpotFill
+from tapebook.domain.text import plural
 from tapebook.domain.trade import Lack
 from tapebook.errors import BadInput
 from tapebook.log import Draft
 from tapebook.loop.fill_rows import FillFile, FillRow, read_fill_rows
 from tapebook.loop.gather import regime
-from tapebook.loop.learn import learn_from_trades
-from tapebook.loop.optional_reads import OptionalReads
+from tapebook.loop.learn import learn_everything
 from tapebook.loop.past_market import PastMarket
 from tapebook.loop.quotes import TapeQuotes
 from tapebook.tape.store import View
@@ -49,6 +49,7 @@ from tapebook.wiring import Rooms
 
 REASON = "imported"
 BRIDGED = "bridged"
+_SHOWN_EVERY = 500
 _LACKS: tuple[Lack, ...] = ("fills", "funding", "path")
 
 
@@ -76,10 +77,10 @@ class FillsReport(msgspec.Struct, frozen=True):
         """What was found and what is not known, for people."""
         fees = ", ".join(f"{amount} {token}" for token, amount in self.token_fees.items())
         return [
-            f"{self.file}: {self.format}, {_count(self.fills, 'fill')}",
+            f"{self.file}: {self.format}, {plural(self.fills, 'fill')}",
             *(f"note: {note}" for note in self.notes),
-            *([f"{_count(self.repeated, 'row')} stood there before and were left out"] if self.repeated else []),
-            *([f"{_count(self.spot, 'spot fill')} booked apart: no trades, no part of cash"] if self.spot else []),
+            *([f"{plural(self.repeated, 'row')} stood there before and were left out"] if self.repeated else []),
+            *([f"{plural(self.spot, 'spot fill')} booked apart: no trades, no part of cash"] if self.spot else []),
             *([f"fees in tokens, no part of USD results: {fees}"] if fees else []),
             *(f"{BRIDGED}: {each}" for each in self.bridged),
             *self._lacking(),
@@ -89,7 +90,7 @@ class FillsReport(msgspec.Struct, frozen=True):
         """What came of it, in one line."""
         if not self.new:
             return f"nothing new: {self.agent} has all of these {self.fills:,} fills already"
-        trades = f"{_count(self.opened, 'trade')} opened, {self.closed:,} closed, net {self.net_pnl_usd:,.2f} USD"
+        trades = f"{plural(self.opened, 'trade')} opened, {self.closed:,} closed, net {self.net_pnl_usd:,.2f} USD"
         funding = f" (funding {self.funding_usd:+,.2f})" if self.funding_usd else ""
         verb = "would be booked" if self.dry_run else "booked"
         return f"{self.new:,} of {self.fills:,} fills {verb} for {self.agent}: {trades}{funding}"
@@ -101,7 +102,7 @@ class FillsReport(msgspec.Struct, frozen=True):
             "path": "best and worst results are not all known of {}: the tape lacks prices of their time",
         }
         for lack, count in self.lacks.items():
-            yield words[lack].format(f"{count:,} of {_count(self.closed, 'closed trade')}")
+            yield words[lack].format(f"{count:,} of {plural(self.closed, 'closed trade')}")
 
 
 def import_fills(
@@ -112,6 +113,7 @@ def import_fills(
     dry_run: bool = False,
     bridge: bool = False,
     account: str | None = None,
+    progress: Callable[[str], None] = lambda words: None,
 ) -> FillsReport:
     """Books the fills of a file that the book does not have. BadInput names the row that stands against it.
 
@@ -124,15 +126,18 @@ def import_fills(
     new = list(_new(rooms, deployment, file.rows, path))
     seq = rooms.book.head(deployment.id)
     booking = _Booking(rooms, deployment, rooms.book.account(deployment.id, seq=seq), new)
-    for row in new:
+    for number, row in enumerate(new, 1):
         booking.book(row, bridge=bridge)
+        if number % _SHOWN_EVERY == 0:
+            progress(f"{number:,} of {len(new):,} fills")
+            rooms.leases.beat_if_due()
     booking.mark_open_trades()
     if booking.objections:
         raise BadInput(_objection(booking.objections, path))
     if booking.drafts and not dry_run:
         rooms.book.append(deployment.id, booking.drafts, expected_seq=seq)
-        # Here, where it may take its time: a million trades are two minutes, and the next decision has not so long.
-        learn_from_trades(rooms, deployment, OptionalReads())
+        # Here, where it may take its time: the next decision learns one step only.
+        learn_everything(rooms, deployment, progress=lambda learned: progress(f"{learned:,} learned"))
     return _report(path, deployment, file, booking, new=len(new), dry_run=dry_run)
 
 
@@ -161,7 +166,7 @@ def _report(
 
 
 def _objection(objections: list[str], path: Path) -> str:
-    more = f" (and so at {_count(len(objections) - 1, 'more row')})" if len(objections) > 1 else ""
+    more = f" (and so at {plural(len(objections) - 1, 'more row')})" if len(objections) > 1 else ""
     return f"{path} {objections[0]}{more}; import what came before it first, or book the difference with --bridge"
 
 
@@ -363,7 +368,3 @@ def _number(amount_e8: int) -> str:
     """An amount without the zeros behind it."""
     text = decimal_text(amount_e8, E8, 8)
     return text.rstrip("0").rstrip(".")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -77,7 +77,10 @@ def require_traded(rooms: Rooms, subjects: Sequence[str], symbol: str) -> None:
         account = rooms.book.account(subject, seq=rooms.book.head(subject))
         known |= account.portfolio.positions.keys() | set(running.agent.watchlist if running else ())
         known |= {order.symbol for order, _ in rooms.book.working_orders(subject)}
-    if subjects and symbol not in known:
+    if not subjects:
+        # Who never ran trades nothing else than it will.
+        known.update(*(profile.watchlist for _, profile in rooms.book.agents()))
+    if symbol not in known:
         raise UnknownName(f"nothing here trades {symbol!r}; symbols: {', '.join(sorted(known))}")
 
 

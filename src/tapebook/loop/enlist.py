@@ -11,6 +11,7 @@ from tapebook.context import oversize
 from tapebook.domain.agent import AgentProfile, context_of, deployment_id
 from tapebook.domain.instants import iso
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6
+from tapebook.domain.text import plural
 from tapebook.errors import BadInput
 from tapebook.loop.deploy import require_agent
 from tapebook.loop.quotes import TapeQuotes, marks_of
@@ -182,7 +183,7 @@ def _left_alone(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> list
             said.append(f"{what}: nobody decides on it {when}; margin and funding go on; {command} closes it")
         if symbol in placed:
             many = placed.count(symbol) > 1
-            what = f"{after.name} has {placed.count(symbol)} orders" if many else f"{after.name} has an order"
+            what = f"{after.name} has {plural(placed.count(symbol), 'order')}"
             it, them = ("they", "them") if many else ("it", "it")
             said.append(f"{what} for {symbol} at the broker: {it} can still fill; {command} cancels {them}")
     return said

@@ -6,6 +6,7 @@ lease is taken for that moment; while a worker holds it, the worker does the sam
 """
 
 from tapebook.domain.instants import MINUTE, floor
+from tapebook.domain.text import plural
 from tapebook.errors import StaleWriter
 from tapebook.loop.roster import Roster
 from tapebook.loop.workers import Trouble, carry_out, outcome
@@ -42,8 +43,8 @@ class Executor:
 
     def words(self) -> str:
         """How it goes."""
-        lost = f", {self.lost:,} times too late" if self.lost else ""
-        return f"looked after {self.served:,} accounts{lost}"
+        lost = f", {plural(self.lost, 'time')} too late" if self.lost else ""
+        return f"looked after {plural(self.served, 'account')}{lost}"
 
     def close(self) -> None:
         """Leaves what is in hand to others."""

@@ -18,6 +18,9 @@ from tapebook.log import Draft
 from tapebook.tape.features import Regimes
 from tapebook.wiring import Rooms
 
+STEP_TRADES = 2_000
+"""How many trades are learned from at once: about a second, so that leases are kept alive in between."""
+
 _Seen = tuple[tuple[Candle, ...], AssetContext | SettledFunding | None, Liquidity | None, int]
 """What a reading comes from beside what is held: bars, funding, book, and the half hour."""
 
@@ -54,16 +57,24 @@ def market_regime(market: Market, *, version: PacketVersion) -> str | None:
 
 
 def outcomes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
-    """The events of trades that ended and were not learned from yet: all of them, so that none is passed over."""
-    experience = rooms.experience
-    closed = rooms.book.closed_after(deployment.id, after=experience.passed(deployment.id, seq=seq), seq=seq)
-    # Looked at again are mostly those learned just before, whose runs need not be read.
-    new = [trade for trade in closed if not experience.is_learned(deployment.id, trade.state.trade_id)]
-    entered = [(trade, rooms.book.run(trade.state.entry_run_id or "")) for trade in new]
-    drafts = experience.learn(deployment.id, entered, seq=seq) if entered else []
-    if not drafts:
-        experience.pass_over(deployment.id, seq=seq)
-    return drafts
+    """The events of the next trades that ended and were not learned from yet, in the order of their ends.
+
+    They are one step of `STEP_TRADES` at most: the next call goes on behind them, also after a restart.
+    """
+    experience, book, name = rooms.experience, rooms.book, deployment.id
+    after = experience.passed(name, seq=seq, ended=book.trade_ended)
+    while closed := book.closed_after(name, after=after, seq=seq, most=STEP_TRADES):
+        # Looked at again are mostly those learned just before, whose runs need not be read.
+        new = [trade for trade in closed if not experience.is_learned(name, trade.state.trade_id)]
+        entered = [(trade, book.run(trade.state.entry_run_id or "")) for trade in new]
+        if drafts := experience.learn(name, entered, seq=seq):
+            return drafts
+        if len(closed) < STEP_TRADES:
+            break
+        after = book.trade_ended(closed[-1].state.trade_id) or seq
+        experience.pass_over(name, seq=after)
+    experience.pass_over(name, seq=seq)
+    return []
 
 
 def snapshot(

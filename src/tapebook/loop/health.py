@@ -9,6 +9,7 @@ import msgspec
 from tapebook.broker.margin import listed_symbols
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso
+from tapebook.domain.text import plural
 from tapebook.home import open_places
 from tapebook.log.set_back import gone_back
 from tapebook.loop.enlist import leverage_words, unlisted_symbols
@@ -20,8 +21,8 @@ _MAX_WAL_BYTES = 512 * 2**20
 CORRECT_NAMES = "correct `symbols` and `dexes` of [hyperliquid] in tapebook.toml"
 """What to do about a name that the exchange does not list."""
 
-# Problems that are named, and how much is shown of what was said.
-_SHOWN, _SAID = 20, 160
+# Problems that are named; how many more there are is said.
+_SHOWN = 20
 
 # Kinds of problems that come and go by themselves: they are no failure any more when they have stopped for so long.
 _PASSING = frozenset(("connection", "refused", "limited", "complaint"))
@@ -93,7 +94,7 @@ def _private(rooms: Rooms) -> Check:
 def _streams(rooms: Rooms) -> Check:
     heads = [(stream, rooms.log.head(stream).seq) for stream in rooms.log.streams()]
     events = sum(seq for _, seq in heads)
-    return Check("log", True, f"{len(heads)} streams, {events} events")
+    return Check("log", True, f"{plural(len(heads), 'stream')}, {plural(events, 'event')}")
 
 
 def _cash(rooms: Rooms) -> Check:
@@ -114,7 +115,8 @@ def _clock(rooms: Rooms) -> Check:
     if backs:
         said = [f"from {iso(back.known_before)[:19]} to {iso(back.known_at)[:19]}" for back in backs[-_SHOWN:]]
         what = "rows and decisions of the time in between are left out; see that NTP keeps the clock right"
-        return Check("clock", False, f"set back {len(backs)} times in the last day ({'; '.join(said)}): {what}")
+        often = plural(len(backs), "time")
+        return Check("clock", False, f"set back {often} in the last day ({'; '.join(said)}): {what}")
     machine = SystemClock().now()
     if not isinstance(rooms.clock, VirtualClock) and gone_back(head, machine):
         ahead = (head - machine) // SECOND
@@ -138,11 +140,12 @@ def _now(rooms: Rooms, channels: Iterable[Channel]) -> int:
 
 def _channel(channel: Channel, now: int) -> Check:
     if not channel.newest_known_at:
-        return Check(f"channel {channel.name}", True, f"imported: {channel.rows} rows")
+        return Check(f"channel {channel.name}", True, f"imported: {plural(channel.rows, 'row')}")
     age = now - channel.newest_known_at
     fresh = age <= STALE_AFTER[channel.name]
     state = "fresh" if fresh else "stale"
-    detail = f"{state}: {channel.rows} rows, newest {iso(channel.newest_bucket_ts)}, known {age // 1000} s ago"
+    newest = f"newest {iso(channel.newest_bucket_ts)}, known {age // 1000} s ago"
+    detail = f"{state}: {plural(channel.rows, 'row')}, {newest}"
     return Check(f"channel {channel.name}", fresh, detail)
 
 
@@ -169,9 +172,9 @@ def _problems(rooms: Rooms) -> list[Check]:
 
 def _problem(found: RecordedProblem, now: int) -> Check:
     kind, subject = found.problem.kind, found.problem.subject or found.problem.source
-    name = f"{kind} {subject} ({found.times} times, last {iso(found.last_at)[:19]})"
+    name = f"{kind} {subject} ({plural(found.times, 'time')}, last {iso(found.last_at)[:19]})"
     advice = _WHAT_TO_DO.get(kind)
-    detail = f"{name}: {found.problem.said[:_SAID]}" + (f"; {advice}" if advice else "")
+    detail = f"{name}: {found.problem.said}" + (f"; {advice}" if advice else "")
     return Check("problems", kind in _PASSING and now - found.last_at > _PASSED_AFTER, detail)
 
 
@@ -238,7 +241,7 @@ def _spool(rooms: Rooms) -> Check:
     # Files know the machine's time, whatever the clock of the home is.
     minutes = max(0, SystemClock().now() - (waits.oldest_ms or 0)) // MINUTE
     size = f"{waits.bytes / 1_000:,.1f} kB"
-    detail = f"{waits.objects} objects ({size}) wait for the archive, the oldest for {minutes} min"
+    detail = f"waiting for the archive: {plural(waits.objects, 'object')} ({size}), the oldest for {minutes} min"
     return Check("spool", False, f"{detail}: see that it can be written, then `tapebook doctor --fix` moves them")
 
 
@@ -248,7 +251,7 @@ def _healed(rooms: Rooms) -> Check:
     if not healed:
         return Check("archive", True, "no damaged object had to be replaced; `tapebook verify` looks for others")
     names = ", ".join(healed[:_SHOWN]) + (f" and {len(healed) - _SHOWN} more" if len(healed) > _SHOWN else "")
-    return Check("archive", True, f"{len(healed)} damaged objects were replaced by the right bytes: {names}")
+    return Check("archive", True, f"replaced by the right bytes: {plural(len(healed), 'damaged object')}: {names}")
 
 
 def _wal(rooms: Rooms) -> Check:

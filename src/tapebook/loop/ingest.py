@@ -15,6 +15,7 @@ import msgspec
 from tapebook.config import Config
 from tapebook.domain.instants import MINUTE, SECOND, floor
 from tapebook.domain.market import Gap, MidFrame
+from tapebook.domain.text import plural
 from tapebook.errors import Busy, DatabaseAway, StoreFailed
 from tapebook.loop.derive import Deriver
 from tapebook.loop.mend import true_gaps, untold_gaps
@@ -127,7 +128,7 @@ class Ingester:
                 raise
             if isinstance(error, DatabaseAway):
                 raise
-            return f"{error} ({len(self._intake)} facts are waiting)"
+            return f"{error} (waiting: {plural(len(self._intake), 'fact')})"
         return None
 
     def close(self) -> None:

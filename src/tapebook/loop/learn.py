@@ -9,6 +9,8 @@ Whatever a part raises stops neither the others nor the tick: it is tried again 
 decision before that is told why (`optional_reads`). Only what the book itself says of an append is raised.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from tapebook.book.events import KINDS, TradeClosed
@@ -42,7 +44,11 @@ _STIRRING = frozenset((KINDS[TradeClosed], NOTE_WRITTEN, NOTE_REFUSED, NOTE_PROM
 
 
 def learn(rooms: Rooms, deployment: Deployment) -> tuple[str, ...]:
-    """Learns all there is to learn, and says why where it could not; asked again at the same moment it does nothing."""
+    """Learns what there is to learn, and says why where it could not; asked again with nothing left it does nothing.
+
+    After an import of many trades that is one step of them: a decision must not wait for all, and is told what is
+    known by then.
+    """
     moment = _moment(rooms, deployment)
     if moment is not None and rooms.quiet.get(deployment.id) == moment:
         return ()
@@ -54,8 +60,20 @@ def learn(rooms: Rooms, deployment: Deployment) -> tuple[str, ...]:
     return optional.causes
 
 
+def learn_everything(rooms: Rooms, deployment: Deployment, *, progress: Callable[[int], None]) -> None:
+    """Learns step after step until nothing is left, and keeps the lease alive in between; what fails ends it.
+
+    A process that is killed meanwhile leaves what it learned by then; whoever decides next goes on.
+    """
+    before = rooms.book.head(deployment.id)
+    optional = OptionalReads()
+    while learn_from_trades(rooms, deployment, optional) and not optional.causes:
+        rooms.leases.beat_if_due()
+        progress(rooms.book.head(deployment.id) - before)
+
+
 def learn_from_trades(rooms: Rooms, deployment: Deployment, optional: OptionalReads) -> bool:
-    """Learns all that asks nobody: outcomes, days that are over, promoted notes; whether there was anything."""
+    """Learns the next step of what asks nobody: outcomes, days that are over, promoted notes; whether there was any."""
     seq = rooms.book.head(deployment.id)
     parts = {
         "outcomes": optional.read(f"{LEARNING} outcomes", [], outcomes_due, rooms, deployment, seq=seq),

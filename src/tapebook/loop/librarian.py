@@ -50,7 +50,7 @@ class Librarian:
             self.problem = str(error) if isinstance(error, Fix) else f"{type(error).__name__}: {error}"
             return False
         if waiting.problem is not None:
-            self.problem = f"{waiting.left:,} objects wait for the archive: {waiting.problem}"
+            self.problem = f"{plural(waiting.left, 'object')} not in the archive yet: {waiting.problem}"
         self.syncs += 1
         self.changed += report.kept + report.removed + report.derived
         return False
@@ -69,7 +69,7 @@ class Librarian:
 
     def words(self) -> str:
         """How it goes."""
-        moved = f", {self._old_runs.left:,} old events archived" if self._old_runs.left else ""
+        moved = f", {plural(self._old_runs.left, 'old event')} archived" if self._old_runs.left else ""
         return f"{plural(self.syncs, 'sync')}, {plural(self.changed, 'document')} changed{moved}"
 
     def close(self) -> None:

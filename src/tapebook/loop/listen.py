@@ -172,8 +172,15 @@ async def listen(
     wait, newest = DatabaseWait(), IngestProgress(rooms.clock.now(), {}, 0, None)
     try:
         while end is None or elapsed_seconds() < end:
-            if not wait.is_away and (said := await listening.begin_anew_if_set_back()):
-                report(_progress(rooms, said, unlisted=unlisted))
+            try:
+                said = await listening.begin_anew_if_set_back() if wait.is_over else None
+            except DatabaseAway as error:
+                said = wait.begin(error)
+            if said:
+                report(msgspec.structs.replace(newest, problem=said))
+            if listening.is_stopped:
+                await asyncio.sleep(FLUSH_SECONDS)
+                continue
             behind = await _until_the_next_flush(listening.running, None if wait.is_away else listening.ingester)
             if listening.running.done():
                 # The source never ends by itself: whatever stopped it is raised here.
@@ -212,6 +219,7 @@ class _Listening:
     def __init__(self, rooms: Rooms, recorder: Recorder | None, *, url: str | None) -> None:
         self._rooms, self._recorder, self._url = rooms, recorder, url
         self._intake = Intake()
+        self._set_back_s: int | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -223,17 +231,27 @@ class _Listening:
         self.source = _source(self._rooms, self._intake, self._recorder, url=self._url)
         self.running = asyncio.create_task(self.source.run())
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the source has ended because the clock was set back, and could not begin anew yet."""
+        return self._set_back_s is not None
+
     async def begin_anew_if_set_back(self) -> str | None:
-        """Begins anew when the clock has gone back, for polls and bars are due by it; says that it has."""
+        """Begins anew when the clock has gone back, for polls and bars are due by it; says that it has.
+
+        DatabaseAway when it cannot yet: the next call goes on with it.
+        """
         now = self._rooms.clock.now()
-        if not gone_back(self._latest, now):
-            self._latest = max(self._latest, now)
-            return None
-        back = (self._latest - now) // SECOND
-        await self.stop()
+        if not self.is_stopped:
+            if not gone_back(self._latest, now):
+                self._latest = max(self._latest, now)
+                return None
+            self._set_back_s = (self._latest - now) // SECOND
+            await self.stop()
         # What was received by then is written first: its commit says that the clock was set back.
         problem = self.ingester.flush()
         self._begin()
+        back, self._set_back_s = self._set_back_s, None
         return problem or f"the clock was set back by {back} s, to {iso(now)}: ingestion has begun anew"
 
     async def stop(self) -> None:

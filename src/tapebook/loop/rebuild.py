@@ -4,13 +4,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from tapebook.errors import Damaged
-from tapebook.log import Rebuilt, rebuild_tables
+from tapebook.log import RebuiltTables, rebuild_tables
 from tapebook.loop.maintain import AnchorCheck
 from tapebook.loop.verify import OPERATIONAL, book_file_findings
 from tapebook.wiring import BOOK_PACKAGES, Rooms
 
 
-def rebuild_book(rooms: Rooms, *, progress: Callable[[str], None]) -> Rebuilt:
+def rebuild_book(rooms: Rooms, *, progress: Callable[[str], None]) -> RebuiltTables:
     """Writes every table anew that contradicts the log; Busy while a desk runs, Damaged when more than tables is."""
     progress("the file of the book")
     lost = book_file_findings(rooms) or list(AnchorCheck(rooms).findings())

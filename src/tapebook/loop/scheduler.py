@@ -9,6 +9,7 @@ A decision is due when the newest bar it looks at is finished, or when it has wa
 from collections.abc import Sequence
 
 from tapebook.book.work import Item
+from tapebook.domain.text import plural
 from tapebook.loop.bar_wait import bar_wait_ms, ready_slots
 from tapebook.loop.roster import Roster
 from tapebook.loop.schedule import Pair, due, missed
@@ -48,7 +49,7 @@ class Scheduler:
         """How it goes."""
         waiting = sum(self._rooms.work.counts().values())
         late = f", {self.missed:,} found that were missed" if self.missed else ""
-        return f"{self.added:,} decisions listed, {waiting:,} waiting{late}"
+        return f"{plural(self.added, 'decision')} listed, {waiting:,} waiting{late}"
 
     def close(self) -> None:
         """Nothing is in hand."""

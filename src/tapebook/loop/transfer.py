@@ -20,7 +20,7 @@ import msgspec
 
 from tapebook.domain.instants import SECOND, iso, minute_text
 from tapebook.domain.market import Candle
-from tapebook.domain.text import has_hidden
+from tapebook.domain.text import has_hidden, plural
 from tapebook.errors import BadInput, UnknownName
 from tapebook.garbage import collector_at_rest
 from tapebook.tape import exporter
@@ -59,12 +59,12 @@ class ImportReport(msgspec.Struct, frozen=True):
         subject = f" of {self.symbol}" if self.symbol else ""
         columns = ", ".join(field if field == name else f"{field} = {name}" for field, name in told.columns.items())
         return [
-            f"{self.file}: {told.format}, {told.rows_read:,} {told.row_name}s",
+            f"{self.file}: {told.format}, {plural(told.rows_read, told.row_name)}",
             *([f"columns: {columns}{_unused(told)}"] if columns else []),
             f"times: {told.times}",
             f"values: {told.values}",
             *(f"note: {note}" for note in told.notes),
-            f"{self.kind}{subject}: {self.rows:,} rows{_range(told)}",
+            f"{self.kind}{subject}: {plural(self.rows, 'row')}{_range(told)}",
             *([f"{self.symbol} is new to the tape: check how it is written"] if self.new_symbol else []),
             f"gaps: {_gaps(told)}; repeated rows: {told.duplicates:,}",
             f"in the tape: {self.same_rows:,} are there, {self.differing_rows:,} differ, {self.new_rows:,} are new",
@@ -74,11 +74,11 @@ class ImportReport(msgspec.Struct, frozen=True):
     def result(self) -> str:
         """What came of it, in one line."""
         if self.dry_run:
-            return f"dry run: {self.new_rows + self.differing_rows:,} rows would be written"
+            return f"dry run: {plural(self.new_rows + self.differing_rows, 'row')} would be written"
         if not self.rows_written:
             return "nothing new: the tape has all of these rows already"
         basis = "known when they were received" if self.kind == "stream" else _basis(self.kind)
-        return f"{self.rows_written:,} rows written, {basis}"
+        return f"{plural(self.rows_written, 'row')} written, {basis}"
 
     def _bad_rows(self) -> Iterator[str]:
         for problem in self.problems:
@@ -100,7 +100,7 @@ class ExportReport(msgspec.Struct, frozen=True):
 
     def result(self) -> str:
         """What was written, in one line."""
-        bars = f"{self.rows:,} bars of {self.symbol} every {self.interval}"
+        bars = f"{plural(self.rows, 'bar')} of {self.symbol} every {self.interval}"
         return f"{self.file}: {bars} from {iso(self.first_ts)} to {iso(self.last_ts)}, known by {iso(self.as_of)}"
 
 
@@ -114,7 +114,7 @@ class StreamReport(msgspec.Struct, frozen=True):
 
     def result(self) -> str:
         """What was written, in one line."""
-        return f"{self.file}: {self.lines:,} payloads received from {iso(self.first_at)} to {iso(self.last_at)}"
+        return f"{self.file}: {plural(self.lines, 'payload')} received from {iso(self.first_at)} to {iso(self.last_at)}"
 
 
 def import_file(
@@ -236,9 +236,7 @@ def _ask(kind: Kind, symbol: str | None, interval: str | None, *, now: int) -> A
     if symbol is not None and (not _SYMBOL.fullmatch(symbol) or has_hidden(symbol)):
         raise BadInput(f"{symbol!r} is no symbol: write it like BTC, without spaces or characters that are not seen")
     if kind == "candles":
-        if interval is None:
-            raise BadInput("say how long the bars are with --interval, such as --interval 1m")
-        return Ask(kind, symbol, bar_ms(interval), now)
+        return Ask(kind, symbol, None if interval is None else bar_ms(interval), now)
     return Ask(kind, symbol, None if interval is None else span_ms(interval), now)
 
 
@@ -263,7 +261,8 @@ def _objection(report: ImportReport, *, skip_bad: bool, revise: bool) -> str:
     """Why the rows cannot be written as they are; empty when they can."""
     if report.problem_count and not skip_bad:
         first, name = report.problems[0], report.told.row_name
-        bad = f"{report.file}: {report.problem_count:,} bad {name}s, the first is {first.row:,}: {first.why}"
+        count = plural(report.problem_count, f"bad {name}")
+        bad = f"{report.file}: {count}, the first is {first.row:,}: {first.why}"
         return f"{bad}; mend the file, or leave them out with --skip-bad"
     if not report.rows:
         return f"{report.file} has no row that can be used"
@@ -309,7 +308,7 @@ def _gaps(told: Told) -> str:
     if not told.gap_count:
         return "none"
     shown = ", ".join(f"{minute_text(first)} to {minute_text(after)}" for first, after in told.longest_gaps)
-    missing = f" with {told.missing:,} rows missing" if told.missing else ""
+    missing = f" with {plural(told.missing, 'row')} missing" if told.missing else ""
     which = "the longest: " if told.gap_count > len(told.longest_gaps) else ""
     return f"{told.gap_count:,}{missing} ({which}{shown})"
 

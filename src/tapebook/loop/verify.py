@@ -15,6 +15,7 @@ from tapebook.archive import Reference
 from tapebook.book.runs import run_id
 from tapebook.db import Database, Queries, Query, connect, migrate
 from tapebook.decision import Answer
+from tapebook.domain.text import plural
 from tapebook.errors import Damaged, TapebookError
 from tapebook.log import Finding, Stream, verify_log
 from tapebook.loop.maintain import AnchorCheck
@@ -160,17 +161,17 @@ def _tape(rooms: Rooms, anchors: AnchorCheck, *, progress: Told, notice: Told) -
             rooms.tape_db,
             anchored=anchors.sealed,
             counts=counts,
-            progress=lambda table, rows: progress(f"{rows:,} rows of {table}"),
+            progress=lambda table, rows: progress(f"{plural(rows, 'row')} of {table}"),
         )
     )
     if counts.rows:
-        notice(f"{counts.rows:,} rows of the tape are older than checksums and were not compared")
+        notice(f"not compared, being older than checksums: {plural(counts.rows, 'row')} of the tape")
     return found
 
 
 def _archive(rooms: Rooms, progress: Told) -> Iterator[Finding]:
     """Every object of the archive against its key, and every key that a row names."""
-    for found in rooms.archive.check(_references(rooms), progress=lambda objects: progress(f"{objects:,} objects")):
+    for found in rooms.archive.check(_references(rooms), progress=lambda objects: progress(plural(objects, 'object'))):
         remedy = _REBUILT_FROM.get(found.by.partition(" ")[0], _ARCHIVE)
         yield Finding(f"archive: {found.by or found.key}", found.problem, remedy)
 

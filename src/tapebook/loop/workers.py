@@ -28,6 +28,7 @@ from tapebook.context import MarketShelf
 from tapebook.decision import Answer, Engine
 from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.text import plural
 from tapebook.errors import DatabaseAway, Retry, Stop
 from tapebook.log import Lease
 from tapebook.loop.abandon import abandon
@@ -133,7 +134,7 @@ class Worker:
         """How it goes."""
         odd = [(self.expired, "expired"), (self.failed, "failed"), (self.lost, "taken over by others")]
         more = "".join(f", {count:,} {what}" for count, what in odd if count)
-        return f"{self.made:,} decisions made, {self._in_flight:,} in flight{more}"
+        return f"{plural(self.made, 'decision')} made, {self._in_flight:,} in flight{more}"
 
     def drain(self) -> None:
         """Takes in the answers that are on their way, as long as one comes now and then; asks nothing new."""

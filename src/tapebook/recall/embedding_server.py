@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tapebook.domain.text import plural
 from tapebook.errors import ConfigError, Retry
 from tapebook.llm.port import one_line
 from tapebook.llm.post import retry_after_seconds
@@ -94,7 +95,8 @@ class ServerEmbedder:
             given += self._answer(batch, is_question)
         width = len(given[0]) if given else 0
         if len(given) != len(asked) or any(len(row) != width for row in given):
-            raise Retry(f"{self.name} gave {len(given)} rows for {len(asked)} texts, or rows that differ; try again")
+            counts = f"{plural(len(given), 'row')} for {plural(len(asked), 'text')}"
+            raise Retry(f"{self.name} gave {counts}, or rows that differ; try again")
         rows = np.zeros((len(texts), width))
         rows[asked] = given
         return rows
@@ -107,7 +109,7 @@ class ServerEmbedder:
                 if not refusal.passes:
                     raise self._misconfigured(refusal) from None
                 if attempt == self._terms.attempts:
-                    times = f"{attempt} time{'s' if attempt > 1 else ''}"
+                    times = plural(attempt, "time")
                     raise Retry(f"{self.name} was asked {times}: {refusal}; try again later") from None
                 pause = refusal.after if refusal.after is not None else float(2 ** (attempt - 1))
                 self._terms.sleep(min(pause, _LONGEST_WAIT))

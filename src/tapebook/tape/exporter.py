@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol, cast
 
 from tapebook import plug
 from tapebook.domain.instants import SECOND, floor
-from tapebook.domain.market import Candle
+from tapebook.domain.market import Candle, Mid
 from tapebook.errors import BadInput, StoreFailed
 from tapebook.tape.importer import EARLIEST, GRACE_MS, INTERVALS
 from tapebook.tape.rollup import roll_up
@@ -48,28 +48,42 @@ def bars(
     # A bar belongs to the range when it begins in it.
     start = -(-max(since, EARLIEST) // step) * step
     until = min(until, view.as_of)
+    settled = _settled_until(tape, symbol, view)
     while start < until:
-        block = _block(tape, symbol, granularity_sec, since=start, until=min(start + span, until), view=view)
+        end = min(start + span, until)
+        block = _block(tape, symbol, granularity_sec, since=start, until=end, view=view, settled=settled)
         if block:
             yield block
         start += span
 
 
-def _block(tape: Tape, symbol: str, granularity_sec: int, *, since: int, until: int, view: View) -> list[Candle]:
+def _settled_until(tape: Tape, symbol: str, view: View) -> int:
+    """Up to when all is known that was traded: the end of the newest bar, or the newest midpoint less the grace.
+
+    What is not there yet, or ends in the middle of a larger bar, leaves that bar unfinished however long ago it was.
+    """
+    mid = tape.newest(Mid, symbol, view=view)
+    stored = [tape.last_bar(symbol, granularity_sec=length, since=0, view=view) for length in LENGTHS]
+    return max([0 if mid is None else mid.bucket_ts - GRACE_MS, *(bar.end for bar in stored if bar is not None)])
+
+
+def _block(
+    tape: Tape, symbol: str, granularity_sec: int, *, since: int, until: int, view: View, settled: int
+) -> list[Candle]:
     """The bars of a block, each from the finest bars there are of it."""
     step = granularity_sec * SECOND
     last = floor(until - 1, step) + step
     found: dict[int, Candle] = {}
     for finer in (length for length in INTERVALS.values() if granularity_sec % length == 0):
         stored = tape.candles(symbol, granularity_sec=finer, since=since, until=last - 1, view=view)
-        made = stored if finer == granularity_sec else _whole(stored, granularity_sec, as_of=view.as_of)
+        made = stored if finer == granularity_sec else _whole(stored, granularity_sec, settled)
         found = {bar.bucket_ts: bar for bar in made} | found
     return [found[begins] for begins in sorted(found)]
 
 
-def _whole(stored: Sequence[Candle], granularity_sec: int, *, as_of: int) -> list[Candle]:
-    """Bars made of finer ones; not before the last of these is known, a little after the end of both."""
-    return [bar for bar in roll_up(stored, granularity_sec=granularity_sec) if bar.end + GRACE_MS <= as_of]
+def _whole(stored: Sequence[Candle], granularity_sec: int, settled: int) -> list[Candle]:
+    """Bars made of finer ones, without one that is not finished."""
+    return [bar for bar in roll_up(stored, granularity_sec=granularity_sec) if bar.end <= settled]
 
 
 def writer(path: Path, file: BinaryIO) -> Writer:

@@ -17,6 +17,7 @@ import msgspec
 
 from tapebook.db import Database, Queries, Query, Row
 from tapebook.domain.instants import iso
+from tapebook.domain.text import plural
 from tapebook.errors import Damaged
 from tapebook.log import Finding
 from tapebook.tape.families import ALL, Family
@@ -363,9 +364,9 @@ class _FamilyCheck(msgspec.Struct, frozen=True):
     def _problem(self, place: Place, rows: list[Row]) -> str | None:
         seal, anchor = self.seals.get(place), self.anchored.get(place)
         if seal is None:
-            return f"{len(rows):,} rows have no checksum"
+            return f"no checksum of {plural(len(rows), 'row')}"
         if len(rows) != seal.rows:
-            return f"{len(rows):,} rows are here, {seal.rows:,} were written"
+            return f"{plural(len(rows), 'row')} here, {seal.rows:,} written"
         if _sealed(self.family, rows).digest != seal.digest:
             return f"a row of {len(rows):,} was changed: the checksum is another"
         if anchor is None or (self._has_left(place) and not self._are_observed(rows, until=anchor.seq)):
@@ -380,7 +381,7 @@ class _FamilyCheck(msgspec.Struct, frozen=True):
             return "rows that left for the archive were not those that were written"
         if sealed is None and self._has_left(place):
             return None
-        return f"its {(sealed or self.anchored[place]).rows:,} rows are gone"
+        return f"lost: {plural((sealed or self.anchored[place]).rows, 'row')}"
 
     def _has_left(self, place: Place) -> bool:
         """Whether rows of a chunk may have left for the archive."""
@@ -412,9 +413,9 @@ def _check_table(
         found = Seal().plus(rows, seq=0)
     if seal is None:
         if rows and not older:
-            yield Finding(table, f"{len(rows):,} rows have no checksum", _REMEDY.get(table, _BACKUP))
+            yield Finding(table, f"no checksum of {plural(len(rows), 'row')}", _REMEDY.get(table, _BACKUP))
     elif (found.rows, found.digest or found.rows) != (seal.rows, seal.digest or seal.rows):
-        said = "a row was changed" if found.rows == seal.rows else f"{found.rows:,} rows, {seal.rows:,} were written"
+        said = "a row was changed" if found.rows == seal.rows else f"{plural(found.rows, 'row')}, {seal.rows:,} written"
         yield Finding(table, f"{said}: the checksum is another", _REMEDY.get(table, _BACKUP))
     elif anchor is not None and table in BY_COMMIT:
         then = _summed((seq, batch) for seq, batch in _versions(rows) if seq <= anchor.seq)
@@ -436,5 +437,5 @@ def _check_commits(db: Database, noted: Seal | None, *, older: int) -> Iterator[
         imported += basis == "assumed"
         expected = seq + 1 if seq > forgotten else forgotten + 1
     if noted is not None and imported != noted.rows:
-        problem = f"{imported:,} commits of imported history, {noted.rows:,} were written"
+        problem = f"{plural(imported, 'commit')} of imported history, {noted.rows:,} written"
         yield Finding("tape_commits", problem, _BACKUP)

@@ -10,7 +10,7 @@ import pytest
 
 import tapebook
 from tapebook import app
-from tapebook.surfaces.cli import main
+from tapebook.surfaces.cli import horizons, main, output
 
 Ran = tuple[int, str, str]
 Run = Callable[..., Ran]
@@ -26,6 +26,14 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
         return code, out, err
 
     return run_command
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands print as on a terminal of 80 columns, or as many as COLUMNS says."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(output, "is_screen", lambda: True)
+    monkeypatch.setattr(horizons, "is_screen", lambda: True)
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ def test_a_new_home_has_two_agents(run: Run, own: str) -> None:
     ]
 
 
+@pytest.mark.usefixtures("screen")
 def test_add_edit_and_show(run: Run, own: str) -> None:
     flags = "--watch BTC,ETH --engine trend --every 15m --horizon swing --max-position-usd 500.5 --cash 2500"
     flags += " --margin isolated --avoid a --avoid b --strategy go --set trades=20"
@@ -166,7 +167,7 @@ def test_dry_run_is_said_wherever_it_shows(run: Run, home: str, tmp_path: Path) 
         assert made.status == "done"
         assert book.verify() == []
     shown = run("agents", "show", "btc-5m", "--home", copy)[1]
-    assert "dry run" in shown and "1 orders noted, never sent" in shown
+    assert "dry run" in shown and "1 order noted, never sent" in shown
     told = run("runs", "show", made.run_id, "--home", copy)[1]
     assert "dry run: nothing is sent" in told and "dry (dry run, never sent: " in told
     (order,) = json.loads(run("orders", "btc-5m", "--home", copy, "--json")[1])

@@ -14,21 +14,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
 from tapebook import app
 from tapebook.clock import SystemClock
+from tapebook.config import FILE, Llm, as_toml, load
 from tapebook.home import only_one, sole_writer
+from tests.llm.conftest import one_server, server
+from tests.llm.hostile_servers import BILLED, HOSTILE, KEY, many_tempered
+from tests.llm.model_server import ModelServer
 from tests.replay.storm import ROOT, environment
+
+__all__ = ["one_server", "server"]
 
 Run = Callable[..., tuple[int, str, str]]
 
 
-def start(*words: str) -> "subprocess.Popen[str]":
+def start(*words: str, **environ: str) -> "subprocess.Popen[str]":
     """The command in a process of its own."""
     command, pipe = [sys.executable, "-m", "tapebook", *words], subprocess.PIPE
-    return subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(command, cwd=ROOT, env=environment(**environ), stdout=pipe, stderr=pipe, text=True)
 
 
 @pytest.fixture
@@ -70,6 +77,34 @@ def test_the_whole_desk_on_a_world_that_runs_fast(home: str, world: str) -> None
         assert (shown["decision"], shown["order"], shown["fill"]) == (len(decided), len(orders), fills), "each once"
         assert len({run["run_id"] for run in runs}) == len(runs) and {run["trigger"] for run in runs} == {"schedule"}
         assert book.verify() == [] and book.replay().different == []
+
+
+@pytest.mark.soak
+def test_the_whole_desk_among_hostile_models(home: str, world: str, server: ModelServer) -> None:
+    """All processes stay, agents of rules and of good models decide as ever, every failure has its run and cost."""
+    server.says(many_tempered(large=100_000_000, seconds_a_byte=2.0))
+    llm = Llm(openai_url=f"{server.url}/v1", attempts=2, timeout_seconds=4.0, total_seconds=6.0)
+    (Path(home) / FILE).write_text(as_toml(msgspec.structs.replace(load(Path(home), {}), llm=llm)), "utf-8")
+    names = [*HOSTILE, "echoes-in-its-answer", "good"]
+    with app.open(home) as book:
+        for name in names:
+            book.add_agent(name, {"watch": "BTC", "engine": "openai", "model": name, "every_minutes": "10"})
+    desk = start("up", "--with-ingest", "--url", world, "--seconds", "60", "--home", home, OPENAI_API_KEY=KEY)
+    out, said = desk.communicate(timeout=180)
+    assert desk.returncode == 0 and "Traceback" not in said and KEY not in out + said
+    with app.open(home) as book:
+        runs = [book.run(run["run_id"]) for run in book.runs(most=10_000)]
+        assert book.verify() == [] and book.replay().different == []
+    by_agent = {name: [run for run in runs if run["agent"] == name] for name in (*names, "btc-5m")}
+    for name, fault in HOSTILE.items():
+        asked = [run for run in by_agent[name] if run["status"] == "failed" and run["usage"]]
+        assert asked and all(run["error"].startswith(f"{fault} after ") for run in asked), name
+        assert all((run["usage"]["cost_usd"] > 0) == (name in BILLED) for run in asked), name
+    for name in ("good", "echoes-in-its-answer"):
+        assert [run for run in by_agent[name] if run["usage"] and run["error"] is None]
+    assert len([run for run in by_agent["btc-5m"] if run["status"] == "held"]) >= 20
+    kept = [path for path in Path(home).rglob("*") if path.is_file()]
+    assert all(KEY.encode() not in path.read_bytes() for path in kept)
 
 
 class Wire:

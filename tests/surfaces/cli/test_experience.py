@@ -67,6 +67,7 @@ def test_show_prints_a_table_for_each_thing_that_is_known(
     ]
 
 
+@pytest.mark.usefixtures("screen")
 def test_show_fits_80_columns(run: Run, facade: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     long = {"regime": "trend_down_lowvol", "weight": 0.8, **RESULT}

@@ -79,7 +79,7 @@ def test_a_book_put_back_from_a_copy_is_found(run: Run, own: str, tmp_path: Path
     assert run("tick", "btc-5m", "BTC", "--home", own)[0] == 0
     put_back(copy, book)
     code, out, err = run("verify", "--home", own, "--json")
-    assert code == 3 and "contradiction" in err
+    assert code == 3 and "1 contradiction in" in err
     assert any("the stream ends at" in found["problem"] for found in json.loads(out))
 
 

@@ -33,6 +33,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.usefixtures("screen")
 def test_the_layers_are_a_tree(run: Run, facade: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "70")
     facade.horizons = SimpleNamespace(show=lambda agent, *, layer, as_of: ROWS)

@@ -17,10 +17,10 @@ def progress(problem: str | None, rows: int = 0) -> IngestProgress:
 
 def test_a_problem_is_said_when_it_begins_and_not_while_it_lasts(capsys: pytest.CaptureFixture[str]) -> None:
     told = _Reporter(lambda done, text: None)
-    for problem in ("no room (3 facts are waiting)", "no room (9 facts are waiting)", None, None, "no room (1 …)", "x"):
+    for problem in ("no room (waiting: 3 facts)", "no room (waiting: 9 facts)", None, None, "no room (1 …)", "x"):
         told(progress(problem, 5))
     assert capsys.readouterr().err.splitlines() == [
-        "warning: no room (3 facts are waiting)",
+        "warning: no room (waiting: 3 facts)",
         "warning: no room (1 …)",
         "warning: x",
     ]

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 
 from tests.lab.bars import model_home
 from tests.llm.conftest import offline, one_server, server
-from tests.llm.model_server import ModelServer, trading_chat
+from tests.llm.model_server import ModelServer, Said, Seen, trading_chat
 
 __all__ = ["offline", "one_server", "server"]
 
@@ -85,6 +86,26 @@ def test_on_a_terminal_it_asks(words: list[str], server: ModelServer) -> None:
     assert shown.rstrip().endswith("nothing was asked; --max-usd sets another limit")
     code, shown = on_a_terminal(words, "y\n")
     assert (code, len(server.seen)) == (0, HOURS) and "models    0.09 USD for 12 calls" in shown
+
+
+@pytest.mark.soak
+def test_killed_it_asks_again_only_what_was_under_way(words: list[str], server: ModelServer) -> None:
+    command = [sys.executable, "-m", "tapebook", *words, "--max-usd", "1"]
+    started: list[subprocess.Popen[bytes]] = []
+
+    def kill(seen: Seen) -> Said:
+        started[0].kill()
+        return trading_chat(seen)
+
+    # The server kills who asks it, while its fifth question is under way.
+    server.says(*[trading_chat] * 4, kill, trading_chat)
+    started.append(process := subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    assert process.wait() == -signal.SIGKILL
+    asked = [seen.body["messages"][-1]["content"] for seen in server.seen]
+    assert len(asked) == 5
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    asked = [seen.body["messages"][-1]["content"] for seen in server.seen]
+    assert len(asked) == HOURS + 1 and asked[4] == asked[5] and len(set(asked)) == HOURS
 
 
 def test_the_limit_is_a_number_of_dollars(run: Run, words: list[str], server: ModelServer) -> None:

@@ -7,7 +7,19 @@ import msgspec
 import pytest
 
 from tapebook.surfaces.cli import output
-from tapebook.surfaces.cli.output import Column, cell, minute, money, one_line, price, print_json, print_record, whole
+from tapebook.surfaces.cli.output import (
+    Column,
+    cell,
+    first_on_screen,
+    minute,
+    money,
+    one_line,
+    price,
+    print_json,
+    print_record,
+    shorten_on_screen,
+    whole,
+)
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -40,10 +52,26 @@ def test_no_rows_are_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert table(capsys, [], [Column("who", "who")]) == ["nothing"]
 
 
+def test_nothing_is_cut_in_a_pipe(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    why = "because of many reasons " * 5
+    rows = [{"id": "0123456789", "why": why}]
+    lines = table(capsys, rows, [Column("id", "id"), Column("why", "why", cut=True)])
+    assert lines[1] == f"0123456789  {why.strip()}"
+    assert shorten_on_screen(why, 9) == why and first_on_screen([1, 2, 3], 2) == [1, 2, 3]
+
+
+def test_a_screen_gets_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "is_screen", lambda: True)
+    assert shorten_on_screen("because of many", 9) == "because …" and shorten_on_screen("because", 9) == "because"
+    assert first_on_screen([1, 2, 3], 2) == [1, 2]
+
+
 @pytest.mark.parametrize("width", [30, 40, 80])
 def test_table_fits_the_terminal_by_cutting_words_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
+    monkeypatch.setattr(output, "is_screen", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
     rows = [{"id": "0123456789", "why": "because of many reasons " * 5, "net": 1.0}]
     lines = table(capsys, rows, [Column("id", "id"), Column("why", "why", cut=True), Column("net", "net", money)])
@@ -54,6 +82,7 @@ def test_table_fits_the_terminal_by_cutting_words_only(
 def test_what_must_not_be_cut_is_longer_than_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(output, "is_screen", lambda: True)
     monkeypatch.setenv("COLUMNS", "20")
     rows = [{"id": "0123456789" * 3, "why": "because of reasons"}]
     lines = table(capsys, rows, [Column("id", "id"), Column("why", "why", cut=True)])

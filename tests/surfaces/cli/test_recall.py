@@ -31,8 +31,8 @@ def test_sync_search_and_status(run: Run, home: str) -> None:
         "there are no documents yet: write some to the workspace and run `tapebook recall sync`\n",
         "",
     )
-    assert run("recall", "sync", "--home", home) == (0, "1 files changed, 1 chunks indexed\n", "")
-    assert run("recall", "sync", "--home", home)[1] == "1 as they were\n"
+    assert run("recall", "sync", "--home", home) == (0, "1 file changed, 1 chunk indexed\n", "")
+    assert run("recall", "sync", "--home", home)[1] == "1 unchanged\n"
     code, out, err = run("recall", "search", "what do I do when the feed disconnects", "--home", home)
     first, second = out.splitlines()
     assert (code, err) == (0, "") and first.startswith("global/feed.md:1-3  0.") and first.endswith("  hybrid")
@@ -154,7 +154,7 @@ def test_what_is_wrong_is_one_line(run: Run, home: str, words: tuple[str, ...]) 
 
 
 def test_watch_syncs_and_says_what_changed(run: Run, home: str) -> None:
-    assert run("recall", "watch", "--seconds", "0.2", "--home", home) == (0, "1 files changed, 1 chunks indexed\n", "")
+    assert run("recall", "watch", "--seconds", "0.2", "--home", home) == (0, "1 file changed, 1 chunk indexed\n", "")
 
 
 def test_a_run_is_shown_with_its_citations(run: Run, tmp_path: Path) -> None:

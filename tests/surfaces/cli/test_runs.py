@@ -97,6 +97,7 @@ DECISION = {
 }
 
 
+@pytest.mark.usefixtures("screen")
 def test_runs_fit_80_columns(run: Run, facade: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     held, failed = DECISION | {"actions": [HOLD], "status": "held"}, DECISION | {"actions": [], "status": "failed"}
@@ -122,6 +123,7 @@ def test_runs_pass_on_what_was_asked(run: Run, facade: SimpleNamespace) -> None:
     assert asked == [(None, 20), ("a", 3)]
 
 
+@pytest.mark.usefixtures("screen")
 def test_one_run_is_told_in_full(run: Run, facade: SimpleNamespace) -> None:
     part = {"name": "system", "tokens": 350, "shown": 0, "dropped": 0}
     facade.run = lambda run_id: (
@@ -272,6 +274,7 @@ def test_replay_of_a_real_home_is_equal(run: Run, home: str) -> None:
     assert run("replay", one, "--home", home) == (0, "1 of 1 packets are equal byte for byte\n", "")
 
 
+@pytest.mark.usefixtures("screen")
 def test_replay_that_differs_exits_3(run: Run, facade: SimpleNamespace) -> None:
     different = [f"{number}: inputs differ" for number in range(12)]
     facade.replay = lambda run_id, *, progress: ReplayReport(13, 1, different)

@@ -27,6 +27,7 @@ STILL_OPEN = (
 )
 
 
+@pytest.mark.usefixtures("screen")
 def test_trades_fit_80_columns(run: Run, facade: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     facade.trades = lambda agent, *, status, most: [STILL_OPEN, TRADE, TRADE | {"exit_reason": "x" * 240}]
@@ -63,6 +64,7 @@ ORDER = {
 }
 
 
+@pytest.mark.usefixtures("screen")
 def test_orders_cut_only_the_detail(run: Run, facade: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     limit = {"symbol": "kPEPE", "limit_price": 0.01234, "size": 326690.62, "status": "cancelled", "detail": "x" * 99}

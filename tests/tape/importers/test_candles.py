@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.market import Candle
 from tapebook.errors import BadInput
-from tapebook.tape.importer import Parsed
+from tapebook.tape.importer import Parsed, span_ms
 from tapebook.tape.importers import delimited
 from tapebook.tape.importers.parse import parse
 from tests.tape.importers.files import HEADER, MIDNIGHT, ask, bars, lines, parsed, whys, write
@@ -115,6 +116,47 @@ def test_the_length_a_file_states_counts(tmp_path: Path) -> None:
         parsed(tmp_path, odd_json, "a.jsonl")
     odd = [line.replace(",1m", ",?") for line in rows]
     assert len(parsed(tmp_path, [f"{HEADER},interval", *odd], asked=ask(interval="1h")).rows) == 3
+
+
+@pytest.mark.parametrize("interval", ["1m", "5m", "15m", "1h", "4h", "1d"])
+def test_lengths_are_found_by_the_distance_of_rows(interval: str, tmp_path: Path) -> None:
+    step, unknown = span_ms(interval), ask(interval=None)
+    found = parsed(tmp_path, [HEADER, *lines(9, step=step)], asked=unknown)
+    assert found.rows == bars(9, step=step)
+    assert f"bars of {interval}, by the distance of their rows" in found.told.notes
+    back = parsed(tmp_path, [HEADER, *lines(9, step=step)[::-1]], asked=unknown)
+    assert back.rows == found.rows
+
+
+def test_lengths_are_found_where_rows_are_missing_or_say_so(tmp_path: Path) -> None:
+    """Quiet minutes leave no rows: what all distances have in common is the length, unless a column says it."""
+    unknown, rows = ask(interval=None), lines(40)
+    sparse = [rows[n] for n in (0, 2, 4, 6, 9, 11, 13, 15, 20, 22, 24)]
+    assert {bar.granularity_sec for bar in candles(parsed(tmp_path, [HEADER, *sparse], asked=unknown))} == {60}
+    stray = [*lines(12, step=5 * MINUTE), lines(1, first=MIDNIGHT + 58 * MINUTE)[0]]
+    found = parsed(tmp_path, [HEADER, *stray], asked=unknown)
+    assert {bar.granularity_sec for bar in candles(found)} == {300} and found.problem_count == 1
+    stated = [f"{line},1m" for line in lines(3, step=HOUR)]
+    found = parsed(tmp_path, [f"{HEADER},interval", *stated], asked=unknown)
+    assert {bar.granularity_sec for bar in candles(found)} == {60}
+    assert "bars of 1m, as the file says" in found.told.notes
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (lines(1), "one row does not tell how long its bar is: say so with --interval"),
+        (lines(6, step=7 * MINUTE), "the rows are 7m apart, and there are no bars of that length: choose one of 1m"),
+    ],
+)
+def test_lengths_that_cannot_be_found(rows: list[str], says: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=says):
+        parsed(tmp_path, [HEADER, *rows], asked=ask(interval=None))
+
+
+def candles(found: Parsed) -> list[Candle]:
+    """The bars of a file."""
+    return [fact for fact in found.rows if isinstance(fact, Candle)]
 
 
 def test_a_stated_length_holds_for_all_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,4 +136,4 @@ def test_other_questions_say_nothing_and_a_broken_record_is_a_bad_line(tmp_path:
     lines.append((NOON + 2, {"channel": "info", "data": {"request": 5}}))
     found = read(tmp_path, lines)
     assert [number for number, _ in whys(found)] == [3] and len(found.rows) == 1
-    assert found.told.notes[0] == "1 midpoints and 0 bars of 1 symbols"
+    assert found.told.notes[0] == "1 midpoint and 0 bars of 1 symbol"

@@ -134,7 +134,7 @@ def test_a_bar_is_final_by_the_clock_at_the_moment_it_was_live(tmp_path: Path) -
     found = parsed(tmp_path, recording(lines), "a.jsonl", asked=stream())
     ((_, known_at),) = final(found).values()
     assert known_at == bar.end + 2_000
-    assert found.told.notes == ("1 midpoints and 1 bars of 2 symbols",)
+    assert found.told.notes == ("1 midpoint and 1 bar of 2 symbols",)
 
 
 def test_what_had_not_ended_or_was_interrupted_is_left_out(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_what_had_not_ended_or_was_interrupted_is_left_out(tmp_path: Path) -> No
     found = parsed(tmp_path, recording(lines), "a.jsonl", asked=stream("A"))
     assert list(final(found)) == [("A", back)]
     assert (found.told.gap_count, found.told.longest_gaps) == (1, ((START + 11_000, back + 1_000),))
-    assert "2 bars had not ended when the recording did or broke off, and are left out" in found.told.notes
+    assert "left out: 2 bars that had not ended when the recording did or broke off" in found.told.notes
 
 
 def test_bad_lines(tmp_path: Path) -> None:

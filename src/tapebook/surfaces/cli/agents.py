@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import Home, Json, inherited, opened
 from tapebook.surfaces.cli.output import (
     Column,
@@ -16,6 +17,7 @@ from tapebook.surfaces.cli.output import (
     print_record,
     print_table,
     print_text,
+    shorten_on_screen,
     warn,
     whole,
 )
@@ -208,7 +210,7 @@ def _record(agent: dict[str, Any]) -> dict[str, Any]:
     texts = {key: agent[key].split("\n") for key in ("strategy", "manual")}
     begun = {"deployment": agent["deployment"] or "has not begun"}
     noted = agent.pop("dry_orders")
-    dry = {"dry run": f"{noted:,} orders noted, never sent"} if noted or agent["mode"] == "dry_run" else {}
+    dry = {"dry run": f"{plural(noted, 'order')} noted, never sent"} if noted or agent["mode"] == "dry_run" else {}
     return agent | texts | begun | {"shadow": _shadow(agent["shadow"]), "result": result} | dry
 
 
@@ -218,4 +220,4 @@ def _shadow(shadow: dict[str, Any] | None) -> str | None:
 
 def _brief(value: Any) -> str:
     text = cell(_shadow(value) if isinstance(value, dict) else value)
-    return text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"
+    return shorten_on_screen(text, SHOWN_TEXT)

@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import Home, Json, Most, opened
 from tapebook.surfaces.cli.output import (
     Column,
+    first_on_screen,
     minute,
     one_line,
     print_json,
@@ -48,7 +50,7 @@ def compare(
         raise typer.BadParameter("name two runs, or one agent and --shadow", param_hint="RUN")
     with opened(home) as book, progress("compare") as step:
         if second is None:
-            found: Any = book.compare_shadow(first, most=most, progress=lambda done: step(None, f"{done:,} pairs"))
+            found: Any = book.compare_shadow(first, most=most, progress=lambda done: step(None, plural(done, 'pair')))
         else:
             found = book.compare_runs(first, second)
     if json:
@@ -60,12 +62,12 @@ def compare(
 
 
 def _print_shadow(report: "ShadowReport") -> None:
-    lost = f"; {report.unpaired:,} shadow decisions have no pair" if report.unpaired else ""
+    lost = f"; {plural(report.unpaired, 'shadow decision')} without a pair" if report.unpaired else ""
     if not report.pairs:
         print(f"no pairs yet: give {report.agent} a shadow with `tapebook agents edit {report.agent} --shadow …`{lost}")
         return
     print_table(report.table, TABLE, empty="")
-    saved, n = report.main_tokens - report.shadow_tokens, f"over {report.pairs:,} pairs"
+    saved, n = report.main_tokens - report.shadow_tokens, f"over {plural(report.pairs, 'pair')}"
     how = "fewer" if saved >= 0 else "more"
     print_lines(
         [
@@ -75,7 +77,8 @@ def _print_shadow(report: "ShadowReport") -> None:
         ]
     )
     rows = [{name: getattr(pair, name) for name in pair.__struct_fields__} for pair in report.ticks]
-    print_table([row for row in rows if row["differs"]][:SHOWN_TICKS], TICKS, empty="every pair decided the same")
+    differing = [row for row in rows if row["differs"]]
+    print_table(first_on_screen(differing, SHOWN_TICKS), TICKS, empty="every pair decided the same")
 
 
 def _print_runs(found: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import Home, Json, opened
 from tapebook.surfaces.cli.output import print_json, print_lines
 
@@ -65,4 +66,4 @@ def _sentence(done: "Flattened") -> str:
     ended = [f"closed {', '.join(done.closed)}"] if done.closed else []
     under_way = [f"closing {', '.join(done.closing) or 'no position'}"] if done.closing or not ended else []
     what = ", ".join([*ended, *under_way])
-    return f"{done.deployment}: {what}, {done.cancelled} orders cancelled; `tapebook halt` keeps it flat"
+    return f"{done.deployment}: {what}, {plural(done.cancelled, 'order')} cancelled; `tapebook halt` keeps it flat"

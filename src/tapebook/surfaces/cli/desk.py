@@ -8,7 +8,7 @@ import typer
 from tapebook.domain.instants import iso
 from tapebook.domain.text import escape_hidden, plural
 from tapebook.surfaces.cli.options import Home, home_folder
-from tapebook.surfaces.cli.output import one_line, print_lines
+from tapebook.surfaces.cli.output import complain, one_line, print_lines
 from tapebook.surfaces.cli.progress import Show, progress
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ def up(
         finally:
             if lookout is not None and printer.is_begun:
                 printer.summary()
+    if printer.failure and not printer.totals.decisions:
+        complain(f"nothing was decided, {plural(printer.totals.failures, 'failure')}: {printer.failure}")
+        raise typer.Exit(1)
 
 
 class _Printer:
@@ -75,6 +78,7 @@ class _Printer:
     def __init__(self, totals: "HomeTotals", *, as_json: bool) -> None:
         self.totals = totals
         self.restarts = 0
+        self.failure = ""
         self.is_begun = False
         self._as_json = as_json
         # As wide as the widest so far: who trades is not known before.
@@ -82,6 +86,7 @@ class _Printer:
 
     def show(self, event: "HomeEvent") -> None:
         """Prints an event."""
+        self.failure = event.text if event.kind == "failure" else self.failure
         if self._as_json:
             _write_json(event.to_dict())
             return

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, opened
 from tapebook.surfaces.cli.output import Column, money, print_json, print_lines, print_table
 
@@ -68,7 +69,8 @@ def export_files(agent: Agent, folder: Folder, *, home: Home = None, json: Json 
     if json:
         print_json(done)
     else:
-        print_lines([f"{done.outcomes:,} outcomes and {done.snapshots} snapshots written to {done.folder}"])
+        written = f"{plural(done.outcomes, 'outcome')} and {plural(done.snapshots, 'snapshot')}"
+        print_lines([f"{written} written to {done.folder}"])
 
 
 @group.command("import")
@@ -91,8 +93,8 @@ def rebuild(agent: Agent, *, home: Home = None, json: Json = False) -> None:
     if json:
         print_json(done)
         return
-    made = f"{done.records} records, {done.situations:,} situations and {done.fits} fits"
-    print_lines([f"{made} computed again from {done.outcomes:,} outcomes", *done.differences])
+    made = f"{plural(done.records, 'record')}, {plural(done.situations, 'situation')} and {plural(done.fits, 'fit')}"
+    print_lines([f"{made} computed again from {plural(done.outcomes, 'outcome')}", *done.differences])
     print_lines([f"{len(done.differences)} differed and are put right" if done.differences else "nothing differed"])
 
 
@@ -100,7 +102,7 @@ def print_experience(found: dict[str, Any]) -> None:
     """The tables of `experience show`, those with something in them."""
     fit = found["fit"]
     window = f"fitted on {fit['first_situation']} to {fit['last_situation']}" if fit else "none is compared before 100"
-    print_lines([f"{found['outcomes']:,} outcomes, {found['situations']:,} situations ({window})"])
+    print_lines([f"{plural(found['outcomes'], 'outcome')}, {plural(found['situations'], 'situation')} ({window})"])
     here = [row | {"provider": each["name"]} for each in found["providers"] for row in each["regimes"]]
     tables = [
         (found["providers"], PROVIDERS),

@@ -7,6 +7,7 @@ import typer
 
 from tapebook.surfaces.cli.options import Home, Json, opened
 from tapebook.surfaces.cli.output import print_json, print_lines
+from tapebook.surfaces.cli.progress import progress
 
 
 def import_fills(
@@ -24,8 +25,15 @@ def import_fills(
     json: Json = False,
 ) -> None:
     """Import past fills, which become trades of an agent."""
-    with opened(home) as book:
-        report = book.import_fills(file, agent=agent, dry_run=dry_run, bridge=bridge, account=account)
+    with opened(home) as book, progress("import") as show:
+        report = book.import_fills(
+            file,
+            agent=agent,
+            dry_run=dry_run,
+            bridge=bridge,
+            account=account,
+            progress=lambda words: show(None, words),
+        )
     if json:
         print_json(report)
     else:

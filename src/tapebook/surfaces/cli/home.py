@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.errors import Stop
 from tapebook.surfaces.cli.options import Home, Json, home_folder, opened
 from tapebook.surfaces.cli.output import Column, complain, print_json, print_lines, print_table
@@ -43,7 +44,7 @@ def verify(
     if findings:
         tables = all("`tapebook rebuild`" in found.remedy for found in findings)
         remedy = "stop what runs here and run `tapebook rebuild`" if tables else "keep this home and restore a copy"
-        complain(f"{_counted(len(findings), 'contradiction')} in what is stored; {remedy}")
+        complain(f"{plural(len(findings), 'contradiction')} in what is stored; {remedy}")
         raise typer.Exit(Stop.exit_code)
 
 
@@ -54,14 +55,10 @@ def rebuild(*, home: Home = None, json: Json = False) -> None:
     if json:
         print_json(done)
     elif done.tables:
-        written = f"{_counted(len(done.tables), 'table')} written again from {_counted(done.events, 'event')}"
+        written = f"{plural(len(done.tables), 'table')} written again from {plural(done.events, 'event')}"
         print_lines([f"{written}: {', '.join(done.tables)}"])
     else:
         print_lines(["nothing to rebuild: every table says what the log says"])
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def doctor(

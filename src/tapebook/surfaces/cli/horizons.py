@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapebook.surfaces.cli.options import AsOf, Home, Json, opened
-from tapebook.surfaces.cli.output import Column, one_line, print_json, print_lines, print_table
+from tapebook.surfaces.cli.output import Column, is_screen, one_line, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from rich.tree import Tree
 
 NOTHING = "nothing yet: a day is rolled up when it is over, or by `tapebook horizons rollup`"
+# Wider than any line of a tree.
+_WHOLE = 1_000_000
 EVERYBODY = "all agents"
 COUNTS = [Column("layer", "layer"), Column("dropped", "dropped")]
 
@@ -96,7 +98,7 @@ def set_value(
 
 
 def print_tree(entries: list[dict[str, Any]], whose: str) -> None:
-    """The layers as a tree: a branch for each timeframe, a line for each key; a narrow terminal cuts lines."""
+    """The layers as a tree: a branch for each timeframe, a line for each key; only a terminal cuts lines."""
     from rich.console import Console
     from rich.tree import Tree
 
@@ -104,7 +106,8 @@ def print_tree(entries: list[dict[str, Any]], whose: str) -> None:
     for (layer, timeframe), rows in groupby(entries, key=lambda row: (row["layer"], row["timeframe"])):
         branch = tree.add(_plain(f"{layer[:2]} {timeframe}"))
         _add_rows(branch, list(rows))
-    Console(highlight=False).print(tree, no_wrap=True, overflow="ellipsis", crop=True)
+    width = None if is_screen() else _WHOLE
+    Console(highlight=False, width=width).print(tree, no_wrap=True, overflow="ellipsis", crop=True)
 
 
 def _add_rows(branch: "Tree", rows: list[dict[str, Any]]) -> None:

@@ -9,11 +9,13 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tapebook.domain.money import E8, scaled, short_price
 from tapebook.domain.text import escape_hidden, sanitise
 from tapebook.domain.urls import without_password
+
+Item = TypeVar("Item")
 
 GAP = 2
 NARROWEST = 8
@@ -50,6 +52,21 @@ def discard_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def is_screen() -> bool:
+    """Whether stdout is a terminal; a pipe or a file gets everything in full."""
+    return sys.stdout.isatty()
+
+
+def shorten_on_screen(text: str, most: int) -> str:
+    """A text, on a terminal not longer than so many characters."""
+    return text if len(text) <= most or not is_screen() else f"{text[: most - 1]}…"
+
+
+def first_on_screen(items: Sequence[Item], most: int) -> Sequence[Item]:
+    """A list, on a terminal not more than so many of it."""
+    return items[:most] if is_screen() else items
 
 
 def cell(value: Any) -> str:
@@ -152,6 +169,8 @@ def _are_numbers(texts: Iterable[str]) -> bool:
 
 def _fit(widths: list[int], words: list[int]) -> None:
     """Takes from the widest column of words until the line fits the terminal; nothing else is ever cut."""
+    if not is_screen():
+        return
     limit = shutil.get_terminal_size().columns
     while (excess := sum(widths) + GAP * (len(widths) - 1) - limit) > 0:
         widest = max(words, key=widths.__getitem__, default=None)

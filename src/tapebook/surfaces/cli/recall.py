@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import AsOf, Home, Json, instant, opened
 from tapebook.surfaces.cli.output import minute, one_line, print_json, print_lines, print_record
 from tapebook.surfaces.cli.progress import Show, progress
@@ -114,7 +115,7 @@ def reindex(*, home: Home = None, json: Json = False) -> None:
     if json:
         print_json(report)
     else:
-        print_lines([f"{report['versions']:,} versions indexed, {report['written']:,} chunks written"])
+        print_lines([f"{plural(report['versions'], 'version')} indexed, {plural(report['written'], 'chunk')} written"])
 
 
 @group.command()
@@ -157,14 +158,14 @@ def _print_report(report: "SyncReport", json: bool) -> None:
         print_json(report)
         return
     told = [
-        (report.kept, "files changed"),
-        (report.removed, "removed"),
-        (report.unchanged, "as they were"),
-        (report.derived, "documents of the log"),
-        (report.entries, "entries written"),
-        (report.indexed.written, "chunks indexed"),
+        (report.kept, f"{plural(report.kept, 'file')} changed"),
+        (report.removed, f"{report.removed:,} removed"),
+        (report.unchanged, f"{report.unchanged:,} unchanged"),
+        (report.derived, f"{plural(report.derived, 'document')} of the log"),
+        (report.entries, f"{plural(report.entries, 'entry', 'entries')} written"),
+        (report.indexed.written, f"{plural(report.indexed.written, 'chunk')} indexed"),
     ]
-    words = ", ".join(f"{count:,} {what}" for count, what in told if count) or "there are no documents"
+    words = ", ".join(text for count, text in told if count) or "there are no documents"
     print_lines([words])
     print_lines(f"refused {each.path}: {each.why}" for each in report.refused[:SHOWN_REFUSALS])
     if len(report.refused) > SHOWN_REFUSALS:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tapebook.surfaces.cli.options import Agent, Home, Json, Most, opened
-from tapebook.surfaces.cli.output import Column, minute, print_json, print_lines, print_table, print_text
+from tapebook.surfaces.cli.output import (
+    Column,
+    minute,
+    print_json,
+    print_lines,
+    print_table,
+    print_text,
+    shorten_on_screen,
+)
 
 if TYPE_CHECKING:
     from tapebook.app_recall import Decided, Proposed
@@ -27,7 +35,7 @@ WRITES = [
     Column("agent", "agent"),
     Column("by", "written_by"),
     Column("run", "run_id"),
-    Column("sha256", "sha256", lambda digest: digest[:12]),
+    Column("sha256", "sha256", lambda digest: shorten_on_screen(digest, 12)),
     Column("where", "place", cut=True),
 ]
 

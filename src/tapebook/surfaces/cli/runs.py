@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.errors import BadInput, Damaged, Stop
 from tapebook.surfaces.cli.options import Agent, Home, Json, Most, Symbol, inherited, opened
 from tapebook.surfaces.cli.output import (
@@ -11,6 +12,7 @@ from tapebook.surfaces.cli.output import (
     amount,
     cell,
     complain,
+    first_on_screen,
     minute,
     money,
     one_line,
@@ -20,6 +22,7 @@ from tapebook.surfaces.cli.output import (
     print_record,
     print_table,
     print_text,
+    shorten_on_screen,
     whole,
 )
 from tapebook.surfaces.cli.progress import progress
@@ -125,15 +128,15 @@ def replay(
     if (run is None) != every:
         raise typer.BadParameter("name one run, or --all for every one", param_hint="RUN")
     with opened(home) as book, progress("replay") as step:
-        report = book.replay(run, progress=lambda done: step(None, f"{done:,} runs"))
+        report = book.replay(run, progress=lambda done: step(None, plural(done, 'run')))
     if json:
         print_json(report)
     else:
         partly = len(report.inputs_equal)
         more = f"; of {partly:,} the inputs are equal and the text cannot be made again" if partly else ""
         print(f"{report.equal:,} of {report.checked:,} packets are equal byte for byte{more}")
-        print_lines(report.different[:SHOWN_DIFFERENCES])
-        print_lines(report.inputs_equal[:SHOWN_DIFFERENCES])
+        print_lines(first_on_screen(report.different, SHOWN_DIFFERENCES))
+        print_lines(first_on_screen(report.inputs_equal, SHOWN_DIFFERENCES))
     if report.different:
         complain(
             f"{len(report.different):,} of {report.checked:,} runs differ (--json lists all): the book or the code "
@@ -168,7 +171,7 @@ def print_run(run: dict[str, Any]) -> None:
         "trigger": run["trigger"],
         "mode": "dry run: nothing is sent, and nothing counts in an account" if run["dry"] else None,
         "engine": run["engine"],
-        "told": [f"{run['tokens']:,} tokens, sha256 {run['packet_sha256'][:16]}…", *parts],
+        "told": [f"{run['tokens']:,} tokens, sha256 {shorten_on_screen(run['packet_sha256'], 17)}", *parts],
         "status": f"{run['status']} since {run['completed_at']}" if run["completed_at"] else run["status"],
         "decided": [sentence(action) for action in actions],
         "because": [action["reason"] for action in actions],
@@ -220,8 +223,7 @@ def _citation(citation: dict[str, Any]) -> str:
     used = ", cited" if citation["cited"] else ""
     place = f"{citation['path']}:{citation['startLine']}-{citation['endLine']}"
     text = one_line(citation["text"] or citation["snippet"])
-    shown = text if len(text) <= SHOWN_LINES else f"{text[: SHOWN_LINES - 1]}…"
-    return f"[{citation['id']}{used}] {place} {citation['score']:.2f}: {shown}"
+    return f"[{citation['id']}{used}] {place} {citation['score']:.2f}: {shorten_on_screen(text, SHOWN_LINES)}"
 
 
 def _order(order: dict[str, Any]) -> str:

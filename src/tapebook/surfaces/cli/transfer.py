@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import AsOf, Home, Json, instant, opened
 from tapebook.surfaces.cli.output import print_json, print_lines
 from tapebook.surfaces.cli.progress import progress
@@ -25,6 +26,9 @@ Recording = Annotated[Path, typer.Argument(metavar="FILE", help="A line per fram
 Symbol = Annotated[str, typer.Option("--symbol", metavar="S", help="Whose rows they are, such as BTC.")]
 AnySymbol = Annotated[str | None, typer.Option("--symbol", metavar="S", help="Only rows of this one; else all.")]
 Interval = Annotated[str, typer.Option("--interval", metavar="I", help="The length of a bar: 1m 5m 15m 1h 4h 1d.")]
+FoundInterval = Annotated[
+    str | None, typer.Option("--interval", metavar="I", help="The length of a bar, 1m 5m 15m 1h 4h 1d; else found.")
+]
 Spacing = Annotated[
     str | None, typer.Option("--interval", metavar="I", help="How far rows are apart, such as 8h; else not checked.")
 ]
@@ -75,7 +79,7 @@ def flagged(command: Callable[..., None]) -> Callable[..., None]:
 
 @import_group.command("candles")
 @flagged
-def import_candles(file: File, *, symbol: Symbol, interval: Interval, flags: Flags) -> None:
+def import_candles(file: File, *, symbol: Symbol, interval: FoundInterval = None, flags: Flags) -> None:
     """Import bars."""
     _import("candles", file, flags, symbol=symbol, interval=interval)
 
@@ -126,7 +130,7 @@ def export_candles(
             until=None if until is None else instant(until),
             as_of=None if as_of is None else instant(as_of),
             overwrite=overwrite,
-            progress=lambda rows: show(None, f"{rows:,} bars"),
+            progress=lambda rows: show(None, plural(rows, 'bar')),
         )
     _tell(report, json=json)
 
@@ -148,7 +152,7 @@ def export_stream(
             since=instant(since),
             until=None if until is None else instant(until),
             overwrite=overwrite,
-            progress=lambda lines: show(None, f"{lines:,} payloads"),
+            progress=lambda lines: show(None, plural(lines, 'payload')),
         )
     _tell(report, json=json)
 
@@ -177,7 +181,7 @@ def _import(kind: Kind, file: Path, flags: Flags, *, symbol: str | None, interva
                 symbol=symbol,
                 interval=interval,
                 tell=tell,
-                progress=lambda rows: show(None, f"{rows:,} rows read"),
+                progress=lambda rows: show(None, f"{plural(rows, 'row')} read"),
                 **flags.how,
             )
     finally:

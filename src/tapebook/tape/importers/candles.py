@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+import msgspec
+
 from tapebook.domain.instants import SECOND
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
 from tapebook.errors import BadInput
-from tapebook.tape.importer import Ask, Parsed, Problems, Progress, known_at, read_span, span_text
+from tapebook.tape.importer import Ask, Parsed, Problems, Progress, bar_ms, known_at, read_span, span_text
 from tapebook.tape.importers import columns as column_names
 from tapebook.tape.importers import findings, numbers, series
 from tapebook.tape.importers.columns import Columns
@@ -30,16 +32,18 @@ _FIELDS = {
     "trades": "sample_count",
 }
 
+# So many rows tell how long the bars of a file are.
+_TELLING_ROWS = 1_000
+
 Raw = dict[str, Sequence[Any]]
 
 
 def parse(table: Table, ask: Ask, *, problems: Problems, progress: Progress) -> Parsed:
-    """A table as bars of one symbol and length."""
-    assert ask.symbol is not None and ask.step_ms is not None
-    step = ask.step_ms
+    """A table as bars of one symbol and length; where nobody says how long they are, the rows do."""
+    assert ask.symbol is not None
     columns = column_names.find(table, "candles")
     columns.require("time", *_PRICES, "volume")
-    table = narrowed(table, columns, ask.symbol)
+    table, step, detected = _with_length(narrowed(table, columns, ask.symbol), columns, ask.step_ms)
     reader = _Reader(columns, findings.time_column(table, columns), ask.symbol, step_ms=step)
     for block in table.blocks:
         reader.read(block, problems)
@@ -58,10 +62,32 @@ def parse(table: Table, ask: Ask, *, problems: Problems, progress: Progress) -> 
         rows_read=reader.rows_read,
         buckets=found.times,
         step=step,
-        notes=reader.notes(),
+        notes=[*detected, *reader.notes()],
     )
     stated = tuple(column for name, column in _FIELDS.items() if columns.has(name))
     return Parsed(found.facts, known_at, stated, problems.first(), problems.count, told)
+
+
+def _with_length(table: Table, columns: Columns, step: int | None) -> tuple[Table, int, list[str]]:
+    """The table, how long its bars are, and a note where that was found from its first rows."""
+    if step is not None:
+        return table, step, []
+    first: list[Block] = []
+    while sum(len(block.numbers) for block in first) < _TELLING_ROWS and (block := next(table.blocks, None)):
+        first.append(block)
+    table = msgspec.structs.replace(table, blocks=chain(first, table.blocks))
+    stated = _cells(first, columns, "interval") if columns.has("interval") else []
+    lengths = {read_span(str(text)) for text in stated} - {None}
+    if len(lengths) == 1 and (length := lengths.pop()):
+        return table, bar_ms(span_text(length)), [f"bars of {span_text(length)}, as the file says"]
+    times = findings.time_column(table, columns).read(_cells(first, columns, "time"))
+    found = series.bar_length([at for at in times if at != BAD])
+    return table, found, [f"bars of {span_text(found)}, by the distance of their rows"]
+
+
+def _cells(blocks: Sequence[Block], columns: Columns, name: str) -> list[Any]:
+    """The cells of a column."""
+    return [cell for block in blocks for cell in block.columns[columns.at[name]]]
 
 
 class _Reader:

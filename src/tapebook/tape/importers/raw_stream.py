@@ -16,6 +16,7 @@ import msgspec
 
 from tapebook.domain.instants import MINUTE, SECOND, floor
 from tapebook.domain.market import Candle, Mid, Observation, PredictedFunding
+from tapebook.domain.text import plural
 from tapebook.errors import BadInput
 from tapebook.tape.importer import EARLIEST, Ask, Imported, Parsed, Problems, Progress, Told
 from tapebook.tape.importers.raw_answers import Answers
@@ -150,12 +151,13 @@ class _Replay:
         """What the recording turned out to be."""
         symbols = {fact.symbol for fact, _ in self.facts}
         mids, bars = (sum(isinstance(fact, kind) for fact, _ in self.facts) for kind in (Mid, Candle))
-        notes = [f"{mids:,} midpoints and {bars:,} bars of {len(symbols):,} symbols"]
+        notes = [f"{plural(mids, 'midpoint')} and {plural(bars, 'bar')} of {plural(len(symbols), 'symbol')}"]
         others = len(self.facts) - mids - bars
         notes += [f"{others:,} contexts, books and rates"] if others else []
-        notes += [f"{self._other:,} frames of other channels"] if self._other else []
+        notes += [f"{plural(self._other, 'frame')} of other channels"] if self._other else []
         if unfinished := sum(not left for left in self._seen.values()):
-            notes.append(f"{unfinished:,} bars had not ended when the recording did or broke off, and are left out")
+            bars_left = plural(unfinished, "bar")
+            notes.append(f"left out: {bars_left} that had not ended when the recording did or broke off")
         return Told(
             format="recorded stream",
             row_name="line",

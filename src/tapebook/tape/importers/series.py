@@ -9,13 +9,15 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from tapebook.domain.instants import iso
+from tapebook.domain.instants import SECOND, iso
 from tapebook.errors import BadInput
-from tapebook.tape.importer import Imported, Problems, span_text
+from tapebook.tape.importer import INTERVALS, Imported, Problems, span_text
 
 Fact = TypeVar("Fact", bound=Imported)
 Gap = tuple[int, int]
 _SHOWN_GAPS = 5
+# The share of rows that must begin a bar of a length, so that a few that are wrong do not change it.
+_FITTING = 0.9
 
 
 class Series(msgspec.Struct, Generic[Fact]):
@@ -80,6 +82,26 @@ def spacing(times: Sequence[int]) -> int | None:
     distances = Counter(map(sub, times[1:], times))
     # Of equally usual ones the smallest: larger ones are gaps.
     return min(distances, key=lambda distance: (-distances[distance], distance), default=None)
+
+
+def bar_length(times: Sequence[int]) -> int:
+    """How long the bars are that begin at these moments, in either order: the median distance of two neighbours.
+
+    Where quiet moments have no rows that may be too long, so nearly all must begin such a bar; else it is what all
+    distances have in common. BadInput when neither is a length the tape has.
+    """
+    distances = sorted(abs(after - before) for before, after in pairwise(times) if after != before)
+    if not distances:
+        raise BadInput("one row does not tell how long its bar is: say so with --interval")
+    lengths, median = {seconds * SECOND for seconds in INTERVALS.values()}, distances[len(distances) // 2]
+    fitting = sum(at % median == 0 for at in times)
+    common = math.gcd(*distances)
+    if median in lengths and fitting >= _FITTING * len(times):
+        return median
+    if common in lengths:
+        return common
+    apart, known = span_text(median), ", ".join(INTERVALS)
+    raise BadInput(f"the rows are {apart} apart, and there are no bars of that length: choose one of {known}")
 
 
 def require_spacing(times: Sequence[int], wanted: int | None) -> None:
