@@ -8,6 +8,7 @@ import pytest
 
 from tapebook import app, profiles
 from tapebook.book.store import Book
+from tapebook.book.work import Item
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import HOUR, parse_instant
 from tapebook.domain.market import FundingRate
@@ -16,6 +17,8 @@ from tapebook.home import make_home
 from tapebook.loop import control, enlist
 from tapebook.loop.deploy import deploy
 from tapebook.loop.executor import Executor
+from tapebook.loop.slot import Slot
+from tapebook.loop.workers import Worker
 from tapebook.wiring import Rooms
 from tests.loop.desks import Desk, desk, holding
 
@@ -206,3 +209,31 @@ def test_what_the_warning_says_is_what_happens(floor: Desk, words: dict[str, Any
     floor.later(10_000, BTC=80, ETH=9)
     executor.turn()
     assert floor.held(agent).keys() == {"ETH"} and floor.is_whole()
+
+
+def test_slots_of_an_agent_that_was_removed_expire(floor: Desk) -> None:
+    """A worker that finds decisions of it goes on: they are nobody's any more."""
+    agent = floor.hire()
+    floor.quote(BTC=100)
+    slot = Slot(agent, "BTC", floor.clock.now())
+    floor.rooms.work.add([Item(slot.run_id(), agent.id, "BTC", slot.scheduled_for)])
+    enlist.remove(floor.rooms, "a", reason="enough")
+    worker = Worker(floor.rooms)
+    worker.turn()
+    worker.close()
+    run = floor.rooms.book.run(slot.run_id())
+    assert run is not None and (run.status, run.error) == ("expired", "a was removed")
+    assert floor.rooms.work.counts() == {}
+
+
+def test_an_agent_with_an_order_under_way_is_not_removed(floor: Desk) -> None:
+    holding(floor)
+    with pytest.raises(BadInput, match=r"^a holds BTC: close it with `tapebook flatten a`, then remove the agent$"):
+        enlist.remove(floor.rooms, "a", reason="enough")
+    control.flatten(floor.rooms, ["a.paper"], reason="by hand")
+    with pytest.raises(BadInput, match="a holds BTC"):
+        enlist.remove(floor.rooms, "a", reason="enough")
+    floor.later(10_000, BTC=100, ETH=10)
+    Executor(floor.rooms).turn()
+    assert enlist.remove(floor.rooms, "a", reason="enough").version == 2
+    assert floor.is_whole()

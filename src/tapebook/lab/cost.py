@@ -142,13 +142,13 @@ def _prompt_tokens(rooms: Rooms, plan: Plan) -> int:
 
 def cost_sentence(estimate: CostEstimate) -> str:
     """What it may cost, in one line."""
-    read, written = (f"{count:,}" for count in (estimate.input_tokens, estimate.output_tokens))
+    times, read = plural(estimate.calls, "time"), plural(estimate.input_tokens, "token")
     usual = estimate.usual_usd_e6
     so_far = f"; about {usd(usual)} USD if its answers are as long as those so far" if usual is not None else ""
     before = f", beside {usd(estimate.spent_usd_e6)} USD spent on it before" if estimate.spent_usd_e6 else ""
     return (
-        f"{' and '.join(estimate.models)} may be asked {plural(estimate.calls, 'time')}: at most {read} tokens in and "
-        f"{written} out, {usd(estimate.most_usd_e6)} USD{before}{so_far}"
+        f"{' and '.join(estimate.models)} may be asked {times}: at most {read} in and "
+        f"{estimate.output_tokens:,} out, {usd(estimate.most_usd_e6)} USD{before}{so_far}"
     )
 
 

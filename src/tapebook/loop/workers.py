@@ -186,15 +186,16 @@ class Worker:
         self._owed[lease] += len(tasks)
 
     def _moved_away(self, name: str, items: list[Item]) -> bool:
-        """Whether the agent of a deployment runs as another one by now; then what was listed for it has expired."""
+        """Whether the agent of a deployment was removed or runs as another one; then what was listed has expired."""
         book, agent = self._rooms.book, agent_of(name)
-        found = book.agent(agent)
-        if found is None or deployment_id(found[1]) == name:
+        found, is_removed = book.agent(agent), book.removed_at(agent) is not None
+        if found is None or (deployment_id(found[1]) == name and not is_removed):
             return False
+        why = f"{agent} was removed" if is_removed else f"{agent} runs as {deployment_id(found[1])} by now"
         deployment, turn = Deployment(book.owner, name, found[1], found[0]), book.turn(name)
         slots = [slot_of(deployment, item, turn=turn) for item in items]
         if book.head(name):
-            abandon(self._rooms, slots, status="expired", error=f"{agent} runs as {deployment_id(found[1])} by now")
+            abandon(self._rooms, slots, status="expired", error=why)
         # A stream that was never opened must not begin without its deposit.
         for item in items:
             self._rooms.work.remove(item.run_id)
