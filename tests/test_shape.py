@@ -151,7 +151,7 @@ def test_comments_are_few_but_there() -> None:
 # Texts whose bytes are kept: packets, documents, verdicts and errors of runs, and the names of what is compared.
 KEPT_TEXTS = (
     *("context/", "decision/", "experience/rows.py", "experience/store.py", "horizons/rows.py", "recall/incidents.py"),
-    *("loop/abandon.py", "loop/backfill.py", "lessons/", "tape/sources/"),
+    *("loop/abandon.py", "lessons/", "tape/sources/"),
 )
 COUNTED = re.compile(
     r" (rows|trades|decisions|runs|events|symbols|streams|objects|fills|orders|files|documents|chunks|bars|times|slots|"

@@ -89,7 +89,7 @@ class FillsReport(msgspec.Struct, frozen=True):
     def result(self) -> str:
         """What came of it, in one line."""
         if not self.new:
-            return f"nothing new: {self.agent} has all of these {self.fills:,} fills already"
+            return f"nothing new: {self.agent} has all of these {plural(self.fills, 'fill')} already"
         trades = f"{plural(self.opened, 'trade')} opened, {self.closed:,} closed, net {self.net_pnl_usd:,.2f} USD"
         funding = f" (funding {self.funding_usd:+,.2f})" if self.funding_usd else ""
         verb = "would be booked" if self.dry_run else "booked"
