@@ -109,7 +109,7 @@ def _record(found: dict[str, Any]) -> dict[str, Any]:
     ]
     known = {
         "price": mid and f"{_grouped(price(mid['price']))} USD, {_age(mid)}",
-        "regime": regime and f"{regime['tag']} ({regime['bars']} bars of {regime['barMinutes']} min)",
+        "regime": regime and f"{regime['tag']} ({plural(regime['bars'], 'bar')} of {regime['barMinutes']} min)",
         **_funding(found["fundingPressure"]),
         "liquidity": found["liquidityProfile"] and _liquidity(found["liquidityProfile"]),
         "volatility": found["volatilityProfile"] and _volatility(found["volatilityProfile"]),
