@@ -18,6 +18,7 @@ from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.order import SpotFill
 from tapebook.domain.position import Portfolio
+from tapebook.domain.run import DecisionRun
 from tapebook.errors import UnknownName
 from tapebook.loop import control
 from tapebook.loop.slot import Slot
@@ -85,6 +86,7 @@ READS: dict[str, Read] = {
     "seq_as_of": lambda book, it: book.seq_as_of(it.agent.id, it.now),
     "agents": lambda book, it: book.agents(),
     "agent": lambda book, it: book.agent(it.agent.agent.name) or book.agent(it.agent.agent.name, version=1),
+    "agent_as_of": lambda book, it: book.agent_as_of(it.agent.agent.name, as_of=it.now),
     "agent_history": lambda book, it: book.agent_history(it.agent.agent.name),
     "deployed_version": lambda book, it: book.deployed_version(it.agent.id, seq=it.seq),
     "halts": lambda book, it: book.halts(),
@@ -111,6 +113,7 @@ READS: dict[str, Read] = {
     "last_run": lambda book, it: book.last_run(it.agent.id, "BTC", seq=it.seq),
     "has_run": lambda book, it: book.has_run(it.run),
     "run": lambda book, it: book.run(it.run),
+    "find_run": lambda book, it: _found(book, it.run),
     "run_record": lambda book, it: book.run_record(it.run),
     "trade_times": lambda book, it: _times(book, it.traded.state.trade_id),
     "dry_orders": lambda book, it: book.dry_orders(it.dry.id),
@@ -128,6 +131,7 @@ READS: dict[str, Read] = {
     "newest_snapshot": lambda book, it: book.newest_snapshot(it.agent.id, seq=it.seq),
     "cash_differences": lambda book, it: book.cash_differences(),
     "orders": lambda book, it: book.orders(working=False, most=ALL) + book.orders(it.agent.id, working=False, most=ALL),
+    "order": lambda book, it: book.order(it.order.client_id),
     "orders_of_run": lambda book, it: book.orders_of_run(it.order.run_id),
     "order_outcomes": lambda book, it: book.order_outcomes(it.order.run_id, seq=it.seq),
     "fills_of_run": lambda book, it: book.fills_of_run(it.order.run_id),
@@ -147,6 +151,13 @@ def _something(account: Account) -> bool:
 def _maker(book: Book, trade: str) -> tuple[str, int] | None:
     try:
         return book.trade_maker(trade)
+    except UnknownName:
+        return None
+
+
+def _found(book: Book, run: str) -> DecisionRun | None:
+    try:
+        return book.find_run(run)
     except UnknownName:
         return None
 

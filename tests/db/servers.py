@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
 import psycopg
 import pytest
 
@@ -55,6 +56,30 @@ class Server:
         """Stops it and starts it again."""
         self.stop(how)
         self.start()
+
+    def freeze(self) -> None:
+        """Stops all its processes where they are; connections stay open."""
+        # Each backend is a process group of its own.
+        for process in self._processes():
+            process.suspend()
+
+    def thaw(self) -> None:
+        """Lets them go on."""
+        for process in self._processes():
+            process.resume()
+
+    def _processes(self) -> list[psutil.Process]:
+        assert self._process
+        first = psutil.Process(self._process.pid)
+        return [first, *first.children(recursive=True)]
+
+    def guard(self, role: str, *, password: str) -> None:
+        """Makes a role that has to give its password."""
+        rules = self._folder / "data" / "pg_hba.conf"
+        rules.write_text(f"local all {role} scram-sha-256\n{rules.read_text('utf-8')}", "utf-8")
+        with psycopg.connect(self.url, autocommit=True) as admin:
+            admin.execute(f"CREATE ROLE {role} SUPERUSER LOGIN PASSWORD '{password}'".encode())
+            admin.execute("SELECT pg_reload_conf()")
 
     def kill_backends(self) -> int:
         """Cuts every other session off; says how many."""

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from tapebook.db import connect
+from tapebook.db import connect, postgres
 from tapebook.errors import DatabaseAway, HomeError
+from tapebook.surfaces.cli import main
 from tests.db.places import sql
 from tests.db.servers import Server, Shutdown, own_server
 
@@ -122,3 +124,33 @@ def test_a_claim_outlives_a_restart_unless_somebody_was_faster(server: Server) -
             first.one(sql("SELECT 1"))
         with pytest.raises(HomeError, match="ingest there:2 has taken 'local/ingest' over"):
             first.one(sql("SELECT 1"))
+
+
+def test_a_server_that_stands_still_is_away_and_a_slow_statement_is_not(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_SILENT_SECONDS", 0.2)
+    with closing(connect(f"{server.url}&connect_timeout=2")) as db:
+        assert db.one(sql("SELECT 1 FROM pg_sleep(0.7)")) == (1,)
+        server.freeze()
+        try:
+            with pytest.raises(DatabaseAway, match="has not answered for") as away:
+                db.one(sql("SELECT 1"))
+            assert "\n" not in str(away.value)
+        finally:
+            server.thaw()
+        assert db.one(sql("SELECT 1")) == (1,)
+
+
+def test_a_wrong_password_is_one_line_without_it(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.guard("ann", password="r1ght-secret")
+    home = tmp_path / "home"
+    home.mkdir()
+    for password, code, says in (("wr0ng-secret", 2, "password authentication failed"), ("r1ght-secret", 0, "")):
+        url = server.url.replace("postgres@", f"ann:{password}@", 1)
+        (home / "tapebook.toml").write_text(f'[store]\nbook = "{url}"\n', "utf-8")
+        assert main(["agents", "--home", str(home)]) == code
+        err = capsys.readouterr().err
+        assert says in err and "secret" not in err and err.count("\n") == (1 if code else 0)

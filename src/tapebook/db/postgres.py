@@ -15,18 +15,22 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
 
+from tapebook.clock import elapsed_seconds
 from tapebook.db.port import Row
 from tapebook.db.queries import Query
 from tapebook.domain.urls import without_password_of
 from tapebook.errors import BadInput, Busy, DatabaseAway, HomeError, Stop, StoreFailed, TapebookError
+
+Result = TypeVar("Result")
 
 # What psycopg would print beside an error is in the error already.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
@@ -54,6 +58,8 @@ _HOPELESS = re.compile(
 )
 _UNKNOWN_HOST = re.compile(r"could not translate host name|failed to resolve host|Name or service not known")
 
+# Silence after which a server is asked whether it is there.
+_SILENT_SECONDS = 10.0
 _CLAIM_SECONDS, _CLAIM_ATTEMPTS = 2.0, 20
 _CLAIMED_BY = """
 SELECT a.application_name, a.pid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
@@ -72,6 +78,50 @@ _LOST = (
 )
 
 
+class _WatchedConnection(psycopg.Connection[Row]):
+    """A connection that notices a server which stands still with its sockets open.
+
+    Neither keep-alives nor timeouts of the server do: the kernel answers for it. So after some silence the server is
+    asked on a new connection; one that answers there is only slow.
+    """
+
+    def wait(self, gen: PQGen[Result], *args: Any, **how: Any) -> Result:
+        """Waits for an answer; OperationalError, and the connection is closed, when nothing answers any more."""
+        try:
+            return super().wait(self._watched(gen), *args, **how)
+        except _StandsStill as silence:
+            self.pgconn.finish()
+            raise psycopg.OperationalError(str(silence)) from None
+
+    def _watched(self, gen: PQGen[Result]) -> PQGen[Result]:
+        heard_at = elapsed_seconds()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    heard_at = elapsed_seconds()
+                elif elapsed_seconds() - heard_at > _SILENT_SECONDS:
+                    self._ask_beside()
+                    heard_at = elapsed_seconds()
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+
+    def _ask_beside(self) -> None:
+        terms = self.info.get_parameters() | {"password": self.info.password}
+        try:
+            psycopg.connect(make_conninfo("", **{name: text for name, text in terms.items() if text})).close()
+        except psycopg.OperationalError as error:
+            seconds = f"{_SILENT_SECONDS:g} s"
+            raise _StandsStill(f"the server has not answered for {seconds} ({_first_line(error)})") from None
+
+
+class _StandsStill(Exception):
+    """A server that neither answers nor hangs up."""
+
+
 class PostgresDatabase:
     """One connection to one PostgreSQL database, made again when it died."""
 
@@ -87,7 +137,7 @@ class PostgresDatabase:
     def _connect(self, *, first: bool = False) -> "psycopg.Connection[Row]":
         try:
             terms = _CONNECTION_DEFAULTS | conninfo_to_dict(self._url)
-            connection = psycopg.connect(make_conninfo("", **terms), autocommit=True)
+            connection = _WatchedConnection.connect(make_conninfo("", **terms), autocommit=True)
             # psycopg sends a small integer as SMALLINT, and 30000 + 30000 overflows; on SQLite all have 64 bits.
             connection.adapters.register_dumper(int, Int8Dumper)
             if not self._durable:

@@ -147,9 +147,11 @@ def spent_text(spent: Spent | None) -> str:
     """What models cost, in one line; empty when none was asked."""
     if not spent:
         return ""
-    tokens = f"{spent.input_tokens:,} tokens in, {spent.output_tokens:,} out"
-    reused = f"; {spent.reused:,} answers of other backtests reused, which saved {usd(spent.saved_usd_e6)} USD"
-    return f"{usd(spent.cost_usd_e6)} USD for {spent.calls:,} calls, {tokens}{reused if spent.reused else ''}"
+    calls, tokens = plural(spent.calls, "call"), plural(spent.input_tokens, "token")
+    told = f"{usd(spent.cost_usd_e6)} USD for {calls}, {tokens} in, {spent.output_tokens:,} out"
+    if not spent.reused:
+        return told
+    return f"{told}; {plural(spent.reused, 'answer')} of other backtests reused, saving {usd(spent.saved_usd_e6)} USD"
 
 
 def spent_view(spent: Spent) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.instants import DAY
 from tapebook.domain.money import E6
 from tapebook.domain.run import Watermarks
+from tapebook.domain.text import plural
 from tapebook.errors import BadInput
 from tapebook.lab.backtest_home import FOLDER, BacktestHome
 from tapebook.lab.plan import Plan
@@ -141,13 +142,13 @@ def _prompt_tokens(rooms: Rooms, plan: Plan) -> int:
 
 def cost_sentence(estimate: CostEstimate) -> str:
     """What it may cost, in one line."""
-    read, written = (f"{count:,}" for count in (estimate.input_tokens, estimate.output_tokens))
+    times, read = plural(estimate.calls, "time"), plural(estimate.input_tokens, "token")
     usual = estimate.usual_usd_e6
     so_far = f"; about {usd(usual)} USD if its answers are as long as those so far" if usual is not None else ""
     before = f", beside {usd(estimate.spent_usd_e6)} USD spent on it before" if estimate.spent_usd_e6 else ""
     return (
-        f"{' and '.join(estimate.models)} may be asked {estimate.calls:,} times: at most {read} tokens in and "
-        f"{written} out, {usd(estimate.most_usd_e6)} USD{before}{so_far}"
+        f"{' and '.join(estimate.models)} may be asked {times}: at most {read} in and "
+        f"{estimate.output_tokens:,} out, {usd(estimate.most_usd_e6)} USD{before}{so_far}"
     )
 
 

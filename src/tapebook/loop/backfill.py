@@ -79,7 +79,7 @@ class FillsReport(msgspec.Struct, frozen=True):
         return [
             f"{self.file}: {self.format}, {plural(self.fills, 'fill')}",
             *(f"note: {note}" for note in self.notes),
-            *([f"{plural(self.repeated, 'row')} stood there before and were left out"] if self.repeated else []),
+            *([f"left out, for they stand there twice: {plural(self.repeated, 'row')}"] if self.repeated else []),
             *([f"{plural(self.spot, 'spot fill')} booked apart: no trades, no part of cash"] if self.spot else []),
             *([f"fees in tokens, no part of USD results: {fees}"] if fees else []),
             *(f"{BRIDGED}: {each}" for each in self.bridged),

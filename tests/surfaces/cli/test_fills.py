@@ -62,3 +62,4 @@ def test_a_page_that_begins_in_a_position_is_refused_or_bridged(run: Run, tmp_pa
     assert "bridged: row 1: SUI stood at 5 before it, by the fills known 0\n" in out
     (trade,) = json.loads(run("trades", "btc-5m", "--home", home, "--json")[1])
     assert (trade["side"], trade["realized_pnl_usd"], trade["lacks"]) == ("long", -0.5, ["fills"])
+    assert "imported (lacks fills)" in run("trades", "btc-5m", "--home", home)[1]

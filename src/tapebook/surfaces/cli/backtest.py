@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tapebook.domain.text import plural
 from tapebook.errors import BadInput, Stop
 from tapebook.surfaces.cli.options import Agent, Home, Json, instant, opened
 from tapebook.surfaces.cli.output import print_json, print_lines
@@ -93,7 +94,7 @@ def _agree(sentence: str, *, limit: float | None, costs: bool) -> bool:
 
 
 def _paid(spent: Any) -> str:
-    return f"  {spent.calls:,} calls  {spent.cost_usd_e6 / 1e6:,.2f} USD" if spent else ""
+    return f"  {plural(spent.calls, 'call')}  {spent.cost_usd_e6 / 1e6:,.2f} USD" if spent else ""
 
 
 def _print_comparison(found: Any, *, json: bool) -> None:

@@ -43,6 +43,10 @@ def trades(
     if json:
         print_json(found)
     else:
+        for trade in found:
+            if trade.get("lacks"):
+                lacks = f"(lacks {', '.join(trade['lacks'])})"
+                trade["exit_reason"] = f"{trade['exit_reason']} {lacks}" if trade["exit_reason"] else lacks
         print_table(found, TRADES, empty="no trades yet")
 
 
