@@ -226,6 +226,24 @@ def test_slots_of_an_agent_that_was_removed_expire(floor: Desk) -> None:
     assert floor.rooms.work.counts() == {}
 
 
+def test_an_agent_that_is_removed_while_a_worker_looks_at_it_ends_no_worker(
+    floor: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = floor.hire()
+    slot = Slot(agent, "BTC", floor.clock.now())
+    floor.rooms.work.add([Item(slot.run_id(), agent.id, "BTC", slot.scheduled_for)])
+    enlist.remove(floor.rooms, "a", reason="enough")
+    worker = Worker(floor.rooms)
+    with monkeypatch.context() as before:
+        # What the worker saw a moment before the removal.
+        before.setattr(Worker, "_moved_away", lambda self, name, items: False)
+        worker.turn()
+    assert floor.rooms.work.counts() != {}
+    worker.turn()
+    worker.close()
+    assert floor.rooms.work.counts() == {}
+
+
 def test_an_agent_with_an_order_under_way_is_not_removed(floor: Desk) -> None:
     holding(floor)
     with pytest.raises(BadInput, match=r"^a holds BTC: close it with `tapebook flatten a`, then remove the agent$"):

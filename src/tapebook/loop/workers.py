@@ -29,7 +29,7 @@ from tapebook.decision import Answer, Engine
 from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import plural
-from tapebook.errors import DatabaseAway, Retry, Stop
+from tapebook.errors import DatabaseAway, Retry, Stop, UnknownName
 from tapebook.log import Lease
 from tapebook.loop.abandon import abandon
 from tapebook.loop.deploy import deploy
@@ -169,7 +169,13 @@ class Worker:
         items = self._rooms.work.of(name)
         if not items or self._moved_away(name, items):
             return
-        deployment, now = deploy(self._rooms, agent_of(name)), self._rooms.clock.now()
+        try:
+            deployment, now = deploy(self._rooms, agent_of(name)), self._rooms.clock.now()
+        except UnknownName:
+            if self._rooms.book.removed_at(agent_of(name)) is None:
+                raise
+            # Removed in this very moment: the next turn finds that and records what was listed.
+            return
         turn = self._rooms.book.turn(deployment.id)
         slots = [slot_of(deployment, item, turn=turn) for item in items]
         late = [slot for slot in slots if is_over(slot, now)]
