@@ -27,8 +27,9 @@ from tests.db.places import sql
 from tests.loop.desks import BRIEF, Desk, desk, reply
 
 ALL = 2**31 - 1
+GONE = "gone"
 # What writes, and what names a stream without reading it.
-NO_READS = {"note_set_back", "append", "save_agent", "stream"}
+NO_READS = {"note_set_back", "append", "remove_agent", "save_agent", "stream"}
 
 
 class Theirs:
@@ -87,6 +88,7 @@ READS: dict[str, Read] = {
     "agents": lambda book, it: book.agents(),
     "agent": lambda book, it: book.agent(it.agent.agent.name) or book.agent(it.agent.agent.name, version=1),
     "agent_as_of": lambda book, it: book.agent_as_of(it.agent.agent.name, as_of=it.now),
+    "removed_at": lambda book, it: book.removed_at(GONE),
     "agent_history": lambda book, it: book.agent_history(it.agent.agent.name),
     "deployed_version": lambda book, it: book.deployed_version(it.agent.id, seq=it.seq),
     "halts": lambda book, it: book.halts(),
@@ -183,7 +185,8 @@ def test_every_read_of_the_book_is_in_the_table() -> None:
 
 @pytest.fixture
 def spoilt(theirs: Theirs) -> Theirs:
-    """With wrong cash, runs and trades that lacked something, an order nobody answered, a spot fill, a clock set back.
+    """With wrong cash, runs and trades that lacked something, an order nobody answered, a spot fill, an agent
+    removed, a clock set back.
 
     So every read has something.
     """
@@ -197,6 +200,8 @@ def spoilt(theirs: Theirs) -> Theirs:
     theirs.floor.rooms.book_db.run(sql("UPDATE trade_history SET lacks = 'path'"))
     spot = draft(1, SpotFillObserved(SpotFill("s1", "@1", 1, 1, 1, 1, "HYPE")))
     theirs.book.append(theirs.agent.id, [spot], expected_seq=theirs.book.head(theirs.agent.id))
+    theirs.book.save_agent(msgspec.structs.replace(BRIEF, name=GONE), at=1)
+    theirs.book.remove_agent(GONE, at=2, reason="mine")
     return theirs
 
 

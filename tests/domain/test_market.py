@@ -12,5 +12,5 @@ def test_a_frame_is_its_midpoints() -> None:
 
 
 def test_every_symbol_of_a_frame_has_a_price() -> None:
-    with pytest.raises(ValueError, match="2 symbols have 1 prices"):
+    with pytest.raises(ValueError, match="symbols: 2, prices: 1"):
         MidFrame(5_000, ("BTC", "ETH"), (7,))
