@@ -21,7 +21,9 @@ import pytest
 from tapebook import app
 from tapebook.clock import SystemClock
 from tapebook.config import FILE, Llm, as_toml, load
+from tapebook.domain.market import Mid
 from tapebook.home import only_one, sole_writer
+from tapebook.tape.store import NO_WATERMARK, View
 from tests.llm.conftest import one_server, server
 from tests.llm.hostile_servers import BILLED, HOSTILE, KEY, many_tempered
 from tests.llm.model_server import ModelServer
@@ -165,6 +167,12 @@ def test_a_market_that_goes_away_and_comes_back_is_one_line_each(home: str, worl
             seen.append(json.loads(line))
 
     read_until("decision")
+    # A desk decides before it has heard of the market; what was never there is not lost.
+    until = time.monotonic() + 60
+    with app.open(home) as book:
+        while book._rooms.tape.newest(Mid, "BTC", view=View(NO_WATERMARK)) is None:
+            assert time.monotonic() < until, "nothing was heard of the market"
+            time.sleep(0.1)
     wire.cut()
     read_until("lost", "stale")
     wire.mend()
