@@ -318,6 +318,10 @@ def _parse(text: str) -> dict[str, Any]:
         raise ConfigError(f"{FILE} line {line}: {reason}; {remedy}") from error
 
 
+# A line that says nothing, between statements.
+_IDLE = re.compile(r"[ \t]*(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?")
+
+
 def _statements(text: str) -> list[tuple[int, dict[str, Any]]]:
     """Each statement's first line, and all the file says up to its end; one that never ends comes last, saying nothing.
 
@@ -327,7 +331,10 @@ def _statements(text: str) -> list[tuple[int, dict[str, Any]]]:
     lines = text.split("\n")
     statements: list[tuple[int, dict[str, Any]]] = []
     start = 1
-    for number in range(1, len(lines) + 1):
+    for number, line in enumerate(lines, start=1):
+        if start == number and _IDLE.fullmatch(line):
+            start += 1
+            continue
         try:
             statements.append((start, tomllib.loads("\n".join(lines[:number]))))
         except ValueError:

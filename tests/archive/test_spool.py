@@ -17,6 +17,7 @@ from tapebook.archive import SpooledArchive, SpoolState, put_content
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.port import content_key
 from tapebook.errors import BadInput, Damaged, StoreFailed
+from tests.matrix import examples
 
 ROOT = Path(__file__).parents[2]
 
@@ -197,7 +198,7 @@ def test_an_error_of_the_archive_is_the_readers_when_nothing_waits(spooled: Spoo
         SpooledArchive(FolderArchive(Path("x")), Path("y")).get("../up")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["keep", "fail", "mend", "drain", "reopen"]), st.integers(0, 5)), max_size=25)
 )

@@ -29,6 +29,7 @@ from tests.book.test_store import run
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
 from tests.db.places import sql
+from tests.matrix import examples
 
 MONDAY = 20_000 * DAY
 DEPOSIT = 10_000 * E6
@@ -285,7 +286,7 @@ class Fold:
 def test_activity_as_of_any_event_is_the_fold_up_to_it(db: Database) -> None:
     log = Log(db, [], clock=VirtualClock(MONDAY))
 
-    @settings(max_examples=60 if "SQLite" in db.description else 15)
+    @settings(max_examples=examples(60) if "SQLite" in db.description else 15)
     @given(STORIES, STORIES)
     def check(story: list[tuple[int, Any]], other: list[tuple[int, Any]]) -> None:
         db.script(EMPTY)

@@ -30,6 +30,7 @@ from tapebook.log.store import MIGRATIONS as LOG
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
 from tests.db.places import sql
+from tests.matrix import examples
 
 NOON = 500_000 * HOUR
 DEPOSIT = 1_000 * E6
@@ -170,7 +171,7 @@ class Fold:
 
 
 def test_every_version_of_the_account(db: Database) -> None:
-    @settings(max_examples=50 if "SQLite" in db.description else 15)
+    @settings(max_examples=examples(50) if "SQLite" in db.description else 15)
     @given(BATCHES, BATCHES)
     def check(batches: list[list[Any]], others: list[list[Any]]) -> None:
         db.script(EMPTY)

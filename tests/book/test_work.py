@@ -22,6 +22,7 @@ from tapebook.log.store import MIGRATIONS as LOG
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
 from tests.db.places import sql
+from tests.matrix import examples
 
 NOON = 1_700_000_000_000
 KNOWN = Known(NOON + 5, Watermarks(7, 3, 2, 4))
@@ -142,7 +143,7 @@ def test_what_stirs(bench: Bench) -> None:
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "decide"]), st.integers(1, 6)), max_size=25)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_listed_or_made_and_never_both(bench: Bench, steps: list[tuple[str, int]]) -> None:
     """A model: a set of what is listed, a set of what is made."""

@@ -50,6 +50,7 @@ from tests.context.situations import (
     situations,
     trade,
 )
+from tests.matrix import examples
 
 CAPS = {
     "bars": 1_600,
@@ -472,7 +473,7 @@ def test_hostile_words_stay_inside_their_line(words: str) -> None:
     check_told(words)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(WORDS)
 def test_any_words_stay_inside_their_line(words: str) -> None:
     check_told(words)

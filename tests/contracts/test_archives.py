@@ -17,6 +17,7 @@ from tapebook.archive.port import content_key
 from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import BadInput, Damaged
 from tests.contracts.archivist import FOLDER, content
+from tests.matrix import examples
 
 ROOT = Path(__file__).parents[2]
 ARCHIVES = plug.names(FOLDER)
@@ -132,12 +133,12 @@ def test_what_is_there_is_found_one_by_one(archive: Archive) -> None:
 
 def test_archive_is_a_mapping_that_never_changes(adapter: str, tmp_path: Path) -> None:
     words = st.sampled_from(["a", "b", "a/b", "a/b.z", "b/a", "a.part", "..a", "é"])
-    examples = iter(range(10**6))
+    numbers = iter(range(10**6))
 
-    @settings(max_examples=30)
+    @settings(max_examples=examples(30))
     @given(st.lists(st.tuples(words, st.binary(max_size=3)), max_size=12))
     def check(writes: list[tuple[str, bytes]]) -> None:
-        archive = opened(adapter, str(tmp_path / str(next(examples))))
+        archive = opened(adapter, str(tmp_path / str(next(numbers))))
         kept: dict[str, bytes] = {}
         for key, stored in writes:
             if kept.setdefault(key, stored) == stored:

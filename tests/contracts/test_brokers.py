@@ -20,6 +20,7 @@ from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, OrderEnd
 from tests.broker.little_exchange import Fault, LittleExchange, wired_broker
 from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, bar, held, limit, mid, order
 from tests.broker.scenarios import END, START, Scenario, scenarios
+from tests.matrix import examples
 
 FOLDER = "tapebook.broker.brokers"
 BROKERS = [*plug.names(FOLDER), "wired"]
@@ -49,7 +50,7 @@ def asked(name: str, scenario: Scenario, until: int) -> Activity:
 
 @every_broker
 def test_any_scenario(name: str) -> None:
-    @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
     @given(scenarios(), st.integers(START, END))
     def check(scenario: Scenario, sooner: int) -> None:
         whole = asked(name, scenario, END)

@@ -17,6 +17,7 @@ from tapebook.errors import BadInput
 from tapebook.recall import GLOBAL, Answer
 from tapebook.recall.port import IndexTerms
 from tapebook.recall.words import tokens
+from tests.matrix import examples
 from tests.recall.papers import (
     IDENTIFIERS,
     INDEXES,
@@ -38,7 +39,7 @@ SCOPES = (GLOBAL, "one")
 ROOT = Path(__file__).parents[2]
 every_slot = pytest.mark.parametrize("slot", SLOTS)
 IRRELEVANT = st.sampled_from(("lamp", "pears", "Sunday_roast", "soup", "42nd", "violin"))
-some = settings(max_examples=25)
+some = settings(max_examples=examples(25))
 
 
 def test_the_slots_of_the_design_are_there() -> None:
@@ -46,7 +47,7 @@ def test_the_slots_of_the_design_are_there() -> None:
 
 
 @every_slot
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(name=IDENTIFIERS, others=st.lists(texts(), max_size=4), case=st.sampled_from((str, str.upper, str.lower)))
 @example(name="run_1a2b", others=["run 1a2b run 1a2b run 1a2b"], case=str.upper)
 @example(name="a-b-c-d", others=["a b c d a b c d a b c d"], case=str)
@@ -185,7 +186,7 @@ ANY_TEXT = st.one_of(
 
 
 @every_slot
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(question=ANY_TEXT)
 def test_any_question_has_an_answer_or_a_reason(slot: str, question: str) -> None:
     with indexed(slot, [paper(1, "a.md", "the feed stops\n\n# x\n\nleverage ﷺ"), paper(2, "b.md", "流动性")]) as index:
@@ -202,7 +203,7 @@ def test_a_very_long_question_too(slot: str, name: str) -> None:
 
 
 @every_slot
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(body=st.binary(max_size=200) | st.text(max_size=300).map(lambda text: text.encode(errors="replace")))
 def test_any_body_can_be_indexed(slot: str, body: bytes) -> None:
     version, _ = paper(1, "a.md", "x")

@@ -154,7 +154,7 @@ def actions(draw: st.DrawFn) -> Action:
     return limited(kind, side, dollars, at=draw(st.sampled_from([97.9, 98, 99.5, 100, 101, 102, 103])), leverage=lever)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(-(10**6), 10**6).filter(bool), st.integers(0, 120_000), st.lists(actions(), max_size=3))
 def test_closing_is_possible_whenever_there_is_a_fresh_price(held: int, age: int, others: list[Action]) -> None:
     refused = [msgspec.structs.replace(each, symbol="ETH") for each in others]

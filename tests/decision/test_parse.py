@@ -15,6 +15,7 @@ from tapebook.domain.money import E6, E8
 from tapebook.domain.run import Action
 from tapebook.domain.text import short_line
 from tests.decision.hostile_replies import GOOD, HOSTILE, reply
+from tests.matrix import examples
 
 DOCUMENTED = """{"actions":[{"action":"open","symbol":"BTC","side":"long","notional_usd":250.0,"leverage":2,
 "order_type":"market","limit_price":null,"confidence":0.64,"reason":"at most 240 characters","cites":["c1"]}],
@@ -158,7 +159,7 @@ def test_a_key_that_stands_twice_is_refused_however_it_is_written(name: str) -> 
     assert name in parse(twice).why  # type: ignore[union-attr]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.dictionaries(st.sampled_from(sorted(GOOD)), ODD | JSON, max_size=3))
 def test_any_change_of_a_good_reply_is_understood_or_refused(changes: dict[str, Any]) -> None:
     parsed = parse(reply(**changes))

@@ -24,6 +24,7 @@ from tapebook.domain.money import (
     short_price,
     size_e8_for,
 )
+from tests.matrix import examples
 
 ANY = st.integers(-(10**40), 10**40)
 SIZES = st.integers(-(10**17), 10**17)
@@ -244,7 +245,7 @@ def said(convert: Callable[[str], int], text: str) -> int | str:
         return f"ValueError: {error}"
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(TEXTS)
 @example("0.000000025")
 @example("25e-9")
@@ -265,7 +266,7 @@ def test_prices_of_eight_decimals_are_taken_one_by_one_at_full_speed(texts: list
     assert found == [scaled(text, E8) for text in texts]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(TIES | DECIMALS | st.sampled_from(["nan", "inf", "-inf", "0", "0.000000004"]), max_size=6))
 def test_floats_are_exact_or_not_taken(texts: list[str]) -> None:
     numbers = [number for text in texts if (number := _float(text)) is not None]

@@ -9,6 +9,7 @@ from tapebook.experience.recent import Ended, Recent
 from tapebook.experience.records import Record
 from tapebook.experience.rows import Question
 from tests.experience.makers import T0, closed, memory_desk, run_of
+from tests.matrix import examples
 
 ENDED = st.tuples(st.integers(100, 160), st.integers(-900, 900), st.integers(-9, 9))
 
@@ -51,7 +52,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(1, 6), st.integers(1, 5))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_what_a_packet_is_told_is_what_the_tables_say(steps: list[tuple[str, int, int]], most: int, days: int) -> None:
     chosen = ExperienceSettings(max_memory_size=most, context_window=days)
     with memory_desk() as desk:

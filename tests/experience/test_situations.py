@@ -16,6 +16,7 @@ from tapebook.experience.situations import ROW, Situations
 from tapebook.experience.whitening import matrix_of, vector_of, vectors
 from tests.experience.makers import closed, sight
 from tests.experience.test_whitening import exact
+from tests.matrix import examples
 
 
 def ended(number: int, net_bps: float = 1.0, side: str = "long") -> Outcome:
@@ -63,7 +64,7 @@ def test_row_of_numpy_is_the_row_that_is_packed() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 600), st.integers(1, 30))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_nearest_are_those_found_by_hand(seed: int, count: int, most: int) -> None:
     query = reading_of(sight(random.Random(seed)))
     found = FULL.nearest(FIT, query, count=count, most=most)

@@ -12,6 +12,7 @@ from tapebook.experience.learning import seen
 from tapebook.experience.records import ASSET, REGIME
 from tapebook.experience.rows import Question
 from tests.experience.makers import T0, Desk, Pair, closed, memory_desk, run_of, sight, vote
+from tests.matrix import examples
 
 CHOSEN = ExperienceSettings(context_window=3, max_memory_size=40, neighbours=7)
 REGIMES = ("chop_lowvol", "trend_up_lowvol", "trend_down_hivol")
@@ -38,7 +39,7 @@ def grown(desk: Desk, rng: random.Random, first: int, count: int) -> None:
 
 
 @given(st.integers(0, 10_000), st.lists(st.sampled_from([0, 1, 1, 2, 5, 30]), min_size=1, max_size=8))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_asked_for_months_it_says_what_a_new_process_says(seed: int, steps: list[int]) -> None:
     rng = random.Random(seed)
     with memory_desk() as desk:

@@ -22,6 +22,7 @@ from tapebook.experience.whitening import (
     vectors,
 )
 from tests.experience.makers import sight
+from tests.matrix import examples
 
 
 def readings(seed: int, count: int) -> Readings:
@@ -49,7 +50,7 @@ EXTREMES = st.sampled_from([MISSING, -32_000, 32_000, 0]) | st.integers(-32_000,
 
 
 @given(st.lists(st.lists(EXTREMES, min_size=WIDTH, max_size=WIDTH), min_size=1, max_size=20))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_vectors_and_products_are_exact_integers(rows: list[list[int]]) -> None:
     fit = fitted(readings(1, 200), last=200)
     columns = vectors(fit, np.array(rows, np.int16))
@@ -63,7 +64,7 @@ def test_vectors_and_products_are_exact_integers(rows: list[list[int]]) -> None:
 
 
 @given(st.lists(st.none() | EXTREMES.filter(lambda each: each != MISSING), min_size=WIDTH, max_size=WIDTH))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_one_reading_is_the_same_vector_as_among_many(reading: list[int | None]) -> None:
     fit = fitted(readings(1, 200), last=200)
     row = [MISSING if each is None else each for each in reading]

@@ -14,9 +14,10 @@ from tapebook.horizons.leaf import Exit
 from tapebook.horizons.period import KINDS, period_of
 from tests.horizons.makers import ABOVE_DAYS, exit_at, leaves_of, ledgers
 from tests.horizons.oracle import deepest_fall, in_time, periods_of
+from tests.matrix import examples
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(ledgers(), st.data())
 def test_merging_is_associative_and_empty_changes_nothing(exits: list[Exit], data: st.DataObject) -> None:
     leaves = list(leaves_of(exits).values())
@@ -26,7 +27,7 @@ def test_merging_is_associative_and_empty_changes_nothing(exits: list[Exit], dat
     assert merged(a, EMPTY) == a == merged(EMPTY, a)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(ledgers())
 def test_sums_are_conserved_over_every_layer(exits: list[Exit]) -> None:
     """Days, weeks, months, quarters, years and all time give one total, to the last millionth of a dollar."""
@@ -44,7 +45,7 @@ def test_sums_are_conserved_over_every_layer(exits: list[Exit]) -> None:
             assert sum(tally.net_usd_e6 for tally in span.strategies.values()) == span.net_usd_e6
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(ledgers())
 def test_a_parent_is_what_its_trades_say(exits: list[Exit]) -> None:
     leaves = leaves_of(exits)
@@ -76,7 +77,7 @@ def check_confidence(whole: Aggregate, ended: list[Exit]) -> None:
         assert second == statistics.pvariance(map(Fraction, said))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(ledgers())
 def test_it_survives_the_log(exits: list[Exit]) -> None:
     """Integers of any length, as canonical JSON and back."""

@@ -15,6 +15,7 @@ from tapebook.horizons.leaf import Exit
 from tapebook.horizons.projection import PROJECTION
 from tapebook.log import Log
 from tests.horizons.makers import NOW, SCOPE, Ledger, exit_at, in_memory, ledgers, opened, roll
+from tests.matrix import examples
 
 PRINCIPLES = ["Cut losses fast", "Let winners run", "Never average down on losing positions"]
 
@@ -113,7 +114,7 @@ def test_cleanup_goes_by_the_end_of_the_period_and_earlier_reads_replay(db: Data
         store.set_context(ContextLayer.L6_DAILY, "2026-02-04", "note", "again")
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(ledgers(most=15))
 def test_nothing_written_later_changes_an_earlier_read(exits: list[Exit]) -> None:
     """Roll-ups, people, ticks and cleanups behind a sequence number: what was read at it is read again."""

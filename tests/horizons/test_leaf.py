@@ -10,11 +10,12 @@ from tapebook.horizons.aggregate import EMPTY
 from tapebook.horizons.leaf import EXTERNAL, Exit, exit_of, leaf_of
 from tapebook.horizons.period import parse_period, period_of
 from tests.horizons.makers import exit_at, ledgers
+from tests.matrix import examples
 
 DAY = parse_period("day", "2026-02-04")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(ledgers(most=12, days=0))
 def test_the_order_of_arrival_does_not_matter(exits: list[Exit]) -> None:
     day = period_of("day", exits[0].exited_at) if exits else DAY

@@ -11,6 +11,7 @@ from tapebook.horizons.plan import Plan, roll_up
 from tapebook.horizons.values import Values
 from tests.horizons.makers import exit_at, leaves_of, ledgers
 from tests.horizons.oracle import from_scratch, live, periods_of
+from tests.matrix import examples
 
 
 class Shelf:
@@ -43,7 +44,7 @@ class Shelf:
             self.told.setdefault((each.layer, each.timeframe), {}).update(each.values)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(ledgers(), st.data())
 def test_any_order_of_arrival_and_any_cut_into_runs_is_the_same(exits: list[Exit], data: st.DataObject) -> None:
     arriving = data.draw(st.permutations(exits))
@@ -56,7 +57,7 @@ def test_any_order_of_arrival_and_any_cut_into_runs_is_the_same(exits: list[Exit
     assert live(shelf.told) == from_scratch(exits)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(ledgers())
 def test_the_same_leaves_again_change_nothing(exits: list[Exit]) -> None:
     shelf = Shelf()

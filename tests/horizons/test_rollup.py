@@ -18,11 +18,12 @@ from tapebook.log import Log, verify_log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.horizons.makers import NOW, SCOPE, Ledger, exit_at, in_memory, ledgers, opened, roll
 from tests.horizons.oracle import check_conservation, from_scratch, stored
+from tests.matrix import examples
 
 DAYS = ContextLayer.L6_DAILY
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(ledgers(), st.data())
 def test_incremental_is_from_scratch(exits: list[Exit], data: st.DataObject) -> None:
     """Any order of arrival, any number of roll-ups in between; sums agree over all layers after each of them."""

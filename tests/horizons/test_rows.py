@@ -12,6 +12,7 @@ from tapebook.horizons.layers import ContextLayer
 from tapebook.horizons.leaf import Exit
 from tapebook.horizons.rows import layer_rows, words
 from tests.horizons.makers import NOW, SCOPE, Ledger, exit_at, in_memory, ledgers, roll
+from tests.matrix import examples
 
 AS_OF = parse_instant("2026-02-05T12:00")
 
@@ -33,7 +34,7 @@ def test_the_nearest_layer_comes_first_and_estimates_have_their_interval() -> No
     assert rows[7] == LayerRow("L1", "LEGACY", "never_again (curated)", "a; b")
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(ledgers(most=15))
 def test_no_rate_is_bare_and_nothing_lies_in_the_future(exits: list[Exit]) -> None:
     ledger = Ledger()

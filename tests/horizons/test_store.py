@@ -12,6 +12,7 @@ from tapebook.horizons.connection import Connection
 from tapebook.horizons.contexts import told_of, written
 from tapebook.horizons.layers import ContextLayer
 from tests.horizons.makers import NOW, in_memory, opened
+from tests.matrix import examples
 
 LAYER = ContextLayer.L5_WEEKLY
 WEEKS = ("2026-W05", "2026-W06", "2026-W07", "2026-W53")
@@ -35,7 +36,7 @@ def naive(writes: Writes, seq: int) -> dict[str, dict[str, int]]:
     return found
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(WRITES)
 def test_every_moment_reads_as_it_was(writes: Writes) -> None:
     with in_memory() as conn:

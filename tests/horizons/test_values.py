@@ -17,6 +17,7 @@ from tapebook.horizons.period import KINDS, Kind, Period, period_of
 from tapebook.horizons.values import Terms, correlation, mean_confidence, sharpe, values_of
 from tests.horizons.makers import exit_at, leaves_of, ledgers
 from tests.horizons.oracle import PNL, in_time, periods_of
+from tests.matrix import examples
 
 # The keys seed documents name for each layer, apart from those that people write.
 NAMED: dict[ContextLayer, set[str]] = {
@@ -99,7 +100,7 @@ def test_sectors_come_from_outside() -> None:
     assert told("week", MONTH)["sector_focus"] == ["BTC", "ETH", "SOL"]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(ledgers())
 def test_money_is_shown_to_the_last_unit(exits: list[Exit]) -> None:
     for kind in KINDS:
@@ -109,7 +110,7 @@ def test_money_is_shown_to_the_last_unit(exits: list[Exit]) -> None:
         assert total * 10**6 == sum(each.net_usd_e6 for each in exits)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(ledgers())
 def test_no_estimate_is_bare(exits: list[Exit]) -> None:
     for kind in KINDS:
@@ -123,7 +124,7 @@ def test_no_estimate_is_bare(exits: list[Exit]) -> None:
                 assert low <= found[key] <= high and found[f"{key}_n"] >= 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(ledgers())
 def test_sharpe_is_that_of_all_days_of_the_span(exits: list[Exit]) -> None:
     for period in periods_of(exits, "year"):
@@ -140,7 +141,7 @@ def test_sharpe_is_that_of_all_days_of_the_span(exits: list[Exit]) -> None:
             assert found.value == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(ledgers())
 def test_correlation_is_the_weighted_mean_of_the_pairs(exits: list[Exit]) -> None:
     for period in periods_of(exits, "month"):

@@ -12,6 +12,7 @@ from scipy import stats
 
 from tapebook.domain.instants import DAY, HOUR
 from tapebook.lab.curve import Point, drawdown, midnights, returns, sharpe, thinned
+from tests.matrix import examples
 
 T0 = 1_767_571_200_000
 equities = st.lists(st.integers(1, 10**12), min_size=1, max_size=60)
@@ -32,7 +33,7 @@ def test_a_series_that_only_rises_has_no_fall() -> None:
 
 
 @given(returned)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_sharpe_is_what_numpy_and_scipy_say(daily: list[float]) -> None:
     found = sharpe(daily)
     spread = float(np.std(daily, ddof=1))

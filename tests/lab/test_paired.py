@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tapebook.lab.paired import block_days, block_interval, chance_of, detectable, paired
+from tests.matrix import examples
 
 gaps = st.lists(st.floats(-0.1, 0.1), min_size=2, max_size=60)
 
 
 @given(gaps, gaps)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_the_paired_test_is_scipys(one: list[float], other: list[float]) -> None:
     n = min(len(one), len(other))
     first, second = one[:n], other[:n]

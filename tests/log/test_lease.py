@@ -11,6 +11,7 @@ from tapebook.errors import Busy, StaleWriter
 from tapebook.log import Lease, Leases, Log, Stream
 from tests.db.places import Connector, sql
 from tests.log.journal import added, open_journal, rows_of
+from tests.matrix import examples
 
 STREAM, OTHER = Stream("ann", "d1"), Stream("ann", "d2")
 TTL = 10.0
@@ -260,7 +261,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_whatever_happens_only_the_newest_epoch_writes(database: Database, steps: list[tuple[int, str]]) -> None:
     """A model: the holder is whoever took last; a write succeeds exactly for that one."""

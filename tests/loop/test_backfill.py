@@ -29,6 +29,7 @@ from tapebook.loop.learn import learn
 from tapebook.tape.importer import known_at
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
+from tests.matrix import examples
 
 START = parse_instant("2026-01-05T00:00:00Z")
 NOW = START + 30 * DAY
@@ -249,7 +250,7 @@ deals = st.tuples(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(deals, min_size=1, max_size=12), st.integers(0, 12))
 def test_money_adds_up_however_the_file_is_cut(found: list[tuple[str, int, int, int, int]], cut: int) -> None:
     rows = [

@@ -38,7 +38,7 @@ from tests.db.places import sql
 from tests.loop.crews import shops, work
 from tests.loop.desks import Desk, desk, reply
 from tests.loop.test_learn import LEARNER, alone, season, trade
-from tests.matrix import covering
+from tests.matrix import covering, examples
 
 RULE = "Never average down on a BTC long after a breakout."
 
@@ -171,7 +171,7 @@ PLACES += [f"tapebook.loop.learn.{name}" for name in ("outcomes_due", "layers_du
 PLACES += ["rooms.notes.last_try", "tapebook.loop.record.sighting", "tapebook.loop.reconcile.lessons_of"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.dictionaries(st.sampled_from(PLACES), st.sampled_from(list(ERRORS)), max_size=6), st.booleans())
 def test_a_tick_never_raises_for_a_memorys_sake(full: Full, failing: dict[str, str], opens: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -68,7 +68,7 @@ def assert_made_once(shop: Shop, *, runs: int = 2) -> None:
         assert book.verify() == [] and book.replay().different == []
 
 
-@pytest.mark.parametrize("how", ["fast", "immediate", "kill"])
+@pytest.mark.parametrize("how", ["fast", pytest.param("immediate", marks=pytest.mark.soak), "kill"])
 def test_answers_that_come_while_the_server_is_away_are_recorded_when_it_is_back(
     one: Shop, server: Server, how: Shutdown
 ) -> None:

@@ -32,6 +32,7 @@ from tapebook.loop.workers import Worker
 from tapebook.wiring import Rooms
 from tests.db.places import sql
 from tests.loop.desks import BRIEF, Desk, desk, reply
+from tests.matrix import examples
 
 DRY = msgspec.structs.replace(BRIEF, mode="dry_run")
 
@@ -274,7 +275,7 @@ def test_cash_is_the_sum_of_the_ledger_without_dry_rows(tmp_path: Path) -> None:
     names = (f"a{number}" for number in count())
     with desk(tmp_path / "both") as both, desk(tmp_path / "alone") as alone:
 
-        @settings(max_examples=12, deadline=None)
+        @settings(max_examples=examples(12), deadline=None)
         @given(STEPS)
         def check(steps: list[Step]) -> None:
             name = next(names)

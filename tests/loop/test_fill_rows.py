@@ -13,6 +13,7 @@ from tapebook.domain.instants import parse_instant
 from tapebook.domain.money import E8
 from tapebook.errors import BadInput
 from tapebook.loop.fill_rows import FillFile, FillRow, read_fill_rows
+from tests.matrix import examples
 
 START = parse_instant("2026-01-05T00:00:00Z")
 NOW = START + 10**9
@@ -152,7 +153,7 @@ def holds(rows: list[FillRow]) -> bool:
     return True
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     moves=st.lists(st.tuples(st.integers(-3, 3).filter(bool), st.integers(0, 1)), min_size=2, max_size=14),
     chance=st.randoms(use_true_random=False),

@@ -37,6 +37,7 @@ from tests.horizons.oracle import check_conservation, from_scratch, stored
 from tests.loop.desks import START, Desk, desk, reply
 from tests.loop.exits import as_booked, booked
 from tests.loop.test_live import layers
+from tests.matrix import examples
 from tests.replay.alterations import Alteration, Kind, Vandal, undone
 from tests.replay.remains import Tables, tables
 
@@ -69,7 +70,7 @@ def floor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 NAMES = iter(range(10**6))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(ledgers(most=20, days=70), st.data())
 def test_layers_are_what_the_days_that_are_over_give(floor: Desk, exits: list[Exit], data: st.DataObject) -> None:
     """Trades that become known on their day or weeks later, in any order, by processes that come and go."""

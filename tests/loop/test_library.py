@@ -23,6 +23,7 @@ from tapebook.wiring import Rooms
 from tests.db.places import sql
 from tests.loop.desks import Desk, desk, reply
 from tests.loop.libraries import ANN, BOB, Library, with_note
+from tests.matrix import examples
 
 WORDS = ("breakout", "range", "funding", "spread", "trend", "liquidity", "stop", "target", "volume", "regime")
 
@@ -203,7 +204,9 @@ SECTIONS = ("Time and bars: now 2026", "Market", "Portfolio", "Last decision", "
 TITLES = tuple(f"## {title}" for title in SECTIONS)
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.explicit, Phase.generate])
+@settings(
+    max_examples=examples(6), suppress_health_check=[HealthCheck.too_slow], phases=[Phase.explicit, Phase.generate]
+)
 @given(texts=st.lists(HOSTILE | LURES, min_size=1, max_size=3), note=HOSTILE | LURES, said=HOSTILE | LURES)
 def test_hostile_texts_are_quoted_and_change_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, *, texts: list[str], note: str, said: str

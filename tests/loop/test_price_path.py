@@ -25,6 +25,7 @@ from tapebook.domain.position import Position, moved
 from tapebook.domain.trade import TradeState
 from tests.broker.market import NOON, bar, mid, order
 from tests.loop.test_reconcile import Desk
+from tests.matrix import examples
 
 END = 30
 """Minutes after noon at which a random story ends."""
@@ -161,7 +162,7 @@ KINDS = st.sampled_from(["midpoints", "gaps", "minutes", "five minutes"])
 LOOKS = st.lists(st.integers(0, END * 60 - 1).map(lambda second: second / 60 + 0.001), max_size=12)
 
 
-@settings(max_examples=24, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(24), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10_000), kind=KINDS, looks=LOOKS)
 def test_extremes_are_those_of_the_observed_path_whoever_looks_when(seed: int, kind: str, looks: list[float]) -> None:
     story = random_story(seed, kind)

@@ -24,6 +24,7 @@ from tapebook.tape.importer import known_at
 from tapebook.tape.reel import Reel
 from tapebook.tape.store import MIGRATIONS, Tape, View
 from tests.broker.market import TERMS, Teller
+from tests.matrix import examples
 from tests.tape.random_tapes import HOURS, SYMBOLS, T0, random_tape
 
 NOON = 500_000 * HOUR
@@ -213,7 +214,7 @@ def test_last_price_is_a_midpoint_while_they_flow(recorder: Recorder) -> None:
     assert price_at(recorder, 10 * MINUTE) == mid(NOON + 2 * MINUTE, 71)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), st.sampled_from([(3, 5), (8_000, 12_000)]))
 def test_a_broker_hears_the_same_from_a_reel(seed: int, rows: tuple[int, int]) -> None:
     """Every tick of some hours, with orders and positions of everything, from the tape and from memory."""

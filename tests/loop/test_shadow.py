@@ -113,7 +113,7 @@ class Killed(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("after", [1, 41])
+@pytest.mark.parametrize("after", [41, pytest.param(1, marks=pytest.mark.soak)])
 def test_killed_before_a_shadow_writes_the_same_bytes(
     beside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:

@@ -16,6 +16,7 @@ from tapebook.recall import seen, workspace
 from tapebook.recall.events import FolderAdded, draft
 from tapebook.wiring import Rooms
 from tests.loop.libraries import Library, library
+from tests.matrix import examples
 
 NAMES = ["global/a.md", "global/deep/b.md", "agents/ann/journal/c.md", "agents/bob/SOUL.md"]
 Change = tuple[str, str | None]
@@ -47,7 +48,7 @@ def test_nothing_new_writes_nothing(tmp_path: Path) -> None:
         assert shelf.rooms.documents.log_head() == before and not report.changed
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(st.lists(st.tuples(st.sampled_from(NAMES), st.none() | st.text(max_size=8)), max_size=4), max_size=6)
 )

@@ -16,6 +16,7 @@ from tapebook.recall.refuse import MOST_BYTES
 from tapebook.wiring import Rooms
 from tests.loop.desks import reply
 from tests.loop.libraries import ANN, Library, library
+from tests.matrix import examples
 
 MANUAL = "# Manual\n\nNever average down."
 BETTER = f"{MANUAL}\nNever trade the news."
@@ -139,7 +140,7 @@ def test_an_entry_whose_writer_was_killed_is_written_once_by_the_next_sync(
         assert [text.count(f"> before {place}") for place in ("write_entries", "_Files")] == [1, 1]
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.too_slow])
 @given(texts=st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=4))
 def test_no_entry_can_pose_as_anything_else(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     with library(tmp_path_factory.mktemp("x") / "home") as shelf:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tapebook.recall import postings, rows, vectors
 from tapebook.recall.index_store import IndexStore
 from tapebook.recall.intake import Intake
+from tests.matrix import examples
 from tests.recall.papers import paper
 
 
@@ -38,7 +39,7 @@ def test_postings_and_rows_go_over_pages(tmp_path: Path) -> None:
         assert store.postings(1, "absent", count=count) == store.postings(9, "each", count=count) == b""
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=5))
 def test_vectors_come_back_however_they_were_added(sizes: list[int]) -> None:
     total = sum(sizes)

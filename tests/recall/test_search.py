@@ -18,6 +18,7 @@ from tapebook.recall.chunk import Chunk, chunks
 from tapebook.recall.plan import plan
 from tapebook.recall.sketch import Sketch
 from tapebook.recall.words import path_terms, relatives, terms
+from tests.matrix import examples
 from tests.recall.papers import QUESTIONS, VOCABULARY, Paper, as_bytes, asked, histories, indexed, paper, paths
 
 Scored = dict[tuple[str, int], float]
@@ -57,7 +58,7 @@ def slow(papers: list[Paper], question: str, scopes: tuple[str, ...]) -> Scored:
     return scored
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(histories(scopes=(GLOBAL, "one", "two")), QUESTIONS)
 def test_scores_are_those_of_the_slow_way(papers: list[Paper], question: str) -> None:
     expected = slow(papers, question, (GLOBAL, "one"))
@@ -166,7 +167,7 @@ def both_ways(
             yield answers[0], answers[1]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(histories(scopes=(GLOBAL, "one")), QUESTIONS, st.sampled_from((0, 1, 2)), st.sampled_from((1, 30, 60)))
 def test_short_forms_change_no_answer(papers: list[Paper], question: str, per_path: int, minimum: int) -> None:
     seqs = [papers[len(papers) // 2][0].seq, papers[-1][0].seq, papers[0][0].seq]

@@ -16,6 +16,7 @@ from tapebook.tape.bars import LENGTHS
 from tapebook.tape.importer import known_at
 from tapebook.tape.rollup import roll_up
 from tapebook.tape.store import MIGRATIONS, Tape, View
+from tests.matrix import examples
 
 T0 = 20_834 * DAY
 END = T0 + 30 * HOUR
@@ -75,7 +76,7 @@ HOURS = st.sets(st.integers(0, 29))
 def test_stored_hours_and_minutes_together_give_the_same_bars() -> None:
     hourly = roll_up(series(60), granularity_sec=3600)
 
-    @settings(max_examples=40)
+    @settings(max_examples=examples(40))
     @given(HOURS, HOURS, st.sampled_from([60, 180, 720]), st.integers(1, 12))
     def check(stored: set[int], without_minutes: set[int], size: int, count: int) -> None:
         # Minutes that left may only be of hours that are stored.

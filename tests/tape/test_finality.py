@@ -18,6 +18,7 @@ from tapebook.tape.importer import GRACE_MS, known_at
 from tapebook.tape.reel import Reel
 from tapebook.tape.sources.hyperliquid.bars import Bars
 from tapebook.tape.store import MIGRATIONS, Tape, View
+from tests.matrix import examples
 from tests.tape.random_tapes import HOURS, SYMBOLS, T0, random_tape
 
 LIMIT = 6 * SECOND
@@ -109,7 +110,7 @@ def test_decision_waits_for_the_last_minute_but_not_longer_than_the_limit(known:
             assert decision_moment(reader, "BTC", minutes=5, slot=slot, limit=LIMIT) == slot + decided
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
     slots=st.lists(st.integers(0, HOURS * 12), min_size=1, max_size=6),
@@ -189,7 +190,7 @@ class _Feed:
         return found
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), minutes=st.sampled_from([1, 5, 15]))
 def test_no_decision_shows_a_bar_that_later_differs(seed: int, minutes: int) -> None:
     """Whatever the delays of frames, live (asked every quarter second) and in a backtest over the same tape."""

@@ -16,6 +16,7 @@ from tapebook.domain.money import E8
 from tapebook.tape.store import MIGRATIONS, NO_WATERMARK, KnownAt, Tape, View
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
+from tests.matrix import examples
 from tests.tape.naive import NaiveTape
 
 NOON = 500_000 * HOUR
@@ -189,7 +190,7 @@ COMMITS = st.lists(st.tuples(st.integers(0, 2 * MINUTE), st.lists(FACTS, max_siz
 
 
 def test_reads_as_of_any_moment_and_commit(db: Database) -> None:
-    @settings(max_examples=60 if "SQLite" in db.description else 25)
+    @settings(max_examples=examples(60 if "SQLite" in db.description else 25))
     @given(COMMITS, st.data())
     def check(commits: list[tuple[int, list[Observation]]], data: st.DataObject) -> None:
         db.script(EMPTY)
@@ -244,7 +245,7 @@ def test_a_frame_of_midpoints_is_written_as_its_midpoints_would_be(db: Database)
             tape.commit(facts, assumed=assumed)
         return [sorted(db.all(Query.whole_table(table))) for table in tables]
 
-    @settings(max_examples=60 if "SQLite" in db.description else 20)
+    @settings(max_examples=examples(60) if "SQLite" in db.description else 20)
     @given(st.lists(ANY_MIDS, max_size=4), st.booleans())
     def check(commits: list[list[Observation | MidFrame]], imported: bool) -> None:
         assumed = (lambda fact: fact.bucket_ts + len(fact.symbol)) if imported else None
@@ -258,7 +259,7 @@ def test_a_frame_of_midpoints_is_written_as_its_midpoints_would_be(db: Database)
 
 
 def test_what_comes_later_changes_nothing_that_was_seen(db: Database) -> None:
-    @settings(max_examples=20 if "SQLite" in db.description else 8)
+    @settings(max_examples=examples(20) if "SQLite" in db.description else 8)
     @given(COMMITS, COMMITS)
     def check(first: list[tuple[int, list[Observation]]], later: list[tuple[int, list[Observation]]]) -> None:
         db.script(EMPTY)

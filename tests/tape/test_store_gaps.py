@@ -17,6 +17,7 @@ from tapebook.tape.store import MIGRATIONS, NO_WATERMARK, RecordedGap, Tape
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
 from tests.db.places import sql
+from tests.matrix import examples
 
 NOON = 500_000 * HOUR
 EMPTY = "DELETE FROM tape_commits; DELETE FROM tape_gaps;"
@@ -83,7 +84,7 @@ COMMITS = st.lists(
 
 
 def test_reads_of_the_past_equal_what_was_read_then(db: Database) -> None:
-    @settings(max_examples=60 if "SQLite" in db.description else 20)
+    @settings(max_examples=examples(60) if "SQLite" in db.description else 20)
     @given(COMMITS)
     def check(commits: list[tuple[int, list[Gap], list[Gap]]]) -> None:
         db.script(EMPTY)

@@ -14,6 +14,7 @@ from tapebook.domain.money import E8
 from tapebook.tape.features.funding import FundingPressure, funding_regime
 from tapebook.tape.features.liquidity import LiquidityProfile
 from tapebook.tape.features.positioning import PositioningPressure, direction_of, positioning_pressure
+from tests.matrix import examples
 
 AS_OF = 1_760_000_400_000
 TANH_1 = 0.7615941559557649
@@ -154,7 +155,7 @@ def test_score_and_confidence_keep_their_bounds(exponents: list[int], rate: int 
 
 
 @given(EXPONENTS, RATES, RATES, LEANS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_more_funding_is_never_less_pressure(exponents: list[int], one: int, other: int, lean: float) -> None:
     low, high = sorted((one, other))
     candles = bars(powers(exponents))
@@ -162,7 +163,7 @@ def test_more_funding_is_never_less_pressure(exponents: list[int], one: int, oth
 
 
 @given(EXPONENTS, LEANS, LEANS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_heavier_bids_are_never_less_pressure(exponents: list[int], one: float, other: float) -> None:
     low, high = sorted((one, other))
     candles = bars(powers(exponents))

@@ -14,6 +14,7 @@ from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
 from tapebook.tape.features.returns import Returns
 from tapebook.tape.features.volatility import VolatilityProfile, volatility_of, volatility_profile, volatility_regime
+from tests.matrix import examples
 
 AS_OF = 1_760_000_400_000
 LN_101 = 0.00995033085316808
@@ -75,7 +76,7 @@ def test_jumps_between_bars_are_part_of_parkinson() -> None:
     assert found.hour.realised == pytest.approx(SQRT_60 * LN_101, rel=1e-9)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(st.integers(90_00, 110_00), min_size=61, max_size=61))
 def test_realised_is_the_root_of_exact_squared_logarithms(cents: list[int]) -> None:
     closes = [Decimal(each) / 100 for each in cents]
@@ -85,7 +86,7 @@ def test_realised_is_the_root_of_exact_squared_logarithms(cents: list[int]) -> N
 
 
 @given(st.integers(2, 10**6))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_the_unit_of_the_price_does_not_matter(factor: int) -> None:
     before = bars([100 + math.sin(i) for i in range(61)])
     prices = ("open_e8", "high_e8", "low_e8", "close_e8")

@@ -13,6 +13,7 @@ from tapebook.errors import BadInput
 from tapebook.tape.importer import Parsed, span_ms
 from tapebook.tape.importers import delimited
 from tapebook.tape.importers.parse import parse
+from tests.matrix import examples
 from tests.tape.importers.files import HEADER, MIDNIGHT, ask, bars, lines, parsed, whys, write
 
 
@@ -225,7 +226,7 @@ def test_every_format_says_the_same(name: str, tmp_path: Path) -> None:
 WRECKS = st.tuples(st.sampled_from(sorted(ways())), st.integers(0, 600), st.binary(max_size=4), st.integers(0, 3))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(wreck=WRECKS)
 def test_a_wrecked_file_is_refused_or_read_but_never_an_accident(
     wreck: tuple[str, int, bytes, int], tmp_path_factory: pytest.TempPathFactory
