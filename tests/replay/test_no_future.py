@@ -67,7 +67,7 @@ def test_alterations_beyond_the_watermarks_change_no_byte(rooms: Rooms, runs: li
         nth=st.just(0) | st.integers(0, 40),
     )
 
-    @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    @settings(max_examples=examples(600), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(run=st.sampled_from(runs), several=st.lists(alterations, min_size=1, max_size=20))
     def check(run: DecisionRun, several: list[Alteration]) -> None:
         sent = rooms.archive.get(run.packet_key or "")
