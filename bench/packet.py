@@ -146,7 +146,7 @@ _FILLS = f"""
 INSERT INTO trade_history SELECT 't' || i, {_PLACE}, 'bench', 1, {_SYMBOL}, 'long', 'closed', i, {_AT},
     6500000000000, 2, :words, 'r' || i, NULL, 'chop_lowvol', i, {_AT}, 'target', 'r' || i, 383436, 250000272, 383436,
     252837698, CASE WHEN i % 3 THEN -2840000 ELSE 2840000 END, 100000, 0, 3000000, -3000000, 0, 250000272, NULL, {_AT},
-    {_AT} FROM n;
+    {_AT}, '' FROM n;
 INSERT INTO positions (owner, deployment, symbol, seq, trade_id, size_e8, cost_usd_e6, leverage, entered_e8,
     entered_usd_e6, exited_e8, exited_usd_e6, realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6,
     funded_until) SELECT {_PLACE}, {_SYMBOL}, i, 't' || i, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM n;
@@ -161,7 +161,8 @@ INSERT INTO decision_actions (owner, deployment, run_id, position, seq, action, 
 INSERT INTO orders (owner, deployment, client_id, seq, run_id, symbol, side, size_e8, order_type, reduce_only, leverage,
     intended_at, status, detail, placed_seq, ended_seq) SELECT {_PLACE}, 'c' || i, i, 'r' || i, {_SYMBOL}, 'buy',
     383436, 'market', 0, 2, {_AT}, 'filled', '', i, i FROM n;
-INSERT INTO fills SELECT {_PLACE}, i, 'f' || i, 'c' || i, {_SYMBOL}, {_AT}, 383436, 6500000000000, 100000, 0, 0 FROM n;
+INSERT INTO fills SELECT {_PLACE}, i, 'f' || i, 'c' || i, {_SYMBOL}, {_AT}, 383436, 6500000000000, 100000, 0, 0,
+    NULL, NULL, 0 FROM n;
 INSERT INTO wallet_ledger SELECT {_PLACE}, i, 0, 'realised_pnl', {_SYMBOL}, -100000, 10000000000, {_AT}, 0 FROM n;
 """
 _OPEN = f"""
