@@ -357,7 +357,7 @@ def decided_under_load(
         (3, MINUTE, 15, 2),
         pytest.param(3, MINUTE, 15, 50, marks=pytest.mark.proof),
         pytest.param(3, 2 * MINUTE, 7, 50, marks=pytest.mark.proof),
-        (13, 4 * MINUTE, 13, 50),
+        pytest.param(13, 4 * MINUTE, 13, 50, marks=pytest.mark.proof),
     ],
 )
 def test_under_overload_every_agent_loses_the_same_share(

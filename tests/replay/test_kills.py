@@ -103,8 +103,7 @@ def test_killed_by_the_system_at_evenly_spread_acts(
     ("hands", "store", "kind", "most"),
     [
         *(("crew", "SQLite", "opens", 12), ("crew", "SQLite", "is liquidated", 6)),
-        *(("desk", "PostgreSQL", "turns", 4), ("crew", "PostgreSQL", "is filled later", 3)),
-        ("desk", "SQLite", "waits", 6),
+        *(("desk", "PostgreSQL", "turns", 4), ("desk", "SQLite", "waits", 6)),
         pytest.param("crew", "SQLite", "opens", 48, marks=pytest.mark.soak),
         pytest.param("crew", "PostgreSQL", "opens", 24, marks=pytest.mark.soak),
         pytest.param("crew", "PostgreSQL", "is filled later", 24, marks=pytest.mark.soak),
