@@ -74,6 +74,14 @@ def sheet(browser: Browser, tmp_path: Path) -> Iterator[Sheet]:
     assert len(made.asked) == 1
 
 
+def test_a_backtest_of_one_chunk_has_one_range(sheet: Sheet, shown: tuple[Story, list[Bars]]) -> None:
+    told, markets = shown
+    one = replace(told.result, chunks=told.result.chunks[:1])
+    sheet.show(report_html(replace(told, result=one), markets))
+    assert sheet.page.locator("#ranges button").all_inner_texts() == ["all"]
+
+
+
 def test_both_charts_are_drawn_in_either_light(sheet: Sheet, shown: tuple[Story, list[Bars]]) -> None:
     sheet.show(report_html(*shown))
     assert sheet.page.title() == f"{shown[0].result.agent}, backtest {shown[0].result.id}"

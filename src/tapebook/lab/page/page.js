@@ -358,7 +358,8 @@
     document.getElementById(place).append(made);
   };
 
-  const spans = [{ name: "all", start: whole.from, end: whole.to }, ...data.chunks];
+  // A single chunk is all there is.
+  const spans = [{ name: "all", start: whole.from, end: whole.to }, ...(data.chunks.length > 1 ? data.chunks : [])];
   const show = (place) => move(spans[place].start, spans[place].end);
   const ranges = [];
   if (spans.length <= 9) spans.forEach((span, place) => ranges.push(button("ranges", span.name, () => show(place))));
