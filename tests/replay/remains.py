@@ -81,14 +81,15 @@ def fingerprint(home: Path) -> dict[str, object]:
         "heads": heads(found),
         "runs": len(packets),
         "trades": len(found["trade_history"]),
-        "packets_sha256": _digest(packets),
-        "trades_sha256": _digest([found[table] for table in TRADES]),
-        "rows_sha256": _digest(found),
-        "archive_sha256": _digest(archived(home)),
+        "packets_sha256": digest(packets),
+        "trades_sha256": digest([found[table] for table in TRADES]),
+        "rows_sha256": digest(found),
+        "archive_sha256": digest(archived(home)),
     }
 
 
-def _digest(value: object) -> str:
+def digest(value: object) -> str:
+    """A digest of a value as it prints itself."""
     return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
