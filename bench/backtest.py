@@ -22,17 +22,17 @@ import msgspec
 
 import tapebook
 from bench.figure import Figure, cpu_seconds
+from tapebook.backtest import run as lab
+from tapebook.backtest.home import BacktestHome
+from tapebook.backtest.planning import BacktestRequest, make_plan
 from tapebook.clock import SystemClock
 from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle, FundingRate
 from tapebook.domain.money import E8
-from tapebook.garbage import collector_at_rest
-from tapebook.lab import backtest as lab
-from tapebook.lab.backtest_home import BacktestHome
-from tapebook.lab.planning import Wish, make_plan
-from tapebook.loop import tick
-from tapebook.loop.learn import learn
-from tapebook.tape.importer import known_at
+from tapebook.gc_pause import gc_paused
+from tapebook.history.importer import assumed_known_at
+from tapebook.tick import story
+from tapebook.tick.learn import learn_what_is_due
 from tapebook.wiring import Rooms
 
 START = parse_instant("2023-01-01T00:00:00Z")
@@ -84,7 +84,7 @@ def fill(home: Path) -> list[Candle]:
         bars.append(Candle("BTC", 300, at, first, top, bottom, last, volume, 200_000.0, 5))
     rates = [FundingRate("BTC", at, 10_000_000, 0) for at in range(START, START + YEAR * DAY, 8 * HOUR)]
     rooms = Rooms(home, clock=SystemClock())
-    rooms.tape.commit([*bars, *rates], assumed=known_at)
+    rooms.tape.commit([*bars, *rates], assumed=assumed_known_at)
     rooms.close()
     return bars
 
@@ -129,7 +129,7 @@ def _pace(home: Path, memory: str) -> Pace:
         with tapebook.open(home) as book:
             found.append(book.backtest(AGENT, memory=memory))
 
-    with mock.patch.object(lab.Run, "work", _clocked(lab.Run.work, spent, "ticks")):
+    with mock.patch.object(lab.BacktestRun, "decide_slots", _clocked(lab.BacktestRun.decide_slots, spent, "ticks")):
         taken = cpu_seconds(go)
     result = found[0]
     folder = home / "backtests" / result.id
@@ -145,13 +145,13 @@ def _parts(home: Path) -> dict[str, float]:
     rooms = Rooms(home, clock=SystemClock())
     found = rooms.book.agent(AGENT)
     assert found is not None
-    wish = Wish(start=START, end=START + 6 * MONTH * DAY, chunks="none")
+    wish = BacktestRequest(start=START, end=START + 6 * MONTH * DAY, chunks="none")
     plan = make_plan(rooms.tape, rooms.config, found[1], version=found[0], wish=wish)
-    one = lab.Run(BacktestHome.prepare(home, rooms.config, plan), plan, lab.Watch())
-    slots = one.slots(plan.chunks[0])
-    one.work(slots[: 5 * MONTH * 288])
-    with _timed(spent), collector_at_rest():
-        whole = cpu_seconds(lambda: one.work(slots[5 * MONTH * 288 :]))
+    one = lab.BacktestRun(BacktestHome.prepare(home, rooms.config, plan), plan, lab.BacktestCallbacks())
+    slots = one.slots_left(plan.chunks[0])
+    one.decide_slots(slots[: 5 * MONTH * 288])
+    with _timed(spent), gc_paused():
+        whole = cpu_seconds(lambda: one.decide_slots(slots[5 * MONTH * 288 :]))
     one.close()
     rooms.close()
     ticks = MONTH * 288
@@ -170,12 +170,12 @@ def _timed(spent: dict[str, float]) -> Iterator[None]:
         "execute": "execute: handing orders over",
         "reconcile": "reconcile: fills, funding, margin, marks",
     }
-    clocked = {name: _clocked(getattr(tick, name), spent, words) for name, words in names.items()}
-    learning = _clocked(learn, spent, "learn: outcomes, layers, lessons")
+    clocked = {name: _clocked(getattr(story, name), spent, words) for name, words in names.items()}
+    learning = _clocked(learn_what_is_due, spent, "learn: outcomes, layers, lessons")
     with ExitStack() as patches:
         for name, work in clocked.items():
-            patches.enter_context(mock.patch.object(tick, name, work))
-        patches.enter_context(mock.patch.object(lab, "learn", learning))
+            patches.enter_context(mock.patch.object(story, name, work))
+        patches.enter_context(mock.patch.object(lab, "learn_what_is_due", learning))
         yield
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from bench.figure import Figure, seconds
 from bench.packet import AGENT, LARGE, NOON, SMALL, _fill
-from tapebook import app
+from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.home import make_home
 
@@ -40,6 +40,6 @@ def _measured(home: Path, trades: int) -> dict[str, float]:
         work: dict[str, Callable[[], object]] = {
             "agents show": lambda: book.agent("bench"),
             "doctor": book.doctor,
-            "orders that have not ended": book._rooms.work.with_orders,
+            "orders that have not ended": book._rooms.work.deployments_with_orders,
         }
         return {name: 1e3 * min(seconds(call) for _ in range(TIMES)) for name, call in work.items()}

@@ -14,10 +14,11 @@ import apsw
 
 from bench.figure import Figure, seconds
 from tapebook.clock import VirtualClock
-from tapebook.config import FILE, TEMPLATE
 from tapebook.db import connect, migrate
-from tapebook.decision import Answer
-from tapebook.decision.answer import answer
+from tapebook.decision import EngineAnswer
+from tapebook.decision.reply import make_answer
+from tapebook.desk.scheduler import Scheduler
+from tapebook.desk.worker import Worker
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid, Observation
@@ -25,8 +26,7 @@ from tapebook.domain.packet import Packet
 from tapebook.home import make_home
 from tapebook.log import Leases, Stream
 from tapebook.log.store import MIGRATIONS as LOG
-from tapebook.loop.scheduler import Scheduler
-from tapebook.loop.workers import Worker
+from tapebook.settings.config import FILE, TEMPLATE
 from tapebook.wiring import Rooms
 from tests.conftest import _embedded_postgres as postgres
 
@@ -75,8 +75,8 @@ def _claims(name: str, url: str) -> Figure:
 
     def claim() -> None:
         for start in range(0, CLAIMS, 50):
-            leases.others()
-            leases.release(leases.take(streams[start : start + 50], most=50))
+            leases.watch_others()
+            leases.release(leases.acquire(streams[start : start + 50], most=50))
 
     took = seconds(claim)
     db.close()
@@ -110,13 +110,13 @@ class Sleeper:
         self._now = 0
         self.most = 0
 
-    def decide(self, packet: Packet) -> Answer:
+    def decide(self, packet: Packet) -> EngineAnswer:
         """A hold, later."""
         self._now += 1
         self.most = max(self.most, self._now)
         time.sleep(self._seconds)
         self._now -= 1
-        return answer(packet, "hold", reason="thought about it")
+        return make_answer(packet, "hold", reason="thought about it")
 
 
 @contextmanager

@@ -21,20 +21,22 @@ import numpy as np
 from bench.figure import Figure, median_us, seconds
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
+from tapebook.domain.agent import ExperienceSettings
 from tapebook.domain.instants import DAY, MINUTE
-from tapebook.domain.memory import ExperienceSettings
 from tapebook.experience import events as ev
-from tapebook.experience.fits import NEAREST, Fit
-from tapebook.experience.learning import fitted, learned_from, packed_page
-from tapebook.experience.outcomes import Outcome, Proposal
-from tapebook.experience.pages import PAGE, packed
-from tapebook.experience.projection import PROJECTION
-from tapebook.experience.records import Key, Record
-from tapebook.experience.rows import Question
-from tapebook.experience.sights import Reading, Sight, reading_of
-from tapebook.experience.situations import ROW, Situations
-from tapebook.experience.store import MIGRATIONS, Experience
-from tapebook.experience.whitening import vectors
+from tapebook.experience.events import PROJECTION, draft_fit, draft_page_packed, outcome_learned_body
+from tapebook.experience.features import (
+    DEFAULT_NEIGHBOURS,
+    PAGE_ROWS,
+    FeatureVector,
+    Fit,
+    MarketFeatures,
+    feature_vector_of,
+    pack_situation,
+)
+from tapebook.experience.records import Outcome, OutcomeVote, Record, RecordKey
+from tapebook.experience.situations import SITUATION_DTYPE, Situations, whitened_vectors
+from tapebook.experience.store import MIGRATIONS, Experience, ExperienceQuery
 from tapebook.log import Draft, Log, Stream
 from tapebook.log.store import MIGRATIONS as LOG
 
@@ -45,7 +47,7 @@ BATCH = 1_000
 MEMBERS = ("trend", "reversion")
 REGIMES = ("trend_up_lowvol", "trend_down_hivol", "chop_lowvol")
 NOW = T0 + OUTCOMES * 30 * MINUTE
-ASK = Question(NOW, "BTC", "chop_lowvol", MEMBERS)
+ASK = ExperienceQuery(NOW, "BTC", "chop_lowvol", MEMBERS)
 Work = Callable[[], object]
 PAGES = "SELECT packed FROM experience_situations ORDER BY page"
 
@@ -73,12 +75,12 @@ def _opening(path: Path, seq: int) -> list[Figure]:
 
     def ours() -> None:
         with closing(connect(str(path), durable=False)) as db:
-            Experience(db, owner="bench").rows("d", ASK, look, seq=seq, settings=ExperienceSettings())
+            Experience(db, owner="bench").rows_as_of("d", ASK, look, seq=seq, settings=ExperienceSettings())
 
     def floor() -> None:
         with closing(apsw.Connection(str(path))) as raw:
             content = b"".join(row[0] for row in raw.execute(PAGES))
-            np.frombuffer(content, ROW)["reading"].copy()
+            np.frombuffer(content, SITUATION_DTYPE)["reading"].copy()
 
     return _figures(f"opening with {OUTCOMES:,} outcomes", _in_turn(ours, floor, times=40), share=0.5, aim="≤ 15")
 
@@ -88,23 +90,23 @@ def _searching(path: Path, seq: int) -> list[Figure]:
     looks = [sight_at_random(chance) for _ in range(1_000)]
     with closing(connect(str(path), durable=False)) as db:
         room = Experience(db, owner="bench")
-        fit = room.fit("d", seq=seq)
+        fit = room.fit_as_of("d", seq=seq)
         assert fit is not None
         situations = Situations()
-        situations.extend(room.packed("d", after=0, until=OUTCOMES))
-        queries = iter([reading_of(look) for look in looks] * 2)
-        plain = np.ascontiguousarray(vectors(fit, situations._readings(0, OUTCOMES)).T)
+        situations.extend(room.packed_situations("d", after=0, until=OUTCOMES))
+        queries = iter([feature_vector_of(look) for look in looks] * 2)
+        plain = np.ascontiguousarray(whitened_vectors(fit, situations._feature_rows(0, OUTCOMES)).T)
         lengths = (plain * plain).sum(axis=1)
         points = iter(list(plain[:: OUTCOMES // 1_000]) * 2)
 
         def floor() -> None:
-            np.argpartition(lengths - 2 * (plain @ next(points)), NEAREST)
+            np.argpartition(lengths - 2 * (plain @ next(points)), DEFAULT_NEIGHBOURS)
 
         # One after the other: the threads of a matrix product go on spinning for a while, and would be in our way.
         search = partial(_search, situations, fit, queries)
         times = _times(search, times=1_000), _times(floor, times=1_000)
         settings = ExperienceSettings()
-        rows = median_us(lambda: room.rows("d", ASK, looks[0], seq=seq, settings=settings))
+        rows = median_us(lambda: room.rows_as_of("d", ASK, looks[0], seq=seq, settings=settings))
     name = f"search among {OUTCOMES:,} situations"
     return [
         *_figures(name, times, share=0.5, aim=""),
@@ -113,7 +115,7 @@ def _searching(path: Path, seq: int) -> list[Figure]:
     ]
 
 
-def _search(situations: Situations, fit: Fit, queries: Iterator[Reading]) -> None:
+def _search(situations: Situations, fit: Fit, queries: Iterator[FeatureVector]) -> None:
     situations.nearest(fit, next(queries), count=OUTCOMES)
 
 
@@ -154,17 +156,17 @@ def _figures(name: str, times: tuple[list[Took], list[Took]], *, share: float, a
 def _filled(log: Log) -> float:
     """Seconds to append all outcomes, a thousand to a transaction; pages and a fit come with the last, as always."""
     chance = random.Random(1)
-    records: dict[Key, Record] = {}
+    records: dict[RecordKey, Record] = {}
     rows: list[bytes] = []
     took = 0.0
     for start in range(0, OUTCOMES, BATCH):
         drafts = []
         for number in range(start, start + BATCH):
-            outcome, reading = _outcome(chance, number), reading_of(sight_at_random(chance))
-            body = learned_from(outcome, records, situations=number, reading=reading)
+            outcome, reading = _outcome(chance, number), feature_vector_of(sight_at_random(chance))
+            body = outcome_learned_body(outcome, records, situations=number, reading=reading)
             records |= {record.key: record for record in body.records}
             drafts.append(ev.draft(outcome.exited_at, body))
-            rows.append(packed(reading, outcome))
+            rows.append(pack_situation(reading, outcome))
         took += seconds(partial(log.append, STREAM, drafts[:-1], expected_seq=log.head(STREAM).seq))
         tended = _tended(b"".join(rows[:-1])) if len(rows) == OUTCOMES else []
         log.append(STREAM, [*tended, drafts[-1]], expected_seq=log.head(STREAM).seq)
@@ -172,16 +174,18 @@ def _filled(log: Log) -> float:
 
 
 def _tended(rows: bytes) -> list[Draft]:
-    size, situations = PAGE * ROW.itemsize, Situations()
+    size, situations = PAGE_ROWS * SITUATION_DTYPE.itemsize, Situations()
     situations.extend(rows)
-    drafts = [packed_page(page, rows[page * size : (page + 1) * size], at=NOW) for page in range(len(rows) // size)]
-    return [*drafts, fitted(situations.fit(situations.count), at=NOW)]
+    drafts = [
+        draft_page_packed(page, rows[page * size : (page + 1) * size], at=NOW) for page in range(len(rows) // size)
+    ]
+    return [*drafts, draft_fit(situations.fit_newest(situations.count), at=NOW)]
 
 
 def _outcome(chance: random.Random, number: int) -> Outcome:
     net = round(chance.gauss(0, 4e6))
     entered = T0 + number * 30 * MINUTE
-    votes = tuple(Proposal(name, "open", chance.choice(("long", "short")), 5_000) for name in MEMBERS)
+    votes = tuple(OutcomeVote(name, "open", chance.choice(("long", "short")), 5_000) for name in MEMBERS)
     return Outcome(
         trade_id=f"{number:020x}",
         run_id=f"{number:020d}",
@@ -203,10 +207,10 @@ def _outcome(chance: random.Random, number: int) -> Outcome:
     )
 
 
-def sight_at_random(chance: random.Random) -> Sight:
+def sight_at_random(chance: random.Random) -> MarketFeatures:
     """What a decision may have seen."""
     drift, level = chance.gauss(0, 0.01), chance.gauss(0, 0.3)
-    plain = Sight(
+    plain = MarketFeatures(
         as_of=T0 + chance.randrange(DAY),
         return_15m=drift / 4 + chance.gauss(0, 0.002),
         return_1h=drift + chance.gauss(0, 0.004),

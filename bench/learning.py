@@ -16,21 +16,20 @@ from pathlib import Path
 from bench.experience import MEMBERS, REGIMES, sight_at_random
 from bench.figure import Figure
 from tapebook.clock import VirtualClock
-from tapebook.context import CURRENT, Market
+from tapebook.context import CURRENT_VERSION, Market
+from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E6, E8
-from tapebook.domain.position import Portfolio
+from tapebook.domain.position import ClosedTrade, Portfolio, TradeState
 from tapebook.domain.run import Action, DecisionRun, Verdict, Vote, Watermarks
-from tapebook.domain.trade import ClosedTrade, TradeState
-from tapebook.experience.learning import seen
+from tapebook.experience.events import draft_situation_seen
 from tapebook.home import make_home
 from tapebook.lessons import run_reflection
-from tapebook.lessons.port import ReflectorTerms
+from tapebook.lessons.reflection import ReflectorTerms
 from tapebook.lessons.reflectors import statistics
-from tapebook.loop.deploy import deploy
-from tapebook.loop.experience import outcomes_due, told
+from tapebook.tick.memory import experience_rows_for, outcomes_due
 from tapebook.wiring import Rooms
 
 T0 = 1_700_000_000_000
@@ -76,8 +75,8 @@ def _rooms() -> Iterator[tuple[Rooms, Deployment]]:
         make_home(home)
         rooms = Rooms(home, clock=VirtualClock(T0), sole=True)
         rooms.book.save_agent(AgentProfile("a", SYMBOLS, engine="ensemble", members=MEMBERS), at=T0)
-        agent = deploy(rooms, "a")
-        with rooms.log.together():
+        agent = deploy_agent(rooms, "a")
+        with rooms.log.one_transaction():
             yield rooms, agent
         rooms.close()
 
@@ -87,7 +86,7 @@ def _learned(rooms: Rooms, agent: Deployment, number: int, *, step: int) -> Took
     chance = random.Random(number)
     trade, book = _trade(chance, number, step=step), rooms.book
     decision = _run(trade, chance)
-    saw = seen(decision.run_id, trade.state.symbol, sight_at_random(chance))
+    saw = draft_situation_seen(decision.run_id, trade.state.symbol, sight_at_random(chance))
     book.append(agent.id, [saw], expected_seq=book.head(agent.id))
 
     def learn() -> None:
@@ -103,7 +102,7 @@ def _ticked(rooms: Rooms, agent: Deployment, market: Market) -> Took:
 
     def work() -> None:
         outcomes_due(rooms, agent, seq=seq)
-        told(rooms, agent, market, nothing, seq=seq, version=CURRENT)
+        experience_rows_for(rooms, agent, market, nothing, seq=seq, version=CURRENT_VERSION)
 
     return _timed(work)
 

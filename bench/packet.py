@@ -15,17 +15,15 @@ import msgspec
 
 from bench.figure import Figure, seconds
 from tapebook.clock import VirtualClock
-from tapebook.context import MarketShelf, Situation, assemble, preview
-from tapebook.context.assemble import market_board, own_board
-from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment
-from tapebook.domain.citation import Citation
+from tapebook.context import MarketCache, Situation, assemble_packet, preview_packet
+from tapebook.context.assemble import market_section_caches, packet_cache
+from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceRow, LayerRow, Lessons
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, Observation
-from tapebook.domain.memory import ExperienceRow, LayerRow, Lessons
-from tapebook.domain.packet import Packet
+from tapebook.domain.packet import Citation, Packet
 from tapebook.domain.run import Watermarks
 from tapebook.home import make_home
-from tapebook.loop.gather import gather
+from tapebook.tick.prepare import gather_situation
 from tapebook.wiring import Rooms
 
 NOON = 1_767_571_200_000 + 12 * HOUR
@@ -63,7 +61,7 @@ def run() -> list[Figure]:
 
 def _tokens(packet: Packet) -> list[Figure]:
     """Every part of the fullest packet against its cap."""
-    shown = preview(packet)
+    shown = preview_packet(packet)
     parts = [(part.name, part.tokens, part.cap, part.dropped) for part in shown.parts]
     parts += [("memory together", shown.memory_tokens, shown.memory_cap, 0), ("packet", shown.tokens, None, 0)]
     return [
@@ -84,17 +82,19 @@ def _measured(home: Path, trades: int) -> tuple[dict[str, float], Packet]:
     _market(rooms)
     print(f"  {trades:,} trades written in {seconds(lambda: _fill(home / 'book.db', trades)):.0f} s", flush=True)
     known = Watermarks(tape=rooms.tape.head()[0], book=trades + 100)
-    shelf = MarketShelf()
+    shelf = MarketCache()
 
     # What stays from one tick to the next is `bench.ticks`' to measure; here all of it is drawn.
     def shared() -> Packet:
-        own_board.cache_clear()
-        return assemble(_full(gather(rooms, DEPLOYMENT, "BTC", as_of=NOON, watermarks=known, shelf=shelf)))
+        packet_cache.cache_clear()
+        return assemble_packet(
+            _full(gather_situation(rooms, DEPLOYMENT, "BTC", as_of=NOON, watermarks=known, shelf=shelf))
+        )
 
     def alone() -> Packet:
-        own_board.cache_clear()
-        market_board.cache_clear()
-        return assemble(_full(gather(rooms, DEPLOYMENT, "BTC", as_of=NOON, watermarks=known)))
+        packet_cache.cache_clear()
+        market_section_caches.cache_clear()
+        return assemble_packet(_full(gather_situation(rooms, DEPLOYMENT, "BTC", as_of=NOON, watermarks=known)))
 
     packet = shared()
     assert packet == alone()

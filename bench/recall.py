@@ -25,10 +25,10 @@ import apsw
 import numpy as np
 
 from bench.figure import Figure, seconds
-from tapebook.recall import GLOBAL, Index
+from tapebook.search import GLOBAL_SCOPE, Index
 from tests.outside.test_retrieval import ARMS
-from tests.recall.judged import interval, judged_sets, measured
-from tests.recall.papers import Paper, indexed, paper
+from tests.search.judged import interval, judged_sets, measured
+from tests.search.sample_docs import Paper, indexed, paper
 
 SIZES = (1_000, 10_000, 50_000, 100_000)
 SECTIONS = 20
@@ -41,7 +41,7 @@ Work = Callable[[], object]
 _OPENED = """
 import sys
 import psutil
-from tests.recall.papers import asked, indexed
+from tests.search.sample_docs import asked, indexed
 before = psutil.Process().memory_info().rss
 with indexed(sys.argv[1], path=sys.argv[2]) as index:
     for question in sys.argv[3:]:
@@ -116,7 +116,7 @@ def _searching(path: str, floor: apsw.Connection, questions: list[str], *, many:
 
 
 def _ask(index: Index, question: str) -> object:
-    return index.search(question, scopes=(GLOBAL, "agent"), seq=index.head(), limit=10)
+    return index.search(question, scopes=(GLOBAL_SCOPE, "agent"), seq=index.head(), limit=10)
 
 
 def _opened(slot: str, path: str, question: str) -> None:

@@ -16,11 +16,11 @@ import tapebook
 from bench.backtest import AGENT, START, YEAR, fill
 from bench.figure import Figure
 from tapebook.clock import SystemClock, VirtualClock
+from tapebook.desk.agents import deploy_agent
+from tapebook.desk.librarian import OldRunArchiver
 from tapebook.domain.instants import DAY, MINUTE
-from tapebook.loop.deploy import deploy
-from tapebook.loop.old_runs import OldRuns
-from tapebook.loop.slot import Slot
-from tapebook.loop.tick import tick
+from tapebook.tick.decide import Slot
+from tapebook.tick.story import tick
 from tapebook.wiring import Rooms
 
 LIVE = 1_000
@@ -71,7 +71,7 @@ def _live(home: Path) -> Bytes:
     for number in range(2 * LIVE):
         at = START + DAY + number * 5 * MINUTE
         clock.advance(at + 2_500)
-        tick(rooms, Slot(deploy(rooms, AGENT), "BTC", at, trigger="schedule"))
+        tick(rooms, Slot(deploy_agent(rooms, AGENT), "BTC", at, trigger="schedule"))
         if (number + 1) % LIVE == 0:
             sizes.append(_book_bytes(home))
             told.append(_told(rooms))
@@ -82,8 +82,8 @@ def _live(home: Path) -> Bytes:
 def _left(home: Path) -> Bytes:
     """The same decisions when they are old: what the book still has of them, without the room that came free."""
     rooms = Rooms(home, clock=VirtualClock(START + 90 * DAY))
-    old = OldRuns(rooms)
-    while old.step():
+    old = OldRunArchiver(rooms)
+    while old.archive_step():
         pass
     told = _told(rooms)
     rooms.close()

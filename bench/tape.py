@@ -22,14 +22,15 @@ from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, Observation
-from tapebook.loop.ingest import Intake
+from tapebook.ingest.ingester import FactBuffer
+from tapebook.sources.hyperliquid.rest import RestRequest
+from tapebook.sources.hyperliquid.session import HyperliquidSession
+from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
+from tapebook.sources.hyperliquid.wire import CandleRow, read_frame
+from tapebook.tape.bars import roll_up
 from tapebook.tape.families import CANDLES
-from tapebook.tape.rollup import roll_up
-from tapebook.tape.sources.hyperliquid.errands import Errand
-from tapebook.tape.sources.hyperliquid.session import Session
-from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
-from tapebook.tape.sources.hyperliquid.wire import CandleRow, read_frame
-from tapebook.tape.store import MIGRATIONS, Tape, View
+from tapebook.tape.store import MIGRATIONS, Tape
+from tapebook.tape.view import View
 
 SYMBOLS = [f"S{number:04d}" for number in range(1_000)]
 SEED_SYMBOLS = 600
@@ -159,17 +160,17 @@ def _candle_frame(chance: random.Random, symbol: str, number: int) -> str:
 
 def _write(place: Path, steps: list[list[str]], *, step: int) -> float:
     """Seconds to take the frames, a commit each step, on a tape that knows the symbols."""
-    tape, intake = _tape(place / "live.db"), Intake()
-    session = Session(HyperliquidSettings(spot=False), resume={}, at=T0)
+    tape, intake = _tape(place / "live.db"), FactBuffer()
+    session = HyperliquidSession(HyperliquidSourceSettings(spot=False), resume={}, at=T0)
     names = {"universe": [{"name": symbol, "szDecimals": 2, "maxLeverage": 10} for symbol in SYMBOLS]}
-    assert session.learn(Errand("names", "", 0), json.dumps(names).encode(), at=T0)
+    assert session.learn_names(RestRequest("names", "", 0), json.dumps(names).encode(), at=T0)
 
     def write() -> None:
         for number, texts in enumerate(steps):
             for text in texts:
-                session.frame(read_frame(text), T0 + number * step)
+                session.handle_frame(read_frame(text), T0 + number * step)
                 session.outbox.flush(intake)
-            waiting = intake.drain()
+            waiting = intake.drain_pending()
             tape.commit(waiting.facts, gaps=waiting.gaps)
 
     before = tape.rows_written()

@@ -15,25 +15,20 @@ from msgspec.structs import replace
 
 from bench.figure import Figure
 from tapebook import plug
-from tapebook.book.events import RunDecided, draft
-from tapebook.book.orders import orders_for
-from tapebook.book.runs import run_id, status_of
-from tapebook.context import Feature, Market, Situation, assemble
-from tapebook.decision import Answer, Engine, EngineTerms, Limits
-from tapebook.domain.activity import Activity
-from tapebook.domain.agent import AgentProfile, Deployment, context_of
+from tapebook.book.events import RunDecided, decision_run_id, draft_event, orders_for_actions, run_status
+from tapebook.context import Feature, Market, Situation, assemble_packet
+from tapebook.decision import Engine, EngineAnswer, EngineTerms, Limits
+from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, LayerRow, Lessons, context_for_horizon
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
-from tapebook.domain.memory import ExperienceRow, LayerRow, Lessons
 from tapebook.domain.money import E6, E8, notional_usd_e6
 from tapebook.domain.order import Fill, Order
 from tapebook.domain.packet import Packet
-from tapebook.domain.position import Portfolio, Position, moved
-from tapebook.domain.run import DecisionRun, Watermarks
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeState, position_after_fill
+from tapebook.domain.run import Activity, DecisionRun, Watermarks
 from tapebook.log import Stream
-from tapebook.log.event import GENESIS, Event, chained
-from tapebook.loop.decide import Decision, judged
+from tapebook.log.event import GENESIS, Event, chain_events
+from tapebook.tick.decide import Decision, evaluate_reply
 
 TICKS = 2_016
 WEEKS = 3
@@ -50,7 +45,7 @@ AGENT = AgentProfile(
     engine="ensemble",
     strategy="Follow the majority of four rules; leave when they do. " * 4,
     avoid=("average down on a losing position", "hold over the weekly close"),
-    context=context_of("intraday"),
+    context=context_for_horizon("intraday"),
     manual=_MANUAL,
 )
 DEPLOYMENT = Deployment("local", "bench.paper", AGENT, 1)
@@ -85,7 +80,7 @@ class Past:
     def fill(self, order: Order, price_e8: int) -> None:
         """The account after an order."""
         fill = Fill(order.client_id, "BTC", order.intended_at, order.signed_size_e8, price_e8, 0, False)
-        self.held, realised = moved(self.held, fill, leverage=order.leverage)
+        self.held, realised = position_after_fill(self.held, fill, leverage=order.leverage)
         self.cash += realised
         if self.trade is not None:
             self.closed = (_closed(self.trade), *self.closed[:9])
@@ -111,14 +106,14 @@ def run() -> list[Figure]:
 
 def _tick(times: Times, past: Past, engine: Engine, number: int) -> None:
     seen = _situation(past, number)
-    packet = times.timed("assemble", lambda: assemble(seen))
+    packet = times.timed("assemble", lambda: assemble_packet(seen))
     answer = times.timed("decide", lambda: engine.decide(packet))
     limits = _limits(seen)
-    decision = times.timed("judge", lambda: judged(answer, packet, limits))
-    name = run_id("local/bench.paper", "BTC", scheduled_for=seen.as_of, trigger="backtest", branch="main")
+    decision = times.timed("judge", lambda: evaluate_reply(answer, packet, limits))
+    name = decision_run_id("local/bench.paper", "BTC", scheduled_for=seen.as_of, trigger="backtest", branch="main")
     pairs = list(zip(decision.actions, decision.verdicts, strict=True))
     orders = times.timed(
-        "orders", lambda: orders_for(name, pairs, held=limits.held, mark_e8=limits.mark_e8, at=limits.at)
+        "orders", lambda: orders_for_actions(name, pairs, held=limits.held, mark_e8=limits.mark_e8, at=limits.at)
     )
     made = _run(name, seen, packet, answer=answer, decision=decision, orders=len(orders))
     times.timed("event", lambda: _event(made, number))
@@ -202,7 +197,7 @@ def _limits(seen: Situation) -> Limits:
 
 
 def _run(
-    name: str, seen: Situation, packet: Packet, *, answer: Answer, decision: Decision, orders: int
+    name: str, seen: Situation, packet: Packet, *, answer: EngineAnswer, decision: Decision, orders: int
 ) -> DecisionRun:
     return DecisionRun(
         run_id=name,
@@ -223,7 +218,7 @@ def _run(
         engine="ensemble",
         packet_key=None,
         reply_key=None,
-        status=status_of(decision.verdicts, orders=orders, error=decision.error),
+        status=run_status(decision.verdicts, orders=orders, error=decision.error),
         actions=decision.actions,
         verdicts=decision.verdicts,
         votes=answer.votes,
@@ -231,9 +226,9 @@ def _run(
 
 
 def _event(made: DecisionRun, number: int) -> Event:
-    drafted = draft(made.as_of, RunDecided(made))
+    drafted = draft_event(made.as_of, RunDecided(made))
     stream = Stream("local", DEPLOYMENT.id)
-    return chained(GENESIS, [drafted], stream=stream, seq=number, known_at=made.as_of)[0]
+    return chain_events(GENESIS, [drafted], stream=stream, seq=number, known_at=made.as_of)[0]
 
 
 def _opened(number: int, at: int, size_e8: int, price: int) -> TradeState:

@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.figure import Figure, seconds
+from tapebook.anchors import anchor_heads
 from tapebook.clock import VirtualClock
+from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import DAY, MINUTE
+from tapebook.history.book_import import import_fills
 from tapebook.home import make_home
 from tapebook.log import Draft, Event, Stream
-from tapebook.log.event import GENESIS, chained
-from tapebook.loop.backfill import import_fills
-from tapebook.loop.deploy import deploy
-from tapebook.loop.maintain import anchor_heads
+from tapebook.log.event import GENESIS, chain_events
 from tapebook.wiring import Rooms
 
 TRADES = int(os.environ.get("TAPEBOOK_BENCH_TRADES", "100000"))
@@ -76,14 +76,14 @@ def _fill(home: Path, trades: int) -> None:
     make_home(home)
     rooms = Rooms(home, clock=VirtualClock(NOON))
     rooms.book.save_agent(AgentProfile("a", _SYMBOLS, engine="hold"), at=NOON)
-    deployment = deploy(rooms, "a")
+    deployment = deploy_agent(rooms, "a")
     import_fills(rooms, _fills(home / "fills.csv"), deployment, dry_run=False)
     first = rooms.book.stream(deployment.id)
     events = list(rooms.log.events(first))
     rooms.close()
     writer = Rooms(home, clock=VirtualClock(NOON), sole=True)
     for copy in range(1, trades // _BATCH):
-        writer.log.restore(_renamed(events, Stream(first.owner, f"a{copy}.paper"), copy))
+        writer.log.restore_events(_renamed(events, Stream(first.owner, f"a{copy}.paper"), copy))
     anchor_heads(writer)
     writer.close()
 
@@ -94,7 +94,7 @@ def _renamed(events: list[Event], stream: Stream, copy: int) -> Iterator[Event]:
         body = _NAMES.sub(lambda found: f'"{found[1]}":"{copy}-', event.body)
         body = body.replace(f'"{events[0].stream.deployment}"', f'"{stream.deployment}"')
         draft = Draft(event.kind, event.happened_at, body, event.schema)
-        (again,) = chained(previous, [draft], stream=stream, seq=event.seq - 1, known_at=event.known_at)
+        (again,) = chain_events(previous, [draft], stream=stream, seq=event.seq - 1, known_at=event.known_at)
         previous = again.hash
         yield again
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from types import ModuleType
 
-from tapebook.domain.memo import Memo
+from tapebook.domain.cache import LastCall
 
 
 def forget() -> None:
@@ -24,5 +24,5 @@ def _clears(module: ModuleType, _ids: tuple[int, ...]) -> list[Callable[[], None
     """
     things = vars(module).values()
     found = [getattr(thing, "cache_clear", None) for thing in things]
-    memos = [partial(setattr, thing, "_kept", None) for thing in things if isinstance(thing, Memo)]
+    memos = [partial(setattr, thing, "_kept", None) for thing in things if isinstance(thing, LastCall)]
     return [*memos, *[clear for clear in found if callable(clear)]]

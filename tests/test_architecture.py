@@ -18,11 +18,11 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "tapebook"
 
 ROOMS = {
-    *("tape", "book", "lessons", "experience", "horizons", "recall"),
+    *("tape", "sources", "book", "lessons", "experience", "horizons", "search"),
     *("context", "decision", "broker", "archive", "llm", "world"),
 }
-COMPOSERS = {"loop", "lab", "app", "wiring"}
-MODULES = {"__init__", "clock", "config", "errors", "plug", "domain", "log", "db", "surfaces"}
+COMPOSERS = {"tick", "desk", "ingest", "history", "library", "backtest", "report", "lab", "api", "wiring", "anchors"}
+MODULES = {"__init__", "clock", "settings", "errors", "plug", "domain", "log", "db", "surfaces"}
 KNOWN = ROOMS | COMPOSERS | MODULES
 
 # What each may import besides itself. Composers may import all; what is not named here, all but rooms.
@@ -30,16 +30,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "domain": set(),
     "db": {"domain", "errors"},
     "log": {"domain", "errors", "db"},
-    "surfaces": {"app", "app_recall", "views", "config", "errors", "domain", "clock"},
+    "surfaces": {"api", "views", "settings", "errors", "domain", "clock"},
     **{room: {"domain", "errors", "log", "db", "llm", "plug"} for room in ROOMS},
     "llm": {"domain", "errors", "plug"},
+    # Sources write to the port that the tape declares.
+    "sources": {"domain", "errors", "tape"},
     # The seed's API knows no clock: a database of layers alone goes by the machine's.
     "horizons": {"domain", "errors", "log", "db", "clock"},
 }
 
 # A broken memory or archive may raise anything and must not stop a tick: what is caught here is kept with the run,
 # logged or shown. tests/test_shape.py counts the places.
-KEEPS_TRADING = {"loop/optional_reads.py", "loop/learn.py", "loop/librarian.py", "archive/spool.py"}
+KEEPS_TRADING = {"tick/prepare.py", "tick/learn.py", "desk/librarian.py", "desk/worker.py", "archive/spool.py"}
 
 CLOCK_READS = [
     *("time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns"),
@@ -190,9 +192,9 @@ def drivers_stay_in_db(sources: list[Source]) -> list[str]:
     return _uses(sources, DRIVERS, "db")
 
 
-def environment_is_read_in_config(sources: list[Source]) -> list[str]:
-    """Only config.py reads environment variables."""
-    return _uses(sources, ENVIRONMENT, "config")
+def environment_is_read_in_settings(sources: list[Source]) -> list[str]:
+    """Only settings/ reads environment variables."""
+    return _uses(sources, ENVIRONMENT, "settings")
 
 
 def randomness_stays_in_world(sources: list[Source]) -> list[str]:
@@ -221,7 +223,7 @@ def broad_handlers_stay_at_the_edge(sources: list[Source]) -> list[str]:
     return [
         source.at(node.lineno, "catches everything: name the errors this code can answer")
         for source in sources
-        if source.path.name not in ("workers.py", "services.py") and source.room != "surfaces"
+        if source.room != "surfaces"
         if source.path.relative_to(source.root).as_posix() not in KEEPS_TRADING
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Call | ast.ExceptHandler) and _catches_everything(node)
@@ -258,7 +260,11 @@ def sql_stays_in_sql_files(sources: list[Source]) -> list[str]:
 
 def rooms_say_what_they_do(sources: list[Source]) -> list[str]:
     """The docstring of every room has the lines takes:, gives: and never:."""
-    present = {source.room: source.root for source in sources if source.room in ROOMS | {"domain", "loop"}}
+    present = {
+        source.room: source.root
+        for source in sources
+        if source.room in ROOMS | {"domain"} | COMPOSERS - {"wiring", "anchors"}
+    }
     inits = {source.room: source for source in sources if source.path == source.root / source.room / "__init__.py"}
     findings = [f"{room}/ has no __init__.py" for room in sorted(present.keys() - inits.keys())]
     for source in (inits[room] for room in sorted(present.keys() & inits.keys())):
@@ -276,7 +282,7 @@ RULES: list[Rule] = [
     no_knots,
     clock_is_read_in_one_file,
     drivers_stay_in_db,
-    environment_is_read_in_config,
+    environment_is_read_in_settings,
     randomness_stays_in_world,
     broad_handlers_stay_at_the_edge,
     sql_stays_in_sql_files,
@@ -292,7 +298,7 @@ BREAKS: list[tuple[Rule, dict[str, str]]] = [
     (imports_follow_the_order, {"tape/a.py": "from tapebook import book"}),
     (imports_follow_the_order, {"tape/a.py": "from tapebook.book.trades import Trade"}),
     (imports_follow_the_order, {"tape/a.py": "from .. import book"}),
-    (imports_follow_the_order, {"tape/sources/a.py": "from ...book import trades"}),
+    (imports_follow_the_order, {"sources/a/b.py": "from ...book import trades"}),
     (imports_follow_the_order, {"tape/a.py": "def f():\n    from tapebook.book import trades"}),
     (imports_follow_the_order, {"tape/a.py": "if TYPE_CHECKING:\n    from tapebook import book"}),
     (imports_follow_the_order, {"tape/a.py": "import importlib\nimportlib.import_module('tapebook.book')"}),
@@ -306,16 +312,16 @@ BREAKS: list[tuple[Rule, dict[str, str]]] = [
     (imports_follow_the_order, {"domain/a.py": "import tapebook.errors"}),
     (imports_follow_the_order, {"db/a.py": "import tapebook.log"}),
     (imports_follow_the_order, {"log/a.py": "import tapebook.plug"}),
-    (imports_follow_the_order, {"surfaces/cli/a.py": "import tapebook.loop"}),
+    (imports_follow_the_order, {"surfaces/cli/a.py": "import tapebook.tick"}),
     (imports_follow_the_order, {"surfaces/cli/a.py": "from tapebook.book import trades"}),
-    (imports_follow_the_order, {"config.py": "from tapebook.llm import port"}),
+    (imports_follow_the_order, {"settings/a.py": "from tapebook.llm import port"}),
     (imports_follow_the_order, {"llm/a.py": "from tapebook.decision import port"}),
     (imports_follow_the_order, {"llm/a.py": "import tapebook.db"}),
     (imports_follow_the_order, {"shed.py": "from tapebook.archive import port"}),
-    (no_knots, {"loop/a.py": "import tapebook.lab", "lab/b.py": "import tapebook.loop"}),
+    (no_knots, {"tick/a.py": "import tapebook.lab", "lab/b.py": "import tapebook.tick"}),
     (
         no_knots,
-        {"app.py": "import tapebook.wiring", "wiring.py": "import tapebook.lab", "lab/a.py": "from .. import app"},
+        {"api/a.py": "import tapebook.wiring", "wiring.py": "import tapebook.lab", "lab/a.py": "from .. import api"},
     ),
     (clock_is_read_in_one_file, {"tape/a.py": "import time\ntime.time()"}),
     (clock_is_read_in_one_file, {"tape/a.py": "import time as t\nf(default=t.monotonic)"}),
@@ -327,14 +333,14 @@ BREAKS: list[tuple[Rule, dict[str, str]]] = [
     (clock_is_read_in_one_file, {"tape/clock.py": "import time\ntime.perf_counter()"}),
     (drivers_stay_in_db, {"tape/store.py": "import apsw"}),
     (drivers_stay_in_db, {"log/a.py": "from psycopg.rows import dict_row"}),
-    (drivers_stay_in_db, {"app.py": "import importlib\nimportlib.import_module('sqlite3')"}),
-    (environment_is_read_in_config, {"llm/a.py": "import os\nos.environ['KEY']"}),
-    (environment_is_read_in_config, {"llm/a.py": "from os import environ"}),
-    (environment_is_read_in_config, {"llm/a.py": "import os\nos.getenv('KEY')"}),
-    (randomness_stays_in_world, {"loop/a.py": "import random"}),
-    (randomness_stays_in_world, {"loop/a.py": "from uuid import uuid4"}),
-    (randomness_stays_in_world, {"loop/a.py": "import numpy as np\nnp.random.default_rng()"}),
-    (randomness_stays_in_world, {"loop/a.py": "from numpy import random"}),
+    (drivers_stay_in_db, {"api/app.py": "import importlib\nimportlib.import_module('sqlite3')"}),
+    (environment_is_read_in_settings, {"llm/a.py": "import os\nos.environ['KEY']"}),
+    (environment_is_read_in_settings, {"llm/a.py": "from os import environ"}),
+    (environment_is_read_in_settings, {"llm/a.py": "import os\nos.getenv('KEY')"}),
+    (randomness_stays_in_world, {"tick/a.py": "import random"}),
+    (randomness_stays_in_world, {"tick/a.py": "from uuid import uuid4"}),
+    (randomness_stays_in_world, {"tick/a.py": "import numpy as np\nnp.random.default_rng()"}),
+    (randomness_stays_in_world, {"tick/a.py": "from numpy import random"}),
     (broad_handlers_stay_at_the_edge, {"tape/a.py": "try:\n    f()\nexcept Exception:\n    raise"}),
     (broad_handlers_stay_at_the_edge, {"tape/a.py": "try:\n    f()\nexcept:\n    pass"}),
     (broad_handlers_stay_at_the_edge, {"tape/a.py": "try:\n    f()\nexcept (ValueError, Exception):\n    pass"}),
@@ -352,21 +358,24 @@ BREAKS: list[tuple[Rule, dict[str, str]]] = [
 KEEPS: list[tuple[Rule, dict[str, str]]] = [
     (imports_follow_the_order, {"tape/a.py": "from tapebook.tape import b\nfrom . import c\nfrom ..domain import d"}),
     (imports_follow_the_order, {"tape/a.py": "from tapebook import db, domain, errors, llm, log, plug\nimport book"}),
-    (imports_follow_the_order, {"loop/tick.py": "from tapebook import book, tape\nfrom tapebook.llm import port"}),
-    (imports_follow_the_order, {"surfaces/cli/a.py": "from tapebook import app, clock, config, domain, errors"}),
-    (no_knots, {"loop/a.py": "import tapebook.tape\nfrom . import b", "loop/b.py": "from . import a", "tape/a.py": ""}),
+    (imports_follow_the_order, {"tick/story.py": "from tapebook import book, tape\nfrom tapebook.llm import port"}),
+    (imports_follow_the_order, {"surfaces/cli/a.py": "from tapebook import api, clock, settings, domain, errors"}),
+    (no_knots, {"tick/a.py": "import tapebook.tape\nfrom . import b", "tick/b.py": "from . import a", "tape/a.py": ""}),
     (clock_is_read_in_one_file, {"clock.py": "import time\ntime.time()"}),
     (clock_is_read_in_one_file, {"tape/a.py": "import time\ntime.sleep(1)\nself.time.time()\nclock.now()"}),
     (clock_is_read_in_one_file, {"tape/a.py": "from datetime import datetime\ndatetime.fromisoformat(x)"}),
     (drivers_stay_in_db, {"db/sqlite.py": "import apsw"}),
-    (environment_is_read_in_config, {"config.py": "import os\nos.environ", "tape/a.py": "import os\nos.fsync(1)"}),
+    (
+        environment_is_read_in_settings,
+        {"settings/config.py": "import os\nos.environ", "tape/a.py": "import os\nos.fsync(1)"},
+    ),
     (randomness_stays_in_world, {"world/a.py": "import random", "tape/a.py": "import numpy\nnumpy.array([1])"}),
-    (broad_handlers_stay_at_the_edge, {"loop/services.py": "try:\n    f()\nexcept Exception:\n    pass"}),
+    (broad_handlers_stay_at_the_edge, {"desk/worker.py": "try:\n    f()\nexcept Exception:\n    pass"}),
     (broad_handlers_stay_at_the_edge, {"surfaces/api/a.py": "try:\n    f()\nexcept Exception:\n    pass"}),
     (broad_handlers_stay_at_the_edge, {"db/a.py": "try:\n    f()\nexcept BaseException:\n    g()\n    raise"}),
     (broad_handlers_stay_at_the_edge, {"tape/a.py": "try:\n    f()\nexcept ValueError:\n    pass"}),
     (sql_stays_in_sql_files, {"db/a.py": "x = 'SELECT 1'", "tape/a.py": "x = 'Select one'\ny = 'UPDATE'"}),
-    (rooms_say_what_they_do, {"tape/__init__.py": ROOM_DOC, "lab/__init__.py": ""}),
+    (rooms_say_what_they_do, {"tape/__init__.py": ROOM_DOC, "surfaces/__init__.py": ""}),
 ]
 
 

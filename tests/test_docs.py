@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from typer.main import get_command
 
-from tapebook import config, errors
+from tapebook import errors
+from tapebook.settings import config
 from tapebook.surfaces import cli
 
 ROOT = Path(__file__).parent.parent

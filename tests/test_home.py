@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tapebook.config import FILE, TEMPLATE, load
 from tapebook.errors import HomeError, StoreFailed
-from tapebook.home import is_home, make_home, require_home, sole_writer, write_once
+from tapebook.home import exclusive_lock, is_home, make_home, require_home, write_once
+from tapebook.settings.config import FILE, TEMPLATE, load_config
 
 ROOT = Path(__file__).parents[1]
 LENGTH = 3_000_000
 
 HOLD = """
 from pathlib import Path
-from tapebook.home import sole_writer
-with sole_writer(Path(sys.argv[1])):
+from tapebook.home import exclusive_lock
+with exclusive_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -64,7 +64,7 @@ def home(tmp_path: Path) -> Path:
 def test_new_home_has_its_settings(home: Path) -> None:
     assert is_home(home)
     assert (home / FILE).read_text("utf-8") == TEMPLATE
-    assert load(home, {}).owner == "local"
+    assert load_config(home, {}).owner == "local"
     assert sorted(path.name for path in home.iterdir()) == [FILE]
 
 
@@ -102,20 +102,20 @@ def test_home_that_is_there_is_fine(home: Path) -> None:
 
 def test_second_writer_in_one_process_is_refused(home: Path) -> None:
     in_use = pytest.raises(HomeError, match=f"in use by process {os.getpid()}: stop it")
-    with sole_writer(home), in_use, sole_writer(home):
+    with exclusive_lock(home), in_use, exclusive_lock(home):
         pass
-    with sole_writer(home):
+    with exclusive_lock(home):
         assert (home / ".book.lock").read_text() == str(os.getpid())
 
 
 def test_second_process_is_refused_and_told_whom_to_stop(home: Path) -> None:
     with start(HOLD, home) as holder:
         assert first_line(holder) == "held"
-        with pytest.raises(HomeError) as refused, sole_writer(home):
+        with pytest.raises(HomeError) as refused, exclusive_lock(home):
             pass
         assert str(refused.value) == f"{home} is in use by process {holder.pid}: stop it, or use another --home"
         holder.communicate()
-    with sole_writer(home):
+    with exclusive_lock(home):
         pass
 
 
@@ -124,27 +124,27 @@ def test_killed_process_lets_go(home: Path) -> None:
         assert first_line(holder) == "held"
         holder.kill()
     assert holder.returncode == -9
-    with sole_writer(home):
+    with exclusive_lock(home):
         assert (home / ".book.lock").read_text() == str(os.getpid())
 
 
 def test_error_inside_lets_go(home: Path) -> None:
-    with pytest.raises(KeyError), sole_writer(home):
+    with pytest.raises(KeyError), exclusive_lock(home):
         raise KeyError
-    with sole_writer(home):
+    with exclusive_lock(home):
         pass
 
 
 def test_two_homes_have_two_locks(home: Path, tmp_path: Path) -> None:
     make_home(tmp_path / "other")
-    with sole_writer(home), sole_writer(tmp_path / "other"):
+    with exclusive_lock(home), exclusive_lock(tmp_path / "other"):
         assert [(place / ".book.lock").exists() for place in (home, tmp_path / "other")] == [True, True]
 
 
 def test_tape_and_book_have_two_locks(home: Path) -> None:
-    with sole_writer(home, "book"), sole_writer(home, "tape"):
+    with exclusive_lock(home, "book"), exclusive_lock(home, "tape"):
         for what in ("book", "tape"):
-            with pytest.raises(HomeError), sole_writer(home, what):
+            with pytest.raises(HomeError), exclusive_lock(home, what):
                 pass
 
 

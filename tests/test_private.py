@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 import pytest
 
 import tapebook
-from tapebook import app
-from tapebook.config import FILE, load
+from tapebook.api import app
+from tapebook.desk import health
 from tapebook.errors import ConfigError
-from tapebook.home import make_home_private, open_places
-from tapebook.loop import health
+from tapebook.home import make_home_private, places_open_to_others
+from tapebook.settings.config import FILE, load_config
 from tapebook.surfaces.cli import COMMANDS, main
-from tests.lab.bars import bars, fill_tape, make_home
+from tests.backtest.bars import bars, fill_tape, make_home
 from tests.replay.storm import ROOT, environment
 
 PLANTED = "pl4nted"
@@ -79,7 +79,7 @@ def test_home_of_before_is_tightened_when_its_owner_opens_it(home: Path) -> None
     for path in [*home.rglob("*"), home]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     app.open(home).close()
-    assert open_below(home) == [f"{beside} -rw-r--r--"] and open_places(home) == []
+    assert open_below(home) == [f"{beside} -rw-r--r--"] and places_open_to_others(home) == []
 
 
 def test_doctor_names_what_is_open_and_cannot_be_closed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_doctor_names_what_is_open_and_cannot_be_closed(home: Path, monkeypatch:
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     make_home_private(home)
     with app.open(home) as book:
-        (found,) = [each for each in health.checks(book._rooms) if each.name == "private"]
+        (found,) = [each for each in health.health_checks(book._rooms) if each.name == "private"]
     assert not found.ok and str(home / "book.db") in found.detail and "chmod -R go-rwx" in found.detail
 
 
@@ -175,10 +175,10 @@ def test_password_is_in_no_file_of_a_backtest(tmp_path: Path, postgres_url: str)
     holding = [path for path in below.rglob("*") if path.is_file() and PLANTED.encode() in path.read_bytes()]
     assert holding == []
     # It is opened with the password of the home above, as long as that names the same database.
-    assert load(below, {}).store.tape == url
+    assert load_config(below, {}).store.tape == url
     with tapebook.open(below) as book:
         assert book.runs("tester", most=3) and book.verify() == []
     point_at(home, url.replace(parts.path, "/another"), "tape")
     with pytest.raises(ConfigError, match=r"`tape` in .* is postgresql://…@.*, which .* does not name") as caught:
-        load(below, {})
+        load_config(below, {})
     assert PLANTED not in str(caught.value)

@@ -150,8 +150,8 @@ def test_comments_are_few_but_there() -> None:
 # (a lost lease, a disk that refuses the book) is raised there or cannot come by.
 # Texts whose bytes are kept: packets, documents, verdicts and errors of runs, and the names of what is compared.
 KEPT_TEXTS = (
-    *("context/", "decision/", "experience/rows.py", "experience/store.py", "horizons/rows.py", "recall/incidents.py"),
-    *("loop/abandon.py", "lessons/", "tape/sources/"),
+    *("context/", "decision/", "experience/store.py", "horizons/rows.py", "library/document_texts.py"),
+    *("tick/record.py", "lessons/", "sources/"),
 )
 COUNTED = re.compile(
     r" (rows|trades|decisions|runs|events|symbols|streams|objects|fills|orders|files|documents|chunks|bars|times|slots|"
@@ -184,10 +184,10 @@ def test_counts_agree_with_their_nouns() -> None:
 
 
 BROAD_HANDLERS = {
-    "loop/workers.py": 2,  # one account's trouble, and an engine in a thread: the other accounts go on
-    "loop/optional_reads.py": 1,  # a memory: trading goes on without it
-    "loop/learn.py": 1,  # rows of one memory that cannot be written: the others are learned
-    "loop/librarian.py": 1,  # documents that cannot be synced: the desk goes on with those it has
+    "desk/worker.py": 2,  # one account's trouble, and an engine in a thread: the other accounts go on
+    "tick/prepare.py": 1,  # a memory: trading goes on without it
+    "tick/learn.py": 1,  # rows of one memory that cannot be written: the others are learned
+    "desk/librarian.py": 1,  # documents that cannot be synced: the desk goes on with those it has
     "surfaces/cli/__init__.py": 1,  # whatever a damaged home causes is said in one line; all else is raised again
     "archive/spool.py": 2,  # an archive of whatever kind: what it does not take waits in the spool
 }

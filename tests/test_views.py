@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 
 from tapebook import views
-from tapebook.context import assemble
+from tapebook.context import assemble_packet
 from tapebook.domain.agent import AgentProfile, ContextProfile, RiskCaps
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, Order
 from tapebook.domain.run import Usage, Verdict, Vote
-from tapebook.profile_keys import KEYS
+from tapebook.settings.profiles import KEYS
 from tests.context.situations import NOW, action, closed, run, situation, trade
 
 
@@ -41,7 +41,7 @@ def test_agent() -> None:
 
 
 def test_packet() -> None:
-    packet = assemble(situation())
+    packet = assemble_packet(situation())
     view = views.packet_view(packet)
     assert (view["agent"], view["symbol"], view["as_of"]) == ("btc-5m", "BTC", "2026-06-04T12:30:00.000Z")
     assert (view["text"], view["system"], view["tokens"]) == (packet.text, packet.system, packet.tokens)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tapebook.clock import VirtualClock
-from tapebook.config import FILE
 from tapebook.decision import Engine
 from tapebook.decision.engines.hold import HoldEngine
 from tapebook.decision.engines.trend import TrendEngine
 from tapebook.domain.agent import AgentProfile, RiskCaps
 from tapebook.errors import ConfigError, UnknownName
 from tapebook.home import make_home
+from tapebook.settings.config import FILE
 from tapebook.wiring import Rooms
 from tests.decision.engines.seen import packet_of
 from tests.llm.conftest import offline, one_server, server

@@ -6,29 +6,33 @@
 
 The map, from the ground up:
 
-    domain/    the nouns: money, instants, candles, positions, orders, trades, runs, packets
-    clock.py   system and virtual time          config.py   tapebook.toml and the environment
-    errors.py  errors by what the caller must do plug.py     the name in the config is the module
-    db/        SQLite and PostgreSQL            log/        hash-chained events and their tables
-    tape/      what the market did              book/       what the agent did, and how it ended
-    context/   a situation becomes a packet     decision/   engines, the parser, the guard
-    broker/    where orders go                  archive/    immutable bytes by content
-    lessons/   notes from closed trades         experience/ whom to trust, and what was like this
-    horizons/  the day, the week … all time     recall/     documents, and where they say it
-    llm/       models, asked within a budget
-    loop/      one tick, told by calling        lab/        replay, compare, explain
-    world/     a seeded market, also as a server surfaces/  the command line
-    home.py    the folder all of it lies in     views.py    stored values as surfaces show them
-    wiring.py  what stands behind each port     app.py      the façade: Tapebook
+    domain/     the nouns: money, instants, candles, positions, orders, trades, runs, packets
+    clock.py    system and virtual time           errors.py   errors by what the caller must do
+    settings/   tapebook.toml, keys, profiles     plug.py     the name in the config is the module
+    db/         SQLite and PostgreSQL             log/        hash-chained events and their tables
+    tape/       what the market did               book/       what the agent did, and how it ended
+    context/    a situation becomes a packet      decision/   engines, the reply, the guard
+    broker/     where orders go                   archive/    immutable bytes by content
+    lessons/    notes from closed trades          experience/ whom to trust, and what was like this
+    horizons/   the day, the week … all time      search/     documents, and where they say it
+    llm/        models, asked within a budget     world/      a seeded market, also as a server
+    sources/    adapters that watch a market      home.py     the folder all of it lies in
+    wiring.py   what stands behind each port      anchors.py  heads of the log, kept outside of it
+    tick/       one decision, step by step        library/    documents and their upkeep
+    ingest/     the market, committed as it comes history/    files of market data in and out
+    desk/       the processes that run agents     backtest/   the same tick over past bars
+    lab/        replay, compare, explain          report/     results for terminal, page and JSON
+    api/        the façade: Tapebook              views.py    stored values as surfaces show them
+    surfaces/   the command line
 
-Life of a tick: loop/tick.py. Everything a decision saw can be rebuilt: lab/replay.py.
+Life of a tick: tick/story.py. Everything a decision saw can be rebuilt: lab/replay.py.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tapebook.app import Check, DemoReport, Finding, ReplayReport, Tapebook, demo, init, open
+    from tapebook.api.app import Check, DemoReport, Finding, ReplayReport, Tapebook, demo, init, open
     from tapebook.clock import SystemClock, VirtualClock
     from tapebook.domain.packet import Packet
     from tapebook.domain.run import DecisionRun
@@ -37,19 +41,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Check": "tapebook.app",
+    "Check": "tapebook.api.app",
     "DecisionRun": "tapebook.domain.run",
-    "DemoReport": "tapebook.app",
-    "Finding": "tapebook.app",
+    "DemoReport": "tapebook.api.app",
+    "Finding": "tapebook.api.app",
     "Packet": "tapebook.domain.packet",
-    "ReplayReport": "tapebook.app",
+    "ReplayReport": "tapebook.api.app",
     "SystemClock": "tapebook.clock",
-    "Tapebook": "tapebook.app",
+    "Tapebook": "tapebook.api.app",
     "TapebookError": "tapebook.errors",
     "VirtualClock": "tapebook.clock",
-    "demo": "tapebook.app",
-    "init": "tapebook.app",
-    "open": "tapebook.app",
+    "demo": "tapebook.api.app",
+    "init": "tapebook.api.app",
+    "open": "tapebook.api.app",
 }
 
 __all__ = [

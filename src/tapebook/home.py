@@ -1,4 +1,4 @@
-"""A home: the folder that holds one deployment of tapebook, and the lock of whoever writes in it."""
+"""A home: the folder that holds one deployment of tapebook, and the locks of those who write in it."""
 
 import fcntl
 import os
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tapebook.clock import SystemClock, elapsed_seconds
-from tapebook.config import FILE, TEMPLATE
 from tapebook.domain import files
 from tapebook.errors import HomeError, StoreFailed
+from tapebook.settings.config import FILE, TEMPLATE
 
 # Everything a home is made of.
-_OWN = (
+_HOME_FILES = (
     *(FILE, "*.db", "*.db-wal", "*.db-shm", ".*.lock", "demo.json", "workspace.json"),
     *("archive", "spool", "backtests", "workspace"),
 )
@@ -66,48 +66,48 @@ def write_once(path: Path, text: str) -> None:
 
 
 def make_home_private(path: Path) -> None:
-    """Takes away what others may do in a home, if it is ours; `open_places` says what is left."""
+    """Takes away what others may do in a home, if it is ours; `places_open_to_others` says what is left."""
     for place in _own_places(path):
         if place.is_dir() and files.is_open_to_others(place) and place != path:
             # Once: from then on the folder itself keeps others out.
-            for found in files.below(place):
+            for found in files.walk_folder(place):
                 files.make_private(found)
         files.make_private(place)
 
 
-def open_places(path: Path) -> list[Path]:
+def places_open_to_others(path: Path) -> list[Path]:
     """The home and what lies in it, as far as others may do something with it."""
     return [place for place in _own_places(path) if files.is_open_to_others(place)]
 
 
 def _own_places(path: Path) -> list[Path]:
     """The home and the files and folders of a home that are there, and nothing else that somebody put beside them."""
-    own = [place for pattern in _OWN for place in sorted(path.glob(pattern)) if not place.is_symlink()]
+    own = [place for pattern in _HOME_FILES for place in sorted(path.glob(pattern)) if not place.is_symlink()]
     return [path, *own]
 
 
 @contextmanager
-def sole_writer(path: Path, what: str = "book") -> Iterator[None]:
+def exclusive_lock(path: Path, what: str = "book") -> Iterator[None]:
     """Holds the book or the tape of a home for one process; a process that is killed holds nothing any more."""
-    with _locked(path, what, fcntl.LOCK_EX):
+    with _file_lock(path, what, fcntl.LOCK_EX):
         yield
 
 
 @contextmanager
-def fellow_writer(path: Path) -> Iterator[None]:
+def shared_lock(path: Path) -> Iterator[None]:
     """Writes in the book of a home beside others who do the same: leases keep them apart, and a sole writer waits."""
-    with _locked(path, "book", fcntl.LOCK_SH):
+    with _file_lock(path, "book", fcntl.LOCK_SH):
         yield
 
 
 @contextmanager
-def only_one(path: Path, role: str) -> Iterator[None]:
+def role_lock(path: Path, role: str) -> Iterator[None]:
     """Holds a role of a home, of which there is one at a time; a process that is killed holds nothing any more."""
-    with _locked(path, role, fcntl.LOCK_EX, refusal=lambda process: taken_role(role, str(path), process)):
+    with _file_lock(path, role, fcntl.LOCK_EX, refusal=lambda process: role_taken_message(role, str(path), process)):
         yield
 
 
-def taken_role(role: str, place: str, holder: str) -> str:
+def role_taken_message(role: str, place: str, holder: str) -> str:
     """What to say to whoever starts a second one."""
     article = "an" if role[0] in "aeiou" else "a"
     return (
@@ -117,8 +117,8 @@ def taken_role(role: str, place: str, holder: str) -> str:
 
 
 @contextmanager
-def _locked(path: Path, what: str, how: int, *, refusal: Callable[[str], str] | None = None) -> Iterator[None]:
-    with open(path / f".{what}.lock", "a+", encoding="utf-8", opener=files.private) as file:
+def _file_lock(path: Path, what: str, how: int, *, refusal: Callable[[str], str] | None = None) -> Iterator[None]:
+    with open(path / f".{what}.lock", "a+", encoding="utf-8", opener=files.private_opener) as file:
         try:
             fcntl.flock(file, how | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -4,23 +4,22 @@ from typing import Any
 
 import msgspec
 
-from tapebook.domain.agent import AgentProfile, is_dry
-from tapebook.domain.instants import MINUTE, iso
+from tapebook.domain.agent import AgentProfile, StoredNote, is_dry_run
+from tapebook.domain.instants import MINUTE, iso_text
 from tapebook.domain.money import E6, E8, notional_usd_e6
-from tapebook.domain.note import Kept
 from tapebook.domain.order import Fill, Order
 from tapebook.domain.packet import Packet, Section
+from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Vote
-from tapebook.domain.trade import ClosedTrade, TradeState
-from tapebook.profiles import shown
+from tapebook.settings.profiles import profile_by_keys
 
 View = dict[str, Any]
 
 
 def agent_view(version: int, profile: AgentProfile, *, removed_at: int | None = None) -> View:
     """An agent as `tapebook agents` lists it: the keys of docs/agents.md, with its name, version and end, if any."""
-    end = None if removed_at is None else iso(removed_at)
-    return {"name": profile.name, "version": version, **shown(profile), "removed": end}
+    end = None if removed_at is None else iso_text(removed_at)
+    return {"name": profile.name, "version": version, **profile_by_keys(profile), "removed": end}
 
 
 def packet_view(packet: Packet) -> View:
@@ -28,7 +27,7 @@ def packet_view(packet: Packet) -> View:
     return {
         "agent": packet.agent,
         "symbol": packet.symbol,
-        "as_of": iso(packet.as_of),
+        "as_of": iso_text(packet.as_of),
         "tokens": packet.tokens,
         "sha256": packet.sha256,
         "inputs_sha256": packet.inputs_sha256,
@@ -41,11 +40,11 @@ def packet_view(packet: Packet) -> View:
 
 def run_view(run: DecisionRun) -> View:
     """A run as `tapebook runs` lists it."""
-    moments = {"scheduled_for": iso(run.scheduled_for), "as_of": iso(run.as_of)}
+    moments = {"scheduled_for": iso_text(run.scheduled_for), "as_of": iso_text(run.as_of)}
     judged = [_action_view(action, verdict) for action, verdict in zip(run.actions, run.verdicts, strict=True)]
     said = {
         "actions": judged,
-        "dry": is_dry(run.deployment),
+        "dry": is_dry_run(run.deployment),
         "late_ms": run.as_of - run.scheduled_for,
         "votes": [_vote_view(vote) for vote in run.votes],
         "usage": None if run.usage is None else _usage_view(run.usage) | {"reused": _is_reused(run)},
@@ -67,10 +66,10 @@ def order_view(order: Order, *, deployment: str, status: str, detail: str) -> Vi
         "limit_price": None if limit is None else limit / E8,
         "reduce_only": order.reduce_only,
         "leverage": order.leverage,
-        "intended_at": iso(order.intended_at),
+        "intended_at": iso_text(order.intended_at),
         "status": status,
         "detail": detail,
-        "dry": is_dry(deployment),
+        "dry": is_dry_run(deployment),
     }
 
 
@@ -80,7 +79,7 @@ def fill_view(fill: Fill) -> View:
         "fill_id": fill.fill_id,
         "client_id": fill.client_id,
         "symbol": fill.symbol,
-        "happened_at": iso(fill.happened_at),
+        "happened_at": iso_text(fill.happened_at),
         "side": "buy" if fill.signed_size_e8 > 0 else "sell",
         "size": abs(fill.signed_size_e8) / E8,
         "price": fill.price_e8 / E8,
@@ -91,10 +90,10 @@ def fill_view(fill: Fill) -> View:
     }
 
 
-def note_view(kept: Kept) -> View:
+def note_view(kept: StoredNote) -> View:
     """A reflection: its note, whether it stands, and why it came to nothing if it did."""
     note = kept.note
-    moments = {name: iso(getattr(note, name)) for name in ("generated_at", "window_start", "window_end")}
+    moments = {name: iso_text(getattr(note, name)) for name in ("generated_at", "window_start", "window_end")}
     used = {"usage": _usage_view(note.usage) if note.usage else None}
     return msgspec.structs.asdict(note) | moments | used | {"status": kept.status, "problem": kept.problem}
 
@@ -110,7 +109,7 @@ def closed_trade_view(trade: ClosedTrade, *, deployment: str, maker: tuple[str, 
     """A round trip that has ended."""
     return _trade_view(trade.state, deployment, maker) | {
         "status": "closed",
-        "exit_tick_at": iso(trade.exit_tick_at),
+        "exit_tick_at": iso_text(trade.exit_tick_at),
         "exit_price": trade.exit_price_e8 / E8,
         "exit_reason": trade.exit_reason,
         "exit_snapshot_id": trade.exit_run_id,
@@ -132,7 +131,7 @@ def _trade_view(state: TradeState, deployment: str, maker: tuple[str, int]) -> V
         "skill_version": maker[1],
         "symbol": state.symbol,
         "side": state.side,
-        "entry_tick_at": iso(state.entry_tick_at),
+        "entry_tick_at": iso_text(state.entry_tick_at),
         "entry_price": state.entry_price_e8 / E8,
         "entry_mark": state.entry_mark_e8 / E8,
         "entry_size_usd": state.entry_notional_usd_e6 / E6,

@@ -9,47 +9,43 @@ from msgspec.structs import replace
 
 from tapebook import plug
 from tapebook.archive import SPOOL, Archive, SpooledArchive
+from tapebook.book.decision_queue import DecisionQueue, StoredReplies
 from tapebook.book.projection import PROJECTION
-from tapebook.book.replies import Replies
-from tapebook.book.sole import SoleBook
+from tapebook.book.single_writer import SingleWriterBook
 from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book
-from tapebook.book.work import Work
 from tapebook.broker import Broker, PaperTerms
 from tapebook.clock import Clock, ScaledClock, VirtualClock, elapsed_seconds
-from tapebook.config import Config, embedder_keys, load, model_keys
 from tapebook.db import Database, connect, migrate
-from tapebook.db.buffered import Buffered
+from tapebook.db.buffered import BufferedDatabase
 from tapebook.decision import Engine, EngineTerms
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE, SECOND, iso
-from tapebook.domain.urls import without_password
+from tapebook.domain.instants import MINUTE, SECOND, iso_text
+from tapebook.domain.text import redact_passwords
 from tapebook.errors import Busy
 from tapebook.experience import Experience
-from tapebook.experience.projection import PROJECTION as EXPERIENCE_PROJECTION
+from tapebook.experience.events import PROJECTION as EXPERIENCE_PROJECTION
 from tapebook.experience.store import MIGRATIONS as EXPERIENCE
 from tapebook.home import make_home_private, process_name, require_home
-from tapebook.horizons import Almanac, Horizons
-from tapebook.horizons.projection import PROJECTION as HORIZONS_PROJECTION
+from tapebook.horizons import Horizons, LayerCache
+from tapebook.horizons.events import PROJECTION as HORIZONS_PROJECTION
 from tapebook.horizons.store import MIGRATIONS as HORIZONS
 from tapebook.lessons import Reflector, ReflectorTerms
-from tapebook.lessons.projection import PROJECTION as LESSONS_PROJECTION
-from tapebook.lessons.store import MIGRATIONS as LESSONS
-from tapebook.lessons.store import Notes
-from tapebook.llm import Asker, Budget, Key, Ledger, ModelTerms, NoLedger, Price, Waiting, price_of
-from tapebook.log import Answers, Leases, Log
-from tapebook.log.set_back import PROJECTION as SET_BACKS
-from tapebook.log.set_back import MayGoBack
-from tapebook.log.sole import SoleLog
+from tapebook.lessons.notes import MIGRATIONS as LESSONS
+from tapebook.lessons.notes import PROJECTION as LESSONS_PROJECTION
+from tapebook.lessons.notes import Notes
+from tapebook.llm import Asker, Budget, Key, ModelTerms, NoSpendLedger, Price, SpendLedger, WaitClock, price_of
+from tapebook.log import Leases, Log, ReadCache
+from tapebook.log.single_writer import SingleWriterLog
 from tapebook.log.store import MIGRATIONS as LOG
-from tapebook.recall import Index
-from tapebook.recall.embedder import EmbedderTerms
-from tapebook.recall.port import IndexTerms
-from tapebook.recall.projection import PROJECTION as RECALL_PROJECTION
-from tapebook.recall.shelf import Indexes
-from tapebook.recall.store import MIGRATIONS as RECALL
-from tapebook.recall.store import Documents
-from tapebook.recall.terms import BY_WORDS, RULES, SearchTerms
+from tapebook.log.store import SET_BACK_PROJECTION as SET_BACKS
+from tapebook.log.store import AcceptSetBack
+from tapebook.search import Index
+from tapebook.search.documents import MIGRATIONS as RECALL
+from tapebook.search.documents import PROJECTION as RECALL_PROJECTION
+from tapebook.search.documents import Documents
+from tapebook.search.index import RULES, WORDS_ONLY_SLOT, EmbedderTerms, IndexFiles, IndexTerms, SearchTerms
+from tapebook.settings.config import Config, embedder_keys, load_config, model_keys
 from tapebook.tape.store import MIGRATIONS as TAPE
 from tapebook.tape.store import Tape
 
@@ -73,12 +69,12 @@ class Rooms:
         make_home_private(home)
         self.home = home
         self.clock = clock
-        self.config: Config = with_slot(load(home), slot)
-        self.book_db = _open(home, self.config.store.book, BOOK_PACKAGES, durable=not sole, large_pages=sole)
+        self.config: Config = with_slot(load_config(home), slot)
+        self.book_db = _open_database(home, self.config.store.book, BOOK_PACKAGES, durable=not sole, large_pages=sole)
         if sole:
-            self.book_db = Buffered(self.book_db)
+            self.book_db = BufferedDatabase(self.book_db)
         try:
-            self.tape_db = _open(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
+            self.tape_db = _open_database(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
         except BaseException:
             self.book_db.close()
             raise
@@ -88,48 +84,46 @@ class Rooms:
         )
         self.archive = SpooledArchive(archive, home / SPOOL, durable=not sole)
         # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
-        may_go_back = None if sole or isinstance(clock, VirtualClock) else self._set_back
+        may_go_back = None if sole or isinstance(clock, VirtualClock) else self._accept_clock_set_back
         self.log = self._log(may_go_back, sole=sole)
         self.leases = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
         self.book = self._book()
-        self.work = Work(self.book_db, owner=self.config.owner, leases=self.leases)
-        self.replies = Replies(self.book_db, owner=self.config.owner)
+        self.work = DecisionQueue(self.book_db, owner=self.config.owner, leases=self.leases)
+        self.replies = StoredReplies(self.book_db, owner=self.config.owner)
         self.experience = Experience(
-            self.book_db, owner=self.config.owner, answers=Answers(self.log, EXPERIENCE_PROJECTION.projectors)
+            self.book_db, owner=self.config.owner, answers=ReadCache(self.log, EXPERIENCE_PROJECTION.projectors)
         )
-        self.horizons = Almanac(
-            Horizons(self.book_db, owner=self.config.owner, answers=Answers(self.log, HORIZONS_PROJECTION.projectors))
+        self.horizons = LayerCache(
+            Horizons(self.book_db, owner=self.config.owner, answers=ReadCache(self.log, HORIZONS_PROJECTION.projectors))
         )
         self.notes = Notes(
-            self.book_db, owner=self.config.owner, answers=Answers(self.log, LESSONS_PROJECTION.projectors)
+            self.book_db, owner=self.config.owner, answers=ReadCache(self.log, LESSONS_PROJECTION.projectors)
         )
         self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get, may_go_back=may_go_back)
         # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
         self._tape_synced: int | None = None if sole else 0
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
-        self.indexes = Indexes(home, self._index, chosen=self.search_terms(), alone=sole)
-        # For each deployment the last moment at which nothing was to be learned; see `loop.learn`.
-        self.quiet: dict[str, tuple[object, ...]] = {}
-        # For each deployment how many trades a reflection was for that could not be written; see `loop.learn`.
-        self.unwritten: dict[str, int] = {}
+        self.indexes = IndexFiles(home, self._index, chosen=self.search_terms(), alone=sole)
+        # For each deployment the last moment at which nothing was to be learned; see `tick.learn`.
+        self.nothing_to_learn_at: dict[str, tuple[object, ...]] = {}
+        # For each deployment how many trades a reflection was for that could not be written; see `tick.learn`.
+        self.failed_reflection_trades: dict[str, int] = {}
         self._keys = {provider: Key(text) for provider, text in model_keys().items()}
         # What models that are made from now on were asked before, and may cost; a backtest has one.
-        self.ledger: Ledger = NoLedger()
+        self.ledger: SpendLedger = NoSpendLedger()
         self._askers: dict[tuple[str, str], Asker] = {}
         self._engines: dict[tuple[str, str, tuple[str, ...], int], Engine] = {}
         self._last_engine: tuple[AgentProfile, Engine] | None = None
         self._brokers: dict[str, Broker] = {}
 
-    def _log(self, may_go_back: MayGoBack | None, *, sole: bool) -> Log:
+    def _log(self, may_go_back: AcceptSetBack | None, *, sole: bool) -> Log:
         if sole:
-            return SoleLog(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get)
-        return Log(
-            self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get, may_go_back=may_go_back
-        )
+            return SingleWriterLog(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get)
+        return Log(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get, may_go_back=may_go_back)
 
-    def _set_back(self, known_before: int, now: int) -> int:
+    def _accept_clock_set_back(self, known_before: int, now: int) -> int:
         """The time of a clock that was set back; Busy when it is this clock that is wrong.
 
         The exchange stamps bars itself, so a machine's clock that is behind the newest bar is wrong. The clock of an
@@ -137,15 +131,15 @@ class Rooms:
         """
         heard = self.tape.newest_buckets().get("candles", 0)
         if now < heard and not isinstance(self.clock, ScaledClock):
-            told = f"the clock says {iso(now)}, but a bar of {iso(heard)} is known"
+            told = f"the clock says {iso_text(now)}, but a bar of {iso_text(heard)} is known"
             raise Busy(f"{told}: set the clock of this machine right; nothing is written before")
         back = (known_before - now) // SECOND
-        _logger.warning("the clock was set back by %s s, from %s to %s", back, iso(known_before), iso(now))
+        _logger.warning("the clock was set back by %s s, from %s to %s", back, iso_text(known_before), iso_text(now))
         return now
 
     def _book(self) -> Book:
-        if isinstance(self.log, SoleLog):
-            return SoleBook(self.log, self.book_db, owner=self.config.owner)
+        if isinstance(self.log, SingleWriterLog):
+            return SingleWriterBook(self.log, self.book_db, owner=self.config.owner)
         return Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
 
     def sync_tape(self, seq: int) -> None:
@@ -183,7 +177,7 @@ class Rooms:
         """A provider's model, under the home's budget; its connections are shared by all who ask it."""
         if (provider, model) not in self._askers:
             key = self._keys[provider]
-            self._askers[provider, model] = asker(self.config, provider, model, key=key, ledger=self.ledger)
+            self._askers[provider, model] = make_asker(self.config, provider, model, key=key, ledger=self.ledger)
         return self._askers[provider, model]
 
     def askers(self, agent: AgentProfile) -> tuple[list[Asker], list[Asker]]:
@@ -220,8 +214,8 @@ class Rooms:
     def without_keys(self, text: str) -> str:
         """A text of others without any key this home has."""
         for key in (*self._keys.values(), *map(Key, embedder_keys().values())):
-            text = key.hidden_in(text)
-        return without_password(text)
+            text = key.redact(text)
+        return redact_passwords(text)
 
     def search_terms(self) -> SearchTerms:
         """How the settings want documents to be searched."""
@@ -229,7 +223,7 @@ class Rooms:
 
     def _index(self, terms: SearchTerms, place: Path) -> Index:
         recall = self.config.recall
-        made: Index = plug.load("tapebook.recall.indexes", terms.slot).create(
+        made: Index = plug.load("tapebook.search.indexes", terms.slot).create(
             IndexTerms(
                 str(place),
                 embedder=terms.embedder or recall.embedder,
@@ -257,7 +251,7 @@ class Rooms:
         self.tape_db.close()
 
 
-def asker(config: Config, provider: str, model: str, *, key: Key, ledger: Ledger | None = None) -> Asker:
+def make_asker(config: Config, provider: str, model: str, *, key: Key, ledger: SpendLedger | None = None) -> Asker:
     """A model with its price and its budget; no name means the usual one of its provider."""
     llm = config.llm
     names = {"anthropic": llm.anthropic_model, "openai": llm.openai_model}
@@ -270,7 +264,7 @@ def asker(config: Config, provider: str, model: str, *, key: Key, ledger: Ledger
         place=url,
         price=price_of(name, unknown=unknown),
         budget=Budget(llm.attempts, llm.timeout_seconds, llm.total_seconds, llm.max_tokens),
-        waiting=Waiting(elapsed_seconds, time.sleep),
+        waiting=WaitClock(elapsed_seconds, time.sleep),
         ledger=ledger,
     )
 
@@ -282,7 +276,7 @@ def with_slot(config: Config, slot: str | None) -> Config:
 
 def search_terms(config: Config) -> SearchTerms:
     """The settings of recall, in the integers that are kept."""
-    recall, plain = config.recall, config.recall.slot == BY_WORDS
+    recall, plain = config.recall, config.recall.slot == WORDS_ONLY_SLOT
     return SearchTerms(
         slot=recall.slot,
         embedder="" if plain else recall.embedder,
@@ -313,7 +307,9 @@ def paper_terms(config: Config) -> PaperTerms:
     )
 
 
-def _open(home: Path, place: str, packages: tuple[str, ...], *, durable: bool, large_pages: bool = False) -> Database:
+def _open_database(
+    home: Path, place: str, packages: tuple[str, ...], *, durable: bool, large_pages: bool = False
+) -> Database:
     db = connect(place if "://" in place else str(home / place), durable=durable, large_pages=large_pages)
     try:
         migrate(db, packages)

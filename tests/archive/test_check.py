@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tapebook.archive import ArchiveFinding, Reference, SpooledArchive, put_content
+from tapebook.archive import ArchiveFinding, ArchiveReference, SpooledArchive, put_content
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.port import content_key
 
@@ -26,9 +26,9 @@ def key(number: int) -> str:
     return content_key(b"object %d" % number)
 
 
-def references(*numbers: int) -> Iterator[Reference]:
+def references(*numbers: int) -> Iterator[ArchiveReference]:
     """Rows that name them."""
-    return (Reference(key(number), f"packet of run {number}") for number in numbers)
+    return (ArchiveReference(key(number), f"packet of run {number}") for number in numbers)
 
 
 def found(archive: SpooledArchive, *numbers: int) -> list[ArchiveFinding]:
@@ -88,9 +88,9 @@ def test_misplaced_files_are_named(archive: SpooledArchive, tmp_path: Path) -> N
 def test_what_waits_in_the_spool_is_not_missing(archive: SpooledArchive, tmp_path: Path) -> None:
     away = tmp_path / "away"
     (tmp_path / "archive").rename(away)
-    waiting = archive.put(b"meanwhile")
+    waiting = archive.store_content_or_raise(b"meanwhile")
     away.rename(tmp_path / "archive")
-    assert list(archive.check([Reference(waiting, "reply of run 1")])) == []
+    assert list(archive.check([ArchiveReference(waiting, "reply of run 1")])) == []
     _forge(tmp_path / "spool" / f"{waiting}.z")
-    (finding,) = archive.check([Reference(waiting, "reply of run 1")])
+    (finding,) = archive.check([ArchiveReference(waiting, "reply of run 1")])
     assert (finding.key, finding.kind, finding.by) == (waiting, "altered", "reply of run 1")

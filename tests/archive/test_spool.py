@@ -56,19 +56,19 @@ class Moody:
         """Whether it keeps an object."""
         return key in self.kept
 
-    def walk(self) -> Iterator[str]:
+    def walk_keys(self) -> Iterator[str]:
         """Every key."""
         return iter(sorted(self.kept))
 
-    def strays(self) -> Iterator[str]:
+    def stray_files(self) -> Iterator[str]:
         """Nothing can be misplaced in memory."""
         return iter(())
 
-    def repaired(self) -> list[str]:
+    def repaired_objects(self) -> list[str]:
         """Nothing was."""
         return []
 
-    def clean(self, *, before_ms: int, everywhere: bool = False) -> int:
+    def delete_partial_writes(self, *, before_ms: int, everywhere: bool = False) -> int:
         """Nothing is half written."""
         return 0
 
@@ -86,10 +86,10 @@ def spooled(moody: Moody, tmp_path: Path) -> SpooledArchive:
 
 
 def test_what_the_archive_takes_leaves_no_spool(spooled: SpooledArchive, moody: Moody, tmp_path: Path) -> None:
-    kept = spooled.keep(b"one")
+    kept = spooled.store_content(b"one")
     assert (kept.key, kept.problem) == (content_key(b"one"), None)
     assert spooled.get(kept.key or "") == moody.kept[kept.key or ""] == b"one"
-    assert spooled.waiting() == SpoolState() and not (tmp_path / "spool").exists()
+    assert spooled.spool_state() == SpoolState() and not (tmp_path / "spool").exists()
 
 
 @pytest.mark.parametrize(
@@ -98,32 +98,32 @@ def test_what_the_archive_takes_leaves_no_spool(spooled: SpooledArchive, moody: 
 )
 def test_what_it_does_not_take_waits_and_is_read_there(spooled: SpooledArchive, moody: Moody, error: Exception) -> None:
     moody.error = error
-    kept = spooled.keep(b"one")
+    kept = spooled.store_content(b"one")
     assert (kept.key, kept.problem) == (content_key(b"one"), error)
-    assert spooled.put(b"one") == kept.key and spooled.get(kept.key or "") == b"one"
-    state = spooled.waiting()
+    assert spooled.store_content_or_raise(b"one") == kept.key and spooled.get(kept.key or "") == b"one"
+    state = spooled.spool_state()
     assert state.objects == 1 and state.bytes > 0 and state.oldest_ms is not None
     assert spooled.drain().left == 1 and spooled.get(kept.key or "") == b"one"
     moody.error = None
     # The next that is kept takes it along.
-    spooled.keep(b"two")
+    spooled.store_content(b"two")
     assert moody.kept == {content_key(each): each for each in (b"one", b"two")}
-    assert spooled.waiting() == SpoolState() and spooled.get(kept.key or "") == b"one"
+    assert spooled.spool_state() == SpoolState() and spooled.get(kept.key or "") == b"one"
 
 
 def test_another_process_moves_what_was_left(spooled: SpooledArchive, moody: Moody, tmp_path: Path) -> None:
     moody.error = StoreFailed("full")
     wanted = {content_key(each): each for each in (bytes([number]) for number in range(40))}
     for content in wanted.values():
-        spooled.keep(content)
+        spooled.store_content(content)
     moody.error = None
     other = SpooledArchive(moody, tmp_path / "spool")
     assert other.keys("sha256/") == sorted(wanted)
-    other.keep(b"more")
+    other.store_content(b"more")
     assert 0 < len(moody.kept) < 40, "one decision does not wait for all of them"
     drained = other.drain()
     assert drained.left == 0 and drained.problem is None and moody.kept.items() >= wanted.items()
-    assert spooled.waiting() == SpoolState() and spooled.drain().moved == 0
+    assert spooled.spool_state() == SpoolState() and spooled.drain().moved == 0
 
 
 def test_whoever_must_know_hears_of_it(spooled: SpooledArchive, moody: Moody) -> None:
@@ -131,12 +131,12 @@ def test_whoever_must_know_hears_of_it(spooled: SpooledArchive, moody: Moody) ->
     moody.error = StoreFailed("full")
     with pytest.raises(StoreFailed):
         put_content(spooled, b"a chunk of the tape")
-    assert spooled.waiting() == SpoolState()
+    assert spooled.spool_state() == SpoolState()
 
 
 def test_an_object_leaves_only_after_the_archive_gave_it_back(spooled: SpooledArchive, moody: Moody) -> None:
     moody.error = StoreFailed("full")
-    key = spooled.put(b"one")
+    key = spooled.store_content_or_raise(b"one")
     moody.error, moody.forgets = None, True
     drained = spooled.drain()
     assert drained.left == 1 and isinstance(drained.problem, Damaged) and spooled.get(key) == b"one"
@@ -145,12 +145,12 @@ def test_an_object_leaves_only_after_the_archive_gave_it_back(spooled: SpooledAr
 def test_neither_takes_it(spooled: SpooledArchive, moody: Moody, tmp_path: Path) -> None:
     (tmp_path / "spool").write_text("a file where the folder belongs")
     moody.error = StoreFailed("full")
-    kept = spooled.keep(b"one")
+    kept = spooled.store_content(b"one")
     assert (kept.key, kept.problem) == (None, moody.error)
     with pytest.raises(StoreFailed, match="full"):
-        spooled.put(b"one")
+        spooled.store_content_or_raise(b"one")
     moody.error = None
-    assert spooled.keep(b"two").problem is None and spooled.drain().left == 0
+    assert spooled.store_content(b"two").problem is None and spooled.drain().left == 0
 
 
 def test_what_is_damaged_in_the_spool_stays_and_hinders_nobody(
@@ -158,7 +158,7 @@ def test_what_is_damaged_in_the_spool_stays_and_hinders_nobody(
 ) -> None:
     moody.error = StoreFailed("full")
     contents = [bytes([number]) for number in range(8)]
-    keys = [spooled.put(content) for content in contents]
+    keys = [spooled.store_content_or_raise(content) for content in contents]
     files = {key: tmp_path / "spool" / f"{key}.z" for key in keys}
     first, second = sorted(keys)[:2]
     files[first].write_bytes(b"no zlib")
@@ -173,7 +173,7 @@ def test_what_is_damaged_in_the_spool_stays_and_hinders_nobody(
 
 
 def test_altered_content_is_never_given_back(spooled: SpooledArchive, moody: Moody) -> None:
-    key = spooled.put(b"what was sent")
+    key = spooled.store_content_or_raise(b"what was sent")
     moody.kept[key] = b"what somebody would rather have sent"
     with pytest.raises(Damaged, match=rf"the archive's {key} was altered: .* restore it from a backup"):
         spooled.get(key)
@@ -183,7 +183,7 @@ def test_altered_content_is_never_given_back(spooled: SpooledArchive, moody: Moo
 
 def test_altered_content_is_no_loss_while_a_whole_copy_waits(spooled: SpooledArchive, moody: Moody) -> None:
     moody.error = StoreFailed("full")
-    key = spooled.put(b"one")
+    key = spooled.store_content_or_raise(b"one")
     moody.error, moody.kept[key] = None, b"another"
     assert spooled.get(key) == b"one"
 
@@ -215,7 +215,7 @@ def test_nothing_that_was_kept_is_ever_lost(
     for step, number in steps:
         if step == "keep":
             content = bytes([number])
-            kept[spooled.keep(content).key or ""] = content
+            kept[spooled.store_content(content).key or ""] = content
         elif step == "reopen":
             spooled = SpooledArchive(moody, folder / "s")
         else:
@@ -225,7 +225,7 @@ def test_nothing_that_was_kept_is_ever_lost(
         moody.error = moody_now
     moody.error = None
     spooled.drain()
-    assert moody.kept.items() >= kept.items() and spooled.waiting() == SpoolState()
+    assert moody.kept.items() >= kept.items() and spooled.spool_state() == SpoolState()
 
 
 # A folder as the archive
@@ -234,14 +234,14 @@ def test_nothing_that_was_kept_is_ever_lost(
 def test_a_folder_that_went_away_and_came_back(tmp_path: Path) -> None:
     place, away = tmp_path / "archive", tmp_path / "unmounted"
     spooled = SpooledArchive(FolderArchive(place), tmp_path / "spool")
-    before = spooled.put(b"before")
+    before = spooled.store_content_or_raise(b"before")
     place.rename(away)
-    meanwhile, again = spooled.put(b"meanwhile"), spooled.put(b"before")
+    meanwhile, again = spooled.store_content_or_raise(b"meanwhile"), spooled.store_content_or_raise(b"before")
     assert again == before and not place.exists(), "an archive that is gone is not made anew in its place"
     assert spooled.get(meanwhile) == b"meanwhile" and spooled.get(before) == b"before"
     away.rename(place)
-    spooled.keep(b"after")
-    assert spooled.waiting() == SpoolState()
+    spooled.store_content(b"after")
+    assert spooled.spool_state() == SpoolState()
     there = FolderArchive(place)
     assert [there.get(key) for key in (before, meanwhile)] == [b"before", b"meanwhile"]
 
@@ -250,8 +250,8 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     place = tmp_path / "archive"
     place.write_text("not a folder")
     spooled = SpooledArchive(FolderArchive(place), tmp_path / "spool")
-    key = spooled.put(b"one")
-    assert spooled.get(key) == b"one" and spooled.waiting().objects == 1
+    key = spooled.store_content_or_raise(b"one")
+    assert spooled.get(key) == b"one" and spooled.spool_state().objects == 1
     place.unlink()
     assert spooled.drain().left == 0 and FolderArchive(place).get(key) == b"one"
 
@@ -266,11 +266,11 @@ def test_a_full_disk(tmp_path: Path) -> None:
     try:
         spooled = SpooledArchive(FolderArchive(place), tmp_path / "spool")
         contents = [os.urandom(9_000) for _ in range(20)]
-        kept = [spooled.keep(content) for content in contents]
+        kept = [spooled.store_content(content) for content in contents]
         assert any(each.problem is None for each in kept) and any(each.problem is not None for each in kept)
         assert [spooled.get(each.key or "") for each in kept] == contents
         subprocess.run(["mount", "-o", "remount,size=1m", str(place)], check=True)
-        assert spooled.drain().left == 0 and spooled.waiting() == SpoolState()
+        assert spooled.drain().left == 0 and spooled.spool_state() == SpoolState()
         assert [FolderArchive(place).get(each.key or "") for each in kept] == contents
     finally:
         subprocess.run(["umount", str(place)], check=True)
@@ -294,7 +294,7 @@ while True:
         (home / "archive").unlink()
         (home / "away").rename(home / "archive")
         spooled.drain()
-    print(spooled.put(str(number).encode() * 2_000), flush=True)
+    print(spooled.store_content_or_raise(str(number).encode() * 2_000), flush=True)
 """
 
 
@@ -318,7 +318,7 @@ def test_a_process_that_is_killed_at_any_moment_loses_nothing(tmp_path: Path) ->
     spooled.drain()
     there = FolderArchive(tmp_path / "archive")
     assert len(keys) > 20 and [key for key in keys if there.get(key) is None] == []
-    assert spooled.waiting() == SpoolState()
+    assert spooled.spool_state() == SpoolState()
 
 
 def _mend(home: Path) -> None:

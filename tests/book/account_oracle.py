@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.book.ledger import Posting, apply_fill, apply_funding
+from tapebook.book.events import Posting, apply_fill, apply_funding
 from tapebook.book.materializer import (
     CloseTrade,
     FlipTrade,
@@ -27,8 +27,7 @@ from tapebook.book.materializer import (
     reconcile_portfolio_delta,
 )
 from tapebook.domain.order import Fill, FundingPayment
-from tapebook.domain.position import Portfolio
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.position import ClosedTrade, Portfolio, TradeState
 
 
 class Saved(msgspec.Struct, frozen=True):

@@ -10,19 +10,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.book import events as ev
-from tapebook.book.activity import LastClose, Session, activity, day_start, day_start_equity, losing_streak
-from tapebook.book.ledger import Posting
+from tapebook.book.events import Posting
+from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_funding
 from tapebook.book.projection import PROJECTION, TABLES
-from tapebook.book.settle import Account, Cause, settle_fill, settle_funding
-from tapebook.book.store import _QUERIES, MIGRATIONS, MOST_UNDER_WAY, Book
+from tapebook.book.store import (
+    _QUERIES,
+    MIGRATIONS,
+    MOST_UNDER_WAY,
+    Book,
+    LastClose,
+    Session,
+    activity_of_session,
+    day_start,
+    day_start_equity,
+    losing_streak,
+)
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.activity import LONGEST_STREAK, Activity
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor
+from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.money import E6, E8
-from tapebook.domain.order import Ending, Fill, FundingPayment, Order, OrderEnd
+from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd, OrderEndStatus
 from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.run import Action, Verdict
+from tapebook.domain.run import LONGEST_STREAK, Action, Activity, Verdict
 from tapebook.log import Event, Log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.book.test_store import run
@@ -62,7 +71,7 @@ def test_activity_by_hand() -> None:
     )
     # 1,100 before today's results, and the two bitcoins bought at 100 stood at 105.
     assert day_start_equity(session, MARKS) == 1_110 * E6
-    assert activity(session, MARKS) == Activity(
+    assert activity_of_session(session, MARKS) == Activity(
         rejections=("R3_POSITION_CAP",),
         executed_today=2,
         orders_last_hour=3,
@@ -116,7 +125,7 @@ class Decided(msgspec.Struct, frozen=True):
     codes: tuple[str | None, ...]
     shadow: bool
     ordered: bool
-    end: tuple[Ending, str] | None
+    end: tuple[OrderEndStatus, str] | None
     unreadable: bool = False
 
 
@@ -159,12 +168,12 @@ class Desk:
         self.now, self.count = self.now + wait, self.count + 1
         bodies = self._bodies(step)
         if bodies:
-            drafts = [ev.draft(self.now, body) for body in bodies]
+            drafts = [ev.draft_event(self.now, body) for body in bodies]
             seq = self.book.append(self.name, drafts, expected_seq=self.book.head(self.name))[-1].seq
             self.account = msgspec.structs.replace(self.account, seq=seq)
 
     def _bodies(self, step: Any) -> list[msgspec.Struct]:
-        cause = Cause("a", 1, None, "why", 2)
+        cause = TradeCause("a", 1, None, "why", 2)
         if isinstance(step, Deal):
             client = None if step.client is None else f"{step.symbol} {step.client}"
             name = f"{self.book.owner} {self.name} {self.count}"
@@ -193,9 +202,7 @@ class Desk:
         place: dict[str, Any] = {"owner": self.book.owner, "deployment": self.name, "as_of": self.now}
         if step.unreadable:
             place |= {"status": "rejected", "error": "that is no JSON"}
-        bodies: list[msgspec.Struct] = [
-            ev.RunDecided(run(name, *judged, trigger=trigger, branch=branch, **place))
-        ]
+        bodies: list[msgspec.Struct] = [ev.RunDecided(run(name, *judged, trigger=trigger, branch=branch, **place))]
         if step.ordered:
             bodies.append(ev.OrderIntended(Order(name, name, "BTC", "buy", E8, "market", None, False, 2, self.now)))
         if step.ordered and step.end:
@@ -207,11 +214,11 @@ class Fold:
     """The same, told by the events of the log alone."""
 
     def __init__(self, events: list[Event], *, as_of: int) -> None:
-        self.events, self.today, self.hour = events, floor(as_of, DAY), as_of - HOUR
+        self.events, self.today, self.hour = events, floor_to_step(as_of, DAY), as_of - HOUR
 
     def bodies(self, kind: type[msgspec.Struct]) -> list[tuple[Event, Any]]:
         """The events of one kind with their bodies."""
-        return [(event, ev.body_of(event, kind)) for event in self.events if event.kind == ev.KINDS[kind]]
+        return [(event, ev.event_body(event, kind)) for event in self.events if event.kind == ev.EVENT_KINDS[kind]]
 
     def activity(self) -> Activity:
         """What happened, one figure after the other."""
@@ -243,13 +250,13 @@ class Fold:
         """All that was refused in the hour, whoever did."""
         found, intended = [], {body.order.client_id: body.order for _, body in self.bodies(ev.OrderIntended)}
         for event in self.events:
-            if event.kind == ev.KINDS[ev.RunDecided]:
-                made = ev.body_of(event, ev.RunDecided).run
+            if event.kind == ev.EVENT_KINDS[ev.RunDecided]:
+                made = ev.event_body(event, ev.RunDecided).run
                 if made.as_of > self.hour and made.trigger != "shadow":
                     found += [verdict.rule for verdict in made.verdicts if verdict.rule]
                     found += ["UNREADABLE_REPLY"] if made.error else []
-            if event.kind == ev.KINDS[ev.OrderEnded]:
-                end = ev.body_of(event, ev.OrderEnded).end
+            if event.kind == ev.EVENT_KINDS[ev.OrderEnded]:
+                end = ev.event_body(event, ev.OrderEnded).end
                 if end.status == "rejected" and intended[end.client_id].intended_at > self.hour:
                     found.append("R7_STALE_DATA" if "at send" in end.detail else "BROKER_REFUSED")
         return tuple(found)
@@ -276,11 +283,11 @@ class Fold:
     def _hold(self, event: Event, held: dict[str, Position]) -> None:
         kinds: tuple[type[ev.TradeOpened] | type[ev.TradeUpdated], ...] = (ev.TradeOpened, ev.TradeUpdated)
         for kind in kinds:
-            if event.kind == ev.KINDS[kind]:
-                position = ev.body_of(event, kind).position
+            if event.kind == ev.EVENT_KINDS[kind]:
+                position = ev.event_body(event, kind).position
                 held[position.symbol] = position
-        if event.kind == ev.KINDS[ev.TradeClosed]:
-            del held[ev.body_of(event, ev.TradeClosed).trade.state.symbol]
+        if event.kind == ev.EVENT_KINDS[ev.TradeClosed]:
+            del held[ev.event_body(event, ev.TradeClosed).trade.state.symbol]
 
 
 def test_activity_as_of_any_event_is_the_fold_up_to_it(db: Database) -> None:
@@ -289,7 +296,7 @@ def test_activity_as_of_any_event_is_the_fold_up_to_it(db: Database) -> None:
     @settings(max_examples=examples(60) if "SQLite" in db.description else 15)
     @given(STORIES, STORIES)
     def check(story: list[tuple[int, Any]], other: list[tuple[int, Any]]) -> None:
-        db.script(EMPTY)
+        db.execute_script(EMPTY)
         desk = Desk(db, "d1")
         for stranger, told in ((Desk(db, "d2"), other), (Desk(db, "d1", "somebody"), story)):
             for wait, step in told:
@@ -309,7 +316,7 @@ def check_as_of(book: Book, events: list[Event]) -> None:
     last = max(event.happened_at for event in events)
     for as_of in (last, last + 30 * MINUTE, last + DAY):
         session = book.session("d1", account, as_of=as_of)
-        found = activity(session, MARKS)
+        found = activity_of_session(session, MARKS)
         assert found == Fold(events, as_of=as_of).activity()
         # Whatever was paid in or out, the day's result is what equity gained over its start.
         unrealised = sum(held.unrealised_usd_e6(MARKS[symbol]) for symbol, held in session.held.items())
@@ -326,7 +333,7 @@ def test_orders_under_way_as_of_any_event(db: Database) -> None:
     early = desk.account.seq
     (first, second) = desk.book.orders_under_way("d1", seq=early, as_of=desk.now)
     assert (first.intended_at, second.intended_at) == (desk.now - 2 * MINUTE, desk.now)
-    ended = ev.draft(desk.now, ev.OrderEnded(OrderEnd(first.client_id, desk.now, "filled")))
+    ended = ev.draft_event(desk.now, ev.OrderEnded(OrderEnd(first.client_id, desk.now, "filled")))
     desk.book.append("d1", [ended], expected_seq=early)
     assert desk.book.orders_under_way("d1", seq=early + 1, as_of=desk.now) == (second,)
     assert desk.book.orders_under_way("d1", seq=early, as_of=desk.now) == (first, second)
@@ -340,7 +347,10 @@ def test_streak_is_counted_as_far_as_it_is_shown() -> None:
         for _ in range(LONGEST_STREAK + 5):
             desk.tell(Deal("BTC", E8, 100 * E8, "a"))
             desk.tell(Deal("BTC", -E8, 99 * E8, "a"))
-        assert activity(desk.book.session("d1", desk.account, as_of=desk.now), {}).losing_streak == LONGEST_STREAK
+        assert (
+            activity_of_session(desk.book.session("d1", desk.account, as_of=desk.now), {}).losing_streak
+            == LONGEST_STREAK
+        )
 
 
 # The cost does not follow the table

@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from tapebook.book import events as ev
-from tapebook.book.orders import client_id
+from tapebook.book.events import order_client_id
+from tapebook.book.materializer import Account, TradeCause, settle_fill
 from tapebook.book.projection import PROJECTION
-from tapebook.book.settle import Account, Cause, settle_fill
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database
-from tapebook.db.migrations import _files
+from tapebook.db.database import _migration_files
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, Order, OrderEnd
@@ -27,7 +27,7 @@ from tests.db.places import sql
 
 OPEN = Action("open", "BTC", "long", 500 * E6, 2, "market", None, 6_400, "up")
 HOLD = Action("hold", "BTC", None, 0, 1, "market", None, 5_000, "flat")
-NAME = client_id("r1", 1)
+NAME = order_client_id("r1", 1)
 ORDER = Order(NAME, "r1", "BTC", "buy", 5 * E8, "market", None, False, 2, NOON)
 
 
@@ -43,7 +43,7 @@ class Desk:
     def write(self, *bodies: msgspec.Struct) -> int:
         """Appends bodies; returns when they became known."""
         self.clock.advance(self.clock.now() + MINUTE)
-        drafts = [ev.draft(NOON, body) for body in bodies]
+        drafts = [ev.draft_event(NOON, body) for body in bodies]
         return self.book.append("d1", drafts, expected_seq=self.book.head("d1"))[-1].known_at
 
     def is_whole(self) -> bool:
@@ -146,17 +146,20 @@ def test_rows_of_before_get_their_times_from_their_events(desk: Desk, db: Databa
     desk.write(ev.OrderPlaced(NAME))
     desk.write(ev.OrderEnded(OrderEnd(NAME, NOON + 20, "filled")), ev.RunEnded("r1", "done"))
     account, said = settle_fill(
-        Account(0, Portfolio({}, 0), {}), Fill("f1", "BTC", NOON, E8, 100 * E8, 0, False), Cause("a", 1), mark_e8=None
+        Account(0, Portfolio({}, 0), {}),
+        Fill("f1", "BTC", NOON, E8, 100 * E8, 0, False),
+        TradeCause("a", 1),
+        mark_e8=None,
     )
     desk.write(*said)
-    desk.write(*settle_fill(account, Fill("f2", "BTC", NOON, -E8, E8, 0, False), Cause("a", 1), mark_e8=None)[1])
+    desk.write(*settle_fill(account, Fill("f2", "BTC", NOON, -E8, E8, 0, False), TradeCause("a", 1), mark_e8=None)[1])
     without_columns(db)
-    db.script(dict(_files(MIGRATIONS))["0012_columns.sql"])
+    db.execute_script(dict(_migration_files(MIGRATIONS))["0012_columns.sql"])
     assert desk.is_whole()
 
 
 def test_times_of_a_trade(desk: Desk) -> None:
-    account, cause = Account(0, Portfolio({}, 0), {}), Cause("a", 1)
+    account, cause = Account(0, Portfolio({}, 0), {}), TradeCause("a", 1)
     account, said = settle_fill(account, Fill("f1", "BTC", NOON, E8, 100 * E8, 0, False), cause, mark_e8=None)
     opened = desk.write(*said)
     (trade,) = account.open_trades.values()

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.book.ledger import Posting, apply_fill, apply_funding, apply_insurance
-from tapebook.domain.money import E6, E8, notional_usd_e6, scaled
+from tapebook.book.events import Posting, apply_fill, apply_funding, apply_insurance
+from tapebook.domain.money import E6, E8, notional_usd_e6, to_units
 from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
 from tapebook.domain.position import Portfolio, Position
 
@@ -15,7 +15,7 @@ PIECES = st.tuples(st.integers(1, 10**13), st.integers(1, 10**14))
 
 def fill(size: str, price: str, fee: str = "0", symbol: str = "BTC") -> Fill:
     """A fill written as people write it."""
-    return Fill("f", symbol, 0, scaled(size, E8), scaled(price, E8), scaled(fee, E6), maker=False)
+    return Fill("f", symbol, 0, to_units(size, E8), to_units(price, E8), to_units(fee, E6), maker=False)
 
 
 def after(*fills: Fill, leverage: int = 1) -> tuple[Portfolio, list[Posting]]:
@@ -29,13 +29,13 @@ def after(*fills: Fill, leverage: int = 1) -> tuple[Portfolio, list[Posting]]:
 
 def position(size: str, cost: str) -> Position:
     """A position in BTC without leverage: all that was paid for it is its margin."""
-    paid = scaled(cost, E6)
-    return Position("BTC", scaled(size, E8), paid, 1, abs(paid))
+    paid = to_units(cost, E6)
+    return Position("BTC", to_units(size, E8), paid, 1, abs(paid))
 
 
 def realised(amount: str) -> Posting:
     """A result in BTC."""
-    return Posting("realised_pnl", "BTC", scaled(amount, E6))
+    return Posting("realised_pnl", "BTC", to_units(amount, E6))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from tapebook.book.ledger import apply_fill
+from tapebook.book.events import apply_fill
 from tapebook.book.materializer import (
     CloseTrade,
     FlipTrade,
@@ -23,10 +23,9 @@ from tapebook.book.materializer import (
     reconcile_portfolio_delta,
 )
 from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.money import E6, E8, decimal_text, scaled
+from tapebook.domain.money import E6, E8, decimal_text, to_units
 from tapebook.domain.order import Fill
-from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.trade import TradeState
+from tapebook.domain.position import Portfolio, Position, TradeState
 
 Row = dict[str, str]
 
@@ -77,9 +76,9 @@ def moved(portfolio: Portfolio, row: Row) -> Portfolio:
     for column, target in row.items():
         symbol = column.removesuffix(" position")
         held = portfolio.positions.get(symbol)
-        size = scaled(target, E8) - (held.size_e8 if held else 0) if symbol != column and target else 0
+        size = to_units(target, E8) - (held.size_e8 if held else 0) if symbol != column and target else 0
         if size:
-            price = scaled(row.get(f"{symbol} price") or row[f"{symbol} mark"], E8)
+            price = to_units(row.get(f"{symbol} price") or row[f"{symbol} mark"], E8)
             fill = Fill("f", symbol, instant(row), size, price, 0, maker=False)
             portfolio, _ = apply_fill(portfolio, fill, leverage=2)
     return portfolio
@@ -105,7 +104,7 @@ def by_symbol(row: Row, name: str, unit: int) -> dict[str, int]:
     """One kind of number for every symbol that has one."""
     ending = f" {name}"
     cells = {column.removesuffix(ending): cell for column, cell in row.items() if column.endswith(ending)}
-    return {symbol: scaled(cell, unit) for symbol, cell in cells.items() if cell}
+    return {symbol: to_units(cell, unit) for symbol, cell in cells.items() if cell}
 
 
 def instant(row: Row) -> int:

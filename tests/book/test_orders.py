@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.book.orders import client_id, flattening, orders_for
+from tapebook.book.events import flatten_order, order_client_id, orders_for_actions
 from tapebook.domain.money import E6, E8, notional_usd_e6
 from tapebook.domain.order import Order
 from tapebook.domain.position import Position
@@ -26,7 +26,7 @@ def action(kind: ActionKind, side: Any = None, usd: float = 0, **changes: Any) -
 def orders(*judged: tuple[Action, Verdict], held: float = 0, mark: int | None = MARK) -> list[Order]:
     """The orders of a run that holds some BTC."""
     position = Position("BTC", round(held * E8), round(held * 100 * E6)) if held else None
-    return orders_for("r1", judged, held=position, mark_e8=mark, at=7)
+    return orders_for_actions("r1", judged, held=position, mark_e8=mark, at=7)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_order_of_an_action(proposed: Action, held: float, signed: float | None,
 def test_order_says_what_the_action_said() -> None:
     limited = action("open", "short", 200, order_type="limit", limit_price_e8=101 * E8, leverage=4)
     assert orders((limited, ALLOWED)) == [
-        Order(client_id("r1", 0), "r1", "BTC", "sell", 2 * E8, "limit", 101 * E8, False, 4, 7)
+        Order(order_client_id("r1", 0), "r1", "BTC", "sell", 2 * E8, "limit", 101 * E8, False, 4, 7)
     ]
 
 
@@ -80,14 +80,14 @@ def test_size_of_nothing_asks_for_nothing() -> None:
 
 def test_id_counts_every_action_of_the_run() -> None:
     judged = [(action("hold"), ALLOWED), (action("open", "long", 9), REFUSED), (action("open", "long", 9), ALLOWED)]
-    assert [each.client_id for each in orders(*judged)] == [client_id("r1", 2)]
+    assert [each.client_id for each in orders(*judged)] == [order_client_id("r1", 2)]
 
 
 def test_ids_never_change() -> None:
     run = "9d5d0a5d7e3f3a5b8e11"
-    assert client_id(run, 0) == "e3094822969d99af7b0a"
-    assert client_id(run, 1) == "3d411142b1451037af31"
-    assert len({client_id(run, index) for index in range(100)} | {client_id("other", 0)}) == 101
+    assert order_client_id(run, 0) == "e3094822969d99af7b0a"
+    assert order_client_id(run, 1) == "3d411142b1451037af31"
+    assert len({order_client_id(run, index) for index in range(100)} | {order_client_id("other", 0)}) == 101
 
 
 PRICES = st.integers(1, 10**14)
@@ -99,7 +99,7 @@ HELD = st.integers(-(10**13), 10**13)
 def test_target_is_reached_and_never_overshot(kind: Any, side: str, usd: int, held_e8: int, mark: int) -> None:
     proposed = action(kind, side, leverage=1, notional_usd_e6=usd)
     position = Position("BTC", held_e8, 0) if held_e8 else None
-    found = orders_for("r", [(proposed, ALLOWED)], held=position, mark_e8=mark, at=0)
+    found = orders_for_actions("r", [(proposed, ALLOWED)], held=position, mark_e8=mark, at=0)
     after = held_e8 + sum(each.signed_size_e8 for each in found)
     sign = 1 if side == "long" else -1
     adds = kind == "open" and held_e8 * sign > 0
@@ -112,17 +112,19 @@ def test_target_is_reached_and_never_overshot(kind: Any, side: str, usd: int, he
 
 @given(HELD.filter(bool), PRICES)
 def test_close_leaves_nothing(held_e8: int, mark: int) -> None:
-    (closing,) = orders_for("r", [(action("close"), ALLOWED)], held=Position("BTC", held_e8, 0), mark_e8=mark, at=0)
+    (closing,) = orders_for_actions(
+        "r", [(action("close"), ALLOWED)], held=Position("BTC", held_e8, 0), mark_e8=mark, at=0
+    )
     assert held_e8 + closing.signed_size_e8 == 0
     assert closing.reduce_only
 
 
 def test_order_that_flattens_belongs_to_no_run_and_is_the_same_on_every_attempt() -> None:
     long, short = Position("BTC", 3 * E8, 300 * E6, 4), Position("ETH", -2 * E8, -20 * E6)
-    sold, bought = flattening("local/d", long, at=7), flattening("local/d", short, at=7)
+    sold, bought = flatten_order("local/d", long, at=7), flatten_order("local/d", short, at=7)
     assert (sold.side, sold.signed_size_e8, sold.leverage) == ("sell", -3 * E8, 4)
     assert (sold.run_id, sold.reduce_only) == ("", True)
     assert (bought.side, bought.signed_size_e8, bought.type, bought.limit_price_e8) == ("buy", 2 * E8, "market", None)
-    assert flattening("local/d", long, at=7) == sold
-    ids = {sold.client_id, bought.client_id, flattening("local/d", long, at=8).client_id}
-    assert len(ids | {flattening("local/e", long, at=7).client_id}) == 4
+    assert flatten_order("local/d", long, at=7) == sold
+    ids = {sold.client_id, bought.client_id, flatten_order("local/d", long, at=8).client_id}
+    assert len(ids | {flatten_order("local/e", long, at=7).client_id}) == 4

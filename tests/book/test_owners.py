@@ -8,28 +8,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from tapebook.book.events import SpotFillObserved, draft
-from tapebook.book.replies import Kept, Replies
-from tapebook.book.settle import Account
+from tapebook.book.decision_queue import DecisionQueue, QueuedDecision, StoredReplies, StoredReply
+from tapebook.book.events import SpotFillObserved, draft_event
+from tapebook.book.materializer import Account
 from tapebook.book.store import Book
-from tapebook.book.work import Item, Work
-from tapebook.decision import Answer
+from tapebook.decision import EngineAnswer
+from tapebook.desk import control
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.order import SpotFill
 from tapebook.domain.position import Portfolio
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import UnknownName
-from tapebook.loop import control
-from tapebook.loop.slot import Slot
-from tapebook.loop.tick import tick
+from tapebook.tick.decide import Slot
+from tapebook.tick.story import tick
 from tests.db.places import sql
-from tests.loop.desks import BRIEF, Desk, desk, reply
+from tests.desk.desks import BRIEF, Desk, desk, reply
 
 ALL = 2**31 - 1
 GONE = "gone"
 # What writes, and what names a stream without reading it.
-NO_READS = {"note_set_back", "append", "remove_agent", "save_agent", "stream"}
+NO_READS = {"record_set_back", "append", "remove_agent", "save_agent", "stream"}
 
 
 class Theirs:
@@ -66,12 +65,14 @@ def _trade(floor: Desk) -> Deployment:
         floor.work(agent)
     shadow = Slot(agent, "BTC", floor.clock.now(), trigger="shadow", branch="shadow")
     floor.say(agent, reply("hold"))
-    tick(floor.rooms, shadow, ask=lambda _rooms, _opened: Answer(reply("hold")))
+    tick(floor.rooms, shadow, ask=lambda _rooms, _opened: EngineAnswer(reply("hold")))
     floor.say(agent, reply("open", "long", 100, symbol="ETH", order_type="limit", limit_price=9.9), symbol="ETH")
     control.halt(floor.rooms, "", reason="mine")
     control.flatten(floor.rooms, ["elsewhere.paper", ""], reason="mine")
-    floor.rooms.replies.keep("k", Kept("{}", "r"), deployment=agent.id, cost_usd_e6=7, at=floor.clock.now())
-    floor.rooms.work.add([Item("r9", agent.id, "BTC", 1)])
+    floor.rooms.replies.store_reply(
+        "k", StoredReply("{}", "r"), deployment=agent.id, cost_usd_e6=7, at=floor.clock.now()
+    )
+    floor.rooms.work.enqueue([QueuedDecision("r9", agent.id, "BTC", 1)])
     return agent
 
 
@@ -95,40 +96,44 @@ READS: dict[str, Read] = {
     "flatten_due": lambda book, it: book.flatten_due(it.agent.id),
     "deployments": lambda book, it: book.deployments() + book.deployments(it.agent.agent.name),
     "account": lambda book, it: _something(book.account(it.agent.id, seq=it.seq)),
-    "turn": lambda book, it: book.turn(it.agent.id),
-    "set_back": lambda book, it: book.set_back(it.agent.id, seq=it.seq, as_of=it.now),
+    "set_back_count": lambda book, it: book.set_back_count(it.agent.id),
+    "set_back_after": lambda book, it: book.set_back_after(it.agent.id, seq=it.seq, as_of=it.now),
     "closed_trades_until": lambda book, it: book.closed_trades_until(it.agent.id, seq=it.seq, most=ALL, until=it.now),
     "last_run_until": lambda book, it: book.last_run_until(it.agent.id, "BTC", seq=it.seq, until=it.now),
     "closed_trades": lambda book, it: book.closed_trades(it.agent.id, seq=it.seq, most=ALL),
-    "listed_trades": lambda book, it: book.listed_trades(it.agent.id, seq=it.seq, most=ALL),
-    "trade_ended": lambda book, it: book.trade_ended(it.traded.state.trade_id),
+    "all_closed_trades": lambda book, it: book.all_closed_trades(it.agent.id, seq=it.seq, most=ALL),
+    "trade_end_seq": lambda book, it: book.trade_end_seq(it.traded.state.trade_id),
     "trade_lacks": lambda book, it: book.trade_lacks(it.traded.state.trade_id),
     "has_spot_fill": lambda book, it: book.has_spot_fill(it.agent.id, "s1"),
-    "trade_maker": lambda book, it: _maker(book, it.traded.state.trade_id),
+    "trade_agent": lambda book, it: _maker(book, it.traded.state.trade_id),
     "trade_totals": lambda book, it: book.trade_totals(it.agent.id).count,
     "closed_after": lambda book, it: book.closed_after(it.agent.id, after=0, seq=it.seq),
-    "closed_on": lambda book, it: book.closed_on(it.agent.id, since=0, until=it.now + 1, seq=it.seq),
-    "posted_on": lambda book, it: book.posted_on(it.agent.id, since=0, until=it.now + 1, seq=it.seq),
+    "trades_closed_between": lambda book, it: book.trades_closed_between(
+        it.agent.id, since=0, until=it.now + 1, seq=it.seq
+    ),
+    "results_posted_between": lambda book, it: book.results_posted_between(
+        it.agent.id, since=0, until=it.now + 1, seq=it.seq
+    ),
     "days_changed": lambda book, it: book.days_changed(it.agent.id, after=0, seq=it.seq),
-    "closed_since": lambda book, it: book.closed_since(it.agent.id, after=0, seq=it.seq)[0],
-    "closed_count": lambda book, it: book.closed_count(),
+    "closed_count_since": lambda book, it: book.closed_count_since(it.agent.id, after=0, seq=it.seq)[0],
+    "closed_trade_count": lambda book, it: book.closed_trade_count(),
     "last_run": lambda book, it: book.last_run(it.agent.id, "BTC", seq=it.seq),
     "has_run": lambda book, it: book.has_run(it.run),
     "run": lambda book, it: book.run(it.run),
     "find_run": lambda book, it: _found(book, it.run),
     "run_record": lambda book, it: book.run_record(it.run),
     "trade_times": lambda book, it: _times(book, it.traded.state.trade_id),
-    "dry_orders": lambda book, it: book.dry_orders(it.dry.id),
+    "dry_order_count": lambda book, it: book.dry_order_count(it.dry.id),
     "run_ids": lambda book, it: book.run_ids(most=ALL) + book.run_ids(it.agent.id, most=ALL),
     "degraded_runs": lambda book, it: book.degraded_runs(since=0),
     "run_counts": lambda book, it: book.run_counts(),
     "action_counts": lambda book, it: book.action_counts(),
     "working_orders": lambda book, it: book.working_orders(it.agent.id),
     "unanswered_orders": lambda book, it: book.unanswered_orders() + book.unanswered_orders(it.agent.id),
-    "stirs": lambda book, it: book.stirs(it.agent.id),
+    "has_exposure": lambda book, it: book.has_exposure(it.agent.id),
     "order_reason": lambda book, it: book.order_reason(it.order.client_id),
-    "open_orders_of": lambda book, it: sum(
-        book.open_orders_of(run) for run in it.book.run_ids(most=ALL) if it.book.open_orders_of(run)
+    "open_order_count": lambda book, it: sum(
+        book.open_order_count(run) for run in it.book.run_ids(most=ALL) if it.book.open_order_count(run)
     ),
     "newest_snapshot": lambda book, it: book.newest_snapshot(it.agent.id, seq=it.seq),
     "cash_differences": lambda book, it: book.cash_differences(),
@@ -152,7 +157,7 @@ def _something(account: Account) -> bool:
 
 def _maker(book: Book, trade: str) -> tuple[str, int] | None:
     try:
-        return book.trade_maker(trade)
+        return book.trade_agent(trade)
     except UnknownName:
         return None
 
@@ -193,12 +198,12 @@ def spoilt(theirs: Theirs) -> Theirs:
     wrong = "UPDATE wallet_ledger SET amount_usd_e6 = amount_usd_e6 + 1 WHERE kind = 'deposit'"
     lost = "UPDATE orders SET placed_seq = NULL, detail = 'not known' WHERE ended_seq IS NULL"
     backs = "SELECT owner, deployment, 1, 1, 4000000000000, 1 FROM log_events GROUP BY owner, deployment"
-    theirs.floor.rooms.book_db.run(sql(f"INSERT INTO log_set_backs {backs}"))
-    theirs.floor.rooms.book_db.run(sql(wrong))
-    theirs.floor.rooms.book_db.run(sql("UPDATE decision_runs SET degraded_causes_json = '[\"lessons: KeyError\"]'"))
-    theirs.floor.rooms.book_db.run(sql(lost))
-    theirs.floor.rooms.book_db.run(sql("UPDATE trade_history SET lacks = 'path'"))
-    spot = draft(1, SpotFillObserved(SpotFill("s1", "@1", 1, 1, 1, 1, "HYPE")))
+    theirs.floor.rooms.book_db.execute(sql(f"INSERT INTO log_set_backs {backs}"))
+    theirs.floor.rooms.book_db.execute(sql(wrong))
+    theirs.floor.rooms.book_db.execute(sql("UPDATE decision_runs SET degraded_causes_json = '[\"lessons: KeyError\"]'"))
+    theirs.floor.rooms.book_db.execute(sql(lost))
+    theirs.floor.rooms.book_db.execute(sql("UPDATE trade_history SET lacks = 'path'"))
+    spot = draft_event(1, SpotFillObserved(SpotFill("s1", "@1", 1, 1, 1, 1, "HYPE")))
     theirs.book.append(theirs.agent.id, [spot], expected_seq=theirs.book.head(theirs.agent.id))
     theirs.book.save_agent(msgspec.structs.replace(BRIEF, name=GONE), at=1)
     theirs.book.remove_agent(GONE, at=2, reason="mine")
@@ -214,11 +219,19 @@ def test_owner_sees_their_own_and_another_sees_nothing(spoilt: Theirs) -> None:
 
 def test_kept_replies_and_work_of_another_are_not_seen(theirs: Theirs) -> None:
     rooms, name = theirs.floor.rooms, theirs.agent.id
-    other = Replies(rooms.book_db, owner="somebody else")
-    assert rooms.replies.kept("k") and rooms.replies.spent_usd_e6(name, since=0) == 7
-    assert (other.kept("k"), other.spent_usd_e6(name, since=0)) == (None, 0)
-    work = Work(rooms.book_db, owner="somebody else", leases=rooms.leases)
-    assert rooms.work.waiting(most=9) and rooms.work.of(name) and rooms.work.counts()
-    assert (work.waiting(most=9), work.of(name), work.counts()) == ([], [], {})
-    assert rooms.work.with_positions(before=ALL * ALL) and rooms.work.with_orders() and rooms.work.deployed(name)
-    assert (work.with_positions(before=ALL * ALL), work.with_orders(), work.deployed(name)) == ([], [], None)
+    other = StoredReplies(rooms.book_db, owner="somebody else")
+    assert rooms.replies.stored_reply("k") and rooms.replies.spent_usd_e6(name, since=0) == 7
+    assert (other.stored_reply("k"), other.spent_usd_e6(name, since=0)) == (None, 0)
+    work = DecisionQueue(rooms.book_db, owner="somebody else", leases=rooms.leases)
+    assert rooms.work.waiting_deployments(most=9) and rooms.work.queued_for(name) and rooms.work.counts_by_state()
+    assert (work.waiting_deployments(most=9), work.queued_for(name), work.counts_by_state()) == ([], [], {})
+    assert (
+        rooms.work.deployments_with_positions(before=ALL * ALL)
+        and rooms.work.deployments_with_orders()
+        and rooms.work.deployed_agent(name)
+    )
+    assert (
+        work.deployments_with_positions(before=ALL * ALL),
+        work.deployments_with_orders(),
+        work.deployed_agent(name),
+    ) == ([], [], None)

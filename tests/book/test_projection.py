@@ -14,11 +14,10 @@ from tapebook.book.projection import PROJECTION
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.db.migrations import _files
-from tapebook.domain.canonical import canonical
-from tapebook.domain.position import Position
+from tapebook.db.database import _migration_files
+from tapebook.domain.canonical import canonical_json
+from tapebook.domain.position import ClosedTrade, Position
 from tapebook.domain.run import Action, DecisionRun, Trigger, Usage, Verdict, Vote, Watermarks
-from tapebook.domain.trade import ClosedTrade
 from tapebook.log import Draft, Event, Log, Stream, verify_log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.context.situations import run as some_run
@@ -44,7 +43,7 @@ def runs(draw: st.DrawFn) -> DecisionRun:
 
 def event(body: msgspec.Struct) -> Event:
     """An event with this body, at a place of its own."""
-    made = ev.draft(7, body)
+    made = ev.draft_event(7, body)
     return Event(Stream("own", "dep"), 11, made.kind, made.schema, made.happened_at, 13, made.body, "hash")
 
 
@@ -56,7 +55,7 @@ def written(body: msgspec.Struct) -> list[tuple[str, dict[str, Any]]]:
 
 
 def text(value: object) -> str:
-    return canonical(value).decode()
+    return canonical_json(value).decode()
 
 
 PLACE = {"owner": "own", "deployment": "dep", "seq": 11, "known_at": 13}
@@ -71,10 +70,10 @@ ADDED = {
 
 def without_columns(db: Database) -> None:
     """Takes a database back to before the migration `0012_columns.sql`."""
-    db.script("DROP VIEW action_report; DROP VIEW run_report;")
+    db.execute_script("DROP VIEW action_report; DROP VIEW run_report;")
     for table, columns in ADDED.items():
         for column in columns:
-            db.script(f"ALTER TABLE {table} DROP COLUMN {column}")
+            db.execute_script(f"ALTER TABLE {table} DROP COLUMN {column}")
 
 
 @given(runs())
@@ -115,10 +114,10 @@ def db(request: pytest.FixtureRequest) -> Iterator[Database]:
 
 def test_actions_of_before_are_found_by_their_place(db: Database) -> None:
     migrate(db, (LOG,))
-    files = dict(_files(MIGRATIONS))
+    files = dict(_migration_files(MIGRATIONS))
     last = files.pop("0007_actions.sql")
     for sql in files.values():
-        db.script(sql)
+        db.execute_script(sql)
     book = Book(Log(db, [PROJECTION], clock=VirtualClock(9)), db, owner="local")
     some = some_run()
     two = (
@@ -132,10 +131,10 @@ def test_actions_of_before_are_found_by_their_place(db: Database) -> None:
         for n in range(4)
     ]
     for run in made:
-        book.append("d", [ev.draft(1, ev.RunDecided(run))], expected_seq=book.head("d"))
+        book.append("d", [ev.draft_event(1, ev.RunDecided(run))], expected_seq=book.head("d"))
     without_columns(db)
-    db.script(last)
-    db.script(files["0012_columns.sql"])
+    db.execute_script(last)
+    db.execute_script(files["0012_columns.sql"])
     assert [book.run(run.run_id) for run in made] == made
     assert book.action_counts() == [("hold", "", 4), ("open", "R1_KILL_SWITCH", 4)]
 
@@ -162,21 +161,21 @@ def test_trade_from_before_its_size_was_recorded_writes_what_the_migration_left(
 
 def test_runs_of_before_have_no_causes_and_their_rows_are_those_their_events_write(db: Database) -> None:
     migrate(db, (LOG,))
-    files = dict(_files(MIGRATIONS))
+    files = dict(_migration_files(MIGRATIONS))
     last = files.pop("0009_degraded_causes.sql")
     for sql in files.values():
-        db.script(sql)
+        db.execute_script(sql)
     # An event and a row as they were written before there were causes.
     old = msgspec.to_builtins(msgspec.structs.replace(some_run(), degraded=("lessons",)))
     del old["degraded_causes"]
     log = Log(db, [PROJECTION], clock=VirtualClock(9))
-    db.script("ALTER TABLE decision_runs ADD COLUMN degraded_causes_json TEXT NOT NULL DEFAULT 'x'")
-    kind = ev.KINDS[ev.RunDecided]
-    log.append(Stream("local", "d"), [Draft(kind, 1, canonical({"run": old}).decode())], expected_seq=0)
-    db.script("ALTER TABLE decision_runs DROP COLUMN degraded_causes_json")
+    db.execute_script("ALTER TABLE decision_runs ADD COLUMN degraded_causes_json TEXT NOT NULL DEFAULT 'x'")
+    kind = ev.EVENT_KINDS[ev.RunDecided]
+    log.append(Stream("local", "d"), [Draft(kind, 1, canonical_json({"run": old}).decode())], expected_seq=0)
+    db.execute_script("ALTER TABLE decision_runs DROP COLUMN degraded_causes_json")
     without_columns(db)
-    db.script(last)
-    db.script(files["0012_columns.sql"])
+    db.execute_script(last)
+    db.execute_script(files["0012_columns.sql"])
     book = Book(log, db, owner="local")
     (found,) = (book.run(run_id) for run_id in book.run_ids(most=9))
     assert found is not None and (found.degraded, found.degraded_causes) == (("lessons",), ())

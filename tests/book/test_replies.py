@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 
 from tapebook.book import events as ev
+from tapebook.book.decision_queue import StoredReplies, StoredReply
 from tapebook.book.projection import PROJECTION
-from tapebook.book.replies import Kept, Replies
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
@@ -33,7 +33,7 @@ def book(db: Database) -> Book:
 
 
 def tell(book: Book, deployment: str, body: object, *, at: int = 1_000) -> None:
-    book.append(deployment, [ev.draft(at, body)], expected_seq=book.head(deployment))  # type: ignore[arg-type]
+    book.append(deployment, [ev.draft_event(at, body)], expected_seq=book.head(deployment))  # type: ignore[arg-type]
 
 
 def decided(book: Book, run_id: str, *, at: int, cost: int) -> None:
@@ -44,21 +44,21 @@ def decided(book: Book, run_id: str, *, at: int, cost: int) -> None:
 
 
 def test_first_answer_stays(db: Database) -> None:
-    replies = Replies(db, owner="local")
-    assert replies.kept("k") is None
+    replies = StoredReplies(db, owner="local")
+    assert replies.stored_reply("k") is None
     for text in ("one", "two"):
-        replies.keep("k", Kept(text, "r"), deployment="d", cost_usd_e6=5, at=9)
-    assert replies.kept("k") == replies.of_run("r") == Kept("one", "r")
-    assert replies.of_run("x") is Replies(db, owner="other").of_run("r") is None
+        replies.store_reply("k", StoredReply(text, "r"), deployment="d", cost_usd_e6=5, at=9)
+    assert replies.stored_reply("k") == replies.reply_of_run("r") == StoredReply("one", "r")
+    assert replies.reply_of_run("x") is StoredReplies(db, owner="other").reply_of_run("r") is None
     assert replies.spent_usd_e6("d", since=9) == 5
 
 
 def test_spent_counts_a_run_once(db: Database, book: Book) -> None:
-    replies = Replies(db, owner="local")
+    replies = StoredReplies(db, owner="local")
     assert replies.spent_usd_e6("d", since=0) == 0
-    replies.keep("k1", Kept("{}", "r1"), deployment="d", cost_usd_e6=5, at=100)
-    replies.keep("k2", Kept("{}", "r2"), deployment="d", cost_usd_e6=7, at=100)
-    replies.keep("k3", Kept("{}", "r3"), deployment="other", cost_usd_e6=11, at=100)
+    replies.store_reply("k1", StoredReply("{}", "r1"), deployment="d", cost_usd_e6=5, at=100)
+    replies.store_reply("k2", StoredReply("{}", "r2"), deployment="d", cost_usd_e6=7, at=100)
+    replies.store_reply("k3", StoredReply("{}", "r3"), deployment="other", cost_usd_e6=11, at=100)
     assert replies.spent_usd_e6("d", since=0) == 12
     decided(book, "r1", at=100, cost=5)
     decided(book, "r4", at=100, cost=20)

@@ -15,8 +15,7 @@ from tapebook.book.materializer import Op, UpdateMfeMae
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, FundingPayment
-from tapebook.domain.position import Portfolio
-from tapebook.domain.trade import TradeState
+from tapebook.domain.position import Portfolio, TradeState
 from tests.book.account_oracle import Desk, SlowAccount
 from tests.matrix import examples
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapebook.book.runs import run_id, status_of
+from tapebook.book.events import decision_run_id, run_status
 from tapebook.domain.run import RunStatus, Trigger, Verdict
 
 ALLOWED, REFUSED = Verdict(True), Verdict(False, "R2_SYMBOL_NOT_ENABLED", "no")
@@ -16,7 +16,7 @@ def identity(
     branch: str = "main",
 ) -> str:
     """The id of a run."""
-    return run_id(stream, symbol, scheduled_for=scheduled_for, trigger=trigger, branch=branch)
+    return decision_run_id(stream, symbol, scheduled_for=scheduled_for, trigger=trigger, branch=branch)
 
 
 def test_ids_never_change() -> None:
@@ -59,4 +59,4 @@ def test_parts_do_not_run_into_one_another() -> None:
     ],
 )
 def test_status(verdicts: list[Verdict], orders: int, error: str | None, status: RunStatus) -> None:
-    assert status_of(verdicts, orders=orders, error=error) == status
+    assert run_status(verdicts, orders=orders, error=error) == status

@@ -8,20 +8,29 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tapebook.book import events as ev
-from tapebook.book.ledger import Posting
-from tapebook.book.materializer import MaterializerContext, OpenTrade, UpdateMfeMae, reconcile_portfolio_delta
-from tapebook.book.settle import Account, Cause, settle_fill, settle_funding, settle_insurance, settle_marks
+from tapebook.book.events import Posting
+from tapebook.book.materializer import (
+    Account,
+    MaterializerContext,
+    OpenTrade,
+    TradeCause,
+    UpdateMfeMae,
+    reconcile_portfolio_delta,
+    settle_fill,
+    settle_funding,
+    settle_insurance,
+    settle_marks,
+)
 from tapebook.domain.instants import HOUR
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
-from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.trade import PriceRange
+from tapebook.domain.position import Portfolio, Position, PriceRange
 
 NOON = 500_000 * HOUR
 CASH = 1_000 * E6
 EMPTY = Account(5, Portfolio({}, CASH), {})
 BOUGHT = Position("BTC", 2 * E8, 200 * E6, 2, margin_usd_e6=100 * E6, moved_at=NOON + 1)
-CAUSE = Cause("btc-5m", 3, "r1", "breakout", 2, "chop_lowvol", "abc")
+CAUSE = TradeCause("btc-5m", 3, "r1", "breakout", 2, "chop_lowvol", "abc")
 
 
 def fill(signed: int, price: int, fee: float = 0, *, number: int = 1, **changes: Any) -> Fill:
@@ -40,7 +49,7 @@ def after(*fills: Fill) -> Account:
 
 def kinds(bodies: list[msgspec.Struct]) -> list[str]:
     """What the bodies are called in the log."""
-    return [ev.KINDS[type(body)] for body in bodies]
+    return [ev.EVENT_KINDS[type(body)] for body in bodies]
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.book import events as ev
-from tapebook.book.ledger import Posting
-from tapebook.book.orders import client_id
+from tapebook.book.events import Posting, order_client_id
+from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_funding, settle_marks
 from tapebook.book.projection import PROJECTION, TABLES
-from tapebook.book.settle import Account, Cause, settle_fill, settle_funding, settle_marks
-from tapebook.book.store import MIGRATIONS, Book, Snapshot, TradeTotals
+from tapebook.book.store import MIGRATIONS, AccountSnapshot, Book, TradeTotals
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd
-from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.position import ClosedTrade, Portfolio, Position, PriceRange, TradeState
 from tapebook.domain.run import Action, DecisionRun, Verdict, Watermarks
-from tapebook.domain.trade import ClosedTrade, PriceRange, TradeState
 from tapebook.errors import StaleWriter, UnknownName
 from tapebook.log import Event, Log
 from tapebook.log.store import MIGRATIONS as LOG
@@ -60,7 +58,7 @@ def book_of(db: Database, owner: str = "local") -> Book:
 
 def write(book: Book, deployment: str, *bodies: msgspec.Struct, at: int = NOON) -> int:
     """Appends bodies in one transaction; returns where the stream ends."""
-    drafts = [ev.draft(at, body) for body in bodies]
+    drafts = [ev.draft_event(at, body) for body in bodies]
     return book.append(deployment, drafts, expected_seq=book.head(deployment))[-1].seq
 
 
@@ -120,7 +118,10 @@ class Teller:
 
     def _settle(self, step: Deal | Paid | Marked) -> tuple[Account, list[msgspec.Struct]]:
         self.count += 1
-        at, cause = NOON + self.count * MINUTE, Cause("a", 1, f"r{self.count}", f"why {self.count}", 2, "chop_lowvol")
+        at, cause = (
+            NOON + self.count * MINUTE,
+            TradeCause("a", 1, f"r{self.count}", f"why {self.count}", 2, "chop_lowvol"),
+        )
         if isinstance(step, Deal):
             name = f"{self.book.owner} {self.deployment} {self.count}"
             fill = Fill(name, step.symbol, at, step.signed_e8, step.price_e8, step.fee_usd_e6, False, "c")
@@ -142,24 +143,24 @@ class Fold:
         self.positions: dict[str, Position] = {}
         self.trades: dict[str, TradeState] = {}
         self.closed: list[ClosedTrade] = []
-        self.snapshot: Snapshot | None = None
+        self.snapshot: AccountSnapshot | None = None
 
     def see(self, event: Event) -> None:
         """Takes one event in."""
         if event.kind == "ledger.posted":
-            self.cash += sum(line.amount_usd_e6 for line in ev.body_of(event, ev.LedgerPosted).lines)
+            self.cash += sum(line.amount_usd_e6 for line in ev.event_body(event, ev.LedgerPosted).lines)
         elif event.kind == "trade.opened":
-            self._hold(ev.body_of(event, ev.TradeOpened))
+            self._hold(ev.event_body(event, ev.TradeOpened))
         elif event.kind == "trade.updated":
-            self._hold(ev.body_of(event, ev.TradeUpdated))
+            self._hold(ev.event_body(event, ev.TradeUpdated))
         elif event.kind == "trade.closed":
-            ended = ev.body_of(event, ev.TradeClosed).trade
+            ended = ev.event_body(event, ev.TradeClosed).trade
             del self.positions[ended.state.symbol], self.trades[ended.state.symbol]
             self.closed.insert(0, ended)
         elif event.kind == "marks.observed":
-            marks = ev.body_of(event, ev.MarksObserved)
+            marks = ev.event_body(event, ev.MarksObserved)
             worth = (marks.cash_usd_e6, marks.equity_usd_e6)
-            self.snapshot = Snapshot(event.happened_at, *worth, marks.walked_until, marks.marks)
+            self.snapshot = AccountSnapshot(event.happened_at, *worth, marks.walked_until, marks.marks)
 
     def _hold(self, body: ev.TradeOpened | ev.TradeUpdated) -> None:
         self.positions[body.trade.symbol] = body.position
@@ -174,7 +175,7 @@ def test_every_version_of_the_account(db: Database) -> None:
     @settings(max_examples=examples(50) if "SQLite" in db.description else 15)
     @given(BATCHES, BATCHES)
     def check(batches: list[list[Any]], others: list[list[Any]]) -> None:
-        db.script(EMPTY)
+        db.execute_script(EMPTY)
         # A second deployment, and one of another owner under the same name, write between.
         mine = Teller(book_of(db), "d1")
         theirs = [Teller(book_of(db), "d2"), Teller(book_of(db, "somebody"), "d1")]
@@ -211,8 +212,8 @@ def test_empty_book(book: Book) -> None:
     assert book.account("d1", seq=9) == Account(9, Portfolio({}, 0), {})
     assert (book.closed_trades("d1", seq=9, most=9), book.working_orders("d1"), book.run_ids(most=9)) == ([], [], [])
     assert (book.agents(), book.agent("a"), book.run("r"), book.last_run("d1", "BTC", seq=9)) == ([], None, None, None)
-    assert (book.trade_totals("d1"), book.closed_count()) == (TradeTotals(0, 0, 0, 0, 0), 0)
-    assert (book.newest_snapshot("d1", seq=9), book.order_reason("c"), book.open_orders_of("r")) == (None, None, 0)
+    assert (book.trade_totals("d1"), book.closed_trade_count()) == (TradeTotals(0, 0, 0, 0, 0), 0)
+    assert (book.newest_snapshot("d1", seq=9), book.order_reason("c"), book.open_order_count("r")) == (None, None, 0)
     assert (book.head("d1"), book.seq_as_of("d1", NOON), book.deployed_version("d1", seq=9)) == (0, 0, None)
     assert (book.run_counts(), book.action_counts(), book.cash_differences()) == ({}, [], [])
 
@@ -223,26 +224,28 @@ def test_totals_over_deployments(book: Book) -> None:
         for price, fee in ((110, 1), (90, 1)):
             teller.batch([Deal("BTC", E8, 100 * E8, 0), Deal("BTC", -E8, price * E8, fee * E6)])
     assert book.trade_totals("d1") == TradeTotals(2, 1, 0, 2 * E6, 0)
-    assert book.closed_count() == 4
+    assert book.closed_trade_count() == 4
     trade = book.closed_trades("d1", seq=MOST, most=1)[0].state
-    assert book.trade_maker(trade.trade_id) == ("a", 1)
+    assert book.trade_agent(trade.trade_id) == ("a", 1)
     with pytest.raises(UnknownName, match="there is no trade 'none'"):
-        book.trade_maker("none")
+        book.trade_agent("none")
 
 
 def test_cash_that_is_not_the_ledgers_sum_is_named(book: Book, db: Database) -> None:
     Teller(book, "d1").batch([Deal("BTC", E8, 100 * E8, E6)])
     assert book.cash_differences() == []
-    db.run(sql("UPDATE wallet_ledger SET amount_usd_e6 = amount_usd_e6 + 1 WHERE kind = 'fee'"))
+    db.execute(sql("UPDATE wallet_ledger SET amount_usd_e6 = amount_usd_e6 + 1 WHERE kind = 'fee'"))
     assert book.cash_differences() == [f"local/d1: cash {DEPOSIT - E6} but the ledger sums to {DEPOSIT - E6 + 1}"]
 
 
 def test_stale_writer_writes_nothing(book: Book) -> None:
     teller = Teller(book, "d1")
     before = book.account("d1", seq=MOST)
-    _, bodies = settle_fill(teller.account, Fill("f", "BTC", NOON, E8, E8, 0, False, "c"), Cause("a", 1), mark_e8=None)
+    _, bodies = settle_fill(
+        teller.account, Fill("f", "BTC", NOON, E8, E8, 0, False, "c"), TradeCause("a", 1), mark_e8=None
+    )
     with pytest.raises(StaleWriter, match="read it again before writing"):
-        book.append("d1", [ev.draft(NOON, body) for body in bodies], expected_seq=1)
+        book.append("d1", [ev.draft_event(NOON, body) for body in bodies], expected_seq=1)
     assert (book.head("d1"), book.account("d1", seq=MOST)) == (2, before)
 
 
@@ -250,7 +253,7 @@ def test_second_open_trade_in_a_symbol_is_refused(book: Book, db: Database) -> N
     teller = Teller(book, "d1")
     teller.batch([Deal("BTC", E8, 100 * E8, 0)])
     flat = Account(teller.account.seq, Portfolio({}, DEPOSIT), {})
-    _, bodies = settle_fill(flat, Fill("other", "BTC", NOON, E8, E8, 0, False, "c"), Cause("a", 1), mark_e8=None)
+    _, bodies = settle_fill(flat, Fill("other", "BTC", NOON, E8, E8, 0, False, "c"), TradeCause("a", 1), mark_e8=None)
     # The drivers' own errors: this is a bug of the caller, which no caller should answer.
     with pytest.raises(Exception, match=r"(?i)unique"):
         write(book, "d1", *bodies)
@@ -284,10 +287,10 @@ def test_owners_do_not_see_each_other(db: Database) -> None:
     assert (theirs.agents(), theirs.agent("a"), theirs.run("r1"), theirs.run_ids(most=9)) == ([], None, None, [])
     assert theirs.account("d1", seq=MOST).portfolio == Portfolio({}, 0)
     assert (theirs.closed_trades("d1", seq=MOST, most=9), theirs.working_orders("d1")) == ([], [])
-    assert (theirs.closed_count(), theirs.run_counts(), theirs.action_counts()) == (0, {}, [])
+    assert (theirs.closed_trade_count(), theirs.run_counts(), theirs.action_counts()) == (0, {}, [])
     assert theirs.last_run("d1", "BTC", seq=MOST) is None
     with pytest.raises(UnknownName):
-        theirs.trade_maker(trade)
+        theirs.trade_agent(trade)
 
 
 # Runs and orders
@@ -327,7 +330,7 @@ def run(name: str, *judged: tuple[Action, Verdict], **changes: Any) -> DecisionR
 
 def order(run_id: str, index: int, **changes: Any) -> Order:
     """The order of an action of a run."""
-    plain = Order(client_id(run_id, index), run_id, "BTC", "buy", E8, "limit", 65_000 * E8, False, 2, NOON)
+    plain = Order(order_client_id(run_id, index), run_id, "BTC", "buy", E8, "limit", 65_000 * E8, False, 2, NOON)
     return msgspec.structs.replace(plain, **changes)
 
 
@@ -388,10 +391,10 @@ def test_orders_from_intent_to_end(book: Book) -> None:
     assert book.working_orders("d2") == []
     write(book, "d1", ev.OrderPlaced(first.client_id))
     assert book.working_orders("d1") == [(first, True), (second, False)]
-    assert (book.open_orders_of("r1"), book.open_orders_of("r2")) == (1, 1)
+    assert (book.open_order_count("r1"), book.open_order_count("r2")) == (1, 1)
     write(book, "d1", ev.OrderEnded(OrderEnd(first.client_id, NOON, "filled")), ev.RunEnded("r1", "done"))
     assert book.working_orders("d1") == [(second, False)]
-    assert (book.open_orders_of("r1"), book.open_orders_of("r2")) == (0, 1)
+    assert (book.open_order_count("r1"), book.open_order_count("r2")) == (0, 1)
     ended = book.run("r1")
     assert ended is not None and ended.status == "done"
 

@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from tapebook.book import events as ev
+from tapebook.book.materializer import TradeCause, settle_fill
 from tapebook.book.projection import PROJECTION
-from tapebook.book.settle import Cause, settle_fill
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.instants import HOUR
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, Order, OrderEnd, Side
+from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import DecisionRun, Watermarks
-from tapebook.domain.trade import ClosedTrade, TradeState
 from tapebook.log import Log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.context.situations import run as some_run
@@ -43,7 +43,7 @@ def book_of(db: Database, owner: str = "local") -> Book:
 
 def write(book: Book, *bodies: msgspec.Struct) -> None:
     """Appends bodies to the deployment `d`."""
-    book.append("d", [ev.draft(NOON, body) for body in bodies], expected_seq=book.head("d"))
+    book.append("d", [ev.draft_event(NOON, body) for body in bodies], expected_seq=book.head("d"))
 
 
 def decided(run_id: str, **changes: object) -> DecisionRun:
@@ -60,7 +60,7 @@ def traded(book: Book, run_id: str, signed_e8: int, *, fills: int = 1) -> None:
     for part in range(fills):
         fill = Fill(f"f-{run_id}-{part}", "BTC", NOON, signed_e8 // fills, 100 * E8, E6, part == 1, order.client_id)
         account = book.account("d", seq=book.head("d"))
-        write(book, *settle_fill(account, fill, Cause("a", 1, run_id, "why", 2), mark_e8=None)[1])
+        write(book, *settle_fill(account, fill, TradeCause("a", 1, run_id, "why", 2), mark_e8=None)[1])
     write(book, ev.OrderEnded(OrderEnd(order.client_id, NOON, "filled", "all of it")))
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from tapebook.book.ledger import apply_fill, apply_funding, apply_insurance
-from tapebook.broker import Account, Activity, Book, Broker, Exposure, PaperTerms, Quotes, Settlement
+from tapebook.book.events import apply_fill, apply_funding, apply_insurance
+from tapebook.broker import Broker, BrokerAccount, BrokerActivity, Exposure, OrderBook, PaperTerms, Quotes, Settlement
 from tapebook.domain.agent import MarginMode
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
@@ -37,7 +37,7 @@ class Market(msgspec.Struct, frozen=True):
 
     mids: tuple[Mid, ...] = ()
     bars: tuple[Candle, ...] = ()
-    books: tuple[tuple[str, int, Book], ...] = ()
+    books: tuple[tuple[str, int, OrderBook], ...] = ()
     rates: dict[str, int] = {}
     settlements: dict[str, Settlement] = {}
 
@@ -78,7 +78,7 @@ class WrittenQuotes:
         """The length of the bars that are written down."""
         return next((bar.granularity_sec * 1_000 for bar in self._bars if bar.symbol == symbol), MINUTE)
 
-    def book(self, symbol: str, *, at: int) -> Book | None:
+    def book(self, symbol: str, *, at: int) -> OrderBook | None:
         """The newest book of the hour before a moment."""
         self.seen = max(self.seen, at)
         known = [each for each in self._market.books if each[0] == symbol and at - HOUR <= each[1] <= at]
@@ -103,7 +103,7 @@ class WrittenQuotes:
 class Teller:
     """An account that books every word of a broker through the ledger, as a reconciliation does."""
 
-    def __init__(self, account: Account, orders: Iterable[Order]) -> None:
+    def __init__(self, account: BrokerAccount, orders: Iterable[Order]) -> None:
         self._margin: MarginMode = account.margin
         held = {each.position.symbol: each.position for each in account.exposures}
         self.portfolio = Portfolio(held, account.cash_usd_e6)
@@ -112,11 +112,11 @@ class Teller:
         self._orders = {order.client_id: order for order in orders}
         self.events: list[BrokerEvent] = []
 
-    def ask(self, broker: Broker, market: Market, *, until: int) -> Activity:
+    def ask(self, broker: Broker, market: Market, *, until: int) -> BrokerActivity:
         """Asks a broker what happened and books it; orders are known from the moment they were intended."""
         return self.hear(broker, WrittenQuotes(market), until=until)
 
-    def hear(self, broker: Broker, quotes: Quotes, *, until: int) -> Activity:
+    def hear(self, broker: Broker, quotes: Quotes, *, until: int) -> BrokerActivity:
         """The same of any market."""
         known = [order for order in self._orders.values() if order.intended_at <= until]
         said = broker.activity(self.account(), known, quotes=quotes, until=until)
@@ -126,10 +126,10 @@ class Teller:
             self.walked_until = said.walked_until
         return said
 
-    def account(self) -> Account:
+    def account(self) -> BrokerAccount:
         """The account as the broker is told of it."""
         held = tuple(Exposure(each, self._funded[symbol]) for symbol, each in sorted(self.portfolio.positions.items()))
-        return Account(self.portfolio.cash_usd_e6, held, self._margin, self.walked_until)
+        return BrokerAccount(self.portfolio.cash_usd_e6, held, self._margin, self.walked_until)
 
     def book(self, event: BrokerEvent) -> None:
         """Moves the account by one event."""
@@ -187,6 +187,8 @@ def held(size: float, price: float = 100, symbol: str = "BTC", *, leverage: int 
     return Exposure(msgspec.structs.replace(plain, **changes), NOON)
 
 
-def account(*exposures: Exposure, cash: float = RICH / E6, margin: MarginMode = "cross", walked: float = 0) -> Account:
+def account(
+    *exposures: Exposure, cash: float = RICH / E6, margin: MarginMode = "cross", walked: float = 0
+) -> BrokerAccount:
     """An account, checked up to so many minutes after noon."""
-    return Account(round(cash * E6), exposures, margin, NOON + round(walked * MINUTE))
+    return BrokerAccount(round(cash * E6), exposures, margin, NOON + round(walked * MINUTE))

@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 from hypothesis import strategies as st
 
-from tapebook.broker import Account, Book, Broker, Exposure, PaperTerms
+from tapebook.broker import Broker, BrokerAccount, Exposure, OrderBook, PaperTerms
 from tapebook.domain.agent import MarginMode
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
@@ -31,7 +31,7 @@ class Scenario(msgspec.Struct, frozen=True):
     """A market, an account, and the orders it sends."""
 
     market: Market
-    account: Account
+    account: BrokerAccount
     orders: tuple[Order, ...]
     terms: PaperTerms
 
@@ -90,14 +90,14 @@ class Chance:
                 found.append(Candle(symbol, minutes * 60, start, first, high, max(1, low), last, 1.0, 1.0, 1))
         return found
 
-    def book(self) -> Book:
+    def book(self) -> OrderBook:
         """A book, thin as the orders are large."""
 
         def side() -> tuple[int, int, int]:
             near, middle, far = sorted(self._random.choice([0, 1, 37, 1_003, 40_009]) * E6 for _ in range(3))
             return near, middle, far
 
-        return Book(self._random.choice([0, 3, 151, 2_999, 25_000]), side(), side())
+        return OrderBook(self._random.choice([0, 3, 151, 2_999, 25_000]), side(), side())
 
     def market(self) -> Market:
         """Ten minutes of up to three symbols."""
@@ -137,13 +137,13 @@ class Chance:
         margin = -(-abs(cost) // leverage) + self._random.randint(-E6, E6)
         return Exposure(Position(symbol, size, cost, leverage, margin, moved), moved)
 
-    def account(self) -> Account:
+    def account(self) -> BrokerAccount:
         """An account that may be short of money."""
         names = sorted(self._random.sample(SYMBOLS, self._random.choice([0, 1, 2])))
         cash = round(10 ** self._random.uniform(1, 5) * E6)
         modes: list[MarginMode] = ["cross", "isolated"]
         margin = self._random.choice(modes)
-        return Account(cash, tuple(map(self.exposure, names)), margin, self._random.choice([0, START - MINUTE]))
+        return BrokerAccount(cash, tuple(map(self.exposure, names)), margin, self._random.choice([0, START - MINUTE]))
 
     def terms(self) -> PaperTerms:
         """Paper trading as it may be set."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from tapebook.broker import Account, PaperTerms
+from tapebook.broker import BrokerAccount, PaperTerms
 from tapebook.domain.order import Order
 from tests.broker.market import Market
 
@@ -62,7 +62,7 @@ class SlowDesk:
     until: int = 0
 
     @classmethod
-    def of(cls, account: Account, market: Market, terms: PaperTerms) -> "SlowDesk":
+    def of(cls, account: BrokerAccount, market: Market, terms: PaperTerms) -> "SlowDesk":
         """The desk an account starts from."""
         desk = cls(market, terms, account.margin == "isolated", account.cash_usd_e6, account.walked_until)
         for each in account.exposures:

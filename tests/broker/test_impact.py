@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.broker import Book
-from tapebook.broker.impact import market_price_e8, touch_price_e8
+from tapebook.broker import OrderBook
+from tapebook.broker.matching import market_price_e8, touch_price_e8
 from tapebook.domain.money import E6, E8
 from tests.broker.market import TERMS
 
 MID = 100 * E8
 # 1,000 within 0.1 %, 5,000 within 0.5 %, 10,000 within 1 % to buy; a thousandth of that to sell to.
-BOOK = Book(200, (1 * E6, 5 * E6, 10 * E6), (1_000 * E6, 5_000 * E6, 10_000 * E6))
+BOOK = OrderBook(200, (1 * E6, 5 * E6, 10 * E6), (1_000 * E6, 5_000 * E6, 10_000 * E6))
 
 
-def paid(usd: float, book: Book | None = BOOK, **terms: int) -> float:
+def paid(usd: float, book: OrderBook | None = BOOK, **terms: int) -> float:
     """The average price of so many USD at a mid of 100; negative sells."""
     size = round(usd * E8 / 100)
     return market_price_e8(size, MID, book, msgspec.structs.replace(TERMS, **terms)) / E8
@@ -58,7 +58,7 @@ def test_average_of_what_is_taken(usd: float, price: float) -> None:
 )
 def test_odd_books(asks: tuple[int, int, int], spread_ppm: int, usd: float, price: float) -> None:
     near, middle, far = (each * E6 for each in asks)
-    book = Book(spread_ppm, (0, 0, 0), (near, middle, far))
+    book = OrderBook(spread_ppm, (0, 0, 0), (near, middle, far))
     assert paid(usd, book) == pytest.approx(price, abs=2e-8)
 
 
@@ -76,7 +76,7 @@ def test_price_is_rounded_to_the_worse_side() -> None:
 
 
 DEPTHS = st.lists(st.integers(0, 10**12), min_size=3, max_size=3).map(lambda each: (each[0], each[1], each[2]))
-BOOKS = st.none() | st.builds(Book, st.integers(0, 300_000), DEPTHS, DEPTHS)
+BOOKS = st.none() | st.builds(OrderBook, st.integers(0, 300_000), DEPTHS, DEPTHS)
 
 
 @given(
@@ -87,7 +87,7 @@ BOOKS = st.none() | st.builds(Book, st.integers(0, 300_000), DEPTHS, DEPTHS)
     st.sampled_from([1, -1]),
 )
 def test_more_is_never_cheaper_and_nothing_better_than_the_best(
-    book: Book | None, mid_e8: int, sizes: list[int], per_100k: int, side: int
+    book: OrderBook | None, mid_e8: int, sizes: list[int], per_100k: int, side: int
 ) -> None:
     terms = msgspec.structs.replace(TERMS, impact_ppm_per_100k=per_100k)
     best = touch_price_e8(mid_e8, book, terms, buying=side > 0)

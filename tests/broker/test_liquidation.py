@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.broker.liquidation import STEPS, Way, liquidation_prices
-from tapebook.broker.margin import Margins
+from tapebook.broker.margin import PRICE_STEPS, AdverseMove, MarginTiers, liquidation_prices
 from tapebook.domain.money import E6, E8
 from tapebook.domain.position import Position
 
-MARGINS = Margins(default_max_leverage=5)
+MARGINS = MarginTiers(default_max_leverage=5)
 
 
 def fallen(cash: float, *held: Position, **ways: tuple[float, float]) -> dict[str, float] | None:
@@ -19,7 +18,7 @@ def fallen(cash: float, *held: Position, **ways: tuple[float, float]) -> dict[st
     found = liquidation_prices(
         round(cash * E6),
         {each.symbol: each for each in held},
-        {symbol: Way(round(first * E8), round(worst * E8)) for symbol, (first, worst) in ways.items()},
+        {symbol: AdverseMove(round(first * E8), round(worst * E8)) for symbol, (first, worst) in ways.items()},
         margins=MARGINS,
     )
     return None if found is None else {symbol: price / E8 for symbol, price in found.items()}
@@ -51,7 +50,7 @@ def test_one_position(held: Position, first: float, worst: float, price: float |
     assert found is not None
     # A millionth of the way beyond the exact price at most, and never before it.
     beyond = (price - found["BTC"]) * (1 if held.size_e8 > 0 else -1)
-    assert -1e-8 <= beyond <= abs(worst - first) / STEPS + 1e-7
+    assert -1e-8 <= beyond <= abs(worst - first) / PRICE_STEPS + 1e-7
 
 
 def test_positions_that_share_fall_at_the_same_step() -> None:
@@ -78,7 +77,7 @@ def test_a_price_that_stands_still_is_the_one_it_falls_at() -> None:
 )
 def test_first_step_at_which_it_falls_short(cash: int, size: int, paid: int, way: tuple[int, int], side: int) -> None:
     held = {"BTC": Position("BTC", side * size, round(Fraction(side * size * paid, 10**10)))}
-    path = Way(way[0], way[0] - side * way[1])
+    path = AdverseMove(way[0], way[0] - side * way[1])
     found = liquidation_prices(cash, held, {"BTC": path}, margins=MARGINS)
     if found is None:
         assert not MARGINS.falls_short(cash, held, {"BTC": path.worst_e8})
@@ -86,5 +85,5 @@ def test_first_step_at_which_it_falls_short(cash: int, size: int, paid: int, way
     assert MARGINS.falls_short(cash, held, found)
     if found["BTC"] != path.first_e8:
         # One step back it lasts; steps are smaller than the smallest price where the way is short.
-        step = max(1, way[1] // STEPS + 1)
+        step = max(1, way[1] // PRICE_STEPS + 1)
         assert not MARGINS.falls_short(cash, held, {"BTC": found["BTC"] + side * step})

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tapebook.broker.margin import Margins, covers_initial
+from tapebook.broker.margin import MarginTiers, covers_initial_margin
 from tapebook.domain.money import E6, E8
 from tapebook.domain.position import Position
 
-MARGINS = Margins(default_max_leverage=7)
+MARGINS = MarginTiers(default_max_leverage=7)
 MILLION = 10**6
 
 
@@ -76,7 +76,7 @@ def test_exactly_enough_is_enough() -> None:
 )
 def test_falls_short_is_what_the_tiers_say(cash: int, lots: dict[str, tuple[int, int, int]], most: int) -> None:
     """Tier by tier, whatever can be said without them."""
-    margins = Margins(default_max_leverage=most)
+    margins = MarginTiers(default_max_leverage=most)
     tiers = {"ARB": [(0, 10), (3 * MILLION, 5)], "BTC": [(0, 40), (150 * MILLION, 20)], "NEW": [(0, most)]}
     worth, backing = Fraction(cash, E6), Fraction(0)
     for symbol, (size, cost, price) in lots.items():
@@ -102,11 +102,11 @@ def test_positions_stand_in_for_each_other() -> None:
 @pytest.mark.parametrize(("cash", "enough"), [(499_999_999, False), (500_000_000, True)])
 def test_initial_margin_of_all_that_is_held(cash: int, enough: bool) -> None:
     held = {"BTC": long(1_000, leverage=4), "ETH": long(500, "ETH", leverage=2)}
-    assert covers_initial(cash, held, {"BTC": 100 * E8, "ETH": 100 * E8}) is enough
+    assert covers_initial_margin(cash, held, {"BTC": 100 * E8, "ETH": 100 * E8}) is enough
 
 
 def test_what_was_won_counts() -> None:
     held = {"BTC": long(1_000, leverage=4)}
     # Ten percent up: 1,100 USD need 275, of which 100 were won.
-    assert covers_initial(175 * E6, held, {"BTC": 110 * E8})
-    assert not covers_initial(175 * E6 - 1, held, {"BTC": 110 * E8})
+    assert covers_initial_margin(175 * E6, held, {"BTC": 110 * E8})
+    assert not covers_initial_margin(175 * E6 - 1, held, {"BTC": 110 * E8})

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from tapebook.broker.matching import Match, match
+from tapebook.broker.matching import Match, match_order
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Mid
 from tapebook.domain.money import E8
@@ -16,7 +16,7 @@ def matched(
 ) -> tuple[str, float, float] | None:
     """How an order's waiting has ended by so many minutes after noon: how, when, and at which midpoint."""
     terms = replace(TERMS, fill=fill)
-    found: Match | None = match(what, WrittenQuotes(market), terms, until=NOON + round(minutes * MINUTE))
+    found: Match | None = match_order(what, WrittenQuotes(market), terms, until=NOON + round(minutes * MINUTE))
     return None if found is None else (found.how, (found.at - NOON) / MINUTE, found.mid_e8 / E8)
 
 

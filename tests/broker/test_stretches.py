@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from tapebook.broker import Account, Activity
+from tapebook.broker import BrokerAccount, BrokerActivity
 from tapebook.broker.brokers import paper
-from tapebook.broker.stretches import Stretch, Stretches
+from tapebook.broker.margin import MarginWindow, MarginWindows
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Mid
 from tapebook.domain.money import E8
@@ -13,13 +13,13 @@ from tapebook.domain.order import Fill, FillRule
 from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, bar, held, mid, order
 
 
-def walked(bars: list[Candle], of: Account, *, minutes: float, mids: tuple[Mid, ...] = ()) -> Activity:
+def walked(bars: list[Candle], of: BrokerAccount, *, minutes: float, mids: tuple[Mid, ...] = ()) -> BrokerActivity:
     """What a broker says by so many minutes after noon."""
     quotes = WrittenQuotes(Market(mids, tuple(bars)))
     return paper.create(TERMS).activity(of, (), quotes=quotes, until=NOON + round(minutes * MINUTE))
 
 
-def fallen(said: Activity) -> list[tuple[str, float, float]]:
+def fallen(said: BrokerActivity) -> list[tuple[str, float, float]]:
     """What was liquidated: whose, when and at which price."""
     fills = [event for event in said.events if isinstance(event, Fill) and event.liquidation]
     return [(fill.symbol, (fill.happened_at - NOON) / MINUTE, fill.price_e8 / E8) for fill in fills]
@@ -30,7 +30,7 @@ def five(minute: int, low: float, *, symbol: str = "BTC") -> Candle:
     return bar(minute, 100, 101, low, 100, symbol, minutes=5)
 
 
-def bounds(stretch: Stretch) -> tuple[int, int, int]:
+def bounds(stretch: MarginWindow) -> tuple[int, int, int]:
     """From when to when it goes, and when it can be judged."""
     return stretch.start, stretch.end, stretch.ready_at
 
@@ -60,7 +60,7 @@ def test_bar_is_waited_for_until_it_can_be_known() -> None:
 
 
 def test_of_the_bar_a_position_moved_in_only_the_close_counts() -> None:
-    def moved(minute: float) -> Account:
+    def moved(minute: float) -> BrokerAccount:
         return account(held(1, moved_at=NOON + round(minute * MINUTE)), cash=10)
 
     assert [at for _, at, _ in fallen(walked([five(0, 89)], moved(0), minutes=5))] == [5]
@@ -86,12 +86,12 @@ def test_stretch_ends_where_the_longest_bar_does() -> None:
     minutes = [bar(minute, 100, 100, 100, 100) for minute in range(10)]
     quotes = WrittenQuotes(Market(bars=(*minutes, five(5, 90, symbol="ETH"))))
     old, new = held(1).position, held(1, symbol="ETH", moved_at=NOON + 6 * MINUTE + 1).position
-    stretches = Stretches(quotes, until=NOON + 10 * MINUTE, fill="bar_close")
+    stretches = MarginWindows(quotes, until=NOON + 10 * MINUTE, fill="bar_close")
     start, end = NOON + 6 * MINUTE, NOON + 10 * MINUTE
-    assert bounds(stretches.next([old], start)) == (start, start + MINUTE, start + MINUTE)
-    stretch = stretches.next([old, new], start)
+    assert bounds(stretches.next_window([old], start)) == (start, start + MINUTE, start + MINUTE)
+    stretch = stretches.next_window([old, new], start)
     assert bounds(stretch) == (start, end, end)
-    ways = stretches.ways([old, new], stretch)
+    ways = stretches.extremes([old, new], stretch)
     # Of the bar ETH was bought in, the close counts.
     assert ways is not None and (ways["ETH"].first_e8, ways["ETH"].worst_e8) == (100 * E8, 100 * E8)
 

@@ -11,17 +11,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tapebook.context.situation import Feature, Market, Situation
-from tapebook.domain.activity import Activity
-from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment
-from tapebook.domain.citation import Citation
+from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceRow, LayerRow, Lessons
 from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
-from tapebook.domain.memory import ExperienceRow, LayerRow, Lessons
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order
-from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.run import Action, DecisionRun, Verdict, Watermarks
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.packet import Citation
+from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeState
+from tapebook.domain.run import Action, Activity, DecisionRun, Verdict, Watermarks
 
 NOW = parse_instant("2026-06-04T12:30:00Z")
 LONGEST = 2**63 - 1
@@ -323,9 +320,7 @@ def situations(draw: st.DrawFn, names: st.SearchStrategy[str] = NAMES) -> Situat
         as_of=NOW,
         watermarks=Watermarks(1, 1),
         market=found,
-        portfolio=Portfolio(
-            {each: msgspec.structs.replace(position, symbol=each) for each in held}, draw(MONEY)
-        ),
+        portfolio=Portfolio({each: msgspec.structs.replace(position, symbol=each) for each in held}, draw(MONEY)),
         marks=dict.fromkeys(held, draw(PRICES)),
         open_trades={each: msgspec.structs.replace(shape, symbol=each) for each in held},
         closed_trades=draw(closed_of()),

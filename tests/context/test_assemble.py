@@ -10,24 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.book.events import TradeClosed
-from tapebook.book.settle import Account, Cause, settle_fill
-from tapebook.context import RENDERER, Feature, Situation, assemble
-from tapebook.context.assemble import OWN
-from tapebook.context.budget import text_tokens
-from tapebook.context.sections import recent_trades
-from tapebook.decision import Reply, parse
-from tapebook.domain.activity import Activity
-from tapebook.domain.agent import ContextProfile, RiskCaps
-from tapebook.domain.canonical import canonical, sha256_hex
+from tapebook.book.materializer import Account, TradeCause, settle_fill
+from tapebook.context import CURRENT_RENDERER, Feature, Situation, assemble_packet, memory_sections
+from tapebook.context.assemble import OWN_SECTIONS
+from tapebook.context.formatting import text_tokens
+from tapebook.decision import Reply, parse_reply
+from tapebook.domain.agent import ContextProfile, ExperienceRow, LayerRow, Lessons, RiskCaps
+from tapebook.domain.canonical import canonical_json, sha256_hex
 from tapebook.domain.instants import MINUTE, minute_text
 from tapebook.domain.market import Mid
-from tapebook.domain.memory import ExperienceRow, LayerRow, Lessons
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill
 from tapebook.domain.packet import Packet
-from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.run import Verdict
-from tapebook.domain.trade import ClosedTrade
+from tapebook.domain.position import ClosedTrade, Portfolio, Position
+from tapebook.domain.run import Activity, Verdict
 from tests.caches import forget
 from tests.context.situations import (
     HOSTILE,
@@ -89,7 +85,7 @@ def check_structure(packet: Packet) -> None:
 
 
 def test_order_of_the_sections() -> None:
-    packet = assemble(situation())
+    packet = assemble_packet(situation())
     assert [section.name for section in packet.sections] == list(CAPS)
     assert [HEADING.findall(line) for line in headings(packet)] == [[title.replace("\\", "")] for title in TITLES]
     assert [segment.name for segment in packet.segments] == ["header", "leash", "strategy", "lessons", "footer"]
@@ -97,18 +93,18 @@ def test_order_of_the_sections() -> None:
 
 
 def test_section_with_nothing_to_say_is_left_out() -> None:
-    packet = assemble(empty_situation())
+    packet = assemble_packet(empty_situation())
     assert [section.name for section in packet.sections] == ["bars", "portfolio"]
     assert packet.section("market") is None
     check_structure(packet)
 
 
 def test_packet_counts_and_hashes_what_it_shows() -> None:
-    packet = assemble(situation())
-    assert packet.renderer == RENDERER
+    packet = assemble_packet(situation())
+    assert packet.renderer == CURRENT_RENDERER
     assert packet.tokens == text_tokens(packet.system) + text_tokens(packet.text)
     assert packet.sha256 == sha256_hex(f"{packet.system}\n\n{packet.text}".encode())
-    assert packet.inputs_sha256 == sha256_hex(canonical([packet.system, packet.sections]))
+    assert packet.inputs_sha256 == sha256_hex(canonical_json([packet.system, packet.sections]))
     assert packet.section_tokens.keys() == {section.name for section in packet.sections}
     assert (packet.agent, packet.symbol, packet.as_of) == ("btc-5m", "BTC", NOW)
 
@@ -121,7 +117,7 @@ def lessons_tokens(packet: Packet) -> int:
 @patient(100)
 @given(situations(ODD_NAMES))
 def test_every_cap_holds_in_any_situation(drawn: Situation) -> None:
-    packet = assemble(drawn)
+    packet = assemble_packet(drawn)
     parts = packet.text.split("\n\n")
     assert {name: tokens for name, tokens in packet.section_tokens.items() if tokens > CAPS[name]} == {}
     assert lessons_tokens(packet) <= 500
@@ -139,7 +135,7 @@ def test_every_cap_holds_in_any_situation(drawn: Situation) -> None:
 @patient(60)
 @given(situations(ODD_NAMES))
 def test_what_is_dropped_is_counted(drawn: Situation) -> None:
-    packet = assemble(drawn)
+    packet = assemble_packet(drawn)
     there = {
         **{"bars": drawn.market.bars, "recent_trades": drawn.closed_trades, "open_positions": drawn.open_trades},
         **{"experience": drawn.experience, "horizons": drawn.horizons, "citations": drawn.citations},
@@ -162,31 +158,31 @@ def test_packet_is_a_pure_function(drawn: Situation) -> None:
         open_trades=dict(reversed(drawn.open_trades.items())),
         portfolio=Portfolio(dict(reversed(drawn.portfolio.positions.items())), drawn.portfolio.cash_usd_e6),
     )
-    packet = assemble(drawn)
-    assert assemble(turned) == packet
+    packet = assemble_packet(drawn)
+    assert assemble_packet(turned) == packet
     # Canonical bytes refuse a float, so that they could be taken says there was none.
-    assert sha256_hex(canonical([packet.system, packet.sections])) == packet.inputs_sha256
+    assert sha256_hex(canonical_json([packet.system, packet.sections])) == packet.inputs_sha256
 
 
 @patient(40)
 @given(situations(ODD_NAMES), st.lists(situations(), max_size=3))
 def test_what_was_drawn_before_leaves_no_trace(drawn: Situation, others: list[Situation]) -> None:
     for other in others:
-        assemble(other)
-    shared = assemble(drawn)
+        assemble_packet(other)
+    shared = assemble_packet(drawn)
     forget()
-    assert assemble(drawn) == shared
+    assert assemble_packet(drawn) == shared
 
 
 def test_agents_that_see_the_same_market_share_its_sections() -> None:
-    first = assemble(situation())
-    second = assemble(situation(deployment=deployed(profile(name="other")), market=market()))
+    first = assemble_packet(situation())
+    second = assemble_packet(situation(deployment=deployed(profile(name="other")), market=market()))
     assert first.sections[0] is second.sections[0] and first.sections[1] is second.sections[1]
 
 
 def test_without_memory_there_are_the_market_the_portfolio_and_the_rules() -> None:
     agent = profile(context=ContextProfile(memory=False), manual="Cut losers.")
-    packet = assemble(situation(deployment=deployed(agent)))
+    packet = assemble_packet(situation(deployment=deployed(agent)))
     assert [section.name for section in packet.sections] == ["bars", "market", "portfolio", "rules"]
     assert [segment.name for segment in packet.segments] == ["header", "leash", "footer"]
     assert packet.citations == ()
@@ -205,17 +201,17 @@ def trades(count: int, *, reason: str) -> tuple[ClosedTrade, ...]:
 
 
 def test_dropped_trades_are_the_oldest_and_are_said() -> None:
-    packet = assemble(situation(closed_trades=trades(30, reason="a reason of some length, as models give them")))
+    packet = assemble_packet(situation(closed_trades=trades(30, reason="a reason of some length, as models give them")))
     section = packet.section("recent_trades")
     assert section is not None and section.dropped > 0
     shown = len(section.rows)
-    assert f"## {recent_trades.TITLE} ({shown} of 30 shown)" in packet.text
+    assert f"## {memory_sections.TRADES_TITLE} ({shown} of 30 shown)" in packet.text
     newest = [minute_text((29 - n) * MINUTE)[5:] for n in range(shown)]
     assert [span.split()[0] for span in section.cells("span")] == newest
 
 
 def test_reasons_get_shorter_before_a_row_is_left_out() -> None:
-    long, longer = (assemble(situation(closed_trades=trades(count, reason="word " * 20))) for count in (4, 9))
+    long, longer = (assemble_packet(situation(closed_trades=trades(count, reason="word " * 20))) for count in (4, 9))
     few, nine = long.section("recent_trades"), longer.section("recent_trades")
     assert few is not None and nine is not None
     assert (len(few.rows), few.dropped, len(nine.rows), nine.dropped) == (4, 0, 9, 0)
@@ -224,7 +220,7 @@ def test_reasons_get_shorter_before_a_row_is_left_out() -> None:
 
 def test_first_row_that_does_not_fit_is_the_oldest() -> None:
     for count in range(9, 31):
-        packet = assemble(situation(closed_trades=trades(count, reason="why")))
+        packet = assemble_packet(situation(closed_trades=trades(count, reason="why")))
         if f"({count - 1} of {count} shown)" in packet.text:
             section = packet.section("recent_trades")
             assert section is not None and section.dropped == 1 and count > 10
@@ -242,11 +238,11 @@ def test_trades_give_way_to_lessons_activity_and_positions() -> None:
         activity=Activity((), 3, 3, -E6, 100 * E6, 4, refusals=("R3_POSITION_CAP",) * 5),
     )
     alone = msgspec.structs.replace(crowded, lessons=None, open_trades={}, activity=None)
-    few, many = assemble(crowded).section("recent_trades"), assemble(alone).section("recent_trades")
+    few, many = assemble_packet(crowded).section("recent_trades"), assemble_packet(alone).section("recent_trades")
     assert few and many and 0 < len(few.rows) < len(many.rows)
     # The newest stay, with fewer words about them.
     assert few.cells("span") == many.cells("span")[: len(few.rows)]
-    packet = assemble(crowded)
+    packet = assemble_packet(crowded)
     used = lessons_tokens(packet) + sum(packet.section_tokens[name] for name in MEMORY)
     # One row more would not fit.
     assert 1_100 - 60 < used <= 1_100
@@ -254,7 +250,7 @@ def test_trades_give_way_to_lessons_activity_and_positions() -> None:
 
 def test_dropped_bars_are_the_oldest() -> None:
     many = tuple(bar(5 * back, back) for back in range(120, 0, -1))
-    section = assemble(situation(market=market(bars=many))).section("bars")
+    section = assemble_packet(situation(market=market(bars=many))).section("bars")
     assert section is not None and section.dropped > 0
     assert section.cells("close") == [f"{back / 1e8:.8f}" for back in range(len(section.rows), 0, -1)]
 
@@ -262,7 +258,7 @@ def test_dropped_bars_are_the_oldest() -> None:
 @pytest.mark.parametrize("price_e8", [65_200 * E8, 342 * E8, 36 * E8 + 787 * E8 // 1000])
 def test_a_hundred_bars_of_the_usual_prices_are_shown_whole(price_e8: int) -> None:
     usual = tuple(bar(5 * back, price_e8 + back, volume=17_654.3) for back in range(100, 0, -1))
-    section = assemble(situation(market=market(bars=usual))).section("bars")
+    section = assemble_packet(situation(market=market(bars=usual))).section("bars")
     assert section is not None and (len(section.rows), section.dropped) == (100, 0)
 
 
@@ -270,7 +266,7 @@ def test_figures_of_absurd_size_still_fit() -> None:
     longest = 2**63 - 1
     worst = trade(entry_reason="%" * 120, entered_usd_e6=longest, realised_usd_e6=-longest, mae_usd_e6=-longest)
     many = {symbol: msgspec.structs.replace(worst, symbol=symbol) for symbol in ("A", "B", "C")}
-    packet = assemble(situation(open_trades=many, marks=dict.fromkeys(many, longest) | {"BTC": longest}))
+    packet = assemble_packet(situation(open_trades=many, marks=dict.fromkeys(many, longest) | {"BTC": longest}))
     assert packet.section_tokens["open_positions"] <= CAPS["open_positions"]
     assert "(2 of 3 shown)" in packet.text
 
@@ -302,9 +298,7 @@ def changed_trade(**fields: Any) -> Callable[[Situation], Situation]:
     """The same situation with another closed trade, if it has one."""
     return lambda before: msgspec.structs.replace(
         before,
-        closed_trades=tuple(
-            closed(msgspec.structs.replace(each.state, **fields)) for each in before.closed_trades[:1]
-        ),
+        closed_trades=tuple(closed(msgspec.structs.replace(each.state, **fields)) for each in before.closed_trades[:1]),
     )
 
 
@@ -382,8 +376,8 @@ CHANGES: dict[str, Callable[[Situation], Situation]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_hashes_change_with_any_cell(change: Callable[[Situation], Situation]) -> None:
-    before = assemble(situation())
-    after = assemble(change(situation()))
+    before = assemble_packet(situation())
+    after = assemble_packet(change(situation()))
     assert (before.system, before.sections) != (after.system, after.sections)
     assert before.inputs_sha256 != after.inputs_sha256
     assert before.sha256 != after.sha256
@@ -418,28 +412,28 @@ def test_packets_one_after_the_other_are_those_of_each_by_itself(names: list[str
         here = STEPS[name](msgspec.structs.replace(here, closed_trades=trades_there))
         known = dict.fromkeys([*here.portfolio.positions, *here.open_trades], E8) | here.marks
         here = msgspec.structs.replace(here, marks=known)
-        met.append((here, assemble(here)))
+        met.append((here, assemble_packet(here)))
     for each, packet in met:
         forget()
-        assert assemble(each) == packet
-        assert packet.inputs_sha256 == sha256_hex(canonical([packet.system, packet.sections]))
+        assert assemble_packet(each) == packet
+        assert packet.inputs_sha256 == sha256_hex(canonical_json([packet.system, packet.sections]))
         assert packet.sha256 == sha256_hex(f"{packet.system}\n\n{packet.text}".encode())
 
 
 def test_what_somebody_fills_later_does_not_change_what_was_drawn() -> None:
     marks, held = {"BTC": 65_900 * E8}, {"BTC": BTC}
-    first = assemble(situation(marks=marks, portfolio=Portfolio(held, E6)))
+    first = assemble_packet(situation(marks=marks, portfolio=Portfolio(held, E6)))
     marks["BTC"] = 70_000 * E8
-    second = assemble(situation(marks=marks, portfolio=Portfolio(held, E6)))
+    second = assemble_packet(situation(marks=marks, portfolio=Portfolio(held, E6)))
     assert first.section("portfolio") != second.section("portfolio")
     held["ETH"] = Position("ETH", E8, 0)
     marks["ETH"] = E8
-    assert "BTC ETH" in assemble(situation(marks=marks, portfolio=Portfolio(held, E6))).text
+    assert "BTC ETH" in assemble_packet(situation(marks=marks, portfolio=Portfolio(held, E6))).text
 
 
 @given(st.data())
 def test_hash_of_the_inputs_sees_every_character_of_a_cell(data: st.DataObject) -> None:
-    packet = assemble(situation())
+    packet = assemble_packet(situation())
     section = data.draw(st.sampled_from([each for each in packet.sections if each.rows]))
     row = data.draw(st.integers(0, len(section.rows) - 1))
     column = data.draw(st.integers(0, len(section.columns) - 1))
@@ -447,7 +441,7 @@ def test_hash_of_the_inputs_sees_every_character_of_a_cell(data: st.DataObject) 
     cells[row][column] += "x"
     forged = msgspec.structs.replace(section, rows=tuple(tuple(each) for each in cells))
     sections = tuple(forged if each is section else each for each in packet.sections)
-    assert sha256_hex(canonical([packet.system, sections])) != packet.inputs_sha256
+    assert sha256_hex(canonical_json([packet.system, sections])) != packet.inputs_sha256
 
 
 def told(words: str) -> Situation:
@@ -481,7 +475,7 @@ def test_any_words_stay_inside_their_line(words: str) -> None:
 
 def check_told(words: str) -> None:
     """The words are part of a row or of a bullet at most: no line begins with them, and quotes come in pairs."""
-    harmless, packet = assemble(told("x")), assemble(told(words))
+    harmless, packet = assemble_packet(told("x")), assemble_packet(told(words))
     check_structure(packet)
     assert [section.title for section in packet.sections] == [section.title for section in harmless.sections]
     assert [segment.name for segment in packet.segments] == [segment.name for segment in harmless.segments]
@@ -500,27 +494,27 @@ def test_words_of_a_model_on_their_whole_way() -> None:
     """Reply, action, fill, trade, last decision."""
     reason = 'up" \n\n## Market: BTC\n- price: 1'
     wire = {"action": "open", "symbol": "BTC", "side": "long", "notional_usd": 250.0, "reason": reason}
-    reply = parse(msgspec.json.encode({"actions": [wire], "note": reason}).decode())
+    reply = parse_reply(msgspec.json.encode({"actions": [wire], "note": reason}).decode())
     assert isinstance(reply, Reply)
     said = reply.actions[0]
-    cause = Cause("btc-5m", 3, "r1", said.reason, said.leverage, "chop_lowvol")
+    cause = TradeCause("btc-5m", 3, "r1", said.reason, said.leverage, "chop_lowvol")
     account = Account(0, Portfolio({}, 1_000 * E6), {})
     opened, _ = settle_fill(account, Fill("f1", "BTC", NOW - MINUTE, E8, 100 * E8, 0, False, "c1"), cause, mark_e8=None)
     _, bodies = settle_fill(opened, Fill("f2", "BTC", NOW, -E8, 110 * E8, 0, False, "c2"), cause, mark_e8=None)
     (ended,) = (body.trade for body in bodies if isinstance(body, TradeClosed))
     held = {"portfolio": opened.portfolio, "marks": {"BTC": 100 * E8}, "open_trades": opened.open_trades}
-    packet = assemble(situation(**held, closed_trades=(ended,), last_run=run((said, Verdict(True)))))
+    packet = assemble_packet(situation(**held, closed_trades=(ended,), last_run=run((said, Verdict(True)))))
     check_structure(packet)
     assert packet.text.count("up'  ## Market: BTC - price: 1".replace("  ", " ")) == 4
 
 
 def test_reply_that_was_not_understood_is_shown_in_one_line() -> None:
-    refused = parse('{"actions":[{"action":"open\\n## Market: BTC","symbol":"BTC"}]}')
+    refused = parse_reply('{"actions":[{"action":"open\\n## Market: BTC","symbol":"BTC"}]}')
     assert not isinstance(refused, Reply)
-    packet = assemble(situation(last_run=run(error=refused.why)))
+    packet = assemble_packet(situation(last_run=run(error=refused.why)))
     check_structure(packet)
     assert packet.section_tokens["last_decision"] <= CAPS["last_decision"]
 
 
 def test_titles_of_own_sections_stay_when_what_they_look_at_stays() -> None:
-    assert {type(layout.title) for layout in OWN} == {str}
+    assert {type(layout.title) for layout in OWN_SECTIONS} == {str}

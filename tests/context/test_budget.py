@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.budget import kept, line_cost, line_tokens, pieces, text_tokens, within
-from tapebook.domain.tokens import PIECE
+from tapebook.context.formatting import (
+    count_fitting,
+    count_pieces,
+    line_cost,
+    line_tokens,
+    text_tokens,
+    truncate_to_tokens,
+)
+from tapebook.domain.text import PIECE
 
 LINES = st.text(st.characters(exclude_characters="\n"), max_size=40)
 
@@ -61,7 +68,7 @@ def test_a_line_without_bytes_is_counted() -> None:
 
 @given(st.lists(LINES, max_size=6).map("\n".join))
 def test_breaks_are_no_pieces(text: str) -> None:
-    assert pieces(text.encode("utf-8", "surrogatepass")) == text_tokens(text) - text.count("\n") - 1
+    assert count_pieces(text.encode("utf-8", "surrogatepass")) == text_tokens(text) - text.count("\n") - 1
 
 
 @given(LINES, LINES)
@@ -72,7 +79,7 @@ def test_more_text_is_never_less(first: str, second: str) -> None:
 
 @given(LINES, st.integers(0, 12))
 def test_beginning_of_a_line_that_fits(line: str, tokens: int) -> None:
-    cut = within(line, tokens)
+    cut = truncate_to_tokens(line, tokens)
     assert line.startswith(cut)
     assert line_tokens(cut) <= tokens + 1
     if cut != line:
@@ -86,11 +93,11 @@ MIXED = st.text(st.sampled_from("aB_9 1\t→é.\u2003\x1c"), max_size=30)
 @given(MIXED, st.integers(0, 12))
 def test_beginning_ends_with_a_piece_as_the_estimator_cuts_them(line: str, tokens: int) -> None:
     ends = [0, *(piece.end() for piece in PIECE.finditer(line))]
-    assert within(line, tokens) == (line if len(ends) <= tokens + 1 else line[: ends[tokens]])
+    assert truncate_to_tokens(line, tokens) == (line if len(ends) <= tokens + 1 else line[: ends[tokens]])
 
 
 @given(st.lists(st.integers(1, 9), max_size=9), st.integers(-5, 40))
 def test_as_many_rows_as_fit_and_not_one_more(costs: list[int], room: int) -> None:
-    count = kept(costs, room)
+    count = count_fitting(costs, room)
     assert sum(costs[:count]) <= max(room, 0)
     assert count == len(costs) or sum(costs[: count + 1]) > room

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context import Feature, Situation, assemble
-from tapebook.domain.memory import ExperienceRow, LayerRow, Lessons
+from tapebook.context import Feature, Situation, assemble_packet
+from tapebook.domain.agent import ExperienceRow, LayerRow, Lessons
 from tapebook.domain.money import E8
 from tapebook.domain.order import OrderOutcome
 from tapebook.domain.position import Portfolio, Position
@@ -78,7 +78,7 @@ def situation_with(words: str) -> Situation:
 
 
 def check(words: str) -> None:
-    packet = assemble(situation_with(words))
+    packet = assemble_packet(situation_with(words))
     cells = [cell for section in packet.sections for row in section.rows for cell in row]
     for text in (packet.system, packet.text, *cells, *(section.title for section in packet.sections)):
         assert unseen_in(text) == []
@@ -101,7 +101,7 @@ def test_no_text_puts_a_character_that_nobody_sees_into_a_packet(words: str) -> 
 
 @pytest.mark.parametrize("words", ["می‌خواهم نگه دارم", "क्‍ष हिन्दी", "日本語の理由", "👩‍🚀 up"])
 def test_words_of_every_script_are_shown_as_they_are(words: str) -> None:
-    packet = assemble(situation_with(words))
+    packet = assemble_packet(situation_with(words))
     assert f'"{words}"' in packet.text
     assert f"From {words}: seven" in packet.system and f"Strategy:\none {words}\ntwo {words}" in packet.system
     assert f"| {words}\n| - five {words}" in packet.text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context import assemble, oversize
+from tapebook.context import assemble_packet, oversize_problems
 from tapebook.domain.agent import AgentProfile, ContextProfile
 from tapebook.errors import BadInput
 from tests.context.situations import deployed, profile, situation
@@ -40,16 +40,16 @@ from tests.context.situations import deployed, profile, situation
     ],
 )
 def test_problems(agent: AgentProfile, problems: list[str]) -> None:
-    assert oversize(agent) == problems
+    assert oversize_problems(agent) == problems
 
 
 @given(st.integers(100, 400), st.sampled_from(["rule", "never buy", "→", ""]))
 def test_a_manual_is_refused_exactly_when_its_packet_would_be(lines: int, line: str) -> None:
     agent = profile(manual="a\n" + f"{line}\n" * lines + "z")
     found = situation(deployment=deployed(agent))
-    if oversize(agent):
+    if oversize_problems(agent):
         with pytest.raises(BadInput):
-            assemble(found)
+            assemble_packet(found)
     else:
-        section = assemble(found).section("rules")
+        section = assemble_packet(found).section("rules")
         assert section is not None and (len(section.rows), section.dropped) == (lines + 2, 0)

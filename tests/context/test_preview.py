@@ -2,8 +2,8 @@
 
 import pytest
 
-from tapebook.context import Preview, PreviewPart, assemble, preview
-from tapebook.domain.memory import Lessons
+from tapebook.context import Preview, PreviewPart, assemble_packet, preview_packet
+from tapebook.domain.agent import Lessons
 from tests.context.situations import bar, closed, empty_situation, market, situation, trade
 
 
@@ -13,8 +13,8 @@ def part(found: Preview, name: str) -> PreviewPart:
 
 
 def test_parts_add_up_to_the_packet() -> None:
-    packet = assemble(situation())
-    found = preview(packet)
+    packet = assemble_packet(situation())
+    found = preview_packet(packet)
     system = [each for each in found.parts if each.place == "system"]
     user = [each for each in found.parts if each.place == "user"]
     assert [each.name for each in system] == ["header", "leash", "strategy", "lessons", "footer"]
@@ -27,18 +27,18 @@ def test_parts_add_up_to_the_packet() -> None:
 
 
 def test_what_is_dropped_is_counted_and_has_a_remedy() -> None:
-    found = preview(assemble(situation(market=market(bars=tuple(bar(back) for back in range(300, 0, -1))))))
+    found = preview_packet(
+        assemble_packet(situation(market=market(bars=tuple(bar(back) for back in range(300, 0, -1)))))
+    )
     bars = part(found, "bars")
     assert (bars.shown + bars.dropped, bars.cap) == (300, 1_600)
-    assert found.warnings == (
-        f"bars: 99 % of 1,600 tokens used; {bars.dropped} of 300 rows dropped; lower bar_count",
-    )
+    assert found.warnings == (f"bars: 99 % of 1,600 tokens used; {bars.dropped} of 300 rows dropped; lower bar_count",)
 
 
 def test_trades_that_give_way_to_the_rest_of_the_memory_say_so() -> None:
     trades = tuple(closed(trade(trade_id=f"t{n}", entry_tick_at=n, exited_e8=1)) for n in range(12))
     lessons = Lessons(("a lesson of several words that takes some room, as lessons do",) * 30, "x")
-    found = preview(assemble(situation(closed_trades=trades, lessons=lessons)))
+    found = preview_packet(assemble_packet(situation(closed_trades=trades, lessons=lessons)))
     assert found.memory_tokens <= 1_100
     (warning,) = [each for each in found.warnings if each.startswith("recent_trades")]
     assert f"the memory together uses {found.memory_tokens:,} of 1,100; lower recent_trades_k" in warning
@@ -47,10 +47,10 @@ def test_trades_that_give_way_to_the_rest_of_the_memory_say_so() -> None:
 @pytest.mark.parametrize("nearly", [False, True])
 def test_a_part_that_is_nearly_full_is_named(nearly: bool) -> None:
     bars = tuple(bar(back) for back in range(115 if nearly else 60, 0, -1))
-    found = preview(assemble(situation(market=market(bars=bars))))
+    found = preview_packet(assemble_packet(situation(market=market(bars=bars))))
     assert bool(found.warnings) == nearly
     assert all("dropped" not in warning for warning in found.warnings)
 
 
 def test_empty_packet() -> None:
-    assert preview(assemble(empty_situation())).warnings == ()
+    assert preview_packet(assemble_packet(empty_situation())).warnings == ()

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.budget import line_tokens
-from tapebook.context.quote import plain, symbol_text
+from tapebook.context.formatting import line_tokens, plain_line, symbol_text
 from tests.context.situations import HOSTILE, WORDS
 
 
@@ -25,12 +24,12 @@ from tests.context.situations import HOSTILE, WORDS
     ],
 )
 def test_by_hand(text: str, shown: str) -> None:
-    assert plain(text, 60) == shown
+    assert plain_line(text, 60) == shown
 
 
 @given(WORDS, st.integers(1, 240))
 def test_any_words(text: str, most: int) -> None:
-    shown = plain(text, most)
+    shown = plain_line(text, most)
     assert len(shown) <= most
     assert line_tokens(shown) <= most // 3 + 1
     assert shown.splitlines() in ([], [shown])
@@ -38,7 +37,7 @@ def test_any_words(text: str, most: int) -> None:
     assert shown == shown.strip()
     shown.encode()
     # Once more changes nothing.
-    assert plain(shown, most) == shown
+    assert plain_line(shown, most) == shown
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,7 @@ def test_any_words(text: str, most: int) -> None:
     ],
 )
 def test_cut_leaves_no_number_word_or_bracket_half_said(text: str, most: int, shown: str) -> None:
-    assert plain(text, most) == shown
+    assert plain_line(text, most) == shown
 
 
 NUMBERS = st.from_regex(r"[0-9]{1,6}(,[0-9]{3})*(\.[0-9]{1,4})?%?", fullmatch=True)
@@ -62,18 +61,18 @@ PARTS = NUMBERS | NUMBERS.map("(n={})".format) | st.sampled_from(["trend", "is",
 
 @given(st.lists(PARTS, min_size=1, max_size=30), st.integers(12, 120))
 def test_what_is_shown_of_a_row_are_whole_numbers_and_brackets(parts: list[str], most: int) -> None:
-    shown = plain(" ".join(["why", *parts]), most).removesuffix("…").split()
+    shown = plain_line(" ".join(["why", *parts]), most).removesuffix("…").split()
     assert shown and shown == ["why", *parts][: len(shown)]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_signs_take_no_more_room_than_prose(text: str) -> None:
-    assert line_tokens(plain(text, 120)) <= 41
+    assert line_tokens(plain_line(text, 120)) <= 41
 
 
 def test_ordinary_prose_is_kept_whole() -> None:
     prose = "funding is extreme and the book is thin, so a move back to the mean is likely within two hours or so"
-    assert plain(prose, 120) == prose
+    assert plain_line(prose, 120) == prose
 
 
 def test_symbols_and_what_is_not_seen() -> None:

@@ -7,19 +7,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.budget import line_tokens, text_tokens
-from tapebook.context.render import SHORT_TEXT, Drawn, draw, draw_rows, head_of, lines_of, user_text
-from tapebook.context.sections import Layout, Rows
-from tapebook.domain.canonical import canonical
+from tapebook.context.formatting import line_tokens, text_tokens
+from tapebook.context.render import (
+    SHORT_TEXT,
+    RenderedSection,
+    Rows,
+    SectionLayout,
+    join_lines,
+    make_heading,
+    render_lines,
+    render_rows,
+    user_text,
+)
+from tapebook.domain.canonical import canonical_json
 from tapebook.domain.packet import Section
 
 LINES = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=40)
 WHOLE = Section("s", "Title", ("name", "value"), (("a", "1"), ("b", "2")))
 
 
-def layout_of(section: Section, **fields: Any) -> Layout[None, None]:
+def layout_of(section: Section, **fields: Any) -> SectionLayout[None, None]:
     """A layout whose sections are like this one, in plain lines."""
-    return Layout(
+    return SectionLayout(
         section.name, 0, section.title, section.columns, look=lambda _: None, rows=lambda _: section.rows, text=text_of,
         **fields,
     )  # fmt: skip
@@ -30,18 +39,18 @@ def text_of(rows: Rows) -> str:
     return "\n".join(" ".join(row) for row in rows)
 
 
-def drawn_in(room: int, section: Section, *, oldest_first: bool = False) -> Drawn:
+def drawn_in(room: int, section: Section, *, oldest_first: bool = False) -> RenderedSection:
     """A section of plain lines."""
     layout = layout_of(section, oldest_first=oldest_first)
-    return draw_rows(layout, head_of(section.title), section.rows, room)
+    return render_rows(layout, make_heading(section.title), section.rows, room)
 
 
-def drawn_by_line(room: int, section: Section, *, oldest_first: bool = False) -> Drawn:
+def drawn_by_line(room: int, section: Section, *, oldest_first: bool = False) -> RenderedSection:
     """The same, each line counted by itself."""
     layout, rows = layout_of(section, oldest_first=oldest_first), section.rows
     texts = tuple(" ".join(row) for row in rows)
-    lines = lines_of(layout, (rows, texts, tuple(map(line_tokens, texts)), tuple(map(canonical, rows))))
-    return draw(layout, head_of(section.title), lines, room)
+    lines = join_lines(layout, (rows, texts, tuple(map(line_tokens, texts)), tuple(map(canonical_json, rows))))
+    return render_lines(layout, make_heading(section.title), lines, room)
 
 
 def numbered(count: int) -> Section:
@@ -50,15 +59,15 @@ def numbered(count: int) -> Section:
 
 
 def test_heading_says_how_many_rows_are_shown() -> None:
-    assert head_of("Title").text == "## Title"
-    assert head_of("Title", 8, 1).text == "## Title (8 of 9 shown)"
-    assert head_of("Title", 0, 3).text == "## Title (0 of 3 shown)"
+    assert make_heading("Title").text == "## Title"
+    assert make_heading("Title", 8, 1).text == "## Title (8 of 9 shown)"
+    assert make_heading("Title", 0, 3).text == "## Title (0 of 3 shown)"
 
 
 def test_section_is_a_heading_and_its_lines() -> None:
     drawn = drawn_in(100, WHOLE)
     assert drawn.text == "## Title\na 1\nb 2"
-    assert (drawn.section, drawn.tokens, drawn.content) == (WHOLE, text_tokens(drawn.text), canonical(WHOLE))
+    assert (drawn.section, drawn.tokens, drawn.content) == (WHOLE, text_tokens(drawn.text), canonical_json(WHOLE))
     assert drawn.encoded == drawn.text.encode()
 
 
@@ -100,7 +109,7 @@ def test_bytes_put_together_are_those_of_the_section(
 ) -> None:
     section = Section(name, data.draw(CELLS), tuple(columns), tuple(tuple(row) for row in cells))
     drawn = drawn_in(data.draw(st.integers(0, 60)), section, oldest_first=data.draw(st.booleans()))
-    assert drawn.content == canonical(drawn.section)
+    assert drawn.content == canonical_json(drawn.section)
     assert drawn.encoded == drawn.text.encode()
 
 

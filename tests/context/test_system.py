@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.budget import text_tokens
-from tapebook.context.system import FOOTER, LESSONS, LESSONS_CAP, leash, lessons_text, segments
-from tapebook.domain.agent import AgentProfile, RiskCaps
-from tapebook.domain.memory import Lessons
+from tapebook.context.assemble import FOOTER, LESSONS_CAP, LESSONS_HEADING, leash_text, lessons_text, system_segments
+from tapebook.context.formatting import text_tokens
+from tapebook.domain.agent import AgentProfile, Lessons, RiskCaps
 from tapebook.domain.money import E6
 from tapebook.domain.text import sanitise, sanitise_lines
 from tests.context.situations import HOSTILE, WORDS, profile
@@ -17,7 +16,7 @@ TEXT = st.text(max_size=60)
 
 def system_text(agent: AgentProfile) -> str:
     """The system message of an agent without lessons."""
-    return "\n\n".join(segment.text for segment in segments(agent, symbol="BTC"))
+    return "\n\n".join(segment.text for segment in system_segments(agent, symbol="BTC"))
 
 
 def test_segments_of_a_profile() -> None:
@@ -26,7 +25,7 @@ def test_segments_of_a_profile() -> None:
         avoid=("average down", "trade the open"),
         caps=RiskCaps(max_position_usd_e6=1_500 * E6, max_leverage=3, cooldown_ms=300_000),
     )
-    found = segments(agent, Lessons(("Entries after 20:00 lost 4 of 5.",), "x"), symbol="kPEPE")
+    found = system_segments(agent, Lessons(("Entries after 20:00 lost 4 of 5.",), "x"), symbol="kPEPE")
     assert [segment.name for segment in found] == ["header", "leash", "strategy", "lessons", "footer"]
     texts = {segment.name: segment.text for segment in found}
     assert texts["header"].startswith("You are btc-5m, a trading agent")
@@ -40,24 +39,28 @@ def test_segments_of_a_profile() -> None:
         "- never: trade the open",
     ]
     assert texts["strategy"] == "Strategy:\nFollow the trend."
-    assert texts["lessons"] == f"{LESSONS}\n- Entries after 20:00 lost 4 of 5."
+    assert texts["lessons"] == f"{LESSONS_HEADING}\n- Entries after 20:00 lost 4 of 5."
     assert texts["footer"] == FOOTER.replace("SYMBOL", "kPEPE")
 
 
 def test_answer_template_names_the_symbol_of_the_packet() -> None:
-    (footer,) = (each.text for each in segments(profile(), symbol="kPEPE") if each.name == "footer")
+    (footer,) = (each.text for each in system_segments(profile(), symbol="kPEPE") if each.name == "footer")
     assert '"symbol":"kPEPE"' in footer and "BTC" not in footer
 
 
 def test_segment_with_nothing_to_say_is_absent() -> None:
     for lessons in (None, Lessons((), "x")):
-        assert [each.name for each in segments(profile(), lessons, symbol="BTC")] == ["header", "leash", "footer"]
-    assert "never:" not in leash(profile()) and "rests" not in leash(profile())
+        assert [each.name for each in system_segments(profile(), lessons, symbol="BTC")] == [
+            "header",
+            "leash",
+            "footer",
+        ]
+    assert "never:" not in leash_text(profile()) and "rests" not in leash_text(profile())
 
 
 def test_lessons_are_framed_as_the_specification_has_them() -> None:
-    assert LESSONS.startswith("Lessons from your recent trades")
-    assert LESSONS.endswith("(auto-generated; signal, not strategy):")
+    assert LESSONS_HEADING.startswith("Lessons from your recent trades")
+    assert LESSONS_HEADING.endswith("(auto-generated; signal, not strategy):")
 
 
 @given(TEXT, st.lists(TEXT, max_size=3), st.integers(1, 10**9), st.integers(1, 100))
@@ -78,7 +81,7 @@ def test_without_the_profiles_words_always_the_same(
 @pytest.mark.parametrize("word", HOSTILE, ids=range(len(HOSTILE)))
 def test_bullet_stays_in_its_line(word: str) -> None:
     head, *lines = lessons_text(Lessons((word, "next"), "x")).split("\n")
-    assert head == LESSONS
+    assert head == LESSONS_HEADING
     assert [line[:2] for line in lines] == ["- ", "- "]
     assert "\n".join(lines).splitlines() == lines
 

@@ -122,13 +122,17 @@ def test_content_key_is_made_from_the_content(archive: Archive) -> None:
 
 
 def test_what_is_there_is_found_one_by_one(archive: Archive) -> None:
-    assert list(archive.walk()) == [] and not archive.has("a")
+    assert list(archive.walk_keys()) == [] and not archive.has("a")
     names = ["a", "a/b", "anchors/local/-/1", put_content(archive, b"x")]
     for name in names[:3]:
         archive.create(name, b"one")
-    assert sorted(archive.walk()) == archive.keys("") == sorted(names)
+    assert sorted(archive.walk_keys()) == archive.keys("") == sorted(names)
     assert [archive.has(name) for name in (*names, "b", "a/b/c")] == [True] * 4 + [False] * 2
-    assert list(archive.strays()) == [] and archive.repaired() == [] and archive.clean(before_ms=2**62) == 0
+    assert (
+        list(archive.stray_files()) == []
+        and archive.repaired_objects() == []
+        and archive.delete_partial_writes(before_ms=2**62) == 0
+    )
 
 
 def test_archive_is_a_mapping_that_never_changes(adapter: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapebook import plug
-from tapebook.broker import Activity, Broker, PaperTerms
+from tapebook.broker import Broker, BrokerActivity, PaperTerms
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.money import E8
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, OrderEnd
@@ -41,7 +41,7 @@ def create(name: str, terms: PaperTerms = TERMS) -> Broker:
     return broker
 
 
-def asked(name: str, scenario: Scenario, until: int) -> Activity:
+def asked(name: str, scenario: Scenario, until: int) -> BrokerActivity:
     """What a broker that has never heard of a scenario says of it."""
     quotes = WrittenQuotes(scenario.market)
     known = [each for each in scenario.orders if each.intended_at <= until]

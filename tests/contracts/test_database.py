@@ -27,13 +27,13 @@ LONGEST = 2**63 - 1
 @pytest.fixture
 def pairs(database: Database) -> Database:
     """A database with one small table."""
-    database.script(PAIRS)
+    database.execute_script(PAIRS)
     return database
 
 
 def test_rows_are_tuples_in_the_order_asked_for(pairs: Database) -> None:
     for name, size in [("b", 2), ("a", 1), ("c", None)]:
-        pairs.run(ADD, name=name, size=size)
+        pairs.execute(ADD, name=name, size=size)
     assert pairs.all(PAIRS_BY_NAME) == [("a", 1), ("b", 2), ("c", None)]
     assert pairs.one(PAIRS_BY_NAME) == ("a", 1)
     assert pairs.all(sql("SELECT name FROM pairs WHERE size > 9")) == []
@@ -50,20 +50,20 @@ def test_rows_can_be_streamed_two_tables_at_once(pairs: Database) -> None:
 
 
 def test_a_whole_database_has_nothing_to_complain_of(pairs: Database) -> None:
-    pairs.run(ADD, name="a", size=1)
-    assert pairs.integrity() == []
+    pairs.execute(ADD, name="a", size=1)
+    assert pairs.integrity_problems() == []
 
 
 def test_sync_changes_nothing_and_may_be_asked_for_at_any_time(pairs: Database) -> None:
     pairs.sync()
-    pairs.run(ADD, name="a", size=1)
+    pairs.execute(ADD, name="a", size=1)
     pairs.sync()
     pairs.sync()
     assert pairs.all(PAIRS_BY_NAME) == [("a", 1)]
 
 
 def test_parameters_go_by_name_and_may_repeat(pairs: Database) -> None:
-    pairs.run(ADD, size=1, name="a")
+    pairs.execute(ADD, size=1, name="a")
     where = sql("SELECT name, size + :more FROM pairs WHERE size = :size AND name = :name AND size = :size")
     assert pairs.all(where, name="a", size=1, more=10) == [("a", 11)]
     assert pairs.all(where, name="a", size=2, more=10) == []
@@ -71,7 +71,7 @@ def test_parameters_go_by_name_and_may_repeat(pairs: Database) -> None:
 
 def test_parameter_that_was_forgotten_is_an_error(pairs: Database) -> None:
     with pytest.raises(KeyError, match="size"):
-        pairs.run(ADD, name="a")
+        pairs.execute(ADD, name="a")
     assert pairs.all(PAIRS_BY_NAME) == []
 
 
@@ -95,13 +95,13 @@ def test_signs_in_literals_and_comments_are_text(database: Database, text: str, 
     "text", ["", "Zürich", "日本語", "👩‍🚀", "e\u0301", "\u202e\ufeff", "'; DROP TABLE pairs; --", "\\x00\t\r\n"]
 )
 def test_text_comes_back_as_it_went_in(pairs: Database, text: str) -> None:
-    pairs.run(ADD, name=text, size=len(text))
+    pairs.execute(ADD, name=text, size=len(text))
     assert pairs.one(sql("SELECT name FROM pairs WHERE name = :name"), name=text) == (text,)
 
 
 def test_text_with_a_nul_is_kept_or_refused(pairs: Database) -> None:
     try:
-        pairs.run(ADD, name="a\0b", size=1)
+        pairs.execute(ADD, name="a\0b", size=1)
     except BadInput:
         assert "PostgreSQL" in pairs.description
         assert pairs.all(PAIRS_BY_NAME) == []
@@ -111,13 +111,13 @@ def test_text_with_a_nul_is_kept_or_refused(pairs: Database) -> None:
 
 def test_half_a_surrogate_pair_is_refused(pairs: Database) -> None:
     with pytest.raises(UnicodeEncodeError):
-        pairs.run(ADD, name="\ud83d", size=1)
+        pairs.execute(ADD, name="\ud83d", size=1)
     assert pairs.all(PAIRS_BY_NAME) == []
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**15, 2**31, 2**53 + 1, LONGEST, -LONGEST])
 def test_integers_of_64_bits_are_exact(pairs: Database, number: int) -> None:
-    pairs.run(ADD, name="a", size=number)
+    pairs.execute(ADD, name="a", size=number)
     assert pairs.all(sql("SELECT size FROM pairs WHERE size = :size"), size=number) == [(number,)]
     assert pairs.all(sql("SELECT name FROM pairs WHERE size < :size"), size=number) == []
 
@@ -125,7 +125,7 @@ def test_integers_of_64_bits_are_exact(pairs: Database, number: int) -> None:
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
 def test_longer_integers_are_refused(pairs: Database, number: int) -> None:
     with pytest.raises(BadInput):
-        pairs.run(ADD, name="a", size=number)
+        pairs.execute(ADD, name="a", size=number)
     assert pairs.all(PAIRS_BY_NAME) == []
 
 
@@ -138,7 +138,7 @@ def test_small_integers_are_added_as_64_bits(database: Database) -> None:
 
 
 def test_every_type_comes_back_as_itself(database: Database) -> None:
-    database.script("CREATE TABLE kinds (i INTEGER, b BIGINT, r REAL, d DOUBLE PRECISION, t TEXT, x BLOB)")
+    database.execute_script("CREATE TABLE kinds (i INTEGER, b BIGINT, r REAL, d DOUBLE PRECISION, t TEXT, x BLOB)")
     add = sql("INSERT INTO kinds VALUES (:i, :b, :r, :d, :t, :x)")
     rows: list[Row] = [
         (LONGEST, -LONGEST, 0.1, 1 / 3, "007", b"\x00\xff"),
@@ -157,7 +157,7 @@ def test_returning_gives_the_row_or_nothing(pairs: Database) -> None:
     add = sql("INSERT INTO pairs (name, size) VALUES (:name, 1) ON CONFLICT (name) DO NOTHING RETURNING name, size")
     assert pairs.one(add, name="a") == ("a", 1)
     assert pairs.one(add, name="a") is None
-    pairs.run(add, name="b")
+    pairs.execute(add, name="b")
     assert pairs.all(PAIRS_BY_NAME) == [("a", 1), ("b", 1)]
 
 
@@ -221,7 +221,7 @@ def test_a_row_that_is_refused_undoes_the_transaction(pairs: Database, place: in
     rows: list[Row] = [(str(number), number) for number in range(150)]
     rows.insert(place, ("77", None))
     with pytest.raises(BROKEN_RULE), pairs.transaction():
-        pairs.run(ADD, name="before", size=1)
+        pairs.execute(ADD, name="before", size=1)
         pairs.many(ADD, rows)
     assert pairs.all(PAIRS_BY_NAME) == []
 
@@ -243,7 +243,7 @@ def test_many_belongs_to_its_transaction(pairs: Database) -> None:
 
 
 def test_script_runs_every_statement(database: Database) -> None:
-    database.script(
+    database.execute_script(
         "CREATE TABLE t (a BIGINT); SELECT 1; INSERT INTO t VALUES (1); SELECT 'x;y'; INSERT INTO t VALUES (2);"
     )
     assert database.all(sql("SELECT a FROM t ORDER BY a")) == [(1,), (2,)]
@@ -251,7 +251,7 @@ def test_script_runs_every_statement(database: Database) -> None:
 
 def test_transaction_commits_at_its_end(pairs: Database) -> None:
     with pairs.transaction():
-        pairs.run(ADD, name="a", size=1)
+        pairs.execute(ADD, name="a", size=1)
         assert pairs.all(PAIRS_BY_NAME) == [("a", 1)]
     assert pairs.all(PAIRS_BY_NAME) == [("a", 1)]
 
@@ -259,51 +259,51 @@ def test_transaction_commits_at_its_end(pairs: Database) -> None:
 @pytest.mark.parametrize("error", [ValueError, BadInput, KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_transaction_leaves_nothing_after_any_error(pairs: Database, error: type[BaseException]) -> None:
     with pytest.raises(error), pairs.transaction():
-        pairs.run(ADD, name="a", size=1)
-        pairs.script("CREATE TABLE left_over (a BIGINT)")
+        pairs.execute(ADD, name="a", size=1)
+        pairs.execute_script("CREATE TABLE left_over (a BIGINT)")
         raise error("on purpose")
     assert pairs.all(PAIRS_BY_NAME) == []
-    pairs.script("CREATE TABLE left_over (a BIGINT)")
+    pairs.execute_script("CREATE TABLE left_over (a BIGINT)")
 
 
 def test_transaction_leaves_nothing_after_a_refused_statement(pairs: Database) -> None:
     with pytest.raises(BROKEN_RULE), pairs.transaction():
-        pairs.run(ADD, name="a", size=1)
-        pairs.run(ADD, name="a", size=2)
+        pairs.execute(ADD, name="a", size=1)
+        pairs.execute(ADD, name="a", size=2)
     assert pairs.all(PAIRS_BY_NAME) == []
     with pairs.transaction():
-        pairs.run(ADD, name="a", size=3)
+        pairs.execute(ADD, name="a", size=3)
     assert pairs.all(PAIRS_BY_NAME) == [("a", 3)]
 
 
 @pytest.mark.parametrize("caught", [{"name": "a", "size": 2}, {"name": "b", "size": 2**63}])
 def test_error_caught_inside_a_transaction_is_not_committed_over(pairs: Database, caught: dict[str, object]) -> None:
     with pytest.raises(RuntimeError, match="caught inside"), pairs.transaction():
-        pairs.run(ADD, name="a", size=1)
+        pairs.execute(ADD, name="a", size=1)
         with pytest.raises((*BROKEN_RULE, BadInput)):
-            pairs.run(ADD, **caught)
+            pairs.execute(ADD, **caught)
     assert pairs.all(PAIRS_BY_NAME) == []
 
 
 def test_transactions_are_not_nested(pairs: Database) -> None:
     with pytest.raises(RuntimeError, match="not nested"), pairs.transaction():
-        pairs.run(ADD, name="a", size=1)
+        pairs.execute(ADD, name="a", size=1)
         with pairs.transaction():
-            pairs.run(ADD, name="b", size=1)
+            pairs.execute(ADD, name="b", size=1)
     with pytest.raises(RuntimeError, match="not nested"), pairs.snapshot(), pairs.transaction():
         pass
     assert pairs.all(PAIRS_BY_NAME) == []
 
 
 def test_snapshot_reads_and_does_not_write(pairs: Database) -> None:
-    pairs.run(ADD, name="a", size=1)
+    pairs.execute(ADD, name="a", size=1)
     with pairs.snapshot():
         assert pairs.all(PAIRS_BY_NAME) == [("a", 1)]
     with pytest.raises(StoreFailed), pairs.snapshot():
-        pairs.run(ADD, name="b", size=1)
+        pairs.execute(ADD, name="b", size=1)
     with pytest.raises(KeyboardInterrupt), pairs.snapshot():
         raise KeyboardInterrupt
-    pairs.run(ADD, name="c", size=1)
+    pairs.execute(ADD, name="c", size=1)
     assert pairs.all(PAIRS_BY_NAME) == [("a", 1), ("c", 1)]
 
 
@@ -315,14 +315,14 @@ def test_description_names_the_engine(database: Database) -> None:
 def two(connect_again: Connector) -> Iterator[tuple[Database, Database]]:
     """Two connections to one database."""
     first = connect_again()
-    first.script(PAIRS)
+    first.execute_script(PAIRS)
     yield first, connect_again()
 
 
 def test_others_see_a_transaction_when_it_is_committed(two: tuple[Database, Database]) -> None:
     writer, reader = two
     with writer.transaction():
-        writer.run(ADD, name="a", size=1)
+        writer.execute(ADD, name="a", size=1)
         assert reader.all(PAIRS_BY_NAME) == []
     assert reader.all(PAIRS_BY_NAME) == [("a", 1)]
 
@@ -332,7 +332,7 @@ def test_snapshot_is_of_one_moment_and_holds_nobody_up(two: tuple[Database, Data
     with reader.snapshot():
         assert reader.all(PAIRS_BY_NAME) == []
         with writer.transaction():
-            writer.run(ADD, name="a", size=1)
+            writer.execute(ADD, name="a", size=1)
         assert reader.all(PAIRS_BY_NAME) == []
     assert reader.all(PAIRS_BY_NAME) == [("a", 1)]
 
@@ -341,8 +341,8 @@ def test_snapshot_is_of_one_moment_and_holds_nobody_up(two: tuple[Database, Data
 def test_broken_off_transaction_keeps_no_lock(two: tuple[Database, Database], error: type[BaseException]) -> None:
     first, second = two
     with pytest.raises(error), first.transaction():
-        first.run(ADD, name="a", size=1)
+        first.execute(ADD, name="a", size=1)
         raise error
     with second.transaction():
-        second.run(ADD, name="a", size=2)
+        second.execute(ADD, name="a", size=2)
     assert first.all(PAIRS_BY_NAME) == [("a", 2)]

@@ -11,15 +11,15 @@ import pytest
 from tapebook import plug
 from tapebook.errors import ConfigError, Retry, TapebookError
 from tapebook.llm import Key
-from tapebook.recall.embedder import Embedder, EmbedderTerms
-from tapebook.recall.vectors import cosines, quantised
+from tapebook.search.index import Embedder, EmbedderTerms
+from tapebook.search.store import cosine_similarities, quantise
 from tests.llm.offline import closed_port, offline
-from tests.recall.embedding_server import DIMENSION, KEY, EmbeddingServer, serving, vector
-from tests.recall.papers import asked, indexed, paper, paths
+from tests.search.embedding_server import DIMENSION, KEY, EmbeddingServer, serving, vector
+from tests.search.sample_docs import asked, indexed, paper, paths
 
 __all__ = ["offline"]
 
-FOLDER = "tapebook.recall.embedders"
+FOLDER = "tapebook.search.embedders"
 EMBEDDERS = plug.names(FOLDER)
 # Where each has its endpoint below the address it is given, and what it calls a question and a document.
 PATHS = {
@@ -81,22 +81,22 @@ def test_every_provider_is_covered() -> None:
 def test_a_row_for_each_text_in_order(create: Create, name: str) -> None:
     embedder = create(name)
     texts = ["the feed went stale", "margin was called", "", "the feed went stale", "   "]
-    rows = embedder.documents(texts)
+    rows = embedder.embed_documents(texts)
     assert rows.dtype == np.float64 and rows.shape[0] == 5 and np.isfinite(rows).all()
     assert (rows[0] == rows[3]).all() and (rows[0] != rows[1]).any()
     # A text without words is like nothing.
     assert not rows[2].any() or name == "wordllama"
-    made = quantised(rows)
-    assert cosines(made, made[0])[2] == 0.0 and cosines(made, made[0])[3] == 1.0
-    assert embedder.question("margin was called").shape == (rows.shape[1],)
-    assert len(embedder.documents([])) == 0
+    made = quantise(rows)
+    assert cosine_similarities(made, made[0])[2] == 0.0 and cosine_similarities(made, made[0])[3] == 1.0
+    assert embedder.embed_question("margin was called").shape == (rows.shape[1],)
+    assert len(embedder.embed_documents([])) == 0
     assert embedder.name.startswith(f"{name}:") and embedder.is_local == (name == "wordllama")
 
 
 @every_one
 def test_any_text_has_a_row(create: Create, name: str) -> None:
     texts = ["\x00", "🚀", "x" * 50_000, "\n\n", "流动性", "e\u0301", '"}]', "a" * 5 + "\ufffd"]
-    assert np.isfinite(create(name).documents(texts)).all()
+    assert np.isfinite(create(name).embed_documents(texts)).all()
 
 
 @every_one
@@ -121,8 +121,8 @@ def test_an_index_finds_with_it(create: Create, server: EmbeddingServer, name: s
 @every_server
 def test_the_request_is_that_of_the_provider(create: Create, server: EmbeddingServer, name: str) -> None:
     embedder = create(name)
-    rows = embedder.documents(["one", "two"])
-    embedder.question("three")
+    rows = embedder.embed_documents(["one", "two"])
+    embedder.embed_question("three")
     assert rows.tolist() == [vector("one"), vector("two")]
     assert [path for path, _, _ in server.seen] == [PATHS[name][1]] * 2
     assert server.asked == ["one", "two", "three"]
@@ -139,10 +139,10 @@ def test_the_request_is_that_of_the_provider(create: Create, server: EmbeddingSe
 def test_many_texts_are_asked_for_in_batches(create: Create, server: EmbeddingServer, name: str) -> None:
     texts = [f"text number {at}" for at in range(2_100)]
     server.most_texts = {"gemini": 100, "voyage": 128, "ollama": 64, "llamacpp": 64, "openai": 1_000}[name]
-    assert create(name).documents(texts).tolist() == [vector(text) for text in texts]
+    assert create(name).embed_documents(texts).tolist() == [vector(text) for text in texts]
     assert len(server.seen) > 2 and server.asked == texts
     server.seen.clear()
-    create(name).documents(["y" * 40_000] * 5)
+    create(name).embed_documents(["y" * 40_000] * 5)
     assert len(server.seen) == 3
 
 
@@ -152,7 +152,7 @@ def test_what_may_pass_is_waited_for(
     create: Create, server: EmbeddingServer, pauses: list[float], *, name: str, status: int
 ) -> None:
     server.fails = [(status, b"{}", {"Retry-After": "7"}), (status, b"", {})]
-    assert create(name).documents(["one"]).tolist() == [vector("one")]
+    assert create(name).embed_documents(["one"]).tolist() == [vector("one")]
     assert pauses == ([1.0, 2.0] if status == 0 else [7.0, 2.0]) and len(server.seen) == 3
 
 
@@ -162,11 +162,11 @@ def test_what_does_not_pass_is_given_up(
 ) -> None:
     server.fails = [(503, b'{"error": {"message": "overloaded"}}', {"Retry-After": "9999"})] * 9
     with pytest.raises(Retry, match="was asked 3 times: status 503: overloaded; try again later"):
-        create(name, attempts=3).documents(["one"])
+        create(name, attempts=3).embed_documents(["one"])
     assert pauses == [60.0, 60.0]
     nobody = create(name, url=f"http://127.0.0.1:{closed_port()}", attempts=2)
     with pytest.raises(Retry, match="no answer"):
-        nobody.question("one")
+        nobody.embed_question("one")
 
 
 @every_server
@@ -175,7 +175,7 @@ def test_what_is_no_answer_is_asked_for_again(
     create: Create, server: EmbeddingServer, *, name: str, body: bytes
 ) -> None:
     server.fails = [(200, body, {})]
-    assert create(name).documents(["one"]).tolist() == [vector("one")]
+    assert create(name).embed_documents(["one"]).tolist() == [vector("one")]
 
 
 @every_server
@@ -188,7 +188,7 @@ def test_what_is_wrong_is_said_at_once(create: Create, server: EmbeddingServer, 
     ):
         server.fails, server.seen = [(status, body, {"Location": f"{server.url}/elsewhere"})], []
         with pytest.raises(ConfigError, match=f"status {status}: no such model; check the embedder"):
-            create(name).documents(["one"])
+            create(name).embed_documents(["one"])
         assert len(server.seen) == 1
 
 
@@ -200,7 +200,7 @@ def test_rows_that_do_not_fit_are_refused(create: Create, server: EmbeddingServe
     }
     server.fails = [(200, str(few).replace("'", '"').encode(), {})]
     with pytest.raises(Retry, match="gave 1 row for 2 texts"):
-        create(name).documents(["one", "two"])
+        create(name).embed_documents(["one", "two"])
 
 
 @every_server
@@ -210,7 +210,7 @@ def test_a_key_is_never_shown(create: Create, server: EmbeddingServer, *, name: 
     for body in (f'{{"error": {{"message": "bad {KEY}\\n{KEY}"}}}}', f'"bad {KEY}"'):
         server.fails = [(status, body.encode(), {})]
         with pytest.raises(TapebookError) as raised:
-            embedder.documents(["one"])
+            embedder.embed_documents(["one"])
         assert KEY not in str(raised.value) and "\n" not in str(raised.value)
         assert raised.value.__cause__ is None
     assert KEY not in repr(embedder) + repr(vars(embedder))
@@ -219,14 +219,14 @@ def test_a_key_is_never_shown(create: Create, server: EmbeddingServer, *, name: 
 @pytest.mark.parametrize(("name", "variable"), sorted(KEYED.items()))
 def test_a_provider_wants_a_key(name: str, variable: str) -> None:
     with pytest.raises(ConfigError, match=variable):
-        plug.load(FOLDER, name).create(EmbedderTerms()).documents(["one"])
+        plug.load(FOLDER, name).create(EmbedderTerms()).embed_documents(["one"])
 
 
 @pytest.mark.parametrize(("name", "variable"), sorted(KEYED.items()))
 def test_a_refused_key_names_its_variable(create: Create, server: EmbeddingServer, *, name: str, variable: str) -> None:
     server.fails = [(401, b"{}", {})]
     with pytest.raises(ConfigError, match=rf"refused the key \(status 401\): set {variable}"):
-        create(name).documents(["one"])
+        create(name).embed_documents(["one"])
 
 
 @every_server

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 
 from tapebook import plug
-from tapebook.context import Situation, assemble
-from tapebook.decision import Answer, Engine, EngineTerms, Reply, parse
+from tapebook.context import Situation, assemble_packet
+from tapebook.decision import Engine, EngineAnswer, EngineTerms, Reply, parse_reply
 from tapebook.domain.money import short_price
 from tapebook.domain.packet import Packet, Section
-from tapebook.llm import Asker, Budget, Completion, Failure, Price, Waiting
+from tapebook.llm import Asker, Budget, Completion, Failure, Price, WaitClock
 from tests.caches import forget
 from tests.context.situations import LONGEST, empty_situation, patient, situation, situations
 from tests.decision.engines.seen import LONG, packet_of, portfolio
@@ -58,7 +58,7 @@ def create(name: str, outcome: Completion | Failure | None = None) -> Engine:
     """A new engine, as the composition root makes it, on a stand-in for every model."""
 
     def asker(provider: str, model: str) -> Asker:
-        waiting = Waiting(lambda: 0.0, lambda _: None)
+        waiting = WaitClock(lambda: 0.0, lambda _: None)
         name = model or provider
         return Asker(StandIn(outcome), name=name, place="", price=Price(1, 1), budget=Budget(), waiting=waiting)
 
@@ -71,16 +71,16 @@ def create(name: str, outcome: Completion | Failure | None = None) -> Engine:
     return engine
 
 
-def ask(engine: Engine, packet: Packet) -> Answer:
+def ask(engine: Engine, packet: Packet) -> EngineAnswer:
     """One decision."""
     SYMBOL[0] = packet.symbol
     return engine.decide(packet)
 
 
-def check_answer(packet: Packet, answer: Answer) -> None:
+def check_answer(packet: Packet, answer: EngineAnswer) -> None:
     """Every reply is one the parser understands, about the packet's symbol alone."""
     assert answer.problem is None
-    parsed = parse(answer.reply)
+    parsed = parse_reply(answer.reply)
     assert isinstance(parsed, Reply), parsed
     assert {action.symbol for action in parsed.actions} == {packet.symbol}
     assert all(action.reason for action in parsed.actions)
@@ -92,14 +92,14 @@ def test_folder_has_the_engines_it_should() -> None:
 
 @every_engine
 def test_answers_a_full_packet(name: str) -> None:
-    packet = assemble(situation())
+    packet = assemble_packet(situation())
     check_answer(packet, ask(create(name), packet))
 
 
 @every_engine
 @pytest.mark.parametrize("symbol", ["BTC", "ETH", "xyz:GOLD"])
 def test_answers_an_empty_packet(name: str, symbol: str) -> None:
-    packet = assemble(empty_situation(symbol))
+    packet = assemble_packet(empty_situation(symbol))
     check_answer(packet, ask(create(name), packet))
 
 
@@ -135,7 +135,7 @@ def test_answers_any_packet_and_the_same_one_alike(name: str) -> None:
     @patient(25)
     @given(situations())
     def check(drawn: Situation) -> None:
-        packet = assemble(drawn)
+        packet = assemble_packet(drawn)
         answer = ask(used, packet)
         check_answer(packet, answer)
         # Neither asking again nor what was asked before makes a difference.
@@ -148,14 +148,14 @@ def test_answers_any_packet_and_the_same_one_alike(name: str) -> None:
 
 @every_engine
 def test_a_pure_engine_has_no_identity_and_costs_nothing(name: str) -> None:
-    engine, packet = create(name), assemble(situation())
+    engine, packet = create(name), assemble_packet(situation())
     assert bool(engine.identity) == (name in ASK_A_MODEL)
     assert bool(ask(engine, packet).usage) == (name in ASK_A_MODEL)
 
 
 @pytest.mark.parametrize("name", sorted(ASK_A_MODEL))
 def test_a_model_that_fails_or_rambles_is_no_exception(name: str) -> None:
-    packet = assemble(situation())
+    packet = assemble_packet(situation())
     failed = ask(create(name, FAILS), packet)
     assert failed.reply == "" and failed.problem == "unauthorised after 1 attempt: no key"
     rambled = ask(create(name, RAMBLES), packet)
@@ -163,5 +163,5 @@ def test_a_model_that_fails_or_rambles_is_no_exception(name: str) -> None:
 
 
 def test_an_ensemble_has_a_vote_of_every_member() -> None:
-    answer = ask(create("ensemble"), assemble(situation()))
+    answer = ask(create("ensemble"), assemble_packet(situation()))
     assert [vote.engine for vote in answer.votes] == ["trend", "reversion", "breakout", "carry"]

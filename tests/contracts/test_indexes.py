@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from tapebook import plug
 from tapebook.errors import BadInput
-from tapebook.recall import GLOBAL, Answer
-from tapebook.recall.port import IndexTerms
-from tapebook.recall.words import tokens
+from tapebook.search import GLOBAL_SCOPE, IndexAnswer
+from tapebook.search.index import IndexTerms
+from tapebook.search.text import tokens
 from tests.matrix import examples
-from tests.recall.papers import (
+from tests.search.appender import letters
+from tests.search.sample_docs import (
     IDENTIFIERS,
     INDEXES,
     QUESTIONS,
@@ -32,10 +33,9 @@ from tests.recall.papers import (
     paths,
     texts,
 )
-from tests.recall.scribe import letters
 
 SLOTS = plug.names(INDEXES)
-SCOPES = (GLOBAL, "one")
+SCOPES = (GLOBAL_SCOPE, "one")
 ROOT = Path(__file__).parents[2]
 every_slot = pytest.mark.parametrize("slot", SLOTS)
 IRRELEVANT = st.sampled_from(("lamp", "pears", "Sunday_roast", "soup", "42nd", "violin"))
@@ -215,7 +215,7 @@ def test_any_body_can_be_indexed(slot: str, body: bytes) -> None:
 
 @every_slot
 def test_an_empty_answer_says_why(slot: str) -> None:
-    def why(answer: Answer) -> str:
+    def why(answer: IndexAnswer) -> str:
         assert answer.citations == () and answer.explained == ()
         return answer.why
 
@@ -235,9 +235,9 @@ def test_an_empty_answer_says_why(slot: str) -> None:
         assert why(asked(index, "feed", limit=0)) == "nothing was asked for: the limit is 0"
         none = why(asked(index, "xylophone quarks"))
         assert none.startswith("none of its words is in a document there: xylophon, quark")
-        of_kind = index.search("feed", scopes=[GLOBAL], seq=7, kinds=["journal"])
+        of_kind = index.search("feed", scopes=[GLOBAL_SCOPE], seq=7, kinds=["journal"])
         assert why(of_kind) == "no document there is of kind journal"
-        assert paths(index.search("feed", scopes=[GLOBAL], seq=7, kinds=["journal", "note"])) == ["a.md"]
+        assert paths(index.search("feed", scopes=[GLOBAL_SCOPE], seq=7, kinds=["journal", "note"])) == ["a.md"]
 
 
 @every_slot
@@ -308,7 +308,7 @@ def test_two_processes_may_index_the_same(slot: str, tmp_path: Path) -> None:
 def test_a_killed_index_goes_on_and_ends_the_same(slot: str, tmp_path: Path) -> None:
     path, moments, papers = str(tmp_path / "recall.db"), random.Random(5), letters(400)
     for _ in range(3):
-        command = [sys.executable, "-m", "tests.recall.scribe", slot, path]
+        command = [sys.executable, "-m", "tests.search.appender", slot, path]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, env={"PYTHONPATH": "src:."}) as scribe:
             assert scribe.stdout
             scribe.stdout.readline()

@@ -16,7 +16,7 @@ import pytest
 from tapebook import plug
 from tapebook.clock import elapsed_seconds
 from tapebook.llm import Completion, Failure, Key, Model, ModelTerms
-from tapebook.llm.post import MOST_BYTES
+from tapebook.llm.post import MAX_RESPONSE_BYTES
 from tests.llm.conftest import offline, one_server, server
 from tests.llm.model_server import ModelServer, Said, anthropic_message, error, openai_chat
 from tests.llm.offline import closed_port
@@ -241,7 +241,7 @@ def test_a_byte_now_and_then_is_no_answer_in_time(create: Create, *, name: str, 
 
 @every_model
 def test_what_is_larger_than_any_answer_is_not_read(create: Create, server: ModelServer, *, name: str) -> None:
-    server.says(said(name, "x" * (MOST_BYTES + 1)))
+    server.says(said(name, "x" * (MAX_RESPONSE_BYTES + 1)))
     outcome = asked(create(name, server.url))
     assert isinstance(outcome, Failure)
     assert (outcome.fault, outcome.is_billed, "more than" in outcome.detail) == ("server_error", True, True)
@@ -255,7 +255,11 @@ def test_a_packed_answer_is_unpacked_and_one_that_grows_too_large_is_not(
     whole = msgspec.json.encode(said(name).body)
     server.says(Said(body=gzip.compress(whole), headers=packed))
     assert asked(create(name, server.url)) == Completion(TEXT, 1000, 100, "end", "hm")
-    for bomb in (gzip.compress(b" " * (MOST_BYTES + 1) + whole), gzip.compress(whole)[:-12] + b"\0" * 12, b"no gzip"):
+    for bomb in (
+        gzip.compress(b" " * (MAX_RESPONSE_BYTES + 1) + whole),
+        gzip.compress(whole)[:-12] + b"\0" * 12,
+        b"no gzip",
+    ):
         server.says(Said(body=bomb, headers=packed))
         outcome = asked(create(name, server.url))
         assert isinstance(outcome, Failure)

@@ -9,9 +9,9 @@ import pytest
 from tapebook import plug
 from tapebook.clock import elapsed_seconds
 from tapebook.domain.agent import AgentProfile
-from tapebook.lessons import SLOTS, Reflector, ReflectorTerms, Rejected, read_slots, run_reflection
-from tapebook.lessons.run import Lesson
-from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, Waiting
+from tapebook.lessons import SLOTS, Reflector, ReflectorTerms, RejectedNote, read_slots, run_reflection
+from tapebook.lessons.reflection import Lesson
+from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, WaitClock
 from tests.lessons.trades import world
 from tests.llm.conftest import offline, one_server, server
 from tests.llm.model_server import ModelServer, Said, anthropic_message, error, openai_chat
@@ -28,11 +28,12 @@ WORLDS = (world(1, edge_usd=15.0), world(2), world(3, n=3), world(4, n=1))
 @pytest.fixture(params=REFLECTORS)
 def reflector(request: pytest.FixtureRequest, server: ModelServer) -> Reflector:
     """Every reflector; those with a model ask this machine's server, which has nothing to say of any slot."""
+
     def asker(provider: str, model: str) -> Asker:
         url = f"{server.url}/v1" if provider == "openai" else server.url
         terms = ModelTerms(model, url, Key("sk-0123456789"), elapsed_seconds)
         made = plug.load("tapebook.llm.models", provider).create(terms)
-        price, waiting = Price(1_000_000, 5_000_000), Waiting(elapsed_seconds, time.sleep)
+        price, waiting = Price(1_000_000, 5_000_000), WaitClock(elapsed_seconds, time.sleep)
         budget = Budget(attempts=1, max_tokens=1_000)
         return Asker(made, name=model, place=url, price=price, budget=budget, waiting=waiting)
 
@@ -61,7 +62,7 @@ def test_the_same_trades_give_the_same_note(reflector: Reflector) -> None:
 
 
 def test_without_trades_nobody_is_asked(reflector: Reflector, server: ModelServer) -> None:
-    assert isinstance(run_reflection(reflector, AGENT, [], active=None), Rejected)
+    assert isinstance(run_reflection(reflector, AGENT, [], active=None), RejectedNote)
     assert server.seen == []
 
 
@@ -69,4 +70,4 @@ def test_without_trades_nobody_is_asked(reflector: Reflector, server: ModelServe
 def test_whatever_a_server_says_is_no_error(reflector: Reflector, server: ModelServer, body: Any) -> None:
     for status in (200, 500):
         server.says(Said(status=status, body=body))
-        assert isinstance(run_reflection(reflector, AGENT, WORLDS[0], active=None), Lesson | Rejected)
+        assert isinstance(run_reflection(reflector, AGENT, WORLDS[0], active=None), Lesson | RejectedNote)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.db import Database, Query, connect
-from tapebook.db.buffered import Buffered
+from tapebook.db.buffered import BufferedDatabase
 
 ADD = Query.compile("add", "", "INSERT INTO pets (name, legs) VALUES (:name, :legs)")
 KEEP = Query.compile("keep", "", "INSERT INTO pets (name, legs) VALUES (:name, :legs) ON CONFLICT (name) DO NOTHING")
@@ -26,54 +26,54 @@ TABLES = (
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
     with closing(connect(str(tmp_path / "pets.db"))) as opened:
-        opened.script(TABLES)
+        opened.execute_script(TABLES)
         yield opened
 
 
 def test_what_waits_is_written_before_it_is_read(db: Database) -> None:
-    buffered = Buffered(db)
+    buffered = BufferedDatabase(db)
     with buffered.transaction():
-        buffered.run(ADD, name="cat", legs=4)
-        buffered.run(GROW, name="cat", legs=1)
+        buffered.execute(ADD, name="cat", legs=4)
+        buffered.execute(GROW, name="cat", legs=1)
         assert db.all(ALL) == []
         assert buffered.all(OTHERS) == [(0,)] and db.all(ALL) == [], "a table nobody wrote to does not hurry it"
         assert buffered.all(ALL) == [("cat", 5)] == db.all(ALL)
 
 
 def test_what_waits_for_another_table_waits_on(db: Database) -> None:
-    buffered = Buffered(db)
+    buffered = BufferedDatabase(db)
     with buffered.transaction():
-        buffered.run(ADD, name="cat", legs=4)
-        buffered.run(OWN, name="ann")
+        buffered.execute(ADD, name="cat", legs=4)
+        buffered.execute(OWN, name="ann")
         assert buffered.all(OTHERS) == [(1,)] and db.all(ALL) == []
     assert db.all(ALL) == [("cat", 4)] and db.all(OTHERS) == [(1,)]
 
 
 def test_all_of_it_is_committed_and_none_of_it_when_it_fails(db: Database) -> None:
-    buffered = Buffered(db)
+    buffered = BufferedDatabase(db)
     with buffered.transaction():
-        buffered.run(ADD, name="cat", legs=4)
+        buffered.execute(ADD, name="cat", legs=4)
     with pytest.raises(ValueError, match="no"), buffered.transaction():
-        buffered.run(ADD, name="dog", legs=4)
+        buffered.execute(ADD, name="dog", legs=4)
         raise ValueError("no")
     with buffered.transaction():
-        buffered.run(ADD, name="emu", legs=2)
+        buffered.execute(ADD, name="emu", legs=2)
     assert buffered.all(ALL) == [("cat", 4), ("emu", 2)]
 
 
 def test_rows_given_by_their_places_wait_with_those_given_by_name(db: Database) -> None:
-    buffered = Buffered(db)
+    buffered = BufferedDatabase(db)
     with buffered.transaction():
-        buffered.run(ADD, legs=4, name="cat")
-        buffered.put(ADD, ("dog", 3))
-        buffered.put(GROW, (1, "dog"))
+        buffered.execute(ADD, legs=4, name="cat")
+        buffered.execute_row(ADD, ("dog", 3))
+        buffered.execute_row(GROW, (1, "dog"))
         assert db.all(ALL) == []
-    buffered.put(ADD, ("emu", 2))
+    buffered.execute_row(ADD, ("emu", 2))
     assert db.all(ALL) == [("cat", 4), ("dog", 4), ("emu", 2)]
 
 
 def test_outside_a_transaction_nothing_waits(db: Database) -> None:
-    Buffered(db).run(ADD, name="cat", legs=4)
+    BufferedDatabase(db).execute(ADD, name="cat", legs=4)
     assert db.all(ALL) == [("cat", 4)]
 
 
@@ -85,17 +85,17 @@ def test_nobody_can_tell_the_difference(steps: list[tuple[Query, str, int]]) -> 
     """Statements as a writer has them: an insert is of a row that is not there."""
     plain, other = connect(":memory:"), connect(":memory:")
     with closing(plain), closing(other):
-        plain.script(TABLES)
-        other.script(TABLES)
-        buffered, there = Buffered(other), set[str]()
+        plain.execute_script(TABLES)
+        other.execute_script(TABLES)
+        buffered, there = BufferedDatabase(other), set[str]()
         with plain.transaction(), buffered.transaction():
             for query, name, legs in steps:
                 if query is ALL:
                     assert buffered.all(ALL) == plain.all(ALL)
                 elif query is not ADD or name not in there:
                     there = there - {name} if query is DROP else there | {name} if query in (ADD, KEEP) else there
-                    plain.run(query, name=name, legs=legs)
-                    buffered.run(query, name=name, legs=legs)
+                    plain.execute(query, name=name, legs=legs)
+                    buffered.execute(query, name=name, legs=legs)
         assert buffered.all(ALL) == plain.all(ALL)
 
 

@@ -103,11 +103,11 @@ def test_opening_a_current_database_waits_for_no_writer(
     writer = connect_again()
     migrate(writer, ("tapebook.log",))
     with writer.transaction():
-        writer.run(sql("INSERT INTO schema_migrations VALUES ('other', 'file', 'hash')"))
-        writer.run(sql("INSERT INTO log_events VALUES ('o', 'd', 1, 'k', 1, 0, 0, '{}', '', NULL)"))
+        writer.execute(sql("INSERT INTO schema_migrations VALUES ('other', 'file', 'hash')"))
+        writer.execute(sql("INSERT INTO log_events VALUES ('o', 'd', 1, 'k', 1, 0, 0, '{}', '', NULL)"))
         opened = connect_again()
         if not isinstance(opened, SqliteDatabase):
-            opened.run(sql("SET lock_timeout = '200ms'"))
+            opened.execute(sql("SET lock_timeout = '200ms'"))
         assert migrate(opened, ("tapebook.log",)) == []
 
 

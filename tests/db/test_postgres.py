@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tapebook.db import connect, migrate
-from tapebook.db.postgres import translate
+from tapebook.db.postgres import to_postgres_dialect
 from tapebook.errors import Busy, DatabaseAway, HomeError, StoreFailed
 from tests.db.places import sql
 
@@ -22,7 +22,7 @@ from tests.db.places import sql
     ],
 )
 def test_migrations_are_translated(shared: str, postgres: str) -> None:
-    assert translate(shared) == postgres
+    assert to_postgres_dialect(shared) == postgres
 
 
 def test_every_text_column_is_compared_by_bytes(empty_postgres: str) -> None:
@@ -33,7 +33,9 @@ def test_every_text_column_is_compared_by_bytes(empty_postgres: str) -> None:
     )
     with closing(connect(empty_postgres)) as db:
         migrate(db, ("tapebook.log",))
-        db.script("CREATE TABLE more (a TEXT, b TEXT NOT NULL, c TEXT DEFAULT 'TEXT', PRIMARY KEY (a)) WITHOUT ROWID")
+        db.execute_script(
+            "CREATE TABLE more (a TEXT, b TEXT NOT NULL, c TEXT DEFAULT 'TEXT', PRIMARY KEY (a)) WITHOUT ROWID"
+        )
         assert db.all(collations) == [("C",)]
 
 
@@ -46,9 +48,9 @@ def test_commits_wait_for_the_disk_where_they_must(empty_postgres: str, durable:
 def test_sync_waits_for_commits_that_did_not(empty_postgres: str) -> None:
     is_flushed = sql("SELECT pg_current_wal_flush_lsn() >= CAST(:lsn AS pg_lsn)")
     with closing(connect(empty_postgres, durable=False)) as db:
-        db.script("CREATE TABLE a (x BIGINT)")
+        db.execute_script("CREATE TABLE a (x BIGINT)")
         for number in range(20):
-            db.run(sql("INSERT INTO a (x) VALUES (:x)"), x=number)
+            db.execute(sql("INSERT INTO a (x) VALUES (:x)"), x=number)
             (written,) = db.one(sql("SELECT CAST(pg_current_wal_insert_lsn() AS VARCHAR)")) or ("",)
             db.sync()
             assert db.one(is_flushed, lsn=written) == (True,)
@@ -77,20 +79,20 @@ def test_unknown_database_is_a_home_error(empty_postgres: str) -> None:
 
 def test_lock_that_is_not_given_is_busy(empty_postgres: str) -> None:
     with closing(connect(empty_postgres)) as first, closing(connect(empty_postgres)) as second:
-        first.script("CREATE TABLE t (x BIGINT)")
-        second.run(sql("SET lock_timeout = '50ms'"))
+        first.execute_script("CREATE TABLE t (x BIGINT)")
+        second.execute(sql("SET lock_timeout = '50ms'"))
         with first.transaction():
-            first.run(sql("LOCK TABLE t"))
+            first.execute(sql("LOCK TABLE t"))
             with pytest.raises(Busy, match="try again"):
                 second.all(sql("SELECT x FROM t"))
 
 
 def test_refused_write_is_a_failed_store(empty_postgres: str) -> None:
     with closing(connect(empty_postgres)) as db:
-        db.script("CREATE TABLE t (x BIGINT)")
-        db.run(sql("SET default_transaction_read_only = on"))
+        db.execute_script("CREATE TABLE t (x BIGINT)")
+        db.execute(sql("SET default_transaction_read_only = on"))
         with pytest.raises(StoreFailed, match="refused a write"):
-            db.run(sql("INSERT INTO t VALUES (1)"))
+            db.execute(sql("INSERT INTO t VALUES (1)"))
 
 
 def test_other_errors_are_the_drivers_and_have_no_false_cause(empty_postgres: str) -> None:
@@ -104,7 +106,7 @@ def test_broken_off_transaction_leaves_no_idle_session(empty_postgres: str) -> N
     sessions = sql("SELECT COUNT(*) FROM pg_stat_activity WHERE datname = :name AND state LIKE 'idle in%'")
     with closing(connect(empty_postgres)) as db, closing(connect(empty_postgres)) as admin:
         with pytest.raises(KeyboardInterrupt), db.transaction():
-            db.run(sql("SELECT 1"))
+            db.execute(sql("SELECT 1"))
             raise KeyboardInterrupt
         name = admin.one(sql("SELECT current_database()"))
         assert name and admin.one(sessions, name=name[0]) == (0,)

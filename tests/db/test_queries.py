@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tapebook.db import Database, Queries, Query, migrate
-from tapebook.db.queries import _parse
+from tapebook.db.database import _parse_queries
 from tapebook.tape import families
 
 PACKAGE = Path(__file__).parents[2] / "src" / "tapebook"
@@ -29,7 +29,7 @@ INSERT INTO events VALUES (:owner, :seq, :owner)
 
 
 def test_file_is_a_list_of_named_queries() -> None:
-    head, add = _parse(FILE).values()
+    head, add = _parse_queries(FILE).values()
     assert (head.name, add.name) == ("head", "add")
     assert (head.sentence, add.sentence) == ("The newest event of a stream.", "Adds an event.")
     assert head.sqlite == "SELECT seq FROM events\n-- only this one\nWHERE owner = ? ORDER BY seq DESC"
@@ -38,12 +38,12 @@ def test_file_is_a_list_of_named_queries() -> None:
 
 
 def test_file_without_entries_has_no_queries() -> None:
-    assert _parse("") == _parse("SELECT 1;\n") == {}
+    assert _parse_queries("") == _parse_queries("SELECT 1;\n") == {}
 
 
 def test_two_queries_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two queries are named 'head'"):
-        _parse(FILE + FILE)
+        _parse_queries(FILE + FILE)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_parameters_are_found_outside_of_literals(
 
 
 def test_queries_are_attributes_and_an_unknown_one_names_the_others() -> None:
-    queries = Queries(_parse(FILE))
+    queries = Queries(_parse_queries(FILE))
     assert [query.name for query in queries] == ["head", "add"]
     assert queries.add.name == "add"
     with pytest.raises(AttributeError, match="no query named 'tail'; there are: head, add"):
@@ -79,7 +79,7 @@ def test_package_has_query_files() -> None:
 @pytest.mark.parametrize("path", QUERY_FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_every_query_has_a_name_and_a_sentence(path: Path) -> None:
     text = path.read_text("utf-8")
-    entries = _parse(text)
+    entries = _parse_queries(text)
     assert len(re.findall(r"(?i)^\s*--\s*name\b", text, re.MULTILINE)) == len(entries) > 0
     for query in entries.values():
         where = f"{path.relative_to(PACKAGE)}: {query.name}"
@@ -100,9 +100,9 @@ def test_every_query_is_understood_by_both_databases(database: Database) -> None
     # The index of documents and what a verification compares with are local SQLite files wherever the book is.
     apart = ("family.sql", "index.sql", "verify.sql")
     files = [path for path in QUERY_FILES if path.parent in rooms and path.name not in apart]
-    asked = [query for path in files for query in _parse(path.read_text("utf-8")).values()]
+    asked = [query for path in files for query in _parse_queries(path.read_text("utf-8")).values()]
     # One file serves all families of market rows, each with its own table.
-    asked += [query for family in families.ALL for query in family.queries]
+    asked += [query for family in families.ALL_FAMILIES for query in family.queries]
     for query in asked:
         explain = Query(query.name, "", query.params, f"EXPLAIN {query.sqlite}", f"EXPLAIN {query.postgres}")
         assert database.all(explain, **dict.fromkeys(query.params))

@@ -26,7 +26,7 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize("how", ["fast", "immediate", "kill"])
 def test_a_connection_that_died_is_replaced_when_the_server_is_back(server: Server, how: Shutdown) -> None:
     with closing(connect(server.url, durable=False)) as db:
-        db.script("CREATE TABLE IF NOT EXISTS t (x BIGINT); DELETE FROM t")
+        db.execute_script("CREATE TABLE IF NOT EXISTS t (x BIGINT); DELETE FROM t")
         server.stop(how)
         for _ in range(2):
             with pytest.raises(DatabaseAway, match=r"PostgreSQL does not answer: .+; see that the server runs") as away:
@@ -36,7 +36,7 @@ def test_a_connection_that_died_is_replaced_when_the_server_is_back(server: Serv
             pytest.fail("no transaction can begin")
         server.start()
         with db.transaction():
-            db.run(ADD, x=30_000)
+            db.execute(ADD, x=30_000)
         # The settings of the session are those of the first one.
         assert db.one(sql("SHOW synchronous_commit")) == ("off",)
         assert db.one(sql("SELECT x + :y FROM t"), y=30_000) == (60_000,)
@@ -44,20 +44,20 @@ def test_a_connection_that_died_is_replaced_when_the_server_is_back(server: Serv
 
 def test_a_transaction_that_was_cut_wrote_nothing(server: Server) -> None:
     with closing(connect(server.url)) as db:
-        db.script("CREATE TABLE IF NOT EXISTS t (x BIGINT); DELETE FROM t")
+        db.execute_script("CREATE TABLE IF NOT EXISTS t (x BIGINT); DELETE FROM t")
         with pytest.raises(DatabaseAway), db.transaction():
-            db.run(ADD, x=1)
+            db.execute(ADD, x=1)
             assert server.kill_backends() == 1
             # Not on a new connection, where it would be written by itself.
-            db.run(ADD, x=2)
+            db.execute(ADD, x=2)
         assert db.one(COUNT) == (0,)
 
 
 def test_a_cut_that_nobody_noticed_inside_is_noticed_at_the_end(server: Server) -> None:
     with closing(connect(server.url)) as db:
-        db.script("CREATE TABLE IF NOT EXISTS t (x BIGINT); DELETE FROM t")
+        db.execute_script("CREATE TABLE IF NOT EXISTS t (x BIGINT); DELETE FROM t")
         with pytest.raises(DatabaseAway), db.transaction():
-            db.run(ADD, x=1)
+            db.execute(ADD, x=1)
             server.kill_backends()
         assert db.one(COUNT) == (0,)
 
@@ -80,9 +80,9 @@ def test_a_server_that_starts_is_waited_for_and_a_wrong_address_is_not(server: S
 
 def test_a_database_that_was_dropped_does_not_come_back(server: Server) -> None:
     with closing(connect(server.url)) as admin:
-        admin.run(sql("CREATE DATABASE brief"))
+        admin.execute(sql("CREATE DATABASE brief"))
         with closing(connect(server.url.replace("/postgres?", "/brief?"))) as db:
-            admin.run(sql("DROP DATABASE brief WITH (FORCE)"))
+            admin.execute(sql("DROP DATABASE brief WITH (FORCE)"))
             with pytest.raises(DatabaseAway):
                 db.one(sql("SELECT 1"))
             with pytest.raises(HomeError, match="does not exist"):

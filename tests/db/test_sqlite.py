@@ -35,7 +35,7 @@ def test_sync_waits_for_the_log_of_commits_that_did_not(tmp_path: Path, monkeypa
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
     with closing(connect(str(tmp_path / "a.db"), durable=False)) as db, closing(connect(":memory:")) as memory:
-        db.script("CREATE TABLE a (x BIGINT)")
+        db.execute_script("CREATE TABLE a (x BIGINT)")
         db.sync()
         memory.sync()
         assert synced == [str(tmp_path / "a.db-wal")]
@@ -79,13 +79,13 @@ def test_text_that_is_no_utf8_is_damaged() -> None:
 
 def test_full_disk_ends_the_transaction_and_keeps_nothing() -> None:
     with closing(connect(":memory:")) as db:
-        db.script("CREATE TABLE t (x BLOB); PRAGMA max_page_count = 8;")
+        db.execute_script("CREATE TABLE t (x BLOB); PRAGMA max_page_count = 8;")
         with pytest.raises(StoreFailed, match="make room"), db.transaction():
-            db.run(sql("INSERT INTO t VALUES (zeroblob(10))"))
-            db.run(sql("INSERT INTO t VALUES (zeroblob(1000000))"))
+            db.execute(sql("INSERT INTO t VALUES (zeroblob(10))"))
+            db.execute(sql("INSERT INTO t VALUES (zeroblob(1000000))"))
         assert db.all(sql("SELECT x FROM t")) == []
         with db.transaction():
-            db.run(sql("INSERT INTO t VALUES (zeroblob(10))"))
+            db.execute(sql("INSERT INTO t VALUES (zeroblob(10))"))
 
 
 def test_writer_that_waits_too_long_is_told_to_try_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,11 +101,11 @@ def test_writer_that_waits_too_long_is_told_to_try_again(tmp_path: Path, monkeyp
 def test_writer_waits_for_another_to_finish(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     with closing(connect(path)) as first, closing(connect(path)) as second:
-        first.script("CREATE TABLE t (x BIGINT)")
+        first.execute_script("CREATE TABLE t (x BIGINT)")
         with first.transaction():
-            waiting = Thread(target=lambda: second.run(sql("INSERT INTO t VALUES (2)")))
+            waiting = Thread(target=lambda: second.execute(sql("INSERT INTO t VALUES (2)")))
             waiting.start()
-            first.run(sql("INSERT INTO t VALUES (1)"))
+            first.execute(sql("INSERT INTO t VALUES (1)"))
         waiting.join()
         assert first.all(sql("SELECT x FROM t ORDER BY x")) == [(1,), (2,)]
 
@@ -139,6 +139,6 @@ def test_other_errors_are_the_drivers_and_have_no_false_cause() -> None:
 
 def test_a_table_without_the_column_that_is_streamed_is_damage(tmp_path: Path) -> None:
     with closing(connect(str(tmp_path / "a.db"))) as db:
-        db.script("CREATE TABLE things (name TEXT)")
+        db.execute_script("CREATE TABLE things (name TEXT)")
         with pytest.raises(Damaged, match="no such column: size"):
             list(db.stream(sql("SELECT size FROM things")))

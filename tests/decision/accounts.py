@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.decision.limits import Limits, Move
+from tapebook.decision.guard import Limits, Move
 from tapebook.domain.agent import RiskCaps
 from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order

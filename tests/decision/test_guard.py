@@ -8,15 +8,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tapebook.book.orders import orders_for
-from tapebook.decision.guard import _asked, _proposal, gate, judge
-from tapebook.decision.limits import Limits, move_of
-from tapebook.decision.rules import RULES
-from tapebook.domain.activity import Activity
+from tapebook.book.events import orders_for_actions
+from tapebook.decision.guard import (
+    RULES,
+    Limits,
+    _first_objection,
+    _proposed_order,
+    gate_order,
+    judge_actions,
+    move_of_order,
+)
 from tapebook.domain.money import E6, notional_usd_e6
 from tapebook.domain.order import Order
 from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.run import Action, ActionKind, Verdict
+from tapebook.domain.run import Action, ActionKind, Activity, Verdict
 from tests.decision.accounts import CAPS, MARK, action, limited, limits, order, working
 from tests.matrix import examples
 
@@ -41,7 +46,7 @@ def test_first_rule_that_objects_is_named() -> None:
     ]
     named = []
     for repair in repairs:
-        (found,) = judge([wrong], limits(**known))
+        (found,) = judge_actions([wrong], limits(**known))
         named.append(found.rule)
         if set(repair) <= {"halted", "data_age_ms", "held"}:
             known |= repair
@@ -56,7 +61,7 @@ def test_first_rule_that_objects_is_named() -> None:
         "R4_LEVERAGE",
         "R3_POSITION_CAP",
     ]
-    assert judge([wrong], limits(**known)) == (Verdict(True),)
+    assert judge_actions([wrong], limits(**known)) == (Verdict(True),)
     assert [code for code in RULES if code in named] == named
 
 
@@ -81,7 +86,7 @@ def test_first_rule_that_objects_is_named() -> None:
     ],
 )
 def test_one_action_of_a_reply_trades(proposed: list[Action], rules: list[str | None]) -> None:
-    assert [found.rule for found in judge(proposed, limits(held=100))] == rules
+    assert [found.rule for found in judge_actions(proposed, limits(held=100))] == rules
 
 
 # The gate
@@ -113,7 +118,7 @@ def test_one_action_of_a_reply_trades(proposed: list[Action], rules: list[str | 
     ],
 )
 def test_gate(sent: Order, known: dict[str, Any], rule: str | None) -> None:
-    found = gate(sent, limits(**known), decided_mark_e8=MARK, most_ms=300_000)
+    found = gate_order(sent, limits(**known), decided_mark_e8=MARK, most_ms=300_000)
     assert (found.allowed, found.rule) == (rule is None, rule)
 
 
@@ -128,11 +133,11 @@ def test_gate(sent: Order, known: dict[str, Any], rule: str | None) -> None:
     ],
 )
 def test_gate_sees_that_the_price_has_left(decided: int | None, rule: str | None) -> None:
-    assert gate(order(100), limits(), decided_mark_e8=decided, most_ms=1).rule == rule
+    assert gate_order(order(100), limits(), decided_mark_e8=decided, most_ms=1).rule == rule
     closing = order(-100, reduce_only=True)
-    assert gate(closing, limits(held=100), decided_mark_e8=decided, most_ms=1).allowed
+    assert gate_order(closing, limits(held=100), decided_mark_e8=decided, most_ms=1).allowed
     far = order(100, type="limit", limit_price_e8=MARK * 97 // 100)
-    assert gate(far, limits(), decided_mark_e8=MARK, most_ms=1).rule == "R9_PRICE_DEVIATION"
+    assert gate_order(far, limits(), decided_mark_e8=MARK, most_ms=1).rule == "R9_PRICE_DEVIATION"
 
 
 # Whatever is proposed, in whatever order it fills
@@ -158,14 +163,14 @@ def actions(draw: st.DrawFn) -> Action:
 @given(st.integers(-(10**6), 10**6).filter(bool), st.integers(0, 120_000), st.lists(actions(), max_size=3))
 def test_closing_is_possible_whenever_there_is_a_fresh_price(held: int, age: int, others: list[Action]) -> None:
     refused = [msgspec.structs.replace(each, symbol="ETH") for each in others]
-    assert judge([*refused, CLOSE], limits(held=held, data_age_ms=age))[-1] == Verdict(True)
+    assert judge_actions([*refused, CLOSE], limits(held=held, data_age_ms=age))[-1] == Verdict(True)
 
 
 @given(st.lists(actions(), max_size=4), st.integers(-2_500, 2_500))
 def test_every_action_gets_a_verdict(proposed: list[Action], held: int) -> None:
-    verdicts = judge(proposed, limits(held=held))
+    verdicts = judge_actions(proposed, limits(held=held))
     assert len(verdicts) == len(proposed)
-    assert judge(proposed, limits(held=held)) == verdicts
+    assert judge_actions(proposed, limits(held=held)) == verdicts
     assert all(found.allowed == (found.rule is None) for found in verdicts)
 
 
@@ -186,8 +191,8 @@ def test_every_action_gets_a_verdict(proposed: list[Action], held: int) -> None:
 def test_a_hold_is_refused_by_two_rules_or_by_none(symbol: str, cites: list[str], known: dict[str, Any]) -> None:
     """Whatever the account, what all rules say of a hold is what the two say that it is asked by."""
     hold, account = action("hold", symbol=symbol, cites=tuple(cites)), limits(**known)
-    plain = _asked(RULES, _proposal(hold, account), account)
-    assert judge([hold], account) == (plain,)
+    plain = _first_objection(RULES, _proposed_order(hold, account), account)
+    assert judge_actions([hold], account) == (plain,)
 
 
 def filled(held_e8: int, sent: Order) -> int:
@@ -212,7 +217,7 @@ def reachable(held_e8: int, orders: list[Order]) -> set[int]:
 
 def judged_by(held_e8: int, orders: list[Order], at: int) -> Limits:
     held = {"BTC": Position("BTC", held_e8, notional_usd_e6(held_e8, MARK))} if held_e8 else {}
-    moves = tuple(move_of(each, MARK) for each in orders)
+    moves = tuple(move_of_order(each, MARK) for each in orders)
     return limits(portfolio=Portfolio(held, 10_000 * E6), working=moves, at=at)
 
 
@@ -235,8 +240,8 @@ def test_orders_let_through_one_after_the_other_never_exceed_the_cap(story: list
     held_e8, under_way = 0, list[Order]()
     for at, (proposed, fills) in enumerate(story):
         known = judged_by(held_e8, under_way, at)
-        (verdict,) = judge([proposed], known)
-        under_way += orders_for(f"r{at}", [(proposed, verdict)], held=known.held, mark_e8=MARK, at=at)
+        (verdict,) = judge_actions([proposed], known)
+        under_way += orders_for_actions(f"r{at}", [(proposed, verdict)], held=known.held, mark_e8=MARK, at=at)
         cap = CAPS.max_position_usd_e6 + 2
         for size in reachable(held_e8, under_way):
             assert abs(notional_usd_e6(size, MARK)) <= cap, (held_e8, under_way)

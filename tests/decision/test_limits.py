@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapebook.decision.limits import Move, move_of
+from tapebook.decision.guard import Move, move_of_order
 from tapebook.domain.money import E8
 from tests.decision.accounts import MARK, limits, order, usd, working
 
@@ -46,6 +46,6 @@ def test_margin_is_rounded_up() -> None:
 
 def test_order_of_the_book_as_a_move() -> None:
     sold = order(-300, type="limit", limit_price_e8=110 * E8, leverage=4)
-    assert move_of(sold, 120 * E8) == Move("BTC", False, usd(360), 120 * E8, 110 * E8, 4, False)
-    assert move_of(sold, 120 * E8).order_usd_e6 == usd(330)
-    assert move_of(sold, None) == Move("BTC", False, usd(330), 110 * E8, 110 * E8, 4, False)
+    assert move_of_order(sold, 120 * E8) == Move("BTC", False, usd(360), 120 * E8, 110 * E8, 4, False)
+    assert move_of_order(sold, 120 * E8).order_usd_e6 == usd(330)
+    assert move_of_order(sold, None) == Move("BTC", False, usd(330), 110 * E8, 110 * E8, 4, False)

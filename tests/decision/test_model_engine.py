@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from tapebook.config import Config, Llm
-from tapebook.decision import Answer, Engine, EngineTerms, Refusal, Reply, parse
+from tapebook.decision import Engine, EngineAnswer, EngineTerms, Reply, ReplyRefusal, parse_reply
 from tapebook.decision.engines import anthropic, openai
-from tapebook.decision.schema import SCHEMA
+from tapebook.decision.reply import REPLY_SCHEMA
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Usage
 from tapebook.llm import Asker, Key
-from tapebook.wiring import asker
+from tapebook.settings.config import Config, LlmSettings
+from tapebook.wiring import make_asker
 from tests.llm.conftest import offline, one_server, server
 from tests.llm.model_server import ModelServer, Said, anthropic_message, error, openai_chat
 from tests.llm.offline import closed_port
@@ -40,10 +40,10 @@ def engine() -> Make:
 
     def make(name: str, url: str, *, cap: int = CAP, **settings: Any) -> Engine:
         urls = {"anthropic_url": url, "openai_url": f"{url}/v1"}
-        config = Config(llm=Llm(**{"timeout_seconds": 5.0, **urls, **settings}))
+        config = Config(llm=LlmSettings(**{"timeout_seconds": 5.0, **urls, **settings}))
 
         def ask(provider: str, model: str) -> Asker:
-            return asker(config, provider, model, key=Key(SECRET))
+            return make_asker(config, provider, model, key=Key(SECRET))
 
         made: Engine = MODULES[name].create(EngineTerms("some-model", max_usd_e6=cap, asker=ask))
         return made
@@ -65,20 +65,20 @@ def test_the_packet_goes_out_verbatim_and_the_text_is_the_reply(
     engine: Make, server: ModelServer, *, name: str
 ) -> None:
     server.says(said(name))
-    assert engine(name, server.url).decide(PACKET) == Answer(HOLD, usage=USED, reasoning="hm")
-    assert isinstance(parse(HOLD), Reply)
+    assert engine(name, server.url).decide(PACKET) == EngineAnswer(HOLD, usage=USED, reasoning="hm")
+    assert isinstance(parse_reply(HOLD), Reply)
     (seen,) = server.seen
     texts = [message["content"] for message in seen.body["messages"]]
     assert [*filter(None, [seen.body.get("system")]), *texts] == [PACKET.system, PACKET.text]
     assert seen.body["model"] == "some-model"
     where = ("output_config", "format") if name == "anthropic" else ("response_format", "json_schema")
-    assert seen.body[where[0]][where[1]]["schema"] == SCHEMA
+    assert seen.body[where[0]][where[1]]["schema"] == REPLY_SCHEMA
 
 
 @every_provider
 def test_a_limit_is_waited_for_and_both_attempts_are_counted(engine: Make, server: ModelServer, *, name: str) -> None:
     server.says(Said(429, error("slow down"), {"retry-after": "0.01"}), said(name))
-    assert engine(name, server.url).decide(PACKET) == Answer(
+    assert engine(name, server.url).decide(PACKET) == EngineAnswer(
         HOLD, usage=Usage("some-model", 1000, 100, 7_500, 2), reasoning="hm"
     )
     assert len(server.seen) == 2
@@ -101,8 +101,8 @@ def test_a_text_that_is_not_what_was_asked_for_is_left_to_the_parser(
     engine: Make, server: ModelServer, *, name: str, text: str
 ) -> None:
     server.says(said(name, text))
-    assert engine(name, server.url, attempts=1).decide(PACKET) == Answer(text, usage=USED, reasoning="hm")
-    assert isinstance(parse(text), Refusal)
+    assert engine(name, server.url, attempts=1).decide(PACKET) == EngineAnswer(text, usage=USED, reasoning="hm")
+    assert isinstance(parse_reply(text), ReplyRefusal)
 
 
 @every_provider
@@ -114,8 +114,8 @@ def test_a_text_that_is_no_reply_is_asked_for_again_with_what_is_wrong(
     answer = engine(name, server.url, attempts=2).decide(PACKET)
     assert (answer.reply, answer.problem) == (HOLD, None)
     assert answer.usage is not None and answer.usage.attempts == 2
-    refused = parse(wrong)
-    assert isinstance(refused, Refusal) and refused.why in server.seen[1].body["messages"][-1]["content"]
+    refused = parse_reply(wrong)
+    assert isinstance(refused, ReplyRefusal) and refused.why in server.seen[1].body["messages"][-1]["content"]
 
 
 @every_provider

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tapebook.context.system import FOOTER
-from tapebook.decision.parse import MAX_ACTIONS, MAX_REPLY_CHARS, Refusal, Reply, parse
+from tapebook.context.assemble import FOOTER
+from tapebook.decision.reply import MAX_ACTIONS, MAX_REPLY_CHARS, Reply, ReplyRefusal, parse_reply
 from tapebook.domain.money import E6, E8
 from tapebook.domain.run import Action
 from tapebook.domain.text import short_line
@@ -24,7 +24,7 @@ DOCUMENTED = """{"actions":[{"action":"open","symbol":"BTC","side":"long","notio
 
 def accepted(text: str) -> Reply:
     """The reply, which must be a good one."""
-    parsed = parse(text)
+    parsed = parse_reply(text)
     assert isinstance(parsed, Reply), parsed
     return parsed
 
@@ -45,9 +45,9 @@ def test_example_in_the_prompt_is_accepted_for_every_choice() -> None:
                 text = shape.replace("open|adjust|close|hold", kind).replace("market|limit", order_type)
                 text = text.replace('"limit_price":null', f'"limit_price":{price}')
                 text = text.replace('"long|short|null"', "null" if side == "null" else f'"{side}"')
-                parsed = parse(text)
+                parsed = parse_reply(text)
                 needs_side = kind in ("open", "adjust") and side == "null"
-                assert isinstance(parsed, Refusal if needs_side else Reply)
+                assert isinstance(parsed, ReplyRefusal if needs_side else Reply)
 
 
 def test_least_that_is_accepted() -> None:
@@ -90,7 +90,7 @@ def test_most_actions_and_longest_reply() -> None:
     assert len(accepted(json.dumps({"actions": [GOOD] * MAX_ACTIONS})).actions) == MAX_ACTIONS
     padded = reply().ljust(MAX_REPLY_CHARS)
     assert len(accepted(padded).actions) == 1
-    assert isinstance(parse(padded + " "), Refusal)
+    assert isinstance(parse_reply(padded + " "), ReplyRefusal)
 
 
 def test_note_is_one_capped_line() -> None:
@@ -99,8 +99,8 @@ def test_note_is_one_capped_line() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_reply_is_refused_with_a_reason(text: str) -> None:
-    refused = parse(text)
-    assert isinstance(refused, Refusal)
+    refused = parse_reply(text)
+    assert isinstance(refused, ReplyRefusal)
     assert 5 < len(refused.why) <= 300
     assert refused.why.splitlines() == [refused.why]
 
@@ -122,14 +122,14 @@ ODD = st.sampled_from([*NUMBERS, None, "", "long", [], {}, "\x00", "\ud800"])
 @example("\ud800")
 @example("{" * 20_000)
 def test_any_text_is_understood_or_refused(text: str) -> None:
-    assert isinstance(parse(text), Reply | Refusal)
+    assert isinstance(parse_reply(text), Reply | ReplyRefusal)
 
 
 @given(JSON)
 def test_any_json_is_understood_or_refused(value: object) -> None:
-    assert isinstance(parse(json.dumps(value)), Reply | Refusal)
-    assert isinstance(parse(json.dumps({"actions": value})), Reply | Refusal)
-    assert isinstance(parse(json.dumps({"actions": [value]})), Reply | Refusal)
+    assert isinstance(parse_reply(json.dumps(value)), Reply | ReplyRefusal)
+    assert isinstance(parse_reply(json.dumps({"actions": value})), Reply | ReplyRefusal)
+    assert isinstance(parse_reply(json.dumps({"actions": [value]})), Reply | ReplyRefusal)
 
 
 def compact(value: object) -> str:
@@ -144,7 +144,7 @@ def test_how_a_reply_is_spaced_makes_no_difference(value: Any) -> None:
     except UnicodeEncodeError:
         return
     wide = re.sub(r"^\{", "{ ", dense)
-    narrow, spaced = parse(dense), parse(wide)
+    narrow, spaced = parse_reply(dense), parse_reply(wide)
     if isinstance(narrow, Reply) or isinstance(spaced, Reply):
         assert narrow == spaced
 
@@ -154,16 +154,16 @@ def test_a_key_that_stands_twice_is_refused_however_it_is_written(name: str) -> 
     body = compact(GOOD)
     twice = f'{{"actions":[{body[:-1]},{compact({name: GOOD[name]})[1:]}]}}'
     for text in (twice, json.dumps({"actions": []})[:-1] + ', "actions": []}', '{"actions":[],"actions":[]}'):
-        refused = parse(text)
-        assert isinstance(refused, Refusal) and "stands twice in one object" in refused.why
-    assert name in parse(twice).why  # type: ignore[union-attr]
+        refused = parse_reply(text)
+        assert isinstance(refused, ReplyRefusal) and "stands twice in one object" in refused.why
+    assert name in parse_reply(twice).why  # type: ignore[union-attr]
 
 
 @settings(max_examples=examples(200))
 @given(st.dictionaries(st.sampled_from(sorted(GOOD)), ODD | JSON, max_size=3))
 def test_any_change_of_a_good_reply_is_understood_or_refused(changes: dict[str, Any]) -> None:
-    parsed = parse(reply(**changes))
-    assert isinstance(parsed, Reply | Refusal)
+    parsed = parse_reply(reply(**changes))
+    assert isinstance(parsed, Reply | ReplyRefusal)
     if isinstance(parsed, Reply):
         check_action(parsed.actions[0])
 
@@ -198,5 +198,5 @@ CLOSED, HELD = {"action": "close", "symbol": "BTC"}, {"action": "hold", "symbol"
     ],
 )
 def test_reply_that_contradicts_itself_is_refused(actions: list[dict[str, Any]], why: str | None) -> None:
-    parsed = parse(json.dumps({"actions": actions}))
-    assert (parsed.why if isinstance(parsed, Refusal) else None) == why
+    parsed = parse_reply(json.dumps({"actions": actions}))
+    assert (parsed.why if isinstance(parsed, ReplyRefusal) else None) == why

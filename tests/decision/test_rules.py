@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from tapebook.decision import rules
-from tapebook.decision.guard import judge
-from tapebook.decision.rules import RULES
-from tapebook.domain.activity import Activity
+from tapebook.decision import guard
+from tapebook.decision.guard import RULES, judge_actions
 from tapebook.domain.money import E8
-from tapebook.domain.run import Action, Verdict
+from tapebook.domain.run import Action, Activity, Verdict
 from tests.decision.accounts import CAPS, action, limited, limits, usd, working
 
 OPEN = action("open", "long", 100)
@@ -24,7 +22,7 @@ HOUR = 3_600_000
 
 def verdict(proposed: Action, **known: Any) -> Verdict:
     """What the guard says of one action."""
-    (found,) = judge([proposed], limits(**known))
+    (found,) = judge_actions([proposed], limits(**known))
     return found
 
 
@@ -254,5 +252,5 @@ def test_every_code_is_described_in_the_module_and_on_its_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "rules.md").read_text("utf-8")
     rows = re.findall(r"^\| `(R\d+_[A-Z_]+)` \|", page, re.MULTILINE)
     assert len(rows) == len(set(rows)) == 18
-    assert set(rows) == codes(rules.__doc__ or "")
+    assert set(rows) == codes(guard.__doc__ or "")
     assert set(RULES) | {"R11_MODEL_SPEND", "R17_EXPIRED"} == set(rows)

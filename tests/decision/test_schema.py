@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tapebook.decision import Refusal, Reply, parse
-from tapebook.decision.parse import _WireReply
-from tapebook.decision.schema import SCHEMA, SCHEMA_SHA256
+from tapebook.decision import Reply, ReplyRefusal, parse_reply
+from tapebook.decision.reply import REPLY_SCHEMA, REPLY_SCHEMA_SHA256, _WireReply
 
-VALIDATOR = Draft202012Validator(SCHEMA)
+VALIDATOR = Draft202012Validator(REPLY_SCHEMA)
 ACTION: dict[str, Any] = {
     **{"action": "open", "symbol": "BTC", "side": "long", "notional_usd": 250.0, "leverage": 2},
     **{"order_type": "market", "limit_price": None, "confidence": 0.64, "reason": "up", "cites": ["c1"]},
@@ -44,12 +43,12 @@ def written_out(text: str) -> Any:
 
 
 def test_the_schema_is_one_and_is_a_schema() -> None:
-    Draft202012Validator.check_schema(SCHEMA)
-    assert len(SCHEMA_SHA256) == 64
+    Draft202012Validator.check_schema(REPLY_SCHEMA)
+    assert len(REPLY_SCHEMA_SHA256) == 64
 
 
 def test_the_schema_is_in_the_part_that_providers_take() -> None:
-    text = msgspec.json.encode(SCHEMA).decode()
+    text = msgspec.json.encode(REPLY_SCHEMA).decode()
     assert not any(f'"{word}"' in text for word in ("$ref", "$defs", "default", "minimum", "maximum", "maxLength"))
 
     def check(node: Any) -> None:
@@ -59,13 +58,13 @@ def test_the_schema_is_in_the_part_that_providers_take() -> None:
         for below in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
             check(below)
 
-    check(SCHEMA)
+    check(REPLY_SCHEMA)
 
 
 @given(REPLIES)
 def test_what_the_schema_accepts_is_parsed(reply: dict[str, Any]) -> None:
     assert VALIDATOR.is_valid(reply)
-    assert isinstance(parse(msgspec.json.encode(reply).decode()), Reply)
+    assert isinstance(parse_reply(msgspec.json.encode(reply).decode()), Reply)
 
 
 @given(REPLIES, MISSING)
@@ -74,7 +73,7 @@ def test_what_is_parsed_the_schema_accepts_once_defaults_are_written_out(reply: 
         for name in missing:
             del action[name]
     text = msgspec.json.encode(reply).decode()
-    if isinstance(parse(text), Reply):
+    if isinstance(parse_reply(text), Reply):
         assert VALIDATOR.is_valid(written_out(text))
 
 
@@ -97,4 +96,4 @@ def test_what_the_schema_refuses_is_refused(change: dict[str, Any]) -> None:
     assert VALIDATOR.is_valid(REPLY)
     wrong = {"actions": [{**ACTION, **change}], "note": ""}
     assert not VALIDATOR.is_valid(wrong)
-    assert isinstance(parse(msgspec.json.encode(wrong).decode()), Refusal)
+    assert isinstance(parse_reply(msgspec.json.encode(wrong).decode()), ReplyRefusal)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.decision.reading import read
-from tapebook.decision.signal import LEVERAGE, NOTIONAL_USD, Signal, follow
+from tapebook.decision.rule_engine import LEVERAGE, NOTIONAL_USD, Signal, follow_signal, read_packet
 from tapebook.domain.money import E6
 from tests.decision.engines.seen import FLAT, LONG, SHORT, action_in, facts, packet_of, portfolio
 
@@ -18,7 +17,7 @@ AMOUNTS = st.decimals(-(10**6), 10**6, places=2)
 @given(AMOUNTS, AMOUNTS, st.integers(-1, 50), st.sampled_from([FLAT, SHORT]))
 def test_size_and_leverage_are_within_the_caps(cap: Any, equity: Any, leverage: int, held: int) -> None:
     shown = portfolio(held, max_position_usd=str(cap), equity_usd=str(equity), max_leverage=str(leverage))
-    proposed = action_in(follow(read(packet_of(shown)), UP))
+    proposed = action_in(follow_signal(read_packet(packet_of(shown)), UP))
     assert (proposed.action == "open") == (cap > 0 and equity > 0 and leverage >= 1)
     if proposed.action == "open":
         assert 0 < proposed.notional_usd_e6 <= min(cap, equity, NOTIONAL_USD) * E6
@@ -33,19 +32,19 @@ def test_size_and_leverage_are_within_the_caps(cap: Any, equity: Any, leverage: 
 )
 def test_the_account_as_a_whole_has_a_cap_and_orders_a_least_size(used: str, size: int | None) -> None:
     shown = portfolio(FLAT, max_account_usd="10000.00", account_used_usd=used, min_notional_usd="10.00")
-    proposed = action_in(follow(read(packet_of(shown)), UP))
+    proposed = action_in(follow_signal(read_packet(packet_of(shown)), UP))
     assert (proposed.action, proposed.notional_usd_e6) == (("open", size * E6) if size else ("hold", 0))
 
 
 @pytest.mark.parametrize("missing", ["equity_usd", "max_position_usd", "max_leverage"])
 def test_caps_that_are_not_shown_open_nothing(missing: str) -> None:
-    proposed = action_in(follow(read(packet_of(portfolio(FLAT, **{missing: "unknown"}))), UP))
+    proposed = action_in(follow_signal(read_packet(packet_of(portfolio(FLAT, **{missing: "unknown"}))), UP))
     assert (proposed.action, proposed.confidence_e4) == ("hold", 0)
 
 
 def test_without_a_portfolio_nothing_is_opened() -> None:
-    assert action_in(follow(read(packet_of()), UP)).action == "hold"
-    assert action_in(follow(read(packet_of(facts("portfolio"))), UP)).action == "hold"
+    assert action_in(follow_signal(read_packet(packet_of()), UP)).action == "hold"
+    assert action_in(follow_signal(read_packet(packet_of(facts("portfolio"))), UP)).action == "hold"
 
 
 @pytest.mark.parametrize(
@@ -61,4 +60,6 @@ def test_without_a_portfolio_nothing_is_opened() -> None:
     ],
 )
 def test_what_is_wanted_and_what_is_held(held: int, wants: Any, stays: Any, kind: str) -> None:
-    assert action_in(follow(read(packet_of(portfolio(held))), Signal("s", wants, 0.7, stays))).action == kind
+    assert (
+        action_in(follow_signal(read_packet(packet_of(portfolio(held))), Signal("s", wants, 0.7, stays))).action == kind
+    )

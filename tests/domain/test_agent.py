@@ -2,9 +2,9 @@
 
 import pytest
 
-from tapebook.context.budget import line_tokens
-from tapebook.context.sections import bars
-from tapebook.domain.agent import HORIZONS, ContextProfile, Horizon, context_of
+from tapebook.context import market_sections
+from tapebook.context.formatting import line_tokens
+from tapebook.domain.agent import HORIZONS, ContextProfile, Horizon, context_for_horizon
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 
 LOOKBACKS = {"scalp": HOUR, "intraday": DAY, "swing": 7 * DAY, "position": 30 * DAY}
@@ -16,7 +16,7 @@ DEAREST = ("12:30", "0.00001234", "0.00001234", "0.00001234", "1.23e+08")
 def test_a_horizon_looks_back_as_far_as_its_name_says(horizon: Horizon) -> None:
     minutes, count = HORIZONS[horizon]
     assert minutes * count * MINUTE == LOOKBACKS[horizon]
-    assert context_of(horizon) == ContextProfile(horizon=horizon, bar_minutes=minutes, bar_count=count)
+    assert context_for_horizon(horizon) == ContextProfile(horizon=horizon, bar_minutes=minutes, bar_count=count)
 
 
 @pytest.mark.parametrize("horizon", list(HORIZONS))
@@ -25,5 +25,5 @@ def test_every_bar_of_a_horizon_fits_the_section(horizon: Horizon) -> None:
     head = line_tokens(
         f"## Time and bars: now 2026-01-05T00:30 UTC, xyz:GOLD {minutes}m bars, time high low close volume"
     )
-    assert head + count * line_tokens(bars.LAYOUT.text((DEAREST,))) <= bars.LAYOUT.cap
+    assert head + count * line_tokens(market_sections.BARS_SECTION.text((DEAREST,))) <= market_sections.BARS_SECTION.cap
     assert 1440 % minutes == 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.canonical import canonical, canonical_part, sha256_hex, short_id
+from tapebook.domain.canonical import canonical_json, canonical_json_part, sha256_hex, short_id
 from tapebook.domain.market import Candle
 from tapebook.domain.position import Portfolio, Position
 
@@ -34,39 +34,43 @@ def shuffled(value: Any) -> Any:
 
 @given(value=VALUES)
 def test_order_of_keys_leaves_no_trace(value: Any) -> None:
-    assert canonical(shuffled(value)) == canonical(value)
+    assert canonical_json(shuffled(value)) == canonical_json(value)
 
 
 @given(value=VALUES)
 def test_bytes_are_plain_json_and_say_the_value(value: Any) -> None:
-    content = canonical(value)
+    content = canonical_json(value)
     assert json.loads(content) == value
-    assert canonical(json.loads(content)) == content
+    assert canonical_json(json.loads(content)) == content
 
 
 @given(value=VALUES)
 def test_a_part_has_the_bytes_it_has_as_a_whole(value: Any) -> None:
-    assert canonical_part(value) == canonical(value).decode()
+    assert canonical_json_part(value) == canonical_json(value).decode()
 
 
 @given(value=VALUES)
 def test_bytes_have_sorted_keys_and_no_spaces(value: Any) -> None:
     expected = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert json.dumps(json.loads(canonical(value)), separators=(",", ":"), ensure_ascii=False) == expected
+    assert json.dumps(json.loads(canonical_json(value)), separators=(",", ":"), ensure_ascii=False) == expected
 
 
 def test_bytes_by_hand() -> None:
-    assert canonical({"b": [1, None, True], "a": "é"}) == '{"a":"é","b":[1,null,true]}'.encode()
-    assert canonical((1, 2)) == canonical([1, 2]) == b"[1,2]"
+    assert canonical_json({"b": [1, None, True], "a": "é"}) == '{"a":"é","b":[1,null,true]}'.encode()
+    assert canonical_json((1, 2)) == canonical_json([1, 2]) == b"[1,2]"
 
 
 def test_a_struct_has_the_bytes_of_its_mapping() -> None:
-    assert canonical(Unsorted("BTC", 1)) == canonical({"symbol": "BTC", "at": 1}) == b'{"at":1,"symbol":"BTC"}'
+    assert (
+        canonical_json(Unsorted("BTC", 1)) == canonical_json({"symbol": "BTC", "at": 1}) == b'{"at":1,"symbol":"BTC"}'
+    )
 
 
 def test_positions_in_any_order_are_the_same_portfolio() -> None:
     bitcoin, ether = Position("BTC", 1, 2), Position("ETH", 3, 4)
-    assert canonical(Portfolio({"BTC": bitcoin, "ETH": ether})) == canonical(Portfolio({"ETH": ether, "BTC": bitcoin}))
+    assert canonical_json(Portfolio({"BTC": bitcoin, "ETH": ether})) == canonical_json(
+        Portfolio({"ETH": ether, "BTC": bitcoin})
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_positions_in_any_order_are_the_same_portfolio() -> None:
 )
 def test_a_float_is_refused_and_found(value: Any, path: str) -> None:
     with pytest.raises(TypeError, match=f"a float at {path}has no canonical bytes"):
-        canonical(value)
+        canonical_json(value)
 
 
 # The byte that begins a float in MessagePack stands in text and in integers too.
@@ -94,34 +98,34 @@ def holds_a_float(value: Any) -> bool:
 def test_no_float_gets_past_and_nothing_else_is_stopped(value: Any) -> None:
     if holds_a_float(value):
         with pytest.raises(TypeError, match="a float at"):
-            canonical(value)
+            canonical_json(value)
     else:
-        assert json.loads(canonical(value)) == value
+        assert json.loads(canonical_json(value)) == value
 
 
 @given(number=st.integers(0, 2**56 - 1), other=FLOATS)
 def test_an_integer_that_looks_like_a_float_hides_none(number: int, other: float) -> None:
     # In MessagePack this is the byte of an integer of 64 bits, then that of a float, then seven bytes of anything.
     looks_alike = (0xCB << 56) | number
-    assert canonical([looks_alike, 1, None]) == f"[{looks_alike},1,null]".encode()
+    assert canonical_json([looks_alike, 1, None]) == f"[{looks_alike},1,null]".encode()
     with pytest.raises(TypeError, match=r"a float at \$\[1\]"):
-        canonical([looks_alike, other])
+        canonical_json([looks_alike, other])
 
 
 def test_a_float_inside_a_struct_is_refused() -> None:
     bar = Candle("BTC", 60, 0, 1, 1, 1, 1, volume_base=0.5, volume_quote_usd=1.0, sample_count=1)
     with pytest.raises(TypeError, match=r"a float at \$\.volume_base"):
-        canonical(bar)
+        canonical_json(bar)
 
 
 @pytest.mark.parametrize("value", [{1: "a"}, {1.5: "a"}, {None: "a"}])
 def test_only_text_is_a_key(value: Any) -> None:
     with pytest.raises(TypeError):
-        canonical(value)
+        canonical_json(value)
 
 
 def test_integers_of_any_length_keep_every_digit() -> None:
-    assert canonical(10**40 + 1) == str(10**40 + 1).encode()
+    assert canonical_json(10**40 + 1) == str(10**40 + 1).encode()
 
 
 @given(content=st.binary())

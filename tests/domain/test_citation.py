@@ -1,7 +1,7 @@
 """Citations as programs read them."""
 
-from tapebook.domain.canonical import canonical
-from tapebook.domain.citation import Citation
+from tapebook.domain.canonical import canonical_json
+from tapebook.domain.packet import Citation
 
 MANUAL = Citation("agents/agent_btc_5m/TRADING_MANUAL.md", 42, 58, 8_200, "Never trade…", "fts", "c1", "ab" * 32)
 
@@ -15,4 +15,4 @@ def test_shape_of_the_specification() -> None:
 
 
 def test_citation_has_canonical_bytes() -> None:
-    assert b'"score_e4":8200' in canonical(MANUAL)
+    assert b'"score_e4":8200' in canonical_json(MANUAL)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tapebook.domain.canonical import canonical
-from tapebook.domain.memory import ExperienceSettings
+from tapebook.domain.agent import ExperienceSettings
+from tapebook.domain.canonical import canonical_json
 
 
 def test_defaults() -> None:
@@ -11,7 +11,7 @@ def test_defaults() -> None:
     assert (settings.enabled, settings.max_memory_size, settings.context_window) == (True, 1_000, 20)
     assert (settings.prior_trades, settings.neighbours) == (10, 25)
     # A profile is in the log, where no float may be.
-    assert b"." not in canonical(settings)
+    assert b"." not in canonical_json(settings)
 
 
 @pytest.mark.parametrize(

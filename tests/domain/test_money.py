@@ -14,15 +14,15 @@ from tapebook.domain.money import (
     E6,
     E8,
     E12,
+    average_price_e8,
     decimal_text,
-    divide,
-    floats_e8,
+    divide_half_even,
+    floats_to_e8,
     notional_usd_e6,
-    price_e8_of,
-    scaled,
-    scaled_e8,
     short_price,
     size_e8_for,
+    to_e8,
+    to_units,
 )
 from tests.matrix import examples
 
@@ -39,19 +39,19 @@ def digits_of(unit: int) -> int:
 
 @given(numerator=ANY, denominator=st.integers(1, 10**30))
 def test_divide_is_the_fraction_rounded_half_to_even(numerator: int, denominator: int) -> None:
-    assert divide(numerator, denominator) == round(Fraction(numerator, denominator))
+    assert divide_half_even(numerator, denominator) == round(Fraction(numerator, denominator))
 
 
 @given(half=st.integers(-(10**20), 10**20), denominator=st.integers(1, 10**10).map(lambda n: 2 * n))
 def test_divide_of_an_exact_half_goes_to_the_even_neighbour(half: int, denominator: int) -> None:
-    given_half = divide(half * denominator + denominator // 2, denominator)
+    given_half = divide_half_even(half * denominator + denominator // 2, denominator)
     assert given_half % 2 == 0
     assert given_half in (half, half + 1)
 
 
 @given(numerator=ANY, denominator=st.integers(-(10**30), -1))
 def test_divide_takes_a_negative_denominator(numerator: int, denominator: int) -> None:
-    assert divide(numerator, denominator) == round(Fraction(numerator, denominator))
+    assert divide_half_even(numerator, denominator) == round(Fraction(numerator, denominator))
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_divide_takes_a_negative_denominator(numerator: int, denominator: int) -
     [(5, 2, 2), (7, 2, 4), (-5, 2, -2), (-7, 2, -4), (-1, 2, 0), (1, 3, 0), (2, 3, 1), (-2, 3, -1), (0, 7, 0)],
 )
 def test_divide_by_hand(numerator: int, denominator: int, expected: int) -> None:
-    assert divide(numerator, denominator) == expected
+    assert divide_half_even(numerator, denominator) == expected
 
 
 def test_divide_by_zero_is_an_error() -> None:
     with pytest.raises(ZeroDivisionError):
-        divide(1, 0)
+        divide_half_even(1, 0)
 
 
 @given(size=SIZES, price=PRICES)
@@ -80,16 +80,16 @@ def test_notional_is_within_half_a_unit_and_odd(size: int, price: int) -> None:
     [("1", "65200", "65200"), ("-0.5", "3420.1", "-1710.05"), ("1000000", "0.0123456", "12345.6"), ("1e-8", "1", "0")],
 )
 def test_notional_by_hand(size: str, price: str, usd: str) -> None:
-    assert notional_usd_e6(scaled(size, E8), scaled(price, E8)) == scaled(usd, E6)
+    assert notional_usd_e6(to_units(size, E8), to_units(price, E8)) == to_units(usd, E6)
 
 
 @given(size=SIZES.filter(bool), price=PRICES)
 def test_average_price_gives_the_notional_back(size: int, price: int) -> None:
     worth = notional_usd_e6(size, price)
-    average = price_e8_of(worth, size)
+    average = average_price_e8(worth, size)
     # Half a unit of money, spread over the size, and half a unit of price.
     assert abs(average - price) <= Fraction(10**10, 2 * abs(size)) + Fraction(1, 2)
-    assert average == price_e8_of(-worth, size) == price_e8_of(worth, -size)
+    assert average == average_price_e8(-worth, size) == average_price_e8(worth, -size)
 
 
 @given(notional=st.integers(-(10**18), 10**18), price=PRICES)
@@ -104,7 +104,7 @@ def test_size_never_costs_more_than_was_asked_for(notional: int, price: int) -> 
 @given(value=st.integers(-(10**20), 10**20), unit=UNITS)
 def test_decimal_text_and_back(value: int, unit: int) -> None:
     text = decimal_text(value, unit, digits_of(unit))
-    assert scaled(text, unit) == value
+    assert to_units(text, unit) == value
     assert Decimal(text) * unit == value
 
 
@@ -129,7 +129,7 @@ def test_decimal_text_by_hand(value: int, digits: int, text: str) -> None:
 
 @given(text=st.decimals(-(10**12), 10**12, places=10).map(str), unit=UNITS)
 def test_scaled_rounds_half_to_even(text: str, unit: int) -> None:
-    assert scaled(text, unit) == round(Fraction(text) * unit)
+    assert to_units(text, unit) == round(Fraction(text) * unit)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_scaled_rounds_half_to_even(text: str, unit: int) -> None:
      ("-0.000000005", E8, 0), ("0.000000015", E8, 2), ("6.52E+4", E6, 65_200_000_000), ("0.0000125", E12, 12_500_000)],
 )  # fmt: skip
 def test_scaled_by_hand(given_number: str | int | float | Decimal, unit: int, expected: int) -> None:
-    assert scaled(given_number, unit) == expected
+    assert to_units(given_number, unit) == expected
 
 
 @given(
@@ -151,40 +151,40 @@ def test_scaled_by_hand(given_number: str | int | float | Decimal, unit: int, ex
 @example(number=1e-7, unit=E6)
 @example(number=900_000_000.5, unit=E6)
 def test_a_float_is_scaled_as_its_text_is(number: float, unit: int) -> None:
-    assert scaled(number, unit) == round(Fraction(str(number)) * unit)
+    assert to_units(number, unit) == round(Fraction(str(number)) * unit)
 
 
 @pytest.mark.parametrize("text", ["", "abc", "1,5", "nan", "sNaN", "inf", "-Infinity", "0x10", "None", "1 2"])
 def test_what_is_no_number_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match="is not a"):
-        scaled(text, E8)
+        to_units(text, E8)
 
 
 @pytest.mark.parametrize("text", ["1e999999999", "1e99999", "-1e5000"])
 def test_a_number_nobody_can_hold_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        scaled(text, E8)
+        to_units(text, E8)
 
 
 @pytest.mark.parametrize("text", ["1e-999999999", "-1e-999999999", "0e-999999999"])
 def test_a_number_too_small_for_the_unit_is_zero(text: str) -> None:
-    assert scaled(text, E12) == 0
+    assert to_units(text, E12) == 0
 
 
 def test_scaled_does_not_round_twice() -> None:
     just_above_half = "0.000000005" + "0" * 40 + "1"
-    assert scaled(just_above_half, E8) == 1
+    assert to_units(just_above_half, E8) == 1
 
 
 @given(value=st.integers(-(10**35), 10**35), unit=UNITS)
 def test_scaled_holds_numbers_of_any_length(value: int, unit: int) -> None:
-    assert scaled(decimal_text(value, unit, digits_of(unit)), unit) == value
+    assert to_units(decimal_text(value, unit, digits_of(unit)), unit) == value
 
 
 def test_scaled_does_not_depend_on_the_precision_somebody_set() -> None:
     with decimal.localcontext() as context:
         context.prec = 6
-        assert scaled("65200.12345678", E8) == 6_520_012_345_678
+        assert to_units("65200.12345678", E8) == 6_520_012_345_678
 
 
 @pytest.mark.parametrize(
@@ -194,14 +194,14 @@ def test_scaled_does_not_depend_on_the_precision_somebody_set() -> None:
      ("0.00001234", "0.00001234"), ("0.00000001", "0.00000001"), ("0.5", "0.50000")],
 )  # fmt: skip
 def test_short_price_by_hand(price: str, text: str) -> None:
-    assert short_price(scaled(price, E8)) == text
+    assert short_price(to_units(price, E8)) == text
 
 
 @pytest.mark.parametrize(
     ("price", "text"), [("9999.96", "10000"), ("99.9996", "100.00"), ("0.999999", "1.0000"), ("0.0999999", "0.10000")]
 )
 def test_short_price_that_rounds_up_to_another_digit_still_has_five(price: str, text: str) -> None:
-    assert short_price(scaled(price, E8)) == text
+    assert short_price(to_units(price, E8)) == text
 
 
 @given(price=st.integers(10_000 * E8, 10**17) | st.integers(10_000, 10**9).map(lambda whole: whole * E8 + E8 // 2))
@@ -255,31 +255,31 @@ def said(convert: Callable[[str], int], text: str) -> int | str:
 @example("9000000.000000005")
 @example("90071992.547409935")
 def test_the_fast_way_gives_and_raises_what_the_exact_way_does(text: str) -> None:
-    assert said(scaled_e8, text) == said(lambda each: scaled(each, E8), text)
+    assert said(to_e8, text) == said(lambda each: to_units(each, E8), text)
 
 
 @given(st.lists(st.integers(1, 9 * 10**14 - 1).map(lambda unit: f"{Decimal(unit).scaleb(-8):f}"), min_size=1))
 def test_prices_of_eight_decimals_are_taken_one_by_one_at_full_speed(texts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(money, "scaled", None)
-        found = [scaled_e8(text) for text in texts]
-    assert found == [scaled(text, E8) for text in texts]
+        patch.setattr(money, "to_units", None)
+        found = [to_e8(text) for text in texts]
+    assert found == [to_units(text, E8) for text in texts]
 
 
 @settings(max_examples=examples(300))
 @given(st.lists(TIES | DECIMALS | st.sampled_from(["nan", "inf", "-inf", "0", "0.000000004"]), max_size=6))
 def test_floats_are_exact_or_not_taken(texts: list[str]) -> None:
     numbers = [number for text in texts if (number := _float(text)) is not None]
-    found = floats_e8(numbers)
+    found = floats_to_e8(numbers)
     if found is not None:
-        exact = [scaled(text, E8) for text in texts if _float(text) is not None]
+        exact = [to_units(text, E8) for text in texts if _float(text) is not None]
         assert found == exact and min(found) > 0
 
 
 def test_floats_of_a_whole_market_are_taken() -> None:
     texts = [f"{(number * 7919 % 100_000 + 1) / 10 ** (number % 6):.5g}" for number in range(2_000)]
-    assert floats_e8([float(text) for text in texts]) == [scaled(text, E8) for text in texts]
-    assert floats_e8([]) is None and floats_e8([1.0, float("nan")]) is None and floats_e8([1.0, 0.0]) is None
+    assert floats_to_e8([float(text) for text in texts]) == [to_units(text, E8) for text in texts]
+    assert floats_to_e8([]) is None and floats_to_e8([1.0, float("nan")]) is None and floats_to_e8([1.0, 0.0]) is None
 
 
 def _float(text: str) -> float | None:

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.domain.money import E8, notional_usd_e6
-from tapebook.domain.position import Position
+from tapebook.domain.position import Position, only_reduces, signed_size_e8
 from tapebook.domain.run import Action, ActionKind
-from tapebook.domain.sizing import only_reduces, signed_size_e8
 
 SIZES = st.integers(-(10**12), 10**12)
 PRICES = st.integers(1, 10**6 * E8)

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.text import (
     MOST_MARKS,
-    cut,
-    escape_hidden,
-    fenced,
-    has_hidden,
-    name_word,
+    escape_hidden_characters,
+    has_hidden_characters,
     plural,
-    quoted,
+    quote_block,
+    quote_line,
+    safe_name,
     sanitise,
     sanitise_lines,
     short_line,
+    truncate,
 )
 from tests.domain.unseen import is_unseen, longest_flood, selected, tagged, unseen_in
 
@@ -68,7 +68,7 @@ def test_the_set_of_what_is_shown_is_the_same_in_every_version_of_python() -> No
 @pytest.mark.parametrize("text", SEEN.values(), ids=SEEN)
 def test_what_people_write_stays_as_it_is(text: str) -> None:
     assert sanitise(text) == text
-    assert not has_hidden(text)
+    assert not has_hidden_characters(text)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_any_text(text: str) -> None:
     assert unseen_in(shown) == []
     assert longest_flood(shown) <= MOST_MARKS
     assert sanitise(shown) == shown
-    assert not has_hidden(shown)
+    assert not has_hidden_characters(shown)
     assert shown.splitlines() in ([], [shown])
     shown.encode()
 
@@ -123,7 +123,7 @@ def test_any_beginning_of_a_line(text: str, most: int) -> None:
     assert len(line) <= most
     assert line == line.strip() and "  " not in line
     assert unseen_in(line) == [] and sanitise(line) == line
-    assert cut(line, most) == line
+    assert truncate(line, most) == line
 
 
 @given(TEXT)
@@ -158,9 +158,9 @@ def test_lines_keep_their_indent_and_lose_the_blank_ends() -> None:
 @given(TEXT)
 def test_json_with_what_is_not_seen_escaped_says_the_same(text: str) -> None:
     said = json.dumps([text], ensure_ascii=False, indent=2)
-    shown = escape_hidden(said)
+    shown = escape_hidden_characters(said)
     assert json.loads(shown) == [text]
-    assert not has_hidden(shown.replace("\n", ""))
+    assert not has_hidden_characters(shown.replace("\n", ""))
 
 
 @pytest.mark.parametrize(
@@ -168,23 +168,23 @@ def test_json_with_what_is_not_seen_escaped_says_the_same(text: str) -> None:
     [("a b", False), ("a\u00a0b", False), ("a\u200bb", True), ("a\tb", True), ("❤\ufe0f", False), ("x\ufe0f", True)],
 )
 def test_whether_something_is_hidden(text: str, hidden: bool) -> None:
-    assert has_hidden(text) is hidden
+    assert has_hidden_characters(text) is hidden
 
 
-@given(TEXT | st.text(st.sampled_from("a\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029\"`#>|")))
+@given(TEXT | st.text(st.sampled_from('a\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"`#>|')))
 def test_any_words_stay_in_their_quotes_and_behind_their_fence(text: str) -> None:
-    said, lines, name = quoted(text), fenced(text).split("\n"), name_word(text)
+    said, lines, name = quote_line(text), quote_block(text).split("\n"), safe_name(text)
     assert said[0] == said[-1] == '"' and '"' not in said[1:-1] and "`" not in said and len(said) <= 242
-    assert len(said.splitlines()) == 1 and not has_hidden(said)
-    assert lines == [""] or all(line.startswith(">") and not has_hidden(line) for line in lines)
+    assert len(said.splitlines()) == 1 and not has_hidden_characters(said)
+    assert lines == [""] or all(line.startswith(">") and not has_hidden_characters(line) for line in lines)
     assert name and len(name) <= 60 and not set(name) & set(' \t"`#>[]()|<!\n')
 
 
 def test_words_of_others_cannot_leave_their_quotes_or_their_fence() -> None:
-    assert quoted('he said "buy"\n## Market') == "\"he said 'buy' ## Market\""
-    assert fenced("one\n\n# two\u2028three\n") == "> one\n>\n> # two\n> three"
-    assert name_word("k PEPE\u202e|x") == "k_PEPE__x"
-    assert name_word("") == "_"
+    assert quote_line('he said "buy"\n## Market') == "\"he said 'buy' ## Market\""
+    assert quote_block("one\n\n# two\u2028three\n") == "> one\n>\n> # two\n> three"
+    assert safe_name("k PEPE\u202e|x") == "k_PEPE__x"
+    assert safe_name("") == "_"
 
 
 def test_a_count_agrees_with_its_noun() -> None:

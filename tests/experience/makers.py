@@ -9,11 +9,10 @@ from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.money import E6, E8
+from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import Action, DecisionRun, Verdict, Vote, Watermarks
-from tapebook.domain.trade import ClosedTrade, TradeState
-from tapebook.experience.learning import seen
-from tapebook.experience.projection import PROJECTION
-from tapebook.experience.sights import Sight
+from tapebook.experience.events import PROJECTION, draft_situation_seen
+from tapebook.experience.features import MarketFeatures
 from tapebook.experience.store import MIGRATIONS, Experience
 from tapebook.log import Draft, Log, Stream
 from tapebook.log.store import MIGRATIONS as LOG
@@ -89,11 +88,11 @@ def vote(engine: str, side: Any, action: Any = "open") -> Vote:
     return Vote(engine, action, side, 5_000, 10_000, "test")
 
 
-def sight(rng: random.Random, *, as_of: int = T0) -> Sight:
+def sight(rng: random.Random, *, as_of: int = T0) -> MarketFeatures:
     """A sight at random, with fields that hang together and some that are missing."""
     drift = rng.gauss(0, 0.01)
     level = rng.gauss(0, 0.3)
-    return Sight(
+    return MarketFeatures(
         as_of=as_of + rng.randrange(DAY),
         return_15m=drift / 4 + rng.gauss(0, 0.002),
         return_1h=drift + rng.gauss(0, 0.004),
@@ -131,9 +130,9 @@ class Desk:
             self.log.append(self.stream, drafts, expected_seq=self.seq)
         return self.seq
 
-    def see(self, trade: ClosedTrade, what: Sight) -> int:
+    def see(self, trade: ClosedTrade, what: MarketFeatures) -> int:
         """Writes what the run that entered a trade saw."""
-        return self.append([seen(trade.state.entry_run_id or "", trade.state.symbol, what)])
+        return self.append([draft_situation_seen(trade.state.entry_run_id or "", trade.state.symbol, what)])
 
     def learn(self, *pairs: Pair) -> int:
         """Learns from closed trades."""
@@ -154,7 +153,7 @@ def memory_desk() -> Any:
         db.close()
 
 
-def taught(desk: Desk, count: int, *, seed: int = 1) -> list[tuple[ClosedTrade, Sight]]:
+def taught(desk: Desk, count: int, *, seed: int = 1) -> list[tuple[ClosedTrade, MarketFeatures]]:
     """A desk that has learned `count` trades with their situations, ten at a time."""
     rng = random.Random(seed)
     made = []
@@ -163,6 +162,6 @@ def taught(desk: Desk, count: int, *, seed: int = 1) -> list[tuple[ClosedTrade, 
         made.append((trade, sight(rng, as_of=T0 + number * DAY)))
     for start in range(0, count, 10):
         part = made[start : start + 10]
-        desk.append([seen(trade.state.entry_run_id or "", "BTC", what) for trade, what in part])
+        desk.append([draft_situation_seen(trade.state.entry_run_id or "", "BTC", what) for trade, what in part])
         desk.learn(*((trade, run_of(trade)) for trade, _ in part))
     return made

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.estimate import rate
-from tapebook.experience.calibration import bucket_of, calibrated, curve, isotonic
+from tapebook.domain.estimate import rate_estimate
+from tapebook.experience.records import calibrated_rate, calibration_curve, confidence_bucket, isotonic_regression
 
 
 @pytest.mark.parametrize(
@@ -15,17 +15,17 @@ from tapebook.experience.calibration import bucket_of, calibrated, curve, isoton
     [(0, "0.0-0.1"), (999, "0.0-0.1"), (1_000, "0.1-0.2"), (6_400, "0.6-0.7"), (9_999, "0.9-1.0"), (10_000, "0.9-1.0")],
 )
 def test_buckets(confidence: int, bucket: str) -> None:
-    assert bucket_of(confidence) == bucket
+    assert confidence_bucket(confidence) == bucket
 
 
 def test_point_has_n_and_wilson_interval() -> None:
-    (point,) = curve([("0.6-0.7", 40, 22), ("0.1-0.2", 0, 0)], prior=10)
-    assert (point.bucket, point.observed) == ("0.6-0.7", rate(22, 40))
+    (point,) = calibration_curve([("0.6-0.7", 40, 22), ("0.1-0.2", 0, 0)], prior=10)
+    assert (point.bucket, point.observed) == ("0.6-0.7", rate_estimate(22, 40))
     assert point.believed == pytest.approx(22 / 40)
 
 
 def test_small_buckets_are_drawn_to_the_overall_rate() -> None:
-    points = curve([("0.2-0.3", 200, 80), ("0.8-0.9", 2, 2)], prior=10)
+    points = calibration_curve([("0.2-0.3", 200, 80), ("0.8-0.9", 2, 2)], prior=10)
     overall = 82 / 202
     assert overall < points[1].believed < 0.6
     assert points[0].believed == pytest.approx(0.4, abs=0.01)
@@ -34,11 +34,13 @@ def test_small_buckets_are_drawn_to_the_overall_rate() -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 50), st.integers(0, 50)), max_size=10))
 def test_curve_never_falls_and_stays_a_rate(found: list[tuple[int, int, int]]) -> None:
     counts = {place: (n, min(n, wins)) for place, n, wins in found}
-    points = curve([(bucket_of(place * 1_000), n, wins) for place, (n, wins) in counts.items()], prior=10)
+    points = calibration_curve(
+        [(confidence_bucket(place * 1_000), n, wins) for place, (n, wins) in counts.items()], prior=10
+    )
     levels = [point.believed for point in points]
     assert levels == sorted(levels)
     assert all(0 <= level <= 1 for level in levels)
-    assert all((calibrated(points, place * 1_000) is None) == (not points) for place in range(10))
+    assert all((calibrated_rate(points, place * 1_000) is None) == (not points) for place in range(10))
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4)), min_size=1, max_size=5))
@@ -50,13 +52,13 @@ def test_isotonic_is_the_nearest_of_all_on_a_grid(pairs: list[tuple[int, int]]) 
 
     grid = (step / 2 for step in range(13))
     best = min(away(levels) for levels in itertools.combinations_with_replacement(list(grid), len(values)))
-    found = isotonic(values, weights)
+    found = isotonic_regression(values, weights)
     assert found == sorted(found)
     assert away(found) <= best + 1e-9
 
 
 def test_calibrated_takes_the_nearest_bucket() -> None:
-    points = curve([("0.2-0.3", 100, 30), ("0.8-0.9", 100, 70)], prior=1)
-    assert calibrated(points, 9_500) == points[1].believed
-    assert calibrated(points, 0) == points[0].believed
-    assert calibrated((), 5_000) is None
+    points = calibration_curve([("0.2-0.3", 100, 30), ("0.8-0.9", 100, 70)], prior=1)
+    assert calibrated_rate(points, 9_500) == points[1].believed
+    assert calibrated_rate(points, 0) == points[0].believed
+    assert calibrated_rate((), 5_000) is None

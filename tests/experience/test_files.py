@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from tapebook.errors import BadInput
-from tapebook.experience.files import export, read
-from tapebook.experience.outcomes import Outcome, outcome_of
-from tapebook.experience.records import recomputed
-from tapebook.experience.sights import Reading, reading_of
-from tapebook.experience.snapshots import snapshot_of
+from tapebook.experience.features import FeatureVector, feature_vector_of
+from tapebook.experience.files import export_folder, read_folder
+from tapebook.experience.records import Outcome, outcome_of, records_from_scratch, snapshot_of
 from tests.experience.makers import T0, closed, memory_desk, run_of, sight, vote
 
 
@@ -27,13 +25,13 @@ def outcomes(n: int) -> list[Outcome]:
     return found
 
 
-def exported(folder: Path, n: int = 5) -> list[tuple[Outcome, Reading | None]]:
+def exported(folder: Path, n: int = 5) -> list[tuple[Outcome, FeatureVector | None]]:
     """What was written; nobody saw the situation of every third."""
     rng, found = random.Random(1), outcomes(n)
-    records = recomputed(found)
+    records = records_from_scratch(found)
     snapshots = [snapshot_of(name, {}, records, started_at=T0, ended_at=T0 + 1) for name in ("Q1", "Q2")]
-    pairs = [(each, reading_of(sight(rng)) if place % 3 else None) for place, each in enumerate(found)]
-    export(folder, pairs, snapshots, records=records)
+    pairs = [(each, feature_vector_of(sight(rng)) if place % 3 else None) for place, each in enumerate(found)]
+    export_folder(folder, pairs, snapshots, records=records)
     return pairs
 
 
@@ -56,23 +54,25 @@ def test_layout_is_one_file_per_outcome_and_the_summaries(tmp_path: Path) -> Non
 
 def test_round_trip_loses_nothing(tmp_path: Path) -> None:
     found = exported(tmp_path / "memory", 12)
-    contents = read(tmp_path / "memory")
+    contents = read_folder(tmp_path / "memory")
     assert contents.problems == ()
     assert list(contents.outcomes) == sorted(found, key=lambda each: each[0].exited_at)
     assert any(reading and None in reading for _, reading in found)
     assert [each.chunk for each in contents.snapshots] == ["Q1", "Q2"]
-    assert recomputed([each for each, _ in contents.outcomes]) == recomputed([each for each, _ in found])
+    assert records_from_scratch([each for each, _ in contents.outcomes]) == records_from_scratch(
+        [each for each, _ in found]
+    )
 
 
 def test_what_was_imported_is_learned_once(tmp_path: Path) -> None:
     found = exported(tmp_path / "memory", 9)
     with memory_desk() as desk:
         for _ in range(3):
-            contents = read(tmp_path / "memory")
+            contents = read_folder(tmp_path / "memory")
             desk.append(desk.experience.learn_outcomes("d", contents.outcomes, seq=desk.seq))
-            assert desk.experience.records("d", seq=desk.seq) == recomputed([each for each, _ in found])
+            assert desk.experience.records("d", seq=desk.seq) == records_from_scratch([each for each, _ in found])
         assert desk.seq == 9
-        assert desk.experience.standing("d", seq=9).situations == 6
+        assert desk.experience.records_as_of("d", seq=9).situations == 6
 
 
 def changed(**new: Any) -> Callable[[dict[str, Any]], None]:
@@ -107,7 +107,7 @@ def test_broken_file_is_refused_with_one_line(tmp_path: Path, break_it: Any, say
     content = json.loads(path.read_text())
     break_it(content)
     path.write_text(json.dumps(content))
-    contents = read(tmp_path / "memory")
+    contents = read_folder(tmp_path / "memory")
     assert [each.trade_id for each, _ in contents.outcomes] == ["t2", "t3"] and len(found) == 3
     (problem,) = contents.problems
     assert problem.startswith("outcome_t1.json: ")
@@ -120,7 +120,7 @@ def test_what_is_no_json_is_refused(tmp_path: Path, content: bytes) -> None:
     exported(tmp_path / "memory", 1)
     for name in ("outcome_t1.json", "snapshot_20260105_000000.json"):
         (tmp_path / "memory" / name).write_bytes(content)
-    contents = read(tmp_path / "memory")
+    contents = read_folder(tmp_path / "memory")
     assert (contents.outcomes, len(contents.snapshots), len(contents.problems)) == ((), 1, 2)
 
 
@@ -128,8 +128,10 @@ def test_folders_that_will_not_do_are_named(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").write_text("")
     with pytest.raises(BadInput, match="not empty"):
-        export(tmp_path / "full", [], [], records={})
+        export_folder(tmp_path / "full", [], [], records={})
     with pytest.raises(BadInput, match="not a folder"):
-        read(tmp_path / "nowhere")
+        read_folder(tmp_path / "nowhere")
     with pytest.raises(BadInput, match="no file name"):
-        export(tmp_path / "new", [(outcome_of(closed(1, net_bps=1, trade_id="a/b"), None), None)], [], records={})
+        export_folder(
+            tmp_path / "new", [(outcome_of(closed(1, net_bps=1, trade_id="a/b"), None), None)], [], records={}
+        )

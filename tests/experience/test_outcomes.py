@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.canonical import canonical
+from tapebook.domain.canonical import canonical_json
 from tapebook.domain.money import E8
 from tapebook.domain.run import Verdict
-from tapebook.experience.outcomes import MOST_PPM, Outcome, outcome_of, ppm_of
+from tapebook.experience.records import MOST_PPM, Outcome, outcome_of, ppm_of
 from tests.experience.makers import NOTIONAL, closed, run_of, vote
 
 
@@ -19,12 +19,12 @@ def test_outcome_has_what_trade_and_run_say() -> None:
     assert (outcome.trade_id, outcome.run_id, outcome.symbol, outcome.side) == ("t3", "r3", "ETH", "short")
     assert (outcome.provider, [each.provider for each in outcome.votes]) == ("ensemble", ["trend", "carry"])
     assert (outcome.votes[0].side, outcome.votes[1].action) == ("short", "hold")
-    assert (outcome.result_ppm, outcome.gross_ppm, outcome.won) == (1_234, 2_000, True)
+    assert (outcome.result_ppm, outcome.gross_ppm, outcome.is_win) == (1_234, 2_000, True)
     assert (outcome.net_usd_e6, outcome.notional_usd_e6) == (1_234_000, NOTIONAL)
     assert (outcome.entry_price_e8, outcome.exit_price_e8) == (100 * E8, round(100.2 * E8))
     assert outcome.holding_ms == trade.holding_ms
     assert (outcome.confidence_e4, outcome.regime) == (6_000, "trend_up_lowvol")
-    assert msgspec.json.decode(canonical(outcome), type=Outcome) == outcome
+    assert msgspec.json.decode(canonical_json(outcome), type=Outcome) == outcome
 
 
 def test_results_are_of_the_notional_at_entry() -> None:
@@ -38,7 +38,7 @@ def test_results_are_of_the_notional_at_entry() -> None:
 def test_trade_nobody_decided_has_no_provider_and_no_confidence() -> None:
     outcome = outcome_of(closed(1, net_bps=-5, regime=None), None)
     assert (outcome.provider, outcome.votes, outcome.confidence_e4) == ("", (), None)
-    assert (outcome.regime, outcome.won) == ("unknown", False)
+    assert (outcome.regime, outcome.is_win) == ("unknown", False)
 
 
 def test_confidence_is_that_of_the_action_that_was_allowed() -> None:

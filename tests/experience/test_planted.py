@@ -10,11 +10,17 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
-from tapebook.experience.learning import seen
-from tapebook.experience.outcomes import Outcome, outcome_of
-from tapebook.experience.records import PROVIDER_REGIME, Key, Record, recomputed
-from tapebook.experience.sights import Sight
-from tapebook.experience.weights import weight_rows
+from tapebook.experience.events import draft_situation_seen
+from tapebook.experience.features import MarketFeatures
+from tapebook.experience.records import (
+    PROVIDER_REGIME,
+    Outcome,
+    Record,
+    RecordKey,
+    outcome_of,
+    records_from_scratch,
+    weight_rows,
+)
 from tests.experience.makers import closed, memory_desk, run_of, sight, vote
 
 TREND, CHOP = "trend_up_lowvol", "chop_lowvol"
@@ -39,11 +45,11 @@ def outcomes(seed: int, n: int, *, edge: float) -> list[Outcome]:
 
 
 @cache
-def worlds(n: int, edge: float = EDGE) -> list[dict[Key, Record]]:
-    return [recomputed(outcomes(seed, n, edge=edge)) for seed in range(WORLDS)]
+def worlds(n: int, edge: float = EDGE) -> list[dict[RecordKey, Record]]:
+    return [records_from_scratch(outcomes(seed, n, edge=edge)) for seed in range(WORLDS)]
 
 
-def weight_of(records: dict[Key, Record], name: str, regime: str) -> float:
+def weight_of(records: dict[RecordKey, Record], name: str, regime: str) -> float:
     (row,) = weight_rows(records, (name,), regime=regime, prior=10.0)
     return float(row.value)
 
@@ -83,7 +89,7 @@ def test_without_an_edge_weights_stay_near_one() -> None:
     assert sum(found) / len(found) == pytest.approx(1.0, abs=0.01)
 
 
-def shaken(rng: random.Random, what: Sight) -> Sight:
+def shaken(rng: random.Random, what: MarketFeatures) -> MarketFeatures:
     """The same situation a little different: every number moved by a fifth of its usual spread or less."""
     spread = {"return_15m": 0.002, "return_1h": 0.004, "return_4h": 0.01, "range_position_4h": 0.3, "imbalance": 0.5}
     moved = {name: getattr(what, name) + rng.gauss(0, each / 20) for name, each in spread.items()}
@@ -96,13 +102,13 @@ def test_planted_twins_are_the_nearest_neighbours() -> None:
         looks = [sight(rng) for _ in range(400)]
         for number, look in enumerate(looks):
             trade = closed(number, net_bps=rng.gauss(0, 40))
-            desk.append([seen(f"r{number}", "BTC", look)])
+            desk.append([draft_situation_seen(f"r{number}", "BTC", look)])
             desk.learn((trade, run_of(trade)))
         for number, look in enumerate(looks):
             exact = desk.experience.nearest("d", look, seq=desk.seq)
             assert exact is not None and exact.neighbours[0].number == number + 1
             near = desk.experience.nearest("d", shaken(rng, look), seq=desk.seq)
-            assert near is not None and not near.unlike
+            assert near is not None and not near.is_novel
             found += near.neighbours[0].number == number + 1
     assert found / len(looks) >= 0.98
 
@@ -116,7 +122,7 @@ def test_neighbours_end_like_the_situation_was_planted_to() -> None:
                 look = sight(rng)
                 sign = 1 if (look.return_1h or 0.0) > 0 else -1
                 trade = closed(number, net_bps=rng.gauss(sign * effect, 20))
-                desk.append([seen(f"r{number}", "BTC", look)])
+                desk.append([draft_situation_seen(f"r{number}", "BTC", look)])
                 desk.learn((trade, run_of(trade)))
             gaps = []
             for drift in (0.02, -0.02):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapebook.experience.rebuild import rebuild, restore
+from tapebook.experience.rebuild import rebuild_and_compare, restore_tables
 from tests.db.places import sql
 from tests.experience.makers import memory_desk, taught
 
@@ -18,11 +18,11 @@ DAMAGES = [
 def test_rebuilt_is_what_is_stored() -> None:
     with memory_desk() as desk:
         taught(desk, 530)
-        found = rebuild(desk.experience, "d", seq=desk.seq)
+        found = rebuild_and_compare(desk.experience, "d", seq=desk.seq)
         assert (found.outcomes, found.situations, found.differences) == (530, 530, ())
         assert found.fits >= 5
         assert found.records == len(desk.experience.records("d", seq=desk.seq))
-        middle = rebuild(desk.experience, "d", seq=desk.seq // 2)
+        middle = rebuild_and_compare(desk.experience, "d", seq=desk.seq // 2)
         assert middle.differences == ()
         assert 0 < middle.outcomes < 530
 
@@ -31,19 +31,19 @@ def test_damage_is_found_and_put_right() -> None:
     with memory_desk() as desk:
         taught(desk, 530)
         for damage, named in DAMAGES:
-            desk.db.run(sql(damage))
-            found = rebuild(desk.reopened(), "d", seq=desk.seq).differences
+            desk.db.execute(sql(damage))
+            found = rebuild_and_compare(desk.reopened(), "d", seq=desk.seq).differences
             assert any(named in line for line in found), (damage, found)
-            events = restore(desk.log, desk.db, desk.stream)
+            events = restore_tables(desk.log, desk.db, desk.stream)
             assert events == desk.seq
-            assert rebuild(desk.reopened(), "d", seq=desk.seq).differences == ()
+            assert rebuild_and_compare(desk.reopened(), "d", seq=desk.seq).differences == ()
 
 
 def test_restoring_one_deployment_leaves_the_others() -> None:
     with memory_desk() as desk:
         taught(desk, 20)
         before = desk.experience.records("d", seq=desk.seq)
-        assert restore(desk.log, desk.db, desk.stream.__class__("local", "other")) == 0
+        assert restore_tables(desk.log, desk.db, desk.stream.__class__("local", "other")) == 0
         assert desk.reopened().records("d", seq=desk.seq) == before
 
 
@@ -51,4 +51,4 @@ def test_restoring_one_deployment_leaves_the_others() -> None:
 def test_little_is_rebuilt_too(count: int) -> None:
     with memory_desk() as desk:
         taught(desk, count)
-        assert rebuild(desk.experience, "d", seq=desk.seq).outcomes == count
+        assert rebuild_and_compare(desk.experience, "d", seq=desk.seq).outcomes == count

@@ -3,18 +3,17 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tapebook.domain.agent import ExperienceSettings
 from tapebook.domain.instants import DAY
-from tapebook.domain.memory import ExperienceSettings
-from tapebook.experience.recent import Ended, Recent
-from tapebook.experience.records import Record
-from tapebook.experience.rows import Question
+from tapebook.experience.records import EndedTrade, RecentRecord, Record
+from tapebook.experience.store import ExperienceQuery
 from tests.experience.makers import T0, closed, memory_desk, run_of
 from tests.matrix import examples
 
 ENDED = st.tuples(st.integers(100, 160), st.integers(-900, 900), st.integers(-9, 9))
 
 
-def plain(ended: list[Ended], *, since: int, most: int) -> Record:
+def plain(ended: list[EndedTrade], *, since: int, most: int) -> Record:
     inside = [each for each in sorted(ended) if each[0] > since][-most:]
     ppm, usd = [each[1] for each in inside], [each[2] for each in inside]
     sums = (sum(each > 0 for each in usd), sum(ppm), sum(each * each for each in ppm), sum(usd))
@@ -22,10 +21,12 @@ def plain(ended: list[Ended], *, since: int, most: int) -> Record:
 
 
 @given(st.lists(ENDED, max_size=30, unique_by=lambda each: each[0]), st.integers(1, 12), st.integers(1, 20))
-def test_a_window_that_moves_on_counts_what_a_new_one_would(ended: list[Ended], most: int, span: int) -> None:
-    kept: list[Ended] = []
-    recent = Recent([], name="x", most=most)
-    assert Recent(sorted(ended), name="x", most=most).record(since=0, as_of=200) == plain(ended, since=0, most=most)
+def test_a_window_that_moves_on_counts_what_a_new_one_would(ended: list[EndedTrade], most: int, span: int) -> None:
+    kept: list[EndedTrade] = []
+    recent = RecentRecord([], name="x", most=most)
+    assert RecentRecord(sorted(ended), name="x", most=most).record(since=0, as_of=200) == plain(
+        ended, since=0, most=most
+    )
     for each in sorted(ended):
         assert recent.add(each)
         assert not recent.add(each), "what ended with another, or before it, is not known to come last"
@@ -37,7 +38,7 @@ def test_a_window_that_moves_on_counts_what_a_new_one_would(ended: list[Ended], 
 
 
 def test_a_record_is_made_again_only_when_an_outcome_comes_or_leaves() -> None:
-    recent = Recent([(100, 5, 1), (110, -3, -1)], name="x", most=9)
+    recent = RecentRecord([(100, 5, 1), (110, -3, -1)], name="x", most=9)
     first = recent.record(since=90, as_of=120)
     assert recent.record(since=99, as_of=120) is first
     assert recent.record(since=100, as_of=120) == plain([(110, -3, -1)], since=100, most=9) != first
@@ -66,10 +67,10 @@ def test_what_a_packet_is_told_is_what_the_tables_say(steps: list[tuple[str, int
                 continue
             now += hours * DAY // 12
             as_of = now - 3 * DAY if what == "back" else now - 9 * DAY if what == "early" else now
-            standing = desk.experience.standing("d", seq=desk.seq)
-            ask = Question(as_of, "BTC", "chop_lowvol", ("trend",))
-            told = desk.experience.told(standing, ask, None, settings=chosen)
-            assert told == desk.reopened().rows("d", ask, None, seq=desk.seq, settings=chosen)
+            standing = desk.experience.records_as_of("d", seq=desk.seq)
+            ask = ExperienceQuery(as_of, "BTC", "chop_lowvol", ("trend",))
+            told = desk.experience.rows_for_packet(standing, ask, None, settings=chosen)
+            assert told == desk.reopened().rows_as_of("d", ask, None, seq=desk.seq, settings=chosen)
             if standing.seq:
-                found = desk.experience._recent(standing, chosen, as_of)
-                assert found == desk.experience.recent("d", chosen, seq=desk.seq, as_of=as_of)
+                found = desk.experience._cached_recent_record(standing, chosen, as_of)
+                assert found == desk.experience.recent_record("d", chosen, seq=desk.seq, as_of=as_of)

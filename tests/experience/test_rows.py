@@ -3,39 +3,38 @@
 import random
 import re
 
-from tapebook.domain.memory import ExperienceRow
-from tapebook.experience.outcomes import outcome_of
-from tapebook.experience.records import Key, Record, recomputed
-from tapebook.experience.rows import Question, bps_text, experience_rows, rate_text, standing_rows
-from tapebook.experience.situations import Company
+from tapebook.domain.agent import ExperienceRow
+from tapebook.experience.records import Record, RecordKey, outcome_of, records_from_scratch
+from tapebook.experience.situations import Neighbours
+from tapebook.experience.store import ExperienceQuery, bps_text, experience_rows, rate_text, stable_rows
 from tests.experience.makers import T0, closed, run_of, vote
 
-QUESTION = Question(T0, "BTC", "chop_lowvol", ("trend", "carry"))
+QUESTION = ExperienceQuery(T0, "BTC", "chop_lowvol", ("trend", "carry"))
 NOTHING = Record("recent", "last 20 days")
 RATE = re.compile(r"won \d+% \(n=\d+, 95% \d+% to \d+%\)")
 MEAN = re.compile(r"[+-]\d+\.\d bps a trade \(n=\d+, 95% [+-]\d+\.\d to [+-]\d+\.\d\)")
 
 
-def records(n: int) -> dict[Key, Record]:
+def records(n: int) -> dict[RecordKey, Record]:
     rng = random.Random(1)
     found = []
     for number in range(n):
         trade = closed(number, net_bps=rng.gauss(5, 30))
         run = run_of(trade, engine="ensemble", votes=[vote("trend", "long"), vote("carry", None, "hold")])
         found.append(outcome_of(trade, run))
-    return recomputed(found)
+    return records_from_scratch(found)
 
 
-def nearest(n: int, *, distance: int = 10) -> Company:
+def nearest(n: int, *, distance: int = 10) -> Neighbours:
     numbers = range(1, n + 1)
     sides = tuple(1 if number % 3 else -1 for number in numbers)
-    return Company(sides, tuple(100 * number for number in numbers), distance, 400, 100)
+    return Neighbours(sides, tuple(100 * number for number in numbers), distance, 400, 100)
 
 
 def rows_of(
-    known: dict[Key, Record], *, like: Company | None = None, recent: Record = NOTHING
+    known: dict[RecordKey, Record], *, like: Neighbours | None = None, recent: Record = NOTHING
 ) -> tuple[ExperienceRow, ...]:
-    return experience_rows(standing_rows(QUESTION, known, prior=10), company=like, recent=recent)
+    return experience_rows(stable_rows(QUESTION, known, prior=10), company=like, recent=recent)
 
 
 def test_texts() -> None:
@@ -96,19 +95,19 @@ def test_recent_record_has_its_own_row() -> None:
 
 def test_neighbours_in_another_order_say_the_same() -> None:
     known, like = records(20), nearest(25)
-    standing, places = standing_rows(QUESTION, known, prior=10), list(range(25))
+    standing, places = stable_rows(QUESTION, known, prior=10), list(range(25))
     random.Random(3).shuffle(places)
     sides, results = (tuple(column[place] for place in places) for column in (like.sides, like.results_ppm))
-    turned = Company(sides, results, like.least, like.searched, like.usual)
+    turned = Neighbours(sides, results, like.least, like.searched, like.usual)
     first = experience_rows(standing, company=like, recent=NOTHING)
     assert experience_rows(standing, company=turned, recent=NOTHING) is first, "nothing new to be shown"
-    other = Company(sides, (*results[1:], 7), like.least, like.searched, like.usual)
+    other = Neighbours(sides, (*results[1:], 7), like.least, like.searched, like.usual)
     assert experience_rows(standing, company=other, recent=NOTHING) != first
 
 
 def test_a_side_is_told_when_there_is_enough_of_it_and_not_alone() -> None:
     def said(sides: tuple[int, ...]) -> list[str]:
-        like = Company(sides, (100,) * len(sides), 1, 400, 100)
+        like = Neighbours(sides, (100,) * len(sides), 1, 400, 100)
         return [row.name for row in rows_of({}, like=like) if row.kind == "similar"]
 
     assert said((1,) * 5 + (-1,) * 6) == ["11 nearest", "those long", "those short"]

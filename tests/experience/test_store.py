@@ -9,15 +9,12 @@ from contextlib import closing
 import pytest
 
 from tapebook.db import connect
+from tapebook.domain.agent import ExperienceRow, ExperienceSettings
 from tapebook.domain.instants import DAY, HOUR
-from tapebook.domain.memory import ExperienceRow, ExperienceSettings
-from tapebook.experience.learning import seen
-from tapebook.experience.outcomes import outcome_of
-from tapebook.experience.pages import PAGE
-from tapebook.experience.records import ALL, PROVIDER, recomputed
-from tapebook.experience.rows import Question
-from tapebook.experience.sights import Sight
-from tapebook.experience.store import MIGRATIONS
+from tapebook.experience.events import draft_situation_seen
+from tapebook.experience.features import PAGE_ROWS, MarketFeatures
+from tapebook.experience.records import ALL, PROVIDER, outcome_of, records_from_scratch
+from tapebook.experience.store import MIGRATIONS, ExperienceQuery
 from tapebook.log import verify_log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.db.places import empty_postgres as empty_postgres
@@ -25,7 +22,7 @@ from tests.db.places import shared_postgres as shared_postgres
 from tests.experience.makers import T0, Desk, Pair, closed, memory_desk, run_of, sight, taught, vote
 
 SETTINGS = ExperienceSettings()
-ASK = Question(T0 + 30 * DAY, "BTC", "chop_lowvol", ("trend", "carry"))
+ASK = ExperienceQuery(T0 + 30 * DAY, "BTC", "chop_lowvol", ("trend", "carry"))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -44,7 +41,9 @@ def pair(number: int, net_bps: float = 5.0, **more: object) -> Pair:
 def test_learning_writes_outcome_and_records(desk: Desk) -> None:
     desk.learn(pair(1, 10), pair(2, -4, symbol="ETH"))
     seq = desk.learn(pair(3, 6))
-    expected = recomputed([outcome_of(*pair(1, 10)), outcome_of(*pair(2, -4, symbol="ETH")), outcome_of(*pair(3, 6))])
+    expected = records_from_scratch(
+        [outcome_of(*pair(1, 10)), outcome_of(*pair(2, -4, symbol="ETH")), outcome_of(*pair(3, 6))]
+    )
     assert desk.experience.records("d", seq=seq) == expected
     assert [each.trade_id for each in desk.experience.outcomes("d", seq=seq, most=10)] == ["t3", "t2", "t1"]
     assert desk.experience.outcomes("d", seq=seq, most=1)[0] == outcome_of(*pair(3, 6))
@@ -60,31 +59,31 @@ def test_learning_twice_changes_nothing(desk: Desk) -> None:
 def test_opened_ten_times_it_says_the_same(desk: Desk) -> None:
     made = taught(desk, 130)
     seq, look = desk.seq, made[40][1]
-    first = desk.experience.rows("d", ASK, look, seq=seq, settings=SETTINGS)
+    first = desk.experience.rows_as_of("d", ASK, look, seq=seq, settings=SETTINGS)
     assert any(row.kind == "similar" for row in first)
     for _ in range(10):
         again = desk.reopened()
-        assert again.rows("d", ASK, look, seq=seq, settings=SETTINGS) == first
+        assert again.rows_as_of("d", ASK, look, seq=seq, settings=SETTINGS) == first
         assert again.records("d", seq=seq) == desk.experience.records("d", seq=seq)
     assert desk.seq == seq
 
 
 def test_as_of_any_moment_the_future_changes_nothing(desk: Desk) -> None:
     rng = random.Random(3)
-    asked: list[tuple[Sight, dict[int, tuple[ExperienceRow, ...]]]] = [(sight(rng), {}) for _ in range(3)]
+    asked: list[tuple[MarketFeatures, dict[int, tuple[ExperienceRow, ...]]]] = [(sight(rng), {}) for _ in range(3)]
     seqs = []
     for round_ in range(8):
         for number in range(round_ * 20, round_ * 20 + 20):
             trade = closed(number, net_bps=rng.gauss(0, 40))
-            desk.append([seen(f"r{number}", "BTC", sight(rng))])
+            desk.append([draft_situation_seen(f"r{number}", "BTC", sight(rng))])
             desk.learn((trade, run_of(trade)))
         seqs.append(desk.seq)
         for look, answers in asked:
-            answers[desk.seq] = desk.experience.rows("d", ASK, look, seq=desk.seq, settings=SETTINGS)
+            answers[desk.seq] = desk.experience.rows_as_of("d", ASK, look, seq=desk.seq, settings=SETTINGS)
     for reader in (desk.experience, desk.reopened()):
         for look, answers in asked:
             for seq in random.Random(1).sample(seqs, len(seqs)):
-                assert reader.rows("d", ASK, look, seq=seq, settings=SETTINGS) == answers[seq]
+                assert reader.rows_as_of("d", ASK, look, seq=seq, settings=SETTINGS) == answers[seq]
     assert len(set(map(str, asked[0][1].values()))) == len(seqs)
 
 
@@ -100,7 +99,7 @@ def test_situation_is_no_neighbour_before_its_trade_has_ended(desk: Desk) -> Non
     assert (waiting.searched, ended.searched) == (110, 111)
     assert waiting.neighbours[0].distance > 0
     assert (ended.neighbours[0].distance, ended.neighbours[0].result_ppm) == (0, 30_000)
-    twin = desk.experience.situation("d", ended.neighbours[0].number)
+    twin = desk.experience.outcome_of_situation("d", ended.neighbours[0].number)
     assert twin is not None and twin.trade_id == "t500"
     assert twin.conditions[0][0] == "funding"
 
@@ -108,7 +107,7 @@ def test_situation_is_no_neighbour_before_its_trade_has_ended(desk: Desk) -> Non
 def test_outcome_without_a_sight_counts_and_is_no_neighbour(desk: Desk) -> None:
     taught(desk, 105)
     seq = desk.learn(pair(700, run_id=None), pair(701))
-    assert desk.experience.standing("d", seq=seq).situations == 105
+    assert desk.experience.records_as_of("d", seq=seq).situations == 105
     assert desk.experience.record("d", (ALL, ""), seq=seq).n == 107
     found = desk.experience.nearest("d", sight(random.Random(1)), seq=seq)
     assert found is not None and found.searched == 105
@@ -118,8 +117,8 @@ def test_there_are_no_neighbours_before_the_first_fit(desk: Desk) -> None:
     taught(desk, 60)
     look = sight(random.Random(1))
     assert desk.experience.nearest("d", look, seq=desk.seq) is None
-    assert desk.experience.fit("d", seq=desk.seq) is None
-    rows = desk.experience.rows("d", ASK, look, seq=desk.seq, settings=SETTINGS)
+    assert desk.experience.fit_as_of("d", seq=desk.seq) is None
+    rows = desk.experience.rows_as_of("d", ASK, look, seq=desk.seq, settings=SETTINGS)
     assert rows and all(row.kind != "similar" for row in rows)
 
 
@@ -131,21 +130,30 @@ def test_fit_is_kept_with_its_window_and_holds_from_its_own_event_on() -> None:
         assert [(fit.first, fit.last) for fit in fits] == [(1, 100), (1, 130)]
         kinds = [(event.seq, event.kind) for event in desk.log.events(desk.stream)]
         first = next(seq for seq, kind in kinds if kind == "situation.fitted")
-        assert desk.experience.fit("d", seq=first - 1) is None
-        assert desk.experience.fit("d", seq=first) == fits[0]
-        assert desk.experience.fit("d", seq=desk.seq) == fits[1]
+        assert desk.experience.fit_as_of("d", seq=first - 1) is None
+        assert desk.experience.fit_as_of("d", seq=first) == fits[0]
+        assert desk.experience.fit_as_of("d", seq=desk.seq) == fits[1]
 
 
 def test_pages_hold_what_the_outcomes_hold() -> None:
     with memory_desk() as desk:
-        made = taught(desk, PAGE + 40)
+        made = taught(desk, PAGE_ROWS + 40)
         kinds = [event.kind for event in desk.log.events(desk.stream)]
         assert kinds.count("situation.packed") == 1
         history = [each.packed for each in desk.experience.history("d", seq=desk.seq)]
         whole = "".join(each or "" for each in history)
-        for after, until in ((0, PAGE + 40), (0, PAGE), (3, PAGE + 1), (PAGE, PAGE + 5), (PAGE - 1, PAGE), (7, 9)):
-            assert desk.experience.packed("d", after=after, until=until).hex() == whole[after * 86 : until * 86]
-        for number in (0, 100, PAGE - 1, PAGE, PAGE + 39):
+        for after, until in (
+            (0, PAGE_ROWS + 40),
+            (0, PAGE_ROWS),
+            (3, PAGE_ROWS + 1),
+            (PAGE_ROWS, PAGE_ROWS + 5),
+            (PAGE_ROWS - 1, PAGE_ROWS),
+            (7, 9),
+        ):
+            assert (
+                desk.experience.packed_situations("d", after=after, until=until).hex() == whole[after * 86 : until * 86]
+            )
+        for number in (0, 100, PAGE_ROWS - 1, PAGE_ROWS, PAGE_ROWS + 39):
             found = desk.reopened().nearest("d", made[number][1], seq=desk.seq)
             assert found is not None and (found.neighbours[0].number, found.neighbours[0].distance) == (number + 1, 0)
         assert verify_log(desk.log, desk.db, packages=(LOG, MIGRATIONS), anchors={}) == []
@@ -167,21 +175,21 @@ def test_recent_record_takes_the_newest_by_time(desk: Desk) -> None:
         desk.learn(pair(number, float(number), trade_id=f"x{99 - number}"))
     as_of = T0 + 51 * HOUR
     three = ExperienceSettings(max_memory_size=3)
-    found = desk.experience.recent("d", three, seq=desk.seq, as_of=as_of)
+    found = desk.experience.recent_record("d", three, seq=desk.seq, as_of=as_of)
     assert (found.n, found.total_ppm, found.name) == (3, (30 + 40 + 50) * 100, "last 20 days")
     assert found.square_ppm2 == sum((100 * number) ** 2 for number in (30, 40, 50))
     day = ExperienceSettings(context_window=1)
-    assert desk.experience.recent("d", day, seq=desk.seq, as_of=as_of).n == 3
-    assert desk.experience.recent("d", day, seq=0, as_of=as_of).n == 0
+    assert desk.experience.recent_record("d", day, seq=desk.seq, as_of=as_of).n == 3
+    assert desk.experience.recent_record("d", day, seq=0, as_of=as_of).n == 0
     assert [each.trade_id for each in desk.experience.outcomes("d", seq=desk.seq, most=2)] == ["x49", "x59"]
 
 
 def test_off_means_nothing_is_offered(desk: Desk) -> None:
     desk.learn(*(pair(number) for number in range(1, 10)))
     off = ExperienceSettings(enabled=False)
-    assert desk.experience.rows("d", ASK, None, seq=desk.seq, settings=SETTINGS)
-    assert desk.experience.rows("d", ASK, None, seq=desk.seq, settings=off) == ()
-    assert desk.experience.rows("nobody", ASK, None, seq=desk.seq, settings=SETTINGS) == ()
+    assert desk.experience.rows_as_of("d", ASK, None, seq=desk.seq, settings=SETTINGS)
+    assert desk.experience.rows_as_of("d", ASK, None, seq=desk.seq, settings=off) == ()
+    assert desk.experience.rows_as_of("nobody", ASK, None, seq=desk.seq, settings=SETTINGS) == ()
 
 
 def test_deployments_and_owners_are_apart(desk: Desk) -> None:
@@ -198,8 +206,8 @@ def test_snapshots_are_kept_and_the_newest_are_read(desk: Desk) -> None:
     desk.learn(pair(1, 10))
     since = desk.seq
     seq = desk.learn(pair(2, 20), pair(3, 30))
-    desk.append([desk.experience.snapshot("d", "Q1", since_seq=0, seq=since, span=(T0, T0 + 1))])
-    desk.append([desk.experience.snapshot("d", "Q2", since_seq=since, seq=seq, span=(T0 + 1, T0 + 2))])
+    desk.append([desk.experience.draft_chunk_snapshot("d", "Q1", since_seq=0, seq=since, span=(T0, T0 + 1))])
+    desk.append([desk.experience.draft_chunk_snapshot("d", "Q2", since_seq=since, seq=seq, span=(T0 + 1, T0 + 2))])
     found = desk.experience.snapshots("d", seq=desk.seq)
     sums = [(each.chunk, each.result.n, each.result.total_ppm) for each in found]
     assert sums == [("Q2", 2, 5_000), ("Q1", 1, 1_000)]
@@ -208,11 +216,11 @@ def test_snapshots_are_kept_and_the_newest_are_read(desk: Desk) -> None:
 
 
 def test_only_a_search_needs_numpy() -> None:
-    code = "import sys, tapebook.experience.projection, tapebook.experience as e; sys.exit('numpy' in sys.modules)"
+    code = "import sys, tapebook.experience.events, tapebook.experience as e; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_home_nobody_wrote_to_knows_nothing(desk: Desk) -> None:
-    assert desk.experience.standing("d", seq=10).records == {}
+    assert desk.experience.records_as_of("d", seq=10).records == {}
     assert desk.experience.nearest("d", sight(random.Random(1)), seq=10) is None
     assert desk.experience.learn("d", [], seq=0) == []

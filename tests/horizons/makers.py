@@ -10,12 +10,11 @@ from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.instants import DAY, parse_instant
 from tapebook.domain.money import E6
-from tapebook.horizons.aggregate import Aggregate
-from tapebook.horizons.connection import Connection
-from tapebook.horizons.leaf import Exit, leaf_of
-from tapebook.horizons.period import KINDS, Kind, Period, period_of
-from tapebook.horizons.projection import PROJECTION
-from tapebook.horizons.rollup import News, catch_up
+from tapebook.horizons.aggregate import Aggregate, TradeExit, leaf_of
+from tapebook.horizons.contexts import LayerConnection
+from tapebook.horizons.events import PROJECTION
+from tapebook.horizons.layers import PERIOD_KINDS, Period, PeriodKind, period_of
+from tapebook.horizons.rollup import ChangedDay, catch_up
 from tapebook.horizons.store import MIGRATIONS
 from tapebook.log import Log
 from tapebook.log.store import MIGRATIONS as LOG
@@ -26,7 +25,7 @@ SCOPE = "a.paper"
 TAGS = ("trend_up_lowvol", "trend_down_hivol", "chop_lowvol", "chop_hivol", None)
 
 
-def exit_at(instant: int | str, net_usd: float = 1.0, **more: Any) -> Exit:
+def exit_at(instant: int | str, net_usd: float = 1.0, **more: Any) -> TradeExit:
     """A trade of 1,000 USD that ended at a moment, held for an hour."""
     at = parse_instant(instant) if isinstance(instant, str) else instant
     fields: dict[str, Any] = {
@@ -38,7 +37,7 @@ def exit_at(instant: int | str, net_usd: float = 1.0, **more: Any) -> Exit:
         "fees_usd_e6": 0,
         "funding_usd_e6": 0,
     }
-    return Exit(exited_at=at, gross_usd_e6=round(net_usd * E6), **(fields | more))
+    return TradeExit(exited_at=at, gross_usd_e6=round(net_usd * E6), **(fields | more))
 
 
 # Made once, and one draw gives a whole trade: drawing takes longer than what is tested with it.
@@ -61,20 +60,20 @@ TRADES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 @st.composite
-def ledgers(draw: st.DrawFn, most: int = 40, days: int = 420) -> list[Exit]:
+def ledgers(draw: st.DrawFn, most: int = 40, days: int = 420) -> list[TradeExit]:
     """Closed trades over somewhat more than a year, several on some days, in no order."""
     count = draw(st.integers(0, most))
     busy = st.sampled_from(draw(st.lists(st.integers(0, days), min_size=1, max_size=12)))
     made = []
     for number in range(count):
         day, trade = START + draw(busy) * DAY, draw(TRADES)
-        made.append(Exit(**trade | {"trade_id": f"t{number}", "exited_at": day + trade["exited_at"]}))
+        made.append(TradeExit(**trade | {"trade_id": f"t{number}", "exited_at": day + trade["exited_at"]}))
     return made
 
 
-def leaves_of(exits: Sequence[Exit]) -> dict[Period, Aggregate]:
+def leaves_of(exits: Sequence[TradeExit]) -> dict[Period, Aggregate]:
     """The leaf of every day something ended on, in the order of time."""
-    days: dict[Period, list[Exit]] = {}
+    days: dict[Period, list[TradeExit]] = {}
     for each in exits:
         days.setdefault(period_of("day", each.exited_at), []).append(each)
     return {day: leaf_of(day, days[day]) for day in sorted(days)}
@@ -84,11 +83,11 @@ class Ledger:
     """Trades of one deployment, each known from a sequence number on; what a book would answer."""
 
     def __init__(self, log: Log | None = None) -> None:
-        self.known: list[tuple[int, Exit]] = []
+        self.known: list[tuple[int, TradeExit]] = []
         self.read_days: list[str] = []
         self.head = 0
 
-    def learn(self, exits: Sequence[Exit]) -> None:
+    def learn(self, exits: Sequence[TradeExit]) -> None:
         """The next trades, in the order they became known."""
         for each in exits:
             self.head += 1
@@ -98,10 +97,10 @@ class Ledger:
         """One deployment."""
         return {SCOPE: self.head}
 
-    def changed(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> list[News]:
+    def changed_days(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> list[ChangedDay]:
         """Exits known between."""
         known = [(seq, each) for seq, each in self.known if after.get(SCOPE, 0) < seq <= until[SCOPE]]
-        return [News(SCOPE, seq, each.exited_at) for seq, each in known]
+        return [ChangedDay(SCOPE, seq, each.exited_at) for seq, each in known]
 
     def leaf(self, scope: str, day: Period, *, until: Mapping[str, int]) -> Aggregate:
         """A day's leaf; which days were asked for is noted."""
@@ -109,10 +108,10 @@ class Ledger:
         return leaf_of(day, [each for seq, each in self.known if seq <= until[SCOPE] and each.exited_at in day])
 
 
-def opened(db: Database, ledger: Ledger | None = None, *, now: int = NOW, owner: str = "me") -> Connection:
+def opened(db: Database, ledger: Ledger | None = None, *, now: int = NOW, owner: str = "me") -> LayerConnection:
     """A connection on a database that has the tables."""
     clock = VirtualClock(now)
-    return Connection(db, Log(db, [PROJECTION], clock=clock), owner=owner, clock=clock, days=ledger)
+    return LayerConnection(db, Log(db, [PROJECTION], clock=clock), owner=owner, clock=clock, days=ledger)
 
 
 @contextmanager
@@ -123,7 +122,7 @@ def in_memory(ledger: Ledger | None = None, *, now: int = NOW) -> Any:
         yield opened(db, ledger, now=now)
 
 
-def roll(conn: Connection, scope: str = SCOPE) -> int:
+def roll(conn: LayerConnection, scope: str = SCOPE) -> int:
     """Catches up and writes it; how many events that took."""
     seq = conn.head(scope)
     drafts = catch_up(conn.store, conn.days, scope, seq=seq, at=conn.now())
@@ -131,4 +130,4 @@ def roll(conn: Connection, scope: str = SCOPE) -> int:
     return len(drafts)
 
 
-ABOVE_DAYS: tuple[Kind, ...] = KINDS[1:]
+ABOVE_DAYS: tuple[PeriodKind, ...] = PERIOD_KINDS[1:]

@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from tapebook.domain.instants import parse_instant
-from tapebook.horizons.aggregator import ContextAggregator
-from tapebook.horizons.connection import Connection
-from tapebook.horizons.contexts import ContextStore
+from tapebook.horizons.contexts import ContextAggregator, ContextStore, LayerConnection
 from tapebook.horizons.layers import ContextLayer
 from tests.horizons.makers import Ledger, exit_at, in_memory
 
@@ -93,7 +91,7 @@ def test_a_day_that_is_stated_again_is_what_was_said_last() -> None:
 
 def test_it_takes_what_holds_a_connection() -> None:
     class Home:
-        def __init__(self, horizons: Connection) -> None:
+        def __init__(self, horizons: LayerConnection) -> None:
             self.horizons = horizons
 
     with in_memory() as conn:

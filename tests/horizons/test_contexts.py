@@ -10,9 +10,9 @@ from tapebook.db import Database, Query
 from tapebook.domain.instants import DAY, parse_instant
 from tapebook.errors import BadInput
 from tapebook.horizons import ContextLayer, ContextStore
-from tapebook.horizons.connection import Connection
-from tapebook.horizons.leaf import Exit
-from tapebook.horizons.projection import PROJECTION
+from tapebook.horizons.aggregate import TradeExit
+from tapebook.horizons.contexts import LayerConnection
+from tapebook.horizons.events import PROJECTION
 from tapebook.log import Log
 from tests.horizons.makers import NOW, SCOPE, Ledger, exit_at, in_memory, ledgers, opened, roll
 from tests.matrix import examples
@@ -21,12 +21,12 @@ PRINCIPLES = ["Cut losses fast", "Let winners run", "Never average down on losin
 
 
 @pytest.fixture
-def conn(db: Database) -> Connection:
+def conn(db: Database) -> LayerConnection:
     """A connection on both databases, in the middle of February."""
     return opened(db, Ledger(), now=parse_instant("2026-02-15T12:00"))
 
 
-def test_touching_an_old_day_does_not_make_it_the_latest(conn: Connection) -> None:
+def test_touching_an_old_day_does_not_make_it_the_latest(conn: LayerConnection) -> None:
     store = ContextStore(conn)
     for day, value in (("2026-02-04", 4), ("2026-02-03", 3), ("2026-02-05", 5), ("2026-02-03", 33)):
         store.set_context(ContextLayer.L6_DAILY, day, "total_pnl", value)
@@ -39,7 +39,7 @@ def test_touching_an_old_day_does_not_make_it_the_latest(conn: Connection) -> No
 
 def test_reads_as_of_a_moment(db: Database) -> None:
     clock = VirtualClock(NOW)
-    conn = Connection(db, Log(db, [PROJECTION], clock=clock), owner="me", clock=clock)
+    conn = LayerConnection(db, Log(db, [PROJECTION], clock=clock), owner="me", clock=clock)
     store = ContextStore(conn)
     for value in (1, 2):
         store.set_context(ContextLayer.L7_REALTIME, "2027-02-01", "live_price_BTC", value)
@@ -53,7 +53,7 @@ def test_reads_as_of_a_moment(db: Database) -> None:
     assert store.get_all_contexts(ContextLayer.L7_REALTIME, as_of=NOW) == {"live_price_BTC": 1}
 
 
-def test_what_people_write_stands_beside_the_roll_up_and_is_never_summed(conn: Connection) -> None:
+def test_what_people_write_stands_beside_the_roll_up_and_is_never_summed(conn: LayerConnection) -> None:
     ledger, store = conn.days, ContextStore(conn, scope=SCOPE)
     assert isinstance(ledger, Ledger)
     store.set_context(ContextLayer.L5_WEEKLY, "2026-W06", "weekly_pnl", 999_999)
@@ -71,7 +71,7 @@ def test_what_people_write_stands_beside_the_roll_up_and_is_never_summed(conn: C
     assert store.get_context(ContextLayer.L1_LEGACY, "LEGACY", "total_pnl") == 5.0
 
 
-def test_nothing_takes_a_value_back(conn: Connection) -> None:
+def test_nothing_takes_a_value_back(conn: LayerConnection) -> None:
     store = ContextStore(conn)
     for value in (["martingale"], None):
         store.set_context(ContextLayer.L1_LEGACY, "LEGACY", "never_again", value)
@@ -79,7 +79,7 @@ def test_nothing_takes_a_value_back(conn: Connection) -> None:
     assert store.get_all_contexts(ContextLayer.L1_LEGACY, "LEGACY", seq=1) == {"never_again": ["martingale"]}
 
 
-def test_a_scope_is_a_room_of_its_own(conn: Connection) -> None:
+def test_a_scope_is_a_room_of_its_own(conn: LayerConnection) -> None:
     one, all_of_them = ContextStore(conn, scope=SCOPE), ContextStore(conn)
     one.set_context(ContextLayer.L1_LEGACY, "LEGACY", "never_again", ["martingale"])
     assert all_of_them.get_all_contexts(ContextLayer.L1_LEGACY) == {}
@@ -88,7 +88,7 @@ def test_a_scope_is_a_room_of_its_own(conn: Connection) -> None:
 
 def test_cleanup_goes_by_the_end_of_the_period_and_earlier_reads_replay(db: Database) -> None:
     clock = VirtualClock(parse_instant("2026-02-15T12:00"))
-    conn = Connection(db, Log(db, [PROJECTION], clock=clock), owner="me", clock=clock, days=Ledger())
+    conn = LayerConnection(db, Log(db, [PROJECTION], clock=clock), owner="me", clock=clock, days=Ledger())
     store = ContextStore(conn)
     for day in ("2026-02-03", "2026-02-04", "2026-02-15"):
         store.set_context(ContextLayer.L7_REALTIME, day, "live_price_BTC", 1)
@@ -116,7 +116,7 @@ def test_cleanup_goes_by_the_end_of_the_period_and_earlier_reads_replay(db: Data
 
 @settings(max_examples=examples(25))
 @given(ledgers(most=15))
-def test_nothing_written_later_changes_an_earlier_read(exits: list[Exit]) -> None:
+def test_nothing_written_later_changes_an_earlier_read(exits: list[TradeExit]) -> None:
     """Roll-ups, people, ticks and cleanups behind a sequence number: what was read at it is read again."""
     ledger = Ledger()
     with in_memory(ledger) as conn:
@@ -142,7 +142,7 @@ def everything(store: ContextStore, seq: int) -> list[Any]:
 
 def test_the_table_is_that_of_the_seed_with_an_owner(db: Database) -> None:
     clock = VirtualClock(NOW)
-    store = ContextStore(Connection(db, Log(db, [PROJECTION], clock=clock), owner="me", clock=clock))
+    store = ContextStore(LayerConnection(db, Log(db, [PROJECTION], clock=clock), owner="me", clock=clock))
     store.set_context(ContextLayer.L6_DAILY, "2026-02-04", "total_pnl", 1.5)
     clock.advance(NOW + DAY)
     store.set_context(ContextLayer.L6_DAILY, "2026-02-04", "total_pnl", 2)
@@ -170,4 +170,4 @@ def test_what_cannot_be_kept_is_refused(layer: ContextLayer, timeframe: str, key
 
 def test_layers_belong_to_somebody() -> None:
     with in_memory() as conn, pytest.raises(BadInput, match="owner"):
-        Connection(conn._db, conn._log, owner="", clock=VirtualClock(NOW))
+        LayerConnection(conn._db, conn._log, owner="", clock=VirtualClock(NOW))

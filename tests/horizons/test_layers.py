@@ -8,18 +8,18 @@ import pytest
 from tapebook.db import Database, Query
 from tapebook.domain.instants import parse_instant
 from tapebook.errors import BadInput
-from tapebook.horizons.layers import SPECS, ContextLayer, check_key, value_text
+from tapebook.horizons.layers import LAYER_SPECS, ContextLayer, check_key, value_text
 
 
 def test_the_database_says_the_same(db: Database) -> None:
     rows = db.all(Query.whole_table("context_metadata"))
-    said = {(spec.layer.value, spec.description, spec.retention_days, spec.source) for spec in SPECS.values()}
+    said = {(spec.layer.value, spec.description, spec.retention_days, spec.source) for spec in LAYER_SPECS.values()}
     assert {tuple(row) for row in rows} == said
     assert [layer.short for layer in ContextLayer] == ["L1", "L2", "L3", "L4", "L5", "L6", "L7"]
 
 
 def test_nothing_above_the_days_is_built_from_anything_but_days() -> None:
-    sources = {spec.layer: spec.source for spec in SPECS.values()}
+    sources = {spec.layer: spec.source for spec in LAYER_SPECS.values()}
     assert {sources.pop(ContextLayer.L6_DAILY), sources.pop(ContextLayer.L7_REALTIME)} == {None}
     assert set(sources.values()) == {ContextLayer.L6_DAILY}
 
@@ -40,11 +40,15 @@ def test_nothing_above_the_days_is_built_from_anything_but_days() -> None:
     ],
 )
 def test_a_period_is_kept_until_so_long_after_its_end(layer: ContextLayer, now: str, first: str | None) -> None:
-    kept = SPECS[layer].first_kept(now=parse_instant(now))
+    kept = LAYER_SPECS[layer].first_kept(now=parse_instant(now))
     assert kept == first
     if first is not None:
-        retention = (SPECS[layer].retention_days or 0) * 86_400_000
-        assert SPECS[layer].period(first).end > parse_instant(now) - retention >= SPECS[layer].period(first).start
+        retention = (LAYER_SPECS[layer].retention_days or 0) * 86_400_000
+        assert (
+            LAYER_SPECS[layer].period(first).end
+            > parse_instant(now) - retention
+            >= LAYER_SPECS[layer].period(first).start
+        )
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, object(), {1, 2}, b"x", "\ud800", "x" * 30_000, {"a": math.nan}])

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 
 from tapebook.domain.money import E6
-from tapebook.domain.trade import ClosedTrade, TradeState
-from tapebook.horizons.aggregate import EMPTY
-from tapebook.horizons.leaf import EXTERNAL, Exit, exit_of, leaf_of
-from tapebook.horizons.period import parse_period, period_of
+from tapebook.domain.position import ClosedTrade, TradeState
+from tapebook.horizons.aggregate import EMPTY_AGGREGATE, EXTERNAL, TradeExit, exit_of, leaf_of
+from tapebook.horizons.layers import parse_period, period_of
 from tests.horizons.makers import exit_at, ledgers
 from tests.matrix import examples
 
@@ -17,7 +16,7 @@ DAY = parse_period("day", "2026-02-04")
 
 @settings(max_examples=examples(40))
 @given(ledgers(most=12, days=0))
-def test_the_order_of_arrival_does_not_matter(exits: list[Exit]) -> None:
+def test_the_order_of_arrival_does_not_matter(exits: list[TradeExit]) -> None:
     day = period_of("day", exits[0].exited_at) if exits else DAY
     assert leaf_of(day, exits) == leaf_of(day, sorted(exits, key=lambda each: each.net_usd_e6))
 
@@ -29,7 +28,7 @@ def test_a_trade_of_another_day_is_refused() -> None:
 
 
 def test_a_day_without_trades_is_empty() -> None:
-    assert leaf_of(DAY, []) == EMPTY
+    assert leaf_of(DAY, []) == EMPTY_AGGREGATE
     booked = leaf_of(DAY, [], ledger_usd_e6=-5)
     assert booked.ledger_usd_e6 == -5 and booked.daily.n == 0 and booked.span_days == 0
 

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from tapebook.domain.instants import DAY, parse_instant
 from tapebook.errors import BadInput
-from tapebook.horizons.period import KINDS, LEGACY, Kind, Period, parse_period, period_of
+from tapebook.horizons.layers import LEGACY, PERIOD_KINDS, Period, PeriodKind, parse_period, period_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The last year of all has no next one.
 INSTANTS = st.integers(parse_instant("0002-01-01"), parse_instant("9998-01-01") - 1)
-FORMATS: dict[Kind, str] = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "year": "%Y"}
+FORMATS: dict[PeriodKind, str] = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "year": "%Y"}
 
 
-@given(st.sampled_from(KINDS), INSTANTS)
-def test_a_period_holds_its_instants_and_ends_where_the_next_begins(kind: Kind, instant: int) -> None:
+@given(st.sampled_from(PERIOD_KINDS), INSTANTS)
+def test_a_period_holds_its_instants_and_ends_where_the_next_begins(kind: PeriodKind, instant: int) -> None:
     period = period_of(kind, instant)
     assert period.start <= instant < period.end
     assert instant in period and period.end not in period and period.start - 1 not in period
@@ -42,7 +42,7 @@ def test_names_are_those_of_the_calendar(instant: int) -> None:
 @given(INSTANTS)
 def test_days_lie_whole_in_everything_and_months_in_quarters_and_years(instant: int) -> None:
     day = period_of("day", instant)
-    for kind in KINDS:
+    for kind in PERIOD_KINDS:
         assert day.start >= period_of(kind, instant).start and day.end <= period_of(kind, instant).end
     month, quarter, year = (period_of(kind, instant) for kind in ("month", "quarter", "year"))
     assert year.start <= quarter.start <= month.start and month.end <= quarter.end <= year.end
@@ -70,7 +70,7 @@ def test_a_week_has_the_year_of_its_thursday() -> None:
         ("legacy", ""),
     ],
 )
-def test_other_names_are_refused(kind: Kind, key: str) -> None:
+def test_other_names_are_refused(kind: PeriodKind, key: str) -> None:
     with pytest.raises(BadInput, match=r"write it like|years 1 to 9998"):
         parse_period(kind, key)
 

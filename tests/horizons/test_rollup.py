@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 from tapebook.clock import VirtualClock
 from tapebook.db import Database
 from tapebook.domain.instants import parse_instant
-from tapebook.horizons.connection import Connection
-from tapebook.horizons.layers import ContextLayer
-from tapebook.horizons.leaf import Exit
-from tapebook.horizons.period import parse_period
-from tapebook.horizons.projection import PROJECTION
-from tapebook.horizons.rollup import catch_up, expire, roll_again, rollup_values
+from tapebook.horizons.aggregate import TradeExit
+from tapebook.horizons.contexts import LayerConnection
+from tapebook.horizons.events import PROJECTION
+from tapebook.horizons.layers import ContextLayer, parse_period
+from tapebook.horizons.rollup import catch_up, expire_layers, roll_up_period, rollup_values
 from tapebook.horizons.store import MIGRATIONS
 from tapebook.log import Log, verify_log
 from tapebook.log.store import MIGRATIONS as LOG
@@ -25,7 +24,7 @@ DAYS = ContextLayer.L6_DAILY
 
 @settings(max_examples=examples(40))
 @given(ledgers(), st.data())
-def test_incremental_is_from_scratch(exits: list[Exit], data: st.DataObject) -> None:
+def test_incremental_is_from_scratch(exits: list[TradeExit], data: st.DataObject) -> None:
     """Any order of arrival, any number of roll-ups in between; sums agree over all layers after each of them."""
     arriving = data.draw(st.permutations(exits))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(exits)), max_size=4)))
@@ -59,7 +58,7 @@ def test_years_of_history_become_events_of_a_month_each() -> None:
         ledger.learn(exits)
         assert roll(conn) == 6
         assert stored(conn, exits) == from_scratch(exits)
-        assert roll(conn) == 0 and conn.store.marks(SCOPE) == {SCOPE: len(exits)}
+        assert roll(conn) == 0 and conn.store.rollup_marks(SCOPE) == {SCOPE: len(exits)}
 
 
 def test_one_period_alone_leaves_the_rest_for_later() -> None:
@@ -68,7 +67,7 @@ def test_one_period_alone_leaves_the_rest_for_later() -> None:
     with in_memory(ledger) as conn:
         ledger.learn(exits)
         february = parse_period("month", "2026-02")
-        drafts = roll_again(conn.store, ledger, SCOPE, february, seq=0, at=NOW)
+        drafts = roll_up_period(conn.store, ledger, SCOPE, february, seq=0, at=NOW)
         conn.append(SCOPE, drafts, expected_seq=0)
         check_conservation(conn, exits[:1])
         roll(conn)
@@ -79,14 +78,14 @@ def test_the_tables_are_what_the_log_says(db: Database) -> None:
     """On both databases: rolled up in three runs, cleaned up, rolled up again with a trade older than what is kept."""
     ledger, clock = Ledger(), VirtualClock(parse_instant("2026-02-10"))
     log = Log(db, [PROJECTION], clock=clock)
-    conn = Connection(db, log, owner="me", clock=clock, days=ledger)
+    conn = LayerConnection(db, log, owner="me", clock=clock, days=ledger)
     exits = [exit_at(f"2026-02-{day:02d}T10:00", day, confidence_e4=5_000 + day) for day in range(1, 10)]
     for part in (exits[:3], exits[3:4], exits[4:]):
         ledger.learn(part)
         roll(conn)
     assert stored(conn, exits) == from_scratch(exits)
     clock.advance(parse_instant("2026-05-07"))
-    counts, drafts = expire(conn.store, SCOPE, seq=conn.head(SCOPE), now=clock.now())
+    counts, drafts = expire_layers(conn.store, SCOPE, seq=conn.head(SCOPE), now=clock.now())
     conn.append(SCOPE, drafts, expected_seq=conn.head(SCOPE))
     # The days up to 5 February, with eleven keys each.
     assert {layer.short: count for layer, count in counts.items() if count} == {"L6": 5 * 11}

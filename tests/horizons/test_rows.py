@@ -5,12 +5,12 @@ from typing import Any
 
 from hypothesis import given, settings
 
+from tapebook.domain.agent import LayerRow
 from tapebook.domain.instants import parse_instant
-from tapebook.domain.memory import LayerRow
+from tapebook.horizons.aggregate import TradeExit
 from tapebook.horizons.contexts import ContextStore
 from tapebook.horizons.layers import ContextLayer
-from tapebook.horizons.leaf import Exit
-from tapebook.horizons.rows import layer_rows, words
+from tapebook.horizons.rows import layer_rows, value_line
 from tests.horizons.makers import NOW, SCOPE, Ledger, exit_at, in_memory, ledgers, roll
 from tests.matrix import examples
 
@@ -36,7 +36,7 @@ def test_the_nearest_layer_comes_first_and_estimates_have_their_interval() -> No
 
 @settings(max_examples=examples(25))
 @given(ledgers(most=15))
-def test_no_rate_is_bare_and_nothing_lies_in_the_future(exits: list[Exit]) -> None:
+def test_no_rate_is_bare_and_nothing_lies_in_the_future(exits: list[TradeExit]) -> None:
     ledger = Ledger()
     ledger.learn(sorted(exits, key=lambda each: each.exited_at))
     with in_memory(ledger) as conn:
@@ -104,4 +104,4 @@ def test_words_are_one_short_line() -> None:
         ("x" * 500, "x" * 120),
     ]
     for value, expected in cases:
-        assert words(value) == expected
+        assert value_line(value) == expected

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.db import Database
-from tapebook.horizons.connection import Connection
-from tapebook.horizons.contexts import told_of, written
+from tapebook.horizons.contexts import LayerConnection, checked_values, draft_values_written
 from tapebook.horizons.layers import ContextLayer
 from tests.horizons.makers import NOW, in_memory, opened
 from tests.matrix import examples
@@ -21,10 +20,10 @@ WRITES = st.lists(st.tuples(st.sampled_from(WEEKS), st.sampled_from(("a", "b", "
 Writes = list[tuple[str, str, int]]
 
 
-def write(conn: Connection, writes: Writes) -> None:
+def write(conn: LayerConnection, writes: Writes) -> None:
     """Each in an event of its own, from 1 on."""
     for week, key, value in writes:
-        draft = written(told_of(LAYER, week, {key: value}), owner="me", at=NOW)
+        draft = draft_values_written(checked_values(LAYER, week, {key: value}), owner="me", at=NOW)
         conn.append("", [draft], expected_seq=conn.head(""))
 
 
@@ -59,16 +58,16 @@ def test_on_both_databases(db: Database) -> None:
         check(conn, naive(writes, seq), seq)
 
 
-def check(conn: Connection, expected: dict[str, dict[str, int]], seq: int) -> None:
+def check(conn: LayerConnection, expected: dict[str, dict[str, int]], seq: int) -> None:
     """Timeframes, their values, the latest one, and the latest of each key."""
     store = conn.store
     for week in WEEKS:
         assert shown(store.values("", LAYER, week, seq=seq)) == expected.get(week, {})
-    assert store.latest("", LAYER, seq=seq) == max(expected, default=None)
+    assert store.latest_timeframe("", LAYER, seq=seq) == max(expected, default=None)
     earlier = [week for week in expected if week <= "2026-W06"]
-    assert store.latest("", LAYER, seq=seq, last="2026-W06") == max(earlier, default=None)
+    assert store.latest_timeframe("", LAYER, seq=seq, last="2026-W06") == max(earlier, default=None)
     newest = {key: values[key] for week, values in sorted(expected.items()) for key in values}
-    assert shown(store.newest("", LAYER, seq=seq)) == newest
+    assert shown(store.newest_values("", LAYER, seq=seq)) == newest
     assert store.count_before("", LAYER, "2026-W07", seq=seq) == sum(len(expected.get(week, {})) for week in WEEKS[:2])
 
 

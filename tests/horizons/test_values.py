@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 from tapebook.domain.instants import DAY
-from tapebook.horizons.aggregate import Aggregate, Sums, fold
-from tapebook.horizons.layers import LAYER_OF, ContextLayer
-from tapebook.horizons.leaf import Exit, leaf_of
-from tapebook.horizons.period import KINDS, Kind, Period, period_of
-from tapebook.horizons.values import Terms, correlation, mean_confidence, sharpe, values_of
+from tapebook.horizons.aggregate import Aggregate, Sums, TradeExit, fold_spans, leaf_of
+from tapebook.horizons.layers import LAYER_OF, PERIOD_KINDS, ContextLayer, Period, PeriodKind, period_of
+from tapebook.horizons.values import RollupTerms, correlation, mean_confidence, sharpe_ratio, values_of
 from tests.horizons.makers import exit_at, leaves_of, ledgers
 from tests.horizons.oracle import PNL, in_time, periods_of
 from tests.matrix import examples
@@ -43,19 +41,19 @@ MONTH = [
 ]
 
 
-def told(kind: Kind, exits: list[Exit], terms: Terms | None = None) -> dict[str, Any]:
+def told(kind: PeriodKind, exits: list[TradeExit], terms: RollupTerms | None = None) -> dict[str, Any]:
     """The values of the period of a kind that the first exit lies in."""
     period = period_of(kind, exits[0].exited_at)
-    values = values_of(period, whole_of(exits, period), terms or Terms())
+    values = values_of(period, whole_of(exits, period), terms or RollupTerms())
     return {key: msgspec.json.decode(value) for key, value in values.items()}
 
 
-def whole_of(exits: list[Exit], period: Period) -> Aggregate:
-    return fold(leaf for day, leaf in leaves_of(exits).items() if day.start in period)
+def whole_of(exits: list[TradeExit], period: Period) -> Aggregate:
+    return fold_spans(leaf for day, leaf in leaves_of(exits).items() if day.start in period)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_named_key_is_there(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", PERIOD_KINDS)
+def test_every_named_key_is_there(kind: PeriodKind) -> None:
     assert NAMED[LAYER_OF[kind]] <= told(kind, MONTH).keys()
 
 
@@ -87,37 +85,37 @@ def test_the_values_of_the_other_layers() -> None:
 
 def test_what_was_booked_on_a_day_stands_beside_what_ended_on_it() -> None:
     day = period_of("day", MONTH[0].exited_at)
-    booked = values_of(day, leaf_of(day, MONTH[:1], ledger_usd_e6=-1_250_000), Terms())
+    booked = values_of(day, leaf_of(day, MONTH[:1], ledger_usd_e6=-1_250_000), RollupTerms())
     assert (booked["total_pnl"], booked["ledger_pnl"]) == ("12.5", "-1.25")
     assert "ledger_pnl" not in told("day", MONTH)
     parts = [leaf_of(day, []), leaf_of(day, [], ledger_usd_e6=3), leaf_of(day, MONTH[:1], ledger_usd_e6=-5)]
-    assert fold(parts).ledger_usd_e6 == -2 and fold(parts[:1]).ledger_usd_e6 is None
+    assert fold_spans(parts).ledger_usd_e6 == -2 and fold_spans(parts[:1]).ledger_usd_e6 is None
 
 
 def test_sectors_come_from_outside() -> None:
     sectors = {"BTC": "majors", "ETH": "majors", "SOL": "layer 1"}
-    assert told("week", MONTH, Terms(sectors.__getitem__))["sector_focus"] == ["majors", "layer 1"]
+    assert told("week", MONTH, RollupTerms(sectors.__getitem__))["sector_focus"] == ["majors", "layer 1"]
     assert told("week", MONTH)["sector_focus"] == ["BTC", "ETH", "SOL"]
 
 
 @settings(max_examples=examples(40))
 @given(ledgers())
-def test_money_is_shown_to_the_last_unit(exits: list[Exit]) -> None:
-    for kind in KINDS:
+def test_money_is_shown_to_the_last_unit(exits: list[TradeExit]) -> None:
+    for kind in PERIOD_KINDS:
         total = Decimal(0)
         for period in periods_of(exits, kind):
-            total += Decimal(values_of(period, whole_of(exits, period), Terms())[PNL[kind]])
+            total += Decimal(values_of(period, whole_of(exits, period), RollupTerms())[PNL[kind]])
         assert total * 10**6 == sum(each.net_usd_e6 for each in exits)
 
 
 @settings(max_examples=examples(40))
 @given(ledgers())
-def test_no_estimate_is_bare(exits: list[Exit]) -> None:
-    for kind in KINDS:
+def test_no_estimate_is_bare(exits: list[TradeExit]) -> None:
+    for kind in PERIOD_KINDS:
         for period in periods_of(exits, kind):
             found = {
                 key: msgspec.json.decode(value)
-                for key, value in values_of(period, whole_of(exits, period), Terms()).items()
+                for key, value in values_of(period, whole_of(exits, period), RollupTerms()).items()
             }
             for key in {"win_rate", "avg_confidence", "sharpe_ratio"} & found.keys():
                 low, high = found[f"{key}_interval"]
@@ -126,13 +124,13 @@ def test_no_estimate_is_bare(exits: list[Exit]) -> None:
 
 @settings(max_examples=examples(60))
 @given(ledgers())
-def test_sharpe_is_that_of_all_days_of_the_span(exits: list[Exit]) -> None:
+def test_sharpe_is_that_of_all_days_of_the_span(exits: list[TradeExit]) -> None:
     for period in periods_of(exits, "year"):
         whole, ended = whole_of(exits, period), in_time(exits, period)
         daily = [0.0] * whole.span_days
         for each in ended:
             daily[each.exited_at // DAY - ended[0].exited_at // DAY] += each.net_usd_e6
-        found = sharpe(whole.daily, days=whole.span_days)
+        found = sharpe_ratio(whole.daily, days=whole.span_days)
         if len(daily) < 3 or not any(daily):
             assert found is None
         else:
@@ -143,7 +141,7 @@ def test_sharpe_is_that_of_all_days_of_the_span(exits: list[Exit]) -> None:
 
 @settings(max_examples=examples(60))
 @given(ledgers())
-def test_correlation_is_the_weighted_mean_of_the_pairs(exits: list[Exit]) -> None:
+def test_correlation_is_the_weighted_mean_of_the_pairs(exits: list[TradeExit]) -> None:
     for period in periods_of(exits, "month"):
         whole, ended = whole_of(exits, period), in_time(exits, period)
         found = correlation(whole)

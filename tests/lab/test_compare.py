@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.domain.run import DecisionRun, Verdict
 from tapebook.errors import UnknownName
-from tapebook.lab.compare import ShadowReport, word
+from tapebook.lab.explain import ShadowReport, decision_label
 from tests.context.situations import action, run
-from tests.loop.pairs import SHADOWED, play
+from tests.desk.pairs import SHADOWED, play
 
 
 @pytest.fixture(scope="module")
@@ -92,4 +92,4 @@ def test_two_runs_differ_where_their_packets_do(home: Path, report: ShadowReport
     ],
 )
 def test_a_decision_in_a_word(made: DecisionRun, says: str) -> None:
-    assert word(made) == says
+    assert decision_label(made) == says

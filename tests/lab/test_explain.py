@@ -12,9 +12,9 @@ import pytest
 from tapebook.book import events as ev
 from tapebook.book.store import Book
 from tapebook.domain.run import DecisionRun
-from tapebook.lab.explain import explain, rebuilt
+from tapebook.lab.explain import explain_run, rebuild_if_equal
 from tapebook.wiring import Rooms
-from tests.loop.pairs import PLAIN, play
+from tests.desk.pairs import PLAIN, play
 from tests.replay import desk
 
 MOST = 2**31 - 1
@@ -42,23 +42,23 @@ def traces(rooms: Rooms) -> dict[str, dict[str, Any]]:
         owner, run = {}, ""
         for event in rooms.log.events(rooms.book.stream(deployment)):
             if event.kind == "order.intended":
-                order = ev.body_of(event, ev.OrderIntended).order
+                order = ev.event_body(event, ev.OrderIntended).order
                 owner[order.client_id] = order.run_id
                 found[order.run_id]["orders"][order.client_id] = "intended"
             elif event.kind == "order.placed":
-                client = ev.body_of(event, ev.OrderPlaced).client_id
+                client = ev.event_body(event, ev.OrderPlaced).client_id
                 found[owner[client]]["orders"][client] = "placed"
             elif event.kind == "order.ended":
-                end = ev.body_of(event, ev.OrderEnded).end
+                end = ev.event_body(event, ev.OrderEnded).end
                 found[owner[end.client_id]]["orders"][end.client_id] = end.status
             elif event.kind == "fill.observed":
-                fill = ev.body_of(event, ev.FillObserved).fill
+                fill = ev.event_body(event, ev.FillObserved).fill
                 run = owner[fill.client_id] if fill.client_id else ""
                 found[run]["fills"].append(fill.fill_id)
             elif event.kind == "trade.opened":
-                found[run]["trades"][ev.body_of(event, ev.TradeOpened).trade.trade_id] = "entry"
+                found[run]["trades"][ev.event_body(event, ev.TradeOpened).trade.trade_id] = "entry"
             elif event.kind == "trade.closed":
-                found[run]["trades"][ev.body_of(event, ev.TradeClosed).trade.state.trade_id] = "exit"
+                found[run]["trades"][ev.event_body(event, ev.TradeClosed).trade.state.trade_id] = "exit"
             elif event.kind in ("funding.observed", "marks.observed"):
                 run = ""
     return found
@@ -71,7 +71,7 @@ def test_orders_fills_and_trades_are_those_of_the_log(home: Path) -> None:
         for run_id in rooms.book.run_ids(most=MOST):
             run = rooms.book.run(run_id)
             assert run is not None
-            view = explain(rooms, run)
+            view = explain_run(rooms, run)
             want = expected.get(run_id, {"orders": {}, "fills": [], "trades": {}})
             assert {order["client_id"]: order["status"] for order in view["orders"]} == want["orders"]
             assert [fill["fill_id"] for fill in view["fills"]] == want["fills"]
@@ -91,7 +91,7 @@ def test_trades_show_what_they_came_to(home: Path) -> None:
             for run_id in {trade.state.entry_run_id, trade.exit_run_id} - {None}:
                 run = rooms.book.run(str(run_id))
                 assert run is not None
-                (view,) = [each for each in explain(rooms, run)["trades"] if each["id"] == trade.state.trade_id]
+                (view,) = [each for each in explain_run(rooms, run)["trades"] if each["id"] == trade.state.trade_id]
                 assert (view["status"], view["net_pnl_usd"]) == ("closed", trade.state.net_usd_e6 / 1e6)
                 seen += 1
     assert seen > 3
@@ -102,7 +102,7 @@ def test_what_was_told_and_said(home: Path) -> None:
         for run_id in rooms.book.run_ids("votes-10m.paper", most=5):
             run = rooms.book.run(run_id)
             assert run is not None
-            view, packet = explain(rooms, run), rebuilt(rooms, run)
+            view, packet = explain_run(rooms, run), rebuild_if_equal(rooms, run)
             assert packet is not None and view["packet"] == f"{packet.system}\n\n{packet.text}"
             assert sum(part["tokens"] for part in view["sections"]) <= view["tokens"] + len(view["sections"])
             assert [part["name"] for part in view["sections"] if part["place"] == "user"] == [
@@ -118,12 +118,12 @@ def test_texts_that_are_not_kept(home: Path) -> None:
         run = rooms.book.run(rooms.book.run_ids(most=1)[0])
         assert run is not None
         lost = msgspec.structs.replace(run, packet_key=None, reply_key=None)
-        view = explain(rooms, lost)
+        view = explain_run(rooms, lost)
         assert view["packet"] is not None and view["reply"] is None
         other = msgspec.structs.replace(lost, packet_sha256="0" * 64)
-        assert (explain(rooms, other)["packet"], explain(rooms, other)["sections"]) == (None, None)
+        assert (explain_run(rooms, other)["packet"], explain_run(rooms, other)["sections"]) == (None, None)
         older = msgspec.structs.replace(lost, renderer=0)
-        assert rebuilt(rooms, older) is None
+        assert rebuild_if_equal(rooms, older) is None
 
 
 def test_another_owner_sees_nothing_of_it(home: Path) -> None:

@@ -8,19 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso
-from tapebook.domain.memory import ExperienceSettings
+from tapebook.desk.agents import deploy_agent
+from tapebook.domain.agent import AgentProfile, Deployment, ExperienceSettings
+from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text
 from tapebook.errors import BadInput, HomeError
-from tapebook.experience import Question
-from tapebook.experience.learning import seen
-from tapebook.home import fellow_writer
-from tapebook.lab.home_experience import HomeExperience
-from tapebook.loop.deploy import deploy
-from tapebook.loop.experience import snapshot
+from tapebook.experience import ExperienceQuery
+from tapebook.experience.events import draft_situation_seen
+from tapebook.home import shared_lock
+from tapebook.lab.experience import HomeExperience
+from tapebook.tick.memory import append_experience_snapshot
 from tests.db.places import sql
+from tests.desk.desks import Desk, desk, reply
 from tests.experience.makers import T0, closed, run_of, sight, vote
-from tests.loop.desks import Desk, desk, reply
 
 AGENTS = ("a", "b")
 # So many that the newest brings a fit of all before it, whether they are learned one by one or from files.
@@ -34,7 +33,7 @@ def floor(tmp_path: Path) -> Iterator[Desk]:
         for name in AGENTS:
             found.hire(AgentProfile(name, ("BTC", "ETH"), engine="ensemble"))
         found.clock.advance(T0 + 40 * DAY)
-        taught(found, deploy(found.rooms, "a"))
+        taught(found, deploy_agent(found.rooms, "a"))
         yield found
 
 
@@ -46,10 +45,12 @@ def taught(floor: Desk, agent: Deployment) -> None:
             add = number + (COUNT // 2) * (chunk == "2026-Q2")
             trade = closed(add, net_bps=rng.gauss(5, 30), symbol=rng.choice(("BTC", "ETH")))
             run = run_of(trade, engine="ensemble", votes=[vote("trend", "long"), vote("carry", "short")])
-            append(floor, agent, [seen(f"r{add}", "BTC", sight(rng))])
+            append(floor, agent, [draft_situation_seen(f"r{add}", "BTC", sight(rng))])
             seq = book.head(agent.id)
             append(floor, agent, floor.rooms.experience.learn(agent.id, [(trade, run)], seq=seq))
-        snapshot(floor.rooms, agent, chunk, since_seq=since, seq=book.head(agent.id), span=(T0, T0 + DAY))
+        append_experience_snapshot(
+            floor.rooms, agent, chunk, since_seq=since, seq=book.head(agent.id), span=(T0, T0 + DAY)
+        )
 
 
 def append(floor: Desk, agent: Deployment, drafts: list) -> None:  # type: ignore[type-arg]
@@ -60,14 +61,14 @@ def home(floor: Desk) -> HomeExperience:
     def moment(as_of: int | str | None) -> int:
         return floor.clock.now() if as_of is None else int(as_of)
 
-    return HomeExperience(floor.rooms, moment=moment, find=lambda name: deploy(floor.rooms, name))
+    return HomeExperience(floor.rooms, moment=moment, find=lambda name: deploy_agent(floor.rooms, name))
 
 
 def rows(floor: Desk, agent: str) -> tuple[object, ...]:
     """What a decision would be told."""
     room, name = floor.rooms.experience, f"{agent}.paper"
-    ask, look = Question(T0 + 10 * DAY, "BTC", "chop_lowvol", ("trend", "carry")), sight(random.Random(9))
-    return room.rows(name, ask, look, seq=floor.rooms.book.head(name), settings=ExperienceSettings())
+    ask, look = ExperienceQuery(T0 + 10 * DAY, "BTC", "chop_lowvol", ("trend", "carry")), sight(random.Random(9))
+    return room.rows_as_of(name, ask, look, seq=floor.rooms.book.head(name), settings=ExperienceSettings())
 
 
 def test_what_is_exported_and_imported_teaches_the_same(floor: Desk, tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_one_bad_file_and_nothing_is_imported(floor: Desk, tmp_path: Path) -> No
     bad = {
         "outcome": "a win that lost",
         "situation": {"no such field": 1},
-        "exit_time": iso(floor.clock.now() + HOUR),
+        "exit_time": iso_text(floor.clock.now() + HOUR),
     }
     for key, value in bad.items():
         path.write_text(json.dumps(good | {key: value}))
@@ -117,7 +118,7 @@ def test_one_bad_file_and_nothing_is_imported(floor: Desk, tmp_path: Path) -> No
 
 def test_trades_that_ended_before_an_import_are_learned_from_all_the_same(floor: Desk, tmp_path: Path) -> None:
     home(floor).export("a", tmp_path / "out")
-    agent = deploy(floor.rooms, "b")
+    agent = deploy_agent(floor.rooms, "b")
     floor.later(MINUTE, BTC=100)
     floor.say(agent, reply("open", "long", 100))
     floor.later(10_000, BTC=100)
@@ -159,7 +160,7 @@ def test_rebuild_finds_nothing_and_puts_right_what_was_changed(floor: Desk) -> N
     fine = home(floor).rebuild("a")
     assert (fine.outcomes, fine.situations, fine.differences) == (COUNT, COUNT, ())
     told = rows(floor, "a")
-    floor.rooms.book_db.run(sql("UPDATE experience_records SET wins = wins + 1 WHERE kind = 'provider'"))
+    floor.rooms.book_db.execute(sql("UPDATE experience_records SET wins = wins + 1 WHERE kind = 'provider'"))
     found = home(floor).rebuild("a")
     assert len(found.differences) == 3 and all(line.startswith("record provider") for line in found.differences)
     assert home(floor).rebuild("a") == fine
@@ -167,8 +168,8 @@ def test_rebuild_finds_nothing_and_puts_right_what_was_changed(floor: Desk) -> N
 
 
 def test_rebuild_waits_for_nobody_but_writes_beside_nobody(floor: Desk) -> None:
-    with fellow_writer(floor.rooms.home):
+    with shared_lock(floor.rooms.home):
         assert home(floor).rebuild("a").differences == ()
-        floor.rooms.book_db.run(sql("UPDATE experience_records SET wins = wins + 1 WHERE kind = 'provider'"))
+        floor.rooms.book_db.execute(sql("UPDATE experience_records SET wins = wins + 1 WHERE kind = 'provider'"))
         with pytest.raises(HomeError, match="is in use"):
             home(floor).rebuild("a")

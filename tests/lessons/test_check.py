@@ -3,22 +3,22 @@
 import pytest
 
 from tapebook.domain.agent import AgentProfile
-from tapebook.lessons import SLOTS, Rejected, checked, note_text
-from tapebook.lessons.port import ReflectorTerms
+from tapebook.lessons import SLOTS, RejectedNote, check_note, note_text
+from tapebook.lessons.reflection import ReflectorTerms
 from tapebook.lessons.reflectors import statistics
 from tests.lessons.trades import closed, world
 
 TRADES = [closed(number, net_usd=number - 10.0) for number in range(20)]
 
 
-def check(text: str, **other: object) -> str | Rejected:
+def check(text: str, **other: object) -> str | RejectedNote:
     given = {"avoid": (), "trades": TRADES, "active": None} | other
-    return checked(text, **given)  # type: ignore[arg-type]
+    return check_note(text, **given)  # type: ignore[arg-type]
 
 
 def why(text: str, **other: object) -> str:
     found = check(text, **other)
-    assert isinstance(found, Rejected), found
+    assert isinstance(found, RejectedNote), found
     return found.why
 
 
@@ -72,4 +72,4 @@ def test_what_the_counting_reflector_writes_passes_its_own_check() -> None:
     for seed in range(20):
         trades = world(seed, edge_usd=12.0)
         text = statistics.create(ReflectorTerms()).reflect(AgentProfile("a", ("BTC",)), trades, active=None).text
-        assert isinstance(checked(text, avoid=(), trades=trades, active=None), str)
+        assert isinstance(check_note(text, avoid=(), trades=trades, active=None), str)

@@ -2,15 +2,15 @@
 
 import pytest
 
+from tapebook.domain.agent import ReflectionSettings
 from tapebook.domain.instants import DAY, HOUR
-from tapebook.domain.note import Reflection
 from tapebook.lessons import ReflectionState, should_run_reflection
 
 NOON = 20_000 * DAY + 12 * HOUR
 
 
 def due(state: ReflectionState, cadence: str, *, as_of: int = NOON, n: int = 10) -> bool:
-    return should_run_reflection(state, Reflection(cadence, n), as_of=as_of)  # type: ignore[arg-type]
+    return should_run_reflection(state, ReflectionSettings(cadence, n), as_of=as_of)  # type: ignore[arg-type]
 
 
 def test_off_means_never() -> None:

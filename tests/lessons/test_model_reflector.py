@@ -10,11 +10,11 @@ from tapebook import plug
 from tapebook.clock import elapsed_seconds
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.run import Usage
-from tapebook.lessons import SLOTS, Reflector, ReflectorTerms, Rejected, bullets, run_reflection
+from tapebook.lessons import SLOTS, Reflector, ReflectorTerms, RejectedNote, note_bullets, run_reflection
 from tapebook.lessons.facts import facts_of
 from tapebook.lessons.model_reflector import SHOWN_TRADES
-from tapebook.lessons.run import Lesson
-from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, Waiting
+from tapebook.lessons.reflection import Lesson
+from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, WaitClock
 from tests.lessons.trades import world
 from tests.llm.conftest import offline, one_server, server
 from tests.llm.model_server import ModelServer, Said, anthropic_message, error, openai_chat
@@ -40,7 +40,7 @@ def reflector(provider: str, server: ModelServer) -> Reflector:
     url = f"{server.url}/v1" if provider == "openai" else server.url
     terms = ModelTerms("some-model", url, Key("sk-0123456789"), elapsed_seconds)
     model = plug.load("tapebook.llm.models", provider).create(terms)
-    price, waiting = Price(1_000_000, 5_000_000), Waiting(elapsed_seconds, time.sleep)
+    price, waiting = Price(1_000_000, 5_000_000), WaitClock(elapsed_seconds, time.sleep)
     budget = Budget(attempts=1, max_tokens=2_000)
     asker = Asker(model, name="some-model", place=url, price=price, budget=budget, waiting=waiting)
     made = ReflectorTerms("some-model", 100_000, lambda name, model: asker)
@@ -58,8 +58,8 @@ def slots(**filled: list[str]) -> str:
     return json.dumps({slot: filled.get(slot.split()[0].lower(), []) for slot in SLOTS})
 
 
-def why(found: Lesson | Rejected) -> str:
-    assert isinstance(found, Rejected), found
+def why(found: Lesson | RejectedNote) -> str:
+    assert isinstance(found, RejectedNote), found
     # What was asked for was paid for, whatever came of it.
     assert found.usage is not None and found.usage.attempts == 1
     return found.why
@@ -77,7 +77,7 @@ def test_a_note_of_a_model_is_kept_with_what_it_cost(reflector: Reflector, serve
     says(server, provider, slots(entry=[TRUE], regime=["(no clear pattern yet)"]))
     found = run_reflection(reflector, AGENT, TRADES, active=None)
     assert isinstance(found, Lesson)
-    assert bullets(found.text) == (f"Entry timing: {TRUE}",)
+    assert note_bullets(found.text) == (f"Entry timing: {TRUE}",)
     assert found.text.count("(no clear pattern yet)") == 4
     assert (found.written_by, found.usage) == ("some-model", Usage("some-model", 1_000, 100, 1_500, 1))
 
@@ -120,8 +120,8 @@ def test_a_note_over_2000_characters_is_cut_to_whole_bullets(
     says(server, provider, slots(entry=long, sizing=long))
     found = run_reflection(reflector, AGENT, TRADES, active=None)
     assert isinstance(found, Lesson) and len(found.text) <= 2_000
-    assert 0 < len(bullets(found.text)) < 8
-    assert all(bullet.endswith("and so on") for bullet in bullets(found.text))
+    assert 0 < len(note_bullets(found.text)) < 8
+    assert all(bullet.endswith("and so on") for bullet in note_bullets(found.text))
 
 
 def test_a_bullet_of_the_note_that_stands_may_stay(reflector: Reflector, server: ModelServer, provider: str) -> None:

@@ -11,12 +11,11 @@ from functools import cache
 import pytest
 
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.trade import ClosedTrade
-from tapebook.lessons import bullets, note_text, run_reflection
-from tapebook.lessons.facts import FALSE_SHARE, Facts, facts_of
-from tapebook.lessons.port import ReflectorTerms
+from tapebook.domain.position import ClosedTrade
+from tapebook.lessons import note_bullets, note_text, run_reflection
+from tapebook.lessons.facts import FALSE_SHARE, TradeFacts, facts_of
+from tapebook.lessons.reflection import Lesson, ReflectorTerms
 from tapebook.lessons.reflectors import statistics
-from tapebook.lessons.run import Lesson
 from tests.lessons.trades import closed
 
 TRUE = "trend_up_lowvol"
@@ -48,7 +47,7 @@ def world(seed: int, *, edge_bps: float) -> list[ClosedTrade]:
 
 
 @cache
-def tables(edge_bps: float, count: int) -> list[Facts]:
+def tables(edge_bps: float, count: int) -> list[TradeFacts]:
     return [facts_of(world(seed, edge_bps=edge_bps)) for seed in range(count)]
 
 
@@ -86,7 +85,7 @@ def test_the_true_interval_holds_the_planted_edge_as_often_as_it_says() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_note_names_the_true_pattern_with_its_numbers(seed: int) -> None:
-    said = bullets(lesson(world(seed, edge_bps=50.0)).text)
+    said = note_bullets(lesson(world(seed, edge_bps=50.0)).text)
     (true,) = [bullet for bullet in said if bullet.startswith(f"Regime fit: {TRUE} does better")]
     assert "n=" in true and "95%" in true
 

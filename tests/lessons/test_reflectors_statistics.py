@@ -4,11 +4,10 @@ import msgspec
 
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.money import E6
-from tapebook.lessons import Rejected, bullets, hash_lessons_text, run_reflection
+from tapebook.lessons import RejectedNote, hash_lessons_text, note_bullets, run_reflection
 from tapebook.lessons.facts import result_bps
-from tapebook.lessons.port import ReflectorTerms
+from tapebook.lessons.reflection import Lesson, ReflectorTerms
 from tapebook.lessons.reflectors import statistics
-from tapebook.lessons.run import Lesson
 from tests.lessons.trades import closed, world
 
 AGENT = AgentProfile("a", ("BTC",), avoid=("never trade against the weekly trend",))
@@ -22,13 +21,15 @@ def reflect(trades: list) -> Lesson:  # type: ignore[type-arg]
 
 def test_a_planted_edge_is_found_and_named_with_its_numbers() -> None:
     note = reflect(world(1, edge_usd=15.0))
-    lessons = [bullet for bullet in bullets(note.text) if bullet.startswith("Regime fit: trend_up_lowvol does better")]
+    lessons = [
+        bullet for bullet in note_bullets(note.text) if bullet.startswith("Regime fit: trend_up_lowvol does better")
+    ]
     assert len(lessons) == 1
     assert "n=" in lessons[0] and "95%" in lessons[0]
 
 
 def test_luck_alone_hardly_ever_makes_a_lesson() -> None:
-    spoken = [seed for seed in range(60) if bullets(reflect(world(seed)).text)]
+    spoken = [seed for seed in range(60) if note_bullets(reflect(world(seed)).text)]
     # Of 60 worlds without any edge, at a false share of 5 %, more than nine would need luck of 1 in 500.
     assert len(spoken) <= 9, spoken
 
@@ -49,15 +50,15 @@ def test_a_note_names_its_window_and_its_hash() -> None:
 
 def test_winners_that_gave_most_of_it_back_are_named() -> None:
     trades = [closed(number, net_usd=2.0 + number % 3, best_usd=20.0) for number in range(20)]
-    assert any("winners kept" in bullet for bullet in bullets(reflect(trades).text))
+    assert any("winners kept" in bullet for bullet in note_bullets(reflect(trades).text))
 
 
 def test_no_trades_no_note() -> None:
-    assert isinstance(run_reflection(statistics.create(ReflectorTerms()), AGENT, [], active=None), Rejected)
+    assert isinstance(run_reflection(statistics.create(ReflectorTerms()), AGENT, [], active=None), RejectedNote)
 
 
 def test_few_trades_say_nothing() -> None:
-    assert bullets(reflect([closed(number, net_usd=5.0) for number in range(5)]).text) == ()
+    assert note_bullets(reflect([closed(number, net_usd=5.0) for number in range(5)]).text) == ()
 
 
 def test_results_in_lessons_are_of_the_notional_at_entry() -> None:

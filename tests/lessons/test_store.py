@@ -4,11 +4,16 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.note import Note, SkillNote
+from tapebook.domain.agent import Note, SkillNote
 from tapebook.domain.run import Usage
-from tapebook.lessons.events import promoted, refused, written
-from tapebook.lessons.projection import PROJECTION
-from tapebook.lessons.store import MIGRATIONS, Notes
+from tapebook.lessons.notes import (
+    MIGRATIONS,
+    PROJECTION,
+    Notes,
+    draft_note_promoted,
+    draft_note_refused,
+    draft_note_written,
+)
 from tapebook.log import Log, Stream, verify_log
 from tapebook.log.store import MIGRATIONS as LOG
 
@@ -31,14 +36,14 @@ def note(number: int, usage: Usage | None = None) -> Note:
 
 def test_a_new_note_takes_the_place_of_the_one_before(db: Database) -> None:
     log, notes = Log(db, [PROJECTION], clock=VirtualClock(T0)), Notes(db, owner="me")
-    assert notes.active("a.paper", seq=100) is None
-    log.append(STREAM, [written(note(1))], expected_seq=0)
-    later = [refused(note(9), "no"), written(note(2, Usage("m", 5, 6, 7, 1)))]
+    assert notes.active_note("a.paper", seq=100) is None
+    log.append(STREAM, [draft_note_written(note(1))], expected_seq=0)
+    later = [draft_note_refused(note(9), "no"), draft_note_written(note(2, Usage("m", 5, 6, 7, 1)))]
     log.append(STREAM, later, expected_seq=1)
-    standing = [notes.active("a.paper", seq=seq) for seq in (0, 1, 2, 3)]
+    standing = [notes.active_note("a.paper", seq=seq) for seq in (0, 1, 2, 3)]
     assert [each.note_id if each else None for each in standing] == [None, "n1", "n1", "n2"]
-    assert [notes.last_try("a.paper", seq=seq) for seq in (0, 1, 2)] == [None, (1, T0 + 1), (2, T0 + 9)]
-    kept = notes.all("a.paper", most=9)
+    assert [notes.last_reflection("a.paper", seq=seq) for seq in (0, 1, 2)] == [None, (1, T0 + 1), (2, T0 + 9)]
+    kept = notes.reflections("a.paper", most=9)
     assert [(each.note.note_id, each.status, each.problem) for each in kept] == [
         ("n2", "active", ""),
         ("n9", "refused", "no"),
@@ -50,9 +55,9 @@ def test_a_new_note_takes_the_place_of_the_one_before(db: Database) -> None:
 
 def test_nobody_reads_anothers_notes(db: Database) -> None:
     log = Log(db, [PROJECTION], clock=VirtualClock(T0))
-    log.append(STREAM, [written(note(1))], expected_seq=0)
-    assert Notes(db, owner="you").active("a.paper", seq=9) is None
-    assert Notes(db, owner="you").all("a.paper", most=9) == []
+    log.append(STREAM, [draft_note_written(note(1))], expected_seq=0)
+    assert Notes(db, owner="you").active_note("a.paper", seq=9) is None
+    assert Notes(db, owner="you").reflections("a.paper", most=9) == []
 
 
 def test_the_newest_promotion_of_each_skill_holds_as_of_a_sequence_number(db: Database) -> None:
@@ -60,10 +65,14 @@ def test_the_newest_promotion_of_each_skill_holds_as_of_a_sequence_number(db: Da
     one, two = (SkillNote("sizing", f"n{each}", "a.paper", "a", T0, f"text {each}", f"h{each}") for each in (1, 2))
     other = SkillNote("chop", "n1", "a.paper", "a", T0, "text", "h")
     ended = SkillNote("sizing", "n2", "a.paper", "a", T0, "", "")
-    log.append(Stream("me"), [promoted(one), promoted(other), promoted(two), promoted(ended)], expected_seq=0)
-    log.append(STREAM, [promoted(one)], expected_seq=0)
-    assert [notes.skills("", seq=seq) for seq in (0, 1, 2, 3)] == [[], [one], [other, one], [other, two]]
-    assert notes.skills("", seq=9) == [other, ended]
-    assert notes.skills("a.paper", seq=9) == [one]
-    assert Notes(db, owner="you").skills("", seq=9) == []
+    log.append(
+        Stream("me"),
+        [draft_note_promoted(one), draft_note_promoted(other), draft_note_promoted(two), draft_note_promoted(ended)],
+        expected_seq=0,
+    )
+    log.append(STREAM, [draft_note_promoted(one)], expected_seq=0)
+    assert [notes.skill_notes("", seq=seq) for seq in (0, 1, 2, 3)] == [[], [one], [other, one], [other, two]]
+    assert notes.skill_notes("", seq=9) == [other, ended]
+    assert notes.skill_notes("a.paper", seq=9) == [one]
+    assert Notes(db, owner="you").skill_notes("", seq=9) == []
     assert verify_log(log, db, packages=(LOG, MIGRATIONS), anchors={}) == []

@@ -4,7 +4,7 @@ import random
 
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.money import E6, E8
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.position import ClosedTrade, TradeState
 
 T0 = 1_767_571_200_000
 

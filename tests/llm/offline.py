@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tapebook.config import MODEL_KEYS
+from tapebook.settings.config import MODEL_KEYS
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _SDK = ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "OPENAI_BASE_URL", "OPENAI_ORG_ID")

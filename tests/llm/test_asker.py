@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.domain.run import Usage
-from tapebook.llm import Asked, Asker, Budget, Completion, Failure, Price, Waiting
-from tapebook.llm.asker import MOST_CHARS, SPEND_RULE
-from tapebook.llm.port import PASSING, Fault, estimated_tokens
+from tapebook.llm import Asker, Budget, Completion, Failure, ModelResponse, Price, WaitClock
+from tapebook.llm.asker import MAX_ANSWER_CHARS, SPEND_RULE
+from tapebook.llm.port import TRANSIENT_FAULTS, Fault, estimate_tokens
 
 SCHEMA: dict[str, Any] = {}
-PROMPT = estimated_tokens("system", "user", "{}")
+PROMPT = estimate_tokens("system", "user", "{}")
 # A dollar per token, so that tokens can be read as dollars.
 DOLLAR = Price(10**12, 10**12)
 RICH = 10**15
@@ -53,7 +53,7 @@ def number_in(text: str) -> str | None:
 
 def ask(
     model: Scripted, budget: Budget | None = None, *, price: Price = DOLLAR, cap: int = RICH, reads: Any = None
-) -> Asked:
+) -> ModelResponse:
     """Asks a scripted model."""
     asker = Asker(
         model,
@@ -61,7 +61,7 @@ def ask(
         place="here",
         price=price,
         budget=budget or Budget(max_tokens=100),
-        waiting=Waiting(lambda: model.now, model.sleep),
+        waiting=WaitClock(lambda: model.now, model.sleep),
     )
     return asker.ask("system", "user", schema=SCHEMA, max_usd_e6=cap, **({"problem_in": reads} if reads else {}))
 
@@ -75,7 +75,7 @@ ANSWER = Completion("{}", 30, 7)
 
 
 def test_an_answer_is_an_answer() -> None:
-    assert ask(Scripted(ANSWER)) == Asked("{}", Usage("m", 30, 7, 37 * 10**6, 1))
+    assert ask(Scripted(ANSWER)) == ModelResponse("{}", Usage("m", 30, 7, 37 * 10**6, 1))
 
 
 def test_what_may_pass_is_tried_again_with_growing_pauses() -> None:
@@ -92,7 +92,7 @@ def test_the_server_says_how_long_to_wait() -> None:
 
 def test_attempts_end() -> None:
     asked = ask(Scripted(fails()))
-    assert asked == Asked("", Usage("m", 0, 0, 0, 3), "server_error after 3 attempts: it broke")
+    assert asked == ModelResponse("", Usage("m", 0, 0, 0, 3), "server_error after 3 attempts: it broke")
 
 
 @pytest.mark.parametrize("fault", ["unauthorised", "rejected"])
@@ -144,21 +144,23 @@ def test_the_cap_counts_what_is_spent_already() -> None:
 
 
 def test_a_model_without_a_price_needs_no_cap() -> None:
-    assert ask(Scripted(ANSWER), price=Price(0, 0), cap=0) == Asked("{}", Usage("m", 30, 7, 0, 1))
+    assert ask(Scripted(ANSWER), price=Price(0, 0), cap=0) == ModelResponse("{}", Usage("m", 30, 7, 0, 1))
 
 
 def test_what_cannot_be_read_is_asked_for_again_with_what_is_wrong() -> None:
     model = Scripted(Completion("one", 30, 7), fails(), Completion("2", 30, 7))
-    assert ask(model, reads=number_in) == Asked("2", Usage("m", 60, 14, 74 * 10**6, 3))
+    assert ask(model, reads=number_in) == ModelResponse("2", Usage("m", 60, 14, 74 * 10**6, 3))
     first, *later = model.questions
     assert first == "user" and all(again.startswith("user\n") and "one is no number" in again for again in later)
 
 
 def test_the_last_text_that_cannot_be_read_is_given_when_the_budget_ends() -> None:
-    assert ask(Scripted(Completion("one", 30, 7)), reads=number_in) == Asked("one", Usage("m", 90, 21, 111 * 10**6, 3))
+    assert ask(Scripted(Completion("one", 30, 7)), reads=number_in) == ModelResponse(
+        "one", Usage("m", 90, 21, 111 * 10**6, 3)
+    )
     assert ask(Scripted(Completion("one", 30, 7), fails("rejected")), reads=number_in).text == "one"
     poor = ask(Scripted(Completion("one", 30, 7)), reads=number_in, cap=(PROMPT + 100) * 10**6)
-    assert poor == Asked("one", Usage("m", 30, 7, 37 * 10**6, 1))
+    assert poor == ModelResponse("one", Usage("m", 30, 7, 37 * 10**6, 1))
 
 
 def test_an_answer_that_was_none_counts_as_if_its_prompt_was_billed() -> None:
@@ -187,12 +189,12 @@ def test_a_text_with_no_one_json_stays_as_it_is(text: str) -> None:
 
 
 def test_a_text_that_is_too_long_is_not_kept_whole() -> None:
-    assert len(ask(Scripted(Completion("x" * 10**6, 1, 1))).text) == MOST_CHARS
+    assert len(ask(Scripted(Completion("x" * 10**6, 1, 1))).text) == MAX_ANSWER_CHARS
 
 
 OUTCOMES = st.one_of(
     st.builds(Completion, st.sampled_from("x1"), st.integers(0, PROMPT), st.integers(0, 100), st.just("end")),
-    st.builds(Failure, st.sampled_from(sorted(PASSING)), st.just("d"), st.none() | st.floats(0, 200)),
+    st.builds(Failure, st.sampled_from(sorted(TRANSIENT_FAULTS)), st.just("d"), st.none() | st.floats(0, 200)),
 )
 
 

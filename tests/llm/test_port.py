@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tapebook.clock import elapsed_seconds
 from tapebook.llm import Key, ModelTerms
-from tapebook.llm.port import estimated_tokens, one_line
+from tapebook.llm.port import estimate_tokens, short_error_line
 
 
 def test_a_key_shows_itself_on_request_alone() -> None:
@@ -15,8 +15,8 @@ def test_a_key_shows_itself_on_request_alone() -> None:
     assert key.reveal() == "sk-secret"
     assert "secret" not in f"{key} {key!r} {[key]} {ModelTerms('m', 'u', key, elapsed_seconds)}"
     assert bool(key) and not Key()
-    assert key.hidden_in("a sk-secret b") == "a … b"
-    assert Key().hidden_in("a b") == "a b"
+    assert key.redact("a sk-secret b") == "a … b"
+    assert Key().redact("a b") == "a b"
 
 
 def test_a_key_has_no_place_in_json() -> None:
@@ -26,12 +26,12 @@ def test_a_key_has_no_place_in_json() -> None:
 
 @given(st.text())
 def test_lines_are_short_and_can_be_seen(text: str) -> None:
-    line = one_line(text)
+    line = short_error_line(text)
     assert len(line) <= 160 and (line.isprintable() or not line)
-    assert one_line(line) == line.strip()
+    assert short_error_line(line) == line.strip()
 
 
 def test_estimate_is_above_what_tokenizers_make_of_a_packet() -> None:
     # A bar of a packet: about 20 tokens for tokenizers that cut figures into single digits and signs.
-    assert estimated_tokens("12:25 65123 65011 65050 12.5\n") >= 15
-    assert estimated_tokens("a" * 100, "é" * 100) == 151
+    assert estimate_tokens("12:25 65123 65011 65050 12.5\n") >= 15
+    assert estimate_tokens("a" * 100, "é" * 100) == 151

@@ -55,7 +55,7 @@ def restore(db: Database, rows: dict[str, list[Row]]) -> None:
     """Puts back what `contents` gave."""
     with db.transaction():
         for table, kept in rows.items():
-            db.run(sql(f"DELETE FROM {table}"))
+            db.execute(sql(f"DELETE FROM {table}"))
             db.many(sql(f"INSERT INTO {table} VALUES ({', '.join(f':c{n}' for n in range(len(kept[0])))})"), kept)
 
 
@@ -65,7 +65,7 @@ def made(db: Database, mutation: Mutation) -> bool:
     try:
         with db.transaction():
             for text, values in mutation.steps:
-                db.run(sql(text), **values)
+                db.execute(sql(text), **values)
     except REFUSED:
         return False
     return repr(contents(db)) != before

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.log import Answers, Draft, Log, Stream
-from tapebook.log.sole import SoleLog
+from tapebook.log import Draft, Log, ReadCache, Stream
+from tapebook.log.single_writer import SingleWriterLog
 from tapebook.log.store import MIGRATIONS
 
 NAMES = st.sampled_from(["a", "b", ""])
@@ -21,7 +21,7 @@ def test_an_answer_is_that_of_its_moment_and_read_once_between_changes(
 ) -> None:
     with closing(connect(":memory:")) as db:
         migrate(db, (MIGRATIONS,))
-        log = (SoleLog if alone else Log)(db, [], clock=VirtualClock(5))
+        log = (SingleWriterLog if alone else Log)(db, [], clock=VirtualClock(5))
         asked: list[tuple[str, int]] = []
         written: dict[str, list[str]] = {name: [] for name in ("a", "b", "")}
 
@@ -30,7 +30,7 @@ def test_an_answer_is_that_of_its_moment_and_read_once_between_changes(
             kinds = written[deployment][:seq]
             return deployment, max([place for place, kind in enumerate(kinds, 1) if kind != "z"], default=0)
 
-        kept = Answers(log, "xy").kept(read, owner="o")
+        kept = ReadCache(log, "xy").cached_read(read, owner="o")
         for name, step in steps:
             stream = Stream("o", name)
             head = log.head(stream).seq
@@ -52,5 +52,5 @@ def test_without_a_log_nothing_is_kept() -> None:
         asked.append(seq)
         return seq
 
-    kept = Answers().kept(read, owner="o")
+    kept = ReadCache().cached_read(read, owner="o")
     assert [kept("a", seq=seq) for seq in (3, 3)] == asked == [3, 3]

@@ -40,25 +40,25 @@ def leases(database: Database, holder: str, watch: Watch | None = None) -> Lease
 
 def take(found: Leases, *streams: Stream, most: int = 10) -> list[Lease]:
     """Looks, then takes."""
-    found.others()
-    return found.take(streams, most=most)
+    found.watch_others()
+    return found.acquire(streams, most=most)
 
 
 def test_free_stream_is_taken_once(database: Database) -> None:
     open_journal(database)
     ann, bo = leases(database, "ann's"), leases(database, "bo's")
     assert take(ann, STREAM) == [Lease(STREAM, "ann's", 1)]
-    assert ann.of(STREAM) == Lease(STREAM, "ann's", 1)
+    assert ann.lease_of(STREAM) == Lease(STREAM, "ann's", 1)
     assert take(ann, STREAM) == take(bo, STREAM) == []
     assert take(bo, STREAM, OTHER) == [Lease(OTHER, "bo's", 1)]
-    assert (ann.of(OTHER), bo.of(STREAM)) == (None, None)
+    assert (ann.lease_of(OTHER), bo.lease_of(STREAM)) == (None, None)
 
 
 def test_released_stream_goes_on_with_the_next_epoch(database: Database) -> None:
     open_journal(database)
     ann, bo = leases(database, "ann's"), leases(database, "bo's")
     ann.release(take(ann, STREAM, OTHER))
-    assert ann.of(STREAM) is None
+    assert ann.lease_of(STREAM) is None
     assert take(bo, STREAM) == [Lease(STREAM, "bo's", 2)]
     bo.release_all()
     assert take(ann, STREAM, OTHER) == [Lease(STREAM, "ann's", 3), Lease(OTHER, "ann's", 2)]
@@ -82,9 +82,9 @@ def test_silent_holder_is_taken_over_after_the_watchers_own_time(database: Datab
     assert take(bo, STREAM) == []
     watch.seconds += 0.1
     assert take(bo, STREAM) == [Lease(STREAM, "bo's", 2)]
-    assert ann.beat() == [mine] and ann.of(STREAM) is None
+    assert ann.heartbeat() == [mine] and ann.lease_of(STREAM) is None
     ann.release([mine])
-    assert bo.beat() == [] and bo.of(STREAM)
+    assert bo.heartbeat() == [] and bo.lease_of(STREAM)
 
 
 @pytest.mark.parametrize("sign", ["beat", "write", "epoch"])
@@ -96,7 +96,7 @@ def test_a_sign_of_life_begins_the_wait_anew(database: Database, sign: str) -> N
     for turn in range(3):
         watch.seconds += TTL
         if sign == "beat":
-            assert ann.beat() == []
+            assert ann.heartbeat() == []
         elif sign == "write":
             log.append(STREAM, [added("a")], expected_seq=turn, lease=mine)
         else:
@@ -126,7 +126,7 @@ def test_beats_are_given_three_times_per_ttl(database: Database) -> None:
     beats = []
     for _ in range(100):
         watch.seconds += TTL / 100
-        ann.beat_if_due()
+        ann.heartbeat_if_due()
         beats.append(database.all(sql("SELECT beat FROM leases"))[0][0])
     assert beats[-1] in (2, 3)
 
@@ -166,7 +166,7 @@ def test_who_lost_a_lease_does_not_write_without_one(database: Database) -> None
     watch.seconds += TTL + 1
     bo.release(take(bo, STREAM))
     assert ann.for_write(STREAM) == mine and ann.for_write(OTHER) is None
-    ann.beat()
+    ann.heartbeat()
     with pytest.raises(StaleWriter, match="another process has worked on it since"):
         ann.for_write(STREAM)
     ann.release([mine])
@@ -181,12 +181,12 @@ def test_several_leases_are_fenced_together(database: Database) -> None:
     ann, bo = leases(database, "ann's"), leases(database, "bo's", watch)
     both = take(ann, STREAM, OTHER)
     with database.transaction():
-        ann.fence(both)
+        ann.fence_writes(both)
     take(bo, OTHER)
     watch.seconds += TTL + 1
     take(bo, OTHER)
     with pytest.raises(StaleWriter), database.transaction():
-        ann.fence(both)
+        ann.fence_writes(both)
 
 
 def test_holding_waits_for_the_dead_and_refuses_for_the_living(database: Database) -> None:
@@ -198,16 +198,16 @@ def test_holding_waits_for_the_dead_and_refuses_for_the_living(database: Databas
     with bo.holding(STREAM) as lease:
         assert lease.epoch == 2 and TTL < watch.seconds - begun < TTL + 1
     assert database.all(sql("SELECT holder FROM leases")) == [("",)]
-    assert len(ann.beat()) == 1 == len(take(ann, STREAM))
+    assert len(ann.heartbeat()) == 1 == len(take(ann, STREAM))
 
     def beating(seconds: float) -> None:
         watch.sleep(seconds)
-        ann.beat()
+        ann.heartbeat()
 
     alive = Leases(database, holder="bo's", ttl_seconds=TTL, elapsed=watch, sleep=beating)
     with pytest.raises(Busy, match="ann/d1 is in the hands of ann's"), alive.holding(STREAM):
         pass
-    assert ann.beat() == []
+    assert ann.heartbeat() == []
 
 
 @pytest.mark.parametrize("dead", [False, True])
@@ -218,13 +218,13 @@ def test_of_many_at_once_one_takes_a_stream(connect_again: Connector, dead: bool
         take(leases(connect_again(), "dead"), STREAM, OTHER)
     takers = [leases(connect_again(), f"taker {number}", watch) for number in range(6)]
     for taker in takers:
-        taker.others()
+        taker.watch_others()
     watch.seconds += TTL + 1
     barrier, won = Barrier(len(takers)), []
 
     def compete(taker: Leases) -> None:
         barrier.wait()
-        won.extend(taker.take([STREAM, OTHER], most=2))
+        won.extend(taker.acquire([STREAM, OTHER], most=2))
 
     threads = [Thread(target=compete, args=(taker,)) for taker in takers]
     for thread in threads:
@@ -241,17 +241,17 @@ def test_nobody_takes_a_stream_in_the_middle_of_a_write(connect_again: Connector
     watch = Watch()
     ann, bo = leases(writer, "ann's"), leases(taker, "bo's", watch)
     mine = take(ann, STREAM)
-    bo.others()
+    bo.watch_others()
     watch.seconds += TTL + 1
     taken: list[Lease] = []
-    thread = Thread(target=lambda: taken.extend(bo.take([STREAM], most=1)))
+    thread = Thread(target=lambda: taken.extend(bo.acquire([STREAM], most=1)))
     with writer.transaction():
-        ann.fence(mine)
+        ann.fence_writes(mine)
         thread.start()
         thread.join(0.3)
         assert thread.is_alive()
     thread.join()
-    assert taken == [] and ann.beat() == []
+    assert taken == [] and ann.heartbeat() == []
 
 
 STEPS = st.lists(
@@ -275,18 +275,18 @@ def test_whatever_happens_only_the_newest_epoch_writes(database: Database, steps
         if what == "wait":
             watch.seconds += TTL / 2 + 1
         elif what == "look":
-            one.others()
+            one.watch_others()
         elif what == "beat":
-            one.beat()
+            one.heartbeat()
         elif what == "release":
             one.release_all()
         elif what == "take":
-            for lease in one.take([STREAM], most=1):
+            for lease in one.acquire([STREAM], most=1):
                 assert lease.epoch == epoch + 1
                 epoch, memory[who] = lease.epoch, lease
         elif who in memory:
             before = log.head(STREAM).seq
-            standing = one.of(STREAM) == memory[who] and memory[who].epoch == epoch
+            standing = one.lease_of(STREAM) == memory[who] and memory[who].epoch == epoch
             try:
                 log.append(STREAM, [added("a")], expected_seq=before, lease=memory[who])
                 assert standing
@@ -299,5 +299,5 @@ def fresh(database: Database) -> Log:
     log = open_journal(database)
     with database.transaction():
         for table in ("leases", "log_events", "journal_entries", "journal_tags"):
-            database.run(sql(f"DELETE FROM {table}"))
+            database.execute(sql(f"DELETE FROM {table}"))
     return log

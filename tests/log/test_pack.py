@@ -12,9 +12,8 @@ from tapebook.db import Database, connect, migrate
 from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import Damaged, StaleWriter
 from tapebook.log import Draft, Event, Finding, Log, Stream, verify_log
-from tapebook.log.event import GENESIS, chained
-from tapebook.log.pack import DICTIONARIES, pack, pack_body, unpack, unpack_body
-from tapebook.log.sole import SoleLog
+from tapebook.log.event import DICTIONARIES, GENESIS, chain_events, pack_body, pack_events, unpack_body, unpack_events
+from tapebook.log.single_writer import SingleWriterLog
 from tapebook.log.store import MIGRATIONS
 from tests.db.places import sql
 
@@ -52,11 +51,11 @@ def findings(log: Log, db: Database) -> list[Finding]:
 @given(st.lists(st.tuples(TEXTS, st.integers(-9, 2**40), TEXTS, st.booleans()), min_size=1, max_size=20), st.booleans())
 def test_what_is_packed_comes_back(told: list[tuple[str, int, str, bool]], small: bool) -> None:
     drafts = [Draft(kind, at, body) for kind, at, body, _ in told]
-    events = chained(GENESIS, drafts, stream=STREAM, seq=0, known_at=7)
+    events = chain_events(GENESIS, drafts, stream=STREAM, seq=0, known_at=7)
     links = list(zip([GENESIS, *(event.hash for event in events)], events, strict=False))
     # Some stay behind, so that a pack has gaps.
     kept = [link for link, (*_, stays) in zip(links, told, strict=True) if not stays] or links
-    assert unpack(pack(kept, small=small), STREAM) == [event for _, event in kept]
+    assert unpack_events(pack_events(kept, small=small), STREAM) == [event for _, event in kept]
 
 
 @given(st.text(max_size=2_000))
@@ -73,17 +72,19 @@ def test_dictionaries_are_never_edited() -> None:
     }
 
 
-@pytest.mark.parametrize("content", [b"", b"\x01", b"\x09abc", b"\x01\xff\xff\xff", pack([])[:-1], pack([]) + b"x"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x01", b"\x09abc", b"\x01\xff\xff\xff", pack_events([])[:-1], pack_events([]) + b"x"]
+)
 def test_what_is_no_pack_is_refused(content: bytes) -> None:
     with pytest.raises(Damaged, match="cannot be read"):
-        unpack(content, STREAM)
+        unpack_events(content, STREAM)
     with pytest.raises(Damaged, match="cannot be read"):
         unpack_body(content)
 
 
 def test_a_sole_writer_packs_and_any_log_reads_and_goes_on(database: Database) -> None:
-    sole = SoleLog(database, [], clock=VirtualClock(1_000))
-    with sole.together():
+    sole = SingleWriterLog(database, [], clock=VirtualClock(1_000))
+    with sole.one_transaction():
         events = filled(sole, 1_300)
         assert list(sole.events(STREAM, after=1_290)) == events[1_290:]
         assert sole.event(STREAM, 3) == events[2] and sole.event(STREAM, 1_300) == events[-1]
@@ -95,22 +96,22 @@ def test_a_sole_writer_packs_and_any_log_reads_and_goes_on(database: Database) -
     ]
     plain = open_log(database)
     (more,) = plain.append(STREAM, [Draft("k9", 1, LONG)], expected_seq=1_300)
-    again = SoleLog(database, [], clock=VirtualClock(100_000))
+    again = SingleWriterLog(database, [], clock=VirtualClock(100_000))
     (last,) = again.append(STREAM, [Draft("k1", 1, "{}")], expected_seq=1_301)
     assert list(plain.events(STREAM)) == [*events, more, last]
     assert list(plain.events(STREAM, after=510, until=515)) == events[510:515]
-    assert (plain.size(STREAM), plain.streams(), plain.head(STREAM).hash) == (1_302, [STREAM], last.hash)
+    assert (plain.event_count(STREAM), plain.streams(), plain.head(STREAM).hash) == (1_302, [STREAM], last.hash)
     assert plain.newest_of_kinds(STREAM) == {"k0": 1_300, "k1": 1_302, "k2": 1_299, "k9": 1_301}
-    assert again.changed(STREAM, frozenset({"k2", "k9"})) == 1_301
+    assert again.last_change_seq(STREAM, frozenset({"k2", "k9"})) == 1_301
     moments = [events[0].known_at - 1, *(event.known_at for event in events), last.known_at + 5]
     assert [plain.seq_as_of(STREAM, at) for at in moments] == [*range(1_301), 1_302]
     assert findings(plain, database) == []
 
 
 def test_what_is_undone_is_not_remembered(database: Database) -> None:
-    sole = SoleLog(database, [], clock=VirtualClock(1_000))
+    sole = SingleWriterLog(database, [], clock=VirtualClock(1_000))
     sole.append(STREAM, [Draft("k", 1, "{}")], expected_seq=0)
-    with pytest.raises(RuntimeError, match="enough"), sole.together():
+    with pytest.raises(RuntimeError, match="enough"), sole.one_transaction():
         sole.append(STREAM, [Draft("k", 2, "{}")], expected_seq=1)
         raise RuntimeError("enough")
     assert [event.happened_at for event in sole.events(STREAM)] == [1]
@@ -135,10 +136,10 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_pack_is_found(database: Database, change: str) -> None:
-    sole = SoleLog(database, [], clock=VirtualClock(1_000))
-    with sole.together():
+    sole = SingleWriterLog(database, [], clock=VirtualClock(1_000))
+    with sole.one_transaction():
         filled(sole, 600)
-    database.run(sql(CHANGES[change]))
+    database.execute(sql(CHANGES[change]))
     assert len(findings(open_log(database), database)) >= 1
 
 
@@ -149,9 +150,9 @@ def test_every_flip_in_a_packed_body_is_found(database: Database) -> None:
     body = bytes(packed)
     for place in range(len(body)):
         changed = body[:place] + bytes([body[place] ^ 1 << place % 8]) + body[place + 1 :]
-        database.run(sql("UPDATE log_events SET packed = :packed WHERE seq = 4"), packed=changed)
+        database.execute(sql("UPDATE log_events SET packed = :packed WHERE seq = 4"), packed=changed)
         assert findings(log, database), f"byte {place}"
-    database.run(sql("UPDATE log_events SET packed = :packed, body = '{}' WHERE seq = 4"), packed=body)
+    database.execute(sql("UPDATE log_events SET packed = :packed, body = '{}' WHERE seq = 4"), packed=body)
     assert [found.where for found in findings(log, database)] == ["o/d#4"]
 
 
@@ -162,7 +163,7 @@ def retire(
         archive[sha256_hex(content)] = content
         return sha256_hex(content)
 
-    return log.retire(
+    return log.archive_events(
         STREAM, after=after, before=before, leaves=lambda event: event.kind != "k2", put=put, most=most
     )
 
@@ -180,7 +181,7 @@ def test_old_events_leave_and_nobody_notices(database: Database) -> None:
     assert [fresh.event(STREAM, seq) for seq in range(1, 101)] == events
     assert [fresh.seq_as_of(STREAM, event.known_at) for event in events] == list(range(1, 101))
     assert [fresh.seq_as_of(STREAM, event.known_at - 1) for event in events] == list(range(100))
-    assert (fresh.size(STREAM), fresh.newest_of_kinds(STREAM)) == (100, {"k0": 100, "k1": 98, "k2": 99})
+    assert (fresh.event_count(STREAM), fresh.newest_of_kinds(STREAM)) == (100, {"k0": 100, "k1": 98, "k2": 99})
     assert findings(fresh, database) == []
 
 
@@ -203,7 +204,7 @@ def test_what_the_archive_lost_or_changed_is_named(database: Database) -> None:
     content = archive.pop(key)
     (lost,) = findings(open_log(database, archive=archive), database)
     assert lost.where == "o/d" and f"the archive has no {key}" in lost.problem
-    archive[key] = pack([(GENESIS, event) for event in unpack(content, STREAM)[:5]])
+    archive[key] = pack_events([(GENESIS, event) for event in unpack_events(content, STREAM)[:5]])
     (changed,) = findings(open_log(database, archive=archive), database)
     assert "events 1 to 29 of o/d: the pack they are in was changed" in changed.problem
 
@@ -219,7 +220,7 @@ def test_two_who_move_the_same_lose_nothing(database: Database) -> None:
         return sha256_hex(content)
 
     with pytest.raises(StaleWriter, match="somebody else moves"):
-        log.retire(STREAM, after=0, before=10**9, leaves=lambda event: event.kind != "k2", put=raced, most=50)
+        log.archive_events(STREAM, after=0, before=10**9, leaves=lambda event: event.kind != "k2", put=raced, most=50)
     assert list(open_log(database, archive=archive).events(STREAM)) == events
 
 
@@ -231,7 +232,7 @@ def test_a_move_that_fails_moved_nothing(database: Database) -> None:
         raise OSError("no room")
 
     with pytest.raises(OSError, match="no room"):
-        log.retire(STREAM, after=0, before=10**9, leaves=lambda event: True, put=full, most=50)
+        log.archive_events(STREAM, after=0, before=10**9, leaves=lambda event: True, put=full, most=50)
     assert database.all(sql("SELECT COUNT(*) FROM log_events")) == [(9,)]
     assert list(log.events(STREAM)) == events
 

@@ -45,7 +45,7 @@ def test_empty_stream_ends_at_zero(database: Database) -> None:
     assert log.head(STREAM) == Head(0, GENESIS, 0)
     assert list(log.events(STREAM)) == []
     assert log.streams() == []
-    assert (log.seq_as_of(STREAM, START), log.size(STREAM)) == (0, 0)
+    assert (log.seq_as_of(STREAM, START), log.event_count(STREAM)) == (0, 0)
 
 
 def test_newest_rows_are_those_of_one_owner(database: Database) -> None:
@@ -69,10 +69,10 @@ def test_append_numbers_and_chains_events(database: Database) -> None:
     ]
     assert [event.known_at for event in events] == [START, START + 1, START + 1]
     previous = [GENESIS, *(event.hash for event in events)]
-    assert all(event.hash == event.digest(before) for event, before in zip(events, previous, strict=False))
+    assert all(event.hash == event.hash_after(before) for event, before in zip(events, previous, strict=False))
     assert list(log.events(STREAM)) == events
     assert log.head(STREAM) == Head(3, events[-1].hash, START + 1)
-    assert log.size(STREAM) == 3
+    assert log.event_count(STREAM) == 3
 
 
 def test_empty_append_writes_nothing_and_still_asks_for_the_place(database: Database) -> None:

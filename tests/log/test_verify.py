@@ -9,7 +9,7 @@ import pytest
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect
 from tapebook.log import Draft, Event, Finding, Log, Stream, verify_log
-from tapebook.log.event import GENESIS, chained
+from tapebook.log.event import GENESIS, chain_events
 from tests.db.places import Connector, sql
 from tests.log.journal import PACKAGES, PROJECTION, START, STREAMS, added, fill, noted, open_journal
 from tests.log.mutations import Mutation, contents, every_mutation, made, restore
@@ -88,7 +88,7 @@ def test_sample_of_the_mutations_is_found_on_postgres(empty_postgres: str) -> No
 def test_text_that_is_no_utf8_is_found(column: str) -> None:
     with closing(connect(":memory:")) as db:
         log = filled(db)
-        db.run(sql(f"UPDATE log_events SET {column} = CAST(x'ff' AS TEXT) WHERE owner = 'bo' AND seq = 10"))
+        db.execute(sql(f"UPDATE log_events SET {column} = CAST(x'ff' AS TEXT) WHERE owner = 'bo' AND seq = 10"))
         assert len(check(log, db)) == 1
 
 
@@ -96,7 +96,7 @@ def cut(db: Database, *, owner: str, after: int) -> None:
     """Cuts a stream off after a place, together with the rows computed from what is lost; they have no tags."""
     with db.transaction():
         for table in ("log_events", "journal_entries"):
-            db.run(sql(f"DELETE FROM {table} WHERE owner = :owner AND seq > :after"), owner=owner, after=after)
+            db.execute(sql(f"DELETE FROM {table} WHERE owner = :owner AND seq > :after"), owner=owner, after=after)
 
 
 @pytest.mark.parametrize("after", [9, 8])
@@ -121,7 +121,7 @@ def test_tail_beyond_the_newest_anchor_is_not_protected_by_it(database: Database
 
 def test_tail_cut_off_without_its_rows_is_found(database: Database) -> None:
     log = filled(database)
-    database.run(sql("DELETE FROM log_events WHERE owner = 'bo' AND seq > 9"))
+    database.execute(sql("DELETE FROM log_events WHERE owner = 'bo' AND seq > 9"))
     assert [found.where for found in check(log, database)] == ["journal_entries"]
 
 
@@ -130,7 +130,7 @@ def test_stream_that_vanished_with_its_rows_is_found_by_anchors_alone(database: 
     anchors = anchors_of(log)
     with database.transaction():
         for table in ("log_events", "journal_entries", "journal_tags"):
-            database.run(sql(f"DELETE FROM {table} WHERE owner = 'bo'"))
+            database.execute(sql(f"DELETE FROM {table} WHERE owner = 'bo'"))
     assert check(log, database) == []
     assert [found.where for found in check(log, database, anchors)] == ["bo/d1#10"]
 
@@ -141,7 +141,7 @@ def test_history_written_anew_is_found_by_anchors_alone(database: Database) -> N
     anchors = anchors_of(log)
     events = list(log.events(STREAMS[2]))
     with database.transaction():
-        database.run(sql("DELETE FROM log_events WHERE owner = 'bo'"))
+        database.execute(sql("DELETE FROM log_events WHERE owner = 'bo'"))
         database.many(
             sql("INSERT INTO log_events VALUES (:a, :b, :c, :d, :e, :f, :g, :h, :i, :j)"), list(rewritten(events))
         )
@@ -154,7 +154,7 @@ def rewritten(events: list[Event]) -> Iterator[tuple[object, ...]]:
     previous = GENESIS
     for old in events:
         draft = Draft(old.kind, old.happened_at - 1, old.body)
-        (event,) = chained(previous, [draft], stream=old.stream, seq=old.seq - 1, known_at=old.known_at)
+        (event,) = chain_events(previous, [draft], stream=old.stream, seq=old.seq - 1, known_at=old.known_at)
         previous = event.hash
         yield (*msgspec.structs.astuple(event.stream), *msgspec.structs.astuple(event)[1:], None)
 
@@ -169,8 +169,8 @@ def test_anchor_that_differs_is_found(database: Database) -> None:
 def test_time_that_goes_back_is_found_though_its_hash_is_right(database: Database) -> None:
     log = open_journal(database)
     first, second = noted("a"), noted("b")
-    (one,) = chained(GENESIS, [first], stream=STREAMS[0], seq=0, known_at=9)
-    (two,) = chained(one.hash, [second], stream=STREAMS[0], seq=1, known_at=8)
+    (one,) = chain_events(GENESIS, [first], stream=STREAMS[0], seq=0, known_at=9)
+    (two,) = chain_events(one.hash, [second], stream=STREAMS[0], seq=1, known_at=8)
     add = sql("INSERT INTO log_events VALUES (:a, :b, :c, :d, :e, :f, :g, :h, :i, :j)")
     database.many(add, [("ann", "d1", *msgspec.structs.astuple(event)[1:], None) for event in (one, two)])
     assert check(log, database) == [Finding("ann/d1#2", "known earlier than the event before it")]
@@ -178,9 +178,9 @@ def test_time_that_goes_back_is_found_though_its_hash_is_right(database: Databas
 
 def test_findings_say_where_and_what(database: Database) -> None:
     log = filled(database)
-    database.run(sql("UPDATE log_events SET body = '{}' WHERE owner = 'bo' AND seq = 3"))
-    database.run(sql("DELETE FROM log_events WHERE owner = 'ann' AND deployment = 'd1' AND seq = 6"))
-    database.run(sql("UPDATE log_events SET seq = 0 WHERE owner = 'ann' AND deployment = '' AND seq = 10"))
+    database.execute(sql("UPDATE log_events SET body = '{}' WHERE owner = 'bo' AND seq = 3"))
+    database.execute(sql("DELETE FROM log_events WHERE owner = 'ann' AND deployment = 'd1' AND seq = 6"))
+    database.execute(sql("UPDATE log_events SET seq = 0 WHERE owner = 'ann' AND deployment = '' AND seq = 10"))
     assert check(log, database) == [
         Finding("ann/", "1 row with numbers that no event can have"),
         Finding("ann/d1#7", "event 6 is missing"),
@@ -190,7 +190,7 @@ def test_findings_say_where_and_what(database: Database) -> None:
 
 def test_long_lists_of_rows_are_cut_short(database: Database) -> None:
     log = filled(database)
-    database.run(sql("UPDATE journal_entries SET title = 'x'"))
+    database.execute(sql("UPDATE journal_entries SET title = 'x'"))
     findings = check(log, database)
     assert len(findings) == 6
     assert findings[0].problem.startswith("row 'ann', '', 1, 'x', ") and findings[0].problem.endswith(

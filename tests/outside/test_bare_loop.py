@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import tapebook
-from tests.lab.bare_loop import HOUR, Bar
-from tests.lab.test_bare_loop import compare
+from tests.backtest.bare_loop import HOUR, Bar
+from tests.backtest.test_bare_loop import compare
 
 pytestmark = pytest.mark.outside
 

@@ -16,11 +16,10 @@ import pytest
 
 from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.money import E6
-from tapebook.domain.trade import ClosedTrade
-from tapebook.horizons.connection import Connection
-from tapebook.horizons.layers import LAYER_OF
-from tapebook.horizons.leaf import Exit, exit_of
-from tapebook.horizons.period import period_of
+from tapebook.domain.position import ClosedTrade
+from tapebook.horizons.aggregate import TradeExit, exit_of
+from tapebook.horizons.contexts import LayerConnection
+from tapebook.horizons.layers import LAYER_OF, period_of
 from tapebook.horizons.rollup import rollup_values
 from tests.book.account_oracle import Desk
 from tests.horizons.makers import SCOPE, Ledger, in_memory, roll
@@ -35,7 +34,7 @@ pytestmark = pytest.mark.outside
 
 
 @pytest.fixture(scope="module")
-def backtested(other_trades: list[dict[str, Any]], funding: dict[int, tuple[int, int]]) -> list[Exit]:
+def backtested(other_trades: list[dict[str, Any]], funding: dict[int, tuple[int, int]]) -> list[TradeExit]:
     """490 trades of a year and more, with the funding they paid."""
     desk, closed = Desk(), []
     for trade in other_trades:
@@ -46,7 +45,7 @@ def backtested(other_trades: list[dict[str, Any]], funding: dict[int, tuple[int,
 
 
 @pytest.fixture(scope="module")
-def exchanged(perp_fills: list[dict[str, str]]) -> list[Exit]:
+def exchanged(perp_fills: list[dict[str, str]]) -> list[TradeExit]:
     """37 round trips of two accounts."""
     desks: dict[str, Desk] = defaultdict(Desk)
     for row in perp_fills:
@@ -54,7 +53,7 @@ def exchanged(perp_fills: list[dict[str, str]]) -> list[Exit]:
     return unique([trade for desk in desks.values() for trade in desk.closed])
 
 
-def unique(closed: Sequence[ClosedTrade]) -> list[Exit]:
+def unique(closed: Sequence[ClosedTrade]) -> list[TradeExit]:
     """Exits of one ledger: desks number their trades each for itself."""
     exits = [exit_of(trade) for trade in closed]
     return [msgspec.structs.replace(each, trade_id=f"t{at}") for at, each in enumerate(exits)]
@@ -63,7 +62,7 @@ def unique(closed: Sequence[ClosedTrade]) -> list[Exit]:
 @pytest.mark.parametrize("name", ["backtested", "exchanged"])
 def test_every_layer_of_a_real_ledger(name: str, request: pytest.FixtureRequest) -> None:
     """In order and one by one; shuffled and in ten runs: what a fresh start gives, and sums that agree."""
-    exits: list[Exit] = request.getfixturevalue(name)
+    exits: list[TradeExit] = request.getfixturevalue(name)
     assert len(exits) == {"backtested": 490, "exchanged": 37}[name]
     shuffled = random.Random(7).sample(exits, len(exits))
     orders = (sorted(exits, key=lambda each: each.exited_at), 1), (shuffled, max(1, len(exits) // 10))
@@ -78,7 +77,7 @@ def test_every_layer_of_a_real_ledger(name: str, request: pytest.FixtureRequest)
             check_statistics(conn, exits)
 
 
-def check_statistics(conn: Connection, exits: list[Exit]) -> None:
+def check_statistics(conn: LayerConnection, exits: list[TradeExit]) -> None:
     """Drawdown of every month and Sharpe ratio of every year, by the trades themselves."""
     seq = conn.head(SCOPE)
     for kind in ("month", "year"):
@@ -96,7 +95,7 @@ def check_statistics(conn: Connection, exits: list[Exit]) -> None:
 
 
 def test_the_backtesters_own_total_is_that_of_all_time(
-    backtested: list[Exit], other_trades: list[dict[str, Any]]
+    backtested: list[TradeExit], other_trades: list[dict[str, Any]]
 ) -> None:
     """To a cent in 490 trades: prices there have more decimals than ours."""
     ledger = Ledger()

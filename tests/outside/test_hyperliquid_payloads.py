@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from tapebook.domain.instants import HOUR
-from tapebook.domain.money import E8, E12, scaled
-from tapebook.tape.sources.hyperliquid import answers
-from tapebook.tape.sources.hyperliquid.books import FULL, book_of, liquidity_of
-from tapebook.tape.sources.hyperliquid.contexts import contexts_of, funding_of
-from tapebook.tape.sources.hyperliquid.mids import Mids
-from tapebook.tape.sources.hyperliquid.settings import HyperliquidSettings
-from tapebook.tape.sources.hyperliquid.universe import Names
-from tapebook.tape.sources.hyperliquid.wire import MidsFrame, read_frame
+from tapebook.domain.money import E8, E12, to_units
+from tapebook.sources.hyperliquid import wire
+from tapebook.sources.hyperliquid.books import FULL, book_of, liquidity_of
+from tapebook.sources.hyperliquid.contexts import contexts_of, funding_of
+from tapebook.sources.hyperliquid.prices import MidStream
+from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
+from tapebook.sources.hyperliquid.universe import ListedNames
+from tapebook.sources.hyperliquid.wire import MidsFrame, read_frame
 
 pytestmark = pytest.mark.outside
 
@@ -64,10 +64,10 @@ def mids_frame(prices: dict[str, str]) -> MidsFrame:
 
 
 @pytest.fixture(scope="module")
-def contexts(misc: Path) -> answers.Perps:
+def contexts(misc: Path) -> wire.Perps:
     """A whole answer to `metaAndAssetCtxs`."""
-    found = answers.read_contexts((misc / "hyperliquid_meta.json").read_bytes())
-    assert isinstance(found, answers.Perps) and not found.problems
+    found = wire.read_contexts((misc / "hyperliquid_meta.json").read_bytes())
+    assert isinstance(found, wire.Perps) and not found.problems
     return found
 
 
@@ -93,21 +93,23 @@ def test_mids_are_exact(outside: Path) -> None:
         assert len(prices) > 20 and not frame.bad
         # A mid between two neighbouring prices of eight decimals has nine: either of them is right.
         assert all(
-            abs(frame.prices_e8[name] - scaled(text, E8)) <= (len(text.partition(".")[2]) > 8)
+            abs(frame.prices_e8[name] - to_units(text, E8)) <= (len(text.partition(".")[2]) > 8)
             for name, text in prices.items()
         )
 
 
-def test_delisted_perps_are_no_mids(outside: Path, contexts: answers.Perps) -> None:
-    names = Names(HyperliquidSettings())
+def test_delisted_perps_are_no_mids(outside: Path, contexts: wire.Perps) -> None:
+    names = ListedNames(HyperliquidSourceSettings())
     names.learn_perps("", contexts.universe)
-    found = {mid.symbol for mid in Mids("", wanted=names.has_mid).frame(mids_frame(all_mids(outside)[0]), at=0)}
+    found = {
+        mid.symbol for mid in MidStream("", wanted=names.has_mid).mids_of_frame(mids_frame(all_mids(outside)[0]), at=0)
+    }
     dead = {perp.name for perp in contexts.universe if perp is not None and perp.is_delisted}
     assert len(dead) == 39 and not dead & found
     assert {"BTC", "@107", "PURR/USDC"} <= found and not [name for name in found if name.startswith("#")]
 
 
-def test_contexts_of_all_live_perps(contexts: answers.Perps) -> None:
+def test_contexts_of_all_live_perps(contexts: wire.Perps) -> None:
     live = {perp.name for perp in contexts.universe if perp is not None and not perp.is_delisted}
     facts, problems = contexts_of(contexts, dex="", watched=live, bucket_ts=0)
     assert not problems and {fact.symbol for fact in facts} == live and len(live) == 190
@@ -116,9 +118,9 @@ def test_contexts_of_all_live_perps(contexts: answers.Perps) -> None:
 
 @pytest.mark.parametrize("coin", ["btc", "eth", "sol"])
 def test_settled_rates_come_every_hour(misc: Path, coin: str) -> None:
-    found = answers.read_funding((misc / f"hyperliquid_funding_{coin}.json").read_bytes())
-    assert isinstance(found, answers.Rows) and not found.problems
-    rates, problems = funding_of(coin.upper(), found.good(), until=2**62)
+    found = wire.read_funding((misc / f"hyperliquid_funding_{coin}.json").read_bytes())
+    assert isinstance(found, wire.AnswerRows) and not found.problems
+    rates, problems = funding_of(coin.upper(), found.good_rows(), until=2**62)
     assert not problems and len(rates) > 100
     hours = [rate.bucket_ts for rate in rates]
     assert hours == list(range(hours[0], hours[-1] + 1, HOUR))
@@ -126,24 +128,24 @@ def test_settled_rates_come_every_hour(misc: Path, coin: str) -> None:
 
 def test_recorded_sessions_of_an_older_exchange_parse(outside: Path) -> None:
     for question, reply in replies(outside, "fundingHistory"):
-        found = answers.read_funding(reply)
-        assert isinstance(found, answers.Rows) and not found.problems
-        rates, problems = funding_of(question["coin"], found.good(), until=2**62)
+        found = wire.read_funding(reply)
+        assert isinstance(found, wire.AnswerRows) and not found.problems
+        rates, problems = funding_of(question["coin"], found.good_rows(), until=2**62)
         assert rates and not problems
     for _, reply in replies(outside, "meta"):
-        perps = answers.read_meta(reply)
-        assert isinstance(perps, answers.Perps) and not perps.problems and perps.universe
+        perps = wire.read_meta(reply)
+        assert isinstance(perps, wire.Perps) and not perps.problems and perps.universe
     for question, reply in replies(outside, "candleSnapshot"):
-        bars = answers.read_candles(reply)
+        bars = wire.read_candles(reply)
         # These are hours: they are read, and refused as minutes one by one.
         assert question["req"]["interval"] == "1h"
-        assert isinstance(bars, answers.Rows) and not bars.good() and len(bars.problems) > 10
+        assert isinstance(bars, wire.AnswerRows) and not bars.good_rows() and len(bars.problems) > 10
 
 
 def test_a_recorded_book_is_measured(outside: Path) -> None:
     for question, reply in replies(outside, "l2Book"):
-        row = answers.read_book(reply)
-        assert isinstance(row, answers.BookRow) and row.coin == question["coin"]
+        row = wire.read_book(reply)
+        assert isinstance(row, wire.BookRow) and row.coin == question["coin"]
         book = book_of(row)
         assert book is not None
         found = liquidity_of(row.coin, {FULL: book}, bucket_ts=0)
@@ -152,9 +154,9 @@ def test_a_recorded_book_is_measured(outside: Path) -> None:
 
 def test_names_of_spot_pairs_and_of_an_older_universe_parse(outside: Path) -> None:
     snapshots = outside / "ledgers" / "hyperliquid_snapshots"
-    pairs = answers.read_spot_meta(gzip.decompress((snapshots / "spotMeta.json.gz").read_bytes()))
-    assert isinstance(pairs, answers.Rows) and not pairs.problems
-    assert [pair.index for pair in pairs.good()] != list(range(len(pairs.rows))), "an index is no position"
+    pairs = wire.read_spot_meta(gzip.decompress((snapshots / "spotMeta.json.gz").read_bytes()))
+    assert isinstance(pairs, wire.AnswerRows) and not pairs.problems
+    assert [pair.index for pair in pairs.good_rows()] != list(range(len(pairs.rows))), "an index is no position"
     meta = gzip.decompress((snapshots / "hyperliquidNodeDataSample" / "info-endpoint" / "meta.json.gz").read_bytes())
-    perps = answers.read_meta(meta)
-    assert isinstance(perps, answers.Perps) and not perps.problems and perps.universe
+    perps = wire.read_meta(meta)
+    assert isinstance(perps, wire.Perps) and not perps.problems and perps.universe

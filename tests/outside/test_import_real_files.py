@@ -14,12 +14,12 @@ from tapebook.clock import SystemClock
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Mid
 from tapebook.errors import BadInput
+from tapebook.history import exporter
+from tapebook.history.import_file import parse_file
+from tapebook.history.importer import ImportRequest
+from tapebook.history.transfer import export_candles, import_file
 from tapebook.home import make_home
-from tapebook.loop.transfer import export_candles, import_file
-from tapebook.tape import exporter
-from tapebook.tape.importer import INTERVALS, Ask
-from tapebook.tape.importers.parse import parse
-from tapebook.tape.store import View
+from tapebook.tape.view import INTERVALS, View
 from tapebook.wiring import Rooms
 
 pytestmark = pytest.mark.outside
@@ -101,11 +101,15 @@ def test_rolled_up_minutes_are_the_exchanges_own_bars(files: Path, rooms: Rooms)
 def same_bars(rooms: Rooms, file: Path, symbol: str, interval: str) -> int:
     """Holds the bars made of minutes against those of a file; gives how many there are."""
     until, length = ONE_DAY + DAY, INTERVALS[interval]
-    blocks = exporter.bars(
+    blocks = exporter.read_blocks(
         rooms.tape, symbol, granularity_sec=length, since=ONE_DAY, until=until, view=View(until + MINUTE)
     )
     made = [bar for block in blocks for bar in block]
-    given = [bar for bar in parse(file, Ask("candles", symbol, length * SECOND, until)).rows if isinstance(bar, Candle)]
+    given = [
+        bar
+        for bar in parse_file(file, ImportRequest("candles", symbol, length * SECOND, until)).rows
+        if isinstance(bar, Candle)
+    ]
     assert [prices(bar) for bar in made] == [prices(bar) for bar in given]
     # A sum of floats depends on the order in which it is taken.
     assert [bar.volume_base for bar in made] == pytest.approx([bar.volume_base for bar in given], rel=1e-12)

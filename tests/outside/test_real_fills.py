@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.domain.instants import SECOND
-from tapebook.domain.money import E6, E8, E12, divide, notional_usd_e6, scaled
+from tapebook.domain.money import E6, E8, E12, divide_half_even, notional_usd_e6, to_units
 from tapebook.errors import BadInput
 
 pytestmark = pytest.mark.outside
@@ -106,8 +106,8 @@ def fills_of(trades: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for trade in trades:
         size = trade["amount"] * (-1 if trade["is_short"] else 1)
         for end, signed, start in (("open", size, 0.0), ("close", -size, size)):
-            price = scaled(trade[f"{end}_rate"], E8)
-            fee = divide(abs(scaled(size, E8)) * price * scaled(trade[f"fee_{end}"], E12), 10**22)
+            price = to_units(trade[f"{end}_rate"], E8)
+            fee = divide_half_even(abs(to_units(size, E8)) * price * to_units(trade[f"fee_{end}"], E12), 10**22)
             fill = {"coin": "LTC", "px": f"{price / E8:.8f}", "sz": repr(abs(size)), "side": "B" if signed > 0 else "A"}
             fill |= {"time": trade[f"{end}_timestamp"], "startPosition": repr(start), "fee": f"{fee / E6:.6f}"}
             fills.append(fill | {"feeToken": "USDC", "tid": len(fills) + 1})
@@ -133,20 +133,20 @@ def test_leveraged_trades_get_funding_and_path_and_their_recorded_net(
     report = book.import_fills(path, agent=AGENT)
     assert (report.fills, report.closed, report.bridged, report.lacks) == (980, 490, (), {})
     ours = sorted(book.trades(AGENT, most=1_000), key=lambda trade: str(trade["entry_tick_at"]))
-    marks = {instant(row["date"]): scaled(row["open"], E8) for row in rows_of(ledgers / "LTC_8h-mark.parquet")}
+    marks = {instant(row["date"]): to_units(row["open"], E8) for row in rows_of(ledgers / "LTC_8h-mark.parquet")}
     rates = {
-        instant(row["date"]) // SECOND * SECOND: scaled(row["open"], E12)
+        instant(row["date"]) // SECOND * SECOND: to_units(row["open"], E12)
         for row in rows_of(ledgers / "LTC_8h-funding_rate.parquet")
     }
     bars = sorted(
-        (instant(row["date"]), scaled(row["low"], E8), scaled(row["high"], E8))
+        (instant(row["date"]), to_units(row["low"], E8), to_units(row["high"], E8))
         for row in rows_of(ledgers / "LTC_15m-futures.parquet")
     )
     paid = 0
     for trade, record in zip(ours, recorded, strict=True):
         start, end = record["open_timestamp"], record["close_timestamp"]
-        size = scaled(record["amount"], E8) * (-1 if record["is_short"] else 1)
-        at_open = -divide(notional_usd_e6(size, marks[start]) * rates[start], E12) if start in rates else 0
+        size = to_units(record["amount"], E8) * (-1 if record["is_short"] else 1)
+        at_open = -divide_half_even(notional_usd_e6(size, marks[start]) * rates[start], E12) if start in rates else 0
         hours = [hour for hour in rates if start < hour <= end]
         paid += bool(hours)
         entries = 4 + len(hours)
@@ -156,7 +156,7 @@ def test_leveraged_trades_get_funding_and_path_and_their_recorded_net(
         lived = bars[bisect_left(bars, (start, 0, 0)) : bisect_left(bars, (end, 0, 0))]
         seen = [price for _, low, high in lived for price in (low, high)]
         seen += [marks[hour] for hour in marks if start <= hour < end]
-        cost = notional_usd_e6(size, scaled(record["open_rate"], E8))
+        cost = notional_usd_e6(size, to_units(record["open_rate"], E8))
         check_extremes(trade, [notional_usd_e6(size, price) - cost for price in seen])
     assert paid > 100
     assert book.verify() == []

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
-from tapebook.domain.money import E6, E8, E12, divide, notional_usd_e6, scaled
+from tapebook.domain.money import E6, E8, E12, divide_half_even, notional_usd_e6, to_units
 from tapebook.domain.order import Fill, FundingPayment
-from tapebook.domain.trade import ClosedTrade
+from tapebook.domain.position import ClosedTrade
 from tests.book.account_oracle import Desk, SlowAccount
 
 pytestmark = pytest.mark.outside
@@ -46,9 +46,9 @@ def fill_of(row: dict[str, str]) -> Fill:
         fill_id=row["seq"],
         symbol=row["coin"],
         happened_at=parse_instant(row["time_utc_minute"]),
-        signed_size_e8=scaled(row["sz"], E8) * (1 if row["side"] == "B" else -1),
-        price_e8=scaled(row["px"], E8),
-        fee_usd_e6=scaled(row["fee"], E6),
+        signed_size_e8=to_units(row["sz"], E8) * (1 if row["side"] == "B" else -1),
+        price_e8=to_units(row["px"], E8),
+        fee_usd_e6=to_units(row["fee"], E6),
         maker=row["crossed"] == "False",
     )
 
@@ -60,7 +60,7 @@ def test_real_fills_make_the_exchanges_lifetimes_and_results(perp_fills: list[di
     for row in perp_fills:
         account, fill = row["account"], fill_of(row)
         held = desks[account].portfolio.positions.get(fill.symbol)
-        assert (held.size_e8 if held else 0) == scaled(row["startPosition"], E8)
+        assert (held.size_e8 if held else 0) == to_units(row["startPosition"], E8)
         desks[account].fill(fill)
         slow[account].fill(fill.symbol, fill.signed_size_e8, fill.price_e8)
         reported[account, fill.symbol] += Fraction(row["closedPnl"]) * E6
@@ -96,15 +96,15 @@ def other_trades(ledgers: Path) -> list[dict[str, Any]]:
 def bars(ledgers: Path) -> list[Bar]:
     """15-minute bars those trades were made on: time, low, high."""
     rows = parquet(ledgers / "LTC_15m-futures.parquet")
-    return [(instant(row["date"]), scaled(row["low"], E8), scaled(row["high"], E8)) for row in rows]
+    return [(instant(row["date"]), to_units(row["low"], E8), to_units(row["high"], E8)) for row in rows]
 
 
 @pytest.fixture(scope="module")
 def funding(ledgers: Path) -> dict[int, tuple[int, int]]:
     """Rate and mark of every settlement; a few are stamped some milliseconds late."""
-    marks = {instant(row["date"]): scaled(row["open"], E8) for row in parquet(ledgers / "LTC_8h-mark.parquet")}
+    marks = {instant(row["date"]): to_units(row["open"], E8) for row in parquet(ledgers / "LTC_8h-mark.parquet")}
     rates = parquet(ledgers / "LTC_8h-funding_rate.parquet")
-    by_second = {instant(row["date"]) // SECOND * SECOND: scaled(row["open"], E12) for row in rates}
+    by_second = {instant(row["date"]) // SECOND * SECOND: to_units(row["open"], E12) for row in rates}
     return {at: (rate, marks[at]) for at, rate in by_second.items() if at in marks}
 
 
@@ -121,11 +121,11 @@ def instant(moment: datetime) -> int:
 
 def ends_of(trade: dict[str, Any]) -> tuple[Fill, Fill]:
     """The two fills of a trade, fees included."""
-    size = scaled(trade["amount"], E8) * (-1 if trade["is_short"] else 1)
+    size = to_units(trade["amount"], E8) * (-1 if trade["is_short"] else 1)
     ends = []
     for end, signed in (("open", size), ("close", -size)):
-        price = scaled(trade[f"{end}_rate"], E8)
-        fee = divide(abs(size) * price * scaled(trade[f"fee_{end}"], E12), 10**22)
+        price = to_units(trade[f"{end}_rate"], E8)
+        fee = divide_half_even(abs(size) * price * to_units(trade[f"fee_{end}"], E12), 10**22)
         at = trade[f"{end}_timestamp"]
         ends.append(Fill(f"{end}@{at}", "LTC", at, signed, price, fee, maker=True))
     return ends[0], ends[1]
@@ -136,7 +136,7 @@ def replay(desk: Desk, trade: dict[str, Any], lived: list[Bar], paid: dict[int, 
     opening, closing = ends_of(trade)
     desk.fill(opening)
     for at, (rate, mark) in paid.items():
-        amount = -divide(opening.signed_size_e8 * mark * rate, 10**22)
+        amount = -divide_half_even(opening.signed_size_e8 * mark * rate, 10**22)
         desk.fund(FundingPayment("LTC", at, amount, rate))
     for at, low, high in lived:
         desk.mark(at, {"LTC": low})
@@ -175,7 +175,7 @@ def check_extremes(ours: ClosedTrade, trade: dict[str, Any]) -> None:
 def recorded_extremes(ours: ClosedTrade, trade: dict[str, Any]) -> tuple[int, int]:
     """MAE and MFE from the recorded rates."""
     side = -1 if trade["is_short"] else 1
-    worth = [notional_usd_e6(ours.state.entered_e8, scaled(trade[rate], E8)) for rate in ("min_rate", "max_rate")]
+    worth = [notional_usd_e6(ours.state.entered_e8, to_units(trade[rate], E8)) for rate in ("min_rate", "max_rate")]
     results = [0, ours.state.realised_usd_e6, *(side * (each - ours.state.entered_usd_e6) for each in worth)]
     return min(results), max(results)
 

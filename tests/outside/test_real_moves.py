@@ -59,7 +59,7 @@ def _bars(file: str, length: int) -> dict[str, list[Candle]]:
 def test_every_real_bar_is_believed(file: str, quarantine: Quarantine) -> None:
     for bars in _bars(file, FILES[file]).values():
         assert len(bars) > 10
-        assert quarantine.sift(bars) == (bars, [])
+        assert quarantine.split_believed(bars) == (bars, [])
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -67,4 +67,4 @@ def test_every_real_move_is_believed_if_it_took_five_seconds(file: str, quaranti
     for symbol, bars in _bars(file, FILES[file]).items():
         prices = [price for bar in bars for price in (bar.open_e8, bar.high_e8, bar.low_e8, bar.close_e8)]
         mids = [Mid(symbol, bars[0].bucket_ts + place * 5 * SECOND, price) for place, price in enumerate(prices)]
-        assert quarantine.sift(mids) == (mids, [])
+        assert quarantine.split_believed(mids) == (mids, [])

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from tapebook.desk.document_writes import add_folder, append_entry
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.packet import Packet
 from tapebook.errors import BadInput
-from tapebook.lab.replay import rebuild, replay
-from tapebook.loop.recall import reindex
-from tapebook.loop.recollect import search, status
-from tapebook.loop.sync import sync
-from tapebook.loop.writes import add_folder, append
-from tests.loop.desks import desk, reply
-from tests.loop.libraries import ANN, Library, with_note
+from tapebook.lab.replay import rebuild_packet, replay_runs
+from tapebook.library.search import documents_status, reindex, search_documents
+from tapebook.library.sync import sync_documents
+from tests.desk.desks import desk, reply
+from tests.library.libraries import ANN, Library, with_note
 
 pytestmark = pytest.mark.outside
 
@@ -45,7 +44,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, texts: Path) -> Iterator[Lib
             with tarfile.open(texts / f"{name}.tar.gz") as packed:
                 packed.extractall(folder / name, filter="data")
             add_folder(floor.rooms, folder / name)
-        sync(floor.rooms)
+        sync_documents(floor.rooms)
         yield Library(floor)
 
 
@@ -61,7 +60,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, texts: Path) -> Iterator[Lib
     ],
 )
 def test_questions_are_answered_with_places_that_say_it(shelf: Library, question: str, archive: str) -> None:
-    found = search(shelf.rooms, question, limit=5).citations
+    found = search_documents(shelf.rooms, question, limit=5).citations
     assert any(each.path.startswith(archive) for each in found), [each.path for each in found]
     for each in found:
         content = shelf.rooms.archive.get(f"sha256/{each.content_sha256[:2]}/{each.content_sha256}")
@@ -74,30 +73,30 @@ def test_questions_are_answered_with_places_that_say_it(shelf: Library, question
 def test_the_question_of_the_readme_finds_the_passage_on_reconnection(shelf: Library) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
     (question,) = re.findall(r'tapebook recall search "(.+)"', readme)
-    assert status(shelf.rooms).documents >= 399
-    best = search(shelf.rooms, question, limit=3).citations
+    assert documents_status(shelf.rooms).documents >= 399
+    best = search_documents(shelf.rooms, question, limit=3).citations
     assert any("the transport reconnects automatically" in each.snippet for each in best), best
 
 
 @pytest.mark.parametrize("question", ["asdf", "zzzz", "vgjjspqm", "xjdxkxwqn lsrgqnp", "what is a yawoixzhsd"])
 def test_words_that_nobody_knows_find_nothing(shelf: Library, question: str) -> None:
-    assert search(shelf.rooms, question).citations == ()
+    assert search_documents(shelf.rooms, question).citations == ()
 
 
 def test_front_matter_is_never_what_is_found(shelf: Library) -> None:
     for question in ("title", "weight 20", "title AlertmanagerClusterDown weight"):
-        for each in search(shelf.rooms, question, limit=50).citations:
+        for each in search_documents(shelf.rooms, question, limit=50).citations:
             assert not each.snippet.startswith(("---", "+++")), each
 
 
 def test_the_same_is_found_in_an_index_built_anew(shelf: Library) -> None:
     asked = ("feed disconnects", "funding rate", "stoploss", "websocket reconnect")
-    before = [search(shelf.rooms, words) for words in asked]
+    before = [search_documents(shelf.rooms, words) for words in asked]
     reindex(shelf.rooms)
-    assert [search(shelf.rooms, words) for words in asked] == before
+    assert [search_documents(shelf.rooms, words) for words in asked] == before
     shelf.floor.later(MINUTE, BTC=100)
     run = shelf.floor.say(shelf.floor.hire(ANN), reply("hold"))
-    assert rebuild(shelf.rooms, run).citations and replay(shelf.rooms, [run.run_id]).different == []
+    assert rebuild_packet(shelf.rooms, run).citations and replay_runs(shelf.rooms, [run.run_id]).different == []
 
 
 def attacks(texts: Path) -> list[str]:
@@ -119,7 +118,7 @@ def test_injected_texts_stay_quoted_in_the_user_message(texts: Path, tmp_path: P
     with desk(tmp_path / "home") as floor:
         shelf, ann = Library(floor), floor.hire(ANN)
         floor.quote(BTC=100)
-        plain = rebuild(shelf.rooms, floor.say(ann, reply("hold")))
+        plain = rebuild_packet(shelf.rooms, floor.say(ann, reply("hold")))
         for number, text in enumerate(found):
             shelf.write(f"global/{number}.md", f"BTC breakout\n\n{text}\n")
             shelf.write(f"agents/ann/memory/{number}.md", f"# BTC: {text}\n")
@@ -129,16 +128,16 @@ def test_injected_texts_stay_quoted_in_the_user_message(texts: Path, tmp_path: P
         for text in found[:60]:
             floor.later(MINUTE, BTC=100)
             run = floor.say(ann, with_note(reply("hold", reason=text[:200]), text[:400]))
-            _check(rebuild(shelf.rooms, run), plain)
+            _check(rebuild_packet(shelf.rooms, run), plain)
         shelf.sync()
         floor.later(MINUTE, BTC=100)
-        _check(rebuild(shelf.rooms, floor.say(ann, reply("hold"))), plain)
-        assert shelf.rooms.notes.all(ann.id, most=9) == [] and len(shelf.rooms.book.agents()) == 1
+        _check(rebuild_packet(shelf.rooms, floor.say(ann, reply("hold"))), plain)
+        assert shelf.rooms.notes.reflections(ann.id, most=9) == [] and len(shelf.rooms.book.agents()) == 1
 
 
 def _appended(shelf: Library, text: str) -> bool:
     try:
-        append(shelf.rooms, "ann", "learning", text[:1_500], by="owner")
+        append_entry(shelf.rooms, "ann", "learning", text[:1_500], by="owner")
     except BadInput:
         return False
     return True

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.recall.judged import JudgedSet, Measured, interval, judged_sets, measured
-from tests.recall.papers import indexed
+from tests.search.judged import JudgedSet, Measured, interval, judged_sets, measured
+from tests.search.sample_docs import indexed
 
 pytestmark = pytest.mark.outside
 

@@ -14,7 +14,7 @@ from tapebook.db import Database
 from tapebook.domain.run import DecisionRun
 from tapebook.wiring import Rooms
 from tests.db.places import sql
-from tests.replay.remains import table_names
+from tests.replay.home_fingerprint import table_names
 
 Kind = Literal["change", "remove", "add", "finish", "elsewhere"]
 

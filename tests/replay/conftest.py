@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
+from tapebook.api import app
 from tests.replay import desk, storm
 
 Tellers = Callable[[desk.StoryName], Path]

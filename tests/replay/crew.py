@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tapebook.clock import VirtualClock
+from tapebook.desk.executor import Executor
+from tapebook.desk.scheduler import Scheduler
+from tapebook.desk.worker import Worker
 from tapebook.domain.agent import AgentProfile
-from tapebook.loop.executor import Executor
-from tapebook.loop.scheduler import Scheduler
-from tapebook.loop.workers import Worker
 from tapebook.wiring import Rooms
-from tapebook.world.market import Step
+from tapebook.world.market import WorldStep
 
 
 class Here:
@@ -32,13 +32,13 @@ class Crew:
             rooms.book.save_agent(profile, at=clock.now())
         self._seconds = 0.0
         rooms.leases._elapsed = lambda: self._seconds
-        rooms.leases.others()
+        rooms.leases.watch_others()
         self._seconds += 2 * rooms.config.desk.lease_seconds
         self._scheduler = Scheduler(rooms)
         self._worker = Worker(rooms, pool=Here())
         self._executor = Executor(rooms)
 
-    def run(self, steps: Iterable[Step], *, until: int) -> None:
+    def run(self, steps: Iterable[WorldStep], *, until: int) -> None:
         """Goes through the steps up to a moment, after finishing what the last one may still owe."""
         if self._rooms.tape.head()[0]:
             self.work()

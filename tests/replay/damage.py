@@ -18,20 +18,20 @@ from typing import Literal
 import apsw
 import msgspec
 
+from tapebook.anchors import anchor_heads
+from tapebook.desk import document_writes
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, FundingRate, Gap, Liquidity, PredictedFunding
+from tapebook.ingest.live import retention_by_channel
 from tapebook.log import Stream
-from tapebook.log.event import Draft, chained
-from tapebook.loop import writes
-from tapebook.loop.listen import keep_of
-from tapebook.loop.maintain import anchor_heads
+from tapebook.log.event import Draft, chain_events
 from tapebook.tape.families import MIDS
 from tapebook.tape.recording import Recorder
-from tapebook.tape.retention import retire
-from tapebook.tape.seals import Seals
+from tapebook.tape.retention import retire_rows
+from tapebook.tape.seals import SealWriter
 from tests.db.places import sql
-from tests.loop.desks import Desk, desk, reply
+from tests.desk.desks import Desk, desk, reply
 
 Verdict = Literal["noticed", "harmless", "missed"]
 DATABASES = ("book.db", "tape.db")
@@ -51,9 +51,9 @@ class Damage(msgspec.Struct, frozen=True):
 def make_homes(folder: Path) -> tuple[Path, Path]:
     """A desk's home that has traded, learned, archived and anchored; and a copy of it from some hours before."""
     home, older = folder / "home", folder / "older"
-    with desk(home, settings='[archive]\nraw = true\n') as floor:
+    with desk(home, settings="[archive]\nraw = true\n") as floor:
         agent = floor.hire(AgentProfile("a", ("BTC", "ETH"), cadence_ms=5 * MINUTE, shadow=None))
-        recorder = Recorder(floor.rooms.tape_db, floor.rooms.archive.put)
+        recorder = Recorder(floor.rooms.tape_db, floor.rooms.archive.store_content_or_raise)
         for turn in range(24):
             _market(floor, turn)
             recorder(floor.clock.now(), f'{{"turn":{turn}}}')
@@ -64,17 +64,18 @@ def make_homes(folder: Path) -> tuple[Path, Path]:
             floor.work(agent)
             floor.later(10 * MINUTE)
             if turn in (7, 15):
-                retire(
+                retire_rows(
                     floor.rooms.tape_db,
-                    floor.rooms.archive.put,
-                    keep={**keep_of(floor.rooms.config)} | {"mids": HOUR, "candles_60": HOUR, "commits": HOUR},
+                    floor.rooms.archive.store_content_or_raise,
+                    keep={**retention_by_channel(floor.rooms.config)}
+                    | {"mids": HOUR, "candles_60": HOUR, "commits": HOUR},
                     now=floor.clock.now(),
                     watched=lambda: ("BTC", "ETH"),
                 )
                 anchor_heads(floor.rooms)
             if turn == 15:
                 recorder.close()
-                writes.append(floor.rooms, "a", "journal", "a thought", by="owner")
+                document_writes.append_entry(floor.rooms, "a", "journal", "a thought", by="owner")
                 anchor_heads(floor.rooms)
                 _settle(floor, home, older)
         anchor_heads(floor.rooms)
@@ -277,10 +278,10 @@ def _rewrite(copy: Path, *, last: int) -> None:
         previous, db = events[-last - 1].hash, floor.rooms.book_db
         for event in events[-last:]:
             draft = Draft(event.kind, event.happened_at - 1, event.body, event.schema)
-            (forged,) = chained(previous, [draft], stream=stream, seq=event.seq - 1, known_at=event.known_at)
+            (forged,) = chain_events(previous, [draft], stream=stream, seq=event.seq - 1, known_at=event.known_at)
             previous = forged.hash
             change = sql("UPDATE log_events SET happened_at = :at, hash = :hash WHERE deployment = :d AND seq = :seq")
-            db.run(change, at=forged.happened_at, hash=forged.hash, d=stream.deployment, seq=event.seq)
+            db.execute(change, at=forged.happened_at, hash=forged.hash, d=stream.deployment, seq=event.seq)
 
 
 def _forge_price(copy: Path, _: Path) -> None:
@@ -288,13 +289,13 @@ def _forge_price(copy: Path, _: Path) -> None:
         db = floor.rooms.tape_db
         with db.transaction():
             (chunk,) = db.all(sql(f"SELECT MAX(chunk) FROM {MIDS.table}"))[0]
-            seals, rows = Seals(db), db.all(MIDS.queries.whole_chunk, chunk=chunk)
+            seals, rows = SealWriter(db), db.all(MIDS.queries.whole_chunk, chunk=chunk)
             for seq in {row[-1] for row in rows}:
-                seals.remove(MIDS, [row for row in rows if row[-1] == seq], granularity_sec=0, chunk=chunk)
-            db.run(sql(f"UPDATE {MIDS.table} SET price_e8 = price_e8 * 10 WHERE chunk = :chunk"), chunk=chunk)
+                seals.remove_rows(MIDS, [row for row in rows if row[-1] == seq], granularity_sec=0, chunk=chunk)
+            db.execute(sql(f"UPDATE {MIDS.table} SET price_e8 = price_e8 * 10 WHERE chunk = :chunk"), chunk=chunk)
             forged = sorted(db.all(MIDS.queries.whole_chunk, chunk=chunk), key=MIDS.key_of)
             for seq in sorted({row[-1] for row in forged}):
-                seals.add(MIDS, [row for row in forged if row[-1] == seq], seq=seq)
+                seals.add_rows(MIDS, [row for row in forged if row[-1] == seq], seq=seq)
 
 
 def rollbacks() -> Iterator[Damage]:

@@ -21,19 +21,18 @@ import msgspec
 
 from tapebook.clock import VirtualClock
 from tapebook.decision import Engine
-from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, RiskCaps
+from tapebook.desk.agents import deploy_agent
+from tapebook.desk.demo import VirtualDesk
+from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ReflectionSettings, RiskCaps
 from tapebook.domain.instants import MINUTE, parse_instant
 from tapebook.domain.market import Candle, Mid, Observation
 from tapebook.domain.money import E6
-from tapebook.domain.note import Reflection
 from tapebook.home import make_home
-from tapebook.loop.deploy import deploy
-from tapebook.loop.services import VirtualDesk
 from tapebook.wiring import Rooms
-from tapebook.world.market import Step, World
+from tapebook.world.market import World, WorldStep
 from tests.replay.crew import Crew
 from tests.replay.engines import ENGINES
-from tests.replay.remains import fingerprint
+from tests.replay.home_fingerprint import fingerprint
 
 START = parse_instant("2026-01-05T00:00:00Z")
 END = START + 125 * MINUTE
@@ -49,7 +48,7 @@ AGENTS = (
         engine="trend",
         cadence_ms=2 * MINUTE,
         context=_BARS,
-        reflection=Reflection(every_n_trades=1),
+        reflection=ReflectionSettings(every_n_trades=1),
     ),
     AgentProfile("turner-10m", ("kPEPE",), engine="trend", cadence_ms=10 * MINUTE, context=_BARS),
     # Its ticks miss the full hour, so funding waits for the tick after it.
@@ -107,7 +106,7 @@ def deployments(rooms: Rooms, story: StoryName = "trends") -> list[Deployment]:
     """The desk's agents, deployed."""
     for profile in STORIES[story].agents:
         rooms.book.save_agent(profile, at=rooms.clock.now())
-    return [deploy(rooms, profile.name) for profile in STORIES[story].agents]
+    return [deploy_agent(rooms, profile.name) for profile in STORIES[story].agents]
 
 
 def trade(home: Path, *, until: int = END, story: StoryName = "trends", hands: Hands = "desk") -> None:
@@ -117,27 +116,27 @@ def trade(home: Path, *, until: int = END, story: StoryName = "trends", hands: H
         steps = steps_after(rooms.tape.head()[1], story)
         if hands == "desk":
             desk = VirtualDesk(rooms, deployments(rooms, story), clock)
-            desk.run(steps, until=until, after_step=lambda: None)
+            desk.run_steps(steps, until=until, after_step=lambda: None)
         else:
             Crew(rooms, clock, STORIES[story].agents).run(steps, until=until)
 
 
-def steps_after(moment: int, story: StoryName = "trends") -> list[Step]:
+def steps_after(moment: int, story: StoryName = "trends") -> list[WorldStep]:
     """What the market still has to tell; invented once per process."""
     steps = _steps(story)
     return steps[bisect_right(steps, moment, key=lambda step: step.at) :]
 
 
 @cache
-def _steps(story: StoryName) -> list[Step]:
+def _steps(story: StoryName) -> list[WorldStep]:
     told = World(SEED, start=START, symbols=SYMBOLS).steps()
     return [_fallen(step, STORIES[story]) for step in takewhile(lambda step: step.at <= END, told)]
 
 
-def _fallen(step: Step, story: Story) -> Step:
+def _fallen(step: WorldStep, story: Story) -> WorldStep:
     if not story.falls_at or step.at < story.falls_at:
         return step
-    return Step(step.at, tuple(_cheaper(each, story) for each in step.observations))
+    return WorldStep(step.at, tuple(_cheaper(each, story) for each in step.observations))
 
 
 def _cheaper(seen: Observation, story: Story) -> Observation:

@@ -1,7 +1,7 @@
 """Engines of the stories that the rule engines of the package do not tell: orders that wait, positions too large."""
 
-from tapebook.decision import Answer, Engine
-from tapebook.decision.answer import answer
+from tapebook.decision import Engine, EngineAnswer
+from tapebook.decision.reply import make_answer
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.packet import Packet
 
@@ -11,13 +11,13 @@ class Patient:
 
     identity = ""
 
-    def decide(self, packet: Packet) -> Answer:
+    def decide(self, packet: Packet) -> EngineAnswer:
         """A limit order, a close, or a hold, by the minute."""
         market = packet.section("market")
         price = market.get("price") if market else None
         turn = packet.as_of // MINUTE % 12
         if turn == 0 and price is not None:
-            return answer(
+            return make_answer(
                 packet,
                 "open",
                 reason="a little cheaper",
@@ -27,7 +27,11 @@ class Patient:
                 order_type="limit",
                 limit_price=round(float(price) * 0.9995, 6),
             )
-        return answer(packet, "close", reason="time is up") if turn == 6 else answer(packet, "hold", reason="waiting")
+        return (
+            make_answer(packet, "close", reason="time is up")
+            if turn == 6
+            else make_answer(packet, "hold", reason="waiting")
+        )
 
 
 class Brave:
@@ -35,11 +39,11 @@ class Brave:
 
     identity = ""
 
-    def decide(self, packet: Packet) -> Answer:
+    def decide(self, packet: Packet) -> EngineAnswer:
         """As much as it may, once."""
         if packet.section("open_positions") or packet.section("last_decision"):
-            return answer(packet, "hold", reason="it will come back")
-        return answer(packet, "open", reason="all of it", side="long", notional_usd=900.0, leverage=10)
+            return make_answer(packet, "hold", reason="it will come back")
+        return make_answer(packet, "open", reason="all of it", side="long", notional_usd=900.0, leverage=10)
 
 
 ENGINES: dict[str, Engine] = {"patient": Patient(), "brave": Brave()}

@@ -6,14 +6,14 @@ from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.db import connect
-from tapebook.domain.instants import floor
+from tapebook.domain.instants import floor_to_step
 from tapebook.world.cadence import STEP
 from tests.db.places import sql
 from tests.replay import desk, storm
 from tests.replay.faults import Fuse, stop, until_blown
-from tests.replay.remains import Remains, assert_whole
+from tests.replay.home_fingerprint import Remains, assert_whole
 from tests.replay.stage import Stage
 
 # Which acts of all to end before, counted from one.
@@ -56,12 +56,10 @@ def moment(home: Path, kind: str) -> int:
     with closing(connect(str(home / "book.db"), create=False)) as db:
         row = db.one(sql(MOMENTS[kind][1]))
     assert row and row[0], f"the desk never {kind}: give it another seed"
-    return floor(int(row[0]), STEP)
+    return floor_to_step(int(row[0]), STEP)
 
 
-def base_before(
-    when: int, stage: Stage, *, story: desk.StoryName = "trends", hands: desk.Hands = "desk"
-) -> Path:
+def base_before(when: int, stage: Stage, *, story: desk.StoryName = "trends", hands: desk.Hands = "desk") -> Path:
     """The desk just before a moment. Without its archive: nobody reads it, and it is long to copy."""
     base = stage.make("base")
     desk.trade(base, until=when - 1, story=story, hands=hands)

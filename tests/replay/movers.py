@@ -15,16 +15,16 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.clock import VirtualClock
+from tapebook.desk import librarian
+from tapebook.desk.librarian import OldRunArchiver
 from tapebook.domain.instants import DAY, MINUTE
-from tapebook.loop import old_runs
-from tapebook.loop.old_runs import OldRuns
 from tapebook.wiring import Rooms
-from tests.loop.desks import START, Desk, reply
+from tests.desk.desks import START, Desk, reply
 from tests.replay.faults import Fuse, die, lit
+from tests.replay.home_fingerprint import Remains
 from tests.replay.moments import every_other_disk
-from tests.replay.remains import Remains
 from tests.replay.stage import Stage
 
 EVENTS_PER_STEP = 8
@@ -50,8 +50,8 @@ def lived(stage: Stage) -> tuple[Path, int]:
 def move(home: Path, now: int, fuse: Fuse) -> int:
     """Moves all that is old enough, and says how many events that were."""
     with lit(fuse), closing(Rooms(home, clock=VirtualClock(now))) as rooms:
-        mover = OldRuns(rooms)
-        while mover.step():
+        mover = OldRunArchiver(rooms)
+        while mover.archive_step():
             pass
         return mover.left
 
@@ -98,5 +98,5 @@ def main(place: Path, *, count: int, seed: int, dsn: str) -> None:
 
 if __name__ == "__main__":
     _, folder, times, number, server = sys.argv
-    with mock.patch.object(old_runs, "EVENTS_PER_STEP", EVENTS_PER_STEP):
+    with mock.patch.object(librarian, "EVENTS_PER_STEP", EVENTS_PER_STEP):
         main(Path(folder), count=int(times), seed=int(number), dsn=server)

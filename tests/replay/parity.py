@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from tapebook import app
+from tapebook.api import app
+from tapebook.backtest.home import BACKTESTS_FOLDER
 from tapebook.clock import VirtualClock
+from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
-from tapebook.domain.trade import ClosedTrade
-from tapebook.lab.backtest_home import FOLDER
-from tapebook.lab.replay import rebuild
+from tapebook.lab.replay import rebuild_packet
 from tapebook.wiring import Rooms
 
 # Ids are made of the trigger, which is the one thing that must differ.
@@ -35,7 +35,7 @@ def assert_parity(home: Path, agent: str, *, start: int, end: int) -> Parity:
     with app.open(home) as book:
         result = book.backtest(agent, start=start, end=end, memory="on", chunks="none", gaps=True)
     name = f"{agent}.paper"
-    with _opened(home, end) as live, _opened(home / FOLDER / result.id, end) as again:
+    with _opened(home, end) as live, _opened(home / BACKTESTS_FOLDER / result.id, end) as again:
         ours, theirs = _runs(live, name, until=end), _runs(again, name, until=end)
         assert list(ours) == list(theirs)
         for slot, run in ours.items():
@@ -47,7 +47,7 @@ def assert_parity(home: Path, agent: str, *, start: int, end: int) -> Parity:
         assert trades == _trades(again, name, until=last)
     waited = sum(run.as_of > run.scheduled_for for run in ours.values())
     with _opened(home, end) as live:
-        missing = sum("not final yet" in rebuild(live, run).text for run in ours.values())
+        missing = sum("not final yet" in rebuild_packet(live, run).text for run in ours.values())
     return Parity(len(ours), len(trades), waited, missing)
 
 
@@ -77,7 +77,7 @@ def _fields(trade: ClosedTrade) -> dict[str, Any]:
 
 def _first_difference(live: Rooms, run: DecisionRun, again: Rooms, other: DecisionRun) -> str:
     """The first line in which two packets differ."""
-    texts = [rebuild(live, run), rebuild(again, other)]
+    texts = [rebuild_packet(live, run), rebuild_packet(again, other)]
     lines = zip_longest(*(f"{packet.system}\n{packet.text}".splitlines() for packet in texts))
     ours, theirs = next(((one, two) for one, two in lines if one != two), (None, None))
     return f"live:     {ours}\nbacktest: {theirs}"

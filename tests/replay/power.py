@@ -26,8 +26,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from tapebook import app
-from tapebook.archive import Reference
+from tapebook.api import app
+from tapebook.archive import ArchiveReference
 from tapebook.clock import VirtualClock
 from tapebook.wiring import Rooms
 from tests.db.places import sql
@@ -260,8 +260,8 @@ _KEYS = {
 }
 
 
-def _references(rooms: Rooms) -> Iterator[Reference]:
+def _references(rooms: Rooms) -> Iterator[ArchiveReference]:
     for database, queries in _KEYS.items():
         for what, query in queries.items():
             for name, key in getattr(rooms, database).all(sql(query)):
-                yield Reference(key if "/" in key else f"sha256/{key[:2]}/{key}", f"{what} {name}")
+                yield ArchiveReference(key if "/" in key else f"sha256/{key[:2]}/{key}", f"{what} {name}")

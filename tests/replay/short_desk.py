@@ -9,15 +9,15 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from tapebook.anchors import anchor_heads
 from tapebook.archive import put_content
 from tapebook.clock import VirtualClock
 from tapebook.domain import files
 from tapebook.domain.instants import DAY, MINUTE
-from tapebook.loop.entries import Pen
-from tapebook.loop.maintain import anchor_heads
-from tapebook.tape.retention import retire
+from tapebook.library.entries import EntryWriter
+from tapebook.tape.retention import retire_rows
 from tapebook.wiring import Rooms
-from tests.loop.desks import BRIEF, START, Desk, reply
+from tests.desk.desks import BRIEF, START, Desk, reply
 
 # Midpoints leave after twenty minutes; there is nothing of the others.
 CHANNELS = ("books", "contexts", "predicted", "funding", "volatility", "pressure", "positioning", "gaps", "candles")
@@ -43,10 +43,12 @@ def run(home: Path, *, minutes: int) -> None:
             floor.work(agent)
         if passed % 10 == 9:
             now, put = clock.now(), partial(put_content, rooms.archive)
-            retire(rooms.tape_db, put, keep=KEEP, now=now, watched=lambda: set(BRIEF.watchlist))
+            retire_rows(rooms.tape_db, put, keep=KEEP, now=now, watched=lambda: set(BRIEF.watchlist))
             anchor_heads(rooms)
             said = f"{passed} minutes have passed"
-            entry = Pen(rooms).entry("a", "journal", said, by="test", run_id="", at=now, entry_id=f"entry-{now}")
+            entry = EntryWriter(rooms).draft_entry(
+                "a", "journal", said, by="test", run_id="", at=now, entry_id=f"entry-{now}"
+            )
             rooms.documents.append([entry])
     rooms.close()
 

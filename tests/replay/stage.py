@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from tapebook.config import FILE, TEMPLATE, load
+from tapebook.settings.config import FILE, TEMPLATE, load_config
 
 
 class Stage:
@@ -63,4 +63,4 @@ class Stage:
 
 
 def _database(home: Path) -> str:
-    return urlsplit(load(home, {}).store.book).path.lstrip("/")
+    return urlsplit(load_config(home, {}).store.book).path.lstrip("/")

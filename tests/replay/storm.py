@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from tapebook.loop.demo import MARKET_MS_PER_SECOND, START
+from tapebook.desk.demo import DEMO_START, MARKET_MS_PER_SECOND
 
 ROOT = Path(__file__).parents[2]
 SEED = 50
@@ -23,14 +23,14 @@ class Storm:
 
     def __init__(self, home: Path, *, seed: int = SEED, seconds: float = SECONDS) -> None:
         words = ["demo", "--fast", "--seed", str(seed), "--seconds", str(seconds), "--home", str(home)]
-        self._command = [sys.executable, "-m", "tests.replay.victim", *words]
-        self._end = START + int(seconds * MARKET_MS_PER_SECOND)
+        self._command = [sys.executable, "-m", "tests.replay.killable", *words]
+        self._end = DEMO_START + int(seconds * MARKET_MS_PER_SECOND)
         self._chance = random.Random(seed)
         self.kills = 0
 
     def rage(self, *, early: int, late: int) -> None:
         """Kills at random moments of start-up and at random moments of the market, then lets it finish."""
-        moments = iter(sorted(self._chance.randrange(START, self._end) for _ in range(late)))
+        moments = iter(sorted(self._chance.randrange(DEMO_START, self._end) for _ in range(late)))
         lives = [True] * early + [False] * late
         self._chance.shuffle(lives)
         for killed_early in lives:

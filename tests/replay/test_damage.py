@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.errors import Damaged
 from tapebook.surfaces.cli import main
 from tests.replay import damage

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.clock import VirtualClock
+from tapebook.desk.demo import MARKET_MS_PER_SECOND
 from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.home import make_home
-from tapebook.loop.demo import MARKET_MS_PER_SECOND
-from tapebook.loop.feed import STEP, SteppedFeed
+from tapebook.ingest.stepwise import STEP_MS, SteppedFeed
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
-from tests.replay.remains import Remains, assert_whole
+from tests.replay.home_fingerprint import Remains, assert_whole
 
 SEED = 7
 NOON = parse_instant("2026-01-05T12:00:00Z")
@@ -31,8 +31,8 @@ async def _ingest(home: Path, *, until: int) -> None:
     with closing(Rooms(home, clock=clock)) as rooms:
         world = World(SEED, start=BEGIN - HISTORY, symbols=("BTC", "HYPE"))
         async with SteppedFeed(rooms, clock, world, history_ms=HISTORY) as feed:
-            for at in range(feed.next_step(), until + 1, STEP):
-                await feed.step(at)
+            for at in range(feed.next_step(), until + 1, STEP_MS):
+                await feed.play_step(at)
 
 
 def test_starts_around_a_full_hour_change_no_row(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.domain.packet import Packet
-from tapebook.lab.replay import rebuild
+from tapebook.lab.replay import rebuild_packet
 from tests.replay import desk
 
 Golden = Callable[[str, str], None]
@@ -17,7 +17,7 @@ def first_packet(home: Path, wanted: Callable[[Packet], bool]) -> str:
         for run_id in reversed(rooms.book.run_ids("quick-2m.paper", most=1_000)):
             run = rooms.book.run(run_id)
             assert run and run.packet_key
-            if wanted(rebuild(rooms, run)):
+            if wanted(rebuild_packet(rooms, run)):
                 return (rooms.archive.get(run.packet_key) or b"").decode() + "\n"
     raise AssertionError("no such packet: give the desk another seed")
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.domain.instants import MINUTE
 from tapebook.world.cadence import STEP
 from tests.replay import desk, storm
 from tests.replay.conftest import Servers, Tellers
+from tests.replay.home_fingerprint import Remains, assert_whole
 from tests.replay.moments import (
     MOMENTS,
     Points,
@@ -29,7 +30,6 @@ from tests.replay.moments import (
     start_demo,
     start_desk,
 )
-from tests.replay.remains import Remains, assert_whole
 from tests.replay.stage import Stage
 
 
@@ -90,7 +90,7 @@ def test_killed_by_the_system_at_evenly_spread_acts(
     base = base_before(when - minutes * MINUTE, stage, hands=hands)
     until = when + minutes * MINUTE + STEP
     words = [str(base), str(until), str(count), hands, stage.dsn]
-    command = [sys.executable, "-m", "tests.replay.wrecks", *words]
+    command = [sys.executable, "-m", "tests.replay.crash_runner", *words]
     done = subprocess.run(command, cwd=storm.ROOT, env=storm.environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     whole, *wrecks = [json.loads(line) for line in done.stdout.splitlines()]
@@ -113,9 +113,7 @@ def test_ended_before_acts_of_every_kind_of_moment(
     hands: desk.Hands, store: str, kind: str, most: int, *, told: Tellers, server: Servers, place: Path
 ) -> None:
     story = MOMENTS[kind][0]
-    end_everywhere(
-        moment(told(story), kind), Stage(place, server(store)), points=some(most), story=story, hands=hands
-    )
+    end_everywhere(moment(told(story), kind), Stage(place, server(store)), points=some(most), story=story, hands=hands)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.replay import storm
-from tests.replay.remains import fingerprint
+from tests.replay.home_fingerprint import fingerprint
 
 # A zone written out works where no zones are installed. The last is Python as it was before it
 # preferred UTF-8: text without a named encoding would be ASCII.

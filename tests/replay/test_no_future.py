@@ -15,13 +15,14 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import MINUTE, SECOND, clock_text
+from tapebook.domain.instants import MINUTE, SECOND, time_of_day_text
 from tapebook.domain.money import short_price
 from tapebook.domain.run import DecisionRun
-from tapebook.lab.replay import rebuild, replay
-from tapebook.tape.store import Tape, View
+from tapebook.lab.replay import rebuild_packet, replay_runs
+from tapebook.tape.store import Tape
+from tapebook.tape.view import View
 from tapebook.wiring import Rooms
 from tests.db.places import sql
 from tests.matrix import examples
@@ -50,7 +51,7 @@ FIRST_EXIT = "SELECT MIN(exit_seq) FROM trade_history WHERE deployment = :deploy
 
 def packet_bytes(rooms: Rooms, run: DecisionRun) -> bytes:
     """The packet of a run, made again, as it would be sent."""
-    packet = rebuild(rooms, run)
+    packet = rebuild_packet(rooms, run)
     assert (packet.inputs_sha256, packet.sha256) == (run.inputs_sha256, run.packet_sha256)
     return f"{packet.system}\n\n{packet.text}".encode()
 
@@ -129,11 +130,11 @@ def test_alterations_of_what_was_known_are_found(what: str, rooms: Rooms, runs: 
     run = fullest(rooms, runs)
     known = {"deployment": run.deployment, "agent": run.agent, "as_of": run.as_of}
     known_until = {"tape": run.watermarks.tape, "book": run.watermarks.book}
-    assert replay(rooms, [run.run_id]).different == []
+    assert replay_runs(rooms, [run.run_id]).different == []
     with undone(rooms):
         database = rooms.tape_db if "hyperliquid" in statement else rooms.book_db
         assert database.all(sql(f"{statement} RETURNING 1"), **known, **known_until)
-        report = replay(rooms, [run.run_id])
+        report = replay_runs(rooms, [run.run_id])
     assert (report.checked, report.equal) == (1, 0)
     (said,) = report.different
     assert re.fullmatch(rf"{run.run_id}: inputs differ: line \d+ of the packet, {heading}.*: .+ is now .+", said)
@@ -142,7 +143,7 @@ def test_alterations_of_what_was_known_are_found(what: str, rooms: Rooms, runs: 
 def fullest(rooms: Rooms, runs: list[DecisionRun]) -> DecisionRun:
     """The newest decision that saw an open position in its symbol and closed trades."""
     for run in reversed(runs):
-        packet = rebuild(rooms, run)
+        packet = rebuild_packet(rooms, run)
         held, closed = packet.section("open_positions"), packet.section("recent_trades")
         if closed and held and any(cell.startswith(run.symbol) for cell in held.cells("what")):
             return run
@@ -151,13 +152,15 @@ def fullest(rooms: Rooms, runs: list[DecisionRun]) -> DecisionRun:
 
 def test_a_trade_that_goes_from_the_end_of_its_section_is_found(rooms: Rooms, runs: list[DecisionRun]) -> None:
     def shows_trades(run: DecisionRun) -> bool:
-        trades = rebuild(rooms, run).section("recent_trades")
+        trades = rebuild_packet(rooms, run).section("recent_trades")
         return trades is not None and len(trades.rows) > 1
 
     run = next(run for run in runs if shows_trades(run))
     with undone(rooms):
-        rooms.book_db.run(sql(f"DELETE FROM trade_history WHERE exit_seq = ({FIRST_EXIT})"), deployment=run.deployment)
-        report = replay(rooms, [run.run_id])
+        rooms.book_db.execute(
+            sql(f"DELETE FROM trade_history WHERE exit_seq = ({FIRST_EXIT})"), deployment=run.deployment
+        )
+        report = replay_runs(rooms, [run.run_id])
     (said,) = report.different
     assert re.search(f"of the packet, {CLOSED} .* is now ''", said)
 
@@ -168,11 +171,13 @@ def test_late_candle_is_seen_only_after_it_came(rooms: Rooms, runs: list[Decisio
     arrived = rooms.clock.now() + 30 * SECOND
     late = msgspec.structs.replace(bar, high_e8=bar.high_e8 * 2, close_e8=bar.close_e8 * 2)
     Tape(rooms.tape_db, clock=VirtualClock(arrived)).commit([late])
-    assert replay(rooms, ids).different == []
+    assert replay_runs(rooms, ids).different == []
     with app.open(copied, clock=VirtualClock(arrived)) as book:
         before, after = (book.context(run.agent, run.symbol, as_of=moment) for moment in (arrived - 1, arrived))
     then, now = before.section("bars"), after.section("bars")
     assert then and now
     changed = [(old, new) for old, new in zip(then.rows, now.rows, strict=True) if old != new]
-    assert [(old[0], new[0]) for old, new in changed] == [(clock_text(bar.bucket_ts), clock_text(bar.bucket_ts))]
+    assert [(old[0], new[0]) for old, new in changed] == [
+        (time_of_day_text(bar.bucket_ts), time_of_day_text(bar.bucket_ts))
+    ]
     assert changed[0][1][1] == short_price(late.high_e8)

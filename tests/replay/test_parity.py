@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
-from tapebook.config import FILE
-from tapebook.loop.demo import MARKET_MS_PER_SECOND, START
+from tapebook.api import app
+from tapebook.desk.demo import DEMO_START, MARKET_MS_PER_SECOND
+from tapebook.settings.config import FILE
 from tests.replay.parity import assert_parity
 
 SEED = 50
@@ -20,13 +20,13 @@ AGENTS = ("btc-5m", "alts-15m")
 
 def end_of(seconds: float) -> int:
     """When a demo ends."""
-    return START + int(seconds * MARKET_MS_PER_SECOND)
+    return DEMO_START + int(seconds * MARKET_MS_PER_SECOND)
 
 
 def test_demo_through_sockets_is_a_backtest_over_its_tape(place: Path) -> None:
     home = place / "home"
     app.demo(home, seconds=HOURS_3, seed=SEED)
-    five, quarter = (assert_parity(home, agent, start=START, end=end_of(HOURS_3)) for agent in AGENTS)
+    five, quarter = (assert_parity(home, agent, start=DEMO_START, end=end_of(HOURS_3)) for agent in AGENTS)
     assert (five.decisions, quarter.decisions) == (2 * 36, 4 * 12)
     assert five.trades and quarter.trades and quarter.waited
     assert not five.unfinished and not quarter.unfinished
@@ -39,7 +39,7 @@ def test_decisions_that_wait_in_vain_are_the_same_too(place: Path) -> None:
     settings = (home / FILE).read_text("utf-8")
     (home / FILE).write_text(settings.replace("bar_wait_seconds = 6", "bar_wait_seconds = 3"), "utf-8")
     app.demo(home, seconds=MINUTES_90, seed=SEED)
-    found = assert_parity(home, "alts-15m", start=START, end=end_of(MINUTES_90))
+    found = assert_parity(home, "alts-15m", start=DEMO_START, end=end_of(MINUTES_90))
     assert found.unfinished and found.unfinished <= found.waited
 
 
@@ -50,5 +50,5 @@ def test_more_than_a_day_of_the_demo(place: Path, seed: int) -> None:
     home = place / "home"
     app.demo(home, seconds=HOURS_27, seed=seed)
     for agent in AGENTS:
-        found = assert_parity(home, agent, start=START, end=end_of(HOURS_27))
+        found = assert_parity(home, agent, start=DEMO_START, end=end_of(HOURS_27))
         assert found.trades > 5

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.clock import VirtualClock
-from tapebook.config import load
 from tapebook.db import connect
 from tapebook.domain.instants import MINUTE
 from tapebook.errors import Busy, Damaged
+from tapebook.settings.config import load_config
 from tapebook.surfaces.cli import main
 from tapebook.wiring import Rooms
 from tests.db.places import sql
 from tests.replay import desk
 from tests.replay.conftest import Servers
 from tests.replay.faults import Fuse, lit, stop, until_blown
-from tests.replay.remains import Remains, assert_whole
+from tests.replay.home_fingerprint import Remains, assert_whole
 from tests.replay.stage import Stage
 
 DAMAGE = {
@@ -44,9 +44,9 @@ def home(request: pytest.FixtureRequest, place: Path, server: Servers) -> Iterat
 
 def execute(home: Path, statement: str) -> None:
     """Changes the book behind its back."""
-    book = load(home, {}).store.book
+    book = load_config(home, {}).store.book
     with closing(connect(book if "://" in book else str(home / book), create=False)) as db, db.transaction():
-        db.run(sql(statement))
+        db.execute(sql(statement))
 
 
 def test_damaged_tables_are_computed_again(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +94,7 @@ def test_what_cannot_be_computed_is_refused(home: Path, monkeypatch: pytest.Monk
     with app.open(home, clock=VirtualClock(0)) as book:
         holder = Rooms(home, clock=VirtualClock(0))
         # Somebody is at work: a sign of life comes while it is waited for.
-        monkeypatch.setattr(book._rooms.leases, "_sleep", lambda _seconds: holder.leases.beat())
+        monkeypatch.setattr(book._rooms.leases, "_sleep", lambda _seconds: holder.leases.heartbeat())
         with closing(holder), holder.leases.holding(holder.log.streams()[-1]), pytest.raises(Busy, match="is at work"):
             book.rebuild()
     execute(home, DAMAGE["fills"])

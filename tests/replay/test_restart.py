@@ -6,14 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import MINUTE, SECOND
-from tapebook.loop.slot import Slot
-from tapebook.loop.tick import tick
+from tapebook.tick.decide import Slot
+from tapebook.tick.story import tick
 from tests.replay import desk, storm
+from tests.replay.home_fingerprint import Remains
 from tests.replay.moments import moment
-from tests.replay.remains import Remains
 
 
 def test_opening_ten_times_changes_nothing(copied: Path) -> None:

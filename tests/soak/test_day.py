@@ -12,8 +12,8 @@ from tapebook.clock import elapsed_seconds
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.world.server import Faults
 from tests.db.places import sql
-from tests.loop import weather
-from tests.loop.weather import BORN, FOREVER, SYMBOLS
+from tests.ingest import ingest_harness as weather
+from tests.ingest.ingest_harness import BORN, FOREVER, SYMBOLS
 
 pytestmark = pytest.mark.soak
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
+from tapebook.api import app
+from tests.replay.home_fingerprint import Remains, assert_whole
 from tests.replay.moments import compare_ends, every_other_disk, start_demo
-from tests.replay.remains import Remains, assert_whole
 from tests.replay.stage import Stage
 from tests.replay.storm import Storm
 

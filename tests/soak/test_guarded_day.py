@@ -20,23 +20,23 @@ import msgspec
 import pytest
 
 from tapebook.clock import VirtualClock
-from tapebook.config import FILE
+from tapebook.desk.demo import VirtualDesk
+from tapebook.desk.health import health_checks
 from tapebook.domain.files import replace_file
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import Mid, Observation
 from tapebook.errors import DatabaseAway
 from tapebook.home import make_home
-from tapebook.lab.replay import replay
+from tapebook.ingest.ingester import FactBuffer, Ingester
+from tapebook.ingest.live import retention_by_channel
+from tapebook.lab.replay import replay_runs
 from tapebook.log import verify_log
-from tapebook.loop.gather import gather
-from tapebook.loop.health import checks
-from tapebook.loop.ingest import Ingester, Intake
-from tapebook.loop.listen import keep_of
-from tapebook.loop.services import VirtualDesk
+from tapebook.settings.config import FILE
+from tapebook.tick.prepare import gather_situation
 from tapebook.wiring import BOOK_PACKAGES, Rooms
 from tapebook.world.market import World
 from tests.db.servers import Server, Shutdown, own_server
-from tests.loop.test_clock_jumps import JumpingClock, as_stamped, later_than
+from tests.desk.test_clock_jumps import JumpingClock, as_stamped, later_than
 from tests.replay import desk
 from tests.replay.storm import ROOT, environment
 
@@ -91,7 +91,7 @@ def live(home: Path, weather: Weather, end: int) -> None:
     done, clock = home / "steps-done", JumpingClock()
     first = int(done.read_text("utf-8")) + 1 if done.exists() else 0
     world = World(desk.SEED, start=desk.START, symbols=desk.SYMBOLS)
-    parts: tuple[Rooms, Ingester, Intake, VirtualDesk] | None = None
+    parts: tuple[Rooms, Ingester, FactBuffer, VirtualDesk] | None = None
     for step in takewhile(lambda step: step.at <= end, world.steps()):
         if step.at < first:
             continue
@@ -104,11 +104,11 @@ def live(home: Path, weather: Weather, end: int) -> None:
                 parts[0].close()
             parts = _begun(Rooms(home, clock=clock), clock)
         _, ingester, intake, virtual = parts
-        intake.take([as_stamped(weather.hurt(seen, step.at), clock) for seen in step.observations])
+        intake.add_observations([as_stamped(weather.hurt(seen, step.at), clock) for seen in step.observations])
         if (problem := ingester.flush()) is not None:
             raise DatabaseAway(problem)
-        ingester.keep_up()
-        virtual.work()
+        ingester.do_due_work()
+        virtual.do_due_work()
         replace_file(done, str(step.at).encode(), durable=False)
     if parts is not None:
         parts[0].close()
@@ -172,9 +172,9 @@ def _lived(
     return child.returncode
 
 
-def _begun(rooms: Rooms, clock: JumpingClock) -> tuple[Rooms, Ingester, Intake, VirtualDesk]:
-    intake = Intake()
-    ingester = Ingester(rooms, intake, keep=keep_of(rooms.config))
+def _begun(rooms: Rooms, clock: JumpingClock) -> tuple[Rooms, Ingester, FactBuffer, VirtualDesk]:
+    intake = FactBuffer()
+    ingester = Ingester(rooms, intake, keep=retention_by_channel(rooms.config))
     return rooms, ingester, intake, VirtualDesk(rooms, desk.deployments(rooms), cast("VirtualClock", clock))
 
 
@@ -189,17 +189,17 @@ def _check(rooms: Rooms, weather: Weather, prices: dict[str, list[int]]) -> dict
         assert low * 95 // 100 <= fill.price_e8 <= high * 105 // 100, fill
     for run in runs:
         deployment = deployments[run.deployment]
-        situation = gather(rooms, deployment, run.symbol, as_of=run.as_of, watermarks=run.watermarks)
+        situation = gather_situation(rooms, deployment, run.symbol, as_of=run.as_of, watermarks=run.watermarks)
         assert later_than(situation) == [], run
-    refused = rooms.tape.quarantined(since=0)
+    refused = rooms.tape.quarantined_observations(since=0)
     assert len(refused) > len(weather.bad) // 2
-    said = " ".join(check.detail for check in checks(rooms) if not check.ok)
+    said = " ".join(check.detail for check in health_checks(rooms) if not check.ok)
     assert "set back" in said
     named = {each.problem.subject for each in rooms.tape.problems(since=0)}
     assert {f"{each.channel} {each.symbol}" for each in refused} <= named
     assert verify_log(rooms.log, rooms.book_db, packages=BOOK_PACKAGES, anchors={}) == []
     assert rooms.book.cash_differences() == []
-    assert replay(rooms, [run.run_id for run in runs]).different == []
+    assert replay_runs(rooms, [run.run_id for run in runs]).different == []
     # A moment that comes again is decided again: so is a slot whose time was still running when the clock went back.
     for (name, _, slot), times in Counter((run.deployment, run.symbol, run.scheduled_for) for run in runs).items():
         cadence = deployments[name].agent.cadence_ms

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.db.places import sql
-from tests.loop.shift import Hand, assert_once_each, await_idle, opened, settle
+from tests.desk.busy_desk import Hand, assert_once_each, await_idle, opened, settle
 from tests.replay.stage import Stage
 
 pytestmark = pytest.mark.soak
@@ -67,7 +67,7 @@ def _take_overs(home: Path) -> int:
 
 def _left(home: Path) -> int:
     with opened(home) as rooms:
-        return sum(rooms.work.counts().values())
+        return sum(rooms.work.counts_by_state().values())
 
 
 def _store(name: str, figures: dict[str, object]) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tapebook import app
-from tapebook.config import FILE
+from tapebook.api import app
+from tapebook.settings.config import FILE
 from tests.db.places import sql
 from tests.replay.power import CUTS, Disk, Recorder, compiler, survivors
 from tests.replay.storm import ROOT, environment

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
-from tapebook.config import FILE
+from tapebook.api import app
 from tapebook.domain.instants import MINUTE
+from tapebook.settings.config import FILE
 from tests.db.places import sql
 from tests.db.servers import Server, own_server
 from tests.replay.storm import ROOT, environment

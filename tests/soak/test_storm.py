@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loop.storms import storm
+from tests.desk.storms import storm
 
 pytestmark = pytest.mark.soak
 

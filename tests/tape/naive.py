@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, Observation
-from tapebook.tape.store import View
+from tapebook.tape.view import View
 
 Fact = TypeVar("Fact", Mid, Candle, Liquidity, AssetContext, FundingRate)
 

@@ -22,10 +22,10 @@ from tapebook.domain.market import (
     PredictedFunding,
 )
 from tapebook.domain.money import E8
-from tapebook.tape.importer import known_at
-from tapebook.tape.retention import retire
+from tapebook.history.importer import assumed_known_at
+from tapebook.tape.retention import retire_rows
 from tapebook.tape.store import MIGRATIONS, Tape
-from tests.tape.shelf import Shelf
+from tests.tape.memory_archive import Shelf
 
 T0 = 20_834 * 24 * HOUR
 HOURS = 6
@@ -64,13 +64,13 @@ class RandomTape:
             if self.random.random() < 0.6:
                 self._import(batch, late)
             else:
-                self.clock.advance(max(self.clock.now(), known_at(batch[-1]) + late))
+                self.clock.advance(max(self.clock.now(), assumed_known_at(batch[-1]) + late))
                 self.tape.commit(batch)
             if self.random.random() < 0.2:
                 self._revise(batch)
         if self.random.random() < 0.3:
             until = T0 + self.random.randrange(HOURS) * HOUR
-            retire(self.db, self.archive.put, keep=KEEP_NOTHING, now=until, watched=lambda: SYMBOLS)
+            retire_rows(self.db, self.archive.put, keep=KEEP_NOTHING, now=until, watched=lambda: SYMBOLS)
 
     def _revise(self, batch: list[Observation]) -> None:
         later = self.random.choice([SECOND, 20 * MINUTE, 3 * HOUR])
@@ -78,7 +78,7 @@ class RandomTape:
         self._import(changed, later)
 
     def _import(self, facts: list[Observation], late: int) -> None:
-        self.tape.commit(facts, assumed=lambda fact: known_at(fact) + late)
+        self.tape.commit(facts, assumed=lambda fact: assumed_known_at(fact) + late)
 
     def _facts(self, symbol: str) -> Iterator[Observation]:
         price = [self.random.randrange(90, 110) * E8 for _ in range(8)]

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
-from tapebook.tape.bars import LENGTHS
-from tapebook.tape.importer import known_at
-from tapebook.tape.rollup import roll_up
-from tapebook.tape.store import MIGRATIONS, Tape, View
+from tapebook.history.importer import assumed_known_at
+from tapebook.tape.bars import BAR_LENGTHS, roll_up
+from tapebook.tape.store import MIGRATIONS, Tape
+from tapebook.tape.view import View
 from tests.matrix import examples
 
 T0 = 20_834 * DAY
@@ -55,7 +55,7 @@ def seen(found: Sequence[Candle]) -> list[tuple[int, int, int, int, int, float]]
 
 def expected(size: int, count: int, *, as_of: int, seconds: int = 60) -> list[Candle]:
     """The last bars that had ended, from bars of one length alone."""
-    end = floor(as_of, size * MINUTE)
+    end = floor_to_step(as_of, size * MINUTE)
     ended = (bar for bar in series(seconds) if end - count * size * MINUTE <= bar.bucket_ts and bar.end <= end)
     return roll_up(ended, granularity_sec=size * 60)
 
@@ -104,7 +104,7 @@ def test_hours_that_are_stored_are_not_read_minute_by_minute(tape: Tape, monkeyp
     assert read == [3600]
 
 
-@pytest.mark.parametrize("seconds", LENGTHS)
+@pytest.mark.parametrize("seconds", BAR_LENGTHS)
 @pytest.mark.parametrize("size", [1, 5, 15, 30, 60, 240, 720, 1440])
 def test_bars_of_any_length_are_rolled_up_and_never_cut(tape: Tape, seconds: int, size: int) -> None:
     tape.commit(series(seconds, until=T0 + 30 * HOUR))
@@ -117,19 +117,19 @@ def test_bars_of_any_length_are_rolled_up_and_never_cut(tape: Tape, seconds: int
 
 
 def test_a_range_is_made_of_the_finest_and_mixes_nothing(tape: Tape) -> None:
-    tape.commit([*series(900, until=T0 + 15 * HOUR), *series(300, since=T0 + 15 * HOUR)], assumed=known_at)
+    tape.commit([*series(900, until=T0 + 15 * HOUR), *series(300, since=T0 + 15 * HOUR)], assumed=assumed_known_at)
     half = tape.bars("BTC", minutes=30, count=60, view=View(END + 2_000))
     assert seen(half) == seen(roll_up(series(300, since=T0 + 15 * HOUR), granularity_sec=1800))
     # Before the finer ones begin, the longer ones are all there is.
     early = tape.bars("BTC", minutes=30, count=4, view=View(T0 + 15 * HOUR + 2_000))
     assert seen(early) == seen(roll_up(series(900, since=T0 + 13 * HOUR, until=T0 + 15 * HOUR), granularity_sec=1800))
-    tape.commit(series(60, since=END - 45 * MINUTE), assumed=known_at)
+    tape.commit(series(60, since=END - 45 * MINUTE), assumed=assumed_known_at)
     newest = tape.bars("BTC", minutes=30, count=60, view=View(END + 2_000))
     assert [each.bucket_ts for each in newest] == [END - HOUR, END - HOUR // 2]
 
 
 def test_imported_hours_give_way_to_finer_bars_behind_them(tape: Tape) -> None:
-    tape.commit([*series(3600, until=T0 + 20 * HOUR), *series(300, since=T0 + 20 * HOUR)], assumed=known_at)
+    tape.commit([*series(3600, until=T0 + 20 * HOUR), *series(300, since=T0 + 20 * HOUR)], assumed=assumed_known_at)
     found = tape.bars("BTC", minutes=60, count=24, view=View(END + 2_000))
     assert [each.bucket_ts for each in found] == [T0 + hour * HOUR for hour in range(20, 30)]
     whole = tape.bars("BTC", minutes=60, count=6, view=View(T0 + 20 * HOUR + 2_000))
@@ -138,7 +138,7 @@ def test_imported_hours_give_way_to_finer_bars_behind_them(tape: Tape) -> None:
 
 def test_finest_is_what_can_be_seen(tape: Tape) -> None:
     """A minute that is imported later does not change what was known."""
-    first = tape.commit(series(300), assumed=known_at)
+    first = tape.commit(series(300), assumed=assumed_known_at)
     tape.commit(series(60, since=END - HOUR), assumed=lambda fact: END + DAY)
     for view in (View(END + 2_000), View(END + 2 * DAY, first)):
         found = tape.bars("BTC", minutes=15, count=4, view=View(END + 2_000, view.watermark))
@@ -149,7 +149,7 @@ def test_finest_is_what_can_be_seen(tape: Tape) -> None:
 
 
 def test_newest_bar_is_the_one_that_ended_last(tape: Tape) -> None:
-    tape.commit(series(300), assumed=known_at)
+    tape.commit(series(300), assumed=assumed_known_at)
     assert tape.newest_bar("BTC", view=View(T0 + 5 * MINUTE + 1_999)) is None
     assert tape.newest_bar("BTC", view=View(T0 + 5 * MINUTE + 2_000)) == bar(T0, 300)
     assert tape.newest_bar("BTC", view=View(END + 20 * DAY)) == bar(END - 5 * MINUTE, 300)
@@ -162,11 +162,11 @@ def test_longer_bar_counts_where_no_shorter_one_lies_in_it(tape: Tape) -> None:
         return tape.newest_bar("BTC", view=View(T0 + round(hours * HOUR) + 2_000))
 
     minutes = series(60, until=T0 + 10 * HOUR - 7 * MINUTE)
-    tape.commit([*minutes, *series(3600, until=T0 + 10 * HOUR)], assumed=known_at)
+    tape.commit([*minutes, *series(3600, until=T0 + 10 * HOUR)], assumed=assumed_known_at)
     # The last hour has minutes up to seven before its end.
     assert newest(10) == bar(T0 + 10 * HOUR - 8 * MINUTE)
-    tape.commit(series(3600, since=T0 + 10 * HOUR, until=T0 + 20 * HOUR), assumed=known_at)
+    tape.commit(series(3600, since=T0 + 10 * HOUR, until=T0 + 20 * HOUR), assumed=assumed_known_at)
     assert newest(20.1) == bar(T0 + 19 * HOUR, 3600)
-    tape.commit([bar(T0 + DAY, 86_400)], assumed=known_at)
+    tape.commit([bar(T0 + DAY, 86_400)], assumed=assumed_known_at)
     assert newest(47) == bar(T0 + 19 * HOUR, 3600)
     assert newest(48) == newest(72) == bar(T0 + DAY, 86_400)

@@ -3,8 +3,9 @@
 from tapebook.clock import VirtualClock
 from tapebook.db import Database
 from tapebook.domain.market import Delisting, Mid
-from tapebook.tape.reel import Reel
-from tapebook.tape.store import NO_WATERMARK, KnownDelisting, Tape, View
+from tapebook.tape.forward_tape import ForwardTape
+from tapebook.tape.store import Tape
+from tapebook.tape.view import NO_WATERMARK, KnownDelisting, View
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
 from tests.tape.places import db as db
@@ -23,7 +24,7 @@ def test_what_was_known_of_a_listing_is_read_as_of_any_moment(db: Database) -> N
     # What says nothing new leaves no trace, not even a commit.
     assert heads == [1, 2, 2, 3, 4, 4]
     told = {1: None, 2: 7, 3: 7, 4: 8, 5: None, 9: None}
-    for reader in (tape, Reel(db, clock=clock)):
+    for reader in (tape, ForwardTape(db, clock=clock)):
         for ms, settlement in told.items():
             found = reader.delisting("BTC", view=View(NOON + ms * 1_000))
             assert (found.settlement_e8 if found else None) == settlement
@@ -31,7 +32,7 @@ def test_what_was_known_of_a_listing_is_read_as_of_any_moment(db: Database) -> N
         for watermark, settlement in ((1, None), (2, 7), (3, 8), (4, None), (NO_WATERMARK, None)):
             found = reader.delisting("BTC", view=View(NOON + 9_000, watermark))
             assert (found.settlement_e8 if found else None) == settlement
-    assert Reel(db, clock=clock, watermark=2).delisting("BTC", view=View(NOON + 9_000)) == KnownDelisting(
+    assert ForwardTape(db, clock=clock, watermark=2).delisting("BTC", view=View(NOON + 9_000)) == KnownDelisting(
         NOON + 2_000, 7
     )
 

@@ -6,16 +6,17 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Row
-from tapebook.db.migrations import _files
+from tapebook.db.database import _migration_files
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid, Observation
-from tapebook.tape.families import CANDLES, MIDS, OF_TYPE, Family
-from tapebook.tape.store import MIGRATIONS, Tape, View
+from tapebook.tape.families import CANDLES, FAMILY_OF_TYPE, MIDS, Family
+from tapebook.tape.store import MIGRATIONS, Tape
+from tapebook.tape.view import View
 from tests.db.places import sql
+from tests.tape.memory_archive import Shelf
 from tests.tape.places import db as db
 from tests.tape.places import empty_postgres as empty_postgres
 from tests.tape.places import shared_postgres as shared_postgres
-from tests.tape.shelf import Shelf
 
 NOON = 500_000 * HOUR
 VIEW = View(NOON + 9 * HOUR)
@@ -33,7 +34,7 @@ def test_a_fact_a_row_and_a_question_agree_on_the_chunk(places: list[tuple[int, 
     assert CANDLES.chunks(bars) == [CANDLES.chunk(at, seconds) for at, seconds in places]
     assert MIDS.chunks(mids) == [at // 20_000 for at, _ in places] == [MIDS.chunk(at) for at, _ in places]
     for facts in (bars, mids):
-        family = OF_TYPE[type(facts[0])]
+        family = FAMILY_OF_TYPE[type(facts[0])]
         rows = [(-1, 1, *msgspec.structs.astuple(fact)[family.own], 0, 0, 1) for fact in facts]
         assert [family.chunk_of(row) for row in rows] == family.chunks(facts)
 
@@ -57,7 +58,7 @@ def archive(db: Database, shelf: Shelf, family: Family, rows: list[Row]) -> None
         there = [row for row in rows if row[0] == chunk]
         key, seconds = shelf.put(msgspec.json.encode(there)), there[0][2] if family.has_granularity else 0
         where = {"table_name": family.table, "granularity_sec": seconds, "chunk": chunk}
-        db.run(note, **where, archive_key=key, rows_moved=len(there))
+        db.execute(note, **where, archive_key=key, rows_moved=len(there))
 
 
 def test_rows_in_chunks_of_twenty_are_found_here_and_in_the_archive(db: Database) -> None:
@@ -65,12 +66,12 @@ def test_rows_in_chunks_of_twenty_are_found_here_and_in_the_archive(db: Database
     minutes = [bar(NOON + number * MINUTE) for number in range(90)]
     hours = [bar(NOON - 90 * HOUR + number * HOUR, 3_600) for number in range(90)]
     shelf = Shelf()
-    db.script("INSERT INTO tape_symbols (symbol_id, symbol) VALUES (1, 'BTC')")
+    db.execute_script("INSERT INTO tape_symbols (symbol_id, symbol) VALUES (1, 'BTC')")
     for family, facts in ((MIDS, mids), (CANDLES, minutes), (CANDLES, hours)):
         archive(db, shelf, family, old_rows(family, [*facts[:45]], seq=1))
         db.many(family.queries.add, old_rows(family, [*facts[45:]], seq=2))
     moved = db.all(sql("SELECT SUM(rows_moved) FROM tape_archived"))
-    db.script(dict(_files(MIGRATIONS))["0005_chunks.sql"])
+    db.execute_script(dict(_migration_files(MIGRATIONS))["0005_chunks.sql"])
     assert db.all(sql("SELECT SUM(rows_moved) FROM tape_archived")) == moved
     tape = Tape(db, clock=VirtualClock(NOON), fetch=shelf.get)
     assert tape.mids("BTC", since=0, until=NOON + HOUR, view=VIEW) == mids

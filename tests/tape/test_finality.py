@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, floor
+from tapebook.domain.instants import HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import Candle, Mid
-from tapebook.tape.finality import BarsSeen, decision_moment, finished_bars, is_settled
-from tapebook.tape.importer import GRACE_MS, known_at
-from tapebook.tape.reel import Reel
-from tapebook.tape.sources.hyperliquid.bars import Bars
-from tapebook.tape.store import MIGRATIONS, Tape, View
+from tapebook.history.importer import assumed_known_at
+from tapebook.sources.hyperliquid.prices import BarFinalizer
+from tapebook.tape.bars import FinishedBars, decision_moment, finished_bars, is_settled
+from tapebook.tape.forward_tape import ForwardTape
+from tapebook.tape.store import MIGRATIONS, Tape
+from tapebook.tape.view import GRACE_MS, View
 from tests.matrix import examples
 from tests.tape.random_tapes import HOURS, SYMBOLS, T0, random_tape
 
@@ -39,7 +40,7 @@ def empty_tape() -> Iterator[tuple[Database, Tape, VirtualClock]]:
         yield db, Tape(db, clock=clock), clock
 
 
-def seen(tape: Tape, as_of: int, *, minutes: int = 5) -> BarsSeen:
+def seen(tape: Tape, as_of: int, *, minutes: int = 5) -> FinishedBars:
     """The bars of two hours as of a moment."""
     return finished_bars(tape, "BTC", minutes=minutes, count=24, view=View(as_of))
 
@@ -71,7 +72,7 @@ def test_quiet_minute_at_the_end_is_final_when_the_source_was_heard_after_its_gr
             clock.advance(at)
             tape.commit([minute(T0), Mid("BTC", at, 5)])
         # The quiet minutes before the last are settled: the source was heard long after them.
-        assert seen(tape, end) == BarsSeen((), (end - MINUTE,))
+        assert seen(tape, end) == FinishedBars((), (end - MINUTE,))
         assert not seen(tape, end + 4 * SECOND).bars
         assert len(seen(tape, end + 5 * SECOND).bars) == 1
 
@@ -90,11 +91,11 @@ def test_outage_leaves_out_every_bar_it_cut() -> None:
 def test_imported_history_is_final_when_it_counts_as_known() -> None:
     """Without midpoints a missing row is a minute without trades, a grace after its end."""
     with empty_tape() as (db, tape, _):
-        tape.commit([minute(T0), minute(T0 + 3 * MINUTE)], assumed=known_at)
+        tape.commit([minute(T0), minute(T0 + 3 * MINUTE)], assumed=assumed_known_at)
         end = T0 + 5 * MINUTE
         assert seen(tape, end + GRACE_MS - 1).unfinished == (T0 + 4 * MINUTE,)
         assert len(seen(tape, end + GRACE_MS).bars) == 1
-        for reader in (tape, Reel(db, clock=VirtualClock(end))):
+        for reader in (tape, ForwardTape(db, clock=VirtualClock(end))):
             assert decision_moment(reader, "BTC", minutes=5, slot=end, limit=LIMIT) == end + GRACE_MS
 
 
@@ -106,7 +107,7 @@ def test_decision_waits_for_the_last_minute_but_not_longer_than_the_limit(known:
         tape.commit([Mid("BTC", slot - SECOND, 5), *map(minute, range(T0, slot - MINUTE, MINUTE))])
         clock.advance(slot + known)
         tape.commit([minute(slot - MINUTE)])
-        for reader in (tape, Reel(db, clock=clock)):
+        for reader in (tape, ForwardTape(db, clock=clock)):
             assert decision_moment(reader, "BTC", minutes=5, slot=slot, limit=LIMIT) == slot + decided
 
 
@@ -118,7 +119,7 @@ def test_decision_waits_for_the_last_minute_but_not_longer_than_the_limit(known:
 )
 def test_moment_is_the_first_at_which_the_bar_is_settled(seed: int, slots: list[int], minutes: int) -> None:
     with random_tape(seed) as made:
-        reel = Reel(made.db, clock=made.clock, fetch=made.archive.get)
+        reel = ForwardTape(made.db, clock=made.clock, fetch=made.archive.get)
         for number in sorted(slots):
             slot = T0 + number * 5 * MINUTE
             for symbol in SYMBOLS:
@@ -139,7 +140,7 @@ class _Feed:
 
     def __init__(self, tape: Tape, clock: VirtualClock, chance: Random) -> None:
         self._tape, self._clock, self._chance = tape, clock, chance
-        self._bars = Bars(grace_ms=GRACE_MS)
+        self._bars = BarFinalizer(grace_ms=GRACE_MS)
         self._given: dict[int, int] = {}
         self._mid = -1
         # Minutes that were handed on again, or after a later one: corrections, which nobody can wait for.
@@ -152,11 +153,11 @@ class _Feed:
             arrivals.setdefault(arrived, []).append(frame)
         for at, frames in sorted(arrivals.items()):
             self._clock.advance(at)
-            final = [bar for frame in frames if isinstance(frame, Candle) for bar in self._bars.frame(frame)]
-            final += self._bars.tick(at)
+            final = [bar for frame in frames if isinstance(frame, Candle) for bar in self._bars.add_frame(frame)]
+            final += self._bars.finish_by_clock(at)
             mids = []
-            if any(isinstance(frame, int) for frame in frames) and floor(at, 5 * SECOND) > self._mid:
-                self._mid = floor(at, 5 * SECOND)
+            if any(isinstance(frame, int) for frame in frames) and floor_to_step(at, 5 * SECOND) > self._mid:
+                self._mid = floor_to_step(at, 5 * SECOND)
                 mids = [Mid("BTC", self._mid, 5)]
             for bar in final:
                 if bar.bucket_ts <= max(self._given, default=-1):
@@ -173,7 +174,7 @@ class _Feed:
         while at < until:
             at += chance.randrange(1, 2 * pace)
             frames += 1
-            begins, price = floor(at, MINUTE), chance.randrange(1, 99)
+            begins, price = floor_to_step(at, MINUTE), chance.randrange(1, 99)
             if begins != bar.bucket_ts or frames == 1:
                 bar = Candle("BTC", 60, begins, price, price, price, price, 0.0, 0.0, 0)
             high, low, count = max(bar.high_e8, price), min(bar.low_e8, price), bar.sample_count + 1
@@ -198,7 +199,7 @@ def test_no_decision_shows_a_bar_that_later_differs(seed: int, minutes: int) -> 
     with empty_tape() as (db, tape, clock):
         feed = _Feed(tape, clock, Random(seed))
         feed.play(until + 2 * MINUTE)
-        reel = Reel(db, clock=clock)
+        reel = ForwardTape(db, clock=clock)
         everything = View(until + HOUR)
         final = {bar.bucket_ts: bar for bar in tape.bars("BTC", minutes=minutes, count=120, view=everything)}
         for slot in range(T0 + cadence, until, cadence):

@@ -23,8 +23,9 @@ from tapebook.domain.market import (
     PredictedFunding,
 )
 from tapebook.domain.money import E8
-from tapebook.tape.quarantine import PriceRules, PriceSeen, PriceState, Quarantine, impossible, judge
-from tapebook.tape.store import MIGRATIONS, Tape, View
+from tapebook.tape.quarantine import ObservedPrice, PriceRules, PriceState, Quarantine, impossible_reason, judge_price
+from tapebook.tape.store import MIGRATIONS, Tape
+from tapebook.tape.view import View
 from tests.tape.places import db as db
 from tests.tape.places import empty_postgres as empty_postgres
 from tests.tape.places import shared_postgres as shared_postgres
@@ -62,7 +63,7 @@ def believed(facts: Sequence[Observation | MidFrame]) -> list[bool]:
 
 
 def _taken(tape: Tape, quarantine: Quarantine, fact: Observation | MidFrame) -> bool:
-    passed, refused = quarantine.sift([fact])
+    passed, refused = quarantine.split_believed([fact])
     tape.commit(passed, refused=refused)
     return not refused
 
@@ -126,12 +127,12 @@ def test_late_bars_are_compared_with_their_neighbours() -> None:
         quarantine = Quarantine(RULES, tape.stored_prices())
         assert _taken(tape, quarantine, mid(0, 90))
         spike = msgspec.structs.replace(history[60], close_e8=10**6 * E8, high_e8=10**6 * E8)
-        passed, refused = quarantine.sift([*history[:60], spike, *history[61:]])
+        passed, refused = quarantine.split_believed([*history[:60], spike, *history[61:]])
         assert len(passed) == 179
         assert [each.at for each in refused] == [spike.end]
         tape.commit(passed, refused=refused)
         # Asked for again, each lies beside those that are stored.
-        assert quarantine.sift(history) == (history, [])
+        assert quarantine.split_believed(history) == (history, [])
 
 
 @pytest.mark.parametrize(
@@ -153,11 +154,11 @@ def test_late_bars_are_compared_with_their_neighbours() -> None:
     ],
 )
 def test_what_can_be_no_fact_is_refused_and_kept(fact: Observation) -> None:
-    assert impossible(fact)
+    assert impossible_reason(fact)
     with tape_at(":memory:") as (tape, _):
         assert not _taken(tape, Quarantine(RULES, tape.stored_prices()), fact)
-        (kept,) = tape.quarantined(since=0)
-        assert (kept.symbol, kept.why) == ("BTC", impossible(fact))
+        (kept,) = tape.quarantined_observations(since=0)
+        assert (kept.symbol, kept.why) == ("BTC", impossible_reason(fact))
         assert not tape.symbols()
 
 
@@ -172,7 +173,7 @@ def test_one_bad_price_of_a_frame_hides_no_other(db: Database) -> None:
     view = View(NOON + 2 * HOUR)
     assert [mid.bucket_ts - NOON for mid in tape.mids("BTC", since=0, until=NOON + HOUR, view=view)] == [0, 10_000]
     assert len(tape.mids("ETH", since=0, until=NOON + HOUR, view=view)) == 3
-    (kept,) = tape.quarantined(since=0)
+    (kept,) = tape.quarantined_observations(since=0)
     assert "64000000 is 1e+03 times 64000" in kept.why
     assert tape.price_state("BTC") == quarantine.state("BTC")
 
@@ -196,7 +197,7 @@ def test_a_restart_at_any_place_changes_nothing(steps: list[tuple[str, float, bo
         for fact, (_, _, restarts) in zip(facts, steps, strict=True):
             clock.advance(NOON + HOUR)
             if restarts:
-                quarantine.forget()
+                quarantine.clear_cache()
             found.append(_taken(tape, quarantine, fact))
     assert found == expected
 
@@ -213,12 +214,12 @@ def test_a_believed_price_is_near_one_before_it_or_was_claimed_for_long(prices: 
     for place, price in enumerate(prices):
         at = NOON + place * step * SECOND
         before = state.believed
-        found = judge(state, PriceSeen(at, "mids", price), RULES)
+        found = judge_price(state, ObservedPrice(at, "mids", price), RULES)
         state = found.state
         if not found.is_believed:
             assert state.claim is not None and state.believed == before
             claimed[at] = price
-        elif before is not None and not RULES.near(price, before.price_e8):
+        elif before is not None and not RULES.is_near(price, before.price_e8):
             # Nothing was believed since, so everything of that time was a claim.
             first = max(when for when in claimed if when <= at - RULES.alone_ms)
             assert before.at < first

@@ -12,13 +12,13 @@ from tapebook.db import Database, connect, migrate
 from tapebook.domain.instants import MINUTE
 from tapebook.errors import Busy, Damaged, StoreFailed
 from tapebook.tape import recording
-from tapebook.tape.recording import Recorder, line_of, read_line, recorded_lines, recorded_range
+from tapebook.tape.recording import Recorder, format_line, parse_line, recorded_lines, recorded_range
 from tapebook.tape.store import MIGRATIONS
 from tests.db.places import sql
+from tests.tape.memory_archive import Shelf
 from tests.tape.places import db as db
 from tests.tape.places import empty_postgres as empty_postgres
 from tests.tape.places import shared_postgres as shared_postgres
-from tests.tape.shelf import Shelf
 
 NOON = 1_767_614_400_000
 PAYLOADS = [
@@ -40,7 +40,7 @@ class Desk:
 
     def lines(self, since: int = 0, until: int = 2**62) -> list[tuple[int, bytes]]:
         return [
-            (at, read_line(line)[1]) for at, line in recorded_lines(self.db, self.shelf.get, since=since, until=until)
+            (at, parse_line(line)[1]) for at, line in recorded_lines(self.db, self.shelf.get, since=since, until=until)
         ]
 
     def objects(self) -> list[tuple[int, int, int]]:
@@ -57,9 +57,9 @@ def test_payloads_come_back_as_they_were_received(desk: Desk) -> None:
     for n, payload in enumerate(PAYLOADS):
         desk.recorder(NOON + n, payload)
     desk.recorder(NOON + 6, '{"text": "é"}')
-    assert desk.lines() == [] and desk.recorder.keep(NOON + MINUTE - 1) is None, "a minute has not passed"
+    assert desk.lines() == [] and desk.recorder.archive_due(NOON + MINUTE - 1) is None, "a minute has not passed"
     assert desk.lines() == []
-    assert desk.recorder.keep(NOON + MINUTE) is None
+    assert desk.recorder.archive_due(NOON + MINUTE) is None
     expected = [*PAYLOADS, '{"text": "é"}'.encode()]
     expected[3] = "\ufffd\x00".encode()
     assert desk.lines() == list(enumerate(expected, NOON))
@@ -75,7 +75,7 @@ def test_many_payloads_are_several_objects_and_the_last_is_written_at_the_end(
     monkeypatch.setattr(recording, "ROTATE_BYTES", 100)
     for n in range(12):
         desk.recorder(NOON + n, b'{"n": %d}' % n)
-    assert desk.recorder.keep(NOON + 10) is None
+    assert desk.recorder.archive_due(NOON + 10) is None
     assert [payloads for _, _, payloads in desk.objects()] == [5, 5]
     desk.recorder.close()
     assert [payloads for _, _, payloads in desk.objects()] == [5, 5, 2]
@@ -102,12 +102,12 @@ def test_a_full_archive_keeps_everything_for_later(desk: Desk, error: Exception)
     recorder = Recorder(desk.db, refuse)
     for n in range(3):
         recorder(NOON + n * MINUTE, b'{"n": %d}' % n)
-        said = recorder.keep(NOON + (n + 1) * MINUTE)
+        said = recorder.archive_due(NOON + (n + 1) * MINUTE)
         assert said == f"{error} ({n + 1} recordings are waiting)"
     with pytest.raises(type(error)):
         recorder.close()
     recorder._put = desk.shelf.put
-    assert recorder.keep(NOON) is None
+    assert recorder.archive_due(NOON) is None
     assert [at for at, _ in desk.lines()] == [NOON, NOON + MINUTE, NOON + 2 * MINUTE]
 
 
@@ -122,7 +122,7 @@ def test_what_does_not_fit_into_memory_either_is_given_up_oldest_first(
     recorder = Recorder(desk.db, refuse)
     for n in range(5):
         recorder(NOON + n * MINUTE, b'{"n": %d}' % n)
-        said = recorder.keep(NOON + (n + 1) * MINUTE)
+        said = recorder.archive_due(NOON + (n + 1) * MINUTE)
     assert said is not None and said.startswith("no room (")
     waiting, given_up = map(int, re.findall(r"\d+", said))
     assert waiting + given_up == 5 and waiting >= 1 and given_up >= 2
@@ -151,7 +151,7 @@ def test_any_bytes_survive_as_text(payloads: list[tuple[int, bytes]], size: int)
         for pause, payload in payloads:
             at += pause
             desk.recorder(at, payload)
-            desk.recorder.keep(at)
+            desk.recorder.archive_due(at)
             whole = payload[:1] == b"{" and b"\n" not in payload
             shown = payload if whole else payload.decode(errors="replace").encode()
             expected.append((at, shown))
@@ -162,7 +162,7 @@ def test_any_bytes_survive_as_text(payloads: list[tuple[int, bytes]], size: int)
 
 
 def test_a_line_without_a_moment_is_none() -> None:
-    assert read_line(line_of(NOON, b'{"a": 1}')) == (NOON, b'{"a": 1}')
+    assert parse_line(format_line(NOON, b'{"a": 1}')) == (NOON, b'{"a": 1}')
     for bad in (b"soon\t{}", b'{"frame": {}}', b"{"):
         with pytest.raises(ValueError):
-            read_line(bad)
+            parse_line(bad)

@@ -5,22 +5,23 @@ from typing import cast
 import pytest
 
 from tapebook.clock import VirtualClock
-from tapebook.config import Config
 from tapebook.db import Database, Query
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Gap, Liquidity, Mid, Observation
 from tapebook.errors import StoreFailed
-from tapebook.loop.listen import keep_of
-from tapebook.tape.families import ALL, CANDLES, MIDS
-from tapebook.tape.retention import retire, retirement
-from tapebook.tape.store import Tape, View
+from tapebook.ingest.live import retention_by_channel
+from tapebook.settings.config import Config
+from tapebook.tape.families import ALL_FAMILIES, CANDLES, MIDS
+from tapebook.tape.retention import retire_in_steps, retire_rows
+from tapebook.tape.store import Tape
+from tapebook.tape.view import View
 from tests.db.places import sql
+from tests.tape.memory_archive import Shelf
 from tests.tape.places import db as db
 from tests.tape.places import empty_postgres as empty_postgres
 from tests.tape.places import shared_postgres as shared_postgres
-from tests.tape.shelf import Shelf
 
-KEEP = keep_of(Config())
+KEEP = retention_by_channel(Config())
 
 T0 = 1_767_571_200_000
 NOW = T0 + 2 * DAY
@@ -92,14 +93,14 @@ def read_others(tape: Tape) -> list[object]:
 
 
 def count(db: Database) -> dict[str, int]:
-    return {family.table: db.all(sql(f"SELECT COUNT(*) FROM {family.table}"))[0][0] for family in ALL}
+    return {family.table: db.all(sql(f"SELECT COUNT(*) FROM {family.table}"))[0][0] for family in ALL_FAMILIES}
 
 
 def test_what_is_read_does_not_change_and_only_old_chunks_leave(db: Database) -> None:
     shelf = Shelf()
     tape = two_days(db, shelf)
     before, rows = read(tape), sum(count(db).values())
-    moved = retire(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
+    moved = retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
     assert moved > 500 and sum(count(db).values()) == rows - moved
     assert read(tape) == before
     # The chunk in which the limit lies stays whole.
@@ -112,9 +113,9 @@ def test_what_is_read_does_not_change_and_only_old_chunks_leave(db: Database) ->
 def test_retiring_twice_moves_nothing_the_second_time(db: Database) -> None:
     shelf = Shelf()
     two_days(db, shelf)
-    retire(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
+    retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
     objects = dict(shelf.objects)
-    assert retire(db, shelf.put, keep=KEEP, now=NOW, watched=everything) == 0 and shelf.objects == objects
+    assert retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything) == 0 and shelf.objects == objects
 
 
 def test_an_archive_that_refuses_keeps_every_row_where_it_is(db: Database) -> None:
@@ -130,12 +131,12 @@ def test_an_archive_that_refuses_keeps_every_row_where_it_is(db: Database) -> No
 
     for _ in range(2):
         with pytest.raises(StoreFailed):
-            retire(db, put, keep=KEEP, now=NOW, watched=everything)
+            retire_rows(db, put, keep=KEEP, now=NOW, watched=everything)
         assert read(tape) == before
     gone = sum(rows.values()) - sum(count(db).values())
     (noted,) = db.all(sql("SELECT COUNT(*), SUM(rows_moved) FROM tape_archived"))
     assert noted[0] == taken and noted[1] == gone, "what left is what the archive has"
-    retire(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
+    retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
     assert read(tape) == before
 
 
@@ -145,9 +146,9 @@ def test_a_kill_between_archive_and_delete_is_harmless(db: Database, act: int) -
     tape = two_days(db, shelf)
     before = read(tape)
     with pytest.raises(Killed):
-        retire(cast(Database, Fragile(db, act)), shelf.put, keep=KEEP, now=NOW, watched=everything)
+        retire_rows(cast(Database, Fragile(db, act)), shelf.put, keep=KEEP, now=NOW, watched=everything)
     assert read(tape) == before, "after the kill"
-    retire(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
+    retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
     assert read(tape) == before, "after the next start"
     # The bytes that were archived before the kill were archived again, under the same key.
     kept = {row[0] for row in db.all(sql("SELECT archive_key FROM tape_archived"))}
@@ -161,7 +162,7 @@ def test_imported_rows_never_leave(db: Database) -> None:
     old_bars = [candle("SOL", T0 + MINUTE * number, close_e8=number) for number in range(100)]
     tape.commit([*old, *old_bars], assumed=lambda fact: fact.bucket_ts + MINUTE)
     # An observed row of the same chunk leaves without them.
-    retire(db, shelf.put, keep=dict.fromkeys(KEEP, 0), now=NOW + DAY, watched=everything)
+    retire_rows(db, shelf.put, keep=dict.fromkeys(KEEP, 0), now=NOW + DAY, watched=everything)
     left = count(db)
     assert left[MIDS.table] == 100 and left[CANDLES.table] == 100 and sum(left.values()) == 200
     assert tape.mids("SOL", since=T0, until=NOW, view=View(NOW)) == old
@@ -174,7 +175,7 @@ def test_midpoints_of_symbols_nobody_watches_are_gone_and_all_else_is_read_as_be
     all_mids = tape.mids("BTC", since=T0, until=NOW, view=View(NOW))
     before = read_mids(tape, "ETH"), read_others(tape)
     rows = sum(count(db).values())
-    moved = retire(db, shelf.put, keep=KEEP, now=NOW, watched=lambda: {"ETH"})
+    moved = retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=lambda: {"ETH"})
     assert sum(count(db).values()) == rows - moved, "rows that are deleted are counted too"
     assert (read_mids(tape, "ETH"), read_others(tape)) == before
     kept = tape.mids("BTC", since=T0, until=NOW, view=View(NOW))
@@ -188,7 +189,7 @@ def test_who_watches_is_asked_chunk_by_chunk(db: Database) -> None:
     shelf = Shelf()
     tape = two_days(db, shelf)
     watched: set[str] = set()
-    steps = retirement(db, shelf.put, keep=KEEP, now=NOW, watched=lambda: watched)
+    steps = retire_in_steps(db, shelf.put, keep=KEEP, now=NOW, watched=lambda: watched)
     gone = [next(steps) for _ in range(10)]
     watched.add("BTC")
     assert sum(gone) == 20 and not shelf.objects
@@ -201,19 +202,19 @@ def test_steps_are_small_and_sum_up(db: Database) -> None:
     tape = two_days(db, shelf)
     before = read(tape)
     steps = []
-    for moved in retirement(db, shelf.put, keep=KEEP, now=NOW, watched=everything):
+    for moved in retire_in_steps(db, shelf.put, keep=KEEP, now=NOW, watched=everything):
         steps.append(moved)
         if len(steps) % 50 == 0:
             assert read(tape) == before, "between two steps"
     assert max(steps) <= 42, "one chunk: at most twenty buckets of two symbols, and corrections"
-    assert retire(db, whole.put, keep=KEEP, now=NOW, watched=everything) == 0 and sum(steps) > 500
+    assert retire_rows(db, whole.put, keep=KEEP, now=NOW, watched=everything) == 0 and sum(steps) > 500
 
 
 def test_imported_history_is_passed_over_in_small_steps(db: Database) -> None:
     tape = Tape(db, clock=VirtualClock(NOW))
     old = [candle("BTC", T0 + CANDLES.span_ms * n, close_e8=n) for n in range(100)]
     tape.commit(old, assumed=lambda fact: NOW)
-    assert list(retirement(db, Shelf().put, keep=KEEP, now=NOW + 9 * DAY, watched=everything)) == [0] * 5
+    assert list(retire_in_steps(db, Shelf().put, keep=KEEP, now=NOW + 9 * DAY, watched=everything)) == [0] * 5
 
 
 def test_commits_are_forgotten_but_the_first_the_newest_and_imported_ones(db: Database) -> None:
@@ -225,10 +226,10 @@ def test_commits_are_forgotten_but_the_first_the_newest_and_imported_ones(db: Da
     tape.commit([], gaps=[Gap("h", "mids", "*", T0, NOW, "x")])
     before, head, first = read(tape), tape.head(), tape.first_known_at()
     keep = {**KEEP, "commits": 10 * HOUR}
-    retire(db, shelf.put, keep=keep, now=T0 + 29 * HOUR, watched=everything)
+    retire_rows(db, shelf.put, keep=keep, now=T0 + 29 * HOUR, watched=everything)
     left = [row[0] for row in db.all(sql("SELECT seq FROM tape_commits ORDER BY seq"))]
     assert left == [1, 8, *range(20, 32)]
-    retire(db, shelf.put, keep=keep, now=NOW + DAY, watched=everything)
+    retire_rows(db, shelf.put, keep=keep, now=NOW + DAY, watched=everything)
     assert [row[0] for row in db.all(sql("SELECT seq FROM tape_commits ORDER BY seq"))] == [1, 8, 31]
     assert (tape.head(), tape.first_known_at(), read(tape)) == (head, first, before)
     assert tape.commit([Mid("BTC", NOW, 5)]) == 32, "numbers go on"
@@ -237,7 +238,7 @@ def test_commits_are_forgotten_but_the_first_the_newest_and_imported_ones(db: Da
 def test_the_commits_of_imports_are_found_without_looking_at_the_others(db: Database) -> None:
     query = CANDLES.queries.chunk_rows
     if "SQLite" not in db.description:
-        db.script("ANALYZE tape_commits; SET enable_seqscan = off")
+        db.execute_script("ANALYZE tape_commits; SET enable_seqscan = off")
     word = "EXPLAIN QUERY PLAN" if "SQLite" in db.description else "EXPLAIN"
     plan = " ".join(str(row) for row in db.all(sql(f"{word} {query.sqlite.replace('?', '0')}")))
     assert "tape_commits_assumed" in plan
@@ -250,12 +251,12 @@ class Fragile:
         self._db = db
         self._left = acts
 
-    def run(self, query: Query, **params: object) -> None:
+    def execute(self, query: Query, **params: object) -> None:
         """Dies, or executes."""
         if not self._left:
             raise Killed
         self._left -= 1
-        self._db.run(query, **params)
+        self._db.execute(query, **params)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._db, name)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle
-from tapebook.tape.rollup import roll_up
+from tapebook.tape.bars import roll_up
 
 NOON = 500_000 * HOUR
 

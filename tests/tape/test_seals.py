@@ -22,27 +22,39 @@ from tapebook.domain.market import (
     PredictedFunding,
 )
 from tapebook.log import Finding
-from tapebook.tape.families import ALL
-from tapebook.tape.quarantine import Refused
+from tapebook.tape.families import ALL_FAMILIES
+from tapebook.tape.quarantine import RefusedObservation
 from tapebook.tape.recording import Recorder
-from tapebook.tape.retention import retire
-from tapebook.tape.seals import BY_COMMIT, BY_ROW, WHOLE, Place, Seal, Seals, Unsealed, check_tape, tape_mark
+from tapebook.tape.retention import retire_rows
+from tapebook.tape.seals import (
+    BY_COMMIT,
+    BY_ROW,
+    WHOLE,
+    Seal,
+    SealPlace,
+    SealWriter,
+    UnsealedCounts,
+    check_tape,
+    tape_mark,
+)
 from tapebook.tape.source import SourceProblem
 from tapebook.tape.store import Tape
 from tests.db.places import sql
+from tests.tape.memory_archive import Shelf
 from tests.tape.places import db as db
 from tests.tape.places import empty_postgres as empty_postgres
 from tests.tape.places import shared_postgres as shared_postgres
 from tests.tape.random_tapes import KEEP_NOTHING, random_tape
-from tests.tape.shelf import Shelf
 
 T0 = 20_834 * DAY
 
 
-def check(db: Database, anchored: Mapping[Place, Seal] | None = None, counts: Unsealed | None = None) -> list[Finding]:
+def check(
+    db: Database, anchored: Mapping[SealPlace, Seal] | None = None, counts: UnsealedCounts | None = None
+) -> list[Finding]:
     """What is found in a tape."""
     return list(
-        check_tape(db, anchored=anchored or {}, counts=counts or Unsealed(), progress=lambda table, rows: None)
+        check_tape(db, anchored=anchored or {}, counts=counts or UnsealedCounts(), progress=lambda table, rows: None)
     )
 
 
@@ -72,7 +84,7 @@ def filled(db: Database) -> Tape:
         tape.commit([*again, MidFrame(at + 5_000, ("SOL", "BTC", "ETH"), (3, 2, 1))])
         tape.commit([], gaps=[Gap("x", "candles", "BTC", at, at + 5 * MINUTE, "away")])
         tape.commit([], filled=[Gap("x", "candles", "BTC", at + MINUTE, at + 2 * MINUTE, "away")])
-    retire(db, shelf.put, keep=KEEP_NOTHING | {"commits": HOUR}, now=T0 + 3 * HOUR, watched=lambda: ("BTC",))
+    retire_rows(db, shelf.put, keep=KEEP_NOTHING | {"commits": HOUR}, now=T0 + 3 * HOUR, watched=lambda: ("BTC",))
     bars = [Candle("BTC", 300, at, 1, 2, 1, 2, 3.0, 4.0, 5) for at in range(T0, T0 + DAY, 5 * MINUTE)]
     tape.commit(bars, assumed=_ended)
     tape.commit([Delisting("ETH", T0, 5)])
@@ -84,7 +96,7 @@ def filled(db: Database) -> Tape:
     clock.advance(T0 + 9 * HOUR)
     tape.commit([fact for symbol in ("BTC", "ETH") for fact in facts(symbol, T0 + 4 * HOUR)])
     back = Tape(db, clock=VirtualClock(T0 + 5 * HOUR), fetch=shelf.get, may_go_back=lambda before, now: now)
-    refused = [Refused("mids", "BTC", T0 + 5 * HOUR, 10**9, T0 + 5 * HOUR, "a jump")]
+    refused = [RefusedObservation("mids", "BTC", T0 + 5 * HOUR, 10**9, T0 + 5 * HOUR, "a jump")]
     back.commit(facts("BTC", T0 + 5 * HOUR), refused=refused)
     return back
 
@@ -112,7 +124,7 @@ def columns(db: Database, table: str) -> list[str]:
 @pytest.mark.parametrize("seed", range(12))
 def test_whole_tapes_are_clean(seed: int) -> None:
     with random_tape(seed) as made:
-        counts = Unsealed()
+        counts = UnsealedCounts()
         assert check(made.db, counts=counts) == []
         assert counts.rows == 0
 
@@ -120,7 +132,7 @@ def test_whole_tapes_are_clean(seed: int) -> None:
 def test_a_changed_value_or_a_lost_row_is_found_in_every_table(db: Database) -> None:
     filled(db)
     assert check(db) == []
-    tables = [family.table for family in ALL] + [*BY_COMMIT, *BY_ROW, *WHOLE, "tape_commits"]
+    tables = [family.table for family in ALL_FAMILIES] + [*BY_COMMIT, *BY_ROW, *WHOLE, "tape_commits"]
     missed = []
     for table in tables:
         (count,) = db.all(sql(f"SELECT COUNT(*) FROM {table}"))[0]
@@ -133,10 +145,10 @@ def test_a_changed_value_or_a_lost_row_is_found_in_every_table(db: Database) -> 
             other = f"'{value}x'" if isinstance(value, str) else f"{value} + 1000003"
             chosen = " AND ".join(f"{name} = :{name}" for name in names if row[name] is not None)
             with undone(db):
-                db.run(sql(f"UPDATE {table} SET {column} = {other} WHERE {chosen}"), **row)
+                db.execute(sql(f"UPDATE {table} SET {column} = {other} WHERE {chosen}"), **row)
                 missed += [] if inside(db) else [f"{table}.{column}"]
         with undone(db):
-            db.run(sql(f"DELETE FROM {table} WHERE {chosen}"), **row)
+            db.execute(sql(f"DELETE FROM {table} WHERE {chosen}"), **row)
             missed += [] if inside(db) else [f"a row of {table}"]
     assert missed == []
     assert check(db) == []
@@ -157,7 +169,7 @@ def _nothing() -> Iterator[None]:
 def test_a_lost_commit_is_found(db: Database) -> None:
     filled(db)
     (newest,) = db.all(sql("SELECT MAX(seq) FROM tape_commits"))[0]
-    db.run(sql("DELETE FROM tape_commits WHERE seq = :seq"), seq=newest - 1)
+    db.execute(sql("DELETE FROM tape_commits WHERE seq = :seq"), seq=newest - 1)
     (found,) = check(db)
     assert (found.where, found.problem) == (f"tape_commits, commit {newest - 1}", "it is missing")
 
@@ -166,19 +178,19 @@ def test_rows_older_than_checksums_are_counted_and_never_an_alarm(db: Database) 
     tape = filled(db)
     head = tape.head()[0]
     with db.transaction():
-        db.script("DELETE FROM tape_seals; UPDATE tape_commits SET checksum = NULL;")
-        db.run(sql(f"INSERT INTO tape_seals VALUES ('', 0, 0, 0, '', {head})"))
-    counts = Unsealed()
+        db.execute_script("DELETE FROM tape_seals; UPDATE tape_commits SET checksum = NULL;")
+        db.execute(sql(f"INSERT INTO tape_seals VALUES ('', 0, 0, 0, '', {head})"))
+    counts = UnsealedCounts()
     assert check(db, counts=counts) == []
     assert counts.rows > 300 and counts.compared == 0
     # What is added to an old chunk seals all of it, and it may leave.
     at = T0 + 3 * HOUR
     tape.commit([Candle("BTC", 300, at, 9, 9, 9, 9, 9.0, 9.0, 9)], assumed=_ended)
     tape.commit([Mid("BTC", at, 11)], gaps=[Gap("x", "candles", "ETH", at, at + MINUTE, "away")])
-    counts = Unsealed()
+    counts = UnsealedCounts()
     assert check(db, counts=counts) == []
     assert counts.rows and counts.compared > 20
-    retire(db, Shelf().put, keep=KEEP_NOTHING, now=T0 + DAY, watched=lambda: ("BTC",))
+    retire_rows(db, Shelf().put, keep=KEEP_NOTHING, now=T0 + DAY, watched=lambda: ("BTC",))
     assert check(db) == []
 
 
@@ -187,16 +199,16 @@ def test_a_row_that_was_forged_with_its_checksum_differs_from_the_anchor(db: Dat
     anchored = {each[:3]: Seal(*each[3:]) for each in tape_mark(db, after=0).seals}
     tape.commit([Mid("BTC", T0 + 3 * HOUR, 12)])
     assert check(db, anchored) == []
-    mids = ALL[0]
+    mids = ALL_FAMILIES[0]
     with db.transaction():
         (chunk,) = db.all(sql(f"SELECT MAX(chunk) FROM {mids.table}"))[0]
         rows = db.all(mids.queries.whole_chunk, chunk=chunk)
-        seals = Seals(db)
-        seals.remove(mids, rows, granularity_sec=0, chunk=chunk)
-        db.run(sql(f"UPDATE {mids.table} SET price_e8 = price_e8 + 1 WHERE chunk = :chunk"), chunk=chunk)
+        seals = SealWriter(db)
+        seals.remove_rows(mids, rows, granularity_sec=0, chunk=chunk)
+        db.execute(sql(f"UPDATE {mids.table} SET price_e8 = price_e8 + 1 WHERE chunk = :chunk"), chunk=chunk)
         forged = sorted(db.all(mids.queries.whole_chunk, chunk=chunk), key=mids.key_of)
         for seq in sorted({row[-1] for row in forged}):
-            seals.add(mids, [row for row in forged if row[-1] == seq], seq=seq)
+            seals.add_rows(mids, [row for row in forged if row[-1] == seq], seq=seq)
     assert check(db) == []
     (found,) = check(db, anchored)
     assert found.problem == "rows and their checksum differ from the anchor in the archive"

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle, Mid
-from tapebook.log.set_back import TOLERATED_MS
-from tapebook.tape.store import MIGRATIONS, Tape, View
+from tapebook.log.store import TOLERATED_MS
+from tapebook.tape.store import MIGRATIONS, Tape
+from tapebook.tape.view import View
 from tests.tape.places import db as db
 from tests.tape.places import empty_postgres as empty_postgres
 from tests.tape.places import shared_postgres as shared_postgres

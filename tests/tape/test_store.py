@@ -13,7 +13,9 @@ from tapebook.db import Database, Query, Row, connect, migrate
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, MidFrame, Observation
 from tapebook.domain.money import E8
-from tapebook.tape.store import MIGRATIONS, NO_WATERMARK, KnownAt, Tape, View
+from tapebook.tape.families import KnownAt
+from tapebook.tape.store import MIGRATIONS, Tape
+from tapebook.tape.view import NO_WATERMARK, View
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
 from tests.matrix import examples
@@ -193,7 +195,7 @@ def test_reads_as_of_any_moment_and_commit(db: Database) -> None:
     @settings(max_examples=examples(60 if "SQLite" in db.description else 25))
     @given(COMMITS, st.data())
     def check(commits: list[tuple[int, list[Observation]]], data: st.DataObject) -> None:
-        db.script(EMPTY)
+        db.execute_script(EMPTY)
         clock = VirtualClock(NOON)
         tape, naive, written = Tape(db, clock=clock), NaiveTape(), 0
         for pause, facts in commits:
@@ -237,7 +239,7 @@ def test_a_frame_of_midpoints_is_written_as_its_midpoints_would_be(db: Database)
     tables = ("hyperliquid_mid_prices", "tape_commits", "tape_channels", "tape_symbols")
 
     def written(commits: list[list[Observation | MidFrame]], assumed: KnownAt | None) -> list[list[Row]]:
-        db.script(EMPTY)
+        db.execute_script(EMPTY)
         clock = VirtualClock(NOON)
         tape = Tape(db, clock=clock)
         for number, facts in enumerate(commits):
@@ -262,7 +264,7 @@ def test_what_comes_later_changes_nothing_that_was_seen(db: Database) -> None:
     @settings(max_examples=examples(20) if "SQLite" in db.description else 8)
     @given(COMMITS, COMMITS)
     def check(first: list[tuple[int, list[Observation]]], later: list[tuple[int, list[Observation]]]) -> None:
-        db.script(EMPTY)
+        db.execute_script(EMPTY)
         clock = VirtualClock(NOON)
         tape = Tape(db, clock=clock)
         for pause, facts in first:

@@ -1,17 +1,18 @@
 """Which buckets there are, of all symbols at once: as known at a moment, with what has left, not what was imported."""
 
 from tapebook.clock import VirtualClock
-from tapebook.config import Config
 from tapebook.db import Database
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Liquidity, Mid
-from tapebook.loop.listen import keep_of
-from tapebook.tape.retention import retire
-from tapebook.tape.store import Tape, View
+from tapebook.ingest.live import retention_by_channel
+from tapebook.settings.config import Config
+from tapebook.tape.retention import retire_rows
+from tapebook.tape.store import Tape
+from tapebook.tape.view import View
+from tests.tape.memory_archive import Shelf
 from tests.tape.places import db as db
 from tests.tape.places import empty_postgres as empty_postgres
 from tests.tape.places import shared_postgres as shared_postgres
-from tests.tape.shelf import Shelf
 
 NOON = 500_000 * HOUR
 
@@ -30,11 +31,11 @@ def test_buckets_of_all_symbols(db: Database) -> None:
     view = View(NOON + 100 * MINUTE)
     btc = {NOON + minutes * MINUTE for minutes in range(50, 101, 5)}
     expected = {"BTC": btc, "ETH": {bucket for bucket in btc if bucket % (10 * MINUTE)}}
-    assert tape.buckets(Liquidity, since=NOON + 50 * MINUTE, view=view) == expected
-    nothing = dict.fromkeys(keep_of(Config()), 0)
-    retire(db, shelf.put, keep=nothing, now=NOON + 300 * MINUTE, watched=set)
-    assert shelf.objects and tape.buckets(Liquidity, since=NOON + 50 * MINUTE, view=view) == expected
-    assert tape.buckets(Liquidity, since=NOON + 50 * MINUTE, view=View(NOON + 100 * MINUTE, 12)) == {
+    assert tape.buckets_by_symbol(Liquidity, since=NOON + 50 * MINUTE, view=view) == expected
+    nothing = dict.fromkeys(retention_by_channel(Config()), 0)
+    retire_rows(db, shelf.put, keep=nothing, now=NOON + 300 * MINUTE, watched=set)
+    assert shelf.objects and tape.buckets_by_symbol(Liquidity, since=NOON + 50 * MINUTE, view=view) == expected
+    assert tape.buckets_by_symbol(Liquidity, since=NOON + 50 * MINUTE, view=View(NOON + 100 * MINUTE, 12)) == {
         "BTC": {NOON + 50 * MINUTE, NOON + 55 * MINUTE},
         "ETH": {NOON + 55 * MINUTE},
     }

@@ -5,7 +5,8 @@ import pytest
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.domain.market import Liquidity, Mid, Observation
-from tapebook.tape.store import MIGRATIONS, Tape, View
+from tapebook.tape.store import MIGRATIONS, Tape
+from tapebook.tape.view import View
 
 NOON = 1_767_614_400_000
 REFUSE = "CREATE TRIGGER refuse BEFORE INSERT ON tape_commits BEGIN SELECT RAISE(ABORT, 'refused'); END"
@@ -16,10 +17,10 @@ def test_symbols_of_a_failed_commit_get_their_numbers_again() -> None:
     migrate(db, (MIGRATIONS,))
     tape = Tape(db, clock=VirtualClock(NOON))
     facts: list[Observation] = [Mid("BTC", NOON, 65_000), Liquidity("BTC", NOON, 1, 1.0, 1.0, 1.0, 1.0, 0.0)]
-    db.script(REFUSE)
+    db.execute_script(REFUSE)
     with pytest.raises(Exception, match="refused"):
         tape.commit(facts)
-    db.script("DROP TRIGGER refuse")
+    db.execute_script("DROP TRIGGER refuse")
     assert tape.symbols() == []
     tape.commit(facts)
     Tape(db, clock=VirtualClock(NOON)).commit([Mid("ETH", NOON, 3_000)])

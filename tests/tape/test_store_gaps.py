@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.db.migrations import _files
+from tapebook.db.database import _migration_files
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Gap
-from tapebook.tape.store import MIGRATIONS, NO_WATERMARK, RecordedGap, Tape
+from tapebook.tape.store import MIGRATIONS, Tape
+from tapebook.tape.view import NO_WATERMARK, RecordedGap
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
 from tests.db.places import sql
@@ -87,7 +88,7 @@ def test_reads_of_the_past_equal_what_was_read_then(db: Database) -> None:
     @settings(max_examples=examples(60) if "SQLite" in db.description else 20)
     @given(COMMITS)
     def check(commits: list[tuple[int, list[Gap], list[Gap]]]) -> None:
-        db.script(EMPTY)
+        db.execute_script(EMPTY)
         clock = VirtualClock(NOON)
         tape, naive = Tape(db, clock=clock), NaiveGaps()
         live: dict[int, list[RecordedGap]] = {}
@@ -167,14 +168,14 @@ def test_a_gap_that_is_filled_in_part_is_split_and_the_rest_stays_open(db: Datab
 
 
 def test_gaps_recorded_before_they_were_versions_are_kept(empty: Database) -> None:
-    scripts = dict(_files(MIGRATIONS))
-    empty.script(scripts["0001_tape.sql"])
+    scripts = dict(_migration_files(MIGRATIONS))
+    empty.execute_script(scripts["0001_tape.sql"])
     columns = "source, channel, subject, from_ts, to_ts, reason, found_at, found_seq, filled_at, filled_seq"
     rows = ["'h', 'mids', '*', 0, 9, 'a', 100, 1, NULL, NULL", "'h', 'books', '*', 5, 9, 'b', 100, 1, 200, 4"]
     rows.append("'h', 'mids', '*', 20, 30, 'c', 200, 4, 200, 4")
     for row in rows:
-        empty.script(f"INSERT INTO tape_gaps ({columns}) VALUES ({row})")
-    empty.script(scripts["0002_gap_versions.sql"])
+        empty.execute_script(f"INSERT INTO tape_gaps ({columns}) VALUES ({row})")
+    empty.execute_script(scripts["0002_gap_versions.sql"])
     tape = Tape(empty, clock=VirtualClock(NOON))
     one, two, three = (
         Gap("h", "mids", "*", 0, 9, "a"),

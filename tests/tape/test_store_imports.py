@@ -4,7 +4,8 @@ from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.domain.instants import DAY
 from tapebook.domain.market import Mid
-from tapebook.tape.store import MIGRATIONS, Tape, View
+from tapebook.tape.store import MIGRATIONS, Tape
+from tapebook.tape.view import View
 
 NOON = 1_767_614_400_000
 

@@ -7,9 +7,8 @@ import pytest
 
 from tapebook.domain.market import Liquidity
 from tapebook.domain.money import E8
-from tapebook.world.assets import ASSETS, DEFAULT_SYMBOLS, Asset, asset_of
-from tapebook.world.books import liquidity_of
-from tapebook.world.quotes import quote_e8, tick_bps
+from tapebook.world.assets import ASSETS, DEFAULT_SYMBOLS, Asset, asset_of, quote_e8, tick_bps
+from tapebook.world.listings import liquidity_of
 
 
 def books(asset: Asset, *, heat: float = 1.0, momentum: float = 0.0) -> list[Liquidity]:

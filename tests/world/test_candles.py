@@ -9,17 +9,16 @@ import pytest
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
 from tapebook.world.assets import ASSETS, DEFAULT_SYMBOLS, Asset, asset_of
-from tapebook.world.candles import candle_of
-from tapebook.world.prices import Minute, mids_e8
+from tapebook.world.listings import PriceMinute, candle_of, minute_mids_e8
 
 
 def candles(asset: Asset, *, change: float = 0.001, heat: float = 1.0, quiet: bool = False) -> list[Candle]:
     """A hundred bars of minutes alike; every one is checked to hold its mids."""
     chance, opened = Random(4), math.log(asset.start_price_usd)
-    minute = Minute(opened, opened + change, heat, (), quiet)
+    minute = PriceMinute(opened, opened + change, heat, (), quiet)
     bars = []
     for _ in range(100):
-        mids = mids_e8(asset, minute, chance)
+        mids = minute_mids_e8(asset, minute, chance)
         bar = candle_of(asset, minute, chance, at=60_000, mids_e8=mids)
         assert bar.low_e8 <= min(mids) <= max(mids) <= bar.high_e8
         assert (bar.open_e8, bar.close_e8) == (mids[0], mids[-1])

@@ -6,26 +6,25 @@ from statistics import correlation, fmean, pstdev
 import pytest
 
 from tapebook.world.cadence import MINUTES_PER_DAY, STEPS_PER_MINUTE
-from tapebook.world.drivers import Driver, Move
-from tapebook.world.regimes import REGIMES
-from tapebook.world.streams import stream
+from tapebook.world.drivers import REGIMES, Driver, DriverMove
+from tapebook.world.random_streams import random_stream
 
 DAYS = 200
 
 
 @pytest.fixture(scope="module")
-def told() -> list[tuple[str, Move]]:
+def told() -> list[tuple[str, DriverMove]]:
     """(regime, move) of every minute of a long, evenly paced run."""
-    driver = Driver(stream(11, "market"))
+    driver = Driver(random_stream(11, "market"))
     moves = []
     for _ in range(DAYS * MINUTES_PER_DAY):
-        move = driver.minute(1.0)
+        move = driver.next_minute(1.0)
         moves.append((driver.chain.regime.name, move))
     return moves
 
 
 @pytest.fixture(scope="module")
-def by_regime(told: list[tuple[str, Move]]) -> dict[str, list[float]]:
+def by_regime(told: list[tuple[str, DriverMove]]) -> dict[str, list[float]]:
     """The returns of each regime, jumps left out."""
     returns: dict[str, list[float]] = {name: [] for name in REGIMES}
     for name, move in told:
@@ -46,7 +45,7 @@ def test_high_volatility_is_felt(by_regime: dict[str, list[float]], direction: s
     assert pstdev(by_regime[f"{direction}_hivol"]) > 1.8 * pstdev(by_regime[f"{direction}_lowvol"])
 
 
-def test_chop_goes_nowhere_and_trends_go_far(told: list[tuple[str, Move]]) -> None:
+def test_chop_goes_nowhere_and_trends_go_far(told: list[tuple[str, DriverMove]]) -> None:
     """The squared way a spell comes, against the sum of its squared minutes: 1 for a random walk."""
     spells = [(name, [move.calm for _, move in spell]) for name, spell in groupby(told, key=lambda minute: minute[0])]
     ways = {
@@ -57,23 +56,23 @@ def test_chop_goes_nowhere_and_trends_go_far(told: list[tuple[str, Move]]) -> No
     assert ways["trend"] > 2.0
 
 
-def test_a_day_is_about_one_standard_deviation(told: list[tuple[str, Move]]) -> None:
+def test_a_day_is_about_one_standard_deviation(told: list[tuple[str, DriverMove]]) -> None:
     moves = [move.calm + move.jump for _, move in told]
     days = [sum(moves[at : at + MINUTES_PER_DAY]) for at in range(0, len(moves), MINUTES_PER_DAY)]
     assert 0.8 < pstdev(days) < 1.25
 
 
-def test_volatility_clusters(told: list[tuple[str, Move]]) -> None:
+def test_volatility_clusters(told: list[tuple[str, DriverMove]]) -> None:
     sizes = [abs(move.calm) for _, move in told]
     assert correlation(sizes[:-30], sizes[30:]) > 0.1
 
 
-def test_tails_are_fat(told: list[tuple[str, Move]]) -> None:
+def test_tails_are_fat(told: list[tuple[str, DriverMove]]) -> None:
     moves = [move.calm + move.jump for _, move in told]
     assert fmean(move**4 for move in moves) / fmean(move**2 for move in moves) ** 2 > 5
 
 
-def test_jumps_come_now_and_then(told: list[tuple[str, Move]]) -> None:
+def test_jumps_come_now_and_then(told: list[tuple[str, DriverMove]]) -> None:
     jumps = [move for _, move in told if move.jump]
     assert 0.4 < len(jumps) / DAYS < 1.1
     assert all(0 <= move.jump_step < STEPS_PER_MINUTE for move in jumps)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.world.cadence import STEP
-from tapebook.world.faults import Faults, Injected, Record
+from tapebook.world.faults import FaultLog, Faults, InjectedFault
 from tests.world.exchange_client import START, Client, Line, run, serving
 
 AFTER = START + MINUTE
@@ -67,14 +67,14 @@ def test_a_storm_turns_everything_on() -> None:
 
 
 def test_the_record_keeps_each_fault_once_and_lets_it_grow() -> None:
-    record = Record()
-    record.stretch(Injected("silence", "*", "*", 10, 15))
-    record.add(Injected("error", "mids", "*", 11, 11))
-    record.stretch(Injected("silence", "*", "*", 10, 20))
-    record.stretch(Injected("silence", "*", "*", 10, 15))
-    record.add(Injected("error", "mids", "*", 11, 11))
-    error = Injected("error", "mids", "*", 11, 11)
-    assert record.injected == [Injected("silence", "*", "*", 10, 20), error, error]
+    record = FaultLog()
+    record.add_or_extend(InjectedFault("silence", "*", "*", 10, 15))
+    record.add(InjectedFault("error", "mids", "*", 11, 11))
+    record.add_or_extend(InjectedFault("silence", "*", "*", 10, 20))
+    record.add_or_extend(InjectedFault("silence", "*", "*", 10, 15))
+    record.add(InjectedFault("error", "mids", "*", 11, 11))
+    error = InjectedFault("error", "mids", "*", 11, 11)
+    assert record.injected == [InjectedFault("silence", "*", "*", 10, 20), error, error]
 
 
 def test_drop_ends_all_lines_before_the_frames_of_its_step() -> None:
@@ -85,7 +85,7 @@ def test_drop_ends_all_lines_before_the_frames_of_its_step() -> None:
             for line in lines:
                 assert await line.is_closed()
                 assert len(mids(line.heard)) == MINUTE // STEP
-            assert client.server.injected == [Injected("drop", "*", "*", AFTER, AFTER)]
+            assert client.server.injected_faults == [InjectedFault("drop", "*", "*", AFTER, AFTER)]
             again = await subscribed(client)
             await client.server.advance(AFTER + STEP)
             assert len(mids(await again.settle())) == 1
@@ -97,7 +97,7 @@ def test_a_drop_that_hits_nobody_is_not_recorded() -> None:
     async def scenario() -> None:
         async with serving(symbols=("BTC",), faults=Faults(drop=1.0, silence=1.0)) as client:
             await client.server.advance(AFTER)
-            assert client.server.injected == []
+            assert client.server.injected_faults == []
 
     run(scenario())
 
@@ -113,7 +113,7 @@ def test_silence_says_nothing_at_all_on_the_lines_then_open() -> None:
             heard = [await line.hear() for _ in range(MINUTE // STEP + 1)]
             assert len(mids(heard)) == MINUTE // STEP + 1, "no pong, and mids again when it is over"
             assert len(mids(await fresh.settle())) == 2
-            assert client.server.injected == [Injected("silence", "*", "*", AFTER, AFTER + 90_000)]
+            assert client.server.injected_faults == [InjectedFault("silence", "*", "*", AFTER, AFTER + 90_000)]
 
     run(scenario())
 
@@ -126,7 +126,7 @@ def test_a_stall_still_answers_pings_and_is_not_taken_for_idle() -> None:
             assert len(mids(await line.settle())) == MINUTE // STEP
             await client.server.advance(AFTER + 90_000)
             assert len(mids(await line.settle())) == 1
-            assert client.server.injected == [Injected("stall", "*", "*", AFTER, AFTER + 90_000)]
+            assert client.server.injected_faults == [InjectedFault("stall", "*", "*", AFTER, AFTER + 90_000)]
 
     run(scenario())
 
@@ -138,15 +138,15 @@ def test_a_line_closed_in_its_silence_ends_the_record_there() -> None:
             await client.server.advance(AFTER + 10_000)
             await line.ws.close()
             await client.server.advance(AFTER + 90_000)
-            assert client.server.injected == [Injected("silence", "*", "*", AFTER, AFTER + 15_000)]
+            assert client.server.injected_faults == [InjectedFault("silence", "*", "*", AFTER, AFTER + 15_000)]
 
     run(scenario())
 
 
-async def _hurt(steps: int, faults: Faults, *coins: str) -> tuple[list[list[str]], list[Injected]]:
+async def _hurt(steps: int, faults: Faults, *coins: str) -> tuple[list[list[str]], list[InjectedFault]]:
     async with serving(symbols=("BTC",), faults=faults) as client:
         line = await subscribed(client, *coins)
-        return [await client.steps(line, 1) for _ in range(steps)], client.server.injected
+        return [await client.steps(line, 1) for _ in range(steps)], client.server.injected_faults
 
 
 def test_duplicates_are_the_same_frame_twice() -> None:
@@ -154,7 +154,7 @@ def test_duplicates_are_the_same_frame_twice() -> None:
         good = await faithful(4)
         heard, injected = await _hurt(4, once(START + 2 * STEP, duplicate=1.0))
         assert heard == [good[0], good[1] * 2, *good[2:]]
-        assert injected == [Injected("duplicate", "mids", "*", START + 2 * STEP, START + 2 * STEP)]
+        assert injected == [InjectedFault("duplicate", "mids", "*", START + 2 * STEP, START + 2 * STEP)]
 
     run(scenario())
 
@@ -198,7 +198,7 @@ def test_a_delay_holds_its_channel_and_keeps_its_order() -> None:
         assert mids(heard[4]) == [line for lines in good[1:5] for line in mids(lines)]
         assert heard[5:] == good[5:]
         late = START + 2 * STEP
-        assert Injected("delay", "mids", "*", late, late + faults.delay_ms) in injected
+        assert InjectedFault("delay", "mids", "*", late, late + faults.delay_ms) in injected
 
     run(scenario())
 
@@ -233,10 +233,10 @@ def test_a_minute_without_trades_is_late() -> None:
             await client.server.advance(quiet + MINUTE + 3 * MINUTE)
             row = next(row for row in await _minutes(client, "kPEPE") if row["t"] == quiet)
             assert (row["n"], row["v"], row["o"]) == (0, "0.0", row["c"])
-            assert [(each.kind, each.channel, each.subject) for each in client.server.injected] == [
+            assert [(each.kind, each.channel, each.subject) for each in client.server.injected_faults] == [
                 ("late", "candles", "kPEPE")
             ] * 2
-            assert client.server.injected[0] == Injected("late", "candles", "kPEPE", quiet, quiet + MINUTE)
+            assert client.server.injected_faults[0] == InjectedFault("late", "candles", "kPEPE", quiet, quiet + MINUTE)
             five = {"coin": "kPEPE", "interval": "5m", "startTime": START}
             assert (await client.get(type="candleSnapshot", req=five))[0]["t"] == START
 
@@ -251,13 +251,13 @@ def test_an_old_bar_is_corrected() -> None:
             first = (await _minutes(client, "BTC"))[0]
             await client.server.advance(START + 6 * MINUTE - STEP)
             assert (await _minutes(client, "BTC"))[0] == first
-            assert client.server.injected == []
+            assert client.server.injected_faults == []
             await client.server.advance(START + 6 * MINUTE)
             rows = await _minutes(client, "BTC")
             changed = {key for key in first if first[key] != rows[0][key]}
             assert {"c", "v"} <= changed <= {"c", "v", "n"}
             assert float(rows[0]["l"]) <= float(rows[0]["c"]) <= float(rows[0]["h"])
-            assert client.server.injected == [Injected("correct", "candles", "BTC", START, START + MINUTE)]
+            assert client.server.injected_faults == [InjectedFault("correct", "candles", "BTC", START, START + MINUTE)]
             assert rows == await _minutes(client, "BTC"), "and stays so"
 
     run(scenario())
@@ -274,7 +274,7 @@ def test_answers_fail(kind: str, status: int) -> None:
                 "trying again helps, even while time stands still"
             )
             struck = sum(answer[0] != 200 for answer in answers)
-            assert client.server.injected == [Injected(kind, "books", "BTC", START, START)] * struck
+            assert client.server.injected_faults == [InjectedFault(kind, "books", "BTC", START, START)] * struck
             assert all([(await client.ask({"type": "worldClock"}))[0] == 200 for _ in range(20)])
             await client.server.advance(START + STEP)
             assert all([(await client.ask({"type": "l2Book", "coin": "BTC"}))[0] == 200 for _ in range(20)])
@@ -297,9 +297,9 @@ def test_a_question_stays_unanswered() -> None:
             await client.server.advance(START + MINUTE)
             with pytest.raises(aiohttp.ServerDisconnectedError):
                 await patient
-            assert client.server.injected == [
-                Injected("timeout", "*", "*", START, START),
-                Injected("timeout", "mids", "*", START, START),
+            assert client.server.injected_faults == [
+                InjectedFault("timeout", "*", "*", START, START),
+                InjectedFault("timeout", "mids", "*", START, START),
             ]
 
     run(scenario())
@@ -317,7 +317,7 @@ def test_a_stopped_server_leaves_no_question_hanging() -> None:
     run(scenario())
 
 
-async def _through_a_storm(seed: int, lasts: int) -> tuple[list[str], list[Injected]]:
+async def _through_a_storm(seed: int, lasts: int) -> tuple[list[str], list[InjectedFault]]:
     """A client in a storm that comes back whenever it is dropped or hears nothing, and asks every minute."""
     heard: list[str] = []
     faults = replace(Faults.storm(seed), timeout=0.05, timeout_ms=0)
@@ -325,7 +325,7 @@ async def _through_a_storm(seed: int, lasts: int) -> tuple[list[str], list[Injec
         line = await subscribed(client, "BTC", "kPEPE")
         while client.server.now < START + lasts:
             await client.server.advance(client.server.now + STEP)
-            if any(each.kind == "silence" and each.to_ts > client.server.now for each in client.server.injected):
+            if any(each.kind == "silence" and each.to_ts > client.server.now for each in client.server.injected_faults):
                 heard.append("silent")
                 await line.ws.close()
                 line = await subscribed(client, "BTC", "kPEPE")
@@ -336,7 +336,7 @@ async def _through_a_storm(seed: int, lasts: int) -> tuple[list[str], list[Injec
                 line = await subscribed(client, "BTC", "kPEPE")
             if client.server.now % MINUTE == 0:
                 heard.append(await _ask_for_minutes(client))
-        return heard, client.server.injected
+        return heard, client.server.injected_faults
 
 
 async def _ask_for_minutes(client: Client) -> str:

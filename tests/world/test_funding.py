@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tapebook.domain.instants import HOUR
 from tapebook.domain.money import E8
 from tapebook.world.assets import asset_of
-from tapebook.world.funding import HOURLY_CAP, INTEREST, Carry, Standing, context_of, funding_of, hourly_rate
+from tapebook.world.listings import HOURLY_CAP, INTEREST, Carry, PerpState, context_of, funding_of, hourly_rate
 
 BTC, HYPE = asset_of("BTC"), asset_of("HYPE")
 BASELINE = INTEREST / 8
@@ -44,12 +44,12 @@ def test_the_rate_is_capped_and_on_the_side_of_the_premium(premium: float) -> No
         assert rate < 0
 
 
-def after_minutes(change: float, minutes: int = 300) -> list[Standing]:
+def after_minutes(change: float, minutes: int = 300) -> list[PerpState]:
     """The standings of HYPE while its price moves by `change` every minute."""
     carry = Carry(HYPE, 9)
     standings = []
     for _ in range(minutes):
-        carry.minute(change, 0.0)
+        carry.add_minute(change, 0.0)
         standings.append(carry.standing)
     return standings
 
@@ -62,7 +62,7 @@ def test_the_premium_follows_momentum() -> None:
 def test_the_premium_comes_back_when_the_move_is_over() -> None:
     carry = Carry(HYPE, 9)
     for minute in range(1_200):
-        carry.minute(0.0005 if minute < 120 else 0.0, 0.0)
+        carry.add_minute(0.0005 if minute < 120 else 0.0, 0.0)
     assert abs(carry.standing.premium) < 0.0015 < 0.0005 * 120
 
 
@@ -76,8 +76,8 @@ def test_the_average_is_of_the_hour_alone() -> None:
 
 def test_jumps_cut_open_interest() -> None:
     calm, shaken = Carry(BTC, 9), Carry(BTC, 9)
-    calm.minute(0.01, 0.0)
-    shaken.minute(0.01, 0.01)
+    calm.add_minute(0.01, 0.0)
+    shaken.add_minute(0.01, 0.01)
     assert shaken.standing.open_interest_base < calm.standing.open_interest_base
 
 
@@ -87,7 +87,7 @@ def test_open_interest_stays_about_its_usual_size() -> None:
 
 
 def test_the_oracle_is_parted_from_the_mark_by_the_premium() -> None:
-    standing = Standing(premium=0.002, average_premium=0.001, momentum=0.0, open_interest_base=1.0)
+    standing = PerpState(premium=0.002, average_premium=0.001, momentum=0.0, open_interest_base=1.0)
     context = context_of(BTC, standing, at=0, mid_e8=70_000 * E8)
     assert context.mark_e8 == 70_000 * E8
     assert context.oracle_e8 == 69_860 * E8
@@ -95,7 +95,7 @@ def test_the_oracle_is_parted_from_the_mark_by_the_premium() -> None:
 
 
 def test_what_is_settled_is_the_average_of_the_hour() -> None:
-    standing = Standing(premium=0.002, average_premium=-0.0013, momentum=0.0, open_interest_base=1.0)
+    standing = PerpState(premium=0.002, average_premium=-0.0013, momentum=0.0, open_interest_base=1.0)
     settled = funding_of(BTC, standing, at=HOUR)
     assert (settled.bucket_ts, settled.rate_e12, settled.premium_e12) == (HOUR, -100_000_000, -1_300_000_000)
 
@@ -104,7 +104,7 @@ def test_premium_and_momentum_go_together_over_time() -> None:
     carry, noise = Carry(HYPE, 9), Carry(HYPE, 10)
     standings = []
     for _ in range(5_000):
-        noise.minute(0.0, 0.0)
-        carry.minute(noise.standing.premium, 0.0)
+        noise.add_minute(0.0, 0.0)
+        carry.add_minute(noise.standing.premium, 0.0)
         standings.append(carry.standing)
     assert correlation([each.momentum for each in standings], [each.premium for each in standings]) > 0.3

@@ -4,8 +4,7 @@ import pytest
 
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate
-from tapebook.world.history import candles, history
-from tapebook.world.market import World
+from tapebook.world.market import World, symbol_candles, symbol_history
 from tests.world.exchange_client import START
 
 
@@ -31,12 +30,12 @@ def known_at(fact: Candle | FundingRate) -> int:
 )
 def test_history_is_what_the_steps_tell(symbol: str, after: int, until: int) -> None:
     world = World(7, start=START)
-    found = list(history(world, symbol, after=START + after, until=START + until))
+    found = list(symbol_history(world, symbol, after=START + after, until=START + until))
     assert sorted(found, key=known_at) == found, "in the order they became known"
     assert {*found} == {*told(world, symbol, after=START + after, until=START + until)}
     assert len(found) == len({*found})
 
 
 def test_candles_alone_begin_with_the_world() -> None:
-    bars = list(candles(World(7, start=START), "ETH", until=START + HOUR))
+    bars = list(symbol_candles(World(7, start=START), "ETH", until=START + HOUR))
     assert [bar.bucket_ts for bar in bars] == list(range(START, START + HOUR, MINUTE))

@@ -3,10 +3,10 @@
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity
 from tapebook.world.assets import asset_of
-from tapebook.world.drivers import Move
-from tapebook.world.listings import Listing, Turn
+from tapebook.world.drivers import DriverMove
+from tapebook.world.listings import Listing, ListingMinute
 
-STILL = Move(calm=0.0, jump=0.0, jump_step=0, vol=1.0)
+STILL = DriverMove(calm=0.0, jump=0.0, jump_step=0, vol=1.0)
 SOL = asset_of("SOL")
 
 
@@ -30,7 +30,7 @@ def test_reports_do_not_depend_on_the_minute_they_open() -> None:
         calm.advance(STILL, 1.0)
         crash.advance(STILL, 1.0)
     before = calm.advance(STILL, 1.0)
-    after = crash.advance(Move(calm=-2.0, jump=0.0, jump_step=0, vol=9.0), 1.0)
+    after = crash.advance(DriverMove(calm=-2.0, jump=0.0, jump_step=0, vol=9.0), 1.0)
     assert before.minute != after.minute
     assert (before.known, before.known_heat) == (after.known, after.known_heat)
 
@@ -39,7 +39,7 @@ def test_the_kinds_of_reports_and_when_they_are_due() -> None:
     listing = Listing(SOL, 1)
     due = {}
     for number in range(61):
-        turn: Turn = listing.advance(STILL, 1.0)
+        turn: ListingMinute = listing.advance(STILL, 1.0)
         reports = listing.open_minute(turn, number=number, at=number * MINUTE).reports
         due[number] = [type(report) for report in reports if report is not None]
     assert due[0] == [Liquidity, AssetContext]

@@ -18,8 +18,8 @@ from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity,
 from tapebook.domain.money import E8, E12
 from tapebook.world.assets import DEFAULT_SYMBOLS, asset_of
 from tapebook.world.cadence import STEP, STEPS_PER_MINUTE
-from tapebook.world.funding import hourly_rate
-from tapebook.world.market import Step, World
+from tapebook.world.listings import hourly_rate
+from tapebook.world.market import World, WorldStep
 
 START = parse_instant("2026-01-05T00:00:00Z")
 HOUR_OF_STEPS = HOUR // STEP
@@ -37,12 +37,12 @@ print(told.hexdigest())
 
 
 @pytest.fixture(scope="module")
-def days() -> list[Step]:
+def days() -> list[WorldStep]:
     """Three days of the whole market."""
     return list(islice(World(42, start=START).steps(), 3 * DAY // STEP + 1))
 
 
-def seen(steps: list[Step], kind: type[Kind], symbol: str) -> list[Kind]:
+def seen(steps: list[WorldStep], kind: type[Kind], symbol: str) -> list[Kind]:
     """All observations of one kind and symbol."""
     return [each for step in steps for each in step.observations if isinstance(each, kind) and each.symbol == symbol]
 
@@ -89,7 +89,7 @@ def test_the_story_does_not_depend_on_pythons_hash(hash_seed: str) -> None:
     "into",
     [-1, 0, 1, STEP - 1, STEP, MINUTE - STEP, MINUTE, MINUTE + 1, HOUR - STEP, HOUR - 1, HOUR, HOUR + 7 * MINUTE],
 )
-def test_after_resumes_exactly(days: list[Step], into: int) -> None:
+def test_after_resumes_exactly(days: list[WorldStep], into: int) -> None:
     after = START + 5 * HOUR + into
     resumed = list(islice(World(42, start=START).steps(after=after), HOUR_OF_STEPS))
     first = resumed[0].at
@@ -102,18 +102,18 @@ def test_after_a_time_before_the_start_begins_at_the_start() -> None:
     assert next(World(7, start=START).steps(after=START - DAY)).at == START
 
 
-def test_one_more_symbol_leaves_the_others_alone(days: list[Step]) -> None:
+def test_one_more_symbol_leaves_the_others_alone(days: list[WorldStep]) -> None:
     few = World(42, start=START, symbols=("ETH", "kPEPE"))
     for narrow, wide in zip(few.steps(), days[: HOUR_OF_STEPS + 1], strict=False):
         theirs = tuple(each for each in wide.observations if each.symbol in ("ETH", "kPEPE"))
-        assert narrow == Step(wide.at, theirs)
+        assert narrow == WorldStep(wide.at, theirs)
 
 
-def test_steps_come_every_five_seconds(days: list[Step]) -> None:
+def test_steps_come_every_five_seconds(days: list[WorldStep]) -> None:
     assert [step.at for step in days] == list(range(START, START + 3 * DAY + 1, STEP))
 
 
-def test_what_is_due_when_and_in_which_order(days: list[Step]) -> None:
+def test_what_is_due_when_and_in_which_order(days: list[WorldStep]) -> None:
     for number, step in enumerate(days[: 2 * HOUR_OF_STEPS + 1]):
         due: list[type] = [Mid]
         due += [Candle] if number and step.at % MINUTE == 0 else []
@@ -123,14 +123,14 @@ def test_what_is_due_when_and_in_which_order(days: list[Step]) -> None:
         assert [(type(each), each.symbol) for each in step.observations] == expected
 
 
-def test_buckets_say_when_it_happened(days: list[Step]) -> None:
+def test_buckets_say_when_it_happened(days: list[WorldStep]) -> None:
     for step in days[: HOUR_OF_STEPS + 1]:
         for each in step.observations:
             assert each.bucket_ts == step.at - (MINUTE if isinstance(each, Candle) else 0)
 
 
 @pytest.mark.parametrize("symbol", DEFAULT_SYMBOLS)
-def test_candles_hold_the_mids_of_their_minute(days: list[Step], symbol: str) -> None:
+def test_candles_hold_the_mids_of_their_minute(days: list[WorldStep], symbol: str) -> None:
     mids = [mid.price_e8 for mid in seen(days, Mid, symbol)]
     for number, candle in enumerate(seen(days, Candle, symbol)):
         minute = mids[number * STEPS_PER_MINUTE : (number + 1) * STEPS_PER_MINUTE]
@@ -139,14 +139,14 @@ def test_candles_hold_the_mids_of_their_minute(days: list[Step], symbol: str) ->
         assert candle.low_e8 <= min(minute) <= max(minute) <= candle.high_e8
 
 
-def test_minutes_without_trades_are_flat_and_only_on_quiet_assets(days: list[Step]) -> None:
+def test_minutes_without_trades_are_flat_and_only_on_quiet_assets(days: list[WorldStep]) -> None:
     empty = [each for step in days for each in step.observations if isinstance(each, Candle) and not each.sample_count]
     assert empty
     assert {candle.symbol for candle in empty} <= {"DOGE", "kPEPE"}
     assert all(candle.high_e8 == candle.low_e8 and candle.volume_base == 0 for candle in empty)
 
 
-def test_prices_are_on_the_grid(days: list[Step]) -> None:
+def test_prices_are_on_the_grid(days: list[WorldStep]) -> None:
     observations = {each for step in days[::60] for each in step.observations}
     for symbol, price in {(each.symbol, price) for each in observations for price in prices_in(each)}:
         _, digits, exponent = (Decimal(price) / E8).normalize().as_tuple()
@@ -155,7 +155,7 @@ def test_prices_are_on_the_grid(days: list[Step]) -> None:
         assert -exponent <= 6 - asset_of(symbol).size_decimals
 
 
-def test_reports_speak_of_the_mid_of_their_step(days: list[Step]) -> None:
+def test_reports_speak_of_the_mid_of_their_step(days: list[WorldStep]) -> None:
     for step in days[:: 5 * STEPS_PER_MINUTE]:
         mids = {each.symbol: each.price_e8 for each in step.observations if isinstance(each, Mid)}
         for each in step.observations:
@@ -168,7 +168,7 @@ def test_reports_speak_of_the_mid_of_their_step(days: list[Step]) -> None:
 
 
 @pytest.mark.parametrize("symbol", DEFAULT_SYMBOLS)
-def test_funding_follows_the_premium_of_its_hour(days: list[Step], symbol: str) -> None:
+def test_funding_follows_the_premium_of_its_hour(days: list[WorldStep], symbol: str) -> None:
     settled = seen(days, FundingRate, symbol)
     contexts = {context.bucket_ts: context for context in seen(days, AssetContext, symbol)}
     assert [rate.bucket_ts for rate in settled] == list(range(START + HOUR, START + 3 * DAY + 1, HOUR))
@@ -179,7 +179,7 @@ def test_funding_follows_the_premium_of_its_hour(days: list[Step], symbol: str) 
         assert min(sampled) - 5e8 < rate.premium_e12 < max(sampled) + 5e8
 
 
-def test_funding_has_both_signs_somewhere(days: list[Step]) -> None:
+def test_funding_has_both_signs_somewhere(days: list[WorldStep]) -> None:
     rates = [rate for symbol in DEFAULT_SYMBOLS for rate in seen(days, FundingRate, symbol)]
     high = [rate.rate_e12 for rate in rates if rate.premium_e12 > 600_001_000]
     low = [rate.rate_e12 for rate in rates if rate.premium_e12 < -500_001_000]
@@ -187,13 +187,13 @@ def test_funding_has_both_signs_somewhere(days: list[Step]) -> None:
     assert low and max(low) < 0
 
 
-def test_bitcoin_and_ether_move_together(days: list[Step]) -> None:
+def test_bitcoin_and_ether_move_together(days: list[WorldStep]) -> None:
     btc, eth = (_five_minute_returns(days, symbol) for symbol in ("BTC", "ETH"))
     assert 0.3 < correlation(btc, eth) < 0.95
 
 
 @pytest.mark.parametrize("symbol", DEFAULT_SYMBOLS)
-def test_every_asset_moves_about_as_much_as_it_should(days: list[Step], symbol: str) -> None:
+def test_every_asset_moves_about_as_much_as_it_should(days: list[WorldStep], symbol: str) -> None:
     returns = _five_minute_returns(days, symbol)
     realised = math.sqrt(sum(each**2 for each in returns) / 3)
     assert 0.4 < realised / asset_of(symbol).daily_vol < 2.0
@@ -213,6 +213,6 @@ def test_symbols_are_checked_at_once(symbols: tuple[str, ...], remedy: str) -> N
         World(7, start=START, symbols=symbols)
 
 
-def _five_minute_returns(steps: list[Step], symbol: str) -> list[float]:
+def _five_minute_returns(steps: list[WorldStep], symbol: str) -> list[float]:
     closes = [candle.close_e8 for candle in seen(steps, Candle, symbol)][4::5]
     return [math.log(after / before) for before, after in pairwise(closes)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.domain.money import E8
-from tapebook.world.quotes import quote_e8, tick_bps
+from tapebook.world.assets import quote_e8, tick_bps
 
 PRICES = st.floats(min_value=0.001, max_value=500_000.0)
 DECIMALS = st.integers(min_value=0, max_value=6)

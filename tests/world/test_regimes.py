@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from tapebook.world.regimes import REGIMES, RegimeChain
-from tapebook.world.streams import stream
+from tapebook.world.drivers import REGIMES, RegimeChain
+from tapebook.world.random_streams import random_stream
 
 MINUTES = 200_000
 
@@ -13,7 +13,7 @@ MINUTES = 200_000
 @pytest.fixture(scope="module")
 def told() -> list[tuple[str, int]]:
     """(name, minutes) of every regime of one long chain."""
-    chain = RegimeChain(stream(3, "market"))
+    chain = RegimeChain(random_stream(3, "market"))
     spells = [(chain.regime.name, 0)]
     for _ in range(MINUTES):
         if chain.advance():
@@ -38,7 +38,7 @@ def test_rises_and_falls_are_worth_the_same() -> None:
 
 
 def test_the_next_regime_is_not_known_from_the_last() -> None:
-    chain = RegimeChain(stream(4, "market"))
+    chain = RegimeChain(random_stream(4, "market"))
     followers: dict[str, set[str]] = {}
     for _ in range(MINUTES):
         before = chain.regime.name

@@ -11,7 +11,7 @@ from tapebook.domain.market import Candle
 from tapebook.world.assets import asset_of
 from tapebook.world.cadence import STEPS_PER_MINUTE
 from tapebook.world.market import World
-from tapebook.world.server.bars import INTERVALS, Bars, forming, merge
+from tapebook.world.server.bars import INTERVALS, CoinBars, forming_states, merge_bars
 from tests.world.exchange_client import START
 
 
@@ -29,11 +29,11 @@ def flat(number: int, price: int) -> Candle:
 def test_a_forming_bar_grows_into_the_final_one(symbol: str) -> None:
     decimals = asset_of(symbol).size_decimals
     moved = 0
-    for number, at, ((listing, turn),) in World(5, start=START, symbols=(symbol,)).walk():
+    for number, at, ((listing, turn),) in World(5, start=START, symbols=(symbol,)).walk_minutes():
         if number == 300:
             break
-        mids, final = listing.bar(turn, number=number, at=at)
-        states = forming(final, mids, Random(number), size_decimals=decimals)
+        mids, final = listing.minute_bar(turn, number=number, at=at)
+        states = forming_states(final, mids, Random(number), size_decimals=decimals)
         assert len(states) == STEPS_PER_MINUTE
         if not final.sample_count:
             assert states == [None] * STEPS_PER_MINUTE
@@ -62,7 +62,7 @@ def test_a_forming_bar_grows_into_the_final_one(symbol: str) -> None:
     ],
 )
 def test_a_minute_without_trades_moves_nothing(minutes: list[Candle], expected: tuple[int, int, int, int]) -> None:
-    merged = merge(*minutes)
+    merged = merge_bars(*minutes)
     assert merged is not None
     assert (merged.open_e8, merged.high_e8, merged.low_e8, merged.close_e8) == expected
     assert merged.bucket_ts == START
@@ -92,13 +92,13 @@ def plain(minutes: list[Candle], span: int) -> list[Candle]:
 @pytest.mark.parametrize("interval", INTERVALS)
 @pytest.mark.parametrize("count", [1, 7, 59, 61, 180, 1_505])
 def test_every_interval_is_rolled_by_the_plain_rule(interval: str, count: int) -> None:
-    chance, bars, minutes = Random(3), Bars(), []
+    chance, bars, minutes = Random(3), CoinBars(), []
     for number in range(count):
         low = chance.randrange(100, 200)
         traded = bar(number, (low + 1, low + 5, low, low + 2), volume=float(chance.randrange(1, 9)))
         minutes.append(flat(number, low) if chance.random() < 0.4 else traded)
     for minute in minutes[:-1]:
-        bars.close(minute)
+        bars.close_minute(minute)
     # The last minute is still forming.
     found = bars.rows(interval, minutes[-1], start=0, end=START + 10 * 24 * HOUR)
     units = {"m": MINUTE, "h": HOUR, "d": 24 * HOUR}
@@ -106,9 +106,9 @@ def test_every_interval_is_rolled_by_the_plain_rule(interval: str, count: int) -
 
 
 def test_a_minute_that_has_not_traded_yet_is_no_bar() -> None:
-    bars = Bars()
+    bars = CoinBars()
     assert bars.rows("1m", None, start=0, end=START + HOUR) == []
-    bars.close(bar(0, (10, 12, 9, 11)))
+    bars.close_minute(bar(0, (10, 12, 9, 11)))
     assert bars.rows("1m", None, start=0, end=START + HOUR) == [bar(0, (10, 12, 9, 11))]
     five = replace(bar(0, (10, 12, 9, 11)), granularity_sec=300)
     assert bars.rows("5m", None, start=0, end=START + HOUR) == [five]

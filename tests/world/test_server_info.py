@@ -10,13 +10,13 @@ import pytest
 
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Mid
-from tapebook.domain.money import E8, E12, scaled
+from tapebook.domain.money import E8, E12, to_units
 from tapebook.world.assets import DEFAULT_SYMBOLS
 from tapebook.world.cadence import STEP
 from tapebook.world.market import World
-from tapebook.world.server.answers import answer
+from tapebook.world.server.answers import answer_request
 from tapebook.world.server.exchange import Exchange
-from tapebook.world.server.requests import decode, weight
+from tapebook.world.server.requests import decode_request, request_weight
 from tests.world.exchange_client import START, Client, run, serving
 
 Kind = TypeVar("Kind", Mid, Candle, AssetContext, FundingRate)
@@ -55,7 +55,7 @@ def at(into: int, seed: int = 7) -> Exchange:
 
 
 def ask(exchange: Exchange, **body: object) -> Any:
-    found = answer(exchange, decode(json.dumps(body).encode()))
+    found = answer_request(exchange, decode_request(json.dumps(body).encode()))
     assert found.status == 200, found
     return json.loads(found.body)
 
@@ -101,9 +101,9 @@ def test_contexts_are_those_of_the_world() -> None:
     assert len(reported) == len(DEFAULT_SYMBOLS)
     for context in reported:
         row = by_name[context.symbol]
-        assert scaled(row["funding"], E12) == context.funding_e12
-        assert scaled(row["premium"], E12) == context.premium_e12
-        assert (scaled(row["markPx"], E8), scaled(row["oraclePx"], E8)) == (context.mark_e8, context.oracle_e8)
+        assert to_units(row["funding"], E12) == context.funding_e12
+        assert to_units(row["premium"], E12) == context.premium_e12
+        assert (to_units(row["markPx"], E8), to_units(row["oraclePx"], E8)) == (context.mark_e8, context.oracle_e8)
         assert float(row["openInterest"]) == context.open_interest_base
 
 
@@ -130,13 +130,13 @@ def test_all_mids_hold_every_kind_of_name(exchange: Exchange) -> None:
 def test_mids_are_those_of_the_world(exchange: Exchange) -> None:
     newest = told(2 * HOUR + 7 * STEP, Mid)[-len(DEFAULT_SYMBOLS) :]
     mids = ask(exchange, type="allMids")
-    assert {mid.symbol: mid.price_e8 for mid in newest} == {name: scaled(mids[name], E8) for name in DEFAULT_SYMBOLS}
+    assert {mid.symbol: mid.price_e8 for mid in newest} == {name: to_units(mids[name], E8) for name in DEFAULT_SYMBOLS}
 
 
 def test_the_markets_beside_the_perps_are_alive() -> None:
     exchange = at(HOUR)
     before = {**ask(exchange, type="allMids"), **ask(exchange, type="allMids", dex="xyz")}
-    exchange.play(START + 2 * HOUR)
+    exchange.play_to(START + 2 * HOUR)
     after = {**ask(exchange, type="allMids"), **ask(exchange, type="allMids", dex="xyz")}
     still = {name for name in before if before[name] == after[name]}
     assert still == {"MATIC", "RNDR", "FTM", "MKR"}
@@ -188,7 +188,7 @@ def test_funding_history_is_that_of_the_world_some_milliseconds_late(exchange: E
     for row, rate in zip(rows, settled, strict=True):
         assert types(row) == FUNDING
         assert 0 <= row["time"] - rate.bucket_ts < 100
-        assert (scaled(row["fundingRate"], E12), scaled(row["premium"], E12)) == (rate.rate_e12, rate.premium_e12)
+        assert (to_units(row["fundingRate"], E12), to_units(row["premium"], E12)) == (rate.rate_e12, rate.premium_e12)
     assert any(row["time"] % HOUR for row in rows)
 
 
@@ -196,7 +196,7 @@ def test_funding_is_not_there_before_its_time() -> None:
     """At the full hour itself the rate is still to be booked."""
     exchange = at(HOUR)
     assert ask(exchange, type="fundingHistory", coin="BTC", startTime=START) == []
-    exchange.play(START + HOUR + STEP)
+    exchange.play_to(START + HOUR + STEP)
     assert len(ask(exchange, type="fundingHistory", coin="BTC", startTime=START)) == 1
 
 
@@ -219,7 +219,7 @@ def test_candles_are_those_of_the_world(exchange: Exchange) -> None:
     for row, candle in zip(rows, finals, strict=False):
         assert (row["t"], row["T"], row["s"], row["i"]) == (candle.bucket_ts, candle.end - 1, "kPEPE", "1m")
         prices = (candle.open_e8, candle.close_e8, candle.high_e8, candle.low_e8)
-        assert tuple(scaled(row[key], E8) for key in "ochl") == prices
+        assert tuple(to_units(row[key], E8) for key in "ochl") == prices
         assert (float(row["v"]), row["n"]) == (candle.volume_base, candle.sample_count)
     assert any(row["n"] == 0 and row["v"] == "0.0" for row in rows[:-1]), "a minute without trades is a flat row"
     assert len(rows) - len(finals) == 1 and rows[-1]["t"] == START + 2 * HOUR, "the forming bar is the last"
@@ -247,21 +247,21 @@ def test_only_the_newest_5000_bars_exist() -> None:
     assert len(rows) == 5_000
     assert rows[-1]["t"] == START + 4 * DAY
     for minute in range(6_000):
-        exchange.play(exchange.now + MINUTE)
+        exchange.play_to(exchange.now + MINUTE)
         if minute % 1_000 == 0:
             rows = ask(exchange, type="candleSnapshot", req=wanted)
             assert (len(rows), rows[-1]["t"]) == (5_000, exchange.now)
 
 
 def test_rows_add_weight() -> None:
-    candles = decode(b'{"type":"candleSnapshot","req":{"coin":"BTC","interval":"1m","startTime":0}}')
-    funding = decode(b'{"type":"fundingHistory","coin":"BTC","startTime":0}')
-    assert [weight(candles, rows) for rows in (0, 1, 60, 61, 1_440, 5_000)] == [20, 21, 21, 22, 44, 104]
-    assert [weight(funding, rows) for rows in (0, 20, 500)] == [20, 21, 45]
+    candles = decode_request(b'{"type":"candleSnapshot","req":{"coin":"BTC","interval":"1m","startTime":0}}')
+    funding = decode_request(b'{"type":"fundingHistory","coin":"BTC","startTime":0}')
+    assert [request_weight(candles, rows) for rows in (0, 1, 60, 61, 1_440, 5_000)] == [20, 21, 21, 22, 44, 104]
+    assert [request_weight(funding, rows) for rows in (0, 20, 500)] == [20, 21, 45]
     light = [b'{"type":"allMids"}', b'{"type":"l2Book","coin":"BTC"}', b'{"type":"exchangeStatus"}']
-    assert [weight(decode(body), 9) for body in light] == [2, 2, 2]
+    assert [request_weight(decode_request(body), 9) for body in light] == [2, 2, 2]
     heavy = [b'{"type":"%s"}' % kind for kind in (b"meta", b"metaAndAssetCtxs", b"spotMeta", b"predictedFundings")]
-    assert [weight(decode(body), 9) for body in heavy] == [20, 20, 20, 20]
+    assert [request_weight(decode_request(body), 9) for body in heavy] == [20, 20, 20, 20]
 
 
 def test_beyond_1200_a_minute_of_the_world_comes_429() -> None:

@@ -9,10 +9,9 @@ import pytest
 from tapebook.domain.instants import HOUR
 from tapebook.domain.market import Liquidity
 from tapebook.domain.money import E8
-from tapebook.world.assets import DEFAULT_SYMBOLS, asset_of
+from tapebook.world.assets import DEFAULT_SYMBOLS, asset_of, quote_e8, tick_bps
 from tapebook.world.market import World
-from tapebook.world.quotes import quote_e8, tick_bps
-from tapebook.world.server.levels import MOST_LEVELS, Book, Grid, Level, aggregate, build
+from tapebook.world.server.levels import MOST_LEVELS, Grid, SimulatedBook, SimulatedLevel, aggregate_levels, build_book
 from tests.world.exchange_client import START
 
 
@@ -31,7 +30,7 @@ def rows(symbol: str) -> list[Liquidity]:
     raise AssertionError
 
 
-def measured(bids: list[Level], asks: list[Level], middle: float) -> tuple[float, float, float]:
+def measured(bids: list[SimulatedLevel], asks: list[SimulatedLevel], middle: float) -> tuple[float, float, float]:
     """Depth within 0.1, 0.5 and 1 % of the middle, in USD."""
     sides = [(level.price_e8 / E8, level.size) for level in bids + asks]
     bands = (0.001, 0.005, 0.01)
@@ -43,7 +42,7 @@ def measured(bids: list[Level], asks: list[Level], middle: float) -> tuple[float
 def test_twenty_levels_tell_depth_spread_and_imbalance(symbol: str) -> None:
     grid, asset = grid_of(symbol), asset_of(symbol)
     for row in rows(symbol):
-        book = build(row, grid, Random(1), mid_e8=row.mid_e8)
+        book = build_book(row, grid, Random(1), mid_e8=row.mid_e8)
         bids, asks = book.bids[:MOST_LEVELS], book.asks[:MOST_LEVELS]
         middle = (bids[0].price_e8 + asks[0].price_e8) / 2 / E8
         tick = tick_bps(row.mid_e8 / E8, asset.price_decimals)
@@ -59,7 +58,7 @@ def test_twenty_levels_tell_depth_spread_and_imbalance(symbol: str) -> None:
 def test_levels_are_on_the_grid_in_order_and_reach_beyond_one_percent(symbol: str) -> None:
     grid = grid_of(symbol)
     for row in rows(symbol)[:12]:
-        book = build(row, grid, Random(1), mid_e8=row.mid_e8)
+        book = build_book(row, grid, Random(1), mid_e8=row.mid_e8)
         for side, away in ((book.bids, -1), (book.asks, 1)):
             prices = [level.price_e8 for level in side]
             assert prices == sorted(set(prices), reverse=away < 0)
@@ -72,7 +71,7 @@ def test_levels_are_on_the_grid_in_order_and_reach_beyond_one_percent(symbol: st
 
 def test_a_spread_wider_than_a_band_moves_its_depth_outwards() -> None:
     row = msgspec.structs.replace(rows("SOL")[0], spread_bps=40.0)
-    book = build(row, grid_of("SOL"), Random(1), mid_e8=row.mid_e8)
+    book = build_book(row, grid_of("SOL"), Random(1), mid_e8=row.mid_e8)
     middle = (book.bids[0].price_e8 + book.asks[0].price_e8) / 2 / E8
     near, wider, widest = measured(book.bids, book.asks, middle)
     assert near == 0
@@ -82,7 +81,7 @@ def test_a_spread_wider_than_a_band_moves_its_depth_outwards() -> None:
 @pytest.mark.parametrize("spread_bps", [1.0, 7.0, 16.0])
 def test_a_book_across_a_power_of_ten_keeps_to_both_grids(spread_bps: float) -> None:
     row = msgspec.structs.replace(rows("HYPE")[0], mid_e8=round(9.9995 * E8), spread_bps=spread_bps)
-    book = build(row, grid_of("HYPE"), Random(1), mid_e8=row.mid_e8)
+    book = build_book(row, grid_of("HYPE"), Random(1), mid_e8=row.mid_e8)
     for level in book.bids + book.asks:
         assert quote_e8(level.price_e8 / E8, 4) == level.price_e8
 
@@ -93,9 +92,9 @@ def test_a_book_across_a_power_of_ten_keeps_to_both_grids(spread_bps: float) -> 
 def test_fewer_figures_draw_levels_together_away_from_the_mid(figures: int, mantissa: int, step: int) -> None:
     row = rows("BTC")[0]
     grid = grid_of("BTC")
-    book: Book = build(row, grid, Random(1), mid_e8=row.mid_e8)
+    book: SimulatedBook = build_book(row, grid, Random(1), mid_e8=row.mid_e8)
     for side, away in ((book.bids, -1), (book.asks, 1)):
-        coarse = aggregate(side, grid, figures=figures, mantissa=mantissa, away=away)
+        coarse = aggregate_levels(side, grid, figures=figures, mantissa=mantissa, away=away)
         assert all(level.price_e8 % (step * E8) == 0 for level in coarse)
         assert math.isclose(sum(level.size for level in coarse), sum(level.size for level in side))
         assert sum(level.orders for level in coarse) == sum(level.orders for level in side)

@@ -8,7 +8,7 @@ from tapebook.domain.instants import HOUR
 from tapebook.world.cadence import STEP
 from tapebook.world.market import World
 from tapebook.world.server import WorldServer
-from tapebook.world.server.pace import pace
+from tapebook.world.server.service import advance_in_real_time
 from tests.world.exchange_client import START, run
 
 
@@ -32,7 +32,9 @@ class Stopwatch:
 def test_an_hour_takes_an_hour_divided_by_the_speed(speed: float, seconds: float) -> None:
     async def scenario() -> None:
         server, watch = WorldServer(World(7, start=START, symbols=("BTC",))), Stopwatch()
-        await pace(server, speed=speed, monotonic=watch.monotonic, sleep=watch.sleep, until=START + HOUR)
+        await advance_in_real_time(
+            server, speed=speed, monotonic=watch.monotonic, sleep=watch.sleep, until=START + HOUR
+        )
         assert (server.now, server.speed) == (START + HOUR, speed)
         assert watch.elapsed == pytest.approx(seconds)
 
@@ -42,7 +44,9 @@ def test_an_hour_takes_an_hour_divided_by_the_speed(speed: float, seconds: float
 def test_a_world_that_fell_behind_does_not_sleep() -> None:
     async def scenario() -> None:
         server, watch = WorldServer(World(7, start=START, symbols=("BTC",))), Stopwatch(look=6.0)
-        await pace(server, speed=1.0, monotonic=watch.monotonic, sleep=watch.sleep, until=START + 10 * STEP)
+        await advance_in_real_time(
+            server, speed=1.0, monotonic=watch.monotonic, sleep=watch.sleep, until=START + 10 * STEP
+        )
         assert server.now == START + 10 * STEP
         assert watch.elapsed == pytest.approx(6.0 * 12)
 
@@ -53,6 +57,6 @@ def test_a_world_cannot_stand_still() -> None:
     async def scenario() -> None:
         server, watch = WorldServer(World(7, start=START, symbols=("BTC",))), Stopwatch()
         with pytest.raises(ValueError, match="above 0"):
-            await pace(server, speed=0.0, monotonic=watch.monotonic, sleep=watch.sleep)
+            await advance_in_real_time(server, speed=0.0, monotonic=watch.monotonic, sleep=watch.sleep)
 
     run(scenario())

@@ -9,11 +9,11 @@ import pytest
 
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E8, scaled
+from tapebook.domain.money import E8, to_units
 from tapebook.world.assets import DEFAULT_SYMBOLS
 from tapebook.world.cadence import STEP
 from tapebook.world.faults import Faults
-from tapebook.world.market import Step, World
+from tapebook.world.market import World, WorldStep
 from tests.world.exchange_client import START, Client, Line, run, serving
 
 LEVEL = {"px": str, "sz": str, "n": int}
@@ -142,7 +142,7 @@ def test_every_frame_of_mids_is_the_full_map_of_its_step() -> None:
             for frame, step in zip(frames, world, strict=False):
                 assert frame.keys() == {"mids"}
                 told = {each.symbol: each.price_e8 for each in step.observations if isinstance(each, Mid)}
-                assert told.items() <= {name: scaled(price, E8) for name, price in frame["mids"].items()}.items()
+                assert told.items() <= {name: to_units(price, E8) for name, price in frame["mids"].items()}.items()
                 assert {"MATIC", "@107", "PURR/USDC", "#1710"} <= frame["mids"].keys()
 
     run(scenario())
@@ -195,14 +195,14 @@ def test_the_last_frame_of_a_bar_is_the_final_bar_and_comes_before_its_end() -> 
         for key, frame in last.items():
             final = finals[key]
             prices = (final.open_e8, final.close_e8, final.high_e8, final.low_e8)
-            assert tuple(scaled(frame[name], E8) for name in "ochl") == prices
+            assert tuple(to_units(frame[name], E8) for name in "ochl") == prices
             assert (float(frame["v"]), frame["n"], frame["i"]) == (final.volume_base, final.sample_count, "1m")
 
     run(scenario())
 
 
-def _until(world: World, end: int) -> list[Step]:
-    steps: list[Step] = []
+def _until(world: World, end: int) -> list[WorldStep]:
+    steps: list[WorldStep] = []
     for step in world.steps():
         if step.at > end:
             return steps

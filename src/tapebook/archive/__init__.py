@@ -5,16 +5,24 @@ gives:  a key made from their content, and the bytes back
 never:  changes or forgets what it has
 """
 
-from tapebook.archive.check import ArchiveFinding, Reference, check_archive
 from tapebook.archive.port import Archive, put_content
-from tapebook.archive.spool import SPOOL, Drained, SpooledArchive, SpoolState, StoredContent
+from tapebook.archive.spool import (
+    SPOOL,
+    ArchiveFinding,
+    ArchiveReference,
+    DrainResult,
+    SpooledArchive,
+    SpoolState,
+    StoredContent,
+    check_archive,
+)
 
 __all__ = [
     "SPOOL",
     "Archive",
     "ArchiveFinding",
-    "Drained",
-    "Reference",
+    "ArchiveReference",
+    "DrainResult",
     "SpoolState",
     "SpooledArchive",
     "StoredContent",

@@ -7,7 +7,7 @@ from typing import Protocol
 from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import Damaged
 
-CONTENT = "sha256/"
+CONTENT_PREFIX = "sha256/"
 """The beginning of every key that is made from content."""
 
 _CONTENT_KEY = re.compile(r"sha256/([0-9a-f]{2})/\1[0-9a-f]{62}")
@@ -39,19 +39,19 @@ class Archive(Protocol):
         """Every key that begins with a prefix, in order."""
         ...
 
-    def walk(self) -> Iterator[str]:
+    def walk_keys(self) -> Iterator[str]:
         """Every key, a folder at a time: for archives that are larger than the memory."""
         ...
 
-    def strays(self) -> Iterator[str]:
+    def stray_files(self) -> Iterator[str]:
         """What lies in the archive and is no object of any key; writes under way apart."""
         ...
 
-    def repaired(self) -> list[str]:
+    def repaired_objects(self) -> list[str]:
         """The names of objects that were damaged and have been replaced by the right bytes."""
         ...
 
-    def clean(self, *, before_ms: int, everywhere: bool = False) -> int:
+    def delete_partial_writes(self, *, before_ms: int, everywhere: bool = False) -> int:
         """Deletes what killed writers left half written before a moment, where it usually lies or everywhere."""
         ...
 
@@ -59,7 +59,7 @@ class Archive(Protocol):
 def content_key(content: bytes) -> str:
     """The key of content: its hash, spread over folders."""
     digest = sha256_hex(content)
-    return f"{CONTENT}{digest[:2]}/{digest}"
+    return f"{CONTENT_PREFIX}{digest[:2]}/{digest}"
 
 
 def is_content_key(key: str) -> bool:
@@ -67,14 +67,14 @@ def is_content_key(key: str) -> bool:
     return _CONTENT_KEY.fullmatch(key) is not None
 
 
-def fits_key(key: str, content: bytes) -> bool:
+def matches_key(key: str, content: bytes) -> bool:
     """Whether content is what its key says; a key that is not made from content says nothing."""
-    return not key.startswith(CONTENT) or content_key(content) == key
+    return not key.startswith(CONTENT_PREFIX) or content_key(content) == key
 
 
-def checked(key: str, content: bytes | None) -> bytes | None:
+def verified_content(key: str, content: bytes | None) -> bytes | None:
     """What was read under a key; Damaged when it is not what the key says."""
-    if content is not None and not fits_key(key, content):
+    if content is not None and not matches_key(key, content):
         altered = "was altered: its bytes are not what its name says"
         raise Damaged(f"the archive's {key} {altered}; restore it from a backup")
     return content

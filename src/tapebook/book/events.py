@@ -1,17 +1,69 @@
-"""Every kind of event in the book, with its body. The log sees kinds and bytes; here they get their meaning."""
+"""Every kind of event in the book with its body, the ledger postings in them, and the ids of runs and orders.
 
-from typing import Any, TypeVar
+The log sees kinds and bytes; here they get their meaning. The ledger is the account in integers: what a fill,
+funding and insurance do to positions and to cash, as postings. Ids are a function of what asked for a run or an
+order, so that a retry cannot make either twice. `may_be_archived` says which events may leave the book when they
+are old.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from tapebook.book.ledger import Posting
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.canonical import canonical
-from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd, SpotFill
-from tapebook.domain.position import Position
-from tapebook.domain.run import DecisionRun, RunStatus, Vote
-from tapebook.domain.trade import ClosedTrade, Lack, TradeState
+from tapebook.domain.canonical import canonical_json, short_id
+from tapebook.domain.order import Fill, FundingPayment, InsurancePayment, Order, OrderEnd, SpotFill
+from tapebook.domain.position import (
+    ClosedTrade,
+    MissingFact,
+    Portfolio,
+    Position,
+    TradeState,
+    only_reduces,
+    position_after_fill,
+    signed_size_e8,
+)
+from tapebook.domain.run import Action, DecisionRun, RunStatus, Trigger, Verdict, Vote
 from tapebook.log import Draft, Event
+
+EntryKind = Literal["deposit", "realised_pnl", "fee", "funding", "insurance"]
+
+
+class Posting(msgspec.Struct, frozen=True):
+    """One line of the ledger; cash is the sum of all of them."""
+
+    kind: EntryKind
+    symbol: str
+    amount_usd_e6: int
+
+
+def apply_fill(portfolio: Portfolio, fill: Fill, *, leverage: int) -> tuple[Portfolio, list[Posting]]:
+    """The account after a fill, and what it posts: the realised result, if any, and the fee."""
+    after, realised = position_after_fill(portfolio.positions.get(fill.symbol), fill, leverage=leverage)
+    postings = [Posting("realised_pnl", fill.symbol, realised)] if realised else []
+    if fill.fee_usd_e6:
+        postings.append(Posting("fee", fill.symbol, -fill.fee_usd_e6))
+    positions = {symbol: kept for symbol, kept in portfolio.positions.items() if symbol != fill.symbol}
+    if after is not None:
+        positions[fill.symbol] = after
+    return Portfolio(positions, portfolio.cash_usd_e6 + sum(each.amount_usd_e6 for each in postings)), postings
+
+
+def apply_funding(portfolio: Portfolio, payment: FundingPayment) -> tuple[Portfolio, list[Posting]]:
+    """The account after an hour's funding."""
+    posting = Posting("funding", payment.symbol, payment.amount_usd_e6)
+    positions = dict(portfolio.positions)
+    if payment.symbol in positions:
+        positions[payment.symbol] = positions[payment.symbol].with_funding(payment.amount_usd_e6)
+    return Portfolio(positions, portfolio.cash_usd_e6 + payment.amount_usd_e6), [posting]
+
+
+def apply_insurance(portfolio: Portfolio, payment: InsurancePayment) -> tuple[Portfolio, list[Posting]]:
+    """The account after a loss beyond its means was made up."""
+    posting = Posting("insurance", payment.symbol, payment.amount_usd_e6)
+    return Portfolio(portfolio.positions, portfolio.cash_usd_e6 + payment.amount_usd_e6), [posting]
+
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -168,11 +220,11 @@ class FillBridged(msgspec.Struct, frozen=True):
     expected_e8: int
 
 
-class TradeMarked(msgspec.Struct, frozen=True):
+class TradeMarkedIncomplete(msgspec.Struct, frozen=True):
     """What is not known of a trade, all of it."""
 
     trade_id: str
-    lacks: tuple[Lack, ...]
+    lacks: tuple[MissingFact, ...]
 
 
 class TradeOpened(msgspec.Struct, frozen=True):
@@ -197,7 +249,7 @@ class TradeClosed(msgspec.Struct, frozen=True):
     trade: ClosedTrade
 
 
-KINDS: dict[type[msgspec.Struct], str] = {
+EVENT_KINDS: dict[type[msgspec.Struct], str] = {
     AgentSaved: "agent.saved",
     AgentRemoved: "agent.removed",
     DeploymentOpened: "deployment.opened",
@@ -218,35 +270,37 @@ KINDS: dict[type[msgspec.Struct], str] = {
     SpotFillObserved: "spot_fill.observed",
     TokenFeeObserved: "token_fee.observed",
     FillBridged: "fill.bridged",
-    TradeMarked: "trade.marked",
+    TradeMarkedIncomplete: "trade.marked",
     TradeOpened: "trade.opened",
     TradeUpdated: "trade.updated",
     TradeClosed: "trade.closed",
 }
 
 
-_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in KINDS}
+_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in EVENT_KINDS
+}
 # Of every kind the body that was read or written last: tables and whoever follows the log want it right after.
-_last: dict[type[msgspec.Struct], tuple[str, Any]] = {}
+_last_bodies: dict[type[msgspec.Struct], tuple[str, Any]] = {}
 
 
-def draft(happened_at: int, body: msgspec.Struct) -> Draft:
+def draft_event(happened_at: int, body: msgspec.Struct) -> Draft:
     """An event about to be appended; the body's type names its kind."""
-    kind, text = type(body), canonical(body).decode()
-    _last[kind] = text, body
-    return Draft(KINDS[kind], happened_at, text)
+    kind, text = type(body), canonical_json(body).decode()
+    _last_bodies[kind] = text, body
+    return Draft(EVENT_KINDS[kind], happened_at, text)
 
 
-def body_of(event: Event, kind: type[Body]) -> Body:
+def event_body(event: Event, kind: type[Body]) -> Body:
     """The typed body of an event."""
-    kept = _last.get(kind)
+    kept = _last_bodies.get(kind)
     if kept is None or kept[0] is not event.body:
-        kept = _last[kind] = event.body, _DECODERS[kind].decode(event.body)
+        kept = _last_bodies[kind] = event.body, _DECODERS[kind].decode(event.body)
     body: Body = kept[1]
     return body
 
 
-class ToldOnce(msgspec.Struct, frozen=True):
+class RunDetails(msgspec.Struct, frozen=True):
     """What an event says of a run and no table repeats."""
 
     inputs_sha256: str
@@ -254,13 +308,93 @@ class ToldOnce(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class _ToldOfRun(msgspec.Struct, frozen=True):
-    run: ToldOnce
+class _RunDetailsBody(msgspec.Struct, frozen=True):
+    run: RunDetails
 
 
-_TOLD_ONCE = msgspec.json.Decoder(_ToldOfRun)
+_RUN_DETAILS_DECODER = msgspec.json.Decoder(_RunDetailsBody)
 
 
-def told_once(event: Event) -> ToldOnce:
+def run_details(event: Event) -> RunDetails:
     """What only the event of a decision says of it."""
-    return _TOLD_ONCE.decode(event.body).run
+    return _RUN_DETAILS_DECODER.decode(event.body).run
+
+
+_PLACED_NOTHING: frozenset[RunStatus] = frozenset({"held", "rejected", "failed", "expired"})
+
+
+def decision_run_id(stream: str, symbol: str, *, scheduled_for: int, trigger: Trigger, branch: str) -> str:
+    """The same decision has the same id on every attempt, so it cannot be made twice."""
+    return short_id("run", stream, symbol, scheduled_for, trigger, branch)
+
+
+def run_status(verdicts: Sequence[Verdict], *, orders: int, error: str | None) -> RunStatus:
+    """What became of a decision at the moment it was made."""
+    if error is not None:
+        return "rejected"
+    if orders:
+        return "placed"
+    for verdict in verdicts:
+        if verdict.allowed:
+            return "held"
+    return "rejected" if verdicts else "held"
+
+
+def may_be_archived(event: Event) -> bool:
+    """Whether an event may leave for the archive: a decision that placed nothing, or what an account was worth.
+
+    Orders, fills, postings and trades stay, with the decisions they came from.
+    """
+    if event.kind == EVENT_KINDS[MarksObserved]:
+        return True
+    return event.kind == EVENT_KINDS[RunDecided] and event_body(event, RunDecided).run.status in _PLACED_NOTHING
+
+
+def order_client_id(run_id: str, index: int) -> str:
+    """The id under which a broker knows the order of a run's action, on every attempt."""
+    return short_id("order", run_id, index)
+
+
+def orders_for_actions(
+    run_id: str, actions: Sequence[tuple[Action, Verdict]], *, held: Position | None, mark_e8: int | None, at: int
+) -> list[Order]:
+    """The orders that allowed actions ask for; a hold, or a size of nothing, asks for none."""
+    orders = []
+    for index, (action, verdict) in enumerate(actions):
+        size = signed_size_e8(action, held, mark_e8) if verdict.allowed and mark_e8 else 0
+        if size:
+            orders.append(
+                _order_of_action(action, size, held, client=order_client_id(run_id, index), run_id=run_id, at=at)
+            )
+    return orders
+
+
+def flatten_order(stream: str, held: Position, *, at: int) -> Order:
+    """The order of a person who wants a position gone; it belongs to no run."""
+    return Order(
+        client_id=short_id("flatten", stream, held.symbol, at),
+        run_id="",
+        symbol=held.symbol,
+        side="sell" if held.size_e8 > 0 else "buy",
+        size_e8=abs(held.size_e8),
+        type="market",
+        limit_price_e8=None,
+        reduce_only=True,
+        leverage=held.leverage,
+        intended_at=at,
+    )
+
+
+def _order_of_action(action: Action, size: int, held: Position | None, *, client: str, run_id: str, at: int) -> Order:
+    return Order(
+        client_id=client,
+        run_id=run_id,
+        symbol=action.symbol,
+        side="buy" if size > 0 else "sell",
+        size_e8=abs(size),
+        type=action.order_type,
+        limit_price_e8=action.limit_price_e8,
+        reduce_only=only_reduces(size, held),
+        leverage=action.leverage,
+        intended_at=at,
+    )

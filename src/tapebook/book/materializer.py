@@ -1,27 +1,35 @@
-"""Round trips from position changes: a pure function of two portfolios and what explains the step between them.
+"""Round trips from position changes, and the events that one report of the broker writes. Pure functions.
 
 For each symbol, in alphabetical order (`reconcile_portfolio_delta` → `_transition`):
 
-1. nothing held, something now            → OpenTrade      (`_opened`)
-2. held, nothing now                      → CloseTrade     (`_closed`)
+1. nothing held, something now            → OpenTrade      (`_open_trade`)
+2. held, nothing now                      → CloseTrade     (`_close_trade`)
 3. held, the other side now               → FlipTrade      (both)
-4. held, same side, any size              → UpdateMfeMae   (`_resized`): adds, partial closes, funding and marks
+4. held, same side, any size              → UpdateMfeMae   (`_resize_trade`): adds, partial closes, funding and
+   marks
                                             belong to the trade that is open
 
-It is called once per fill, so no lifetime between two ticks is invisible; with no fill to explain
-a change, the mark stands in for the price. It never asks the time and never reads a store.
+It is called once per fill, so no lifetime between two ticks is invisible; with no fill to explain a change, the
+mark stands in for the price. It never asks the time and never reads a store.
 
-A trade's extremes (MFE, MAE) hold the results it had at prices that were observed while it was open:
-0 at its first fill, the path of prices since (`MaterializerContext.path`), the price of every later
-fill. A mark beside a fill was observed before it, so it counts in a step without one alone.
+A trade's extremes (MFE, MAE) hold the results it had at prices that were observed while it was open: 0 at its first
+fill, the path of prices since (`MaterializerContext.path`), the price of every later fill. A mark beside a fill was
+observed before it, so it counts in a step without one alone.
+
+`settle_fill`, `settle_funding`, `settle_insurance` and `settle_marks` take an account and an event and return the
+next account and the bodies of new events. The caller appends all bodies of one reconciliation in one transaction.
 """
+
+from collections.abc import Mapping
 
 import msgspec
 
+from tapebook.book import events as ev
+from tapebook.book.events import Posting, apply_fill, apply_funding, apply_insurance
 from tapebook.domain.canonical import short_id
-from tapebook.domain.money import divide, notional_usd_e6
-from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.trade import ClosedTrade, PriceRange, TradeState
+from tapebook.domain.money import divide_half_even, notional_usd_e6
+from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
+from tapebook.domain.position import ClosedTrade, Portfolio, Position, PriceRange, TradeState
 
 
 class MaterializerContext(msgspec.Struct, frozen=True):
@@ -83,11 +91,11 @@ Op = OpenTrade | UpdateMfeMae | CloseTrade | FlipTrade
 def reconcile_portfolio_delta(prev: Portfolio, next: Portfolio, ctx: MaterializerContext) -> list[Op]:
     """The ops that turn the trades open before a step into those after it."""
     symbols = sorted({*prev.positions, *next.positions})
-    changes = (_transition(_held(prev, symbol), _held(next, symbol), ctx) for symbol in symbols)
+    changes = (_transition(_held_position(prev, symbol), _held_position(next, symbol), ctx) for symbol in symbols)
     return [op for op in changes if op is not None]
 
 
-def _held(portfolio: Portfolio, symbol: str) -> Position | None:
+def _held_position(portfolio: Portfolio, symbol: str) -> Position | None:
     """A symbol's position; a size of zero is none."""
     held = portfolio.positions.get(symbol)
     return held if held is not None and held.size_e8 else None
@@ -96,28 +104,29 @@ def _held(portfolio: Portfolio, symbol: str) -> Position | None:
 def _transition(before: Position | None, after: Position | None, ctx: MaterializerContext) -> Op | None:
     trade = ctx.open_trades.get(before.symbol) if before else None
     if before is None or trade is None:
-        return OpenTrade(_adopted(after, ctx)) if after else None
+        return OpenTrade(_adopt_position(after, ctx)) if after else None
     for price in ctx.path.get(before.symbol, ()):
-        trade = _stretched(trade, trade.realised_usd_e6 + before.unrealised_usd_e6(price))
+        trade = _with_extremes(trade, trade.realised_usd_e6 + before.unrealised_usd_e6(price))
     fee = ctx.fees.get(before.symbol, 0)
     if after is None:
-        return CloseTrade(_closed(trade, before, ctx, fee=fee))
+        return CloseTrade(_close_trade(trade, before, ctx, fee=fee))
     if (before.size_e8 > 0) != (after.size_e8 > 0):
         # One fill did both; each trade bears the fee of its part.
-        closing = divide(fee * abs(before.size_e8), abs(before.size_e8) + abs(after.size_e8))
+        closing = divide_half_even(fee * abs(before.size_e8), abs(before.size_e8) + abs(after.size_e8))
         return FlipTrade(
-            CloseTrade(_closed(trade, before, ctx, fee=closing)), OpenTrade(_opened(after, ctx, fee=fee - closing))
+            CloseTrade(_close_trade(trade, before, ctx, fee=closing)),
+            OpenTrade(_open_trade(after, ctx, fee=fee - closing)),
         )
-    return UpdateMfeMae(_resized(trade, before, after, ctx))
+    return UpdateMfeMae(_resize_trade(trade, before, after, ctx))
 
 
-def _adopted(after: Position, ctx: MaterializerContext) -> TradeState:
+def _adopt_position(after: Position, ctx: MaterializerContext) -> TradeState:
     """A trade for a position that has none; the step's fee and funding are all its own."""
     fee, funding = ctx.fees.get(after.symbol, 0), ctx.funding.get(after.symbol, 0)
-    return msgspec.structs.replace(_opened(after, ctx, fee=fee), funding_usd_e6=funding)
+    return msgspec.structs.replace(_open_trade(after, ctx, fee=fee), funding_usd_e6=funding)
 
 
-def _opened(after: Position, ctx: MaterializerContext, *, fee: int) -> TradeState:
+def _open_trade(after: Position, ctx: MaterializerContext, *, fee: int) -> TradeState:
     # A position from before our time, in a step about something else, has neither mark nor price: its cost stands in.
     mark = ctx.marks.get(after.symbol) or ctx.prices.get(after.symbol) or after.entry_price_e8
     return TradeState(
@@ -145,7 +154,7 @@ def _trade_id(symbol: str, ctx: MaterializerContext) -> str:
     return short_id("trade", *((ctx.stream,) if ctx.stream else ()), symbol, ctx.source_id)
 
 
-def _closed(trade: TradeState, before: Position, ctx: MaterializerContext, *, fee: int) -> ClosedTrade:
+def _close_trade(trade: TradeState, before: Position, ctx: MaterializerContext, *, fee: int) -> ClosedTrade:
     proceeds = notional_usd_e6(before.size_e8, ctx.price(before.symbol))
     ended = msgspec.structs.replace(
         trade,
@@ -155,11 +164,11 @@ def _closed(trade: TradeState, before: Position, ctx: MaterializerContext, *, fe
         fees_usd_e6=trade.fees_usd_e6 + fee,
         funding_usd_e6=trade.funding_usd_e6 + ctx.funding.get(before.symbol, 0),
     )
-    ended = _stretched(ended, ended.realised_usd_e6)
+    ended = _with_extremes(ended, ended.realised_usd_e6)
     return ClosedTrade(ended, ctx.at, ctx.exit_label or ctx.reason or "unknown", ctx.run_id)
 
 
-def _resized(trade: TradeState, before: Position, after: Position, ctx: MaterializerContext) -> TradeState:
+def _resize_trade(trade: TradeState, before: Position, after: Position, ctx: MaterializerContext) -> TradeState:
     paid = after.cost_usd_e6 - before.cost_usd_e6
     if abs(after.size_e8) > abs(before.size_e8):
         trade = msgspec.structs.replace(
@@ -184,7 +193,7 @@ def _resized(trade: TradeState, before: Position, after: Position, ctx: Material
     )
     seen = ctx.prices if before.symbol in ctx.prices else ctx.marks
     if before.symbol in seen:
-        trade = _stretched(trade, trade.realised_usd_e6 + after.unrealised_usd_e6(seen[before.symbol]))
+        trade = _with_extremes(trade, trade.realised_usd_e6 + after.unrealised_usd_e6(seen[before.symbol]))
     return trade
 
 
@@ -196,10 +205,160 @@ def _entry_usd_e6(trade: TradeState, paid_usd_e6: int, ctx: MaterializerContext)
     return trade.entry_usd_e6 + paid_usd_e6 if opening else trade.entry_usd_e6
 
 
-def _stretched(trade: TradeState, result_usd_e6: int) -> TradeState:
+def _with_extremes(trade: TradeState, result_usd_e6: int) -> TradeState:
     """The trade with its extremes widened to include a result it has had."""
     return msgspec.structs.replace(
         trade,
         mfe_usd_e6=max(trade.mfe_usd_e6, result_usd_e6),
         mae_usd_e6=min(trade.mae_usd_e6, result_usd_e6),
     )
+
+
+class Account(msgspec.Struct, frozen=True):
+    """A deployment's account as of `seq`: what it holds, and the round trips that are open."""
+
+    seq: int
+    portfolio: Portfolio
+    open_trades: dict[str, TradeState]
+
+
+class TradeCause(msgspec.Struct, frozen=True):
+    """Why something happened: the agent, and (for a fill of ours) the run, its reason and the leverage it asked for.
+
+    `stream` is the owner and the deployment whose account it is, which the ids of its trades are made of;
+    `exit_label` stands for the reason where nobody's decision gave one.
+    """
+
+    agent: str
+    agent_version: int
+    run_id: str | None = None
+    reason: str = ""
+    leverage: int = 1
+    regime: str | None = None
+    lessons_hash: str | None = None
+    exit_label: str | None = None
+    stream: str = ""
+
+
+SettleResult = tuple[Account, list[msgspec.Struct]]
+
+
+def settle_fill(
+    account: Account, fill: Fill, cause: TradeCause, *, mark_e8: int | None, path: PriceRange | None = None
+) -> SettleResult:
+    """One fill: position, ledger and trade move together. A fill of no order of ours is somebody else's doing.
+
+    `path` are the prices observed of its symbol since the account was last valued, before it.
+    """
+    label = cause.exit_label or (None if fill.client_id else "external_flatten")
+    portfolio, postings = apply_fill(account.portfolio, fill, leverage=cause.leverage)
+    context = MaterializerContext(
+        at=fill.happened_at,
+        source_id=fill.fill_id,
+        stream=cause.stream,
+        open_trades=account.open_trades,
+        marks={} if mark_e8 is None else {fill.symbol: mark_e8},
+        prices={fill.symbol: fill.price_e8},
+        fees={fill.symbol: fill.fee_usd_e6},
+        reason=cause.reason,
+        run_id=cause.run_id,
+        exit_label="liquidated" if fill.liquidation else "delisted" if fill.delisted else label,
+        regimes={fill.symbol: cause.regime},
+        lessons_hash=cause.lessons_hash,
+        path={} if path is None else {fill.symbol: path},
+        order_id=fill.client_id,
+    )
+    return _settle(account, portfolio, context, cause=cause, said=[ev.FillObserved(fill)], postings=postings)
+
+
+def settle_funding(account: Account, payment: FundingPayment, cause: TradeCause) -> SettleResult:
+    """One hour's funding on one position."""
+    portfolio, postings = apply_funding(account.portfolio, payment)
+    context = MaterializerContext(
+        at=payment.happened_at,
+        source_id=f"funding {payment.happened_at}",
+        stream=cause.stream,
+        open_trades=account.open_trades,
+        funding={payment.symbol: payment.amount_usd_e6},
+    )
+    return _settle(account, portfolio, context, cause=cause, said=[ev.FundingObserved(payment)], postings=postings)
+
+
+def settle_insurance(account: Account, payment: InsurancePayment) -> SettleResult:
+    """A loss that was made up: money of the account and of no trade, so that a trade's result stays what it was."""
+    portfolio, postings = apply_insurance(account.portfolio, payment)
+    posted = ev.LedgerPosted(f"insurance {payment.happened_at}", tuple(postings), portfolio.cash_usd_e6)
+    return Account(account.seq, portfolio, account.open_trades), [posted]
+
+
+def settle_marks(
+    account: Account,
+    marks: dict[str, int],
+    cause: TradeCause,
+    *,
+    path: Mapping[str, PriceRange],
+    at: int,
+    walked_until: int = 0,
+) -> SettleResult:
+    """The marks of a moment: what the account is worth by them, and how far each trade has been by its path.
+
+    A mark may be from before a position was opened: what a trade has been through, the path alone says.
+    """
+    portfolio, trades = account.portfolio, account.open_trades
+    said: list[msgspec.Struct] = [
+        ev.MarksObserved(marks, portfolio.cash_usd_e6, portfolio.equity_usd_e6(marks), walked_until)
+    ]
+    # Within what a trade has been through already, as most prices are, there is nothing to be said of it.
+    if not any(
+        _widens_extremes(trades.get(symbol), held, path.get(symbol)) for symbol, held in portfolio.positions.items()
+    ):
+        return account, said
+    context = MaterializerContext(
+        at=at, source_id=f"marks {at}", stream=cause.stream, open_trades=trades, path=dict(path)
+    )
+    return _settle(account, portfolio, context, cause=cause, said=said, postings=[])
+
+
+def _widens_extremes(trade: TradeState | None, held: Position, path: PriceRange | None) -> bool:
+    """Whether prices stretch a trade's extremes; a position without a trade gets one."""
+    if trade is None or path is None:
+        return trade is None
+    ends = [trade.realised_usd_e6 + held.unrealised_usd_e6(price) for price in path]
+    return min(ends) < trade.mae_usd_e6 or max(ends) > trade.mfe_usd_e6
+
+
+def _settle(
+    account: Account,
+    portfolio: Portfolio,
+    context: MaterializerContext,
+    *,
+    cause: TradeCause,
+    said: list[msgspec.Struct],
+    postings: list[Posting],
+) -> SettleResult:
+    bodies = list(said)
+    if postings:
+        bodies.append(ev.LedgerPosted(context.source_id, tuple(postings), portfolio.cash_usd_e6))
+    trades = dict(account.open_trades)
+    for op in reconcile_portfolio_delta(account.portfolio, portfolio, context):
+        bodies += _events_of_op(op, trades, portfolio, cause)
+    return Account(account.seq, portfolio, trades), bodies
+
+
+def _events_of_op(
+    op: Op, trades: dict[str, TradeState], portfolio: Portfolio, cause: TradeCause
+) -> list[msgspec.Struct]:
+    """An op as events; an update that changes nothing is none."""
+    if isinstance(op, FlipTrade):
+        return _events_of_op(op.close, trades, portfolio, cause) + _events_of_op(op.open, trades, portfolio, cause)
+    if isinstance(op, CloseTrade):
+        del trades[op.trade.state.symbol]
+        return [ev.TradeClosed(op.trade)]
+    symbol = op.trade.symbol
+    if trades.get(symbol) == op.trade:
+        return []
+    trades[symbol] = op.trade
+    position = portfolio.positions[symbol]
+    if isinstance(op, OpenTrade):
+        return [ev.TradeOpened(cause.agent, cause.agent_version, op.trade, position)]
+    return [ev.TradeUpdated(op.trade, position)]

@@ -1,36 +1,108 @@
 """The book in its database: appends events to the log, reads projections as of a sequence number.
 
 Every read names an owner through the store it is asked of; nothing crosses owners.
+
+Recent activity is a pure function of two parts:
+
+    session    the rows of the last hour and of the day so far, as the store reads them
+    marks      what the positions of 00:00 UTC were worth then, which only the market can say
+
+The day starts at 00:00 UTC. Its equity is computed from the ledger, never remembered by a process: cash now, less
+all that was posted today, plus what the positions held at midnight had not realised. Transfers are left where they
+are, so a deposit at noon is no gain.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 
 import msgspec
 
 from tapebook.book import events as ev
-from tapebook.book.activity import UNREADABLE, LastClose, Session, day_start, refusal_code
-from tapebook.book.settle import Account
+from tapebook.book.materializer import Account
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.activity import LONGEST_STREAK
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, HOUR, iso
+from tapebook.domain.instants import DAY, HOUR, floor_to_step, iso_text
 from tapebook.domain.order import Fill, Order, OrderOutcome
-from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.run import Action, DecisionRun, Usage, Verdict, Watermarks
-from tapebook.domain.trade import ClosedTrade, Lack, TradeState
+from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Position, TradeState
+from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Usage, Verdict, Watermarks
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
-from tapebook.log.set_back import StreamSetBack
+from tapebook.log.store import StreamSetBack
+
+UNREADABLE_REPLY = "UNREADABLE_REPLY"
+BROKER_REFUSED = "BROKER_REFUSED"
+AT_SEND = " at send: "
+"""Between the rule and the detail of an order that the send gate refused."""
+
+
+def refusal_code(detail: str) -> str:
+    """The code of an order that was refused: the rule of the send gate, or the broker."""
+    rule, at_send, _ = detail.partition(AT_SEND)
+    return rule if at_send else BROKER_REFUSED
+
+
+class LastClose(msgspec.Struct, frozen=True):
+    """How a symbol's newest round trip ended."""
+
+    symbol: str
+    at: int
+    net_usd_e6: int
+
+
+class Session(msgspec.Struct, frozen=True):
+    """What the tables say as of one moment; `held` are the positions of the day's start, `nets` newest first."""
+
+    cash_usd_e6: int
+    results_usd_e6: int
+    held: dict[str, Position]
+    rejections: tuple[str, ...]
+    executed: int
+    orders: int
+    nets: tuple[int, ...]
+    closes: tuple[LastClose, ...]
+    refusals: tuple[str, ...] = ()
+
+
+def day_start(as_of: int) -> int:
+    """00:00 UTC of a moment's day."""
+    return floor_to_step(as_of, DAY)
+
+
+def activity_of_session(session: Session, marks: Mapping[str, int]) -> Activity:
+    """The activity of a session, with the marks of the day's start."""
+    return Activity(
+        rejections=session.rejections,
+        executed_today=session.executed,
+        orders_last_hour=session.orders,
+        realised_today_usd_e6=session.results_usd_e6,
+        day_start_equity_usd_e6=day_start_equity(session, marks),
+        losing_streak=losing_streak(session.nets),
+        last_close_at={close.symbol: close.at for close in session.closes},
+        last_loss_at={close.symbol: close.at for close in session.closes if close.net_usd_e6 < 0},
+        refusals=session.refusals,
+    )
+
+
+def day_start_equity(session: Session, marks: Mapping[str, int]) -> int:
+    """Equity at 00:00 UTC, as if all transfers of the day had been made before."""
+    unrealised = sum(held.unrealised_usd_e6(marks[symbol]) for symbol, held in session.held.items())
+    return session.cash_usd_e6 - session.results_usd_e6 + unrealised
+
+
+def losing_streak(nets: Iterable[int]) -> int:
+    """How many of the newest results in a row were losses; breaking even ends a row."""
+    return sum(1 for _ in takewhile(lambda net: net < 0, nets))
+
 
 MIGRATIONS = "tapebook.book"
-EVERY = 2**62
+NO_LIMIT = 2**62
 """No limit to how many rows are read."""
 
 MOST_UNDER_WAY = 50
 """Orders that are looked at for those under way: an order that outlives so many newer ones is not seen any more."""
 
 # Runs that are named when the beginning of an id fits several.
-_MOST_NAMED = 5
+_RUNS_NAMED = 5
 
 _QUERIES = Queries.load("tapebook.book")
 
@@ -50,7 +122,7 @@ class TradeTotals(msgspec.Struct, frozen=True):
         return self.realised_usd_e6 - self.fees_usd_e6 + self.funding_usd_e6
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class AccountSnapshot(msgspec.Struct, frozen=True):
     """What an account was worth at a moment, at which marks, and up to where its margin was checked by then."""
 
     happened_at: int
@@ -60,7 +132,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     marks: dict[str, int]
 
 
-class KnownOrder(msgspec.Struct, frozen=True):
+class OrderRecord(msgspec.Struct, frozen=True):
     """An order, whose it is, and the newest word on it; one of a dry run was never sent."""
 
     order: Order
@@ -94,7 +166,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     actions: tuple[ActionRecord, ...]
 
 
-class KnownTrade(msgspec.Struct, frozen=True):
+class TradeRecord(msgspec.Struct, frozen=True):
     """A round trip, open or ended, and who made it."""
 
     trade: TradeState | ClosedTrade
@@ -103,7 +175,7 @@ class KnownTrade(msgspec.Struct, frozen=True):
     agent_version: int
 
 
-class EndedTrade(msgspec.Struct, frozen=True):
+class TradeWithEngine(msgspec.Struct, frozen=True):
     """A trade that ended, with the engine that entered it and how sure that was; None when no run of ours did."""
 
     trade: ClosedTrade
@@ -142,17 +214,17 @@ class Book:
         lease = self._leases.for_write(stream) if self._leases else None
         return self._log.append(stream, drafts, expected_seq=expected_seq, lease=lease)
 
-    def note_set_back(self, deployment: str = "") -> None:
+    def record_set_back(self, deployment: str = "") -> None:
         """Writes that the clock has gone back, if it has and the stream does not say so yet."""
-        if self._log.is_ahead(self.stream(deployment)):
+        if self._log.is_ahead_of_clock(self.stream(deployment)):
             self.append(deployment, [], expected_seq=self.head(deployment))
 
-    def turn(self, deployment: str) -> int:
+    def set_back_count(self, deployment: str) -> int:
         """How often the clock has gone back in a stream, with a step that is about to be written."""
         stream = self.stream(deployment)
-        return len(self._log.set_backs(stream)) + self._log.is_ahead(stream)
+        return len(self._log.set_backs(stream)) + self._log.is_ahead_of_clock(stream)
 
-    def set_back(self, deployment: str, *, seq: int, as_of: int) -> StreamSetBack | None:
+    def set_back_after(self, deployment: str, *, seq: int, as_of: int) -> StreamSetBack | None:
         """The step back of the clock in a stream, up to a sequence number, that follows events of moments after one."""
         backs = self._log.set_backs(self.stream(deployment), until=seq)
         return next((back for back in backs if back.known_before > as_of), None)
@@ -163,7 +235,7 @@ class Book:
         if known is not None and known[1] == profile and self.removed_at(profile.name) is None:
             return known[0]
         version = known[0] + 1 if known else 1
-        saved = ev.draft(at, ev.AgentSaved(version, profile))
+        saved = ev.draft_event(at, ev.AgentSaved(version, profile))
         self.append("", [saved], expected_seq=self.head())
         return version
 
@@ -173,7 +245,7 @@ class Book:
         if known is None or self.removed_at(name) is not None:
             raise UnknownName(f"there is no agent called {name!r} to remove; `tapebook agents` lists them")
         last = msgspec.structs.replace(known[1], enabled=False)
-        removed = ev.draft(at, ev.AgentRemoved(known[0] + 1, last, reason))
+        removed = ev.draft_event(at, ev.AgentRemoved(known[0] + 1, last, reason))
         self.append("", [removed], expected_seq=self.head())
         return known[0] + 1
 
@@ -239,7 +311,7 @@ class Book:
         """The trades that ended last as of a sequence number, newest exit first; without those that lack fills."""
         return self._closed_trades(deployment, seq=seq, most=most, partial=0)
 
-    def listed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
+    def all_closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first, whatever is known of them."""
         return self._closed_trades(deployment, seq=seq, most=most, partial=1)
 
@@ -253,7 +325,7 @@ class Book:
         rows = self._db.all(_QUERIES.closed_trades_until, **where)
         return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in rows]
 
-    def trade_maker(self, trade_id: str) -> tuple[str, int]:
+    def trade_agent(self, trade_id: str) -> tuple[str, int]:
         """The agent and version that opened a trade."""
         row = self._db.one(_QUERIES.trade_maker, owner=self.owner, id=trade_id)
         if row is None:
@@ -267,7 +339,7 @@ class Book:
             raise UnknownName(f"there is no trade {trade_id!r}; `tapebook trades AGENT` lists them")
         return row[0], row[1]
 
-    def trade_lacks(self, trade_id: str) -> tuple[Lack, ...]:
+    def trade_lacks(self, trade_id: str) -> tuple[MissingFact, ...]:
         """What is not known of a trade; nothing is of one that was booked as it happened."""
         row = self._db.one(_QUERIES.trade_lacks, owner=self.owner, id=trade_id)
         return tuple(row[0].split(",")) if row and row[0] else ()
@@ -277,23 +349,23 @@ class Book:
         row = self._db.one(_QUERIES.trade_totals, owner=self.owner, deployment=deployment)
         return TradeTotals(*row) if row else TradeTotals(0, 0, 0, 0, 0)
 
-    def trade_ended(self, trade_id: str) -> int | None:
+    def trade_end_seq(self, trade_id: str) -> int | None:
         """The sequence number of the event that ended a trade; None of one that is open or not there."""
         row = self._db.one(_QUERIES.trade_ended, owner=self.owner, id=trade_id)
         return row[0] if row else None
 
-    def closed_after(self, deployment: str, *, after: int, seq: int, most: int = EVERY) -> list[ClosedTrade]:
+    def closed_after(self, deployment: str, *, after: int, seq: int, most: int = NO_LIMIT) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""
         where = {"owner": self.owner, "deployment": deployment, "after": after, "seq": seq, "most": most}
         return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_after, **where)]
 
-    def closed_on(self, deployment: str, *, since: int, until: int, seq: int) -> list[EndedTrade]:
+    def trades_closed_between(self, deployment: str, *, since: int, until: int, seq: int) -> list[TradeWithEngine]:
         """The trades that ended between two moments, as of a sequence number, oldest exit first."""
         where = {"owner": self.owner, "deployment": deployment, "since": since, "until": until, "seq": seq}
         rows = self._db.all(_QUERIES.closed_on, **where)
-        return [EndedTrade(ClosedTrade(TradeState(*row[:22]), *row[22:25]), *row[25:]) for row in rows]
+        return [TradeWithEngine(ClosedTrade(TradeState(*row[:22]), *row[22:25]), *row[25:]) for row in rows]
 
-    def posted_on(self, deployment: str, *, since: int, until: int, seq: int) -> int | None:
+    def results_posted_between(self, deployment: str, *, since: int, until: int, seq: int) -> int | None:
         """What was posted between two moments, transfers excluded; None when nothing was."""
         where = {"owner": self.owner, "deployment": deployment, "since": since, "until": until, "seq": seq}
         row = self._db.one(_QUERIES.posted_on, **where)
@@ -304,12 +376,12 @@ class Book:
         rows = self._db.all(_QUERIES.days_changed, owner=self.owner, deployment=deployment, after=after, seq=seq)
         return [(row[0] * DAY, row[1]) for row in rows]
 
-    def closed_since(self, deployment: str, *, after: int, seq: int) -> tuple[int, int | None]:
+    def closed_count_since(self, deployment: str, *, after: int, seq: int) -> tuple[int, int | None]:
         """How many trades ended after one sequence number and up to another, and when the first of them did."""
         row = self._db.one(_QUERIES.closed_since, owner=self.owner, deployment=deployment, after=after, seq=seq)
         return (row[0], row[1]) if row else (0, None)
 
-    def closed_count(self) -> int:
+    def closed_trade_count(self) -> int:
         """How many round trips are complete."""
         row = self._db.one(_QUERIES.closed_count, owner=self.owner)
         return row[0] if row else 0
@@ -339,7 +411,7 @@ class Book:
         if event is None:
             raise Damaged(f"run {run_id} is not in the log; `tapebook verify` lists what is missing")
         actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
-        return _run(row, ev.told_once(event), actions)
+        return _run(row, ev.run_details(event), actions)
 
     def find_run(self, text: str) -> DecisionRun:
         """The decision whose id begins with a text; UnknownName when none or several do."""
@@ -351,8 +423,10 @@ class Book:
             return run
         if not written or not found:
             raise UnknownName(f"there is no run {text!r}; `tapebook runs` lists them")
-        shown = [f"{name} ({agent} {symbol} {iso(as_of)[:16]})" for name, agent, symbol, as_of in found[:_MOST_NAMED]]
-        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        shown = [
+            f"{name} ({agent} {symbol} {iso_text(as_of)[:16]})" for name, agent, symbol, as_of in found[:_RUNS_NAMED]
+        ]
+        more = f" and {len(found) - _RUNS_NAMED} more" if len(found) > _RUNS_NAMED else ""
         named = f"{', '.join(shown)}{more}"
         raise UnknownName(f"{text!r} begins the ids of {len(found)} runs: {named}; write more of it")
 
@@ -387,12 +461,12 @@ class Book:
         rows = self._db.all(_QUERIES.working_orders, owner=self.owner, deployment=deployment)
         return [(_order(row), row[10] is not None) for row in rows]
 
-    def unanswered_orders(self, deployment: str = "") -> list[KnownOrder]:
+    def unanswered_orders(self, deployment: str = "") -> list[OrderRecord]:
         """Orders nobody knows whether the broker has, of a deployment or of all, oldest first; `detail` says why."""
         rows = self._db.all(_QUERIES.unanswered_orders, owner=self.owner, deployment=deployment)
-        return [_known_order(row) for row in rows]
+        return [_order_record(row) for row in rows]
 
-    def stirs(self, deployment: str) -> bool:
+    def has_exposure(self, deployment: str) -> bool:
         """Whether a deployment has an order that has not ended, or holds something."""
         return self._db.one(_QUERIES.stirs, owner=self.owner, deployment=deployment) is not None
 
@@ -401,41 +475,41 @@ class Book:
         row = self._db.one(_QUERIES.order_reason, owner=self.owner, client_id=client_id)
         return (row[0], row[1], row[2]) if row else None
 
-    def open_orders_of(self, run_id: str) -> int:
+    def open_order_count(self, run_id: str) -> int:
         """How many orders of a run have not ended."""
         row = self._db.one(_QUERIES.open_orders_of_run, owner=self.owner, run_id=run_id)
         return row[0] if row else 0
 
-    def newest_snapshot(self, deployment: str, *, seq: int) -> Snapshot | None:
+    def newest_snapshot(self, deployment: str, *, seq: int) -> AccountSnapshot | None:
         """What the account was worth when it was last valued."""
         row = self._db.one(_QUERIES.newest_snapshot, owner=self.owner, deployment=deployment, seq=seq)
         if row is None:
             return None
-        return Snapshot(row[0], row[1], row[2], row[3], msgspec.json.decode(row[4], type=dict[str, int]))
+        return AccountSnapshot(row[0], row[1], row[2], row[3], msgspec.json.decode(row[4], type=dict[str, int]))
 
     def cash_differences(self) -> list[str]:
         """Deployments whose cash is not the sum of their ledger; empty when all is well."""
         rows = self._db.all(_QUERIES.ledger_gaps, owner=self.owner)
         return [f"{row[0]}/{row[1]}: cash {row[3]} but the ledger sums to {row[2]}" for row in rows if row[2] != row[3]]
 
-    def orders(self, deployment: str = "", *, working: bool, most: int) -> list[KnownOrder]:
+    def orders(self, deployment: str = "", *, working: bool, most: int) -> list[OrderRecord]:
         """The newest orders of a deployment, or of all; when asked, only those that have not ended."""
         where = {"owner": self.owner, "deployment": deployment, "working": int(working), "most": most}
-        return [_known_order(row) for row in self._db.all(_QUERIES.orders, **where)]
+        return [_order_record(row) for row in self._db.all(_QUERIES.orders, **where)]
 
     def order(self, client_id: str) -> Order | None:
         """An order by its client id."""
         row = self._db.one(_QUERIES.order, owner=self.owner, client_id=client_id)
         return None if row is None else _order(row)
 
-    def dry_orders(self, deployment: str) -> int:
+    def dry_order_count(self, deployment: str) -> int:
         """How many orders a deployment of a dry run has noted."""
         row = self._db.one(_QUERIES.dry_orders, owner=self.owner, deployment=deployment)
         return row[0] if row else 0
 
-    def orders_of_run(self, run_id: str) -> list[KnownOrder]:
+    def orders_of_run(self, run_id: str) -> list[OrderRecord]:
         """The orders of a run with what became of them."""
-        return [_known_order(row) for row in self._db.all(_QUERIES.orders_of_run, owner=self.owner, run_id=run_id)]
+        return [_order_record(row) for row in self._db.all(_QUERIES.orders_of_run, owner=self.owner, run_id=run_id)]
 
     def order_outcomes(self, run_id: str, *, seq: int) -> tuple[OrderOutcome, ...]:
         """How far the orders of a run had come as of a sequence number."""
@@ -446,10 +520,10 @@ class Book:
         """What was executed of a run's orders."""
         return [_fill(row) for row in self._db.all(_QUERIES.fills_of_run, owner=self.owner, run_id=run_id)]
 
-    def trades_of_run(self, run_id: str) -> list[KnownTrade]:
+    def trades_of_run(self, run_id: str) -> list[TradeRecord]:
         """The round trips a run opened, ended or changed, as they are now."""
         rows = self._db.all(_QUERIES.trades_of_run, owner=self.owner, run_id=run_id)
-        return [KnownTrade(_trade(row[:25]), *row[25:]) for row in rows]
+        return [TradeRecord(_trade(row[:25]), *row[25:]) for row in rows]
 
     def shadow_pairs(self, deployment: str, *, most: int) -> list[tuple[str, str | None]]:
         """The newest shadow decisions, each with the main one of the same tick if it is there."""
@@ -484,7 +558,7 @@ class Book:
         (sums,) = self._db.all(_QUERIES.session_sums, hour=hour, today=today, until=until, **where)
         fills = self._db.all(_QUERIES.session_fills, today=today, until=until, **where)
         rejections = self._db.all(_QUERIES.session_rejections, hour=hour, as_of=as_of, **where)
-        refused = self._db.all(_QUERIES.session_refusals, hour=hour, as_of=as_of, unreadable=UNREADABLE, **where)
+        refused = self._db.all(_QUERIES.session_refusals, hour=hour, as_of=as_of, unreadable=UNREADABLE_REPLY, **where)
         return Session(
             cash_usd_e6=account.portfolio.cash_usd_e6,
             results_usd_e6=sums[1],
@@ -514,9 +588,9 @@ def _order(row: Row) -> Order:
     return Order(*fields)
 
 
-def _known_order(row: Row) -> KnownOrder:
+def _order_record(row: Row) -> OrderRecord:
     fields: Row = (*row[10:15], bool(row[15]))
-    return KnownOrder(_order(row), *fields)
+    return OrderRecord(_order(row), *fields)
 
 
 def _fill(row: Row) -> Fill:
@@ -529,7 +603,7 @@ def _trade(row: Row) -> TradeState | ClosedTrade:
     return state if row[22] is None else ClosedTrade(state, *row[22:])
 
 
-def _run(row: Row, told: ev.ToldOnce, acted: list[Row]) -> DecisionRun:
+def _run(row: Row, told: ev.RunDetails, acted: list[Row]) -> DecisionRun:
     # The columns stand in the order of the struct's fields, with four columns for its watermarks.
     before = (*row[:10], Watermarks(*row[10:14]), row[14], told.inputs_sha256, *row[15:21])
     actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))

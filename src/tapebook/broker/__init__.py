@@ -5,6 +5,26 @@ gives:  what became of them: fills, funding, refusals, liquidations, in time ord
 never:  decides, explains, writes a store
 """
 
-from tapebook.broker.port import Account, Activity, Book, Broker, Exposure, OrderState, PaperTerms, Quotes, Settlement
+from tapebook.broker.port import (
+    Broker,
+    BrokerAccount,
+    BrokerActivity,
+    Exposure,
+    OrderBook,
+    OrderState,
+    PaperTerms,
+    Quotes,
+    Settlement,
+)
 
-__all__ = ["Account", "Activity", "Book", "Broker", "Exposure", "OrderState", "PaperTerms", "Quotes", "Settlement"]
+__all__ = [
+    "Broker",
+    "BrokerAccount",
+    "BrokerActivity",
+    "Exposure",
+    "OrderBook",
+    "OrderState",
+    "PaperTerms",
+    "Quotes",
+    "Settlement",
+]

@@ -1,42 +1,60 @@
-"""Margin: how much leverage a coin allows, and how much an open position must at least be backed by.
+"""Margin: how much leverage a coin allows, what a position must be backed by, and where an account is liquidated.
 
-As on Hyperliquid: a coin has tiers, each with the value it begins at and a largest leverage. The
-maintenance rate of a tier is half its initial rate, 1 / (2 × largest leverage), and counts for the
-part of the value that lies in the tier, so that it never jumps.
+As on Hyperliquid: a coin has tiers, each with the value it begins at and a largest leverage. The maintenance rate
+of a tier is half its initial rate, 1 / (2 × largest leverage), and counts for the part of the value that lies in
+the tier, so that it never jumps. `margin_tables.json` holds the tiers of every coin the exchange listed on the day
+its `vintage` names; before and after that day they may have been others. A coin it does not know has one tier. All
+comparisons are exact: values are USD e16 (a size times a price), shares are counted in parts of a number every
+leverage divides, and nothing is rounded.
 
-`margin_tables.json` holds the tiers of every coin the exchange listed on the day its `vintage`
-names; before and after that day they may have been others. A coin it does not know has one tier.
+Margin is checked window by window (`MarginWindows`): as long as the bars of what is held, a minute as a rule; with
+bars of several lengths, as long as the longest. Two minutes after a window has ended, a bar that is still missing
+is made of the midpoints of its time, if there are any. Which of a bar's prices count depends on when the position
+last moved:
 
-All comparisons are exact: values are USD e16 (a size times a price), shares are counted in parts of
-a number every leverage divides, and nothing is rounded.
+- before the bar or at its very start: from the open to the adverse extreme;
+- within the bar: the close, for nobody knows whether the extreme came before or after; but what was filled at a
+  price of the bar itself, by a fill rule (`matching`), goes from its open to the extreme;
+- since: what it was worth when it moved, for it was not there before.
+
+A symbol nothing was observed of keeps its last mark.
+
+Within a window prices move together, in equal steps, from where the bar opened to its adverse extreme: a long to
+the low, a short to the high. The first step at which the account falls short is where it is closed
+(`liquidation_prices`). For a single position that is its liquidation price, to a millionth of the way and never on
+the better side; a bar that opens beyond it is closed at its open.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from math import lcm
 
 import msgspec
 
+from tapebook.broker.port import Quotes
+from tapebook.domain.instants import MINUTE, SECOND
+from tapebook.domain.market import Candle
+from tapebook.domain.order import FillRule
 from tapebook.domain.position import Position
 
-MOST_LEVERAGE = 50
+MAX_LEVERAGE = 50
 _E16_PER_USD_E6 = 10**10
 _E16_PER_USD = 10**16
-_PARTS = 2 * lcm(*range(1, MOST_LEVERAGE + 1))
+_SHARE_PARTS = 2 * lcm(*range(1, MAX_LEVERAGE + 1))
 
 
-class _Table(msgspec.Struct, frozen=True):
+class _MarginTable(msgspec.Struct, frozen=True):
     tiers: tuple[tuple[int, int], ...]
     symbols: tuple[str, ...]
 
 
-class _Tables(msgspec.Struct, frozen=True):
+class _MarginTables(msgspec.Struct, frozen=True):
     vintage: str
-    tables: tuple[_Table, ...]
+    tables: tuple[_MarginTable, ...]
 
 
-class _Tier(msgspec.Struct, frozen=True):
+class _MarginTier(msgspec.Struct, frozen=True):
     """The value it begins at, its largest leverage, and the parts of a value in it that must be backed."""
 
     begins_e16: int
@@ -44,11 +62,11 @@ class _Tier(msgspec.Struct, frozen=True):
     maintenance: int
 
 
-class Margins:
+class MarginTiers:
     """The tiers of every coin."""
 
     def __init__(self, default_max_leverage: int) -> None:
-        self._default = _highest_first(((0, default_max_leverage),))
+        self._default = _tiers_highest_first(((0, default_max_leverage),))
 
     def max_leverage(self, symbol: str, worth_e16: int) -> int:
         """The largest leverage a position of this value may have."""
@@ -66,7 +84,7 @@ class Margins:
         if 2 * worth >= values:
             return False
         needed = [self._maintenance(symbol, abs(held.size_e8) * prices[symbol]) for symbol, held in positions.items()]
-        return worth * _PARTS < sum(needed)
+        return worth * _SHARE_PARTS < sum(needed)
 
     def _maintenance(self, symbol: str, worth_e16: int) -> int:
         """The least a position of this value must be backed by, in parts of USD e16."""
@@ -78,7 +96,7 @@ class Margins:
         return needed
 
 
-def covers_initial(cash_usd_e6: int, positions: Mapping[str, Position], marks: Mapping[str, int]) -> bool:
+def covers_initial_margin(cash_usd_e6: int, positions: Mapping[str, Position], marks: Mapping[str, int]) -> bool:
     """Whether an account under cross margin is worth the initial margin of all it holds."""
     parts = lcm(*(max(1, held.leverage) for held in positions.values()))
     worth = cash_usd_e6 * _E16_PER_USD_E6
@@ -91,20 +109,170 @@ def covers_initial(cash_usd_e6: int, positions: Mapping[str, Position], marks: M
 
 def listed_symbols() -> tuple[str, frozenset[str]]:
     """The day of the margin tables, and every coin the exchange listed then."""
-    return _tables().vintage, frozenset(_known_tiers())
+    return _margin_tables().vintage, frozenset(_known_tiers())
 
 
 @cache
-def _tables() -> _Tables:
+def _margin_tables() -> _MarginTables:
     content = resources.files("tapebook.broker").joinpath("margin_tables.json").read_bytes()
-    return msgspec.json.decode(content, type=_Tables)
+    return msgspec.json.decode(content, type=_MarginTables)
 
 
 @cache
-def _known_tiers() -> dict[str, tuple[_Tier, ...]]:
-    tables = _tables().tables
-    return {symbol: _highest_first(table.tiers) for table in tables for symbol in table.symbols}
+def _known_tiers() -> dict[str, tuple[_MarginTier, ...]]:
+    tables = _margin_tables().tables
+    return {symbol: _tiers_highest_first(table.tiers) for table in tables for symbol in table.symbols}
 
 
-def _highest_first(tiers: tuple[tuple[int, int], ...]) -> tuple[_Tier, ...]:
-    return tuple(_Tier(begins * _E16_PER_USD, most, _PARTS // (2 * most)) for begins, most in reversed(tiers))
+def _tiers_highest_first(tiers: tuple[tuple[int, int], ...]) -> tuple[_MarginTier, ...]:
+    return tuple(
+        _MarginTier(begins * _E16_PER_USD, most, _SHARE_PARTS // (2 * most)) for begins, most in reversed(tiers)
+    )
+
+
+PRICE_STEPS = 1_000_000
+
+
+class AdverseMove(msgspec.Struct, frozen=True):
+    """How a price goes through a bar, as far as it matters: from its first to its worst."""
+
+    first_e8: int
+    worst_e8: int
+
+    def price_at(self, step: int) -> int:
+        """The price after so many of all steps."""
+        return self.first_e8 + (self.worst_e8 - self.first_e8) * step // PRICE_STEPS
+
+
+def liquidation_prices(
+    backing_usd_e6: int, positions: Mapping[str, Position], ways: Mapping[str, AdverseMove], *, margins: MarginTiers
+) -> dict[str, int] | None:
+    """The prices at which positions that share a backing are closed; None when it lasts through the bar."""
+    worst = {symbol: ways[symbol].worst_e8 for symbol in positions}
+    if not margins.falls_short(backing_usd_e6, positions, worst):
+        return None
+
+    def prices(step: int) -> dict[str, int]:
+        return {symbol: ways[symbol].price_at(step) for symbol in positions}
+
+    # On the way things only get worse: a maintenance rate is below one, so a loss weighs more than what it frees.
+    lasts, short = -1, PRICE_STEPS
+    while short - lasts > 1:
+        middle = (lasts + short) // 2
+        falls = margins.falls_short(backing_usd_e6, positions, prices(middle))
+        lasts, short = (lasts, middle) if falls else (middle, short)
+    return prices(short)
+
+
+GRACE_MS = 2 * MINUTE
+NEVER = 2**62
+"""Later than any moment."""
+
+
+class MarginWindow(msgspec.Struct, frozen=True):
+    """From when to when, and when it can be judged: `NEVER` while that is not known.
+
+    One that has ended has the bars of each symbol since its position moved, oldest first; `missing` are those that
+    are not known, by symbol and when they began.
+    """
+
+    start: int
+    end: int
+    ready_at: int
+    bars: Mapping[str, Sequence[Candle]] = {}
+    missing: Sequence[tuple[str, int]] = ()
+
+
+class MarginWindows:
+    """The stretches up to a moment; bars are read once per symbol."""
+
+    def __init__(self, quotes: Quotes, *, until: int, fill: FillRule) -> None:
+        self._quotes = quotes
+        self._until = until
+        self._fill = fill
+        self._lengths: dict[str, int] = {}
+        self._known: dict[str, dict[int, Candle]] = {}
+
+    def next_window(self, held: Collection[Position], walked: int) -> MarginWindow:
+        """The first stretch that is not walked and any of the positions was there in; lengths divide one another.
+
+        It can be judged at its end if all its bars are known, else a grace later.
+        """
+        lengths, first, longest = self._lengths, NEVER, 0
+        for each in held:
+            if each.symbol not in lengths:
+                lengths[each.symbol] = self._quotes.bar_ms(each.symbol)
+            length, moved = lengths[each.symbol], each.moved_at
+            begun = moved - moved % length
+            first = begun if begun < first else first
+            longest = length if length > longest else longest
+        start = walked if walked > first else first
+        end = start - start % longest + longest
+        return MarginWindow(start, end, NEVER) if end > self._until else self._with_bars(held, start, end)
+
+    def extremes(self, held: Collection[Position], stretch: MarginWindow) -> dict[str, AdverseMove] | None:
+        """How each position's price went through a stretch; None when nothing was observed of any."""
+        bars = self._fill_missing_bars(stretch) if stretch.missing else stretch.bars
+        if not any(bars.values()):
+            return None
+        return {each.symbol: self._extreme(each, bars[each.symbol], stretch.end) for each in held}
+
+    def _with_bars(self, held: Collection[Position], start: int, end: int) -> MarginWindow:
+        """A stretch with its bars, as far as they are known."""
+        bars: dict[str, list[Candle]] = {}
+        missing: list[tuple[str, int]] = []
+        for each in held:
+            symbol, length, since = each.symbol, self._lengths[each.symbol], max(start, each.moved_at)
+            known, found = self._known.get(symbol) or self._read_bars(symbol, start), []
+            for begins in range(since - since % length, end, length):
+                if begins in known:
+                    found.append(known[begins])
+                else:
+                    missing.append((symbol, begins))
+            bars[symbol] = found
+        ready = end + GRACE_MS if missing else end
+        return MarginWindow(start, end, ready if ready <= self._until else NEVER, bars, missing)
+
+    def _read_bars(self, symbol: str, start: int) -> dict[int, Candle]:
+        """A symbol's bars by their start, from the stretch that is asked for first: they come in order."""
+        if symbol not in self._known:
+            bars = self._quotes.bars(symbol, since=start + 1 - self._lengths[symbol], until=self._until)
+            self._known[symbol] = {bar.bucket_ts: bar for bar in bars}
+        return self._known[symbol]
+
+    def _fill_missing_bars(self, stretch: MarginWindow) -> dict[str, list[Candle]]:
+        """The bars of a stretch, and what stands in for those that are missing."""
+        bars = {symbol: [*known] for symbol, known in stretch.bars.items()}
+        for symbol, begins in stretch.missing:
+            seen = self._bar_from_mids(symbol, begins)
+            if seen is not None:
+                bars[symbol].append(seen)
+        return {symbol: sorted(found, key=lambda bar: bar.bucket_ts) for symbol, found in bars.items()}
+
+    def _bar_from_mids(self, symbol: str, begins: int) -> Candle | None:
+        """A bar made of the midpoints of its time."""
+        length = self._lengths[symbol]
+        mids = [mid.price_e8 for mid in self._quotes.mids(symbol, since=begins, until=begins + length - 1)]
+        if not mids:
+            return None
+        prices = (mids[0], max(mids), min(mids), mids[-1])
+        return Candle(symbol, length // SECOND, begins, *prices, 0.0, 0.0, len(mids))
+
+    def _extreme(self, held: Position, bars: Sequence[Candle], end: int) -> AdverseMove:
+        if not bars:
+            mark = self._quotes.mark_e8(held.symbol, at=max(held.moved_at, end))
+            known = mark or held.entry_price_e8
+            return AdverseMove(known, known)
+        first, is_long = bars[0], held.size_e8 > 0
+        began, worst = first.open_e8, first.low_e8 if is_long else first.high_e8
+        if held.moved_at > first.bucket_ts and not self._filled_within(held, first):
+            began = worst = first.close_e8
+        for bar in bars[1:]:
+            worst = min(worst, bar.low_e8) if is_long else max(worst, bar.high_e8)
+        return AdverseMove(began, worst)
+
+    def _filled_within(self, held: Position, bar: Candle) -> bool:
+        """Whether a position that moved within a bar was filled at one of its prices, as if at its beginning."""
+        if self._fill == "bar_close" or held.moved_at >= bar.end:
+            return False
+        return self._quotes.bar_alone(held.symbol, begins=bar.bucket_ts, until=self._until) is not None

@@ -18,7 +18,7 @@ class Exposure(msgspec.Struct, frozen=True):
     funded_until: int
 
 
-class Account(msgspec.Struct, frozen=True):
+class BrokerAccount(msgspec.Struct, frozen=True):
     """What a broker must know of an account; `walked_until` is how far its margin was checked before."""
 
     cash_usd_e6: int
@@ -27,14 +27,14 @@ class Account(msgspec.Struct, frozen=True):
     walked_until: int = 0
 
 
-class Activity(msgspec.Struct, frozen=True):
+class BrokerActivity(msgspec.Struct, frozen=True):
     """What happened, in time order, and how far the account's margin is checked now."""
 
     events: tuple[BrokerEvent, ...]
     walked_until: int
 
 
-class Book(msgspec.Struct, frozen=True):
+class OrderBook(msgspec.Struct, frozen=True):
     """An order book: its spread in millionths, and what each side offers within 0.1, 0.5 and 1 % of the mid."""
 
     spread_ppm: int
@@ -83,7 +83,7 @@ class Quotes(Protocol):
         """How long a symbol's bars are: a minute, or longer where that is all there is; lengths divide one another."""
         ...
 
-    def book(self, symbol: str, *, at: int) -> Book | None:
+    def book(self, symbol: str, *, at: int) -> OrderBook | None:
         """The order book at a moment, or None when none was recorded lately."""
         ...
 
@@ -127,6 +127,8 @@ class Broker(Protocol):
         """What became of an order that may have been handed over, asked for by its client id."""
         ...
 
-    def activity(self, account: Account, orders: Sequence[Order], *, quotes: Quotes, until: int) -> Activity:
+    def activity(
+        self, account: BrokerAccount, orders: Sequence[Order], *, quotes: Quotes, until: int
+    ) -> BrokerActivity:
         """What happened up to a moment to working orders and open positions."""
         ...

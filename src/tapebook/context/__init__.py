@@ -5,30 +5,38 @@ gives:  a packet within its budget, with canonical bytes and hashes
 never:  reads a database, a clock or a file
 """
 
-from tapebook.context.assemble import CAPS, assemble
-from tapebook.context.budget import MEMORY_CAP
-from tapebook.context.oversize import oversize
-from tapebook.context.preview import Preview, PreviewPart, preview
-from tapebook.context.shelf import MarketKey, MarketShelf
-from tapebook.context.situation import Feature, Market, Situation
-from tapebook.context.versions import CURRENT, RENDERER, VERSIONS, PacketVersion, version_of
+from tapebook.context.assemble import SECTION_CAPS, assemble_packet
+from tapebook.context.formatting import MEMORY_CAP
+from tapebook.context.preview import Preview, PreviewPart, oversize_problems, preview_packet
+from tapebook.context.situation import (
+    CURRENT_RENDERER,
+    CURRENT_VERSION,
+    PACKET_VERSIONS,
+    Feature,
+    Market,
+    MarketCache,
+    MarketKey,
+    PacketVersion,
+    Situation,
+    version_of,
+)
 
 __all__ = [
-    "CAPS",
-    "CURRENT",
+    "CURRENT_RENDERER",
+    "CURRENT_VERSION",
     "MEMORY_CAP",
-    "RENDERER",
-    "VERSIONS",
+    "PACKET_VERSIONS",
+    "SECTION_CAPS",
     "Feature",
     "Market",
+    "MarketCache",
     "MarketKey",
-    "MarketShelf",
     "PacketVersion",
     "Preview",
     "PreviewPart",
     "Situation",
-    "assemble",
-    "oversize",
-    "preview",
+    "assemble_packet",
+    "oversize_problems",
+    "preview_packet",
     "version_of",
 ]

@@ -9,19 +9,32 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from tapebook.context.budget import text_tokens, within
-from tapebook.context.quote import CHARACTERS_PER_TOKEN
-from tapebook.context.renderer_3 import MARKET_TITLE, PORTFOLIO, QUOTES, RULES, symbol_text, visible
-from tapebook.context.sections import FACTS, Layout, Row, Rows, bars, fact_text, market
-from tapebook.context.sections.figures import percent, price, signed_usd, whole_usd
+from tapebook.context import market_sections
+from tapebook.context.formatting import (
+    CHARACTERS_PER_TOKEN,
+    percent_text,
+    price_text,
+    signed_usd_text,
+    text_tokens,
+    truncate_to_tokens,
+    whole_usd_text,
+)
+from tapebook.context.render import FACT_COLUMNS, Row, Rows, SectionLayout, fact_text
+from tapebook.context.renderer_3 import (
+    MARKET_TITLE,
+    PORTFOLIO_SECTION,
+    QUOTES,
+    RULES_SECTION,
+    symbol_text,
+    visible_text,
+)
 from tapebook.context.situation import Market, Situation
-from tapebook.domain.activity import LONGEST_STREAK, Activity
-from tapebook.domain.citation import Citation
-from tapebook.domain.instants import MINUTE, clock_text, minute_text
-from tapebook.domain.memory import ExperienceRow, LayerRow
+from tapebook.domain.agent import ExperienceRow, LayerRow
+from tapebook.domain.instants import MINUTE, minute_text, time_of_day_text
 from tapebook.domain.money import decimal_text, short_price
-from tapebook.domain.run import Action, DecisionRun, Verdict
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.packet import Citation
+from tapebook.domain.position import ClosedTrade, TradeState
+from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Verdict
 
 FOOTER = """Answer with this JSON object and nothing else:
 {"actions":[{"action":"open|adjust|close|hold","symbol":"BTC","side":"long|short|null",
@@ -34,11 +47,11 @@ NUDGE = "← same code in the last 3+ rejections; do not repeat the same proposa
 DOUBT = "(consider whether your read of the regime still holds)"
 
 
-def plain(text: str, most: int) -> str:
+def plain_line(text: str, most: int) -> str:
     """A text as one line of at most `most` characters, cut wherever that is."""
-    seen = " ".join(visible(text[: 8 * most]).translate(QUOTES).split())[:most]
+    seen = " ".join(visible_text(text[: 8 * most]).translate(QUOTES).split())[:most]
     tokens = most // CHARACTERS_PER_TOKEN
-    return (seen if len(seen) <= tokens else within(seen, tokens)).rstrip()
+    return (seen if len(seen) <= tokens else truncate_to_tokens(seen, tokens)).rstrip()
 
 
 def _bars_title(seen: Market) -> str:
@@ -49,15 +62,30 @@ def _bars_title(seen: Market) -> str:
 def _market_rows(seen: Market) -> Rows:
     rows: list[Row] = []
     if seen.mid is not None:
-        rows += ("price", short_price(seen.mid.price_e8)), ("price_age_s", market.age(seen, seen.mid.bucket_ts))
+        rows += (
+            ("price", short_price(seen.mid.price_e8)),
+            ("price_age_s", market_sections.age_seconds_text(seen, seen.mid.bucket_ts)),
+        )
     if seen.liquidity is not None:
-        rows += [*market.liquidity(seen.liquidity), ("book_age_s", market.age(seen, seen.liquidity.bucket_ts))]
+        rows += [
+            *market_sections.liquidity_rows(seen.liquidity),
+            ("book_age_s", market_sections.age_seconds_text(seen, seen.liquidity.bucket_ts)),
+        ]
     if seen.context is not None:
-        rows += [*market.context(seen.context), ("funding_age_s", market.age(seen, seen.context.bucket_ts))]
+        rows += [
+            *market_sections.asset_context_rows(seen.context),
+            ("funding_age_s", market_sections.age_seconds_text(seen, seen.context.bucket_ts)),
+        ]
     for feature in seen.features:
         known = dict(feature.metrics)
-        pairs = [f"{name}={plain(known[name], 24)}" for name in market.FEATURES[feature.name] if name in known]
-        rows.append((feature.name, " ".join([*pairs, f"age_s={market.age(seen, feature.bucket_ts)}"])))
+        pairs = [
+            f"{name}={plain_line(known[name], 24)}"
+            for name in market_sections.SHOWN_FEATURES[feature.name]
+            if name in known
+        ]
+        rows.append(
+            (feature.name, " ".join([*pairs, f"age_s={market_sections.age_seconds_text(seen, feature.bucket_ts)}"]))
+        )
     return tuple(rows)
 
 
@@ -70,15 +98,15 @@ def _last_decision_rows(seen: tuple[DecisionRun | None, tuple[str, ...]]) -> Row
     if run is None:
         return ()
     each = [_decided(*pair, watched) for pair in zip(run.actions, run.verdicts, strict=True)]
-    error = (("not understood", f'"{plain(run.error, 120)}"'),) if run.error else ()
+    error = (("not understood", f'"{plain_line(run.error, 120)}"'),) if run.error else ()
     return ("at", minute_text(run.as_of)), *each, *error
 
 
 def _decided(action: Action, verdict: Verdict, watched: tuple[str, ...]) -> Row:
     symbol = action.symbol if action.symbol in watched else "another symbol"
     what = f"{action.action} {symbol}" + (f" {action.side}" if action.side else "")
-    outcome = "allowed" if verdict.allowed else f'refused by {verdict.rule}: "{plain(verdict.detail, 120)}"'
-    return what, f'{outcome}; reason: "{plain(action.reason, 120)}"'
+    outcome = "allowed" if verdict.allowed else f'refused by {verdict.rule}: "{plain_line(verdict.detail, 120)}"'
+    return what, f'{outcome}; reason: "{plain_line(action.reason, 120)}"'
 
 
 def _activity_rows(activity: Activity | None) -> Rows:
@@ -101,7 +129,7 @@ def _activity_shape(activity: Activity, *, tail: int, rules: int) -> Rows:
         rows.append(("executed orders today (UTC)", str(activity.executed_today)))
     start = activity.day_start_equity_usd_e6
     if activity.realised_today_usd_e6 and start > 0:
-        share = percent(activity.realised_today_usd_e6, start, digits=2)
+        share = percent_text(activity.realised_today_usd_e6, start, digits=2)
         rows.append(("realized PnL today (UTC, vs day-start equity)", share))
     if activity.losing_streak:
         more = "+" if activity.losing_streak >= LONGEST_STREAK else ""
@@ -129,15 +157,15 @@ def _trade_rows(trades: tuple[ClosedTrade, ...]) -> Rows:
 def _trade_row(trade: ClosedTrade) -> Row:
     state = trade.state
     return (
-        f"{minute_text(state.entry_tick_at)} → {clock_text(trade.exit_tick_at)}",
+        f"{minute_text(state.entry_tick_at)} → {time_of_day_text(trade.exit_tick_at)}",
         f"{symbol_text(state.symbol)} {state.side}",
-        whole_usd(state.entered_usd_e6),
-        f"{price(state.entry_price_e8)} → {price(trade.exit_price_e8)}",
-        signed_usd(state.net_usd_e6),
-        percent(state.net_usd_e6, state.entered_usd_e6),
+        whole_usd_text(state.entered_usd_e6),
+        f"{price_text(state.entry_price_e8)} → {price_text(trade.exit_price_e8)}",
+        signed_usd_text(state.net_usd_e6),
+        percent_text(state.net_usd_e6, state.entered_usd_e6),
         f"{trade.holding_ms // MINUTE}m",
         f"regime={state.entry_regime_tag or 'unknown'}",
-        plain(state.entry_reason, 120),
+        plain_line(state.entry_reason, 120),
     )
 
 
@@ -163,13 +191,13 @@ def _position_rows(seen: _Open) -> Rows:
         [
             (
                 f"{symbol_text(trade.symbol)} {trade.side}",
-                whole_usd(trade.entered_usd_e6),
-                price(trade.entry_price_e8),
-                price(mark_e8),
-                signed_usd(trade.mfe_usd_e6, 0),
-                signed_usd(trade.mae_usd_e6, 0),
+                whole_usd_text(trade.entered_usd_e6),
+                price_text(trade.entry_price_e8),
+                price_text(mark_e8),
+                signed_usd_text(trade.mfe_usd_e6, 0),
+                signed_usd_text(trade.mae_usd_e6, 0),
                 f"{minutes}m",
-                plain(trade.entry_reason, 120),
+                plain_line(trade.entry_reason, 120),
             )
             for trade, mark_e8, minutes in seen
         ]
@@ -185,20 +213,25 @@ def _position_text(rows: Rows) -> str:
 
 
 def _experience_row(learned: ExperienceRow) -> Row:
-    return plain(learned.kind, 20), plain(learned.name, 60), plain(learned.value, 120)
+    return plain_line(learned.kind, 20), plain_line(learned.name, 60), plain_line(learned.value, 120)
 
 
 def _layer_row(layer: LayerRow) -> Row:
-    return plain(layer.layer, 12), plain(layer.timeframe, 20), plain(layer.key, 60), plain(layer.value, 120)
+    return (
+        plain_line(layer.layer, 12),
+        plain_line(layer.timeframe, 20),
+        plain_line(layer.key, 60),
+        plain_line(layer.value, 120),
+    )
 
 
 def _citation_row(citation: Citation) -> Row:
     return (
-        plain(citation.id, 12),
-        f"{plain(citation.path, 90)}:{citation.start_line}-{citation.end_line}",
+        plain_line(citation.id, 12),
+        f"{plain_line(citation.path, 90)}:{citation.start_line}-{citation.end_line}",
         decimal_text(citation.score_e4, 10_000, 2),
-        plain(citation.source, 20),
-        plain(citation.snippet, 240),
+        plain_line(citation.source, 20),
+        plain_line(citation.snippet, 240),
     )
 
 
@@ -207,34 +240,45 @@ def _citation_text(rows: Rows) -> str:
     return "\n".join(lines)
 
 
-MARKET: tuple[Layout[Market, Any], ...] = (
-    Layout("bars", 1_600, _bars_title, bars.COLUMNS, attrgetter("bars"), bars.rows, bars.text, bars.row, True, True),
-    Layout("market", 700, MARKET_TITLE, FACTS, lambda seen: seen, _market_rows, fact_text),
+MARKET_SECTIONS: tuple[SectionLayout[Market, Any], ...] = (
+    SectionLayout(
+        "bars",
+        1_600,
+        _bars_title,
+        market_sections.BAR_COLUMNS,
+        attrgetter("bars"),
+        market_sections.bar_rows,
+        market_sections.bar_text,
+        market_sections.bar_row,
+        True,
+        True,
+    ),
+    SectionLayout("market", 700, MARKET_TITLE, FACT_COLUMNS, lambda seen: seen, _market_rows, fact_text),
 )
-OWN: tuple[Layout[Situation, Any], ...] = (
-    PORTFOLIO,
-    Layout(
+OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
+    PORTFOLIO_SECTION,
+    SectionLayout(
         name="last_decision",
         cap=100,
         title="Last decision",
-        columns=FACTS,
+        columns=FACT_COLUMNS,
         look=_last_decision_look,
         rows=_last_decision_rows,
         text=fact_text,
         memory=True,
     ),
-    Layout(
+    SectionLayout(
         name="recent_activity",
         cap=130,
         title="Recent activity (this session)",
-        columns=FACTS,
+        columns=FACT_COLUMNS,
         look=attrgetter("activity"),
         rows=_activity_rows,
         text=fact_text,
         memory=True,
         shares=True,
     ),
-    Layout(
+    SectionLayout(
         name="recent_trades",
         cap=600,
         title="Recent trades (closed)",
@@ -244,7 +288,7 @@ OWN: tuple[Layout[Situation, Any], ...] = (
         text=_trade_text,
         memory=True,
     ),
-    Layout(
+    SectionLayout(
         name="open_positions",
         cap=200,
         title="Open positions (memory view)",
@@ -255,7 +299,7 @@ OWN: tuple[Layout[Situation, Any], ...] = (
         memory=True,
         shares=True,
     ),
-    Layout(
+    SectionLayout(
         name="experience",
         cap=250,
         title="Experience (providers, record, similar situations)",
@@ -265,7 +309,7 @@ OWN: tuple[Layout[Situation, Any], ...] = (
         text=lambda rows: "\n".join([f"- {kind} {name}: {value}" for kind, name, value in rows]),
         memory=True,
     ),
-    Layout(
+    SectionLayout(
         name="horizons",
         cap=250,
         title="Horizons",
@@ -275,8 +319,8 @@ OWN: tuple[Layout[Situation, Any], ...] = (
         text=lambda rows: "\n".join([f'- {layer} {when} {key}: "{value}"' for layer, when, key, value in rows]),
         memory=True,
     ),
-    RULES,
-    Layout(
+    RULES_SECTION,
+    SectionLayout(
         name="citations",
         cap=400,
         title="Citations",

@@ -1,8 +1,9 @@
 """Renderer 3, frozen: how packets of that version, and of the one before it, show words from outside.
 
-Its sections are those of renderer 4 with other words: less was taken out of them (`visible`), joiners among it, and a
-profile stood in the system message as it was saved. Never edited; replay depends on every byte, and the stored homes of
-`tests/replay/test_old_homes.py` hold it. Whoever changes a section for new packets copies the old form here first.
+Its sections are those of renderer 4 with other words: less was taken out of them (`visible_text`), joiners among
+it, and a profile stood in the system message as it was saved. Never edited; replay depends on every byte, and the
+stored homes of `tests/replay/test_old_homes.py` hold it. Whoever changes a section for new packets copies the old
+form here first.
 """
 
 import re
@@ -11,25 +12,11 @@ from typing import Any
 
 import msgspec
 
-from tapebook.context.budget import within
-from tapebook.context.quote import CHARACTERS_PER_TOKEN, cut_between_words
-from tapebook.context.sections import (
-    Layout,
-    Rows,
-    bars,
-    citations,
-    experience,
-    horizons,
-    last_decision,
-    market,
-    open_positions,
-    portfolio,
-    recent_activity,
-    recent_trades,
-    rules,
-)
+from tapebook.context import market_sections, memory_sections
+from tapebook.context.formatting import CHARACTERS_PER_TOKEN, truncate_between_words, truncate_to_tokens
+from tapebook.context.render import Rows, SectionLayout
 from tapebook.context.situation import Market, Situation
-from tapebook.domain.memory import ExperienceRow, LayerRow
+from tapebook.domain.agent import ExperienceRow, LayerRow
 
 _HIDDEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
@@ -43,20 +30,20 @@ _BREAKS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 QUOTES = str.maketrans(dict.fromkeys('"`“”„‟«»″＂', "'"))
 
 
-def visible(text: str) -> str:
+def visible_text(text: str) -> str:
     """A text with less taken out of it than is hidden."""
     return text if text.isascii() and text.isprintable() else _HIDDEN.sub(" ", text)
 
 
-def plain(text: str, most: int) -> str:
+def plain_line(text: str, most: int) -> str:
     """A text as one line of at most `most` characters, cut between words."""
-    return cut_between_words(" ".join(visible(text[: 8 * most]).translate(QUOTES).split()), most)
+    return truncate_between_words(" ".join(visible_text(text[: 8 * most]).translate(QUOTES).split()), most)
 
 
 def symbol_text(symbol: str) -> str:
     """A symbol as lines show it."""
-    seen, tokens = " ".join(visible(symbol[:192]).translate(QUOTES).split())[:24], 24 // CHARACTERS_PER_TOKEN
-    return (seen if len(seen) <= tokens else within(seen, tokens)).rstrip()
+    seen, tokens = " ".join(visible_text(symbol[:192]).translate(QUOTES).split())[:24], 24 // CHARACTERS_PER_TOKEN
+    return (seen if len(seen) <= tokens else truncate_to_tokens(seen, tokens)).rstrip()
 
 
 def question_lines(text: str) -> list[str]:
@@ -65,48 +52,59 @@ def question_lines(text: str) -> list[str]:
     return [line for line in found if line]
 
 
-def _as_it_is(symbol: str) -> str:
+def _unchanged(symbol: str) -> str:
     return symbol
 
 
 def _layer_row(layer: LayerRow) -> tuple[str, ...]:
-    return horizons.row(layer, plain)
+    return memory_sections.horizon_row(layer, plain_line)
 
 
 def _experience_row(learned: ExperienceRow) -> tuple[str, ...]:
-    return experience.row(learned, plain)
+    return memory_sections.experience_row(learned, plain_line)
 
 
-def _position_rows(seen: open_positions.Seen) -> Rows:
-    cells = partial(open_positions.cells_of, words=plain, name=symbol_text)
-    return tuple([open_positions.row(*each, cells=cells((each[0], each[1]))) for each in seen])
+def _position_rows(seen: memory_sections.OpenPositionsView) -> Rows:
+    cells = partial(memory_sections.open_position_cells, words=plain_line, name=symbol_text)
+    return tuple([memory_sections.open_position_row(*each, cells=cells((each[0], each[1]))) for each in seen])
 
 
 def _manual_rows(manual: str) -> Rows:
-    return tuple([(visible(line).rstrip(),) for line in manual.strip().splitlines()])
+    return tuple([(visible_text(line).rstrip(),) for line in manual.strip().splitlines()])
 
 
-_changed = msgspec.structs.replace
-MARKET_TITLE = partial(market.title, name=symbol_text)
-PORTFOLIO = _changed(portfolio.LAYOUT, rows=partial(portfolio.rows, name=symbol_text))
-RULES = _changed(rules.LAYOUT, rows=_manual_rows)
-
-MARKET: tuple[Layout[Market, Any], ...] = (
-    _changed(bars.LAYOUT, title=partial(bars.title, name=symbol_text)),
-    _changed(market.LAYOUT, title=MARKET_TITLE, rows=partial(market.rows, words=plain)),
+_replace = msgspec.structs.replace
+MARKET_TITLE = partial(market_sections.market_title, name=symbol_text)
+PORTFOLIO_SECTION = _replace(
+    market_sections.PORTFOLIO_SECTION, rows=partial(market_sections.portfolio_rows, name=symbol_text)
 )
-OWN: tuple[Layout[Situation, Any], ...] = (
-    PORTFOLIO,
-    _changed(last_decision.LAYOUT, rows=partial(last_decision.rows, words=plain, name=_as_it_is)),
-    recent_activity.LAYOUT,
-    _changed(
-        recent_trades.LAYOUT,
-        rows=partial(recent_trades.rows, words=plain, name=symbol_text),
-        shorten=partial(recent_trades.shorten, words=plain),
+RULES_SECTION = _replace(memory_sections.RULES_SECTION, rows=_manual_rows)
+
+MARKET_SECTIONS: tuple[SectionLayout[Market, Any], ...] = (
+    _replace(market_sections.BARS_SECTION, title=partial(market_sections.bars_title, name=symbol_text)),
+    _replace(
+        market_sections.MARKET_SECTION, title=MARKET_TITLE, rows=partial(market_sections.market_rows, words=plain_line)
     ),
-    _changed(open_positions.LAYOUT, rows=_position_rows),
-    _changed(experience.LAYOUT, rows=lambda learned: tuple(map(_experience_row, learned)), row=_experience_row),
-    _changed(horizons.LAYOUT, rows=lambda layers: tuple(map(_layer_row, layers)), row=_layer_row),
-    RULES,
-    _changed(citations.LAYOUT, rows=partial(citations.rows, words=plain)),
+)
+OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
+    PORTFOLIO_SECTION,
+    _replace(
+        memory_sections.LAST_DECISION_SECTION,
+        rows=partial(memory_sections.last_decision_rows, words=plain_line, name=_unchanged),
+    ),
+    memory_sections.RECENT_ACTIVITY_SECTION,
+    _replace(
+        memory_sections.RECENT_TRADES_SECTION,
+        rows=partial(memory_sections.trade_rows, words=plain_line, name=symbol_text),
+        shorten=partial(memory_sections.shorten_trade_row, words=plain_line),
+    ),
+    _replace(memory_sections.OPEN_POSITIONS_SECTION, rows=_position_rows),
+    _replace(
+        memory_sections.EXPERIENCE_SECTION,
+        rows=lambda learned: tuple(map(_experience_row, learned)),
+        row=_experience_row,
+    ),
+    _replace(memory_sections.HORIZONS_SECTION, rows=lambda layers: tuple(map(_layer_row, layers)), row=_layer_row),
+    RULES_SECTION,
+    _replace(memory_sections.CITATIONS_SECTION, rows=partial(memory_sections.citation_rows, words=plain_line)),
 )

@@ -1,17 +1,59 @@
-"""All that was known for one decision, read by the loop and handed over as one value."""
+"""All that was known for one decision as one value, the versions of a packet, and the cache of markets.
+
+A run stores the number of the renderer that made its packet. Replay reads and renders with the same number for
+ever, so a rule that changes what a packet says is a field of `PacketVersion`, false for the versions before it.
+
+`MarketCache` keeps markets for the agents that are due at the same moment. A market is a function of its key: a
+symbol, the bars that are wanted, the moment and the tape's watermark name rows that never change. So nothing
+invalidates an entry, and the cache only saves the reading.
+"""
 
 import msgspec
 
-from tapebook.context.versions import RENDERER
-from tapebook.domain.activity import Activity
-from tapebook.domain.agent import Deployment
-from tapebook.domain.citation import Citation
+from tapebook.domain.agent import Deployment, ExperienceRow, LayerRow, Lessons
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid, SettledFunding
-from tapebook.domain.memory import ExperienceRow, LayerRow, Lessons
 from tapebook.domain.order import Order, OrderOutcome
-from tapebook.domain.position import Portfolio
-from tapebook.domain.run import DecisionRun, Watermarks
-from tapebook.domain.trade import ClosedTrade, TradeState
+from tapebook.domain.packet import Citation
+from tapebook.domain.position import ClosedTrade, Portfolio, TradeState
+from tapebook.domain.run import Activity, DecisionRun, Watermarks
+from tapebook.errors import Damaged
+
+
+class PacketVersion(msgspec.Struct, frozen=True):
+    """The rules of one renderer.
+
+    `complete_bars`     a bar that lacks a minute is not shown as finished, and the missing minute is named
+    `scaled_regimes`    the thresholds of a regime scale with the square root of the time its window covers
+    `derived_features`  features are derived from imported bars and rates where none were stored
+    `sanitised`         words from outside are shown, and asked about, as `domain/text.py` leaves them
+    `expired_orders`    a decision whose order expired at the send gate is still the last decision
+    """
+
+    renderer: int
+    complete_bars: bool
+    scaled_regimes: bool
+    derived_features: bool
+    expired_orders: bool
+    sanitised: bool
+
+
+PACKET_VERSIONS = {
+    2: PacketVersion(2, False, False, False, False, False),
+    3: PacketVersion(3, True, True, True, True, False),
+    4: PacketVersion(4, True, True, True, True, True),
+}
+
+CURRENT_RENDERER = max(PACKET_VERSIONS)
+"""The renderer of new packets."""
+
+CURRENT_VERSION = PACKET_VERSIONS[CURRENT_RENDERER]
+
+
+def version_of(renderer: int) -> PacketVersion:
+    """The rules of a stored run."""
+    if renderer not in PACKET_VERSIONS:
+        raise Damaged(f"rendered by version {renderer}, which this tapebook does not have: replay it with a newer one")
+    return PACKET_VERSIONS[renderer]
 
 
 class Feature(msgspec.Struct, frozen=True):
@@ -70,7 +112,7 @@ class Situation(msgspec.Struct, frozen=True):
     horizons: tuple[LayerRow, ...] = ()
     citations: tuple[Citation, ...] = ()
     degraded: tuple[str, ...] = ()
-    renderer: int = RENDERER
+    renderer: int = CURRENT_RENDERER
 
     @property
     def symbol(self) -> str:
@@ -84,6 +126,41 @@ class Situation(msgspec.Struct, frozen=True):
         return None if mid is None else self.as_of - mid.bucket_ts
 
 
-def agent_of(situation: Situation) -> str:
+def agent_name(situation: Situation) -> str:
     """Whose decision it is: the name to show where the agent has to be changed."""
     return situation.deployment.agent.name
+
+
+MAX_CACHED_MARKETS = 512
+"""Some 20 KB each; more than the symbols that are due at one moment."""
+
+
+class MarketKey(msgspec.Struct, frozen=True):
+    """All that a market depends on."""
+
+    symbol: str
+    bar_minutes: int
+    bar_count: int
+    as_of: int
+    watermark: int
+
+
+class MarketCache:
+    """The newest markets of one tape; the oldest gives way."""
+
+    def __init__(self, most: int = MAX_CACHED_MARKETS) -> None:
+        self._most = most
+        self._markets: dict[MarketKey, Market] = {}
+
+    def __len__(self) -> int:
+        return len(self._markets)
+
+    def get(self, key: MarketKey) -> Market | None:
+        """The market of a key, if it was read before."""
+        return self._markets.get(key)
+
+    def store_market(self, key: MarketKey, market: Market) -> None:
+        """Keeps a market for others."""
+        while len(self._markets) >= self._most:
+            del self._markets[next(iter(self._markets))]
+        self._markets[key] = market

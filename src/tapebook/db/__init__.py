@@ -1,13 +1,10 @@
-"""One small face for two databases: SQLite by default, PostgreSQL by URL.
+"""Storage: one small interface for two databases (SQLite by default, PostgreSQL by URL), and durable files.
 
-takes:  named queries from `.sql` files, numbered migrations
+takes:  named queries from `.sql` files, numbered migrations, the content of files
 gives:  rows as tuples, one write transaction at a time, errors by what the caller must do
 never:  knows a table
 """
 
-from tapebook.db.connect import connect
-from tapebook.db.migrations import migrate
-from tapebook.db.port import Database, Row
-from tapebook.db.queries import Queries, Query
+from tapebook.db.database import Database, Queries, Query, Row, connect, migrate
 
 __all__ = ["Database", "Queries", "Query", "Row", "connect", "migrate"]

@@ -1,19 +1,18 @@
-"""A database whose single statements wait for the end of their transaction, where many of a kind are executed at once.
+"""A database whose single statements wait for the end of their transaction, to be executed many at once.
 
-For a sole writer that asks little of what it just wrote, such as a backtest. A read of a table that something
-waits for has that written first, so nobody can tell the difference but by the time it takes. Tables know nothing
-of one another: no statement that waits may depend on what waits for another table.
+For a single writer that reads little of what it just wrote, such as a backtest. A read of a table that something
+waits for has that written first, so the only difference is the time it takes. Tables know nothing of one another:
+no statement that waits may depend on what waits for another table.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tapebook.db.port import Database, Row
-from tapebook.db.queries import Query
+from tapebook.db.database import Database, Query, Row
 
 
-class Buffered:
+class BufferedDatabase:
     """Another database, with its writes put off."""
 
     def __init__(self, db: Database) -> None:
@@ -44,15 +43,15 @@ class Buffered:
         self._settle(query)
         return self._db.stream(query, **params)
 
-    def integrity(self) -> list[str]:
+    def integrity_problems(self) -> list[str]:
         """What the other database's own check finds."""
-        return self._db.integrity()
+        return self._db.integrity_problems()
 
-    def run(self, query: Query, **params: Any) -> None:
+    def execute(self, query: Query, **params: Any) -> None:
         """Puts a statement on one table off; outside a transaction it is executed at once."""
-        self.put(query, query.row(params))
+        self.execute_row(query, query.values_in_order(params))
 
-    def put(self, query: Query, row: Row) -> None:
+    def execute_row(self, query: Query, row: Row) -> None:
         """The same for values in their order."""
         rows = self._last.get(query.sqlite)
         if rows is not None:
@@ -61,17 +60,17 @@ class Buffered:
             self._begin(query).append(row)
         else:
             self._settle(query)
-            self._db.put(query, row)
+            self._db.execute_row(query, row)
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row, now."""
         self._settle(query)
         return self._db.many(query, rows)
 
-    def script(self, sql: str) -> None:
+    def execute_script(self, sql: str) -> None:
         """Executes the statements of a migration."""
         self._flush(self._waiting)
-        self._db.script(sql)
+        self._db.execute_script(sql)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

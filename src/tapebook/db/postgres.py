@@ -24,9 +24,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
 
-from tapebook.db.port import Row
-from tapebook.db.queries import Query
-from tapebook.domain.urls import without_password_of
+from tapebook.db.database import Query, Row
+from tapebook.domain.text import redact_driver_message
 from tapebook.errors import BadInput, Busy, DatabaseAway, HomeError, Stop, StoreFailed, TapebookError
 
 Result = TypeVar("Result")
@@ -36,7 +35,7 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 _ROWS_AT_ONCE = 2_000
 # Committed with a wait for the disk, it makes the server wait for all it logged before; without a record it would not.
-_RECORD = "SELECT pg_logical_emit_message(true, 'tapebook', 'sync')"
+_SYNC_RECORD = "SELECT pg_logical_emit_message(true, 'tapebook', 'sync')"
 # One script at a time: two CREATE TABLE IF NOT EXISTS at once fail on each other. The number is only ours.
 _SCRIPT_LOCK = "SELECT pg_advisory_xact_lock(7233954870);\n"
 
@@ -66,7 +65,7 @@ WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database()
     AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended(%s, 0)
 """
 # After these the server hangs up.
-_LOST = (
+_CONNECTION_LOST = (
     errors.AdminShutdown,
     errors.CrashShutdown,
     errors.CannotConnectNow,
@@ -88,7 +87,7 @@ class _WatchedConnection(psycopg.Connection[Row]):
         """Waits for an answer; OperationalError, and the connection is closed, when nothing answers any more."""
         try:
             return super().wait(self._watched(gen), *args, **how)
-        except _StandsStill as silence:
+        except _ServerHangs as silence:
             self.pgconn.finish()
             raise psycopg.OperationalError(str(silence)) from None
 
@@ -112,10 +111,10 @@ class _WatchedConnection(psycopg.Connection[Row]):
         try:
             psycopg.connect(make_conninfo("", **{name: text for name, text in terms.items() if text})).close()
         except psycopg.OperationalError as error:
-            raise _StandsStill(f"the server neither answers nor hangs up ({_first_line(error)})") from None
+            raise _ServerHangs(f"the server neither answers nor hangs up ({_first_line(error)})") from None
 
 
-class _StandsStill(Exception):
+class _ServerHangs(Exception):
     """A server that neither answers nor hangs up."""
 
 
@@ -141,13 +140,13 @@ class PostgresDatabase:
                 connection.execute("SET synchronous_commit = off")
             taken = {name: _claim(connection, name, holder) for name, holder in self._claims.items()}
         except psycopg.Error as error:
-            said = without_password_of(self._url, _first_line(error))
+            said = redact_driver_message(self._url, _first_line(error))
             # A name that nobody knows is a mistake in the address, unless it was known before.
             unknown = first and _UNKNOWN_HOST.search(str(error))
             if not isinstance(error, psycopg.OperationalError) or unknown or _HOPELESS.search(str(error)):
                 # Without the driver's error behind it: that may quote the URL with its password.
                 raise HomeError(f"cannot open PostgreSQL: {said}; check the URL and its user") from None
-            raise _away(said) from None
+            raise _database_away(said) from None
         for name, other in taken.items():
             if other is not None:
                 connection.close()
@@ -163,47 +162,47 @@ class PostgresDatabase:
     def all(self, query: Query, **params: Any) -> list[Row]:
         """Every row of a query."""
         with self._translated():
-            return self._execute(query, query.row(params)).fetchall()
+            return self._execute(query, query.values_in_order(params)).fetchall()
 
     def one(self, query: Query, **params: Any) -> Row | None:
         """The first row of a query, or None."""
         with self._translated():
-            return self._execute(query, query.row(params)).fetchone()
+            return self._execute(query, query.values_in_order(params)).fetchone()
 
     def stream(self, query: Query, **params: Any) -> Iterator[Row]:
         """The rows of a query one by one, some thousand in each round trip."""
-        with self._translated(), self._living().cursor(name=f"stream_{next(self._streams)}") as cursor:
+        with self._translated(), self._live_connection().cursor(name=f"stream_{next(self._streams)}") as cursor:
             cursor.itersize = _ROWS_AT_ONCE
-            yield from cursor.execute(query.postgres.encode(), query.row(params))
+            yield from cursor.execute(query.postgres.encode(), query.values_in_order(params))
 
-    def integrity(self) -> list[str]:
+    def integrity_problems(self) -> list[str]:
         """Nothing: the server checks the pages it reads."""
         return []
 
-    def run(self, query: Query, **params: Any) -> None:
+    def execute(self, query: Query, **params: Any) -> None:
         """Executes a statement that returns nothing."""
-        self.put(query, query.row(params))
+        self.execute_row(query, query.values_in_order(params))
 
-    def put(self, query: Query, row: Row) -> None:
+    def execute_row(self, query: Query, row: Row) -> None:
         """The same for values in their order."""
         with self._translated():
             self._execute(query, row)
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row, in one round trip."""
-        with self._translated(), self._living().cursor() as cursor:
+        with self._translated(), self._live_connection().cursor() as cursor:
             cursor.executemany(query.postgres.encode(), rows)
             return cursor.rowcount
 
-    def script(self, sql: str) -> None:
+    def execute_script(self, sql: str) -> None:
         """Executes the statements of a migration."""
         with self._translated():
-            self._living().execute((_SCRIPT_LOCK + translate(sql)).encode())
+            self._live_connection().execute((_SCRIPT_LOCK + to_postgres_dialect(sql)).encode())
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """One transaction; two writers of one stream meet at its primary key, and the second is refused."""
-        with self._begun():
+        with self._open_transaction():
             yield
             if self._connection.info.transaction_status is TransactionStatus.INERROR:
                 # The server would answer COMMIT with a silent rollback.
@@ -214,20 +213,20 @@ class PostgresDatabase:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """A repeatable read: what its first statement saw."""
-        with self._begun():
+        with self._open_transaction():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
 
     def sync(self) -> None:
         """Waits until the server has written everything that was committed."""
-        with self._translated(), self._living().transaction():
+        with self._translated(), self._live_connection().transaction():
             self._connection.execute("SET LOCAL synchronous_commit = on")
-            self._connection.execute(_RECORD)
+            self._connection.execute(_SYNC_RECORD)
 
     def claim(self, name: str, *, holder: str) -> str | None:
         """Claims a name until this process ends, across connections; returns who has it, if somebody else does."""
         with self._translated():
-            taken = _claim(self._living(), name, holder)
+            taken = _claim(self._live_connection(), name, holder)
         if taken is None:
             self._claims[name] = holder
         return taken
@@ -238,20 +237,20 @@ class PostgresDatabase:
         self._connection.close()
 
     def _execute(self, query: Query, row: Row) -> psycopg.Cursor[Row]:
-        return self._living().execute(query.postgres.encode(), row)
+        return self._live_connection().execute(query.postgres.encode(), row)
 
-    def _living(self) -> "psycopg.Connection[Row]":
+    def _live_connection(self) -> "psycopg.Connection[Row]":
         """The connection; a new one when it died, but never inside a transaction, whose beginning died with it."""
         if self._connection.closed and not (self._in_transaction or self._ended):
             self._connection = self._connect()
         return self._connection
 
     @contextmanager
-    def _begun(self) -> Iterator[None]:
+    def _open_transaction(self) -> Iterator[None]:
         if self._in_transaction:
             raise RuntimeError("a transaction is open on this connection already: they are not nested")
         with self._translated():
-            connection = self._living()
+            connection = self._live_connection()
             self._in_transaction = True
             try:
                 with connection.transaction():
@@ -265,15 +264,15 @@ class PostgresDatabase:
         try:
             yield
         except psycopg.Error as error:
-            if isinstance(error, _LOST):
+            if isinstance(error, _CONNECTION_LOST):
                 self._connection.close()
-            known = _away(_first_line(error)) if self._connection.closed else _translate(error)
+            known = _database_away(_first_line(error)) if self._connection.closed else _known_error(error)
             if known is None:
                 raise
             raise known from error
 
 
-def translate(sql: str) -> str:
+def to_postgres_dialect(sql: str) -> str:
     """A migration in the shared dialect as PostgreSQL reads it."""
     sql = re.sub(r"\)\s*WITHOUT ROWID", ")", sql)
     sql = re.sub(r"\bBLOB\b", "BYTEA", sql)
@@ -305,11 +304,11 @@ def _claim(connection: "psycopg.Connection[Row]", name: str, holder: str) -> str
     return found[0] if found else "another session"
 
 
-def _away(said: str) -> DatabaseAway:
+def _database_away(said: str) -> DatabaseAway:
     return DatabaseAway(f"PostgreSQL does not answer: {said}; see that the server runs, then try again")
 
 
-def _translate(error: psycopg.Error) -> TapebookError | None:
+def _known_error(error: psycopg.Error) -> TapebookError | None:
     said = _first_line(error)
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.SerializationFailure):
         return Busy(f"PostgreSQL: {said}; try again")

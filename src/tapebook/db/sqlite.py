@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 
 import apsw
 
-from tapebook.db.port import Row
-from tapebook.db.queries import Query
+from tapebook.db.database import Query, Row
 from tapebook.domain.files import PRIVATE_FILE, sync_file
 from tapebook.errors import BadInput, Busy, Damaged, HomeError, StoreFailed, TapebookError
 
@@ -40,7 +39,7 @@ class SqliteDatabase:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         if create and path != ":memory:":
             _make_private(path)
-        with self._translated():
+        with self._errors_translated():
             self._connection = apsw.Connection(path, flags=flags)
             self._connection.set_busy_timeout(BUSY_TIMEOUT_MS)
             if large_pages:
@@ -60,7 +59,7 @@ class SqliteDatabase:
 
     def all(self, query: Query, **params: Any) -> list[Row]:
         """Every row of a query."""
-        return self._execute(query.sqlite, query.row(params))
+        return self._execute(query.sqlite, query.values_in_order(params))
 
     def one(self, query: Query, **params: Any) -> Row | None:
         """The first row of a query, or None."""
@@ -69,28 +68,28 @@ class SqliteDatabase:
 
     def stream(self, query: Query, **params: Any) -> Iterator[Row]:
         """The rows of a query one by one; Damaged where the tables are not those that it asks."""
-        with self._translated(), self._fitting():
-            yield from self._connection.execute(query.sqlite, query.row(params))
+        with self._errors_translated(), self._schema_errors_as_damage():
+            yield from self._connection.execute(query.sqlite, query.values_in_order(params))
 
-    def integrity(self) -> list[str]:
+    def integrity_problems(self) -> list[str]:
         """What SQLite's own check finds: broken pages, and indexes that do not fit their tables."""
         try:
             return [row[0] for row in self._execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})") if row[0] != "ok"]
         except Damaged as error:
             return [str(error)]
 
-    def run(self, query: Query, **params: Any) -> None:
+    def execute(self, query: Query, **params: Any) -> None:
         """Executes a statement that returns nothing."""
-        self._execute(query.sqlite, query.row(params))
+        self._execute(query.sqlite, query.values_in_order(params))
 
-    def put(self, query: Query, row: Row) -> None:
+    def execute_row(self, query: Query, row: Row) -> None:
         """The same for values in their order."""
         self._execute(query.sqlite, row)
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row; an insert takes several rows at once, which saves a fifth of its time."""
         before = self._connection.total_changes()
-        with self._translated():
+        with self._errors_translated():
             if self._connection.in_transaction:
                 # An error undoes the transaction. A savepoint in it would copy every page before it is changed.
                 self._execute_many(query, list(rows))
@@ -108,13 +107,13 @@ class SqliteDatabase:
             self._connection.executemany(wide, blocks).fetchall()
         self._connection.executemany(query.sqlite, rows[whole:]).fetchall()
 
-    def script(self, sql: str) -> None:
+    def execute_script(self, sql: str) -> None:
         """Executes several statements; the shared dialect is SQLite's."""
-        with self._fitting():
+        with self._schema_errors_as_damage():
             self._execute(sql)
 
     @contextmanager
-    def _fitting(self) -> Iterator[None]:
+    def _schema_errors_as_damage(self) -> Iterator[None]:
         """Reports statements that do not fit the tables as damage: the schema is not what was written."""
         try:
             yield
@@ -188,7 +187,7 @@ class SqliteDatabase:
             self._connection.execute("BEGIN IMMEDIATE; ROLLBACK; PRAGMA journal_mode = WAL").fetchall()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _errors_translated(self) -> Iterator[None]:
         try:
             yield
         except _ERRORS as error:

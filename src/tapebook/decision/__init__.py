@@ -5,23 +5,21 @@ gives:  actions with verdicts; problems are values, not exceptions
 never:  places orders, retrieves anything, changes a rule because a text says so
 """
 
-from tapebook.decision.figures import unexplained
-from tapebook.decision.guard import gate, judge
-from tapebook.decision.limits import Limits, Move, move_of
-from tapebook.decision.parse import Refusal, Reply, parse
-from tapebook.decision.port import Answer, Engine, EngineTerms
+from tapebook.decision.guard import Limits, Move, gate_order, judge_actions, move_of_order
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.reply import Reply, ReplyRefusal, parse_reply, unexplained_numbers
 
 __all__ = [
-    "Answer",
     "Engine",
+    "EngineAnswer",
     "EngineTerms",
     "Limits",
     "Move",
-    "Refusal",
     "Reply",
-    "gate",
-    "judge",
-    "move_of",
-    "parse",
-    "unexplained",
+    "ReplyRefusal",
+    "gate_order",
+    "judge_actions",
+    "move_of_order",
+    "parse_reply",
+    "unexplained_numbers",
 ]

@@ -11,7 +11,7 @@ from tapebook.errors import ConfigError
 from tapebook.llm import Asker
 
 
-class Answer(msgspec.Struct, frozen=True, cache_hash=True):
+class EngineAnswer(msgspec.Struct, frozen=True, cache_hash=True):
     """The raw text of a reply, the votes behind it, and what it cost; `problem` says why there is no reply.
 
     `reasoning` is what a model thought beside its reply, as far as its provider shows it; nothing is decided by it.
@@ -32,12 +32,12 @@ class Engine(Protocol):
         """Empty for a pure function of the packet; else what a kept reply depends on: model, parameters, prompt."""
         ...
 
-    def decide(self, packet: Packet) -> Answer:
+    def decide(self, packet: Packet) -> EngineAnswer:
         """The answer, which is parsed and judged by others. Whatever goes wrong outside comes back as a problem."""
         ...
 
 
-def _nobody(_name: str, _of: object) -> NoReturn:
+def _not_available(_name: str, _of: object) -> NoReturn:
     raise ConfigError("this engine can only be made by a home, which knows its members and models")
 
 
@@ -51,5 +51,5 @@ class EngineTerms(msgspec.Struct, frozen=True):
     model: str = ""
     members: tuple[str, ...] = ()
     max_usd_e6: int = 0
-    member: Callable[[str, int], Engine] = _nobody
-    asker: Callable[[str, str], Asker] = _nobody
+    member: Callable[[str, int], Engine] = _not_available
+    asker: Callable[[str, str], Asker] = _not_available

@@ -1,17 +1,133 @@
-"""Who trades: a versioned profile, and the deployment that runs it against one broker."""
+"""Who trades (a versioned profile and its deployment against one broker), and what its memories offer a decision.
 
-from typing import Literal
+Memories are lessons, experience and horizons, each as rows of text with declared digits; notes are what an agent's
+trades have earned, and the reflection settings say how often one is written.
+"""
+
+from typing import Literal, get_args
 
 import msgspec
 
 from tapebook.domain.instants import MINUTE
-from tapebook.domain.memory import ExperienceSettings
 from tapebook.domain.money import E6
-from tapebook.domain.note import Reflection
+from tapebook.domain.run import Usage
+
+
+class Lessons(msgspec.Struct, frozen=True):
+    """The active note: bullets that were checked, and the hash that joins it to the trades made under it."""
+
+    bullets: tuple[str, ...]
+    content_hash: str
+
+
+class ExperienceRow(msgspec.Struct, frozen=True):
+    """One thing that was learned from outcomes; the most important come first.
+
+    provider   a provider's weight in an ensemble: `("provider", "trend", "1.20")`
+    record     how a provider did, over all or in a regime, with n and interval
+    similar    a situation like this one, and how it ended
+    """
+
+    kind: str
+    name: str
+    value: str
+
+
+class ExperienceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
+    """How an agent uses what its outcomes taught.
+
+    enabled           off: nothing is offered to decisions; outcomes are learned all the same
+    max_memory_size   of the newest outcomes, by time, how many make up the recent record
+    learning_rate_e4  how quickly to believe, 1,000 for 0.1: as if 1 / rate trades without result came first
+    context_window    how many days the recent record reaches back
+    neighbours        how many situations like this one are looked at
+
+    Records and situations are not cut by the two bounds: sums cost the same at any age, and a situation that
+    returns after years is found.
+    """
+
+    enabled: bool = True
+    max_memory_size: int = 1_000
+    learning_rate_e4: int = 1_000
+    context_window: int = 20
+    neighbours: int = 25
+
+    def __post_init__(self) -> None:
+        if not 0 < self.learning_rate_e4 <= 10_000:
+            raise ValueError(f"learning_rate_e4 is {self.learning_rate_e4}: it must be above 0 and at most 10000")
+        if min(self.max_memory_size, self.context_window, self.neighbours) < 1:
+            raise ValueError("max_memory_size, context_window and neighbours must be at least 1")
+
+    @property
+    def prior_trades(self) -> float:
+        """How many trades without result stand before the first real one."""
+        return 10_000 / self.learning_rate_e4
+
+
+class LayerRow(msgspec.Struct, frozen=True):
+    """One key of a layer: `("L6", "2026-06-03", "total_pnl_usd", "-12.50")`; the nearest layers come first."""
+
+    layer: str
+    timeframe: str
+    key: str
+    value: str
+
+
+ReflectionCadence = Literal["off", "per_n_trades", "daily"]
+REFLECTION_CADENCES: tuple[ReflectionCadence, ...] = get_args(ReflectionCadence)
+
+
+class ReflectionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When to reflect and who writes; `off`, after so many closed trades, or once a UTC day."""
+
+    cadence: ReflectionCadence = "per_n_trades"
+    every_n_trades: int = 10
+    reflector: str = "statistics"
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A note that passed its check: the lessons of a deployment from `generated_at` until a newer one stands."""
+
+    note_id: str
+    agent: str
+    agent_version: int
+    generated_at: int
+    window_start: int
+    window_end: int
+    trades_considered: int
+    lessons_text: str
+    content_hash: str
+    written_by: str
+    usage: Usage | None = None
+
+
+class StoredNote(msgspec.Struct, frozen=True):
+    """A reflection in its place: the note, whether it is active, superseded or refused, and why it was refused."""
+
+    seq: int
+    note: Note
+    status: Literal["active", "superseded", "refused"]
+    problem: str
+
+
+class SkillNote(msgspec.Struct, frozen=True):
+    """A note that an owner promoted: whoever has the skill is told it. Without a text, it was taken back.
+
+    `source` is the deployment it comes from, `agent` that deployment's agent.
+    """
+
+    skill: str
+    note_id: str
+    source: str
+    agent: str
+    happened_at: int
+    lessons_text: str
+    content_hash: str
+
 
 Horizon = Literal["scalp", "intraday", "swing", "position"]
 MarginMode = Literal["cross", "isolated"]
-Mode = Literal["trade", "dry_run"]
+TradingMode = Literal["trade", "dry_run"]
 
 MOST_TRADES_SHOWN = 30
 
@@ -56,7 +172,7 @@ class ContextProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ca
     memory: bool = True
 
 
-def context_of(horizon: Horizon) -> ContextProfile:
+def context_for_horizon(horizon: Horizon) -> ContextProfile:
     """A context profile with the bars of a horizon; pinned, so that a later table does not change who is there."""
     minutes, count = HORIZONS[horizon]
     return ContextProfile(horizon=horizon, bar_minutes=minutes, bar_count=count)
@@ -87,24 +203,24 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     manual: str = ""
     shadow: ContextProfile | None = None
     enabled: bool = True
-    reflection: Reflection = Reflection()
+    reflection: ReflectionSettings = ReflectionSettings()
     experience: ExperienceSettings = ExperienceSettings()
     skills: tuple[str, ...] = ()
-    mode: Mode = "trade"
+    mode: TradingMode = "trade"
 
 
 # No name of a broker has a hyphen, so no other deployment can end like this.
-_DRY = "-dry"
+_DRY_RUN_SUFFIX = "-dry"
 
 
 def deployment_id(agent: AgentProfile) -> str:
     """One deployment per agent, broker and mode: a dry run shares no account, memory or activity with trading."""
-    return f"{agent.name}.{agent.broker}{_DRY if agent.mode == 'dry_run' else ''}"
+    return f"{agent.name}.{agent.broker}{_DRY_RUN_SUFFIX if agent.mode == 'dry_run' else ''}"
 
 
-def is_dry(deployment: str) -> bool:
+def is_dry_run(deployment: str) -> bool:
     """Whether a deployment is of a dry run, by its id."""
-    return deployment.endswith(_DRY)
+    return deployment.endswith(_DRY_RUN_SUFFIX)
 
 
 class Deployment(msgspec.Struct, frozen=True):
@@ -119,3 +235,8 @@ class Deployment(msgspec.Struct, frozen=True):
     def stream(self) -> str:
         """Owner and deployment as one name, which no other has."""
         return f"{self.owner}/{self.id}"
+
+
+def agent_name_of(deployment: str) -> str:
+    """The agent a deployment is named after."""
+    return deployment.rpartition(".")[0]

@@ -16,7 +16,7 @@ _PACKED_FLOAT = b"\xcb"
 _FLOAT = struct.Struct(">d")
 
 
-def canonical(value: Any) -> bytes:
+def canonical_json(value: Any) -> bytes:
     """The canonical bytes of a value built from structs, mappings, sequences, text, integers, booleans and None."""
     content = _ENCODER.encode(value)
     try:
@@ -30,7 +30,7 @@ def canonical(value: Any) -> bytes:
     return content
 
 
-def canonical_part(value: Any) -> str:
+def canonical_json_part(value: Any) -> str:
     """The canonical text of a part of what has canonical bytes already, so that no float is looked for again."""
     return _ENCODER.encode(value).decode()
 
@@ -42,7 +42,7 @@ def sha256_hex(content: bytes) -> str:
 
 def short_id(*parts: str | int) -> str:
     """A 20-digit id that is a function of its parts, for things that must get the same id on every attempt."""
-    return sha256_hex(canonical(parts))[:20]
+    return sha256_hex(canonical_json(parts))[:20]
 
 
 def _may_hold_float(content: bytes, packed: bytes) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 _TINY = 1e-300
 _LEVEL = 0.95
-_Z = 1.959963984540054
+_Z_95 = 1.959963984540054
 _MOST_STEPS = 200
 
 
@@ -25,7 +25,7 @@ class Estimate(msgspec.Struct, frozen=True):
     n: int
 
 
-def mean(values: Sequence[float]) -> Estimate:
+def mean_estimate(values: Sequence[float]) -> Estimate:
     """The mean with its Student interval; without a second observation nothing is known of its spread."""
     n = len(values)
     if n < 2:
@@ -35,17 +35,17 @@ def mean(values: Sequence[float]) -> Estimate:
     return Estimate(middle, middle - half, middle + half, n)
 
 
-def rate(hits: int, n: int) -> Estimate:
+def rate_estimate(hits: int, n: int) -> Estimate:
     """A share with Wilson's interval, which is honest for small n and at the ends."""
     if n == 0:
         return Estimate(0.0, 0.0, 1.0, 0)
-    share, z2 = hits / n, _Z * _Z
+    share, z2 = hits / n, _Z_95 * _Z_95
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    half = _Z_95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
     return Estimate(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)), n)
 
 
-def difference_p(one: Sequence[float], other: Sequence[float]) -> float:
+def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
     """How likely two means differ this much by luck alone: Welch's test, two-sided; 1 when nothing can be said."""
     if len(one) < 2 or len(other) < 2:
         return 1.0
@@ -59,7 +59,7 @@ def difference_p(one: Sequence[float], other: Sequence[float]) -> float:
     return 2 * student_cdf(-abs(middle - second) / math.sqrt(a + b), freedom)
 
 
-def discoveries(chances: Sequence[float], *, false_share: float) -> list[bool]:
+def benjamini_hochberg(chances: Sequence[float], *, false_share: float) -> list[bool]:
     """Which of many tests may be believed when at most this share of them may be luck (Benjamini and Hochberg)."""
     ranked = sorted(range(len(chances)), key=lambda at: chances[at])
     last = 0
@@ -73,7 +73,7 @@ def discoveries(chances: Sequence[float], *, false_share: float) -> list[bool]:
 def student_cdf(t: float, freedom: float) -> float:
     """The chance that a Student variable lies below t."""
     square = freedom + t * t
-    tail = 0.5 * _beta_share(freedom / square, t * t / square, freedom / 2, 0.5)
+    tail = 0.5 * _incomplete_beta(freedom / square, t * t / square, freedom / 2, 0.5)
     return tail if t < 0 else 1 - tail
 
 
@@ -104,18 +104,18 @@ def _variance(values: Sequence[float], middle: float) -> float:
     return math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1)
 
 
-def _beta_share(x: float, rest: float, a: float, b: float) -> float:
+def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
     """The regularised incomplete beta function at x; `rest` is 1 - x, given since the subtraction would lose it."""
     if x <= 0 or rest <= 0:
         return 0.0 if x <= 0 else 1.0
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest)
     # The continued fraction converges fast on one side of the bulk only.
     if x < (a + 1) / (a + b + 2):
-        return math.exp(log_front) * _fraction(x, a, b) / a
-    return 1 - math.exp(log_front) * _fraction(rest, b, a) / b
+        return math.exp(log_front) * _beta_continued_fraction(x, a, b) / a
+    return 1 - math.exp(log_front) * _beta_continued_fraction(rest, b, a) / b
 
 
-def _fraction(x: float, a: float, b: float) -> float:
+def _beta_continued_fraction(x: float, a: float, b: float) -> float:
     """Lentz's evaluation: numerator and denominator grow together, so neither overflows."""
     first = 1 - (a + b) * x / (a + 1)
     c, d = 1.0, 1 / (first if abs(first) > _TINY else _TINY)

@@ -74,7 +74,7 @@ def write_private(path: str | Path, content: bytes, *, durable: bool) -> None:
             os.fsync(handle)
 
 
-def private(path: str, flags: int) -> int:
+def private_opener(path: str, flags: int) -> int:
     """Opens a file that is for its owner alone if it is new: the `opener` of `open`."""
     return os.open(path, flags, PRIVATE_FILE)
 
@@ -121,7 +121,7 @@ def is_open_to_others(path: str | Path) -> bool:
     return not stat.S_ISLNK(found.st_mode) and bool(found.st_mode & _OTHERS)
 
 
-def below(folder: Path) -> Iterator[Path]:
+def walk_folder(folder: Path) -> Iterator[Path]:
     """Everything below a folder, links not followed, folder by folder."""
     for place, folders, files in os.walk(folder):
         folders.sort()

@@ -13,15 +13,15 @@ DAY = 24 * HOUR
 _EPOCH_MS = re.compile(r"-?[0-9]{9,15}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The years 1 to 9999: what can be written as a date.
-_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
+_FIRST_INSTANT, _LAST_INSTANT = -62_135_596_800_000, 253_402_300_799_999
 _DAY_MINUTES = DAY // MINUTE
 # Every time of day there is: a packet writes many.
-_CLOCK = tuple(f"{minute // 60:02d}:{minute % 60:02d}" for minute in range(_DAY_MINUTES))
+_TIMES_OF_DAY = tuple(f"{minute // 60:02d}:{minute % 60:02d}" for minute in range(_DAY_MINUTES))
 
 
 def parse_instant(text: str) -> int:
     """ISO-8601 (UTC when no zone is named) or epoch milliseconds as an instant. Raises ValueError with the remedy."""
-    if _EPOCH_MS.fullmatch(text) and _FIRST <= int(text) <= _LAST:
+    if _EPOCH_MS.fullmatch(text) and _FIRST_INSTANT <= int(text) <= _LAST_INSTANT:
         return int(text)
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
@@ -34,7 +34,7 @@ def parse_instant(text: str) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
-def iso(instant: int) -> str:
+def iso_text(instant: int) -> str:
     """An instant as `2026-01-31T12:05:00.000Z`."""
     moment = _EPOCH + timedelta(milliseconds=instant)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{instant % 1000:03d}Z"
@@ -42,20 +42,20 @@ def iso(instant: int) -> str:
 
 def minute_text(instant: int) -> str:
     """An instant as `2026-01-31T12:05`, for lines people and models read."""
-    return f"{_day_text(instant // DAY)}T{_CLOCK[instant // MINUTE % _DAY_MINUTES]}"
+    return f"{_day_text(instant // DAY)}T{_TIMES_OF_DAY[instant // MINUTE % _DAY_MINUTES]}"
 
 
-def clock_text(instant: int) -> str:
+def time_of_day_text(instant: int) -> str:
     """The time of day of an instant as `12:05`."""
-    return _CLOCK[instant // MINUTE % _DAY_MINUTES]
+    return _TIMES_OF_DAY[instant // MINUTE % _DAY_MINUTES]
 
 
 @lru_cache(maxsize=1_024)
 def _day_text(day: int) -> str:
     """A day as `2026-01-31`; kept, since the moments of a run of ticks are of few days."""
-    return iso(day * DAY)[:10]
+    return iso_text(day * DAY)[:10]
 
 
-def floor(instant: int, step: int) -> int:
+def floor_to_step(instant: int, step: int) -> int:
     """The newest multiple of `step` at or before the instant."""
     return instant - instant % step

@@ -14,19 +14,19 @@ from math import floor as whole
 E6 = 10**6
 E8 = 10**8
 E12 = 10**12
-_MOST_DIGITS = 30
+_MAX_DIGITS = 30
 # Of what a size times a price is counted in for every millionth of a USD.
-_HALF = 5 * 10**9
+_HALF_USD_E6 = 5 * 10**9
 # From here on a price has five digits before the point and none after it.
 _WHOLE_PRICE = 10_000 * E8
 
 # What a float times a unit may be: up to the most it is off by a fifth of a unit, and below the least it says nothing.
 _LEAST_FLOAT, _MOST_FLOAT = 0.5, 9e14
 # So near to an integer it is nearer to it than to any other, the fifth included.
-_NEAR = 0.25
+_NEAREST_WITHIN = 0.25
 
 
-def divide(numerator: int, denominator: int) -> int:
+def divide_half_even(numerator: int, denominator: int) -> int:
     """Exact integer division, rounded half to even; works for negative numbers alike."""
     if denominator < 0:
         numerator, denominator = -numerator, -denominator
@@ -41,18 +41,18 @@ def notional_usd_e6(size_e8: int, price_e8: int) -> int:
     """What `size` is worth at `price`; signed like the size."""
     # What `divide` does, written out: a tick asks for the worth of what is held a dozen times.
     quotient, remainder = divmod(size_e8 * price_e8, 10**10)
-    if remainder > _HALF or (remainder == _HALF and quotient % 2):
+    if remainder > _HALF_USD_E6 or (remainder == _HALF_USD_E6 and quotient % 2):
         return quotient + 1
     return quotient
 
 
 @lru_cache(maxsize=1_024)
-def price_e8_of(notional_e6: int, size_e8: int) -> int:
+def average_price_e8(notional_e6: int, size_e8: int) -> int:
     """The average price at which `size` costs `notional`; both signs cancel.
 
     Cached, since it is asked for at every tick of a trade and changes with its fills alone.
     """
-    return divide(abs(notional_e6) * 10**10, abs(size_e8))
+    return divide_half_even(abs(notional_e6) * 10**10, abs(size_e8))
 
 
 def size_e8_for(notional_e6: int, price_e8: int) -> int:
@@ -61,39 +61,39 @@ def size_e8_for(notional_e6: int, price_e8: int) -> int:
     return size if notional_e6 >= 0 else -size
 
 
-def scaled(text: str | int | float | Decimal, unit: int) -> int:
+def to_units(text: str | int | float | Decimal, unit: int) -> int:
     """A decimal text as an integer of `unit`: `scaled("0.1", E8)` is 10_000_000. ValueError when it is no number."""
-    quick = _scaled_float(text, unit) if isinstance(text, float) else None
+    quick = _float_to_units(text, unit) if isinstance(text, float) else None
     if quick is not None:
         return quick
     try:
         value = Decimal(str(text))
     except InvalidOperation as error:
         raise ValueError(f"{text!r} is not a number") from error
-    if not value.is_finite() or value.adjusted() > _MOST_DIGITS:
+    if not value.is_finite() or value.adjusted() > _MAX_DIGITS:
         raise ValueError(f"{text!r} is not a number anybody can hold")
-    if value.adjusted() < -_MOST_DIGITS:
+    if value.adjusted() < -_MAX_DIGITS:
         return 0
     # As a fraction, the product is exact: Decimal would round it to the digits of the thread's context first.
     numerator, denominator = value.as_integer_ratio()
-    return divide(numerator * unit, denominator)
+    return divide_half_even(numerator * unit, denominator)
 
 
-def scaled_e8(text: str) -> int:
+def to_e8(text: str) -> int:
     """What `scaled(text, E8)` gives or raises, several times as fast for positive numbers of up to eight decimals."""
     try:
         value = float(text) * E8
     except ValueError:
-        return scaled(text, E8)
+        return to_units(text, E8)
     if _LEAST_FLOAT <= value < _MOST_FLOAT:
         # `floor` of a half more is a quarter faster than `round`.
         nearest = whole(value + 0.5)
-        if -_NEAR <= value - nearest <= _NEAR:
+        if -_NEAREST_WITHIN <= value - nearest <= _NEAREST_WITHIN:
             return nearest
-    return scaled(text, E8)
+    return to_units(text, E8)
 
 
-def _scaled_float(number: float, unit: int) -> int | None:
+def _float_to_units(number: float, unit: int) -> int | None:
     """The same shortcut for the text of a float, and for zero; None when the text must be asked."""
     if not number:
         return 0
@@ -101,11 +101,11 @@ def _scaled_float(number: float, unit: int) -> int | None:
     if not _LEAST_FLOAT <= value < _MOST_FLOAT:
         return None
     nearest = whole(value + 0.5)
-    return nearest if -_NEAR <= value - nearest <= _NEAR else None
+    return nearest if -_NEAREST_WITHIN <= value - nearest <= _NEAREST_WITHIN else None
 
 
-def floats_e8(numbers: Collection[float]) -> list[int] | None:
-    """Floats as what `scaled_e8` would give for the texts they were read from; None when the texts must be asked."""
+def floats_to_e8(numbers: Collection[float]) -> list[int] | None:
+    """Floats as what `to_e8` would give for the texts they were read from; None when the texts must be asked."""
     values = [number * E8 for number in numbers]
     # A number that is none can pass this comparison, and not the next one.
     if not values or not (min(values) >= _LEAST_FLOAT and max(values) < _MOST_FLOAT):
@@ -115,15 +115,15 @@ def floats_e8(numbers: Collection[float]) -> list[int] | None:
     except ValueError:
         return None
     # The distance of all together is no less than that of any one.
-    return nearest if dist(values, nearest) <= _NEAR else None
+    return nearest if dist(values, nearest) <= _NEAREST_WITHIN else None
 
 
 def decimal_text(value: int, unit: int, digits: int) -> str:
     """An integer of `unit` as text with exactly `digits` decimals: never a float on the way."""
-    return _pointed(divide(value * 10**digits, unit), digits)
+    return _with_decimal_point(divide_half_even(value * 10**digits, unit), digits)
 
 
-def _pointed(shifted: int, digits: int) -> str:
+def _with_decimal_point(shifted: int, digits: int) -> str:
     """An integer with a point before its last digits."""
     if not digits:
         return str(shifted)
@@ -139,13 +139,13 @@ def short_price(price_e8: int) -> str:
     Cached, since a packet shows its mark several times, and an entry in all packets of a trade.
     """
     if price_e8 >= _WHOLE_PRICE:
-        return str(divide(price_e8, E8))
+        return str(divide_half_even(price_e8, E8))
     digits = 5 - _digits_before_point(price_e8)
     shown = max(0, min(8, digits))
-    shifted = divide(price_e8 * 10**shown, E8)
+    shifted = divide_half_even(price_e8 * 10**shown, E8)
     # 99.9996 rounds up to 100.000: one digit more before the point, one less after it.
     fewer = 5 - _digits_before_point(shifted * 10 ** (8 - shown))
-    return _pointed(shifted, shown) if fewer == digits else decimal_text(price_e8, E8, max(0, min(8, fewer)))
+    return _with_decimal_point(shifted, shown) if fewer == digits else decimal_text(price_e8, E8, max(0, min(8, fewer)))
 
 
 def _digits_before_point(price_e8: int) -> int:

@@ -6,7 +6,7 @@ import msgspec
 
 Side = Literal["buy", "sell"]
 OrderType = Literal["market", "limit"]
-Ending = Literal["filled", "rejected", "cancelled"]
+OrderEndStatus = Literal["filled", "rejected", "cancelled"]
 FillRule = Literal["next_open", "bar_close", "worst"]
 """Where a paper order fills when bars are all there is: see `broker/matching.py`."""
 
@@ -75,7 +75,7 @@ class OrderEnd(msgspec.Struct, frozen=True):
 
     client_id: str
     happened_at: int
-    status: Ending
+    status: OrderEndStatus
     detail: str = ""
 
 

@@ -1,21 +1,28 @@
-"""Text from outside, made safe to show: the one sanitiser of everything that others wrote.
+"""Text from outside made safe to show, its length in tokens, and addresses without their passwords.
 
-Names of markets and tokens, documents, the prose of models, errors of servers and brokers, imported files: before any
-of it stands in a packet, a prompt, a table or a page it goes through `sanitise`, so that a model reads what a person
-sees. What is kept is decided by the table of this file and by the neighbours of a character, never by Python's own
-tables: these change with its version, and the bytes of a packet may not.
+Names of markets and tokens, documents, the prose of models, errors of servers and brokers, imported files: before
+any of it stands in a packet, a prompt, a table or a page it goes through `sanitise`, so that a model reads what a
+person sees. What is kept is decided by the table of this file and by the neighbours of a character, never by
+Python's own tables: these change with its version, and the bytes of a packet may not.
 
-1. A character is visible when Unicode 14.0 has it as a letter, mark, number, sign or symbol that leaves ink. Everything
-   else (control, format, private use, surrogates, unassigned, fillers, selectors, tags, white space) becomes a blank.
+1. A character is visible when Unicode 14.0 has it as a letter, mark, number, sign or symbol that leaves ink.
+   Everything else (control, format, private use, surrogates, unassigned, fillers, selectors, tags, white space)
+   becomes a blank.
 2. A joiner stays where a script or an emoji needs it (`_NEEDED`): between Arabic letters, beside a virama of an
    Indic letter, between two emoji. The selector after an emoji goes without a blank.
 3. At most four marks stand on one letter, and none on nothing.
 
 What is newer than Unicode 14.0 is shown as a blank. A newer table would change packets, so it needs a new renderer.
+
+Tokens are estimated by one fixed rule (`line_tokens`), not by a model's tokenizer: up to eight letters with the
+underscore before them, up to three digits, or one other sign is one token, a line break one more. The estimate is a
+little high and never changes, because the bytes of a packet and the borders of a chunk depend on it.
 """
 
 import json
 import re
+from functools import lru_cache
+from urllib.parse import unquote
 
 MOST_MARKS = 4
 """Marks on one letter: pointed Hebrew, Tibetan stacks and the tones of Vietnamese need no more."""
@@ -92,7 +99,7 @@ _UNSEEN = {
 }
 
 
-def _kinds() -> str:
+def _character_kinds() -> str:
     """The kind of every character, at its code point."""
     table = bytearray()
     for kind, length in re.findall(r"([-+~])([0-9a-z]+)", _RUNS):
@@ -107,7 +114,7 @@ def _kinds() -> str:
     return table.decode()
 
 
-_KINDS = _kinds()
+_CHARACTER_KINDS = _character_kinds()
 # Joiners where they belong, as kinds: an Arabic letter may have a vowel sign, an Indic one a nukta.
 _NEEDED = r"(?:(?<=A)|(?<=Aa))j(?=A)|(?:(?<=Iv)|(?<=Inv))[jJ](?=I)|(?<=I)J(?=v)|(?:(?<=E)|(?<=Es))J(?=E)"
 _MARK = "[~anv]"
@@ -127,7 +134,7 @@ def sanitise(text: str) -> str:
     # Of ASCII, what can be printed is what is seen, in every version of Python.
     if text.isascii() and text.isprintable():
         return text
-    kinds = text.translate(_KINDS)
+    kinds = text.translate(_CHARACTER_KINDS)
     if _UNUSUAL.search(kinds) is None:
         return text
     parts, at = [], 0
@@ -150,25 +157,25 @@ def sanitise_lines(text: str) -> list[str]:
 def short_line(text: str, most: int) -> str:
     """A text as one line of at most so many characters, with single blanks between its words."""
     # Nobody goes through a megabyte to show a line of it.
-    return cut(" ".join(sanitise(text[: 8 * most]).split()), most)
+    return truncate(" ".join(sanitise(text[: 8 * most]).split()), most)
 
 
-def cut(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """The beginning of a sanitised text; a joiner is not left behind where what it joined is gone."""
     return text if len(text) <= most else text[:most].rstrip(" \u200c\u200d")
 
 
-def has_hidden(text: str) -> bool:
+def has_hidden_characters(text: str) -> bool:
     """Whether a text has characters that are not seen; blanks of any width are."""
-    return not (text.isascii() and text.isprintable()) and _STRANGE.search(text.translate(_KINDS)) is not None
+    return not (text.isascii() and text.isprintable()) and _STRANGE.search(text.translate(_CHARACTER_KINDS)) is not None
 
 
-def escape_hidden(text: str) -> str:
+def escape_hidden_characters(text: str) -> str:
     """A JSON text with what is not seen written as `\\uXXXX`: the same value, and nothing that steers a terminal."""
     if text.isascii() and "\x7f" not in text:
         return text
     parts, at = [], 0
-    for found in _STRANGE.finditer(text.translate(_KINDS)):
+    for found in _STRANGE.finditer(text.translate(_CHARACTER_KINDS)):
         # Between its values JSON has line breaks; inside of them they are escaped already.
         if text[found.start()] != "\n":
             parts += [text[at : found.start()], json.dumps(text[found.start()])[1:-1]]
@@ -176,17 +183,17 @@ def escape_hidden(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
-def quoted(text: str, most: int = 240) -> str:
+def quote_line(text: str, most: int = 240) -> str:
     """A text as one line in double quotes, which it cannot close."""
     return f'"{short_line(text, most).translate(QUOTES)}"'
 
 
-def fenced(text: str) -> str:
+def quote_block(text: str) -> str:
     """A text of several lines, each behind `>`."""
     return "\n".join(f"> {line}".rstrip() for line in sanitise_lines(text))
 
 
-def name_word(text: str, most: int = 60) -> str:
+def safe_name(text: str, most: int = 60) -> str:
     """A name from outside, such as that of a token, as one word: short, and without anything that could be markup."""
     return re.sub(r"[^\w.:/@+*-]", "_", sanitise(text[:most])) or "_"
 
@@ -194,3 +201,62 @@ def name_word(text: str, most: int = 60) -> str:
 def plural(count: int, noun: str, many: str = "") -> str:
     """A count with its noun: `1 trade`, `2 trades`, `1,000 entries` where `many` says what an s does not."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+_PIECE = r"_?[A-Za-z]{1,8}+|[0-9]{1,3}+|[^\sA-Za-z0-9]"
+PIECE = re.compile(_PIECE)
+"""One token as the estimator counts them."""
+
+
+@lru_cache(maxsize=20_000)
+def line_tokens(line: str) -> int:
+    """The estimate for one line and its break; cached, since most bars of a packet were in the one before."""
+    return len(PIECE.findall(line)) + 1
+
+
+def text_tokens(text: str) -> int:
+    """The estimate for a text."""
+    return sum(line_tokens(line) for line in text.split("\n"))
+
+
+def truncate_to_tokens(line: str, tokens: int) -> str:
+    """The beginning of a line that takes at most so many tokens, its break not counted."""
+    found = _first_pieces(tokens).match(line)
+    return line if found is None or PIECE.search(line, found.end()) is None else line[: found.end()]
+
+
+@lru_cache(maxsize=64)
+def _first_pieces(tokens: int) -> re.Pattern[str]:
+    """So many pieces with nothing but blanks before each; a piece gives none of its signs to the next one."""
+    return re.compile(rf"(?:\s*+(?:{_PIECE})){{{tokens}}}+")
+
+
+REDACTED = "…"
+
+# A password may hold anything, also what should have been written as %40: up to the last @ of the line all is hidden.
+_DATABASE_URL = re.compile(r"(postgres(?:ql)?://).*@", re.IGNORECASE)
+_OTHER_URL = re.compile(r"(://)[^\s/@]+@")
+_PASSWORD_PARAMETER = re.compile(r"((?:ssl)?password\s*=\s*)(?:'[^']*'|[^\s&'\"]+)", re.IGNORECASE)
+_QUOTED_PIECE = re.compile(r"""(["'])(.+?)\1""")
+
+
+def redact_passwords(text: str) -> str:
+    """A text with the user and the password of every address in it taken out."""
+    text = _DATABASE_URL.sub(rf"\1{REDACTED}@", text)
+    return _PASSWORD_PARAMETER.sub(rf"\1{REDACTED}", _OTHER_URL.sub(rf"\1{REDACTED}@", text))
+
+
+def redact_driver_message(url: str, text: str) -> str:
+    """What a driver says about an address: it may quote pieces of a password that it took for a host or a port."""
+    secret = url.partition("://")[2].rpartition("@")[0]
+    user, _, _ = secret.partition(":")
+    known = f"{secret} {unquote(secret)}"
+
+    def hidden(quoted: re.Match[str]) -> str:
+        mark, piece = quoted[1], quoted[2]
+        before, _, host = piece.rpartition("@")
+        if before:
+            return f"{mark}{REDACTED}@{host}{mark}"
+        return f"{mark}{REDACTED}{mark}" if piece in known and piece != user else quoted[0]
+
+    return _QUOTED_PIECE.sub(hidden, redact_passwords(text))

@@ -5,24 +5,32 @@ gives:  weights of providers, records with n and interval, similar situations wi
 never:  counts anything that is not in the log, or uses a trade before it ended
 """
 
-from tapebook.experience.learning import seen
-from tapebook.experience.outcomes import Outcome, outcome_of
-from tapebook.experience.rows import Question
-from tapebook.experience.sights import HALF_HOUR, Reading, Shapes, Sight, reading_of, shape_of, sight_at, sight_of
-from tapebook.experience.store import Experience
+from tapebook.experience.events import draft_situation_seen
+from tapebook.experience.features import (
+    HALF_HOUR,
+    BarFeatures,
+    FeatureVector,
+    MarketFeatures,
+    feature_vector_of,
+    features_of_bars,
+    market_features,
+    market_features_at,
+)
+from tapebook.experience.records import Outcome, outcome_of
+from tapebook.experience.store import Experience, ExperienceQuery
 
 __all__ = [
     "HALF_HOUR",
+    "BarFeatures",
     "Experience",
+    "ExperienceQuery",
+    "FeatureVector",
+    "MarketFeatures",
     "Outcome",
-    "Question",
-    "Reading",
-    "Shapes",
-    "Sight",
+    "draft_situation_seen",
+    "feature_vector_of",
+    "features_of_bars",
+    "market_features",
+    "market_features_at",
     "outcome_of",
-    "reading_of",
-    "seen",
-    "shape_of",
-    "sight_at",
-    "sight_of",
 ]

@@ -1,15 +1,28 @@
-"""The kinds of event experience adds to a deployment's stream, with their bodies."""
+"""The events of experience: their bodies, the functions that draft them, and the tables they are projected to.
 
-from typing import TypeVar
+Drafting is pure, given what was known before. Projecting reads no table and no clock.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
-from tapebook.experience.fits import Fit
-from tapebook.experience.outcomes import Outcome
-from tapebook.experience.records import Record
-from tapebook.experience.sights import Reading
-from tapebook.experience.snapshots import Snapshot
-from tapebook.log import Draft, Event
+from tapebook.db import Queries
+from tapebook.domain.canonical import canonical_json
+from tapebook.experience.features import (
+    PAGE_ROWS,
+    ROW_BYTES,
+    FeatureVector,
+    Fit,
+    MarketFeatures,
+    conditions_of,
+    feature_vector_of,
+    pack_situation,
+)
+from tapebook.experience.records import ChunkSnapshot, Outcome, Record, RecordKey, updated_records
+from tapebook.log import Draft, Event, Projection, Write
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -19,7 +32,7 @@ class SituationSeen(msgspec.Struct, frozen=True):
 
     run_id: str
     symbol: str
-    reading: Reading
+    reading: FeatureVector
     conditions: tuple[tuple[str, str], ...]
 
 
@@ -32,7 +45,7 @@ class OutcomeLearned(msgspec.Struct, frozen=True):
     outcome: Outcome
     records: tuple[Record, ...]
     situations: int
-    reading: Reading | None
+    reading: FeatureVector | None
 
 
 class SituationsPacked(msgspec.Struct, frozen=True):
@@ -51,10 +64,10 @@ class SituationsFitted(msgspec.Struct, frozen=True):
 class SnapshotTaken(msgspec.Struct, frozen=True):
     """What a chunk achieved."""
 
-    snapshot: Snapshot
+    snapshot: ChunkSnapshot
 
 
-KINDS: dict[type[msgspec.Struct], str] = {
+EVENT_KINDS: dict[type[msgspec.Struct], str] = {
     SituationSeen: "situation.seen",
     OutcomeLearned: "experience.learned",
     SituationsPacked: "situation.packed",
@@ -65,9 +78,112 @@ KINDS: dict[type[msgspec.Struct], str] = {
 
 def draft(happened_at: int, body: msgspec.Struct) -> Draft:
     """An event about to be appended; the body's type names its kind."""
-    return Draft.of(KINDS[type(body)], happened_at, body)
+    return Draft.from_body(EVENT_KINDS[type(body)], happened_at, body)
 
 
 def body_of(event: Event, kind: type[Body]) -> Body:
     """The typed body of an event."""
     return msgspec.json.decode(event.body, type=kind)
+
+
+def draft_situation_seen(run_id: str, symbol: str, sight: MarketFeatures) -> Draft:
+    """What an opening run saw: appended with its decision, and joined to the outcome when the trade ends."""
+    return draft(sight.as_of, SituationSeen(run_id, symbol, feature_vector_of(sight), conditions_of(sight)))
+
+
+def outcome_learned_body(
+    outcome: Outcome, known: Mapping[RecordKey, Record], *, situations: int, reading: FeatureVector | None
+) -> OutcomeLearned:
+    """An outcome with the next version of its records; `situations` counts those before it."""
+    return OutcomeLearned(outcome, updated_records(known, outcome), situations + (reading is not None), reading)
+
+
+def draft_page_packed(page: int, rows: bytes | bytearray, *, at: int) -> Draft:
+    """A full page of situations."""
+    if len(rows) != PAGE_ROWS * ROW_BYTES:
+        raise ValueError(f"page {page} has {len(rows)} bytes, not {PAGE_ROWS * ROW_BYTES}")
+    return draft(at, SituationsPacked(page, base64.b64encode(rows).decode()))
+
+
+def draft_fit(fit: Fit, *, at: int) -> Draft:
+    """A new fit."""
+    return draft(at, SituationsFitted(fit))
+
+
+def draft_snapshot_taken(snapshot: ChunkSnapshot) -> Draft:
+    """A snapshot of a chunk."""
+    return draft(snapshot.ended_at, SnapshotTaken(snapshot))
+
+
+_QUERIES = Queries.load("tapebook.experience", "projections.sql")
+
+TABLES = (
+    "experience_sights",
+    "experience_outcomes",
+    "experience_records",
+    "experience_situations",
+    "experience_fits",
+    "experience_snapshots",
+)
+
+
+class _RawOutcome(msgspec.Struct):
+    outcome: msgspec.Raw
+
+
+def _event_columns(event: Event) -> dict[str, Any]:
+    return {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
+
+
+def _project_seen(event: Event) -> list[Write]:
+    body = body_of(event, SituationSeen)
+    row = {"run_id": body.run_id, "symbol": body.symbol, "seen_at": event.happened_at, "sight_json": event.body}
+    return [Write(_QUERIES.sight, _event_columns(event) | row)]
+
+
+def _project_learned(event: Event) -> list[Write]:
+    body = body_of(event, OutcomeLearned)
+    # The outcome as it was written: a field that outcomes get later must not change the row of an old one.
+    written = bytes(msgspec.json.decode(event.body, type=_RawOutcome).outcome).decode()
+    row = {
+        "trade_id": body.outcome.trade_id,
+        "exited_at": body.outcome.exited_at,
+        "result_ppm": body.outcome.result_ppm,
+        "net_usd_e6": body.outcome.net_usd_e6,
+        "situations": body.situations,
+        "packed": None if body.reading is None else pack_situation(body.reading, body.outcome).hex(),
+        "outcome_json": written,
+    }
+    writes = [Write(_QUERIES.outcome, _event_columns(event) | row)]
+    return writes + [
+        Write(_QUERIES.record, _event_columns(event) | msgspec.structs.asdict(each)) for each in body.records
+    ]
+
+
+def _project_packed(event: Event) -> list[Write]:
+    body = body_of(event, SituationsPacked)
+    return [Write(_QUERIES.page, _event_columns(event) | {"page": body.page, "packed": base64.b64decode(body.rows)})]
+
+
+def _project_fitted(event: Event) -> list[Write]:
+    fit = body_of(event, SituationsFitted).fit
+    row = {"first_situation": fit.first, "last_situation": fit.last, "fit_json": canonical_json(fit).decode()}
+    return [Write(_QUERIES.fit, _event_columns(event) | row)]
+
+
+def _project_snapshot(event: Event) -> list[Write]:
+    snapshot = body_of(event, SnapshotTaken).snapshot
+    row = {"chunk": snapshot.chunk, "ended_at": snapshot.ended_at, "snapshot_json": canonical_json(snapshot).decode()}
+    return [Write(_QUERIES.snapshot, _event_columns(event) | row)]
+
+
+PROJECTION = Projection(
+    tables=TABLES,
+    projectors={
+        EVENT_KINDS[SituationSeen]: _project_seen,
+        EVENT_KINDS[OutcomeLearned]: _project_learned,
+        EVENT_KINDS[SituationsPacked]: _project_packed,
+        EVENT_KINDS[SituationsFitted]: _project_fitted,
+        EVENT_KINDS[SnapshotTaken]: _project_snapshot,
+    },
+)

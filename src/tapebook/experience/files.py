@@ -5,10 +5,10 @@
     provider_performance.json        trades and wins by provider
     regime_performance.json          the same by regime
 
-Amounts are decimal text, so that nothing is lost on the way. An outcome also has what its decision saw, in the
-whole numbers of `sights`: vectors are fitted again from the files alone. Reading a folder takes the outcomes and
-snapshots; the summaries are computed from them and never read, so they cannot be counted twice. A file that is
-not what it should be is refused with one line, and the rest is read.
+Amounts are decimal text, so that nothing is lost on the way. An outcome also has the features its decision saw, in
+whole numbers: vectors are fitted again from the files alone. Reading a folder takes the outcomes and snapshots; the
+summaries are computed from them and never read, so they cannot be counted twice. A file that is not what it should be
+is refused with one line, and the rest is read.
 """
 
 import re
@@ -18,24 +18,22 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.domain.instants import iso, parse_instant
-from tapebook.domain.money import E6, E8, decimal_text, scaled
+from tapebook.domain.instants import iso_text, parse_instant
+from tapebook.domain.money import E6, E8, decimal_text, to_units
+from tapebook.domain.position import TradeSide
 from tapebook.domain.run import ActionKind
-from tapebook.domain.text import has_hidden
-from tapebook.domain.trade import TradeSide
+from tapebook.domain.text import has_hidden_characters
 from tapebook.errors import BadInput
-from tapebook.experience.outcomes import Outcome, Proposal
-from tapebook.experience.records import PROVIDER, REGIME, Key, Record
-from tapebook.experience.rows import bps_text, rate_text
-from tapebook.experience.sights import FIELDS, MOST, Reading
-from tapebook.experience.snapshots import Snapshot
+from tapebook.experience.features import FIELDS, MOST_FEATURE, FeatureVector
+from tapebook.experience.records import PROVIDER, REGIME, ChunkSnapshot, Outcome, OutcomeVote, Record, RecordKey
+from tapebook.experience.store import bps_text, rate_text
 
 MOST_BYTES = 100_000
 _E4 = 10_000
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 _LONGEST = 200
 
-Remembered = tuple[Outcome, Reading | None]
+OutcomeWithFeatures = tuple[Outcome, FeatureVector | None]
 """An outcome, and what the decision that entered it saw."""
 
 
@@ -72,16 +70,20 @@ class OutcomeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     situation: dict[str, int] | None = None
 
 
-class Contents(msgspec.Struct, frozen=True):
+class ExperienceFolder(msgspec.Struct, frozen=True):
     """What a folder holds, in the order of time; `problems` has a line for each file that was refused."""
 
-    outcomes: tuple[Remembered, ...]
-    snapshots: tuple[Snapshot, ...]
+    outcomes: tuple[OutcomeWithFeatures, ...]
+    snapshots: tuple[ChunkSnapshot, ...]
     problems: tuple[str, ...]
 
 
-def export(
-    folder: Path, outcomes: Iterable[Remembered], snapshots: Sequence[Snapshot], *, records: Mapping[Key, Record]
+def export_folder(
+    folder: Path,
+    outcomes: Iterable[OutcomeWithFeatures],
+    snapshots: Sequence[ChunkSnapshot],
+    *,
+    records: Mapping[RecordKey, Record],
 ) -> int:
     """Writes everything into a folder and returns how many files that were; BadInput when it is not empty."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,14 +96,14 @@ def export(
         _write(folder / f"outcome_{outcome.trade_id}.json", _outcome_file(outcome, reading))
         count += 1
     for snapshot in snapshots:
-        _write(_free(folder, snapshot), snapshot)
+        _write(_free_path(folder, snapshot), snapshot)
         count += 1
     _write(folder / "provider_performance.json", _performance(records, PROVIDER))
     _write(folder / "regime_performance.json", _performance(records, REGIME))
     return count
 
 
-def read(folder: Path) -> Contents:
+def read_folder(folder: Path) -> ExperienceFolder:
     """Reads a folder; BadInput when there is none."""
     if not folder.is_dir():
         raise BadInput(f"{folder} is not a folder")
@@ -116,10 +118,10 @@ def read(folder: Path) -> Contents:
             problems.append(f"{path.name}: {_one_line(error)}")
     outcomes.sort(key=lambda pair: (pair[0].exited_at, pair[0].trade_id))
     snapshots.sort(key=lambda snapshot: (snapshot.ended_at, snapshot.chunk))
-    return Contents(tuple(outcomes), tuple(snapshots), tuple(problems))
+    return ExperienceFolder(tuple(outcomes), tuple(snapshots), tuple(problems))
 
 
-def _outcome_file(outcome: Outcome, reading: Reading | None) -> OutcomeFile:
+def _outcome_file(outcome: Outcome, reading: FeatureVector | None) -> OutcomeFile:
     confidence = outcome.confidence_e4
     known = None if reading is None else dict(zip(FIELDS, reading, strict=True))
     return OutcomeFile(
@@ -135,12 +137,12 @@ def _outcome_file(outcome: Outcome, reading: Reading | None) -> OutcomeFile:
         decision_confidence=None if confidence is None else decimal_text(confidence, _E4, 4),
         entry_price=decimal_text(outcome.entry_price_e8, E8, 8),
         exit_price=decimal_text(outcome.exit_price_e8, E8, 8),
-        entry_time=iso(outcome.entered_at),
-        exit_time=iso(outcome.exited_at),
+        entry_time=iso_text(outcome.entered_at),
+        exit_time=iso_text(outcome.exited_at),
         notional_usd=decimal_text(outcome.notional_usd_e6, E6, 6),
         gross_pnl=decimal_text(outcome.gross_usd_e6, E6, 6),
         realized_pnl=decimal_text(outcome.net_usd_e6, E6, 6),
-        outcome="win" if outcome.won else "loss",
+        outcome="win" if outcome.is_win else "loss",
         exit_reason=outcome.exit_reason,
         regime=outcome.regime,
         market_conditions=dict(outcome.conditions),
@@ -148,9 +150,9 @@ def _outcome_file(outcome: Outcome, reading: Reading | None) -> OutcomeFile:
     )
 
 
-def _outcome(path: Path) -> Remembered:
+def _outcome(path: Path) -> OutcomeWithFeatures:
     """The outcome of a file; ValueError when it contradicts itself or its name."""
-    said = msgspec.json.decode(_content(path), type=OutcomeFile)
+    said = msgspec.json.decode(_checked_bytes(path), type=OutcomeFile)
     outcome = Outcome(
         trade_id=said.trade_id,
         run_id=said.decision_id,
@@ -158,35 +160,35 @@ def _outcome(path: Path) -> Remembered:
         side=said.side,
         provider=said.provider,
         votes=tuple(
-            Proposal(vote.provider, vote.action, vote.side, _confidence(vote.confidence)) for vote in said.votes
+            OutcomeVote(vote.provider, vote.action, vote.side, _confidence(vote.confidence)) for vote in said.votes
         ),
         confidence_e4=None if said.decision_confidence is None else _confidence(said.decision_confidence),
         regime=said.regime,
         conditions=tuple(sorted(said.market_conditions.items())),
-        entry_price_e8=scaled(said.entry_price, E8),
-        exit_price_e8=scaled(said.exit_price, E8),
+        entry_price_e8=to_units(said.entry_price, E8),
+        exit_price_e8=to_units(said.exit_price, E8),
         entered_at=parse_instant(said.entry_time),
         exited_at=parse_instant(said.exit_time),
-        notional_usd_e6=scaled(said.notional_usd, E6),
-        gross_usd_e6=scaled(said.gross_pnl, E6),
-        net_usd_e6=scaled(said.realized_pnl, E6),
+        notional_usd_e6=to_units(said.notional_usd, E6),
+        gross_usd_e6=to_units(said.gross_pnl, E6),
+        net_usd_e6=to_units(said.realized_pnl, E6),
         exit_reason=said.exit_reason,
     )
     _refuse_contradictions(said, outcome, path.name)
-    return outcome, _reading(said)
+    return outcome, _features_in_file(said)
 
 
-def _reading(said: OutcomeFile) -> Reading | None:
+def _features_in_file(said: OutcomeFile) -> FeatureVector | None:
     if said.situation is None:
         return None
-    strange = [name for name, each in said.situation.items() if name not in FIELDS or abs(each) > MOST]
+    strange = [name for name, each in said.situation.items() if name not in FIELDS or abs(each) > MOST_FEATURE]
     if strange:
-        raise ValueError(f"{strange[0][:40]!r} in situation is no field, or beyond ±{MOST}")
+        raise ValueError(f"{strange[0][:40]!r} in situation is no field, or beyond ±{MOST_FEATURE}")
     return tuple(said.situation.get(name) for name in FIELDS)
 
 
-def _snapshot(path: Path) -> Snapshot:
-    snapshot = msgspec.json.decode(_content(path), type=Snapshot)
+def _snapshot(path: Path) -> ChunkSnapshot:
+    snapshot = msgspec.json.decode(_checked_bytes(path), type=ChunkSnapshot)
     _refuse_strange([snapshot.chunk, *(text for record in snapshot.parts for text in record.key)])
     if snapshot.ended_at < snapshot.started_at:
         raise ValueError("it ends before it begins")
@@ -194,7 +196,7 @@ def _snapshot(path: Path) -> Snapshot:
 
 
 def _refuse_strange(texts: Iterable[str]) -> None:
-    if any(len(text) > _LONGEST or has_hidden(text) for text in texts):
+    if any(len(text) > _LONGEST or has_hidden_characters(text) for text in texts):
         raise ValueError(f"a text is longer than {_LONGEST} characters or holds characters that are not seen")
 
 
@@ -204,7 +206,7 @@ def _refuse_contradictions(said: OutcomeFile, outcome: Outcome, name: str) -> No
     _refuse_strange(texts)
     if not _PLAIN_ID.fullmatch(said.trade_id) or name != f"outcome_{said.trade_id}.json":
         raise ValueError(f"it is about trade {said.trade_id!r}, which its name does not say")
-    if (said.outcome == "win") != outcome.won:
+    if (said.outcome == "win") != outcome.is_win:
         raise ValueError(f"it says {said.outcome!r} and a realized_pnl of {said.realized_pnl}")
     if outcome.exited_at < outcome.entered_at or outcome.notional_usd_e6 < 0:
         raise ValueError("it ends before it begins, or its notional is negative")
@@ -214,13 +216,13 @@ def _refuse_contradictions(said: OutcomeFile, outcome: Outcome, name: str) -> No
 
 
 def _confidence(text: str) -> int:
-    value = scaled(text, _E4)
+    value = to_units(text, _E4)
     if not 0 <= value <= _E4:
         raise ValueError(f"a confidence of {text} is not between 0 and 1")
     return value
 
 
-def _performance(records: Mapping[Key, Record], kind: str) -> dict[str, dict[str, int | str]]:
+def _performance(records: Mapping[RecordKey, Record], kind: str) -> dict[str, dict[str, int | str]]:
     return {
         record.name: {
             "total_trades": record.n,
@@ -234,8 +236,8 @@ def _performance(records: Mapping[Key, Record], kind: str) -> dict[str, dict[str
     }
 
 
-def _free(folder: Path, snapshot: Snapshot) -> Path:
-    stamp = iso(snapshot.ended_at)[:19].translate({ord("-"): None, ord(":"): None, ord("T"): "_"})
+def _free_path(folder: Path, snapshot: ChunkSnapshot) -> Path:
+    stamp = iso_text(snapshot.ended_at)[:19].translate({ord("-"): None, ord(":"): None, ord("T"): "_"})
     path, number = folder / f"snapshot_{stamp}.json", 1
     while path.exists():
         number += 1
@@ -243,7 +245,7 @@ def _free(folder: Path, snapshot: Snapshot) -> Path:
     return path
 
 
-def _content(path: Path) -> bytes:
+def _checked_bytes(path: Path) -> bytes:
     if path.stat().st_size > MOST_BYTES:
         raise ValueError(f"it has over {MOST_BYTES} bytes")
     return path.read_bytes()

@@ -1,22 +1,196 @@
-"""The situations of one deployment in memory, and the exact nearest of them.
+"""The past situations of one deployment in memory, and an exact search for those most similar to a given one.
 
-They are kept in the order in which their outcomes became known, so that "as of" is a prefix: a
-situation is nobody's neighbour before its own exit. Distances are integers. The search looks at
-all of them, however old, and never at how they ended; equal distances go by the trade's id.
+Similarity is the plain distance between whitened feature vectors: every field in its own spread, correlations taken
+out. `fit_whitening` looks at past situations only, and its result is stored as a fact. Nothing here depends on a
+library for linear algebra or on the order in which it adds:
+
+1. a field becomes (feature − median) × 64 / scale in integers, a scale being 1.4826 × the median deviation;
+2. the covariance of those is summed in integers, shrunk towards the identity, and factored by Cholesky in plain
+   Python; the inverse of the factor, in 1/256, is the matrix;
+3. a vector is matrix × fields / 256, kept within ±1023. All products of two vectors add up to less than 2²⁴, so
+   float32 holds every one of them and every partial sum exactly.
+
+Situations are kept in the order in which their outcomes became known, so that "as of" is a prefix: a situation is
+nobody's neighbour before its own exit. The search looks at all of them, however old, and never at how they ended;
+equal distances go by the trade's id.
 """
 
 import math
+from collections.abc import Sequence
 from operator import mul
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tapebook.experience.fits import NEAREST, WINDOW, Fit
-from tapebook.experience.records import LONG, SHORT, Record, by_side
-from tapebook.experience.sights import FIELDS, Reading
-from tapebook.experience.whitening import Readings, Vectors, fitted, matrix_of, squares, vector_of, vectors
+from tapebook.experience.features import (
+    DEFAULT_NEIGHBOURS,
+    FEATURE_UNIT,
+    FIELDS,
+    FIT_WINDOW,
+    MISSING,
+    FeatureVector,
+    Fit,
+)
+from tapebook.experience.records import LONG, SHORT, Record, records_by_side
+
+FeatureRows = NDArray[np.int16]
+Vectors = NDArray[np.float32]
+Steps = NDArray[np.int32]
+Number = TypeVar("Number", np.int32, np.float32)
+
+WIDTH = len(FIELDS)
+DEVIATION = 64
+MOST_COORDINATE = 1_023
+FAR_SHARE = 0.99
+_ONE = 256
+_SHIFT = 14
+_HALF = 1 << (_SHIFT - 1)
+_SHRINK = 0.1
+_LEAST_SCALE, _MOST_SCALE = FEATURE_UNIT // 16, 16 * FEATURE_UNIT
+# 15 × 15 × 1,024 products: below that, a library for linear algebra does not call in threads, which would wait for
+# one another on a busy machine.
+_BLOCK = 1_024
+_LOO_BLOCK = 256
+
+
+def fit_whitening(readings: FeatureRows, *, last: int) -> Fit:
+    """The fit of some readings, of which the newest is situation number `last`."""
+    fields = readings.T.astype(np.int64)
+    scales = [_median_and_multiplier(field[field != MISSING]) for field in fields]
+    medians, multipliers = tuple(each[0] for each in scales), tuple(each[1] for each in scales)
+    scaled = _scaled(readings, _steps(medians, multipliers, len(readings))).astype(np.int64)
+    sums = np.einsum("ij,kj->ik", scaled, scaled)
+    covariance = [[int(sums[i, k]) / (len(readings) * DEVIATION**2) for k in range(WIDTH)] for i in range(WIDTH)]
+    matrix = tuple(tuple(round(_ONE * each) for each in row) for row in _whitener(covariance))
+    fit = Fit(last - len(readings) + 1, last, medians, multipliers, matrix, 0)
+    return msgspec.structs.replace(fit, far=_usual_distance(whitened_vectors(fit, readings)))
+
+
+def whitened_vectors(fit: Fit, readings: FeatureRows, out: Vectors | None = None) -> Vectors:
+    """Readings as columns of whole numbers, in a new array or in `out`."""
+    matrix, steps = whitening_matrix(fit), _steps(fit.medians, fit.multipliers, min(_BLOCK, len(readings)))
+    found = np.empty((WIDTH, len(readings)), np.float32) if out is None else out
+    for start in range(0, len(readings), _BLOCK):
+        scaled = _scaled(readings[start : start + _BLOCK], steps)
+        found[:, start : start + _BLOCK] = _rounded(np.matmul(matrix, scaled))
+    return found
+
+
+def whitening_matrix(fit: Fit) -> NDArray[np.float32]:
+    """The matrix of a fit with its 1/256 in it: a power of two, so nothing is rounded."""
+    return np.array(fit.matrix, np.float32) * np.float32(1 / _ONE)
+
+
+def whitened_vector(fit: Fit, matrix: NDArray[np.float32], reading: FeatureVector) -> list[int]:
+    """One reading as a vector; `matrix` is that of the fit. Small arrays cost more than Python's own integers."""
+    fields = [
+        0 if value is None else ((value - median) * multiplier + _HALF) >> _SHIFT
+        for value, median, multiplier in zip(reading, fit.medians, fit.multipliers, strict=True)
+    ]
+    return _clamped(list(map(round, matrix.dot(np.array(_clamped(fields), np.float32)).tolist())))
+
+
+def _clamped(numbers: list[int]) -> list[int]:
+    """Keeps all within bounds; looking first is cheaper, since hardly any are beyond."""
+    if min(numbers) >= -MOST_COORDINATE and max(numbers) <= MOST_COORDINATE:
+        return numbers
+    return [
+        -MOST_COORDINATE if each < -MOST_COORDINATE else MOST_COORDINATE if each > MOST_COORDINATE else each
+        for each in numbers
+    ]
+
+
+def _rounded(block: NDArray[np.float32]) -> NDArray[np.float32]:
+    return _clip_in_place(np.rint(block, out=block))
+
+
+def squared_lengths(columns: Vectors) -> NDArray[np.int32]:
+    """The squared length of every column."""
+    lengths: NDArray[np.int32] = np.einsum("ij,ij->j", columns, columns).astype(np.int32)
+    return lengths
+
+
+def _median_and_multiplier(known: NDArray[np.int64]) -> tuple[int, int]:
+    """The middle of a field and what its distance from there is multiplied with; 0 ignores a field nobody saw."""
+    if not len(known):
+        return 0, 0
+    middle = _median(known)
+    away = np.abs(known - middle)
+    # Where more than half are equal the median deviation is zero, and the mean one still says something.
+    scale = 1.4826 * _median(away) or 1.2533 * int(away.sum()) / len(away) or float(FEATURE_UNIT)
+    return middle, round(DEVIATION * 2**_SHIFT / min(max(scale, _LEAST_SCALE), _MOST_SCALE))
+
+
+def _median(values: NDArray[np.int64]) -> int:
+    return int(np.sort(values)[(len(values) - 1) // 2])
+
+
+def _steps(medians: Sequence[int], multipliers: Sequence[int], width: int) -> tuple[Steps, Steps]:
+    """What fields are multiplied with and what is added, as wide as a block: a third of the time of one column."""
+    offsets = [_HALF - median * multiplier for median, multiplier in zip(medians, multipliers, strict=True)]
+    wide = [np.repeat(np.array(each, np.int32)[:, None], width, axis=1) for each in (multipliers, offsets)]
+    return wide[0], wide[1]
+
+
+def _scaled(readings: FeatureRows, steps: tuple[Steps, Steps]) -> NDArray[np.float32]:
+    """Fields as rows in 1/64 of their spread, whole numbers; what is not known is in the middle."""
+    # Row by row first: in packed rows they stand at odd places, which is slow to read across.
+    fields = np.ascontiguousarray(np.ascontiguousarray(readings).T)
+    scaled = fields.astype(np.int32)
+    scaled *= steps[0][:, : len(readings)]
+    scaled += steps[1][:, : len(readings)]
+    scaled >>= _SHIFT
+    np.copyto(scaled, 0, where=fields == MISSING)
+    return _clip_in_place(scaled).astype(np.float32)
+
+
+def _clip_in_place(block: NDArray[Number]) -> NDArray[Number]:
+    """Keeps all within bounds; looking first is cheaper, since hardly any are beyond."""
+    if block.max() > MOST_COORDINATE or block.min() < -MOST_COORDINATE:
+        np.clip(block, -MOST_COORDINATE, MOST_COORDINATE, out=block)
+    return block
+
+
+def _whitener(covariance: list[list[float]]) -> list[list[float]]:
+    """The inverse of the Cholesky factor of a covariance drawn towards the identity."""
+    shrunk = [
+        [(1 - _SHRINK) * value + (_SHRINK if i == k else 0.0) for k, value in enumerate(row)]
+        for i, row in enumerate(covariance)
+    ]
+    factor = _cholesky(shrunk)
+    size = len(factor)
+    inverse = [[0.0] * size for _ in range(size)]
+    for k in range(size):
+        for i in range(k, size):
+            rest = math.fsum(factor[i][j] * inverse[j][k] for j in range(k, i))
+            inverse[i][k] = ((1.0 if i == k else 0.0) - rest) / factor[i][i]
+    return inverse
+
+
+def _cholesky(matrix: list[list[float]]) -> list[list[float]]:
+    size = len(matrix)
+    factor = [[0.0] * size for _ in range(size)]
+    for i in range(size):
+        for k in range(i + 1):
+            rest = matrix[i][k] - math.fsum(factor[i][j] * factor[k][j] for j in range(k))
+            factor[i][k] = math.sqrt(rest) if i == k else rest / factor[k][k]
+    return factor
+
+
+def _usual_distance(columns: Vectors) -> int:
+    """The squared distance to the nearest other situation that all but one in a hundred keep to."""
+    lengths, count = squared_lengths(columns), columns.shape[1]
+    nearest: list[Any] = []
+    for start in range(0, count, _LOO_BLOCK):
+        part = columns[:, start : start + _LOO_BLOCK]
+        dots = np.einsum("ij,ik->jk", part, columns).astype(np.int32)
+        away = lengths[start : start + _LOO_BLOCK, None] + lengths[None, :] - 2 * dots
+        away[np.arange(len(away)), np.arange(start, start + len(away))] = np.iinfo(np.int32).max
+        nearest += away.min(axis=1).tolist()
+    return int(sorted(nearest)[math.ceil(FAR_SHARE * count) - 1])
+
 
 Places = NDArray[np.intp]
 
@@ -25,7 +199,7 @@ _FITS_KEPT = 2
 # 15 × 512 products: so few a library for linear algebra does not share among threads, and it is three times as fast.
 _FEW = 512
 
-ROW = np.dtype([("reading", "<i2", (len(FIELDS),)), ("result", "<i4"), ("id", "<u8"), ("side", "<i1")])
+SITUATION_DTYPE = np.dtype([("reading", "<i2", (len(FIELDS),)), ("result", "<i4"), ("id", "<u8"), ("side", "<i1")])
 
 
 class Neighbour(msgspec.Struct, frozen=True):
@@ -37,7 +211,7 @@ class Neighbour(msgspec.Struct, frozen=True):
     result_ppm: int
 
 
-class Company(msgspec.Struct, frozen=True):
+class Neighbours(msgspec.Struct, frozen=True):
     """How the nearest of `searched` situations ended, in columns and in no order; a side is 1 for long, -1 for short.
 
     `least` is the squared distance of the nearest of all, `usual` the one that 99 of 100 have to their nearest.
@@ -50,7 +224,7 @@ class Company(msgspec.Struct, frozen=True):
     usual: int
 
     @property
-    def unlike(self) -> bool:
+    def is_novel(self) -> bool:
         """Whether nothing like this was seen before."""
         return self.least is None or self.least > self.usual
 
@@ -62,10 +236,10 @@ class Company(msgspec.Struct, frozen=True):
     @property
     def records(self) -> tuple[Record, Record, Record]:
         """How they ended: all, those long, those short."""
-        return by_side(self.sides, self.results_ppm)
+        return records_by_side(self.sides, self.results_ppm)
 
 
-class Nearest(Company, frozen=True):
+class NearestNeighbours(Neighbours, frozen=True):
     """The same with who they are, nearest first."""
 
     numbers: tuple[int, ...]
@@ -78,17 +252,17 @@ class Nearest(Company, frozen=True):
         return tuple(map(Neighbour, self.numbers, self.distances, sides, self.results_ppm))
 
 
-class _View:
+class _FittedVectors:
     """All situations as vectors under one fit, filled as far as somebody asked."""
 
     def __init__(self, fit: Fit) -> None:
         self.fit = fit
-        self.matrix = matrix_of(fit)
+        self.matrix = whitening_matrix(fit)
         self.count = 0
         self.columns: Vectors = np.empty((len(FIELDS), 0), np.float32)
         self.lengths: NDArray[np.float32] = np.empty(0, np.float32)
 
-    def fill(self, readings: Readings) -> None:
+    def fill(self, readings: FeatureRows) -> None:
         """Adds the vectors of the readings behind those it has."""
         until = self.count + len(readings)
         if until > len(self.lengths):
@@ -96,9 +270,9 @@ class _View:
             columns = np.empty((len(FIELDS), room), np.float32)
             columns[:, : self.count] = self.columns[:, : self.count]
             self.columns = columns
-            self.lengths = _roomier(self.lengths[: self.count], room)
+            self.lengths = _with_room(self.lengths[: self.count], room)
         new = self.columns[:, self.count : until]
-        self.lengths[self.count : until] = squares(vectors(self.fit, readings, new))
+        self.lengths[self.count : until] = squared_lengths(whitened_vectors(self.fit, readings, new))
         self.count = until
 
 
@@ -107,39 +281,41 @@ class Situations:
 
     def __init__(self) -> None:
         self.count = 0
-        self._hold(np.empty(0, ROW))
-        self._views: dict[int, _View] = {}
+        self._set_rows(np.empty(0, SITUATION_DTYPE))
+        self._views: dict[int, _FittedVectors] = {}
 
     def extend(self, rows: bytes | bytearray) -> None:
         """Adds packed situations behind those that are here."""
-        new = np.frombuffer(rows, ROW)
+        new = np.frombuffer(rows, SITUATION_DTYPE)
         until = self.count + len(new)
         if not self.count:
             # The bytes themselves, until there is something to add.
-            self._hold(new)
+            self._set_rows(new)
         else:
             if until > len(self._rows):
-                self._hold(_roomier(self._rows[: self.count], 2 * until))
+                self._set_rows(_with_room(self._rows[: self.count], 2 * until))
             self._rows[self.count : until] = new
         self.count = until
 
-    def fit(self, count: int) -> Fit:
+    def fit_newest(self, count: int) -> Fit:
         """The fit of the newest of the first `count` situations."""
-        return fitted(self._readings(max(0, count - WINDOW), count), last=count)
+        return fit_whitening(self._feature_rows(max(0, count - FIT_WINDOW), count), last=count)
 
-    def company(self, fit: Fit, reading: Reading, *, count: int, most: int = NEAREST) -> Company:
+    def neighbours(self, fit: Fit, reading: FeatureVector, *, count: int, most: int = DEFAULT_NEIGHBOURS) -> Neighbours:
         """How the nearest of the first `count` situations ended, for whoever does not ask which of them is nearer."""
-        close, away = self._close(fit, reading, count=count, most=most)
+        close, away = self._nearest_places(fit, reading, count=count, most=most)
         if len(away) > most:
             # Equals, of which not all are among the nearest.
             close, away = self._sorted(close, away, most)
         sides, results = self._sides[close].tolist(), self._results[close].tolist()
-        return Company(tuple(sides), tuple(results), min(away, default=None), count, fit.far)
+        return Neighbours(tuple(sides), tuple(results), min(away, default=None), count, fit.far)
 
-    def nearest(self, fit: Fit, reading: Reading, *, count: int, most: int = NEAREST) -> Nearest:
+    def nearest(
+        self, fit: Fit, reading: FeatureVector, *, count: int, most: int = DEFAULT_NEIGHBOURS
+    ) -> NearestNeighbours:
         """The nearest of the first `count` situations, one by one."""
-        chosen, distances = self._sorted(*self._close(fit, reading, count=count, most=most), most)
-        return Nearest(
+        chosen, distances = self._sorted(*self._nearest_places(fit, reading, count=count, most=most), most)
+        return NearestNeighbours(
             sides=tuple(self._sides[chosen].tolist()),
             results_ppm=tuple(self._results[chosen].tolist()),
             least=distances[0] if distances else None,
@@ -155,36 +331,36 @@ class Situations:
         order = sorted(range(len(keys)), key=keys.__getitem__)[:most]
         return close[order], [away[place] for place in order]
 
-    def _close(self, fit: Fit, reading: Reading, *, count: int, most: int) -> tuple[Places, list[int]]:
+    def _nearest_places(self, fit: Fit, reading: FeatureVector, *, count: int, most: int) -> tuple[Places, list[int]]:
         """The places of the nearest, and of those that are not farther; and their distances.
 
         A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for all
         in single precision. It may be rounded there, which never changes an order, so the nearest are among those
         that are not farther than enough others; theirs is computed once more in Python's numbers.
         """
-        view = self._view(fit)
+        view = self._vectors_under(fit)
         if view.count < count:
-            view.fill(self._readings(view.count, count))
-        query = vector_of(fit, view.matrix, reading)
+            view.fill(self._feature_rows(view.count, count))
+        query = whitened_vector(fit, view.matrix, reading)
         own = sum(map(mul, query, query))
         twice = _products(np.array([2 * each for each in query], np.float32), view.columns[:, :count])
         close = _candidates(view.lengths[:count] - twice, most)
         pairs = zip(view.lengths[close].tolist(), twice[close].tolist(), strict=True)
         return close, [int(length - product) + own for length, product in pairs]
 
-    def _hold(self, rows: NDArray[np.void]) -> None:
+    def _set_rows(self, rows: NDArray[np.void]) -> None:
         """Keeps rows, and their columns as views: to pick a few numbers is much cheaper than to pick rows."""
         self._rows = rows
         self._ids, self._sides, self._results = rows["id"], rows["side"], rows["result"]
 
-    def _readings(self, first: int, until: int) -> Readings:
+    def _feature_rows(self, first: int, until: int) -> FeatureRows:
         return self._rows["reading"][first:until]
 
-    def _view(self, fit: Fit) -> _View:
+    def _vectors_under(self, fit: Fit) -> _FittedVectors:
         view = self._views.pop(fit.last, None)
         # The same object most of the time, and two fits are long to compare.
         if view is None or (view.fit is not fit and view.fit != fit):
-            view = _View(fit)
+            view = _FittedVectors(fit)
         self._views[fit.last] = view
         while len(self._views) > _FITS_KEPT:
             del self._views[next(iter(self._views))]
@@ -213,7 +389,7 @@ def _candidates(away: NDArray[np.float32], most: int) -> Places:
     return found
 
 
-def _roomier(array: NDArray[Any], room: int) -> NDArray[Any]:
+def _with_room(array: NDArray[Any], room: int) -> NDArray[Any]:
     """The same rows at the head of a longer array."""
     longer = np.empty((room, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array

@@ -1,48 +1,245 @@
-"""Experience in its database: what closed trades teach, and what a decision gets to know of it.
+"""Experience in its database: what closed trades teach, and the rows of it that a packet shows.
 
-1. `learn` turns closed trades into events (`learning`), to be appended to the deployment's stream.
-2. `standing` reads the records as of a sequence number; they change only when an outcome was learned,
-   so one lookup tells whether those in memory still hold.
+1. `learn` turns closed trades into events, to be appended to the deployment's stream.
+2. `records_as_of` reads the records as of a sequence number; they change only when an outcome was learned, so one
+   lookup tells whether the cached ones still hold.
 3. `nearest` searches the situations in memory, which are loaded page by page when first asked for.
-4. `rows` says all of it to a packet.
+4. `rows_for_packet` gives rows, the most important first: the weights an ensemble reads; similar situations and how
+   they ended, or that there is none; records of providers in this regime, the regime, the asset, the recent past and
+   stated confidence. Every rate and mean carries n and interval, or is left out.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tapebook.db import Database, Queries, Row
+from tapebook.domain.agent import ExperienceRow, ExperienceSettings
+from tapebook.domain.cache import LastCall
+from tapebook.domain.estimate import Estimate, rate_estimate
 from tapebook.domain.instants import DAY
-from tapebook.domain.memory import ExperienceRow, ExperienceSettings
+from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
-from tapebook.domain.trade import ClosedTrade
+from tapebook.experience import events
 from tapebook.experience import events as ev
-from tapebook.experience import learning
-from tapebook.experience.fits import FEWEST, NEAREST, Fit, refit_due
-from tapebook.experience.outcomes import Outcome, outcome_of
-from tapebook.experience.pages import PAGE, ROW_BYTES
-from tapebook.experience.recent import Recent
-from tapebook.experience.records import ASSET, KINDS, REGIME, Key, Record
-from tapebook.experience.rows import Question, StandingRows, experience_rows, standing_rows
-from tapebook.experience.sights import Reading, Sight, reading_of
-from tapebook.experience.snapshots import KEPT, Snapshot, snapshot_of
-from tapebook.experience.standing import EVERY_TIME, Standing
-from tapebook.log import Answers, Draft
+from tapebook.experience.features import (
+    DEFAULT_NEIGHBOURS,
+    FEWEST_TO_FIT,
+    PAGE_ROWS,
+    ROW_BYTES,
+    FeatureVector,
+    Fit,
+    MarketFeatures,
+    feature_vector_of,
+    refit_due,
+)
+from tapebook.experience.records import (
+    ALL,
+    ASSET,
+    CONFIDENCE,
+    PROVIDER,
+    PROVIDER_REGIME,
+    RECORD_KINDS,
+    REGIME,
+    SNAPSHOTS_KEPT,
+    ChunkSnapshot,
+    Outcome,
+    RecentRecord,
+    Record,
+    RecordKey,
+    calibration_curve,
+    outcome_of,
+    provider_in_regime,
+    records_by_side,
+    snapshot_of,
+    updated_records,
+    weight_rows,
+)
+from tapebook.log import Draft, ReadCache
 
 if TYPE_CHECKING:
+    # It brings numpy, which `tapebook --help` has no use for.
     # It brings numpy, which only a search or a fit needs.
-    from tapebook.experience.situations import Company, Nearest, Situations
+    from tapebook.experience.situations import NearestNeighbours, Neighbours, Situations
+
+
+FEWEST_SHOWN = 5
+FEWEST_CALIBRATED = 20
+_MOST_BUCKETS = 3
+
+
+class ExperienceQuery(msgspec.Struct, frozen=True):
+    """What a decision is about; `providers` are the members of its ensemble, or its engine."""
+
+    as_of: int
+    symbol: str
+    regime: str
+    providers: tuple[str, ...]
+
+
+class StableRows(msgspec.Struct, frozen=True):
+    """The rows that hold until the next outcome is learned: before, between and after those that change every time."""
+
+    weights: tuple[ExperienceRow, ...]
+    here: tuple[ExperienceRow, ...]
+    rest: tuple[ExperienceRow, ...]
+
+
+def stable_rows(question: ExperienceQuery, records: Mapping[RecordKey, Record], *, prior: float) -> StableRows:
+    """What the records say, whenever it is asked."""
+    regime, providers = question.regime, question.providers
+    here = [
+        (provider_in_regime(name, regime), records.get((PROVIDER_REGIME, provider_in_regime(name, regime))))
+        for name in providers
+    ]
+    here += [(regime, records.get((REGIME, regime))), (question.symbol, records.get((ASSET, question.symbol)))]
+    return StableRows(
+        weights=weight_rows(records, providers, regime=regime, prior=prior),
+        here=tuple(row for name, record in here for row in record_rows(name, record)),
+        rest=(
+            *_calibration_rows(records, prior),
+            *(row for name in providers for row in record_rows(name, records.get((PROVIDER, name)))),
+        ),
+    )
+
+
+def experience_rows(standing: StableRows, *, company: "Neighbours | None", recent: Record) -> tuple[ExperienceRow, ...]:
+    """Everything there is to say to a decision."""
+    return _cached_joined_rows((standing, _similar_rows(company) if company else (), record_rows(recent.name, recent)))
+
+
+def _joined_rows(
+    said: tuple[StableRows, tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]],
+) -> tuple[ExperienceRow, ...]:
+    standing, similar, recent = said
+    return (*standing.weights, *similar, *standing.here, *recent, *standing.rest)
+
+
+# The rows of before as long as they say the same: whoever shows them sees at once that nothing changed.
+_cached_joined_rows = LastCall(_joined_rows)
+
+
+def bps_text(mean: Estimate) -> str:
+    """A mean result, such as `+12.1 bps a trade (n=34, 95% +3.0 to +21.2)`; below two trades there is no interval."""
+    if mean.n < 2:
+        return f"too few trades (n={mean.n})"
+    value, low, high = _signed(mean.value), _signed(mean.low), _signed(mean.high)
+    return f"{value} bps a trade (n={mean.n}, 95% {low} to {high})"
+
+
+def rate_text(share: Estimate) -> str:
+    """A hit rate, such as `won 61% (n=34, 95% 45% to 75%)`."""
+    return f"won {share.value:.0%} (n={share.n}, 95% {share.low:.0%} to {share.high:.0%})"
+
+
+@lru_cache(maxsize=4_096)
+def _won_text(wins: int, n: int) -> str:
+    return rate_text(rate_estimate(wins, n))
+
+
+def _similar_rows(company: "Neighbours") -> tuple[ExperienceRow, ...]:
+    if company.is_novel:
+        far = f"the nearest of {company.searched} situations is {company.times_usual:.1f} times as far as is usual"
+        return (ExperienceRow("similar", "none", f"unlike anything seen: {far}"),)
+    return _neighbour_rows(company.sides, company.results_ppm)
+
+
+def _neighbour_rows(sides: tuple[int, ...], results_ppm: tuple[int, ...]) -> tuple[ExperienceRow, ...]:
+    """How neighbours ended: all of them, and where some were long and some short, each side with enough of them."""
+    every, long, short = records_by_side(sides, results_ppm)
+    rows = [_neighbour_row(f"{every.n} nearest", every)] if every.n >= FEWEST_SHOWN else []
+    for name, record in (("those long", long), ("those short", short)):
+        if FEWEST_SHOWN <= record.n < every.n:
+            rows.append(_neighbour_row(name, record))
+    return tuple(rows)
+
+
+@lru_cache(maxsize=256)
+def _neighbour_row(name: str, record: Record) -> ExperienceRow:
+    """Cached, since a few minutes later most neighbours are the same, if in another order."""
+    return ExperienceRow("similar", name, f"{bps_text(record.mean_bps)}; {_won_text(record.wins, record.n)}")
+
+
+@lru_cache(maxsize=4_096)
+def record_rows(name: str, record: Record | None) -> tuple[ExperienceRow, ...]:
+    """The row of a record, if there is enough of it; few records change between two decisions."""
+    if record is None or record.n < FEWEST_SHOWN:
+        return ()
+    return (ExperienceRow("record", name, bps_text(record.mean_bps)),)
+
+
+def _calibration_rows(records: Mapping[RecordKey, Record], prior: float) -> list[ExperienceRow]:
+    """The buckets of stated confidence with the most trades, in the order of confidence."""
+    counts = [(record.name, record.n, record.wins) for record in records.values() if record.kind == CONFIDENCE]
+    enough = [point for point in calibration_curve(counts, prior=prior) if point.observed.n >= FEWEST_CALIBRATED]
+    largest: Sequence[str] = [
+        point.bucket for point in sorted(enough, key=lambda point: -point.observed.n)[:_MOST_BUCKETS]
+    ]
+    return [
+        ExperienceRow("record", f"confidence {point.bucket}", rate_text(point.observed))
+        for point in enough
+        if point.bucket in largest
+    ]
+
+
+def _signed(value: float) -> str:
+    text = f"{value:+.1f}"
+    return "+0.0" if text == "-0.0" else text
+
+
+# What a packet asks of every time; assets, of which there may be a thousand, are asked for by name.
+ALWAYS_READ_KINDS = (ALL, PROVIDER, PROVIDER_REGIME, CONFIDENCE)
+
+StableRowsKey = tuple[str, str, tuple[str, ...], float]
+RowsInputs = tuple[str, tuple[str, ...], FeatureVector | None, Record, ExperienceSettings]
+"""All that rows depend on for a symbol: the regime, the providers, what is seen, the last days, the settings."""
+
+
+class RecordsAsOf:
+    """The newest outcome's sequence number, how many situations there were with it, and the records.
+
+    `records` are those every decision asks for. The rest is read or worked out when somebody asks, and kept with
+    them: the fit, records by name, rows by what they were asked about, the last days by what they depend on, and
+    all that was told last of each symbol, which most decisions of a half hour are told again.
+    """
+
+    def __init__(self, deployment: str, *, seq: int = 0, situations: int = 0, records: dict[RecordKey, Record]) -> None:
+        self.deployment = deployment
+        self.seq = seq
+        self.situations = situations
+        self.records = records
+        self.fits: list[Fit | None] = []
+        self.records_by_name: dict[RecordKey, Record] = {}
+        self.rows: dict[StableRowsKey, StableRows] = {}
+        self.recent: dict[ExperienceSettings, RecentRecord] = {}
+        self.rows_by_symbol: dict[str, tuple[RowsInputs, tuple[ExperienceRow, ...]]] = {}
+
+    def continue_from(self, older: "RecordsAsOf", outcomes: Sequence[Outcome]) -> None:
+        """Becomes what an older standing is after some more outcomes."""
+        self.records, self.records_by_name = dict(older.records), dict(older.records_by_name)
+        for outcome in outcomes:
+            for record in updated_records(self.records | self.records_by_name, outcome):
+                if record.kind in ALWAYS_READ_KINDS:
+                    self.records[record.key] = record
+                elif record.key in self.records_by_name:
+                    self.records_by_name[record.key] = record
+        ended = [(outcome.exited_at, outcome.result_ppm, outcome.net_usd_e6) for outcome in outcomes]
+        self.recent = {
+            settings: kept for settings, kept in older.recent.items() if all([kept.add(each) for each in ended])
+        }
+
 
 MIGRATIONS = "tapebook.experience"
 
 _QUERIES = Queries.load("tapebook.experience")
 _BATCH = 2_000
-_FEW = 20
-_PAGES = 16
+_MOST_TO_CATCH_UP = 20
+_PAGES_AT_ONCE = 16
 
 
-class Learned(msgspec.Struct, frozen=True):
+class LearnedOutcome(msgspec.Struct, frozen=True):
     """One outcome as it was learned; `packed` is its situation in hex, if anybody saw one."""
 
     seq: int
@@ -54,11 +251,11 @@ class Learned(msgspec.Struct, frozen=True):
 class Experience:
     """The experience of one owner's deployments."""
 
-    def __init__(self, db: Database, *, owner: str, answers: Answers | None = None) -> None:
+    def __init__(self, db: Database, *, owner: str, answers: ReadCache | None = None) -> None:
         self._db = db
         self.owner = owner
-        self._newest = (answers or Answers()).kept(self._read_newest, owner=owner)
-        self._standings: dict[str, Standing] = {}
+        self._newest = (answers or ReadCache()).cached_read(self._read_newest, owner=owner)
+        self._standings: dict[str, RecordsAsOf] = {}
         self._fits: dict[str, tuple[int, Fit]] = {}
         self._situations: dict[str, Situations] = {}
         self._passed: dict[str, int] = {}
@@ -76,12 +273,14 @@ class Experience:
             return []
         # Of one moment by symbol: ids differ between live and a backtest, and what is learned first counts.
         new.sort(key=lambda pair: (pair[0].exit_tick_at, pair[0].state.symbol, pair[0].state.trade_id))
-        outcomes = [self._outcome(deployment, trade, run, seq=seq) for trade, run in new]
-        standing = self.standing(deployment, seq=seq)
-        return self._tended(standing, at=outcomes[-1][0].exited_at) + self._lessons(standing, outcomes)
+        outcomes = [self._outcome_with_features(deployment, trade, run, seq=seq) for trade, run in new]
+        standing = self.records_as_of(deployment, seq=seq)
+        return self._page_and_fit_drafts(standing, at=outcomes[-1][0].exited_at) + self._outcome_drafts(
+            standing, outcomes
+        )
 
     def learn_outcomes(
-        self, deployment: str, outcomes: Sequence[tuple[Outcome, Reading | None]], *, seq: int
+        self, deployment: str, outcomes: Sequence[tuple[Outcome, FeatureVector | None]], *, seq: int
     ) -> list[Draft]:
         """The same for outcomes that come from files, each with what was seen; those already learned cause none."""
         pairs = {outcome.trade_id: (outcome, reading) for outcome, reading in outcomes}
@@ -89,10 +288,12 @@ class Experience:
         if not new:
             return []
         new.sort(key=lambda pair: (pair[0].exited_at, pair[0].trade_id))
-        standing = self.standing(deployment, seq=seq)
-        return self._tended(standing, at=new[-1][0].exited_at) + self._lessons(standing, new)
+        standing = self.records_as_of(deployment, seq=seq)
+        return self._page_and_fit_drafts(standing, at=new[-1][0].exited_at) + self._outcome_drafts(standing, new)
 
-    def passed(self, deployment: str, *, seq: int, ended: Callable[[str], int | None] = lambda trade_id: None) -> int:
+    def learned_up_to(
+        self, deployment: str, *, seq: int, ended: Callable[[str], int | None] = lambda trade_id: None
+    ) -> int:
         """Up to which sequence number every trade that ended was learned from; `ended` says where one did.
 
         Trades are learned from in the order of their ends, so it is the end of the one learned last. Outcomes from
@@ -101,12 +302,12 @@ class Experience:
         known = self._passed.get(deployment)
         if known is not None and known <= seq:
             return known
-        learned = self.standing(deployment, seq=seq).seq
+        learned = self.records_as_of(deployment, seq=seq).seq
         row = self._db.one(_QUERIES.trade_learned, **self._where(deployment), seq=learned) if learned else None
         end = ended(row[0]) if row else None
         return learned if end is None else end
 
-    def pass_over(self, deployment: str, *, seq: int) -> None:
+    def mark_learned_up_to(self, deployment: str, *, seq: int) -> None:
         """Somebody looked, and up to here there is nothing to learn from any more."""
         self._passed[deployment] = seq
 
@@ -114,35 +315,39 @@ class Experience:
         """Whether a trade was learned from already."""
         return self._db.one(_QUERIES.known, **self._where(deployment), trade_id=trade_id) is not None
 
-    def standing(self, deployment: str, *, seq: int) -> Standing:
+    def records_as_of(self, deployment: str, *, seq: int) -> RecordsAsOf:
         """What was known as of a sequence number; asked again before anything was learned, it is the same object."""
         newest = self._newest(deployment, seq=seq)
         if newest is None:
-            return Standing(deployment, records={})
+            return RecordsAsOf(deployment, records={})
         known = self._standings.get(deployment)
         if known is None or known.seq != newest[0]:
-            fresh = Standing(deployment, seq=newest[0], situations=newest[1], records={})
-            if known is None or not self._caught_up(known, fresh):
-                every = (record for kind in EVERY_TIME for record in self._of_kind(deployment, kind, newest[0]))
+            fresh = RecordsAsOf(deployment, seq=newest[0], situations=newest[1], records={})
+            if known is None or not self._continued_from(known, fresh):
+                every = (
+                    record
+                    for kind in ALWAYS_READ_KINDS
+                    for record in self._records_of_kind(deployment, kind, newest[0])
+                )
                 fresh.records.update((record.key, record) for record in every)
             known = self._standings[deployment] = fresh
         return known
 
-    def forget(self, deployment: str) -> None:
+    def forget_cached(self, deployment: str) -> None:
         """Drops what is in memory of a deployment, whose tables were written anew."""
         for kept in (self._standings, self._fits, self._situations, self._passed):
             kept.pop(deployment, None)
 
-    def records(self, deployment: str, *, seq: int) -> dict[Key, Record]:
+    def records(self, deployment: str, *, seq: int) -> dict[RecordKey, Record]:
         """Every record as of a sequence number."""
-        return {record.key: record for kind in KINDS for record in self._of_kind(deployment, kind, seq)}
+        return {record.key: record for kind in RECORD_KINDS for record in self._records_of_kind(deployment, kind, seq)}
 
-    def record(self, deployment: str, key: Key, *, seq: int) -> Record:
+    def record(self, deployment: str, key: RecordKey, *, seq: int) -> Record:
         """One record as of a sequence number; empty when nothing is known."""
         row = self._db.one(_QUERIES.record, **self._where(deployment), kind=key[0], name=key[1], seq=seq)
         return Record(*row) if row else Record(*key)
 
-    def fit(self, deployment: str, *, seq: int) -> Fit | None:
+    def fit_as_of(self, deployment: str, *, seq: int) -> Fit | None:
         """The fit in force as of a sequence number."""
         row = self._db.one(_QUERIES.fit, **self._where(deployment), seq=seq)
         if row is None:
@@ -151,15 +356,17 @@ class Experience:
             self._fits[deployment] = row[0], msgspec.json.decode(row[1], type=Fit)
         return self._fits[deployment][1]
 
-    def nearest(self, deployment: str, sight: Sight, *, seq: int, most: int = NEAREST) -> "Nearest | None":
+    def nearest(
+        self, deployment: str, sight: MarketFeatures, *, seq: int, most: int = DEFAULT_NEIGHBOURS
+    ) -> "NearestNeighbours | None":
         """The situations like this one whose trades had ended; None before there was a fit."""
-        standing = self.standing(deployment, seq=seq)
-        fit, count = self._fit(standing), standing.situations
+        standing = self.records_as_of(deployment, seq=seq)
+        fit, count = self._cached_fit(standing), standing.situations
         if fit is None:
             return None
-        return self._loaded(deployment, count).nearest(fit, reading_of(sight), count=count, most=most)
+        return self._situations_up_to(deployment, count).nearest(fit, feature_vector_of(sight), count=count, most=most)
 
-    def recent(self, deployment: str, settings: ExperienceSettings, *, seq: int, as_of: int) -> Record:
+    def recent_record(self, deployment: str, settings: ExperienceSettings, *, seq: int, as_of: int) -> Record:
         """The record of the last days: the newest outcomes by time, at most `max_memory_size`."""
         row = self._db.one(
             _QUERIES.recent,
@@ -169,28 +376,41 @@ class Experience:
             seq=seq,
             most=settings.max_memory_size,
         )
-        return Record("recent", _days(settings), *row) if row else Record("recent", _days(settings))
+        return Record("recent", _days_name(settings), *row) if row else Record("recent", _days_name(settings))
 
-    def rows(
-        self, deployment: str, question: Question, sight: Sight | None, *, seq: int, settings: ExperienceSettings
+    def rows_as_of(
+        self,
+        deployment: str,
+        question: ExperienceQuery,
+        sight: MarketFeatures | None,
+        *,
+        seq: int,
+        settings: ExperienceSettings,
     ) -> tuple[ExperienceRow, ...]:
         """What a decision is told, most important first; nothing when experience is off or empty."""
-        reading = reading_of(sight) if sight else None
-        return self.told(self.standing(deployment, seq=seq), question, reading, settings=settings)
+        reading = feature_vector_of(sight) if sight else None
+        return self.rows_for_packet(self.records_as_of(deployment, seq=seq), question, reading, settings=settings)
 
-    def told(
-        self, standing: Standing, question: Question, reading: Reading | None, *, settings: ExperienceSettings
+    def rows_for_packet(
+        self,
+        standing: RecordsAsOf,
+        question: ExperienceQuery,
+        reading: FeatureVector | None,
+        *,
+        settings: ExperienceSettings,
     ) -> tuple[ExperienceRow, ...]:
         """The same for whoever has asked already what was known, and read what is seen."""
         if not settings.enabled or not standing.seq:
             return ()
-        recent = self._recent(standing, settings, question.as_of)
+        recent = self._cached_recent_record(standing, settings, question.as_of)
         asked = (question.regime, question.providers, reading, recent, settings)
-        kept = standing.told.get(question.symbol)
+        kept = standing.rows_by_symbol.get(question.symbol)
         if kept is None or kept[0] != asked:
-            company = None if reading is None else self._company(standing, reading, settings.neighbours)
-            rows = experience_rows(self._standing_rows(standing, question, settings), company=company, recent=recent)
-            kept = standing.told[question.symbol] = asked, rows
+            company = None if reading is None else self._neighbours(standing, reading, settings.neighbours)
+            rows = experience_rows(
+                self._cached_stable_rows(standing, question, settings), company=company, recent=recent
+            )
+            kept = standing.rows_by_symbol[question.symbol] = asked, rows
         return kept[1]
 
     def outcomes(self, deployment: str, *, seq: int, most: int, since: int = 0) -> list[Outcome]:
@@ -198,35 +418,37 @@ class Experience:
         rows = self._db.all(_QUERIES.outcomes, **self._where(deployment), seq=seq, since=since, most=most)
         return [msgspec.json.decode(row[0], type=Outcome) for row in rows]
 
-    def situation(self, deployment: str, number: int) -> Outcome | None:
+    def outcome_of_situation(self, deployment: str, number: int) -> Outcome | None:
         """The outcome of a situation by its number, such as a neighbour's."""
         row = self._db.one(_QUERIES.situation, **self._where(deployment), number=number)
         return msgspec.json.decode(row[0], type=Outcome) if row else None
 
-    def history(self, deployment: str, *, seq: int) -> Iterator[Learned]:
+    def history(self, deployment: str, *, seq: int) -> Iterator[LearnedOutcome]:
         """Every outcome in the order it was learned, read page by page."""
         after = 0
         while True:
             where = self._where(deployment) | {"after": after, "until": seq, "page": _BATCH}
             rows = self._db.all(_QUERIES.learned, **where)
             for row in rows:
-                yield Learned(row[0], msgspec.json.decode(row[1], type=Outcome), row[2], row[3])
+                yield LearnedOutcome(row[0], msgspec.json.decode(row[1], type=Outcome), row[2], row[3])
             if len(rows) < _BATCH:
                 return
             after = rows[-1][0]
 
-    def packed(self, deployment: str, *, after: int, until: int) -> bytearray:
+    def packed_situations(self, deployment: str, *, after: int, until: int) -> bytearray:
         """Situations number `after` + 1 to `until` as bytes: from full pages, and one by one behind the last."""
         where, place = self._where(deployment), after
         rows = bytearray((until - after) * ROW_BYTES)
         # A few at a time, so that their memory is used again: new memory costs more than the reading.
-        for start in range(after // PAGE, -(-until // PAGE), _PAGES):
-            for page, packed in self._db.all(_QUERIES.pages, **where, first_page=start, end_page=start + _PAGES):
-                place = max(place, page * PAGE)
-                first, last = place - page * PAGE, min(until - page * PAGE, PAGE)
+        for start in range(after // PAGE_ROWS, -(-until // PAGE_ROWS), _PAGES_AT_ONCE):
+            for page, packed in self._db.all(
+                _QUERIES.pages, **where, first_page=start, end_page=start + _PAGES_AT_ONCE
+            ):
+                place = max(place, page * PAGE_ROWS)
+                first, last = place - page * PAGE_ROWS, min(until - page * PAGE_ROWS, PAGE_ROWS)
                 offset = (place - after) * ROW_BYTES
                 rows[offset : offset + (last - first) * ROW_BYTES] = packed[first * ROW_BYTES : last * ROW_BYTES]
-                place = page * PAGE + last
+                place = page * PAGE_ROWS + last
         rest = self._db.all(_QUERIES.unpacked, **where, after=place, until=until)
         rows[(place - after) * ROW_BYTES :] = b"".join(bytes.fromhex(row[0]) for row in rest)
         return rows
@@ -236,15 +458,17 @@ class Experience:
         rows = self._db.all(_QUERIES.fits, **self._where(deployment), seq=seq)
         return [msgspec.json.decode(row[0], type=Fit) for row in rows]
 
-    def snapshot(self, deployment: str, chunk: str, *, since_seq: int, seq: int, span: tuple[int, int]) -> Draft:
+    def draft_chunk_snapshot(
+        self, deployment: str, chunk: str, *, since_seq: int, seq: int, span: tuple[int, int]
+    ) -> Draft:
         """The event of a chunk's end: what was achieved between two sequence numbers, over a span of time."""
         before, after = self.records(deployment, seq=since_seq), self.records(deployment, seq=seq)
-        return learning.taken(snapshot_of(chunk, before, after, started_at=span[0], ended_at=span[1]))
+        return events.draft_snapshot_taken(snapshot_of(chunk, before, after, started_at=span[0], ended_at=span[1]))
 
-    def snapshots(self, deployment: str, *, seq: int, most: int = KEPT) -> list[Snapshot]:
+    def snapshots(self, deployment: str, *, seq: int, most: int = SNAPSHOTS_KEPT) -> list[ChunkSnapshot]:
         """The newest snapshots, newest first."""
         rows = self._db.all(_QUERIES.snapshots, **self._where(deployment), seq=seq, most=most)
-        return [msgspec.json.decode(row[0], type=Snapshot) for row in rows]
+        return [msgspec.json.decode(row[0], type=ChunkSnapshot) for row in rows]
 
     def _where(self, deployment: str) -> dict[str, str | int]:
         return {"owner": self.owner, "deployment": deployment}
@@ -252,49 +476,54 @@ class Experience:
     def _read_newest(self, deployment: str, *, seq: int) -> Row | None:
         return self._db.one(_QUERIES.newest, **self._where(deployment), seq=seq)
 
-    def _of_kind(self, deployment: str, kind: str, seq: int) -> list[Record]:
+    def _records_of_kind(self, deployment: str, kind: str, seq: int) -> list[Record]:
         return [Record(*row) for row in self._db.all(_QUERIES.records, **self._where(deployment), kind=kind, seq=seq)]
 
-    def _caught_up(self, known: Standing, fresh: Standing) -> bool:
+    def _continued_from(self, known: RecordsAsOf, fresh: RecordsAsOf) -> bool:
         """Fills a standing from one that is a few outcomes older; what is stored was computed in the same way."""
         if known.seq > fresh.seq:
             return False
-        where = self._where(known.deployment) | {"after": known.seq, "until": fresh.seq, "page": _FEW + 1}
+        where = self._where(known.deployment) | {"after": known.seq, "until": fresh.seq, "page": _MOST_TO_CATCH_UP + 1}
         rows = self._db.all(_QUERIES.learned, **where)
-        if len(rows) > _FEW:
+        if len(rows) > _MOST_TO_CATCH_UP:
             return False
-        fresh.take_over(known, [msgspec.json.decode(row[1], type=Outcome) for row in rows])
+        fresh.continue_from(known, [msgspec.json.decode(row[1], type=Outcome) for row in rows])
         return True
 
-    def _named(self, standing: Standing, key: Key) -> Record:
+    def _record_by_name(self, standing: RecordsAsOf, key: RecordKey) -> Record:
         """A record that not every decision asks for."""
-        found = standing.named.get(key)
+        found = standing.records_by_name.get(key)
         if found is None:
-            found = standing.named[key] = self.record(standing.deployment, key, seq=standing.seq)
+            found = standing.records_by_name[key] = self.record(standing.deployment, key, seq=standing.seq)
         return found
 
-    def _standing_rows(self, standing: Standing, question: Question, settings: ExperienceSettings) -> StandingRows:
+    def _cached_stable_rows(
+        self, standing: RecordsAsOf, question: ExperienceQuery, settings: ExperienceSettings
+    ) -> StableRows:
         key = (question.symbol, question.regime, question.providers, settings.prior_trades)
         said = standing.rows.get(key)
         if said is None:
-            named = {key: self._named(standing, key) for key in ((REGIME, question.regime), (ASSET, question.symbol))}
-            said = standing_rows(question, standing.records | named, prior=settings.prior_trades)
+            named = {
+                key: self._record_by_name(standing, key)
+                for key in ((REGIME, question.regime), (ASSET, question.symbol))
+            }
+            said = stable_rows(question, standing.records | named, prior=settings.prior_trades)
             standing.rows[key] = said
         return said
 
-    def _company(self, standing: Standing, reading: Reading, most: int) -> "Company | None":
-        fit, count = self._fit(standing), standing.situations
+    def _neighbours(self, standing: RecordsAsOf, reading: FeatureVector, most: int) -> "Neighbours | None":
+        fit, count = self._cached_fit(standing), standing.situations
         if fit is None:
             return None
-        return self._loaded(standing.deployment, count).company(fit, reading, count=count, most=most)
+        return self._situations_up_to(standing.deployment, count).neighbours(fit, reading, count=count, most=most)
 
-    def _fit(self, standing: Standing) -> Fit | None:
+    def _cached_fit(self, standing: RecordsAsOf) -> Fit | None:
         """The fit in force; a new one is written together with the outcome behind it, so it changes with them."""
         if not standing.fits:
-            standing.fits.append(self.fit(standing.deployment, seq=standing.seq))
+            standing.fits.append(self.fit_as_of(standing.deployment, seq=standing.seq))
         return standing.fits[0]
 
-    def _recent(self, standing: Standing, settings: ExperienceSettings, as_of: int) -> Record:
+    def _cached_recent_record(self, standing: RecordsAsOf, settings: ExperienceSettings, as_of: int) -> Record:
         """The record of the last days from memory; a moment that memory does not reach is asked of the tables."""
         since, most = as_of - settings.context_window * DAY, settings.max_memory_size
         kept = standing.recent.get(settings)
@@ -303,54 +532,58 @@ class Experience:
             return found
         where = self._where(standing.deployment) | {"seq": standing.seq, "since": since, "most": most}
         ended = self._db.all(_QUERIES.results, **where)[::-1]
-        kept = standing.recent[settings] = Recent(ended, name=_days(settings), most=most)
+        kept = standing.recent[settings] = RecentRecord(ended, name=_days_name(settings), most=most)
         found = kept.record(since=since, as_of=as_of)
-        return found or self.recent(standing.deployment, settings, seq=standing.seq, as_of=as_of)
+        return found or self.recent_record(standing.deployment, settings, seq=standing.seq, as_of=as_of)
 
-    def _outcome(
+    def _outcome_with_features(
         self, deployment: str, trade: ClosedTrade, run: DecisionRun | None, *, seq: int
-    ) -> tuple[Outcome, Reading | None]:
+    ) -> tuple[Outcome, FeatureVector | None]:
         run_id = trade.state.entry_run_id
         row = self._db.one(_QUERIES.sight, **self._where(deployment), run_id=run_id, seq=seq) if run_id else None
         sight = msgspec.json.decode(row[0], type=ev.SituationSeen) if row else None
         return outcome_of(trade, run, conditions=sight.conditions if sight else ()), sight.reading if sight else None
 
-    def _lessons(self, standing: Standing, outcomes: Sequence[tuple[Outcome, Reading | None]]) -> list[Draft]:
+    def _outcome_drafts(
+        self, standing: RecordsAsOf, outcomes: Sequence[tuple[Outcome, FeatureVector | None]]
+    ) -> list[Draft]:
         known, count = dict(standing.records), standing.situations
         drafts = []
         for outcome, reading in outcomes:
             for key in ((REGIME, outcome.regime), (ASSET, outcome.symbol)):
                 if key not in known:
-                    known[key] = self._named(standing, key)
-            body = learning.learned_from(outcome, known, situations=count, reading=reading)
+                    known[key] = self._record_by_name(standing, key)
+            body = events.outcome_learned_body(outcome, known, situations=count, reading=reading)
             known |= {record.key: record for record in body.records}
             count = body.situations
             drafts.append(ev.draft(outcome.exited_at, body))
         return drafts
 
-    def _tended(self, standing: Standing, *, at: int) -> list[Draft]:
+    def _page_and_fit_drafts(self, standing: RecordsAsOf, *, at: int) -> list[Draft]:
         """Pages that are full by now, and a new fit when it is due."""
         deployment, count = standing.deployment, standing.situations
         newest = self._db.one(_QUERIES.last_page, **self._where(deployment))
         first = 0 if newest is None or newest[0] is None else newest[0] + 1
         drafts = [
-            learning.packed_page(page, self.packed(deployment, after=page * PAGE, until=(page + 1) * PAGE), at=at)
-            for page in range(first, count // PAGE)
+            events.draft_page_packed(
+                page, self.packed_situations(deployment, after=page * PAGE_ROWS, until=(page + 1) * PAGE_ROWS), at=at
+            )
+            for page in range(first, count // PAGE_ROWS)
         ]
-        if count >= FEWEST and refit_due(count, self._fit(standing)):
-            drafts.append(learning.fitted(self._loaded(deployment, count).fit(count), at=at))
+        if count >= FEWEST_TO_FIT and refit_due(count, self._cached_fit(standing)):
+            drafts.append(events.draft_fit(self._situations_up_to(deployment, count).fit_newest(count), at=at))
         return drafts
 
-    def _loaded(self, deployment: str, count: int) -> "Situations":
+    def _situations_up_to(self, deployment: str, count: int) -> "Situations":
         kept = self._situations.get(deployment)
         if kept is None:
             from tapebook.experience.situations import Situations
 
             kept = self._situations[deployment] = Situations()
         if kept.count < count:
-            kept.extend(self.packed(deployment, after=kept.count, until=count))
+            kept.extend(self.packed_situations(deployment, after=kept.count, until=count))
         return kept
 
 
-def _days(settings: ExperienceSettings) -> str:
+def _days_name(settings: ExperienceSettings) -> str:
     return f"last {settings.context_window} days"

@@ -5,44 +5,38 @@ gives:  seven layers of keys and values as of any moment, whose sums agree to th
 never:  sums one layer into the next, or lets what was written by hand into a sum of trades
 """
 
-from tapebook.horizons.aggregate import Aggregate, fold, merged
-from tapebook.horizons.aggregator import ContextAggregator
-from tapebook.horizons.almanac import Almanac
-from tapebook.horizons.connection import Connection, Live, init_db
-from tapebook.horizons.contexts import ContextStore
-from tapebook.horizons.layers import ContextLayer
-from tapebook.horizons.leaf import Exit, exit_of, leaf_of
-from tapebook.horizons.period import Period, parse_period, period_of
-from tapebook.horizons.plan import roll_up
-from tapebook.horizons.rollup import Days, News, catch_up, expire
-from tapebook.horizons.rows import layer_rows
-from tapebook.horizons.store import Found, Horizons
-from tapebook.horizons.values import Terms
+from tapebook.horizons.aggregate import Aggregate, TradeExit, exit_of, fold_spans, fold_two_spans, leaf_of
+from tapebook.horizons.contexts import ContextAggregator, ContextStore, LayerConnection, LiveLayer, init_db
+from tapebook.horizons.layers import ContextLayer, Period, parse_period, period_of
+from tapebook.horizons.rollup import ChangedDay, LeafSource, catch_up, expire_layers, plan_rollup
+from tapebook.horizons.rows import LayerCache, layer_rows
+from tapebook.horizons.store import Horizons, LayerValue
+from tapebook.horizons.values import RollupTerms
 
 __all__ = [
     "Aggregate",
-    "Almanac",
-    "Connection",
+    "ChangedDay",
     "ContextAggregator",
     "ContextLayer",
     "ContextStore",
-    "Days",
-    "Exit",
-    "Found",
     "Horizons",
-    "Live",
-    "News",
+    "LayerCache",
+    "LayerConnection",
+    "LayerValue",
+    "LeafSource",
+    "LiveLayer",
     "Period",
-    "Terms",
+    "RollupTerms",
+    "TradeExit",
     "catch_up",
     "exit_of",
-    "expire",
-    "fold",
+    "expire_layers",
+    "fold_spans",
+    "fold_two_spans",
     "init_db",
     "layer_rows",
     "leaf_of",
-    "merged",
     "parse_period",
     "period_of",
-    "roll_up",
+    "plan_rollup",
 ]

@@ -1,16 +1,55 @@
-"""What a span of days amounts to, in integers that merge: any period is the merge of the leaves of its days.
+"""What a span of days amounts to, in integers that merge: any period is the fold of the leaves of its days.
 
-`merged` is associative and has the empty aggregate as its identity, so days may be grouped in any way as long as
-they stay in order. Its arguments are of different days: squares are of daily sums.
+A leaf is the aggregate of one UTC day, made from the trades that ended on it (`leaf_of`). `fold_spans` is
+associative and has the empty aggregate as its identity, so days may be grouped in any way as long as they stay in
+order. Its arguments are of different days: squares are of daily sums. `RunningTotal` keeps drawdown and recovery in
+five integers that merge too.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Literal
 
 import msgspec
 
-from tapebook.horizons.path import Path, joined
+from tapebook.domain.instants import DAY
+from tapebook.domain.position import ClosedTrade, TradeSide
+from tapebook.horizons.layers import Period
+
+
+class RunningTotal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A total that begins at 0. `high` and `low` are its extremes, the beginning included.
+
+    `drawdown` is the deepest fall from a peak to a later trough; `regained` is how far the total has come up
+    from that trough at the end (of equal falls, from the lowest trough).
+    """
+
+    total: int = 0
+    high: int = 0
+    low: int = 0
+    drawdown: int = 0
+    regained: int = 0
+
+
+def running_total_of(amount: int) -> RunningTotal:
+    """The path of one amount."""
+    return RunningTotal(amount, max(amount, 0), min(amount, 0), max(-amount, 0), max(amount, 0))
+
+
+def join_running_totals(first: RunningTotal, then: RunningTotal) -> RunningTotal:
+    """One path after the other. The worst fall lies in the first, in the second, or from a peak in one to a trough
+    in the other; each is known with what came after it, so nothing of the paths themselves is needed.
+    """
+    across = first.high - first.total - then.low
+    drawdown, regained = max(
+        (first.drawdown, first.regained + then.total),
+        (across, then.total - then.low),
+        (then.drawdown, then.regained),
+    )
+    high, low = max(first.high, first.total + then.high), min(first.low, first.total + then.low)
+    return RunningTotal(first.total + then.total, high, low, drawdown, regained)
+
 
 MOST_BEST = 5
 MOST_WORST = 1
@@ -74,7 +113,7 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     last_day: int | None = None
     daily: Sums = Sums()
     confidence_e4: Sums = Sums()
-    path: Path = Path()
+    path: RunningTotal = RunningTotal()
     symbols: dict[str, Tally] = {}
     strategies: dict[str, Tally] = {}
     regimes: dict[str, int] = {}
@@ -90,15 +129,15 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.last_day - self.first_day + 1
 
 
-EMPTY = Aggregate()
+EMPTY_AGGREGATE = Aggregate()
 
 
-def merged(earlier: Aggregate, later: Aggregate) -> Aggregate:
+def fold_two_spans(earlier: Aggregate, later: Aggregate) -> Aggregate:
     """Two spans as one; every day of the first lies before every day of the second."""
-    return fold((earlier, later))
+    return fold_spans((earlier, later))
 
 
-def fold(parts: Iterable[Aggregate]) -> Aggregate:
+def fold_spans(parts: Iterable[Aggregate]) -> Aggregate:
     """Spans in the order of time as one."""
     spans = list(parts)
     if len(spans) == 1:
@@ -118,19 +157,19 @@ def fold(parts: Iterable[Aggregate]) -> Aggregate:
         ledger_usd_e6=sum(booked) if booked else None,
         first_day=firsts[0] if firsts else None,
         last_day=lasts[-1] if lasts else None,
-        daily=_summed(each.daily for each in spans),
-        confidence_e4=_summed(each.confidence_e4 for each in spans),
-        path=reduce(joined, (each.path for each in spans), Path()),
-        symbols=_tallies(each.symbols for each in spans),
-        strategies=_tallies(each.strategies for each in spans),
-        regimes=_counts(each.regimes for each in spans),
+        daily=_merged_sums(each.daily for each in spans),
+        confidence_e4=_merged_sums(each.confidence_e4 for each in spans),
+        path=reduce(join_running_totals, (each.path for each in spans), RunningTotal()),
+        symbols=_merged_tallies(each.symbols for each in spans),
+        strategies=_merged_tallies(each.strategies for each in spans),
+        regimes=_merged_counts(each.regimes for each in spans),
         years=tuple(sorted({year for each in spans for year in each.years})),
         best=best_of(trade for each in spans for trade in each.best),
         worst=worst_of(trade for each in spans for trade in each.worst),
     )
 
 
-def _summed(values: Iterable[Sums]) -> Sums:
+def _merged_sums(values: Iterable[Sums]) -> Sums:
     n = total = square = 0
     for each in values:
         n, total, square = n + each.n, total + each.total, square + each.square
@@ -149,7 +188,7 @@ def worst_of(trades: Iterable[Notable]) -> tuple[Notable, ...]:
     return tuple(sorted(lost, key=lambda trade: (trade.net_usd_e6, trade.exited_at, trade.trade_id))[:MOST_WORST])
 
 
-def _counts(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+def _merged_counts(parts: Iterable[dict[str, int]]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for part in parts:
         for name, count in part.items():
@@ -157,14 +196,125 @@ def _counts(parts: Iterable[dict[str, int]]) -> dict[str, int]:
     return counts
 
 
-def _tallies(parts: Iterable[dict[str, Tally]]) -> dict[str, Tally]:
+def _merged_tallies(parts: Iterable[dict[str, Tally]]) -> dict[str, Tally]:
     found: dict[str, list[Tally]] = {}
     for part in parts:
         for name, one in part.items():
             found.setdefault(name, []).append(one)
-    return {name: ones[0] if len(ones) == 1 else _tally(ones) for name, ones in found.items()}
+    return {name: ones[0] if len(ones) == 1 else _sum_of_tallies(ones) for name, ones in found.items()}
 
 
-def _tally(ones: list[Tally]) -> Tally:
+def _sum_of_tallies(ones: list[Tally]) -> Tally:
     columns = zip(*map(msgspec.structs.astuple, ones), strict=True)
     return Tally(*map(sum, columns))
+
+
+EXTERNAL = "external"
+"""The strategy of a trade that no run of ours began."""
+
+_MOST_REASON = 80
+
+
+class TradeExit(msgspec.Struct, frozen=True):
+    """A trade that ended: what a leaf needs of it.
+
+    `entered_usd_e6` is the notional at its entry, `strategy` the engine that began it.
+    """
+
+    trade_id: str
+    symbol: str
+    side: TradeSide
+    exited_at: int
+    held_ms: int
+    entered_usd_e6: int
+    gross_usd_e6: int
+    fees_usd_e6: int
+    funding_usd_e6: int
+    strategy: str = EXTERNAL
+    confidence_e4: int | None = None
+    regime: str | None = None
+    reason: str = ""
+
+    @property
+    def net_usd_e6(self) -> int:
+        """Gross result less fees, plus funding."""
+        return self.gross_usd_e6 - self.fees_usd_e6 + self.funding_usd_e6
+
+    @property
+    def is_win(self) -> bool:
+        """A win is a net result above zero."""
+        return self.net_usd_e6 > 0
+
+
+def exit_of(trade: ClosedTrade, strategy: str | None = None, confidence_e4: int | None = None) -> TradeExit:
+    """A closed trade, with the engine that entered it and how sure that was; None when nobody of ours did."""
+    state = trade.state
+    return TradeExit(
+        trade_id=state.trade_id,
+        symbol=state.symbol,
+        side=state.side,
+        exited_at=trade.exit_tick_at,
+        held_ms=trade.holding_ms,
+        entered_usd_e6=state.entry_notional_usd_e6,
+        gross_usd_e6=state.realised_usd_e6,
+        fees_usd_e6=state.fees_usd_e6,
+        funding_usd_e6=state.funding_usd_e6,
+        strategy=strategy or EXTERNAL,
+        confidence_e4=confidence_e4,
+        regime=state.entry_regime_tag,
+        # Models write reasons: one line of them is enough to recognise a trade by.
+        reason=" ".join(trade.exit_reason.split())[:_MOST_REASON],
+    )
+
+
+def leaf_of(day: Period, exits: Iterable[TradeExit], *, ledger_usd_e6: int | None = None) -> Aggregate:
+    """The leaf of a day; in whatever order its trades come, the same leaf."""
+    ended = sorted(exits, key=lambda each: (each.exited_at, each.trade_id))
+    if any(each.exited_at not in day for each in ended):
+        raise ValueError(f"a trade that did not end on {day.key} is no part of its leaf")
+    if not ended:
+        return Aggregate(ledger_usd_e6=ledger_usd_e6)
+    net = sum(each.net_usd_e6 for each in ended)
+    said = [each.confidence_e4 for each in ended if each.confidence_e4 is not None]
+    notable = [_notable(each) for each in ended]
+    return Aggregate(
+        trades=len(ended),
+        wins=sum(each.is_win for each in ended),
+        net_usd_e6=net,
+        gross_usd_e6=sum(each.gross_usd_e6 for each in ended),
+        fees_usd_e6=sum(each.fees_usd_e6 for each in ended),
+        funding_usd_e6=sum(each.funding_usd_e6 for each in ended),
+        entered_usd_e6=sum(each.entered_usd_e6 for each in ended),
+        notional_ms=sum(each.entered_usd_e6 * each.held_ms for each in ended),
+        ledger_usd_e6=ledger_usd_e6,
+        first_day=day.start // DAY,
+        last_day=day.start // DAY,
+        daily=Sums(1, net, net * net),
+        confidence_e4=Sums(len(said), sum(said), sum(value * value for value in said)),
+        path=_running_total(ended),
+        symbols=_tallies_by_name([(each.symbol, each) for each in ended]),
+        strategies=_tallies_by_name([(each.strategy, each) for each in ended]),
+        regimes=dict(Counter(each.regime for each in ended if each.regime)),
+        years=(int(day.key[:4]),),
+        best=best_of(notable),
+        worst=worst_of(notable),
+    )
+
+
+def _running_total(ended: Sequence[TradeExit]) -> RunningTotal:
+    path = RunningTotal()
+    for each in ended:
+        path = join_running_totals(path, running_total_of(each.net_usd_e6))
+    return path
+
+
+def _tallies_by_name(named: Sequence[tuple[str, TradeExit]]) -> dict[str, Tally]:
+    sums: dict[str, Tally] = {}
+    for name, each in named:
+        sums[name] = sums.get(name, Tally()) + Tally(1, int(each.is_win), each.net_usd_e6, each.entered_usd_e6)
+    # Of the day's sum, not of each trade: days are what is compared.
+    return {name: msgspec.structs.replace(one, square_e12=one.net_usd_e6**2) for name, one in sums.items()}
+
+
+def _notable(each: TradeExit) -> Notable:
+    return Notable(each.trade_id, each.symbol, each.side, each.exited_at, each.net_usd_e6, each.reason)

@@ -1,13 +1,16 @@
-"""The events of this room: layers were rolled up, somebody wrote values, what is too old was dropped."""
+"""The events of the layers (rolled up, written by hand, expired) and the tables they are projected to.
 
-from typing import Literal, TypeVar
+Projecting reads no table and no clock.
+"""
+
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from tapebook.db import Queries
 from tapebook.horizons.aggregate import Aggregate
-from tapebook.horizons.layers import ContextLayer
-from tapebook.horizons.period import Kind
-from tapebook.log import Draft, Event
+from tapebook.horizons.layers import ContextLayer, PeriodKind
+from tapebook.log import Draft, Event, Projection, Write
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -16,7 +19,7 @@ Origin = Literal["rollup", "curated", "observed", "live"]
 is live is computed when it is asked for."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class TimeframeValues(msgspec.Struct, frozen=True):
     """Values of one timeframe by key, each as JSON text; `null` when the key has none any more."""
 
     layer: ContextLayer
@@ -24,10 +27,10 @@ class Told(msgspec.Struct, frozen=True):
     values: dict[str, str]
 
 
-class Fold(msgspec.Struct, frozen=True):
+class PeriodFold(msgspec.Struct, frozen=True):
     """The new sum of a day, a month or a year."""
 
-    kind: Kind
+    kind: PeriodKind
     timeframe: str
     whole: Aggregate
 
@@ -39,8 +42,8 @@ class LayerRolled(msgspec.Struct, frozen=True, omit_defaults=True):
     chosen days says nothing.
     """
 
-    folds: tuple[Fold, ...]
-    told: tuple[Told, ...]
+    folds: tuple[PeriodFold, ...]
+    told: tuple[TimeframeValues, ...]
     until: dict[str, int] = {}
 
 
@@ -48,13 +51,13 @@ class LayerCurated(msgspec.Struct, frozen=True):
     """Values above the leaf layers, written by a person; they stand beside the roll-up and are never summed."""
 
     owner: str
-    told: Told
+    told: TimeframeValues
 
 
 class LayerObserved(msgspec.Struct, frozen=True):
     """Values of the leaf layers: positions, prices and volatility of this moment, or the sums of a day."""
 
-    told: Told
+    told: TimeframeValues
 
 
 class LayerExpired(msgspec.Struct, frozen=True):
@@ -63,7 +66,7 @@ class LayerExpired(msgspec.Struct, frozen=True):
     first_kept: dict[ContextLayer, str]
 
 
-KINDS: dict[type[msgspec.Struct], str] = {
+EVENT_KINDS: dict[type[msgspec.Struct], str] = {
     LayerRolled: "layer.rolled",
     LayerCurated: "layer.curated",
     LayerObserved: "layer.observed",
@@ -73,9 +76,82 @@ KINDS: dict[type[msgspec.Struct], str] = {
 
 def draft(happened_at: int, body: msgspec.Struct) -> Draft:
     """An event about to be appended; the body's type names its kind."""
-    return Draft.of(KINDS[type(body)], happened_at, body)
+    return Draft.from_body(EVENT_KINDS[type(body)], happened_at, body)
 
 
 def body_of(event: Event, kind: type[Body]) -> Body:
     """The typed body of an event."""
     return msgspec.json.decode(event.body, type=kind)
+
+
+_QUERIES = Queries.load("tapebook.horizons", "projections.sql")
+
+TABLES = (
+    *("context_keys", "context_versions", "context_changes"),
+    *("context_folds", "context_marks", "context_cutoffs"),
+)
+
+
+class _RawFold(msgspec.Struct):
+    kind: str
+    timeframe: str
+    whole: msgspec.Raw
+
+
+class _RawFolds(msgspec.Struct):
+    folds: tuple[_RawFold, ...]
+
+
+def _event_columns(event: Event) -> dict[str, Any]:
+    return {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
+
+
+def _project_rolled(event: Event) -> list[Write]:
+    body = body_of(event, LayerRolled)
+    writes = [_change_write(event), *(write for told in body.told for write in _value_writes(event, told, "rollup"))]
+    # Sums as they were written: a field that aggregates get later must not change the row of an old one.
+    for fold in msgspec.json.decode(event.body, type=_RawFolds).folds:
+        row = {"kind": fold.kind, "timeframe": fold.timeframe, "whole_json": bytes(fold.whole).decode()}
+        writes.append(Write(_QUERIES.fold, _event_columns(event) | row))
+    for source, until in body.until.items():
+        writes.append(Write(_QUERIES.mark, _event_columns(event) | {"source": source, "until_seq": until}))
+    return writes
+
+
+def _project_curated(event: Event) -> list[Write]:
+    return [_change_write(event), *_value_writes(event, body_of(event, LayerCurated).told, "curated")]
+
+
+def _project_observed(event: Event) -> list[Write]:
+    return [_change_write(event), *_value_writes(event, body_of(event, LayerObserved).told, "observed")]
+
+
+def _project_expired(event: Event) -> list[Write]:
+    kept = body_of(event, LayerExpired).first_kept
+    rows = ({"layer": layer.value, "first_kept": first} for layer, first in kept.items())
+    return [_change_write(event), *(Write(_QUERIES.cutoff, _event_columns(event) | row) for row in rows)]
+
+
+def _change_write(event: Event) -> Write:
+    return Write(_QUERIES.change, _event_columns(event))
+
+
+def _value_writes(event: Event, told: TimeframeValues, origin: Origin) -> list[Write]:
+    place = _event_columns(event) | {"layer": told.layer.value, "timeframe": told.timeframe}
+    place |= {"origin": origin, "known_at": event.known_at}
+    writes = []
+    for key, value in told.values.items():
+        row = place | {"key": key, "value": value}
+        writes += [Write(_QUERIES.key, row), Write(_QUERIES.version, row)]
+    return writes
+
+
+PROJECTION = Projection(
+    tables=TABLES,
+    projectors={
+        EVENT_KINDS[LayerRolled]: _project_rolled,
+        EVENT_KINDS[LayerCurated]: _project_curated,
+        EVENT_KINDS[LayerObserved]: _project_observed,
+        EVENT_KINDS[LayerExpired]: _project_expired,
+    },
+)

@@ -1,19 +1,151 @@
-"""The seven layers: how long each is kept, what its timeframes look like, and what it is built from.
+"""Periods and the seven layers: what a timeframe is called, how long a layer is kept, what it is built from.
 
-Everything above the days is built from day leaves, never from the layer just below it: a week may lie in two
-months, and a sum of weeks would count its days twice.
+A period is a day, an ISO week, a month, a quarter, a year, or all time; half-open, in UTC, named by a key that sorts:
+
+    day  2026-02-04    week  2026-W06    month  2026-02    quarter  2026-Q1    year  2026    legacy  LEGACY
+
+A week carries the year of its Thursday: 1 January 2027 lies in 2026-W53. Everything above the days is built from
+day leaves, never from the layer just below it: a week may lie in two months, and a sum of weeks would count its
+days twice.
 """
 
 import json
+import re
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal
 
 import msgspec
 
 from tapebook.domain.instants import DAY
-from tapebook.domain.text import has_hidden
+from tapebook.domain.text import has_hidden_characters
 from tapebook.errors import BadInput
-from tapebook.horizons.period import Kind, Period, parse_period, period_of
+
+PeriodKind = Literal["day", "week", "month", "quarter", "year", "legacy"]
+
+PERIOD_KINDS: tuple[PeriodKind, ...] = ("day", "week", "month", "quarter", "year", "legacy")
+LEGACY = "LEGACY"
+
+_EPOCH = date(1970, 1, 1)
+# The years 1 to 9998: the end of a period must be a date too.
+_BEGIN, _END = (date(1, 1, 1) - _EPOCH).days * DAY, (date(9999, 1, 1) - _EPOCH).days * DAY
+_FORMS: dict[PeriodKind, str] = {
+    "day": r"(\d{4})-(\d\d)-(\d\d)",
+    "week": r"(\d{4})-W(\d\d)",
+    "month": r"(\d{4})-(\d\d)",
+    "quarter": r"(\d{4})-Q([1-4])",
+    "year": r"(\d{4})",
+    "legacy": LEGACY,
+}
+_SAMPLES: dict[PeriodKind, str] = {
+    "day": "2026-02-04",
+    "week": "2026-W06",
+    "month": "2026-02",
+    "quarter": "2026-Q1",
+    "year": "2026",
+    "legacy": LEGACY,
+}
+
+
+class Period(msgspec.Struct, frozen=True, order=True):
+    """One period of a kind, by the instant it begins at."""
+
+    kind: PeriodKind
+    start: int
+
+    @property
+    def key(self) -> str:
+        """Its name; of one kind, the order of names is the order of time."""
+        return _key(self.kind, self.start)
+
+    @property
+    def end(self) -> int:
+        """The first instant after it."""
+        if self.kind == "legacy":
+            return _END
+        if self.kind in ("day", "week"):
+            return self.start + (DAY if self.kind == "day" else 7 * DAY)
+        day = _date(self.start)
+        months = {"month": 1, "quarter": 3, "year": 12}[self.kind]
+        year, month = divmod(12 * day.year + day.month - 1 + months, 12)
+        return _instant(date(year, month + 1, 1))
+
+    @property
+    def next(self) -> "Period":
+        """The period that begins where this one ends; there is none after all time."""
+        return period_of(self.kind, self.end)
+
+    def __contains__(self, instant: int) -> bool:
+        return self.start <= instant < self.end
+
+
+def period_of(kind: PeriodKind, instant: int) -> Period:
+    """The period of a kind that an instant lies in."""
+    if not _BEGIN <= instant < _END:
+        raise BadInput(f"{instant} is no moment of the years 1 to 9998: give milliseconds since 1970")
+    return _period(kind, instant // DAY)
+
+
+# A roll-up asks for the periods and the names of the same few days again and again.
+@lru_cache(maxsize=8_192)
+def _period(kind: PeriodKind, number: int) -> Period:
+    """The period that a day, counted since 1970, lies in."""
+    day = _EPOCH + timedelta(days=number)
+    first = {
+        "day": day,
+        "week": day - timedelta(days=day.weekday()),
+        "month": day.replace(day=1),
+        "quarter": day.replace(month=day.month - (day.month - 1) % 3, day=1),
+        "year": day.replace(month=1, day=1),
+        "legacy": date(1, 1, 1),
+    }[kind]
+    return Period(kind, _instant(first))
+
+
+@lru_cache(maxsize=8_192)
+def parse_period(kind: PeriodKind, key: str) -> Period:
+    """The period of that name; BadInput for a name that no period of the kind has."""
+    found = re.fullmatch(_FORMS[kind], key, re.ASCII)
+    try:
+        parts = [int(part) for part in found.groups()] if found else []
+        period = period_of(kind, _instant(_first_day(kind, parts))) if found else None
+    except ValueError:
+        period = None
+    if period is None or period.key != key:
+        raise BadInput(f"{key!r} is no {kind}: write it like {_SAMPLES[kind]}")
+    return period
+
+
+@lru_cache(maxsize=8_192)
+def _key(kind: PeriodKind, start: int) -> str:
+    day = _date(start)
+    year, week, _ = day.isocalendar()
+    return {
+        "day": f"{day.year:04d}-{day.month:02d}-{day.day:02d}",
+        "week": f"{year:04d}-W{week:02d}",
+        "month": f"{day.year:04d}-{day.month:02d}",
+        "quarter": f"{day.year:04d}-Q{(day.month + 2) // 3}",
+        "year": f"{day.year:04d}",
+        "legacy": LEGACY,
+    }[kind]
+
+
+def _first_day(kind: PeriodKind, parts: list[int]) -> date:
+    if kind == "week":
+        return date.fromisocalendar(parts[0], parts[1], 1)
+    if kind == "quarter":
+        return date(parts[0], 3 * parts[1] - 2, 1)
+    return date(*[*(parts or [1]), 1, 1][:3])
+
+
+def _date(instant: int) -> date:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=instant)).date()
+
+
+def _instant(day: date) -> int:
+    return (day - _EPOCH).days * DAY
+
 
 MOST_KEY_CHARACTERS = 80
 MOST_VALUE_CHARACTERS = 20_000
@@ -36,11 +168,11 @@ class ContextLayer(StrEnum):
         return self.value[:2]
 
 
-class Spec(msgspec.Struct, frozen=True):
+class LayerSpec(msgspec.Struct, frozen=True):
     """What is fixed about a layer. `curated` are keys that people write; no roll-up computes them."""
 
     layer: ContextLayer
-    kind: Kind
+    kind: PeriodKind
     retention_days: int | None
     source: ContextLayer | None
     description: str
@@ -59,30 +191,30 @@ class Spec(msgspec.Struct, frozen=True):
 
 _L6 = ContextLayer.L6_DAILY
 
-SPECS: dict[ContextLayer, Spec] = {
+LAYER_SPECS: dict[ContextLayer, LayerSpec] = {
     spec.layer: spec
     for spec in (
-        Spec(
+        LayerSpec(
             *(ContextLayer.L1_LEGACY, "legacy", None, _L6, "All time: history, core principles, permanent warnings"),
             curated=("core_principles", "never_again"),
         ),
-        Spec(ContextLayer.L2_ANNUAL, "year", 3_650, _L6, "Years: returns, Sharpe ratio, what worked"),
-        Spec(
+        LayerSpec(ContextLayer.L2_ANNUAL, "year", 3_650, _L6, "Years: returns, Sharpe ratio, what worked"),
+        LayerSpec(
             *(ContextLayer.L3_QUARTERLY, "quarter", 1_095, _L6, "Quarters: market phase, strategy pivots"),
             curated=("strategy_adjustments", "lessons_learned"),
         ),
-        Spec(
+        LayerSpec(
             *(ContextLayer.L4_MONTHLY, "month", 730, _L6, "Months: rebalancing, exposure, drawdown and recovery"),
             curated=("rebalancing_notes",),
         ),
-        Spec(ContextLayer.L5_WEEKLY, "week", 365, _L6, "Weeks: selection, sectors, volatility regime"),
-        Spec(ContextLayer.L6_DAILY, "day", 90, None, "Days: closed trades by the day of their exit"),
-        Spec(ContextLayer.L7_REALTIME, "day", 7, None, "Now: positions, prices, short volatility"),
+        LayerSpec(ContextLayer.L5_WEEKLY, "week", 365, _L6, "Weeks: selection, sectors, volatility regime"),
+        LayerSpec(ContextLayer.L6_DAILY, "day", 90, None, "Days: closed trades by the day of their exit"),
+        LayerSpec(ContextLayer.L7_REALTIME, "day", 7, None, "Now: positions, prices, short volatility"),
     )
 }
 
-LAYER_OF: dict[Kind, ContextLayer] = {
-    spec.kind: spec.layer for spec in SPECS.values() if spec.layer is not ContextLayer.L7_REALTIME
+LAYER_OF: dict[PeriodKind, ContextLayer] = {
+    spec.kind: spec.layer for spec in LAYER_SPECS.values() if spec.layer is not ContextLayer.L7_REALTIME
 }
 """The layer that a kind of period rolls up into."""
 
@@ -94,7 +226,7 @@ def is_leaf(layer: ContextLayer) -> bool:
 
 def check_key(key: str) -> None:
     """BadInput for what cannot be a key."""
-    if not 0 < len(key) <= MOST_KEY_CHARACTERS or has_hidden(key):
+    if not 0 < len(key) <= MOST_KEY_CHARACTERS or has_hidden_characters(key):
         raise BadInput(f"{key[:40]!r} is no key: 1 to {MOST_KEY_CHARACTERS} characters that can be seen")
 
 

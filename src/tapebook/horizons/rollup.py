@@ -1,31 +1,117 @@
-"""From the ledger to the layers, as events: what closed since the last roll-up, and everything above it.
+"""Rolls closed trades up into the layers, as events: days that changed since the last roll-up, and all above them.
 
-The marks of the last roll-up say how far each deployment's trades were looked at. Whatever closed behind them, in
-whatever order and on whatever day, makes its day's leaf new; so a roll-up that was missed is made up for by the
-next, a late trade repairs its ancestors, and with nothing new nothing is written.
+1. `catch_up` reads the marks of the last roll-up, which say how far each deployment's trades were looked at. Whatever
+   closed behind them, in whatever order and on whatever day, makes its day's leaf new; so a roll-up that was missed
+   is made up for by the next, a late trade repairs its ancestors, and with nothing new nothing is written. Days that
+   are not over yet may be left for later; then the marks stay before the first change of such a day.
+2. `plan_rollup`, which is pure, puts aside leaves that are as they were, folds every period above a changed leaf
+   again from its parts in the order of time (`_PARTS`), and lists the values that differ from what is stored.
 
-A roll-up may leave days for later that are not over yet; then the marks stay before the first news of such a day.
+Months and years are stored, weeks, quarters and all time are not. A stored sum is a fold of day leaves in another
+grouping, and folding is associative: each layer is what the leaves of its days give, and no week is in any of them.
+So one new trade costs the days of its week and month, the months of its quarter and year, and the years; it does not
+matter how many trades there were.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
 
 from tapebook.horizons import events as ev
-from tapebook.horizons.aggregate import Aggregate
-from tapebook.horizons.layers import SPECS, ContextLayer
-from tapebook.horizons.period import Kind, Period, parse_period, period_of
-from tapebook.horizons.plan import Plan, roll_up
+from tapebook.horizons.aggregate import EMPTY_AGGREGATE, Aggregate, fold_spans
+from tapebook.horizons.events import PeriodFold, TimeframeValues
+from tapebook.horizons.layers import LAYER_OF, LAYER_SPECS, ContextLayer, Period, PeriodKind, parse_period, period_of
 from tapebook.horizons.store import Horizons
-from tapebook.horizons.values import Terms, Values
+from tapebook.horizons.values import RollupTerms, Values, values_of
 from tapebook.log import Draft
 
+NO_VALUE = "null"
+
+# In this order: a kind stands behind its parts.
+_PARTS: dict[PeriodKind, PeriodKind] = {
+    "week": "day",
+    "month": "day",
+    "quarter": "month",
+    "year": "month",
+    "legacy": "year",
+}
+_KEPT: tuple[PeriodKind, ...] = ("day", "month", "year")
+
+
+class StoredLayers(Protocol):
+    """What earlier roll-ups left."""
+
+    def folds(self, kind: PeriodKind, within: Period) -> dict[Period, Aggregate]:
+        """The sums of days, months or years inside a period."""
+        ...
+
+    def values(self, layer: ContextLayer, timeframe: str) -> Values:
+        """What the roll-up last said of a timeframe."""
+        ...
+
+    def is_kept(self, layer: ContextLayer, timeframe: str) -> bool:
+        """Whether a timeframe was not dropped."""
+        ...
+
+
+class RollupPlan(msgspec.Struct, frozen=True):
+    """Sums and values that are new; empty when nothing changed."""
+
+    folds: tuple[PeriodFold, ...]
+    told: tuple[TimeframeValues, ...]
+
+
+def plan_rollup(
+    leaves: Mapping[Period, Aggregate],
+    stored: StoredLayers,
+    *,
+    terms: RollupTerms | None = None,
+    again: Collection[Period] = (),
+) -> RollupPlan:
+    """The plan of some day leaves, each of them whole; `again` are periods whose values are looked at in any case."""
+    wholes = {day: leaf for day, leaf in leaves.items() if leaf != _stored_fold(stored, day)}
+    wholes |= {day: _stored_fold(stored, day) for day in again if day.kind == "day" and day not in leaves}
+    for kind, part in _PARTS.items():
+        parents = {period_of(kind, each.start) for each in wholes if each.kind == part}
+        for parent in parents | {each for each in again if each.kind == kind}:
+            parts = stored.folds(part, parent)
+            parts |= {each: whole for each, whole in wholes.items() if each.kind == part and each.start in parent}
+            wholes[parent] = fold_spans(parts[each] for each in sorted(parts))
+    folds = [
+        PeriodFold(period.kind, period.key, whole)
+        for period, whole in sorted(wholes.items())
+        if period.kind in _KEPT and whole != _stored_fold(stored, period)
+    ]
+    return RollupPlan(tuple(folds), tuple(_changed_values(wholes, stored, terms or RollupTerms())))
+
+
+def _stored_fold(stored: StoredLayers, period: Period) -> Aggregate:
+    return stored.folds(period.kind, period).get(period, EMPTY_AGGREGATE)
+
+
+def _changed_values(
+    wholes: Mapping[Period, Aggregate], stored: StoredLayers, terms: RollupTerms
+) -> Iterator[TimeframeValues]:
+    for period, whole in sorted(wholes.items(), key=lambda each: each[0]):
+        layer, timeframe = LAYER_OF[period.kind], period.key
+        if not stored.is_kept(layer, timeframe):
+            continue
+        old, new = stored.values(layer, timeframe), values_of(period, whole, terms)
+        # A period that never had anything has nothing to say.
+        if not old and whole == EMPTY_AGGREGATE:
+            continue
+        changed = {key: value for key, value in new.items() if old.get(key) != value}
+        changed |= {key: NO_VALUE for key, value in old.items() if key not in new and value != NO_VALUE}
+        if changed:
+            yield TimeframeValues(layer, timeframe, changed)
+
+
 # A month of leaves per event, so that years of history do not become one.
-_MOST_DAYS = 31
+_MOST_DAYS_PER_EVENT = 31
 
 
-class News(msgspec.Struct, frozen=True):
+class ChangedDay(msgspec.Struct, frozen=True):
     """A day whose leaf is new: an instant of it, and the first event of a deployment that made it so."""
 
     source: str
@@ -33,14 +119,14 @@ class News(msgspec.Struct, frozen=True):
     at: int
 
 
-class Days(Protocol):
+class LeafSource(Protocol):
     """Where leaves come from: the closed trades of a deployment, or of all (an empty scope)."""
 
     def heads(self, scope: str) -> Mapping[str, int]:
         """The deployments of a scope, each with its newest sequence number."""
         ...
 
-    def changed(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> Iterable[News]:
+    def changed_days(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> Iterable[ChangedDay]:
         """The days something became known of after one sequence number and up to another, by deployment."""
         ...
 
@@ -51,12 +137,12 @@ class Days(Protocol):
 
 def catch_up(
     store: Horizons,
-    days: Days,
+    days: LeafSource,
     scope: str,
     *,
     seq: int,
     at: int,
-    terms: Terms | None = None,
+    terms: RollupTerms | None = None,
     before: int | None = None,
     most: int | None = None,
 ) -> list[Draft]:
@@ -64,42 +150,49 @@ def catch_up(
 
     `at` is when it happens. No more than `most` days are brought in at once; the next call goes on with the others.
     """
-    until, after = days.heads(scope), store.marks(scope)
-    news = list(days.changed(scope, after=after, until=until))
+    until, after = days.heads(scope), store.rollup_marks(scope)
+    news = list(days.changed_days(scope, after=after, until=until))
     ripe = [each for each in news if before is None or each.at < before]
     # In the order in which they became known, so that the marks move on however few are brought in.
     dirty = list(dict.fromkeys(period_of("day", each.at) for each in sorted(ripe, key=lambda each: each.seq)))
     step = most or max(1, len(dirty))
     for end in range(step, len(dirty) + step, step):
         leaves = {day: days.leaf(scope, day, until=until) for day in sorted(dirty[end - step : end])}
-        plans = _plans(_Ahead(store, scope, seq), leaves, terms)
+        plans = _plans(_PlannedLayers(store, scope, seq), leaves, terms)
         if plans:
             done = set(dirty[:end])
             left = [each for each in news if period_of("day", each.at) not in done]
             bodies = [ev.LayerRolled(plan.folds, plan.told) for plan in plans]
-            bodies[-1] = msgspec.structs.replace(bodies[-1], until=_marks(until, left))
+            bodies[-1] = msgspec.structs.replace(bodies[-1], until=_new_marks(until, left))
             return [ev.draft(at, body) for body in bodies]
     return []
 
 
-def roll_again(
-    store: Horizons, days: Days, scope: str, period: Period, *, seq: int, at: int, terms: Terms | None = None
+def roll_up_period(
+    store: Horizons,
+    days: LeafSource,
+    scope: str,
+    period: Period,
+    *,
+    seq: int,
+    at: int,
+    terms: RollupTerms | None = None,
 ) -> list[Draft]:
     """The same for one period: its days that are new, or itself when it is a day, and its own values in any case."""
-    until, after = days.heads(scope), store.marks(scope)
-    news = days.changed(scope, after=after, until=until)
+    until, after = days.heads(scope), store.rollup_marks(scope)
+    news = days.changed_days(scope, after=after, until=until)
     dirty = {period_of("day", each.at) for each in news if each.at in period}
     if period.kind == "day":
         dirty.add(period)
     leaves = {day: days.leaf(scope, day, until=until) for day in sorted(dirty)}
-    plans = _plans(_Ahead(store, scope, seq), leaves, terms, again=(period,))
+    plans = _plans(_PlannedLayers(store, scope, seq), leaves, terms, again=(period,))
     return [ev.draft(at, ev.LayerRolled(plan.folds, plan.told)) for plan in plans]
 
 
-def expire(store: Horizons, scope: str, *, seq: int, now: int) -> tuple[dict[ContextLayer, int], list[Draft]]:
+def expire_layers(store: Horizons, scope: str, *, seq: int, now: int) -> tuple[dict[ContextLayer, int], list[Draft]]:
     """How many keys of each layer are past their time, by the end of their period, and the event that drops them."""
-    firsts = {layer: spec.first_kept(now=now) for layer, spec in SPECS.items()}
-    counts = dict.fromkeys(SPECS, 0)
+    firsts = {layer: spec.first_kept(now=now) for layer, spec in LAYER_SPECS.items()}
+    counts = dict.fromkeys(LAYER_SPECS, 0)
     counts |= {layer: store.count_before(scope, layer, first, seq=seq) for layer, first in firsts.items() if first}
     kept = {layer: first for layer, first in firsts.items() if first and counts[layer]}
     return counts, [ev.draft(now, ev.LayerExpired(kept))] if kept else []
@@ -111,7 +204,7 @@ def rollup_values(store: Horizons, scope: str, layer: ContextLayer, timeframe: s
     return {each.key: each.value for each in found if each.origin == "rollup"}
 
 
-def _marks(until: Mapping[str, int], left: Iterable[News]) -> dict[str, int]:
+def _new_marks(until: Mapping[str, int], left: Iterable[ChangedDay]) -> dict[str, int]:
     """How far all is in the layers: no further than before the first news that was left for later."""
     marks = dict(until)
     for each in left:
@@ -120,12 +213,16 @@ def _marks(until: Mapping[str, int], left: Iterable[News]) -> dict[str, int]:
 
 
 def _plans(
-    ahead: "_Ahead", leaves: Mapping[Period, Aggregate], terms: Terms | None, *, again: Collection[Period] = ()
-) -> list[Plan]:
+    ahead: "_PlannedLayers",
+    leaves: Mapping[Period, Aggregate],
+    terms: RollupTerms | None,
+    *,
+    again: Collection[Period] = (),
+) -> list[RollupPlan]:
     plans, order = [], sorted(leaves)
-    for start in range(0, max(len(order), 1), _MOST_DAYS):
-        batch = {day: leaves[day] for day in order[start : start + _MOST_DAYS]}
-        plan = roll_up(batch, ahead, terms=terms, again=again)
+    for start in range(0, max(len(order), 1), _MOST_DAYS_PER_EVENT):
+        batch = {day: leaves[day] for day in order[start : start + _MOST_DAYS_PER_EVENT]}
+        plan = plan_rollup(batch, ahead, terms=terms, again=again)
         if plan.folds or plan.told:
             ahead.add(plan)
             plans.append(plan)
@@ -133,25 +230,25 @@ def _plans(
 
 
 # Sums are read a block at a time: one roll-up asks for a day, its week and its month.
-_BLOCKS: dict[Kind, Kind] = {"day": "month", "month": "year", "year": "legacy"}
+_BLOCKS: dict[PeriodKind, PeriodKind] = {"day": "month", "month": "year", "year": "legacy"}
 
 
-class _Ahead:
+class _PlannedLayers:
     """What is stored, read once, and on top of it what earlier plans will have written."""
 
     def __init__(self, store: Horizons, scope: str, seq: int) -> None:
         self._store, self._scope, self._seq = store, scope, seq
-        self._read: dict[tuple[Kind, Period], dict[Period, Aggregate]] = {}
+        self._read: dict[tuple[PeriodKind, Period], dict[Period, Aggregate]] = {}
         self._folds: dict[Period, Aggregate] = {}
         self._values: dict[tuple[ContextLayer, str], Values] = {}
 
-    def add(self, plan: Plan) -> None:
+    def add(self, plan: RollupPlan) -> None:
         """Counts a plan as written."""
         self._folds |= {parse_period(fold.kind, fold.timeframe): fold.whole for fold in plan.folds}
         for told in plan.told:
             self._values.setdefault((told.layer, told.timeframe), {}).update(told.values)
 
-    def folds(self, kind: Kind, within: Period) -> dict[Period, Aggregate]:
+    def folds(self, kind: PeriodKind, within: Period) -> dict[Period, Aggregate]:
         """The sums of a kind inside a period."""
         start, end = within.start, within.end
         blocks = {period_of(_BLOCKS[kind], instant) for instant in (start, end - 1)}
@@ -168,7 +265,7 @@ class _Ahead:
         """Whether a timeframe was not dropped."""
         return timeframe >= self._store.first_kept(self._scope, layer, seq=self._seq)
 
-    def _block(self, kind: Kind, block: Period) -> dict[Period, Aggregate]:
+    def _block(self, kind: PeriodKind, block: Period) -> dict[Period, Aggregate]:
         if (kind, block) not in self._read:
             self._read[kind, block] = self._store.folds(self._scope, kind, block)
         return self._read[kind, block]

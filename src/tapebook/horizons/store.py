@@ -8,9 +8,8 @@ import msgspec
 from tapebook.db import Database, Queries
 from tapebook.horizons.aggregate import Aggregate
 from tapebook.horizons.events import Origin
-from tapebook.horizons.layers import ContextLayer
-from tapebook.horizons.period import Kind, Period, parse_period, period_of
-from tapebook.log import Answers, Stream
+from tapebook.horizons.layers import ContextLayer, Period, PeriodKind, parse_period, period_of
+from tapebook.log import ReadCache, Stream
 
 MIGRATIONS = "tapebook.horizons"
 
@@ -19,7 +18,7 @@ _QUERIES = Queries.load("tapebook.horizons")
 _FIRST, _LAST = "", "~"
 
 
-class Found(msgspec.Struct, frozen=True):
+class LayerValue(msgspec.Struct, frozen=True):
     """A key with its value as JSON, who wrote it, and of which timeframe it is."""
 
     key: str
@@ -31,20 +30,20 @@ class Found(msgspec.Struct, frozen=True):
 class Horizons:
     """The layers of one owner. A scope is a deployment, or empty: all of them together."""
 
-    def __init__(self, db: Database, *, owner: str, answers: Answers | None = None) -> None:
+    def __init__(self, db: Database, *, owner: str, answers: ReadCache | None = None) -> None:
         self._db = db
         self.owner = owner
-        self._values: dict[str, tuple[int, dict[tuple[ContextLayer, str], tuple[Found, ...]]]] = {}
-        self._answers = answers or Answers()
-        self.changed = self._answers.kept(self._changed, owner=owner)
+        self._values: dict[str, tuple[int, dict[tuple[ContextLayer, str], tuple[LayerValue, ...]]]] = {}
+        self._answers = answers or ReadCache()
+        self.last_change = self._answers.cached_read(self._read_last_change, owner=owner)
 
-    def values(self, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> Sequence[Found]:
+    def values(self, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> Sequence[LayerValue]:
         """Every key of a timeframe; none when a cleanup had dropped it by then.
 
         Where changes are remembered, what was read since the newest is kept: packets are told it, and the next roll-up
         compares with it.
         """
-        changed, kept = self._answers.changed(Stream(self.owner, scope)), self._values.get(scope)
+        changed, kept = self._answers.last_change_seq(Stream(self.owner, scope)), self._values.get(scope)
         if changed is None or seq < changed:
             return self._read_values(scope, layer, timeframe, seq=seq)
         if kept is None or kept[0] != changed:
@@ -54,17 +53,17 @@ class Horizons:
             found = kept[1][layer, timeframe] = self._read_values(scope, layer, timeframe, seq=seq)
         return found
 
-    def _read_values(self, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> tuple[Found, ...]:
+    def _read_values(self, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> tuple[LayerValue, ...]:
         rows = self._db.all(_QUERIES.values, **self._where(scope, layer), timeframe=timeframe, seq=seq)
-        return tuple([Found(*row) for row in rows])
+        return tuple([LayerValue(*row) for row in rows])
 
-    def newest(self, scope: str, layer: ContextLayer, *, seq: int) -> list[Found]:
+    def newest_values(self, scope: str, layer: ContextLayer, *, seq: int) -> list[LayerValue]:
         """Every key of a layer, each of the newest timeframe that has it."""
         first = self.first_kept(scope, layer, seq=seq)
         rows = self._db.all(_QUERIES.newest, **self._where(scope, layer), first_kept=first, seq=seq)
-        return [Found(*row) for row in rows]
+        return [LayerValue(*row) for row in rows]
 
-    def latest(
+    def latest_timeframe(
         self, scope: str, layer: ContextLayer, *, seq: int, last: str = _LAST, origin: Origin | None = None
     ) -> str | None:
         """The newest timeframe of a layer up to `last`, by its time and not by when it was written."""
@@ -89,13 +88,13 @@ class Horizons:
         row = self._db.one(_QUERIES.keys_between, **where)
         return row[0] if row else 0
 
-    def folds(self, scope: str, kind: Kind, within: Period) -> dict[Period, Aggregate]:
+    def folds(self, scope: str, kind: PeriodKind, within: Period) -> dict[Period, Aggregate]:
         """The newest sums of a kind inside a period."""
         first, last = period_of(kind, within.start).key, period_of(kind, within.end - 1).key
         where = {"owner": self.owner, "deployment": scope, "kind": kind, "first": first, "last": last}
-        return {parse_period(kind, row[0]): _whole(row[1]) for row in self._db.all(_QUERIES.folds, **where)}
+        return {parse_period(kind, row[0]): _decoded_aggregate(row[1]) for row in self._db.all(_QUERIES.folds, **where)}
 
-    def marks(self, scope: str) -> dict[str, int]:
+    def rollup_marks(self, scope: str) -> dict[str, int]:
         """Up to which event of each deployment closed trades are in the layers."""
         rows = self._db.all(_QUERIES.marks, owner=self.owner, deployment=scope)
         return {row[0]: row[1] for row in rows}
@@ -105,7 +104,7 @@ class Horizons:
         where = self._where(scope, ContextLayer.L6_DAILY)
         return [row[0] for row in self._db.all(_QUERIES.observed_days, **where, after=after, until=until)]
 
-    def _changed(self, deployment: str, *, seq: int) -> int:
+    def _read_last_change(self, deployment: str, *, seq: int) -> int:
         """The newest event up to a sequence number that wrote anything of a scope; 0 when there is none."""
         row = self._db.one(_QUERIES.changed, owner=self.owner, deployment=deployment, seq=seq)
         return row[0] if row else 0
@@ -115,6 +114,6 @@ class Horizons:
 
 
 @lru_cache(maxsize=256)
-def _whole(text: str) -> Aggregate:
+def _decoded_aggregate(text: str) -> Aggregate:
     """Kept, since every day of a month is read again until it is over."""
     return msgspec.json.decode(text, type=Aggregate)

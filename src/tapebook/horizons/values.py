@@ -10,24 +10,69 @@ exposure             what was held on average, in USD: notional × holding time 
 correlation          of the daily results of the symbols, on average, each weighted by its deviation (n days)
 top_performers       symbols by net result, winners only
 sector_focus         sectors by what was entered
-volatility_regime, market_phase   see `regimes`
 best_strategy        the engine with the highest net result
 worst_mistake        the trade that lost most
+
+market_phase and volatility_regime come from the regime tags that trades carry from their entry:
+
+    tag at entry     market_phase     volatility_regime
+    trend_up_*       Bull             -
+    trend_down_*     Bear             -
+    chop_*           Sideways         -
+    *_hivol          -                high
+    *_lowvol         -                low
+
+The word of a period is that of most of its trades. A tie between phases is Sideways, one between volatilities is
+high; trades without a tag do not count, and without any there is no word.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from tapebook.domain.estimate import Estimate, rate, student_quantile
-from tapebook.domain.instants import DAY, iso
-from tapebook.domain.money import E6, decimal_text, divide
+from tapebook.domain.estimate import Estimate, rate_estimate, student_quantile
+from tapebook.domain.instants import DAY, iso_text
+from tapebook.domain.money import E6, decimal_text, divide_half_even
 from tapebook.horizons.aggregate import Aggregate, Notable, Sums
-from tapebook.horizons.layers import LAYER_OF, ContextLayer, value_text
-from tapebook.horizons.period import Period
-from tapebook.horizons.regimes import Word, market_phase, volatility_regime
+from tapebook.horizons.layers import LAYER_OF, ContextLayer, Period, value_text
+
+PHASES = {"trend_up": "Bull", "trend_down": "Bear", "chop": "Sideways"}
+VOLATILITIES = {"hivol": "high", "lowvol": "low"}
+
+
+class RegimeWord(msgspec.Struct, frozen=True):
+    """A word and how many of `n` trades are behind it."""
+
+    word: str
+    count: int
+    n: int
+
+
+def market_phase(regimes: Mapping[str, int]) -> RegimeWord | None:
+    """Bull, Bear or Sideways."""
+    return _majority_word(regimes, PHASES, part=0, tie="Sideways")
+
+
+def volatility_regime(regimes: Mapping[str, int]) -> RegimeWord | None:
+    """high or low."""
+    return _majority_word(regimes, VOLATILITIES, part=2, tie="high")
+
+
+def _majority_word(regimes: Mapping[str, int], words: Mapping[str, str], *, part: int, tie: str) -> RegimeWord | None:
+    counts = dict.fromkeys(words.values(), 0)
+    for tag, count in regimes.items():
+        word = words.get(tag.rpartition("_")[part])
+        if word:
+            counts[word] += count
+    n, most = sum(counts.values()), max(counts.values())
+    if not n:
+        return None
+    first = [word for word, count in counts.items() if count == most]
+    word = first[0] if len(first) == 1 else tie
+    return RegimeWord(word, counts[word], n)
+
 
 Values = dict[str, str]
 """Values by key, each as JSON."""
@@ -42,24 +87,24 @@ _MEAN_E4 = 10_000
 _LARGE = 200
 
 
-class Terms(msgspec.Struct, frozen=True):
+class RollupTerms(msgspec.Struct, frozen=True):
     """What a roll-up is told from outside: the sector of a symbol."""
 
     sector_of: Callable[[str], str] = str
 
 
-def values_of(period: Period, whole: Aggregate, terms: Terms) -> Values:
+def values_of(period: Period, whole: Aggregate, terms: RollupTerms) -> Values:
     """Every value of a period's layer that is known."""
     layer = LAYER_OF[period.kind]
-    return _KEYS[layer](whole, terms) | {"trade_count": str(whole.trades), "win_count": str(whole.wins)}
+    return _VALUES_OF_LAYER[layer](whole, terms) | {"trade_count": str(whole.trades), "win_count": str(whole.wins)}
 
 
-def usd(amount_e6: int) -> str:
+def usd_json(amount_e6: int) -> str:
     """Money as a JSON number: all of its decimals, and no idle zeros."""
     return _trimmed(decimal_text(amount_e6, E6, 6))
 
 
-def sharpe(daily: Sums, *, days: int) -> Estimate | None:
+def sharpe_ratio(daily: Sums, *, days: int) -> Estimate | None:
     """The yearly Sharpe ratio of `days` daily results, of which those not summed are 0."""
     spread = days * daily.square - daily.total**2
     if days < _FEWEST_DAYS or spread <= 0:
@@ -101,13 +146,13 @@ def mean_confidence(said: Sums) -> Estimate | None:
     return Estimate(middle, max(0.0, middle - half), min(most, middle + half), said.n)
 
 
-def _daily(whole: Aggregate, terms: Terms) -> Values:
-    known = {} if whole.ledger_usd_e6 is None else {"ledger_pnl": usd(whole.ledger_usd_e6)}
-    costs = {"total_fees": usd(whole.fees_usd_e6), "total_funding": usd(whole.funding_usd_e6)}
-    return {"total_pnl": usd(whole.net_usd_e6)} | known | costs | _wins(whole) | _confidence(whole)
+def _daily(whole: Aggregate, terms: RollupTerms) -> Values:
+    known = {} if whole.ledger_usd_e6 is None else {"ledger_pnl": usd_json(whole.ledger_usd_e6)}
+    costs = {"total_fees": usd_json(whole.fees_usd_e6), "total_funding": usd_json(whole.funding_usd_e6)}
+    return {"total_pnl": usd_json(whole.net_usd_e6)} | known | costs | _win_values(whole) | _confidence_values(whole)
 
 
-def _weekly(whole: Aggregate, terms: Terms) -> Values:
+def _weekly(whole: Aggregate, terms: RollupTerms) -> Values:
     won = [(-one.net_usd_e6, symbol) for symbol, one in whole.symbols.items() if one.net_usd_e6 > 0]
     sectors: dict[str, int] = {}
     for symbol, one in whole.symbols.items():
@@ -118,44 +163,58 @@ def _weekly(whole: Aggregate, terms: Terms) -> Values:
         "top_performers": value_text([symbol for _, symbol in sorted(won)[:_MOST_NAMED]]),
         "sector_focus": value_text(focus),
     }
-    regime = _word("volatility_regime", volatility_regime(whole.regimes))
-    return {"weekly_pnl": usd(whole.net_usd_e6)} | chosen | regime | _wins(whole) | _confidence(whole)
+    regime = _regime_values("volatility_regime", volatility_regime(whole.regimes))
+    return {"weekly_pnl": usd_json(whole.net_usd_e6)} | chosen | regime | _win_values(whole) | _confidence_values(whole)
 
 
-def _monthly(whole: Aggregate, terms: Terms) -> Values:
-    values = {"monthly_pnl": usd(whole.net_usd_e6)} | _drawdown(whole) | _sharpe(whole) | _wins(whole)
+def _monthly(whole: Aggregate, terms: RollupTerms) -> Values:
+    values = (
+        {"monthly_pnl": usd_json(whole.net_usd_e6)}
+        | _drawdown_values(whole)
+        | _sharpe_values(whole)
+        | _win_values(whole)
+    )
     if whole.span_days:
-        values["exposure"] = usd(divide(whole.notional_ms, whole.span_days * DAY))
+        values["exposure"] = usd_json(divide_half_even(whole.notional_ms, whole.span_days * DAY))
     together = correlation(whole)
     if together is not None:
         values |= {"correlation": _number(together), "correlation_n": str(whole.span_days)}
     return values
 
 
-def _quarterly(whole: Aggregate, terms: Terms) -> Values:
-    return {"quarterly_pnl": usd(whole.net_usd_e6)} | _word("market_phase", market_phase(whole.regimes)) | _wins(whole)
+def _quarterly(whole: Aggregate, terms: RollupTerms) -> Values:
+    return (
+        {"quarterly_pnl": usd_json(whole.net_usd_e6)}
+        | _regime_values("market_phase", market_phase(whole.regimes))
+        | _win_values(whole)
+    )
 
 
-def _annual(whole: Aggregate, terms: Terms) -> Values:
-    values = {"annual_pnl": usd(whole.net_usd_e6)} | _sharpe(whole) | _drawdown(whole) | _wins(whole)
+def _annual(whole: Aggregate, terms: RollupTerms) -> Values:
+    values = (
+        {"annual_pnl": usd_json(whole.net_usd_e6)}
+        | _sharpe_values(whole)
+        | _drawdown_values(whole)
+        | _win_values(whole)
+    )
     if whole.strategies:
         name, best = min(whole.strategies.items(), key=lambda each: (-each[1].net_usd_e6, each[0]))
-        values |= {"best_strategy": value_text(name), "best_strategy_pnl": usd(best.net_usd_e6)}
+        values |= {"best_strategy": value_text(name), "best_strategy_pnl": usd_json(best.net_usd_e6)}
         values |= {"best_strategy_n": str(best.trades)}
     if whole.worst:
-        values["worst_mistake"] = _encoded(_told(whole.worst[0]))
+        values["worst_mistake"] = _encoded(_trade_json(whole.worst[0]))
     return values
 
 
-def _legacy(whole: Aggregate, terms: Terms) -> Values:
+def _legacy(whole: Aggregate, terms: RollupTerms) -> Values:
     years = len(whole.years)
-    values = {"total_pnl": usd(whole.net_usd_e6), "years_traded": str(years)} | _wins(whole)
+    values = {"total_pnl": usd_json(whole.net_usd_e6), "years_traded": str(years)} | _win_values(whole)
     if years:
-        values["avg_annual_pnl"] = usd(divide(whole.net_usd_e6, years))
-    return values | {"greatest_trades": _encoded([_told(trade) for trade in whole.best])}
+        values["avg_annual_pnl"] = usd_json(divide_half_even(whole.net_usd_e6, years))
+    return values | {"greatest_trades": _encoded([_trade_json(trade) for trade in whole.best])}
 
 
-_KEYS: dict[ContextLayer, Callable[[Aggregate, Terms], Values]] = {
+_VALUES_OF_LAYER: dict[ContextLayer, Callable[[Aggregate, RollupTerms], Values]] = {
     ContextLayer.L6_DAILY: _daily,
     ContextLayer.L5_WEEKLY: _weekly,
     ContextLayer.L4_MONTHLY: _monthly,
@@ -165,50 +224,50 @@ _KEYS: dict[ContextLayer, Callable[[Aggregate, Terms], Values]] = {
 }
 
 
-def _wins(whole: Aggregate) -> Values:
+def _win_values(whole: Aggregate) -> Values:
     if not whole.trades:
         return {}
-    share = rate(whole.wins, whole.trades)
+    share = rate_estimate(whole.wins, whole.trades)
     percent = decimal_text(100 * whole.wins, whole.trades, 4)
     interval = f"[{_number(100 * share.low)},{_number(100 * share.high)}]"
     return {"win_rate": _trimmed(percent), "win_rate_n": str(whole.trades), "win_rate_interval": interval}
 
 
-def _confidence(whole: Aggregate) -> Values:
-    return _estimate("avg_confidence", mean_confidence(whole.confidence_e4))
+def _confidence_values(whole: Aggregate) -> Values:
+    return _estimate_values("avg_confidence", mean_confidence(whole.confidence_e4))
 
 
-def _sharpe(whole: Aggregate) -> Values:
-    return _estimate("sharpe_ratio", sharpe(whole.daily, days=whole.span_days))
+def _sharpe_values(whole: Aggregate) -> Values:
+    return _estimate_values("sharpe_ratio", sharpe_ratio(whole.daily, days=whole.span_days))
 
 
-def _drawdown(whole: Aggregate) -> Values:
+def _drawdown_values(whole: Aggregate) -> Values:
     path = whole.path
-    values = {"max_drawdown": usd(path.drawdown)}
+    values = {"max_drawdown": usd_json(path.drawdown)}
     if path.drawdown:
         values["recovery"] = _trimmed(decimal_text(min(path.regained, path.drawdown), path.drawdown, 4))
     return values
 
 
-def _estimate(key: str, found: Estimate | None) -> Values:
+def _estimate_values(key: str, found: Estimate | None) -> Values:
     if found is None:
         return {}
     interval = f"[{_number(found.low)},{_number(found.high)}]"
     return {key: _number(found.value), f"{key}_n": str(found.n), f"{key}_interval": interval}
 
 
-def _word(key: str, found: Word | None) -> Values:
+def _regime_values(key: str, found: RegimeWord | None) -> Values:
     return {key: value_text(found.word), f"{key}_n": str(found.n)} if found else {}
 
 
-def _told(trade: Notable) -> dict[str, Any]:
+def _trade_json(trade: Notable) -> dict[str, Any]:
     return {
         "trade": trade.trade_id,
         "symbol": trade.symbol,
         "side": trade.side,
-        "day": iso(trade.exited_at)[:10],
+        "day": iso_text(trade.exited_at)[:10],
         # Raw, so that no float comes between the integer and its decimals.
-        "pnl": msgspec.Raw(usd(trade.net_usd_e6).encode()),
+        "pnl": msgspec.Raw(usd_json(trade.net_usd_e6).encode()),
         "reason": trade.reason,
     }
 

@@ -1,55 +1,66 @@
-"""Why a decision was what it was: what the engine was told, what it said, what was allowed, and what came of it."""
+"""Explains one decision, and compares two: any two runs, or every shadow decision with the real one of its tick.
 
+`explain_run` gives what the engine was sent, what it replied, what was allowed, and what came of it. What is damaged
+or lost is left out with a line in `problems`. `compare_runs` and `compare_shadow` put decisions side by side.
+"""
+
+import difflib
+from collections import Counter
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from tapebook import views
-from tapebook.book.store import Book, KnownOrder, KnownTrade
-from tapebook.context import VERSIONS, preview
-from tapebook.decision import Answer
-from tapebook.domain.citation import Citation
-from tapebook.domain.instants import iso
+from tapebook.book.store import Book, OrderRecord, TradeRecord
+from tapebook.context import PACKET_VERSIONS, preview_packet
+from tapebook.decision import EngineAnswer
+from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E8
-from tapebook.domain.packet import Packet
-from tapebook.domain.run import DecisionRun
+from tapebook.domain.packet import Citation, Packet
+from tapebook.domain.position import ClosedTrade, TradeState
+from tapebook.domain.run import Action, DecisionRun
 from tapebook.domain.text import sanitise_lines
-from tapebook.domain.trade import ClosedTrade, TradeState
 from tapebook.errors import Damaged
-from tapebook.lab.replay import deployment_of, rebuild
+from tapebook.lab.replay import deployment_of, rebuild_packet
 from tapebook.lessons import NO_LESSONS
-from tapebook.loop.skills import lessons_of, notes_told
+from tapebook.tick.memory import lessons_for, notes_of_lessons
 from tapebook.wiring import Rooms
 
-Found = TypeVar("Found")
+Readable = TypeVar("Readable")
 
 
-def explain(rooms: Rooms, run: DecisionRun) -> views.View:
+def explain_run(rooms: Rooms, run: DecisionRun) -> views.View:
     """Everything about one decision. `packet`, `reply` and `sections` are null where they are not kept any more.
 
     What is damaged or lost is left out, with a line in `problems`: nothing altered is shown as what was said.
     """
     book, problems = rooms.book, list[str]()
-    packet = _readable(problems, lambda: rebuilt(rooms, run))
-    kept = _readable(problems, lambda: _kept(rooms, run.packet_key))
-    reply = _readable(problems, lambda: _kept(rooms, run.reply_key))
-    return recorded_view(rooms, run) | _lessons_view(rooms, run) | {
-        "sections": None if packet is None else [msgspec.to_builtins(part) for part in preview(packet).parts],
-        "citations": None
-        if packet is None
-        else [_citation_view(rooms, each, run, problems=problems) for each in packet.citations],
-        "packet": kept if kept is not None else _text(packet),
-        "reply": reply if reply is not None else _paid_reply(rooms, run),
-        "reasoning": _readable(problems, lambda: _reasoning(rooms, run)),
-        "orders": [order_view(known) for known in book.orders_of_run(run.run_id)],
-        "fills": [views.fill_view(fill) for fill in book.fills_of_run(run.run_id)],
-        "trades": [_trade_view(book, known, run.run_id) for known in book.trades_of_run(run.run_id)],
-        "problems": list(dict.fromkeys(problems)),
-    }
+    packet = _read_or_note(problems, lambda: rebuild_if_equal(rooms, run))
+    kept = _read_or_note(problems, lambda: _archived_text(rooms, run.packet_key))
+    reply = _read_or_note(problems, lambda: _archived_text(rooms, run.reply_key))
+    return (
+        run_record_view(rooms, run)
+        | _lessons_view(rooms, run)
+        | {
+            "sections": None
+            if packet is None
+            else [msgspec.to_builtins(part) for part in preview_packet(packet).parts],
+            "citations": None
+            if packet is None
+            else [_citation_view(rooms, each, run, problems=problems) for each in packet.citations],
+            "packet": kept if kept is not None else _sent_text(packet),
+            "reply": reply if reply is not None else _paid_reply(rooms, run),
+            "reasoning": _read_or_note(problems, lambda: _reasoning(rooms, run)),
+            "orders": [known_order_view(known) for known in book.orders_of_run(run.run_id)],
+            "fills": [views.fill_view(fill) for fill in book.fills_of_run(run.run_id)],
+            "trades": [_trade_view(book, known, run.run_id) for known in book.trades_of_run(run.run_id)],
+            "problems": list(dict.fromkeys(problems)),
+        }
+    )
 
 
-def recorded_view(rooms: Rooms, run: DecisionRun) -> views.View:
+def run_record_view(rooms: Rooms, run: DecisionRun) -> views.View:
     """A decision with its times, what it could have been about, and what became of each action."""
     record, profile = rooms.book.run_record(run.run_id), rooms.book.agent(run.agent, version=run.agent_version)
     view = views.run_view(run) | {
@@ -71,7 +82,7 @@ def recorded_view(rooms: Rooms, run: DecisionRun) -> views.View:
         for each in record.actions
     ]
     actions = [action | outcome for action, outcome in zip(view["actions"], became, strict=True)]
-    return view | {name: at if at is None else iso(at) for name, at in moments.items()} | {"actions": actions}
+    return view | {name: at if at is None else iso_text(at) for name, at in moments.items()} | {"actions": actions}
 
 
 def _lessons_view(rooms: Rooms, run: DecisionRun) -> views.View:
@@ -83,12 +94,12 @@ def _lessons_view(rooms: Rooms, run: DecisionRun) -> views.View:
         return {"lessons_hash": NO_LESSONS, "lessons": []}
     told = [
         {"agent": note.agent, "note_id": note.note_id, "content_hash": note.content_hash}
-        for note in notes_told(rooms, deployment, seq=seq)
+        for note in notes_of_lessons(rooms, deployment, seq=seq)
     ]
-    return {"lessons_hash": lessons_of(rooms, deployment, seq=seq).content_hash, "lessons": told}
+    return {"lessons_hash": lessons_for(rooms, deployment, seq=seq).content_hash, "lessons": told}
 
 
-def _readable(problems: list[str], read: Callable[[], Found | None]) -> Found | None:
+def _read_or_note(problems: list[str], read: Callable[[], Readable | None]) -> Readable | None:
     """What can be read; what is damaged or lost is None and a line among the problems."""
     try:
         return read()
@@ -97,41 +108,41 @@ def _readable(problems: list[str], read: Callable[[], Found | None]) -> Found | 
         return None
 
 
-def order_view(known: KnownOrder) -> views.View:
+def known_order_view(known: OrderRecord) -> views.View:
     """An order of the book with the newest word on it."""
     view = views.order_view(known.order, deployment=known.deployment, status=known.status, detail=known.detail)
-    return view | {"created_at": iso(known.created_at), "updated_at": iso(known.updated_at)}
+    return view | {"created_at": iso_text(known.created_at), "updated_at": iso_text(known.updated_at)}
 
 
-def trade_times(book: Book, trade_id: str) -> views.View:
+def trade_times_view(book: Book, trade_id: str) -> views.View:
     """When a trade was written, when it was changed last, and what is not known of it."""
     created, updated = book.trade_times(trade_id)
     lacks = list(book.trade_lacks(trade_id))
-    return {"created_at": iso(created), "updated_at": iso(updated), "lacks": lacks}
+    return {"created_at": iso_text(created), "updated_at": iso_text(updated), "lacks": lacks}
 
 
-def rebuilt(rooms: Rooms, run: DecisionRun) -> Packet | None:
+def rebuild_if_equal(rooms: Rooms, run: DecisionRun) -> Packet | None:
     """The packet of a run, if it can be made again byte for byte."""
-    if run.renderer not in VERSIONS:
+    if run.renderer not in PACKET_VERSIONS:
         return None
-    packet = rebuild(rooms, run)
+    packet = rebuild_packet(rooms, run)
     return packet if packet.sha256 == run.packet_sha256 else None
 
 
 def packet_text(rooms: Rooms, run: DecisionRun, packet: Packet | None) -> str | None:
     """The text the engine was sent: as it was kept, else as it was made again."""
-    kept = _readable([], lambda: _kept(rooms, run.packet_key))
-    return kept if kept is not None else _text(packet)
+    kept = _read_or_note([], lambda: _archived_text(rooms, run.packet_key))
+    return kept if kept is not None else _sent_text(packet)
 
 
-def _text(packet: Packet | None) -> str | None:
+def _sent_text(packet: Packet | None) -> str | None:
     return None if packet is None else f"{packet.system}\n\n{packet.text}"
 
 
 def _citation_view(rooms: Rooms, citation: Citation, run: DecisionRun, *, problems: list[str]) -> views.View:
     """A citation with the lines it names, as they were then, and whether an action of the run cites it."""
     key = f"sha256/{citation.content_sha256[:2]}/{citation.content_sha256}"
-    content = _readable(problems, lambda: _kept(rooms, key))
+    content = _read_or_note(problems, lambda: _archived_text(rooms, key))
     lines = None if content is None else content.split("\n")[citation.start_line - 1 : citation.end_line]
     cited = any(citation.id in action.cites for action in run.actions)
     return citation.to_dict() | {"text": None if lines is None else "\n".join(lines), "cited": cited}
@@ -139,17 +150,17 @@ def _citation_view(rooms: Rooms, citation: Citation, run: DecisionRun, *, proble
 
 def _paid_reply(rooms: Rooms, run: DecisionRun) -> str | None:
     """What a model that was paid answered, which is in the book also when the archive does not have it."""
-    paid = rooms.replies.of_run(run.run_id) if run.usage is not None else None
-    return None if paid is None else msgspec.json.decode(paid.answer_json, type=Answer).reply
+    paid = rooms.replies.reply_of_run(run.run_id) if run.usage is not None else None
+    return None if paid is None else msgspec.json.decode(paid.answer_json, type=EngineAnswer).reply
 
 
 def _reasoning(rooms: Rooms, run: DecisionRun) -> str | None:
     """What a model thought beside its reply, without anything that is not seen; None where nothing is kept."""
-    found = _kept(rooms, run.reason_key)
+    found = _archived_text(rooms, run.reason_key)
     return None if found is None else "\n".join(sanitise_lines(found))
 
 
-def _kept(rooms: Rooms, key: str | None) -> str | None:
+def _archived_text(rooms: Rooms, key: str | None) -> str | None:
     """A text of the archive; None when it was never kept, Damaged when it is not there any more."""
     if key is None:
         return None
@@ -159,14 +170,125 @@ def _kept(rooms: Rooms, key: str | None) -> str | None:
     return content.decode()
 
 
-def _trade_view(book: Book, known: KnownTrade, run_id: str) -> views.View:
+def _trade_view(book: Book, known: TradeRecord, run_id: str) -> views.View:
     state = known.trade.state if isinstance(known.trade, ClosedTrade) else known.trade
-    role = {"role": _role(known.trade, run_id)} | trade_times(book, state.trade_id)
+    role = {"role": _role_in_trade(known.trade, run_id)} | trade_times_view(book, state.trade_id)
     return role | views.trade_view(known.trade, deployment=known.deployment, maker=(known.agent, known.agent_version))
 
 
-def _role(trade: TradeState | ClosedTrade, run_id: str) -> str:
+def _role_in_trade(trade: TradeState | ClosedTrade, run_id: str) -> str:
     """What a run did to a trade: `entry`, `exit`, or `change` for an add or a part of a close."""
     if isinstance(trade, ClosedTrade):
-        return "exit" if trade.exit_run_id == run_id else _role(trade.state, run_id)
+        return "exit" if trade.exit_run_id == run_id else _role_in_trade(trade.state, run_id)
     return "entry" if trade.entry_run_id == run_id else "change"
+
+
+class ShadowPair(msgspec.Struct, frozen=True):
+    """One tick decided twice. `sections` are those that differ; None when a packet could not be made again."""
+
+    symbol: str
+    as_of: str
+    main_run: str
+    shadow_run: str
+    main: str
+    shadow: str
+    differs: bool
+    main_tokens: int
+    shadow_tokens: int
+    sections: list[str] | None
+
+
+class ShadowReport(msgspec.Struct, frozen=True):
+    """What another context profile would have changed; every count stands beside how many pairs it is of.
+
+    `unpaired` are shadow decisions whose real one is not there; they are in no other figure.
+    """
+
+    agent: str
+    pairs: int
+    differing: int
+    unpaired: int
+    table: list[dict[str, Any]]
+    main_tokens: int
+    shadow_tokens: int
+    shadow_cost_usd: float
+    ticks: list[ShadowPair]
+
+    @property
+    def saved_tokens(self) -> int:
+        """How many tokens the shadow's packets took less, in sum; negative when they took more."""
+        return self.main_tokens - self.shadow_tokens
+
+
+def compare_shadow(
+    rooms: Rooms, agent: str, deployment: str, *, most: int, progress: Callable[[int], None]
+) -> ShadowReport:
+    """The newest pairs of a deployment, newest first."""
+    ticks, costs, unpaired = [], 0, 0
+    for shadow_id, main_id in rooms.book.shadow_pairs(deployment, most=most):
+        shadow, main = rooms.book.run(shadow_id), rooms.book.run(main_id) if main_id else None
+        if shadow is None or main is None:
+            unpaired += 1
+            continue
+        ticks.append(_shadow_pair(rooms, main, shadow))
+        costs += shadow.usage.cost_usd_e6 if shadow.usage else 0
+        progress(len(ticks))
+    counts = Counter((pair.main, pair.shadow) for pair in ticks)
+    return ShadowReport(
+        agent=agent,
+        pairs=len(ticks),
+        differing=sum(pair.differs for pair in ticks),
+        unpaired=unpaired,
+        table=[{"main": main, "shadow": shadow, "pairs": n} for (main, shadow), n in sorted(counts.items())],
+        main_tokens=sum(pair.main_tokens for pair in ticks),
+        shadow_tokens=sum(pair.shadow_tokens for pair in ticks),
+        shadow_cost_usd=costs / 1e6,
+        ticks=ticks,
+    )
+
+
+def compare_runs(rooms: Rooms, first: DecisionRun, second: DecisionRun) -> views.View:
+    """Both decisions, and their packets line by line; `diff` is null where a text is not kept any more."""
+    before, after = (packet_text(rooms, run, rebuild_if_equal(rooms, run)) for run in (first, second))
+    diff = None
+    if before is not None and after is not None:
+        names = first.run_id, second.run_id
+        diff = list(difflib.unified_diff(before.split("\n"), after.split("\n"), *names, lineterm="", n=1))
+    return {"first": views.run_view(first), "second": views.run_view(second), "diff": diff}
+
+
+def decision_label(run: DecisionRun) -> str:
+    """A decision in a word or two: `open long`, `hold`, several joined with +; `failed` when there is none."""
+    if not run.actions:
+        return "failed" if run.error else "nothing"
+    return " + ".join(f"{action.action} {action.side}" if action.side else action.action for action in run.actions)
+
+
+def _shadow_pair(rooms: Rooms, main: DecisionRun, shadow: DecisionRun) -> ShadowPair:
+    return ShadowPair(
+        symbol=main.symbol,
+        as_of=iso_text(main.as_of),
+        main_run=main.run_id,
+        shadow_run=shadow.run_id,
+        main=decision_label(main),
+        shadow=decision_label(shadow),
+        differs=[_order_terms(action) for action in main.actions]
+        != [_order_terms(action) for action in shadow.actions],
+        main_tokens=main.tokens,
+        shadow_tokens=shadow.tokens,
+        sections=_differing_sections(rebuild_if_equal(rooms, main), rebuild_if_equal(rooms, shadow)),
+    )
+
+
+def _order_terms(action: Action) -> tuple[Any, ...]:
+    """What an action would do; how sure it is and why is not part of it."""
+    asks = (action.notional_usd_e6, action.leverage, action.order_type, action.limit_price_e8)
+    return (action.action, action.symbol, action.side, *(asks if action.action in ("open", "adjust") else ()))
+
+
+def _differing_sections(main: Packet | None, shadow: Packet | None) -> list[str] | None:
+    if main is None or shadow is None:
+        return None
+    before = {section.name: section for section in main.sections}
+    after = {section.name: section for section in shadow.sections}
+    return [name for name in {**before, **after} if before.get(name) != after.get(name)]

@@ -1,7 +1,11 @@
-"""Rebuilds the packet of a stored run from its watermarks and compares both hashes.
+"""Replay: rebuilds the packet of a stored run from its watermarks and compares both hashes.
 
-A run whose renderer this tapebook does not have cannot be written again. What it knew still can be read and compared,
-and so can the text that was kept; the report says of which runs that is all.
+1. `replay_runs` reads the runs one by one.
+2. `rebuild_packet` gathers what was known then and assembles it with the renderer of the run.
+3. Hashes of inputs and text are compared; the first differing line is named if the archive still has the text.
+
+A run whose renderer this tapebook does not have cannot be rendered again. Its inputs still can be read and compared,
+and so can the text that was stored; the report says for which runs that is all.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,14 +13,14 @@ from itertools import zip_longest
 
 import msgspec
 
-from tapebook.context import VERSIONS, assemble
+from tapebook.context import PACKET_VERSIONS, assemble_packet
 from tapebook.domain.agent import Deployment
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import Damaged
-from tapebook.loop.gather import gather
-from tapebook.loop.shadow import shadowed
+from tapebook.tick.prepare import gather_situation
+from tapebook.tick.story import shadow_profile
 from tapebook.wiring import Rooms
 
 
@@ -29,7 +33,7 @@ class ReplayReport(msgspec.Struct, frozen=True):
     inputs_equal: list[str] = []
 
 
-def replay(
+def replay_runs(
     rooms: Rooms, run_ids: Iterable[str], *, progress: Callable[[int], None] = lambda done: None
 ) -> ReplayReport:
     """Replays runs one by one."""
@@ -40,10 +44,10 @@ def replay(
         try:
             if run is None:
                 different.append(f"{run_id}: the run is not in the book")
-            elif run.packet_sha256 and run.renderer not in VERSIONS:
+            elif run.packet_sha256 and run.renderer not in PACKET_VERSIONS:
                 is_equal, said = _compare_inputs(rooms, run)
                 (inputs_equal if is_equal else different).append(f"{run_id}: {said}")
-            elif problem := _difference(rooms, run):
+            elif problem := _packet_difference(rooms, run):
                 different.append(f"{run_id}: {problem}")
         except Damaged as error:
             # What it was made of is lost or altered; others may be made of something else.
@@ -57,13 +61,13 @@ def deployment_of(rooms: Rooms, run: DecisionRun) -> Deployment:
     found = rooms.book.agent(run.agent, version=run.agent_version)
     if found is None:
         raise Damaged(f"run {run.run_id} names version {run.agent_version} of {run.agent}, which is not in the book")
-    agent = shadowed(found[1]) if run.trigger == "shadow" else found[1]
+    agent = shadow_profile(found[1]) if run.trigger == "shadow" else found[1]
     return Deployment(run.owner, run.deployment, agent, run.agent_version)
 
 
-def rebuild(rooms: Rooms, run: DecisionRun, *, renderer: int | None = None) -> Packet:
+def rebuild_packet(rooms: Rooms, run: DecisionRun, *, renderer: int | None = None) -> Packet:
     """The packet of a run, made again from what was known then; what could not be read then is left out again."""
-    situation = gather(
+    situation = gather_situation(
         rooms,
         deployment_of(rooms, run),
         run.symbol,
@@ -72,18 +76,18 @@ def rebuild(rooms: Rooms, run: DecisionRun, *, renderer: int | None = None) -> P
         skip=run.degraded,
         renderer=run.renderer if renderer is None else renderer,
     )
-    return assemble(situation)
+    return assemble_packet(situation)
 
 
-def _difference(rooms: Rooms, run: DecisionRun) -> str | None:
+def _packet_difference(rooms: Rooms, run: DecisionRun) -> str | None:
     if not run.packet_sha256:
         # A slot that expired, or could not be opened: nobody was told anything.
         return None
-    packet = rebuild(rooms, run)
+    packet = rebuild_packet(rooms, run)
     if packet.inputs_sha256 != run.inputs_sha256:
-        return f"inputs differ{_where(rooms, run, packet)}"
+        return f"inputs differ{_first_difference(rooms, run, packet)}"
     if packet.sha256 != run.packet_sha256:
-        return f"the text differs{_where(rooms, run, packet)}"
+        return f"the text differs{_first_difference(rooms, run, packet)}"
     return None
 
 
@@ -93,16 +97,16 @@ def _compare_inputs(rooms: Rooms, run: DecisionRun) -> tuple[bool, str]:
     if stored is not None and sha256_hex(stored) != run.packet_sha256:
         return False, "the packet in the archive is not the one that was sent"
     kept = "is not kept" if stored is None else "in the archive it is as it was sent"
-    for renderer in sorted(VERSIONS, key=lambda known: abs(known - run.renderer)):
-        if rebuild(rooms, run, renderer=renderer).inputs_sha256 == run.inputs_sha256:
+    for renderer in sorted(PACKET_VERSIONS, key=lambda known: abs(known - run.renderer)):
+        if rebuild_packet(rooms, run, renderer=renderer).inputs_sha256 == run.inputs_sha256:
             text = f"the text is by renderer {run.renderer}, which this tapebook does not have, and {kept}"
             return True, f"the inputs are equal, read as by renderer {renderer}; {text}"
-    known = ", ".join(map(str, sorted(VERSIONS)))
+    known = ", ".join(map(str, sorted(PACKET_VERSIONS)))
     gone = f"renderer {run.renderer}, which made the packet, is not here: replay it with the tapebook that made it"
     return False, f"the inputs are not those of renderers {known}; {gone}"
 
 
-def _where(rooms: Rooms, run: DecisionRun, packet: Packet) -> str:
+def _first_difference(rooms: Rooms, run: DecisionRun, packet: Packet) -> str:
     """The first differing line, when the archive still has the text that was sent."""
     try:
         stored = rooms.archive.get(run.packet_key) if run.packet_key else None

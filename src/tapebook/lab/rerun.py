@@ -1,4 +1,4 @@
-"""Makes a backtest, or one chunk of it, a second time beside the first, and compares every byte that is kept.
+"""Runs a backtest, or one chunk of it, a second time beside the first, and compares every byte that is stored.
 
 A chunk begins with the log as it was at the end of the chunk before: its events are written into an empty book, which
 gives the tables and all that was learned, and the chunk's decisions are made anew. The first one is never touched.
@@ -11,41 +11,43 @@ from pathlib import Path
 
 import msgspec
 
+from tapebook.backtest.home import BacktestHome
+from tapebook.backtest.plan import BacktestChunk, BacktestPlan
+from tapebook.backtest.run import BacktestCallbacks, BacktestProgress, BacktestRun, open_backtest_rooms, seq_at
+from tapebook.backtest.spending import BacktestLedger
 from tapebook.clock import VirtualClock
-from tapebook.config import Config
 from tapebook.domain.agent import deployment_id
 from tapebook.errors import BadInput
-from tapebook.lab.backtest import Progress, Run, Watch, rooms_of, seq_at
-from tapebook.lab.backtest_home import BacktestHome
-from tapebook.lab.plan import Chunk, Plan
-from tapebook.lab.spending import Spending
 from tapebook.log import Event, Stream
+from tapebook.settings.config import Config
 from tapebook.wiring import Rooms
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class RerunComparison(msgspec.Struct, frozen=True):
     """What was made again, and the fields in which it differs from what is kept; empty when every byte is the same."""
 
     what: str
     differs: tuple[str, ...]
 
 
-def run_again(
-    parent: Path, config: Config, plan: Plan, *, chunk: str | None, progress: Callable[[Progress], None]
-) -> Comparison:
+def rerun_backtest(
+    parent: Path, config: Config, plan: BacktestPlan, *, chunk: str | None, progress: Callable[[BacktestProgress], None]
+) -> RerunComparison:
     """The whole backtest from nothing, or one chunk from the checkpoint before it."""
-    watch = Watch(progress)
+    watch = BacktestCallbacks(progress)
     if chunk is not None:
-        return _chunk_again(parent, config, plan, chunk, watch=watch)
+        return _rerun_chunk(parent, config, plan, chunk, watch=watch)
     first = BacktestHome.prepare(parent, config, plan)
     plan, kept = first.plan(), first.result()
     if kept is None:
         raise BadInput(f"backtest {plan.id} is not finished: run it to its end first")
-    with _beside(parent, config, plan) as home, closing(_run(parent, home, plan, watch)) as run:
-        return Comparison("all", _differs(kept, run.finish()))
+    with _second_home(parent, config, plan) as home, closing(_second_run(parent, home, plan, watch)) as run:
+        return RerunComparison("all", _differing_fields(kept, run.run_to_end()))
 
 
-def _chunk_again(parent: Path, config: Config, plan: Plan, chunk: str, *, watch: Watch) -> Comparison:
+def _rerun_chunk(
+    parent: Path, config: Config, plan: BacktestPlan, chunk: str, *, watch: BacktestCallbacks
+) -> RerunComparison:
     found = next((each for each in plan.chunks if each.name == chunk), None)
     if found is None:
         raise BadInput(f"there is no chunk {chunk!r}; chunks: {', '.join(each.name for each in plan.chunks)}")
@@ -53,20 +55,20 @@ def _chunk_again(parent: Path, config: Config, plan: Plan, chunk: str, *, watch:
     plan, kept = first.plan(), first.checkpoint(found)
     if kept is None:
         raise BadInput(f"chunk {chunk} of backtest {plan.id} is not done: run the backtest further first")
-    with _beside(parent, config, plan) as home:
-        with closing(rooms_of(first, plan, VirtualClock(plan.start))) as rooms:
-            _restore(rooms, home, plan, found)
-        with closing(_run(parent, home, plan, watch)) as run:
-            return Comparison(chunk, _differs(kept.result, run.run_chunk(found)))
+    with _second_home(parent, config, plan) as home:
+        with closing(open_backtest_rooms(first, plan, VirtualClock(plan.start))) as rooms:
+            _restore_log(rooms, home, plan, found)
+        with closing(_second_run(parent, home, plan, watch)) as run:
+            return RerunComparison(chunk, _differing_fields(kept.result, run.run_chunk(found)))
 
 
-def _run(parent: Path, home: BacktestHome, plan: Plan, watch: Watch) -> Run:
+def _second_run(parent: Path, home: BacktestHome, plan: BacktestPlan, watch: BacktestCallbacks) -> BacktestRun:
     """A second run, to which models say what they said to the first; it may spend nothing."""
-    return Run(home, plan, watch, spending=Spending(parent, plan, run_usd_e6=0, failures=True))
+    return BacktestRun(home, plan, watch, spending=BacktestLedger(parent, plan, run_usd_e6=0, failures=True))
 
 
 @contextmanager
-def _beside(parent: Path, config: Config, plan: Plan) -> Iterator[BacktestHome]:
+def _second_home(parent: Path, config: Config, plan: BacktestPlan) -> Iterator[BacktestHome]:
     """A second, empty home of the same plan, gone at the end."""
     # As deep as the first, so that the same paths lead to the tape; not among the backtests, so that nobody lists it.
     place = parent / ".again" / plan.id
@@ -77,12 +79,12 @@ def _beside(parent: Path, config: Config, plan: Plan) -> Iterator[BacktestHome]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _restore(source: Rooms, home: BacktestHome, plan: Plan, chunk: Chunk) -> None:
-    with closing(rooms_of(home, plan, VirtualClock(plan.start))) as target:
-        target.log.restore(_events(source, plan, chunk))
+def _restore_log(source: Rooms, home: BacktestHome, plan: BacktestPlan, chunk: BacktestChunk) -> None:
+    with closing(open_backtest_rooms(home, plan, VirtualClock(plan.start))) as target:
+        target.log.restore_events(_events_before(source, plan, chunk))
 
 
-def _events(source: Rooms, plan: Plan, chunk: Chunk) -> Iterator[Event]:
+def _events_before(source: Rooms, plan: BacktestPlan, chunk: BacktestChunk) -> Iterator[Event]:
     """The log as it was when a chunk began: of the owner all, for its agent is saved before the first decision."""
     deployment = deployment_id(plan.agent)
     yield from source.log.events(source.book.stream())
@@ -90,5 +92,5 @@ def _events(source: Rooms, plan: Plan, chunk: Chunk) -> Iterator[Event]:
     yield from source.log.events(Stream(source.book.owner, deployment), until=until)
 
 
-def _differs(kept: msgspec.Struct, made: msgspec.Struct) -> tuple[str, ...]:
+def _differing_fields(kept: msgspec.Struct, made: msgspec.Struct) -> tuple[str, ...]:
     return tuple(name for name in kept.__struct_fields__ if getattr(kept, name) != getattr(made, name))

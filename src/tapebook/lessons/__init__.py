@@ -5,24 +5,29 @@ gives:  one active note per deployment, or the reason why there is none
 never:  overrides an avoid rule, invents a number, says something where nothing is there
 """
 
-from tapebook.lessons.check import Rejected, checked
-from tapebook.lessons.due import ReflectionState, should_run_reflection
-from tapebook.lessons.hash import NO_LESSONS, hash_lessons_text
-from tapebook.lessons.port import Reflected, Reflector, ReflectorTerms
-from tapebook.lessons.run import run_reflection
-from tapebook.lessons.slots import SLOTS, bullets, note_text, read_slots
+from tapebook.lessons.notes import NO_LESSONS, SLOTS, hash_lessons_text, note_bullets, note_text, read_slots
+from tapebook.lessons.reflection import (
+    ReflectionState,
+    Reflector,
+    ReflectorNote,
+    ReflectorTerms,
+    RejectedNote,
+    check_note,
+    run_reflection,
+    should_run_reflection,
+)
 
 __all__ = [
     "NO_LESSONS",
     "SLOTS",
-    "Reflected",
     "ReflectionState",
     "Reflector",
+    "ReflectorNote",
     "ReflectorTerms",
-    "Rejected",
-    "bullets",
-    "checked",
+    "RejectedNote",
+    "check_note",
     "hash_lessons_text",
+    "note_bullets",
     "note_text",
     "read_slots",
     "run_reflection",

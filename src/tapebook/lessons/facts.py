@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from tapebook.domain.estimate import Estimate, difference_p, discoveries, mean, rate
+from tapebook.domain.estimate import Estimate, benjamini_hochberg, mean_estimate, rate_estimate, welch_p_value
 from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.trade import ClosedTrade
+from tapebook.domain.position import ClosedTrade
 
 FALSE_SHARE = 0.05
-FEWEST = 8
+FEWEST_TRADES = 8
 _BLOCK_HOURS = 4
 
-Key = Callable[[ClosedTrade], str]
+GroupKey = Callable[[ClosedTrade], str]
 
 
-class Group(msgspec.Struct, frozen=True):
+class TradeGroup(msgspec.Struct, frozen=True):
     """Trades of one kind beside the rest: net results in basis points of what was put in, and wins."""
 
     slot: str
@@ -40,35 +40,35 @@ class Group(msgspec.Struct, frozen=True):
     believed: bool
 
 
-class Capture(msgspec.Struct, frozen=True):
+class ProfitCapture(msgspec.Struct, frozen=True):
     """Of the best mark a winner saw, the share it kept; and how far losers had been in the money, in basis points."""
 
     kept_by_winners: Estimate
     best_of_losers_bps: Estimate
 
 
-class Facts(msgspec.Struct, frozen=True):
+class TradeFacts(msgspec.Struct, frozen=True):
     """Everything there is to say."""
 
     all_bps: Estimate
     wins: Estimate
-    groups: tuple[Group, ...]
-    capture: Capture
+    groups: tuple[TradeGroup, ...]
+    capture: ProfitCapture
 
 
-def facts_of(trades: Sequence[ClosedTrade]) -> Facts:
+def facts_of(trades: Sequence[ClosedTrade]) -> TradeFacts:
     """The table of a set of closed trades."""
-    return _facts(tuple(trades))
+    return _cached_facts(tuple(trades))
 
 
 # Whoever writes a note and whoever checks it ask about the same trades.
 @lru_cache(maxsize=8)
-def _facts(trades: tuple[ClosedTrade, ...]) -> Facts:
+def _cached_facts(trades: tuple[ClosedTrade, ...]) -> TradeFacts:
     outcomes = [_Outcome(result_bps(trade), trade.state.net_usd_e6) for trade in trades]
     found = [group for slot, key in _splits(trades) for group in _groups(slot, [*map(key, trades)], outcomes)]
-    believed = discoveries([group.chance for group in found], false_share=FALSE_SHARE)
+    believed = benjamini_hochberg([group.chance for group in found], false_share=FALSE_SHARE)
     groups = [msgspec.structs.replace(group, believed=yes) for group, yes in zip(found, believed, strict=True)]
-    return Facts(mean([each.bps for each in outcomes]), _wins(outcomes), tuple(groups), _capture(trades))
+    return TradeFacts(mean_estimate([each.bps for each in outcomes]), _wins(outcomes), tuple(groups), _capture(trades))
 
 
 def result_bps(trade: ClosedTrade) -> float:
@@ -77,7 +77,7 @@ def result_bps(trade: ClosedTrade) -> float:
     return 10_000 * trade.state.net_usd_e6 / entered if entered else 0.0
 
 
-def _splits(trades: Sequence[ClosedTrade]) -> list[tuple[str, Key]]:
+def _splits(trades: Sequence[ClosedTrade]) -> list[tuple[str, GroupKey]]:
     size = median(trade.state.entry_notional_usd_e6 for trade in trades) if trades else 0
     held = median(trade.holding_ms for trade in trades) if trades else 0
     usd, minutes = math.floor(size / 1e6), math.floor(held / MINUTE)
@@ -104,10 +104,10 @@ class _Outcome(NamedTuple):
     net_usd_e6: int
 
 
-def _groups(slot: str, keys: Sequence[str], outcomes: Sequence[_Outcome]) -> list[Group]:
+def _groups(slot: str, keys: Sequence[str], outcomes: Sequence[_Outcome]) -> list[TradeGroup]:
     """Every group that is large enough, with a rest that is; `keys` names the group of each outcome."""
     counts = sorted(Counter(keys).items())
-    large = [name for name, count in counts if FEWEST <= count <= len(outcomes) - FEWEST]
+    large = [name for name, count in counts if FEWEST_TRADES <= count <= len(outcomes) - FEWEST_TRADES]
     pairs = list(zip(keys, outcomes, strict=True))
     return [
         _group(slot, name, [each for key, each in pairs if key == name], [each for key, each in pairs if key != name])
@@ -115,19 +115,28 @@ def _groups(slot: str, keys: Sequence[str], outcomes: Sequence[_Outcome]) -> lis
     ]
 
 
-def _group(slot: str, name: str, ours: Sequence[_Outcome], rest: Sequence[_Outcome]) -> Group:
+def _group(slot: str, name: str, ours: Sequence[_Outcome], rest: Sequence[_Outcome]) -> TradeGroup:
     own, theirs = [each.bps for each in ours], [each.bps for each in rest]
     net = sum(each.net_usd_e6 for each in ours) / 1e6
-    return Group(slot, name, mean(own), mean(theirs), _wins(ours), net, difference_p(own, theirs), believed=False)
+    return TradeGroup(
+        slot,
+        name,
+        mean_estimate(own),
+        mean_estimate(theirs),
+        _wins(ours),
+        net,
+        welch_p_value(own, theirs),
+        believed=False,
+    )
 
 
 def _wins(outcomes: Sequence[_Outcome]) -> Estimate:
-    return rate(sum(each.net_usd_e6 > 0 for each in outcomes), len(outcomes))
+    return rate_estimate(sum(each.net_usd_e6 > 0 for each in outcomes), len(outcomes))
 
 
-def _capture(trades: Sequence[ClosedTrade]) -> Capture:
+def _capture(trades: Sequence[ClosedTrade]) -> ProfitCapture:
     winners = [trade.state for trade in trades if trade.state.net_usd_e6 > 0 and trade.state.mfe_usd_e6 > 0]
     losers = [trade.state for trade in trades if trade.state.net_usd_e6 <= 0 and trade.state.entry_notional_usd_e6]
     kept = [state.net_usd_e6 / state.mfe_usd_e6 for state in winners]
     best = [10_000 * state.mfe_usd_e6 / state.entry_notional_usd_e6 for state in losers]
-    return Capture(mean(kept), mean(best))
+    return ProfitCapture(mean_estimate(kept), mean_estimate(best))

@@ -10,11 +10,11 @@ import msgspec
 
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE, minute_text
+from tapebook.domain.position import ClosedTrade
 from tapebook.domain.text import sanitise, sanitise_lines, short_line
-from tapebook.domain.trade import ClosedTrade
-from tapebook.lessons.facts import Facts, Group, facts_of, result_bps
-from tapebook.lessons.port import Reflected
-from tapebook.lessons.slots import MOST_BULLETS, NOTHING, SLOTS, note_text
+from tapebook.lessons.facts import TradeFacts, TradeGroup, facts_of, result_bps
+from tapebook.lessons.notes import EMPTY_SLOT, MOST_BULLETS, SLOTS, note_text
+from tapebook.lessons.reflection import ReflectorNote
 from tapebook.llm import Asker
 
 SHOWN_TRADES = 60
@@ -42,17 +42,17 @@ class ModelReflector:
         self._asker = asker
         self._max_usd_e6 = max_usd_e6
 
-    def reflect(self, agent: AgentProfile, trades: Sequence[ClosedTrade], *, active: str | None) -> Reflected:
+    def reflect(self, agent: AgentProfile, trades: Sequence[ClosedTrade], *, active: str | None) -> ReflectorNote:
         """The note the model proposes, or why there is none."""
         question = _question(agent, trades, active)
         asked = self._asker.ask(SYSTEM, question, schema=SCHEMA, max_usd_e6=self._max_usd_e6, problem_in=_problem_in)
         problem = asked.problem or _problem_in(asked.text)
         if problem is not None:
-            return Reflected("", asked.usage.model, asked.usage, problem)
+            return ReflectorNote("", asked.usage.model, asked.usage, problem)
         slots = _decoded(asked.text)
         lines = {slot: [" ".join(sanitise(bullet).split()) for bullet in slots.get(slot, [])] for slot in SLOTS}
-        told = {slot: [bullet for bullet in found if bullet and bullet != NOTHING] for slot, found in lines.items()}
-        return Reflected(note_text(told), asked.usage.model, asked.usage)
+        told = {slot: [bullet for bullet in found if bullet and bullet != EMPTY_SLOT] for slot, found in lines.items()}
+        return ReflectorNote(note_text(told), asked.usage.model, asked.usage)
 
 
 def _decoded(text: str) -> dict[str, list[str]]:
@@ -70,9 +70,9 @@ def _problem_in(text: str) -> str | None:
 def _question(agent: AgentProfile, trades: Sequence[ClosedTrade], active: str | None) -> str:
     facts = facts_of(trades)
     parts = [
-        f"Strategy:\n{_lines(agent.strategy) or '(none written)'}",
+        f"Strategy:\n{_sanitised_lines(agent.strategy) or '(none written)'}",
         "Avoid rules (authoritative):\n" + ("\n".join(f"- {sanitise(rule)}" for rule in agent.avoid) or "(none)"),
-        f"Lessons that stand now:\n{_lines(active or '') or '(none yet)'}",
+        f"Lessons that stand now:\n{_sanitised_lines(active or '') or '(none yet)'}",
         _overview(facts),
         "Groups against the rest, net result in bps of the notional:\n" + "\n".join(map(_group_line, facts.groups)),
         f"The newest {min(SHOWN_TRADES, len(trades))} of {len(trades)} closed trades:\n"
@@ -81,11 +81,11 @@ def _question(agent: AgentProfile, trades: Sequence[ClosedTrade], active: str | 
     return "\n\n".join(parts)
 
 
-def _lines(text: str) -> str:
+def _sanitised_lines(text: str) -> str:
     return "\n".join(sanitise_lines(text))
 
 
-def _overview(facts: Facts) -> str:
+def _overview(facts: TradeFacts) -> str:
     kept, best = facts.capture.kept_by_winners, facts.capture.best_of_losers_bps
     return (
         f"All trades: {facts.all_bps.value:+.1f} bps a trade (n={facts.all_bps.n}), "
@@ -95,7 +95,7 @@ def _overview(facts: Facts) -> str:
     )
 
 
-def _group_line(group: Group) -> str:
+def _group_line(group: TradeGroup) -> str:
     mark = "evidence holds" if group.believed else "could be luck"
     return (
         f"- {group.slot}: {sanitise(group.name)}: {group.result_bps.value:+.1f} bps (n={group.result_bps.n}, "

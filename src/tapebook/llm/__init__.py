@@ -5,22 +5,21 @@ gives:  the text with its tokens and cost; whatever goes wrong comes back as a v
 never:  shows a key, knows a packet, waits longer than it is told to
 """
 
-from tapebook.llm.asker import Asked, Asker, Budget, Ledger, NoLedger, Waiting
+from tapebook.llm.asker import Asker, Budget, ModelResponse, NoSpendLedger, Price, SpendLedger, WaitClock, price_of
 from tapebook.llm.port import Completion, Failure, Key, Model, ModelTerms
-from tapebook.llm.prices import Price, price_of
 
 __all__ = [
-    "Asked",
     "Asker",
     "Budget",
     "Completion",
     "Failure",
     "Key",
-    "Ledger",
     "Model",
+    "ModelResponse",
     "ModelTerms",
-    "NoLedger",
+    "NoSpendLedger",
     "Price",
-    "Waiting",
+    "SpendLedger",
+    "WaitClock",
     "price_of",
 ]

@@ -20,9 +20,9 @@ import msgspec
 
 from tapebook.domain.text import short_line
 
-Stop = Literal["end", "refused", "truncated"]
+CompletionStop = Literal["end", "refused", "truncated"]
 Fault = Literal["rate_limited", "server_error", "timeout", "unreachable", "unauthorised", "rejected"]
-PASSING: frozenset[Fault] = frozenset({"rate_limited", "server_error", "timeout", "unreachable"})
+TRANSIENT_FAULTS: frozenset[Fault] = frozenset({"rate_limited", "server_error", "timeout", "unreachable"})
 
 # Two bytes a token is more than any tokenizer makes of prose and figures: an estimate to be safe with.
 BYTES_PER_TOKEN = 2
@@ -43,7 +43,7 @@ class Key:
         """The key itself, for the one who sends it."""
         return self._text
 
-    def hidden_in(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """A text of others with the key taken out of it."""
         return text.replace(self._text, "…") if self._text else text
 
@@ -69,7 +69,7 @@ class Completion(msgspec.Struct, frozen=True):
     text: str
     input_tokens: int
     output_tokens: int
-    stop: Stop = "end"
+    stop: CompletionStop = "end"
     reasoning: str = ""
 
 
@@ -93,11 +93,11 @@ class Model(Protocol):
         ...
 
 
-def estimated_tokens(*texts: str) -> int:
+def estimate_tokens(*texts: str) -> int:
     """How many tokens texts may have, rather too many than too few."""
     return sum(len(text.encode()) for text in texts) // BYTES_PER_TOKEN + 1
 
 
-def one_line(text: str) -> str:
+def short_error_line(text: str) -> str:
     """A text of others as one short line without anything that cannot be seen."""
     return short_line(text, 160)

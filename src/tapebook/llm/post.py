@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tapebook.llm.port import Failure, Fault, Key, one_line
+from tapebook.llm.port import Failure, Fault, Key, short_error_line
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-MOST_BYTES = 4_000_000
+MAX_RESPONSE_BYTES = 4_000_000
 """Bytes of an answer: a hundred times what a model writes within its limit of tokens."""
 
-_PIECE = 65_536
+_CHUNK_BYTES = 65_536
 # Asking again later may help: a request that was too slow in coming or met another one, and a key that asked too often.
-_BY_STATUS: dict[int, Fault] = {
+_FAULT_BY_STATUS: dict[int, Fault] = {
     **{401: "unauthorised", 402: "unauthorised", 403: "unauthorised"},
     **{408: "server_error", 409: "server_error", 429: "rate_limited"},
 }
@@ -36,11 +36,13 @@ class _ErrorBody(msgspec.Struct):
     error: _Error
 
 
-class _TooLarge(Exception):
+class _ResponseTooLarge(Exception):
     """More bytes than any answer has."""
 
 
-def post(url: str, body: Mapping[str, Any], *, headers: Mapping[str, str], seconds: float, key: Key) -> bytes | Failure:
+def post_json(
+    url: str, body: Mapping[str, Any], *, headers: Mapping[str, str], seconds: float, key: Key
+) -> bytes | Failure:
     """The body of an answer with status 200, or why there is none; for any thread that runs no event loop."""
     # Imported where something waits: it costs a command that waits for nothing a third of its time.
     import asyncio
@@ -48,22 +50,26 @@ def post(url: str, body: Mapping[str, Any], *, headers: Mapping[str, str], secon
     # Not asyncio.run, which would wait for a name that is still being looked up after the deadline.
     loop = asyncio.new_event_loop()
     try:
-        return loop.run_until_complete(_post(url, msgspec.json.encode(body), headers, seconds=seconds, key=key))
+        return loop.run_until_complete(_post_json(url, msgspec.json.encode(body), headers, seconds=seconds, key=key))
     finally:
         loop.close()
 
 
-def no_key(variable: str) -> Failure:
+def missing_key_failure(variable: str) -> Failure:
     """There is no key where the server wants one."""
     return Failure("unauthorised", f"{variable} is not set in the environment")
 
 
-def no_answer(why: str) -> Failure:
+def unreadable_response(why: str) -> Failure:
     """The server sent something that is no answer; it may well have been billed."""
-    return Failure("server_error", f"the server sent something else than an answer: {one_line(why)}", is_billed=True)
+    return Failure(
+        "server_error", f"the server sent something else than an answer: {short_error_line(why)}", is_billed=True
+    )
 
 
-async def _post(url: str, content: bytes, headers: Mapping[str, str], *, seconds: float, key: Key) -> bytes | Failure:
+async def _post_json(
+    url: str, content: bytes, headers: Mapping[str, str], *, seconds: float, key: Key
+) -> bytes | Failure:
     # Imported where it is used: it takes longer than most commands.
     import aiohttp
 
@@ -76,51 +82,51 @@ async def _post(url: str, content: bytes, headers: Mapping[str, str], *, seconds
             # Whoever is redirected would send the key elsewhere.
             session.post(url, data=content, headers=sent, allow_redirects=False) as response,
         ):
-            received = await _read(response)
-            return received if response.status == 200 else _refusal(response, received, key)
+            received = await _read_body(response)
+            return received if response.status == 200 else _status_failure(response, received, key)
     except TimeoutError:
         return Failure("timeout", "no answer came in time", is_billed=True)
-    except _TooLarge:
-        return no_answer(f"more than {MOST_BYTES} bytes")
+    except _ResponseTooLarge:
+        return unreadable_response(f"more than {MAX_RESPONSE_BYTES} bytes")
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
         return Failure("rejected", "the address of the server is not one: check the settings in [llm]")
     except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError):
         return Failure("unreachable", "the server could not be reached, or broke the connection off")
     except (aiohttp.ClientError, zlib.error) as error:
-        return no_answer(type(error).__name__)
+        return unreadable_response(type(error).__name__)
 
 
-async def _read(response: "ClientResponse") -> bytes:
+async def _read_body(response: "ClientResponse") -> bytes:
     """The body, unpacked; as much of it as there may be."""
     packing = response.headers.get("Content-Encoding", "identity").lower()
     received = bytearray()
-    async for piece in response.content.iter_chunked(_PIECE):
+    async for piece in response.content.iter_chunked(_CHUNK_BYTES):
         received += piece
-        if len(received) > MOST_BYTES:
-            raise _TooLarge
+        if len(received) > MAX_RESPONSE_BYTES:
+            raise _ResponseTooLarge
     if packing == "identity":
         return bytes(received)
     if packing not in ("gzip", "deflate"):
         raise zlib.error(f"packed as {packing}")
     # 32 is zlib's word for gzip or zlib, whichever it is.
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
-    content = unpacker.decompress(bytes(received), MOST_BYTES)
+    content = unpacker.decompress(bytes(received), MAX_RESPONSE_BYTES)
     if unpacker.unconsumed_tail:
-        raise _TooLarge
+        raise _ResponseTooLarge
     return content
 
 
-def _refusal(response: "ClientResponse", body: bytes, key: Key) -> Failure:
+def _status_failure(response: "ClientResponse", body: bytes, key: Key) -> Failure:
     status = response.status
-    fault = _BY_STATUS.get(status, "server_error" if status >= 500 else "rejected")
+    fault = _FAULT_BY_STATUS.get(status, "server_error" if status >= 500 else "rejected")
     if fault == "unauthorised":
         return Failure(fault, f"the server refused the key (status {status})", status=status)
-    said = one_line(key.hidden_in(_message(body)))
+    said = short_error_line(key.redact(_error_message(body)))
     after = retry_after_seconds(response.headers.get("retry-after", ""))
     return Failure(fault, f"status {status}{': ' if said else ''}{said}", after, status=status)
 
 
-def _message(body: bytes) -> str:
+def _error_message(body: bytes) -> str:
     try:
         return msgspec.json.decode(body, type=_ErrorBody).error.message
     except (msgspec.DecodeError, RecursionError):

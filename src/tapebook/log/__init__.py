@@ -5,16 +5,12 @@ gives:  events with a sequence, two times and a hash; projections written in the
 never:  knows what a trade is; lets two processes write one stream
 """
 
-from tapebook.log.answers import Answers
 from tapebook.log.event import Draft, Event, Stream
 from tapebook.log.lease import Lease, Leases
-from tapebook.log.projection import Projection, Write
-from tapebook.log.rebuild import RebuiltTables, rebuild_tables
-from tapebook.log.store import Head, Log, NotedAnchor
-from tapebook.log.verify import Finding, verify_log
+from tapebook.log.store import Head, Log, NotedAnchor, Projection, ReadCache, Write
+from tapebook.log.verify import Finding, RebuiltTables, rebuild_tables, verify_log
 
 __all__ = [
-    "Answers",
     "Draft",
     "Event",
     "Finding",
@@ -24,6 +20,7 @@ __all__ = [
     "Log",
     "NotedAnchor",
     "Projection",
+    "ReadCache",
     "RebuiltTables",
     "Stream",
     "Write",

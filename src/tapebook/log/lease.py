@@ -1,10 +1,9 @@
 """Leases: one writer per stream at a time, across processes and machines.
 
-No two machines agree on the time, so a lease has none. It has an epoch, which grows with every
-new holder, and a beat, which its holder moves. Whoever wants a stream that is held watches both;
-when neither changed for `ttl_seconds` on the watcher's own monotonic clock, the holder is taken
-for dead and the next epoch begins. A holder that was only asleep finds its epoch gone: `fence`,
-called inside every write, lets it write nothing.
+No two machines agree on the time, so a lease has none. It has an epoch, which grows with every new holder, and a
+heartbeat count, which its holder increases. Whoever wants a stream that is held watches both; when neither changed
+for `ttl_seconds` on the watcher's own monotonic clock, the holder counts as dead and the next epoch begins. A
+holder that was only asleep finds its epoch gone: `fence_write`, called inside every write, lets it write nothing.
 """
 
 import time
@@ -20,7 +19,7 @@ from tapebook.log.event import Stream
 _QUERIES = Queries.load("tapebook.log", "leases.sql")
 _POLL_SECONDS = 0.05
 # A holder may miss two signs of life before it is taken for dead.
-_BEATS_PER_TTL = 3
+_HEARTBEATS_PER_TTL = 3
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -31,7 +30,7 @@ class Lease(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class _Sign(msgspec.Struct, frozen=True):
+class _SeenHeartbeat(msgspec.Struct, frozen=True):
     """What was seen of somebody else's lease, and since when it has been so."""
 
     holder: str
@@ -59,10 +58,10 @@ class Leases:
         self._sleep = sleep
         self._in_hand: dict[Stream, Lease] = {}
         self._lost: set[Stream] = set()
-        self._seen: dict[Stream, _Sign] = {}
+        self._seen: dict[Stream, _SeenHeartbeat] = {}
         self._beat_at = elapsed()
 
-    def of(self, stream: Stream) -> Lease | None:
+    def lease_of(self, stream: Stream) -> Lease | None:
         """The lease of a stream, if it is in hand."""
         return self._in_hand.get(stream)
 
@@ -75,18 +74,18 @@ class Leases:
             raise StaleWriter(f"the lease of {stream.name} was lost: another process has worked on it since")
         return self._in_hand.get(stream)
 
-    def others(self) -> int:
+    def watch_others(self) -> int:
         """Looks at what others hold, and says how much it is."""
         rows = self._db.all(_QUERIES.held_by_others, holder=self._holder)
         now, before = self._elapsed(), self._seen
         self._seen = {}
         for owner, deployment, holder, epoch, beat in rows:
-            stream, seen = Stream(owner, deployment), _Sign(holder, epoch, beat, now)
+            stream, seen = Stream(owner, deployment), _SeenHeartbeat(holder, epoch, beat, now)
             old = before.get(stream, seen)
             self._seen[stream] = old if (old.epoch, old.beat) == (epoch, beat) else seen
         return len(self._seen)
 
-    def take(self, streams: Iterable[Stream], *, most: int) -> list[Lease]:
+    def acquire(self, streams: Iterable[Stream], *, most: int) -> list[Lease]:
         """Takes streams that nobody holds, or whose holder is taken for dead, as `others` last saw them."""
         wanted = [stream for stream in streams if stream not in self._in_hand]
         free = [stream for stream in wanted if stream not in self._seen][:most]
@@ -100,7 +99,7 @@ class Leases:
         with self._db.transaction():
             self._db.many(_QUERIES.take_free, free_rows)
             self._db.many(_QUERIES.take_over, dead_rows)
-            held = self._held()
+            held = self._held_leases()
         taken = [lease for stream, lease in held.items() if stream not in self._in_hand]
         self._in_hand |= {lease.stream: lease for lease in taken}
         self._lost -= {lease.stream for lease in taken}
@@ -109,35 +108,35 @@ class Leases:
     @contextmanager
     def holding(self, stream: Stream) -> Iterator[Lease]:
         """Holds one stream for a while; Busy when its holder is alive, and a wait when that is not known yet."""
-        lease = self._await(stream)
+        lease = self._wait_for(stream)
         try:
             yield lease
         finally:
             self.release([lease])
 
-    def beat_if_due(self) -> list[Lease]:
+    def heartbeat_if_due(self) -> list[Lease]:
         """Gives a sign of life when it is time for one; returns the leases that were lost."""
-        if self._elapsed() - self._beat_at < self._ttl / _BEATS_PER_TTL:
+        if self._elapsed() - self._beat_at < self._ttl / _HEARTBEATS_PER_TTL:
             return []
-        return self.beat()
+        return self.heartbeat()
 
-    def beat(self) -> list[Lease]:
+    def heartbeat(self) -> list[Lease]:
         """Gives a sign of life for everything in hand; returns the leases that were lost."""
         self._beat_at = self._elapsed()
         if not self._in_hand:
             return []
         with self._db.transaction():
-            self._db.run(_QUERIES.beat, holder=self._holder)
-            held = self._held()
+            self._db.execute(_QUERIES.beat, holder=self._holder)
+            held = self._held_leases()
         lost = [lease for stream, lease in self._in_hand.items() if held.get(stream) != lease]
         for lease in lost:
             del self._in_hand[lease.stream]
             self._lost.add(lease.stream)
         return lost
 
-    def fence(self, leases: Sequence[Lease]) -> None:
+    def fence_writes(self, leases: Sequence[Lease]) -> None:
         """Inside a write about several streams: StaleWriter unless all of the leases still stand."""
-        rows = [_place(lease) for lease in leases]
+        rows = [_lease_row(lease) for lease in leases]
         if self._db.many(_QUERIES.fence, rows) != len(rows):
             raise StaleWriter("a lease was lost: another process holds its stream by now")
 
@@ -150,30 +149,32 @@ class Leases:
             del self._in_hand[lease.stream]
         if mine:
             with self._db.transaction():
-                self._db.many(_QUERIES.release, [_place(lease) for lease in sorted(mine, key=lambda each: each.stream)])
+                self._db.many(
+                    _QUERIES.release, [_lease_row(lease) for lease in sorted(mine, key=lambda each: each.stream)]
+                )
 
     def release_all(self) -> None:
         """Leaves everything to others."""
         self.release(list(self._in_hand.values()))
 
-    def recover(self) -> list[Lease]:
+    def recover_after_outage(self) -> list[Lease]:
         """After the database was away: returns the leases that were lost, and releases those that are ours unawares.
 
         Nobody could give a sign of life meanwhile, so others are watched anew. A lease may have been taken, or may not
         have been released, in a transaction whose end nobody heard of: kept alive with the rest, it would never end.
         """
         self._seen = {}
-        lost = self.beat()
+        lost = self.heartbeat()
         with self._db.transaction():
-            strays = [lease for stream, lease in self._held().items() if self._in_hand.get(stream) != lease]
-            self._db.many(_QUERIES.release, [_place(lease) for lease in strays])
+            strays = [lease for stream, lease in self._held_leases().items() if self._in_hand.get(stream) != lease]
+            self._db.many(_QUERIES.release, [_lease_row(lease) for lease in strays])
         return lost
 
-    def _await(self, stream: Stream) -> Lease:
-        first: _Sign | None = None
+    def _wait_for(self, stream: Stream) -> Lease:
+        first: _SeenHeartbeat | None = None
         while True:
-            self.others()
-            taken = self.take([stream], most=1)
+            self.watch_others()
+            taken = self.acquire([stream], most=1)
             if taken:
                 return taken[0]
             sign = self._seen.get(stream)
@@ -186,23 +187,23 @@ class Leases:
         sign = self._seen.get(stream)
         return sign is not None and self._elapsed() - sign.since > self._ttl
 
-    def _held(self) -> dict[Stream, Lease]:
+    def _held_leases(self) -> dict[Stream, Lease]:
         rows = self._db.all(_QUERIES.held_by, holder=self._holder)
         streams = [(Stream(owner, deployment), epoch) for owner, deployment, epoch in rows]
         return {stream: Lease(stream, self._holder, epoch) for stream, epoch in streams}
 
 
-def fence(db: Database, stream: Stream, lease: Lease | None) -> None:
+def fence_write(db: Database, stream: Stream, lease: Lease | None) -> None:
     """Inside a write: StaleWriter unless the lease still stands; without one, unless nobody holds the stream."""
     if lease is None:
         row = db.one(_QUERIES.holder, owner=stream.owner, deployment=stream.deployment)
         if row and row[0]:
             raise StaleWriter(f"{stream.name} is in the hands of {row[0]}: try again when it is done")
         return
-    owner, deployment, holder, epoch = _place(lease)
+    owner, deployment, holder, epoch = _lease_row(lease)
     if db.one(_QUERIES.fence, owner=owner, deployment=deployment, holder=holder, epoch=epoch) is None:
         raise StaleWriter(f"the lease of {stream.name} was lost: another process holds it by now")
 
 
-def _place(lease: Lease) -> tuple[str, str, str, int]:
+def _lease_row(lease: Lease) -> tuple[str, str, str, int]:
     return lease.stream.owner, lease.stream.deployment, lease.holder, lease.epoch

@@ -1,45 +1,205 @@
-"""The log in a database: append under the stream's lock, read in order.
+"""The log in a database: appends under the stream's lock, reads in order, projections, and cached reads.
 
 Appending, in steps:
-1. inside the write transaction, check the lease (`lease.fence`), read the head and compare it with what the caller
+1. inside the write transaction, check the lease (`fence_write`), read the head and compare it with what the caller
    had read;
-2. stamp one `known_at` for the whole append: later than the one before, not earlier than the clock; or, where the clock
-   was set back, the clock's behind an event that says so (`set_back.py`);
+2. stamp one `known_at` for the whole append: later than the one before, not earlier than the clock; or, where the
+   clock was set back, the clock's behind an event that says so (`ClockSetBack`);
 3. chain and insert the events, and write their projections;
 4. commit all of it or nothing.
 
-An event is a row, or one of many in a pack (`log.pack`): a sole writer packs all it writes, and old events may leave
-for the archive as packs (`Log.retire`). Readers see no difference.
+An event is a row, or one of many in a pack: a single writer packs all it writes, and old events may leave for the
+archive as packs (`Log.archive_events`). Readers see no difference.
+
+Projections are tables computed from events by pure functions from one event to the statements it causes. A
+projection never reads: everything a row needs is in its event, so rebuilding from the log gives the same rows
+whatever the order of streams.
+
+`ReadCache` keeps reads of a stream's newest state until an event that could change them is written. Only a single
+writer knows when that is (`Log.last_change_seq`); beside others, everything is read again.
+
+A clock that was ahead and was set right would hold `known_at` ahead for as long as it was wrong, and everything
+written meanwhile would look unknown. So a clock that is behind the newest `known_at` by more than `TOLERATED_MS`
+counts as set back, and `known_at` goes back with it, once, behind an event (`clock.set_back`) that says so;
+`verify` accepts no other step back. Smaller steps are bridged.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from heapq import merge
 from operator import attrgetter
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from tapebook.db import Database, Queries, Row
+from tapebook.db import Database, Queries, Query, Row
+from tapebook.domain.instants import MINUTE
 from tapebook.errors import Damaged, StaleWriter
-from tapebook.log.event import GENESIS, Draft, Event, Stream, chained
-from tapebook.log.lease import Lease, fence
-from tapebook.log.pack import Link, known_times, pack, pack_body, unpack, unpack_body
-from tapebook.log.projection import Projection, apply, by_kind
-from tapebook.log.set_back import ClockSetBack, MayGoBack, StreamSetBack, gone_back, set_back_draft
+from tapebook.log.event import (
+    GENESIS,
+    Draft,
+    Event,
+    LinkedEvent,
+    Stream,
+    chain_events,
+    pack_body,
+    pack_events,
+    pack_known_times,
+    unpack_body,
+    unpack_events,
+)
+from tapebook.log.lease import Lease, fence_write
+
+Projector = Callable[[Event], "list[Write]"]
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One statement with its values: by their names, or, for what every tick writes, in the order of `query.params`."""
+
+    query: Query
+    values: dict[str, Any] | Row
+
+
+class Projection(msgspec.Struct, frozen=True):
+    """The tables of one room, and what each kind of event writes to them."""
+
+    tables: tuple[str, ...]
+    projectors: Mapping[str, Projector]
+
+
+def projectors_by_kind(projections: Iterable[Projection]) -> dict[str, list[Projector]]:
+    """All projectors of each kind of event."""
+    found: dict[str, list[Projector]] = {}
+    for projection in projections:
+        for kind, projector in projection.projectors.items():
+            found.setdefault(kind, []).append(projector)
+    return found
+
+
+def apply_event(db: Database, projectors: Mapping[str, Sequence[Projector]], event: Event) -> None:
+    """Writes what an event means to every table that knows its kind."""
+    for projector in projectors.get(event.kind, ()):
+        for write in projector(event):
+            values = write.values
+            db.execute_row(write.query, write.query.values_in_order(values) if isinstance(values, dict) else values)
+
+
+Result = TypeVar("Result")
+ResultCo = TypeVar("ResultCo", covariant=True)
+
+
+class ChangeTracker(Protocol):
+    """Who knows when a stream last got an event of some kinds."""
+
+    def last_change_seq(self, stream: Stream, kinds: frozenset[str]) -> int | None:
+        """The newest sequence number of such an event, 0 without any; None when that is not known."""
+        ...
+
+
+class ReadAsOf(Protocol[ResultCo]):
+    """A question about a deployment's stream, or with an empty name the owner's, as of a sequence number."""
+
+    def __call__(self, deployment: str, *, seq: int) -> ResultCo:
+        """The answer."""
+        ...
+
+
+class CachedRead(Generic[Result]):
+    """One question, asked again only when its answer may be another: it is the same from the newest change on."""
+
+    def __init__(self, read: ReadAsOf[Result], owner: str, *, log: ChangeTracker, kinds: frozenset[str]) -> None:
+        self._read = read
+        self._owner = owner
+        self._log = log
+        self._kinds = kinds
+        self._answers: dict[str, tuple[Stream, int, Result]] = {}
+
+    def __call__(self, deployment: str, *, seq: int) -> Result:
+        """The answer as of a sequence number."""
+        kept = self._answers.get(deployment)
+        # A stream that was kept knows its hash.
+        stream = Stream(self._owner, deployment) if kept is None else kept[0]
+        changed = self._log.last_change_seq(stream, self._kinds)
+        if changed is None or seq < changed:
+            return self._read(deployment, seq=seq)
+        if kept is None or kept[1] != changed:
+            kept = self._answers[deployment] = (stream, changed, self._read(deployment, seq=seq))
+        return kept[2]
+
+
+class ReadCache:
+    """What may change the answers of one room: events of some kinds in a log. Without a log, nothing is kept."""
+
+    def __init__(self, log: ChangeTracker | None = None, kinds: Iterable[str] = ()) -> None:
+        self._log = log
+        self._kinds = frozenset(kinds)
+
+    def last_change_seq(self, stream: Stream) -> int | None:
+        """The newest sequence number of an event that may change them; None where that is not remembered."""
+        return self._log.last_change_seq(stream, self._kinds) if self._log else None
+
+    def cached_read(self, read: ReadAsOf[Result], *, owner: str) -> ReadAsOf[Result]:
+        """The same read, which remembers."""
+        return CachedRead(read, owner, log=self._log, kinds=self._kinds) if self._log else read
+
+
+TOLERATED_MS = MINUTE
+"""A clock may be behind what was written by so much: appends of one moment count up, and clocks are adjusted."""
+
+SET_BACK_KIND = "clock.set_back"
+QUERIES = Queries.load("tapebook.log")
+
+AcceptSetBack = Callable[[int, int], int]
+"""Takes the newest `known_at` and the clock's time; gives that time, or raises Busy when it cannot be right."""
+
+
+class ClockSetBack(msgspec.Struct, frozen=True):
+    """The clock has gone back: to when, from when, and the first event that counts as known after that."""
+
+    known_at: int
+    known_before: int
+    first_seq: int
+
+
+class StreamSetBack(msgspec.Struct, frozen=True):
+    """Where a stream was set back, and what its event says."""
+
+    seq: int
+    first_seq: int
+    known_before: int
+    known_at: int
+
+
+def is_clock_set_back(newest_known_at: int, now: int) -> bool:
+    """Whether the clock is so far behind that it must have been set back."""
+    return newest_known_at - now > TOLERATED_MS
+
+
+def set_back_draft(said: ClockSetBack) -> Draft:
+    """The event that lets `known_at` go back."""
+    return Draft.from_body(SET_BACK_KIND, said.known_at, said)
+
+
+def _project_set_back(event: Event) -> list[Write]:
+    said = msgspec.json.decode(event.body, type=ClockSetBack)
+    place = {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
+    return [Write(QUERIES.add_set_back, place | msgspec.structs.asdict(said))]
+
+
+SET_BACK_PROJECTION = Projection(tables=("log_set_backs",), projectors={SET_BACK_KIND: _project_set_back})
+
 
 MIGRATIONS = "tapebook.log"
-QUERIES = Queries.load("tapebook.log")
 _PAGE = 2_000
 _NO_END = 2**62
 # Packs that stay unpacked: whoever asks for one event often asks for its neighbours next.
-_KEPT_PACKS = 8
+_CACHED_PACKS = 8
 
 Fetch = Callable[[str], bytes | None]
 """Reads an object of the archive by its key; None when there is none."""
 
 
-class Clock(Protocol):
+class LogClock(Protocol):
     """Anything that knows market time."""
 
     def now(self) -> int:
@@ -84,9 +244,9 @@ class Log:
         db: Database,
         projections: Sequence[Projection],
         *,
-        clock: Clock,
+        clock: LogClock,
         fetch: Fetch = lambda key: None,
-        may_go_back: MayGoBack | None = None,
+        may_go_back: AcceptSetBack | None = None,
     ) -> None:
         self._db = db
         self._clock = clock
@@ -96,7 +256,7 @@ class Log:
         self._joined = False
         self.written = 0
         self.projections = tuple(projections)
-        self._projectors = by_kind(projections)
+        self._projectors = projectors_by_kind(projections)
 
     def head(self, stream: Stream) -> Head:
         """The end of a stream; seq 0 when it has no events."""
@@ -119,14 +279,14 @@ class Log:
         with self._db.transaction():
             return self._append(stream, drafts, expected_seq=expected_seq, lease=lease)
 
-    def restore(self, events: Iterable[Event]) -> None:
+    def restore_events(self, events: Iterable[Event]) -> None:
         """Writes events of another log as they are, with their rows, in one transaction."""
         with self._db.transaction():
             for event in events:
                 self._write(event)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def one_transaction(self) -> Iterator[None]:
         """Appends inside are written in one transaction, all of them or none: one wait for the disk."""
         with self._db.transaction():
             self._joined = True
@@ -144,7 +304,7 @@ class Log:
             # Packs after rows: what leaves in between is seen twice, and not missed.
             packs = self._packs(stream, after=after, until=end)
             found = (self._event(stream, row) for row in rows)
-            yield from self._merged(stream, found, packs, after=after, until=end) if packs else found
+            yield from self._merge_with_packs(stream, found, packs, after=after, until=end) if packs else found
             if len(rows) < _PAGE:
                 return
             after = end
@@ -168,7 +328,7 @@ class Log:
         """The newest event of a part of a stream that was known at a moment; the number before it when none was."""
         low, high = first - 1, last
         while low < high:
-            narrowed = self._narrowed(stream, low, high, as_of=as_of)
+            narrowed = self._narrow_range(stream, low, high, as_of=as_of)
             # A pack may reach beyond this part.
             low, high = max(low, min(narrowed[0], high)), max(low, min(narrowed[1], high))
         return low
@@ -178,11 +338,11 @@ class Log:
         where = {"owner": stream.owner, "deployment": stream.deployment, "until": until}
         return [StreamSetBack(*row) for row in self._db.all(QUERIES.set_backs, **where)]
 
-    def is_ahead(self, stream: Stream) -> bool:
+    def is_ahead_of_clock(self, stream: Stream) -> bool:
         """Whether a stream was written by a clock that was ahead, and the step back is not in it yet."""
-        return self._may_go_back is not None and gone_back(self.head(stream).known_at, self._clock.now())
+        return self._may_go_back is not None and is_clock_set_back(self.head(stream).known_at, self._clock.now())
 
-    def changed(self, stream: Stream, kinds: frozenset[str]) -> int | None:
+    def last_change_seq(self, stream: Stream, kinds: frozenset[str]) -> int | None:
         """The newest sequence number of an event of some kinds; None here, where others may write at any moment."""
         return None
 
@@ -191,11 +351,11 @@ class Log:
         rows = self._db.all(QUERIES.newest_of_kinds, owner=stream.owner, deployment=stream.deployment)
         found = {row[0]: row[1] for row in rows}
         for each in self._packs(stream, after=0, until=_NO_END):
-            for event in self._events_of(stream, each):
+            for event in self._events_of_pack(stream, each):
                 found[event.kind] = max(event.seq, found.get(event.kind, 0))
         return found
 
-    def size(self, stream: Stream) -> int:
+    def event_count(self, stream: Stream) -> int:
         """How many events are stored of a stream; equal to the head's seq unless somebody changed the table."""
         row = self._db.one(QUERIES.size, owner=stream.owner, deployment=stream.deployment)
         return row[0] if row else 0
@@ -221,7 +381,7 @@ class Log:
         row = self._db.one(QUERIES.newest_anchor)
         return NotedAnchor(*row) if row else NotedAnchor()
 
-    def anchored(self) -> dict[Stream, int]:
+    def anchored_seqs(self) -> dict[Stream, int]:
         """How far each stream is anchored."""
         return {Stream(owner, deployment): seq for owner, deployment, seq in self._db.all(QUERIES.anchored)}
 
@@ -230,7 +390,7 @@ class Log:
         with self._db.transaction():
             if self._db.one(QUERIES.note_anchor, **msgspec.structs.asdict(noted)) is None:
                 raise StaleWriter(f"anchor {noted.number} was written by another process")
-            self._db.run(QUERIES.drop_older_anchors, number=noted.number)
+            self._db.execute(QUERIES.drop_older_anchors, number=noted.number)
             rows = [(stream.owner, stream.deployment, seq) for stream, seq in sorted(heads.items())]
             self._db.many(QUERIES.note_anchored, rows)
             write()
@@ -240,7 +400,7 @@ class Log:
         row = self._db.one(QUERIES.packed_until, owner=stream.owner, deployment=stream.deployment)
         return row[0] if row else 0
 
-    def retire(
+    def archive_events(
         self,
         stream: Stream,
         *,
@@ -256,7 +416,7 @@ class Log:
         stores the pack and returns its key only when the archive has given it back whole. A process that ends anywhere
         in between has moved nothing; the next one makes the same pack again.
         """
-        previous, looked, links = self._hash_of(stream, after), after, list[Link]()
+        previous, looked, links = self._hash_of(stream, after), after, list[LinkedEvent]()
         for event in self.events(stream, after=after, until=after + most):
             if event.known_at >= before:
                 break
@@ -264,7 +424,7 @@ class Log:
                 links.append((previous, event))
             previous, looked = event.hash, event.seq
         if links:
-            row = pack_row([event for _, event in links], key=put(pack(links, small=True)))
+            row = pack_row([event for _, event in links], key=put(pack_events(links, small=True)))
             with self._db.transaction():
                 placed = self._db.one(QUERIES.retire_pack, **dict(zip(QUERIES.retire_pack.params, row, strict=True)))
                 gone = [(stream.owner, stream.deployment, event.seq, event.hash) for _, event in links]
@@ -275,13 +435,13 @@ class Log:
     def _append(
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None
     ) -> list[Event]:
-        fence(self._db, stream, lease)
+        fence_write(self._db, stream, lease)
         head, before = self.head(stream), list[Draft]()
-        if self._may_go_back is not None and gone_back(head.known_at, now := self._clock.now()):
+        if self._may_go_back is not None and is_clock_set_back(head.known_at, now := self._clock.now()):
             known_at = self._may_go_back(head.known_at, now)
             before = [set_back_draft(self._step_back(stream, head, known_at))]
             head = msgspec.structs.replace(head, known_at=known_at - 1)
-        events = self._behind(head, [*before, *drafts], stream=stream, expected_seq=expected_seq)
+        events = self._chain_to_head(head, [*before, *drafts], stream=stream, expected_seq=expected_seq)
         for event in events:
             self._write(event)
         self.written += len(events)
@@ -292,28 +452,28 @@ class Log:
         ((first_seq,),) = self._db.all(QUERIES.first_known_after, known_at=known_at, **where)
         return ClockSetBack(known_at, head.known_at, first_seq)
 
-    def _behind(self, head: Head, drafts: Sequence[Draft], *, stream: Stream, expected_seq: int) -> list[Event]:
+    def _chain_to_head(self, head: Head, drafts: Sequence[Draft], *, stream: Stream, expected_seq: int) -> list[Event]:
         """The drafts as the next events of a stream, all of them known now."""
         seq = head.seq
         if seq != expected_seq:
             place = f"stream {stream.name} is at {seq}, not {expected_seq}"
             raise StaleWriter(f"{place}: read it again before writing")
         known_at = max(head.known_at + 1, self._clock.now())
-        return chained(head.hash, drafts, stream=stream, seq=seq, known_at=known_at)
+        return chain_events(head.hash, drafts, stream=stream, seq=seq, known_at=known_at)
 
     def _write(self, event: Event) -> None:
-        inserted = self._db.one(QUERIES.append, **dict(zip(QUERIES.append.params, row_of(event), strict=True)))
+        inserted = self._db.one(QUERIES.append, **dict(zip(QUERIES.append.params, event_row(event), strict=True)))
         # On PostgreSQL two transactions can read the same head; the slower one's insert does nothing.
         if inserted is None:
             raise StaleWriter(f"another writer was first in stream {event.stream.name}: read it again before writing")
-        apply(self._db, self._projectors, event)
+        apply_event(self._db, self._projectors, event)
 
     def _hash_of(self, stream: Stream, seq: int) -> str:
         """The hash of an event, or of the beginning."""
         event = self.event(stream, seq) if seq else None
         return event.hash if event else GENESIS
 
-    def _narrowed(self, stream: Stream, low: int, high: int, *, as_of: int) -> tuple[int, int]:
+    def _narrow_range(self, stream: Stream, low: int, high: int, *, as_of: int) -> tuple[int, int]:
         """Less of a range of numbers in which the newest event known at a moment lies: by half, or by a pack."""
         middle = (low + high + 1) // 2
         row = self._db.one(QUERIES.known_at, owner=stream.owner, deployment=stream.deployment, seq=middle)
@@ -326,7 +486,7 @@ class Log:
             elif each.first_known_at > as_of:
                 found = low, each.first_seq - 1
             else:
-                times = known_times(self._content(stream, each))
+                times = pack_known_times(self._pack_content(stream, each))
                 known = [seq for seq, known_at in times if known_at <= as_of]
                 later = [seq - 1 for seq, known_at in times if known_at > as_of]
                 found = max([low, *known]), min([high, *later])
@@ -347,36 +507,36 @@ class Log:
         where = {"owner": stream.owner, "deployment": stream.deployment, "after": after, "until": until}
         return [_Pack(*row) for row in self._db.all(QUERIES.packs, **where)]
 
-    def _merged(
+    def _merge_with_packs(
         self, stream: Stream, rows: Iterable[Event], packs: Sequence[_Pack], *, after: int, until: int
     ) -> Iterator[Event]:
         """Events of rows and packs in order, each once."""
-        packed = (event for each in packs for event in self._events_of(stream, each) if after < event.seq <= until)
+        packed = (event for each in packs for event in self._events_of_pack(stream, each) if after < event.seq <= until)
         last = after
         for event in merge(rows, packed, key=attrgetter("seq")):
             if event.seq > last:
                 last = event.seq
                 yield event
 
-    def _events_of(self, stream: Stream, row: _Pack) -> list[Event]:
+    def _events_of_pack(self, stream: Stream, row: _Pack) -> list[Event]:
         """The events of a pack, from the book or from the archive; Damaged when they are not what its row says."""
         key = (stream, row.first_seq, row.hash)
         kept = self._unpacked.pop(key, None)
         if kept is None:
             where = f"events {row.first_seq} to {row.last_seq} of {stream.name}"
             try:
-                kept = unpack(self._content(stream, row), stream)
+                kept = unpack_events(self._pack_content(stream, row), stream)
             except Damaged as error:
                 raise Damaged(f"{where}: {error}") from error
             if pack_row(kept, key=row.archive_key)[2:9] != msgspec.structs.astuple(row):
                 raise Damaged(f"{where}: the pack they are in was changed: its hash does not follow")
         # The newest at the end: the first one goes.
         self._unpacked[key] = kept
-        if len(self._unpacked) > _KEPT_PACKS:
+        if len(self._unpacked) > _CACHED_PACKS:
             del self._unpacked[next(iter(self._unpacked))]
         return kept
 
-    def _content(self, stream: Stream, row: _Pack) -> bytes:
+    def _pack_content(self, stream: Stream, row: _Pack) -> bytes:
         if row.archive_key is not None:
             found = self._fetch(row.archive_key)
             if found is None:
@@ -389,7 +549,7 @@ class Log:
         return bytes(stored[0])
 
 
-def row_of(event: Event) -> Row:
+def event_row(event: Event) -> Row:
     """An event as its table's columns, in their order."""
     when, packed = (event.kind, event.schema, event.happened_at, event.known_at), pack_body(event.body)
     said = (event.body, None) if packed is None else ("", packed)

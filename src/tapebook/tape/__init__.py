@@ -1,6 +1,6 @@
-"""The tape: what the market did, kept as rows with two times.
+"""The tape: what the market did, stored as rows with two times, and features derived from them.
 
-takes:  observations from a source
-gives:  mids, bars, liquidity and funding as of any moment and watermark
+takes:  observations from a source or a file
+gives:  mids, bars, books, funding and features as of any moment and watermark
 never:  knows agents, reads a clock, rewrites what was known
 """

@@ -1,6 +1,11 @@
-"""The families of market rows: which table holds which fact, on which channel it arrives, and how it is chunked."""
+"""The families of market rows: which table holds which fact, how it is chunked, and facts as rows of a commit.
 
-from collections.abc import Callable, Sequence
+A family is one table: it knows its channel, its chunks and its SQL (`family.sql`). `facts_by_family` groups what a
+commit writes, `rows_to_insert` gives the values in the order of the family's insert.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, cast
 
@@ -11,6 +16,7 @@ from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
+    Delisting,
     FeatureRow,
     FundingRate,
     Liquidity,
@@ -56,7 +62,7 @@ class Family:
         floats = [2 + place for place, name in enumerate(own) if kinds[name] is float]
         # They stand together in every fact.
         self._floats = slice(floats[0], floats[-1] + 1) if floats else None
-        self.queries = Queries.load("tapebook.tape", "family.sql", **_names(table, own))
+        self.queries = Queries.load("tapebook.tape", "family.sql", **_sql_names(table, own))
 
     def chunk(self, bucket_ts: int, granularity_sec: int = 0) -> int:
         """The chunk a bucket lies in."""
@@ -66,7 +72,7 @@ class Family:
         """The chunk a stored row belongs to; before the fact's own fields, a row has its chunk and its symbol."""
         return self.chunk(row[2 + self.bucket_at], row[2] if self.has_granularity else 0)
 
-    def exact(self, rows: list[Row]) -> list[Row]:
+    def exact_values(self, rows: list[Row]) -> list[Row]:
         """Rows with the values a database gives back: in a column of floats no integer, and no zero below zero."""
         if self._floats is None:
             return rows
@@ -86,7 +92,7 @@ class Family:
         return [fact.bucket_ts // span for fact in facts]
 
 
-def _names(table: str, own: list[str]) -> dict[str, str]:
+def _sql_names(table: str, own: list[str]) -> dict[str, str]:
     """What the family's SQL is filled in with: a row is its place, the fact's own fields, its revision and times."""
     columns = ["chunk", "symbol_id", *own, "revision", "known_at", "seq"]
     key = ["chunk", "symbol_id", "bucket_ts", *(name for name in own if name in _KEY_FIELDS)]
@@ -117,8 +123,8 @@ VOLATILITY = Family(FeatureRow, "hyperliquid_volatility_profiles", "volatility",
 PRESSURE = Family(FeatureRow, "hyperliquid_funding_pressure", "pressure", step_ms=5 * MINUTE)
 POSITIONING = Family(FeatureRow, "hyperliquid_positioning_pressure", "positioning", step_ms=5 * MINUTE)
 
-ALL = (MIDS, CANDLES, BOOKS, CONTEXTS, FUNDING, PREDICTED, VOLATILITY, PRESSURE, POSITIONING)
-OF_TYPE: dict[type, Family] = {
+ALL_FAMILIES = (MIDS, CANDLES, BOOKS, CONTEXTS, FUNDING, PREDICTED, VOLATILITY, PRESSURE, POSITIONING)
+FAMILY_OF_TYPE: dict[type, Family] = {
     Mid: MIDS,
     MidFrame: MIDS,
     Candle: CANDLES,
@@ -127,4 +133,64 @@ OF_TYPE: dict[type, Family] = {
     FundingRate: FUNDING,
     PredictedFunding: PREDICTED,
 }
-OF_FEATURE = {family.channel: family for family in (VOLATILITY, PRESSURE, POSITIONING)}
+FAMILY_OF_FEATURE = {family.channel: family for family in (VOLATILITY, PRESSURE, POSITIONING)}
+
+
+KnownAt = Callable[[Observation], int]
+
+
+class CommitStamp(msgspec.Struct, frozen=True):
+    """Where a commit stands: its sequence number, its time, and the rule for imported rows."""
+
+    seq: int
+    known_at: int
+    assumed: KnownAt | None
+
+
+def rows_to_insert(
+    family: Family, facts: Sequence[Observation | MidFrame], ids: Mapping[str, int], place: CommitStamp
+) -> list[Row]:
+    """The values in the order of the family's insert: place, the fact's own fields, revision, times."""
+    if family is MIDS:
+        return [row for fact in facts for row in _mid_rows(fact, ids, place)]
+    singles = cast("Sequence[Observation]", facts)
+    own, values, seq = family.own, msgspec.structs.astuple, place.seq
+    known_at = map(place.assumed, singles) if place.assumed else repeat(place.known_at)
+    return [
+        (chunk, ids[fact.symbol], *values(fact)[own], 0, known, seq)
+        for fact, chunk, known in zip(singles, family.chunks(singles), known_at, strict=False)
+    ]
+
+
+def _mid_rows(fact: Observation | MidFrame, ids: Mapping[str, int], place: CommitStamp) -> Iterable[Row]:
+    """A frame of midpoints column by column; one that came alone is a frame of one."""
+    if isinstance(fact, Mid):
+        fact = MidFrame(fact.bucket_ts, (fact.symbol,), (fact.price_e8,))
+    frame = cast("MidFrame", fact)
+    chunk, numbers = repeat(MIDS.chunk(frame.bucket_ts)), map(ids.__getitem__, frame.symbols)
+    known_at = map(place.assumed, frame) if place.assumed else repeat(place.known_at)
+    buckets, revisions, seqs = repeat(frame.bucket_ts), repeat(0), repeat(place.seq)
+    return zip(chunk, numbers, buckets, frame.prices_e8, revisions, known_at, seqs, strict=False)
+
+
+def symbols_in(facts: Iterable[Observation | MidFrame]) -> set[str]:
+    """Every symbol the facts are about."""
+    named = (fact.symbols if isinstance(fact, MidFrame) else (fact.symbol,) for fact in facts)
+    return {symbol for symbols in named for symbol in symbols}
+
+
+def facts_by_family(
+    observations: Iterable[Observation | MidFrame],
+) -> list[tuple[Family, list[Observation | MidFrame]]]:
+    """Facts grouped by family, in a fixed order; within a family as they came. A delisting belongs to none."""
+    groups: dict[Family, list[Observation | MidFrame]] = {}
+    for kind, facts in groupby(observations, type):
+        if kind is FeatureRow:
+            for fact in facts:
+                groups.setdefault(FAMILY_OF_FEATURE[cast("FeatureRow", fact).family], []).append(fact)
+        elif kind is MidFrame:
+            # An empty one says nothing, not even that its bucket was reached.
+            groups.setdefault(MIDS, []).extend(frame for frame in facts if len(cast("MidFrame", frame)))
+        elif kind is not Delisting:
+            groups.setdefault(FAMILY_OF_TYPE[kind], []).extend(facts)
+    return sorted(groups.items(), key=lambda group: group[0].table)

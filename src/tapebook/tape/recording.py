@@ -1,8 +1,8 @@
-"""Raw payloads as they were received, kept in the archive when the settings ask for them.
+"""Raw payloads as they were received, stored in the archive when the settings ask for them.
 
-A line is a payload and the moment it was received: `ms<TAB>payload`, or `{"at": ms, "frame": "…"}` for one that is no
-JSON object on one line. That is what `tapebook import stream` reads. Lines are packed as they come. Once a minute, or
-when there are many, they become one object of the archive, and the tape notes where it lies.
+A line is a payload and the moment it was received: `ms<TAB>payload`, or `{"at": ms, "frame": "…"}` for one that is
+no JSON object on one line. That is what `tapebook import stream` reads. Lines are packed as they come. Once a
+minute, or when there are many, they become one object of the archive, and the tape notes where it lies.
 
 A killed process loses the lines since then, a minute at most. The tape itself does not depend on them: facts are
 committed on their own, several times a second.
@@ -18,7 +18,7 @@ from msgspec import Raw
 from tapebook.db import Database, Queries
 from tapebook.domain.instants import MINUTE
 from tapebook.errors import Busy, Damaged, StoreFailed
-from tapebook.tape.seals import Seals
+from tapebook.tape.seals import SealWriter
 
 ROTATE_MS = MINUTE
 ROTATE_BYTES = 4 * 2**20
@@ -39,7 +39,7 @@ _stamped = msgspec.json.Decoder(_Stamped)
 _text = msgspec.json.Decoder(str)
 
 
-def line_of(at: int, payload: bytes) -> bytes:
+def format_line(at: int, payload: bytes) -> bytes:
     """A payload as a line of a recording."""
     if payload[:1] == b"{" and b"\n" not in payload:
         return b"%d\t%b\n" % (at, payload)
@@ -47,7 +47,7 @@ def line_of(at: int, payload: bytes) -> bytes:
     return msgspec.json.encode({"at": at, "frame": payload.decode(errors="replace")}) + b"\n"
 
 
-def read_line(line: bytes) -> tuple[int, bytes]:
+def parse_line(line: bytes) -> tuple[int, bytes]:
     """The moment and the payload of a line. ValueError or DecodeError when it is none."""
     if line.lstrip()[:1] != b"{":
         at, _, content = line.partition(b"\t")
@@ -60,7 +60,7 @@ def read_line(line: bytes) -> tuple[int, bytes]:
     return stamped.at, _text.decode(content).encode() if content[:1] == b'"' else content
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _PackedLines(msgspec.Struct, frozen=True):
     """Packed lines that wait for the archive, and what the tape is to know of them."""
 
     from_ts: int
@@ -69,7 +69,7 @@ class _Part(msgspec.Struct, frozen=True):
     content: bytes
 
 
-class _Packer:
+class _LinePacker:
     """Packs lines one by one."""
 
     def __init__(self, at: int) -> None:
@@ -82,9 +82,9 @@ class _Packer:
         self.to_ts, self.size, self._count = at, self.size + len(line), self._count + 1
         self._packed += self._pack.compress(line)
 
-    def part(self) -> _Part:
+    def part(self) -> _PackedLines:
         self._packed += self._pack.flush()
-        return _Part(self.from_ts, self.to_ts, self._count, bytes(self._packed))
+        return _PackedLines(self.from_ts, self.to_ts, self._count, bytes(self._packed))
 
 
 class Recorder:
@@ -93,8 +93,8 @@ class Recorder:
     def __init__(self, db: Database, put: Callable[[bytes], str]) -> None:
         self._db = db
         self._put = put
-        self._waiting: deque[_Part] = deque()
-        self._packer: _Packer | None = None
+        self._waiting: deque[_PackedLines] = deque()
+        self._packer: _LinePacker | None = None
         self._given_up = 0
         # Lines never go back in time, whatever the machine's clock does between two processes.
         self._newest: int = self._db.all(_QUERIES.newest_recording)[0][0] or 0
@@ -102,14 +102,14 @@ class Recorder:
     def __call__(self, at: int, payload: str | bytes) -> None:
         """Takes a payload."""
         self._newest = max(at, self._newest)
-        line = line_of(self._newest, payload.encode() if isinstance(payload, str) else payload)
+        line = format_line(self._newest, payload.encode() if isinstance(payload, str) else payload)
         if self._packer is None:
-            self._packer = _Packer(self._newest)
+            self._packer = _LinePacker(self._newest)
         self._packer.add(line, at=self._newest)
         if self._packer.size >= ROTATE_BYTES:
             self._rotate()
 
-    def keep(self, now: int) -> str | None:
+    def archive_due(self, now: int) -> str | None:
         """Archives what is due; returns why it could not, with everything kept for the next attempt."""
         if self._packer is not None and now - self._packer.from_ts >= ROTATE_MS:
             self._rotate()
@@ -141,7 +141,7 @@ class Recorder:
             note = {"from_ts": part.from_ts, "to_ts": part.to_ts, "payloads": part.payloads}
             with self._db.transaction():
                 if noted := self._db.one(_QUERIES.add_recording, archive_key=key, **note):
-                    Seals(self._db).add_row("tape_recordings", noted)
+                    SealWriter(self._db).add_row("tape_recordings", noted)
             self._waiting.popleft()
 
 
@@ -161,6 +161,6 @@ def recorded_lines(
             raise Damaged(f"the archive has lost {key}, which holds recorded payloads; restore it from a backup")
         # A payload may hold a return, so lines end with a line feed and nothing else.
         for line in zlib.decompress(content, _GZIP).split(b"\n")[:-1]:
-            at = read_line(line)[0]
+            at = parse_line(line)[0]
             if since <= at < until:
                 yield at, line + b"\n"

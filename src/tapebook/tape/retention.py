@@ -1,51 +1,136 @@
-"""How long rows stay in the tape's database: whole chunks leave for the archive once all of them is old enough.
+"""How long rows stay in the tape's database, and how rows are read that have left for the archive.
 
-A chunk is archived first and deleted after the archive has it, in one transaction with the note of
-where it went; a process killed in between archives the same bytes again, under the same key.
-Of midpoints, by far the most rows, only those of watched symbols are archived: nothing that was
-decided is made from others. Imported history never leaves.
+Whole chunks leave once all of a chunk is old enough. A chunk is archived first and deleted after the archive has it,
+in one transaction with the note of where it went; a process killed in between archives the same bytes again, under
+the same key. Of midpoints, by far the most rows, only those of watched symbols are archived: nothing that was
+decided is made from others. Imported history never leaves. Commits are forgotten like rows, apart from the first,
+the newest and those of imported history: every row says itself when and in which commit it became known.
 
-Commits are forgotten like rows, apart from the first, the newest and those of imported history:
-every row says itself when and in which commit it became known.
+When a read touches an archived chunk, `ArchivedRows` loads its rows into a scratch database of the same shape and
+runs the same query on both. A scratch database that has grown too large is thrown away, so a process that runs for
+months stays small.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
-from tapebook.db import Database, Queries, Row
-from tapebook.tape.families import ALL, MIDS, Family
-from tapebook.tape.seals import Seals
+from tapebook.db import Database, Queries, Query, Row, connect, migrate
+from tapebook.errors import Damaged
+from tapebook.tape.families import ALL_FAMILIES, MIDS, Family
+from tapebook.tape.seals import SealWriter
 
-_QUERIES = Queries.load("tapebook.tape")
+FetchObject = Callable[[str], bytes | None]
+
+MOST_SCRATCH_ROWS = 500_000
+"""Rows kept in the scratch database: some 60 MB, and more than a day of one-minute bars of all symbols."""
+
+_PACKAGE = "tapebook.tape"
+_QUERIES = Queries.load(_PACKAGE)
+# A chunk can be archived twice when rows came late, so revisions begin at 0 again; within a commit there are few.
+_REVISIONS_PER_COMMIT = 1_000
+
+
+class ArchivedRows:
+    """The archived part of a tape."""
+
+    def __init__(self, db: Database, fetch: FetchObject, *, most_rows: int = MOST_SCRATCH_ROWS) -> None:
+        self._db = db
+        self._fetch = fetch
+        self._most_rows = most_rows
+        self._scratch: Database | None = None
+        self._loaded: set[tuple[str, str]] = set()
+        self._rows_loaded = 0
+
+    def rows_with_archived(self, family: Family, query: Query, *, first: int, last: int, **params: Any) -> list[Row]:
+        """The rows of a query from the database and, where chunks were archived, from the archive, in bucket order."""
+        rows = self._db.all(query, **params)
+        where = {"table_name": family.table, "granularity_sec": params.get("granularity_sec", 0)}
+        archived = self._db.all(_QUERIES.archived, first_chunk=first, last_chunk=last, **where)
+        # An object may hold the rows of several chunks.
+        keys = list(dict.fromkeys(row[1] for row in archived))
+        if not keys:
+            return rows
+        away = self._scratch_with(family, keys).all(query, **params)
+        # Archived rows are older than those still here, so of one bucket they come first.
+        return sorted(away + rows, key=lambda row: row[family.bucket_at])
+
+    def chunk_before(self, family: Family, chunk: int, granularity_sec: int = 0) -> int | None:
+        """The newest archived chunk before another one."""
+        where = {"table_name": family.table, "granularity_sec": granularity_sec, "chunk": chunk}
+        row = self._db.one(_QUERIES.archived_before, **where)
+        return row[0] if row else None
+
+    def first_chunk(self, family: Family, granularity_sec: int) -> int | None:
+        """The oldest archived chunk."""
+        row = self._db.one(_QUERIES.archived_first, table_name=family.table, granularity_sec=granularity_sec)
+        return row[0] if row else None
+
+    def _scratch_with(self, family: Family, keys: list[str]) -> Database:
+        """The scratch database with these objects in it; equal rows of two families would be one object."""
+        missing = [(family.table, key) for key in keys if (family.table, key) not in self._loaded]
+        if missing and self._rows_loaded > self._most_rows:
+            self._close()
+            missing = [(family.table, key) for key in keys]
+        if self._scratch is None:
+            self._scratch = connect(":memory:")
+            migrate(self._scratch, (_PACKAGE,))
+        # The same query must see the same of what a clock that was ahead has stamped.
+        if set_backs := self._db.all(_QUERIES.set_backs):
+            self._scratch.many(_QUERIES.add_set_back, set_backs)
+        for place in missing:
+            self._rows_loaded += self._scratch.many(family.queries.add, self._load_object(family, place[1]))
+            self._loaded.add(place)
+        return self._scratch
+
+    def _close(self) -> None:
+        if self._scratch is not None:
+            self._scratch.close()
+        self._scratch, self._rows_loaded = None, 0
+        self._loaded.clear()
+
+    def _load_object(self, family: Family, key: str) -> list[Row]:
+        content = self._fetch(key)
+        if content is None:
+            raise Damaged(f"the archive has lost {key}, which holds market rows; restore it from a backup")
+        rows = msgspec.json.decode(content, type=list[tuple[Any, ...]])
+        # The chunk is that of today, however it was counted when the row left. The order of revisions is that of their
+        # commits, whichever object they are in.
+        return [
+            (family.chunk_of(row), *row[1:-3], row[-1] * _REVISIONS_PER_COMMIT + row[-3], *row[-2:]) for row in rows
+        ]
+
 
 # Chunks of imported history that are passed over in one step; each has its rows looked at.
 _PASSED_AT_ONCE = 20
 _COMMITS_AT_ONCE = 2_000
 
-Keep = Mapping[str, int]
+RetentionPeriods = Mapping[str, int]
 """How many milliseconds each channel's rows stay; candles by granularity as `candles_60` and `candles_3600`; and how
 many milliseconds `commits` do."""
 
-Put = Callable[[bytes], str]
-Watched = Callable[[], Container[str]]
+PutObject = Callable[[bytes], str]
+WatchedSymbols = Callable[[], Container[str]]
 """The symbols whose midpoints are archived, as they are when it is asked."""
 
 
-def retire(db: Database, put: Put, *, keep: Keep, now: int, watched: Watched) -> int:
+def retire_rows(db: Database, put: PutObject, *, keep: RetentionPeriods, now: int, watched: WatchedSymbols) -> int:
     """Moves everything that is old enough out of the database; returns how many rows left."""
-    return sum(retirement(db, put, keep=keep, now=now, watched=watched))
+    return sum(retire_in_steps(db, put, keep=keep, now=now, watched=watched))
 
 
-def retirement(db: Database, put: Put, *, keep: Keep, now: int, watched: Watched) -> Iterator[int]:
+def retire_in_steps(
+    db: Database, put: PutObject, *, keep: RetentionPeriods, now: int, watched: WatchedSymbols
+) -> Iterator[int]:
     """The same in steps of a few hundredths of a second, so that others can go first; gives the rows of each step."""
-    for family in ALL:
+    for family in ALL_FAMILIES:
         for granularity in (60, 3600) if family.has_granularity else (0,):
             name = f"{family.channel}_{granularity}" if granularity else family.channel
             # A chunk goes when its last bucket is old: the one that holds this moment is still needed.
             limit = family.chunk(now - keep[name], granularity)
             for where in _chunks(db, family, granularity=granularity, limit=limit):
-                yield 0 if where is None else _move(db, put, family, where=where, watched=watched)
+                yield 0 if where is None else _archive_chunk(db, put, family, where=where, watched=watched)
     yield from _forget_commits(db, before=now - keep["commits"])
 
 
@@ -63,16 +148,18 @@ def _chunks(db: Database, family: Family, *, granularity: int, limit: int) -> It
             yield None
 
 
-def _move(db: Database, put: Put, family: Family, *, where: Mapping[str, int], watched: Watched) -> int:
+def _archive_chunk(
+    db: Database, put: PutObject, family: Family, *, where: Mapping[str, int], watched: WatchedSymbols
+) -> int:
     with db.transaction():
-        seals, rows = Seals(db), db.all(family.queries.chunk_rows, **where)
+        seals, rows = SealWriter(db), db.all(family.queries.chunk_rows, **where)
         if kept := _of_watched(db, rows, watched()) if family is MIDS else rows:
             key = put(msgspec.json.encode(kept))
             note = {"table_name": family.table, "archive_key": key, "rows_moved": len(kept)}
             if noted := db.one(_QUERIES.add_archived, **note, **where):
                 seals.add_row("tape_archived", noted)
-        db.run(family.queries.drop_chunk, **where)
-        seals.remove(family, rows, **where)
+        db.execute(family.queries.drop_chunk, **where)
+        seals.remove_rows(family, rows, **where)
     return len(rows)
 
 
@@ -91,8 +178,8 @@ def _forget_commits(db: Database, *, before: int) -> Iterator[int]:
         old = [seq for seq, known_at in found if known_at < before and seq < head[0]]
         if old:
             with db.transaction():
-                db.run(_QUERIES.forget_commits, after_seq=after, last_seq=old[-1])
-                Seals(db).forget_commits(until=old[-1])
+                db.execute(_QUERIES.forget_commits, after_seq=after, last_seq=old[-1])
+                SealWriter(db).forget_commits(until=old[-1])
             after = old[-1]
         if len(old) < _COMMITS_AT_ONCE:
             return

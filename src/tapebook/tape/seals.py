@@ -1,9 +1,10 @@
 """Checksums of the tape: written with the rows, and compared by `tapebook verify --tape`.
 
-What one commit writes to one chunk of a family is a batch: its rows in order of their key, packed, hashed. The seal of
-a chunk is the sum of its batches, so it can be carried on without reading the chunk, taken back when rows leave for the
-archive (`retention.py`), and computed for any commit of the past, which is what anchors name. Versions of gaps and
-delistings are batches too. Of what is only added to, every row is a batch; small tables that change are hashed whole.
+What one commit writes to one chunk of a family is a batch: its rows in order of their key, packed, hashed. The seal
+of a chunk is the sum of its batches, so it can be carried on without reading the chunk, taken back when rows leave
+for the archive (`retention.py`), and computed for any commit of the past, which is what anchors name. Versions of
+gaps and delistings are batches too. In tables that only grow every row is a batch; small tables that change are
+hashed whole.
 
 A chunk that was written before there were seals gets its own with the next row that is added to it.
 """
@@ -16,11 +17,11 @@ from operator import itemgetter
 import msgspec
 
 from tapebook.db import Database, Queries, Query, Row
-from tapebook.domain.instants import iso
+from tapebook.domain.instants import iso_text
 from tapebook.domain.text import plural
 from tapebook.errors import Damaged
 from tapebook.log import Finding
-from tapebook.tape.families import ALL, Family
+from tapebook.tape.families import ALL_FAMILIES, Family
 
 _QUERIES = Queries.load("tapebook.tape", "seals.sql")
 _PACK = msgspec.msgpack.Encoder().encode
@@ -43,7 +44,7 @@ WHOLE = {
     "tape_quarantine": _QUERIES.tape_quarantine,
 }
 
-Place = tuple[str, int, int]
+SealPlace = tuple[str, int, int]
 """A table, the length of its bars or 0, and a chunk."""
 
 
@@ -56,12 +57,12 @@ class Seal(msgspec.Struct, frozen=True, array_like=True):
 
     def plus(self, rows: list[Row], *, seq: int) -> "Seal":
         """The seal after one more batch."""
-        total = (int(self.digest or "0", 16) + digest(rows)) % _MODULUS
+        total = (int(self.digest or "0", 16) + rows_digest(rows)) % _MODULUS
         return Seal(self.rows + len(rows), f"{total:032x}", max(seq, self.seq))
 
     def minus(self, rows: list[Row]) -> "Seal":
         """The seal after a batch has left."""
-        total = (int(self.digest or "0", 16) - digest(rows)) % _MODULUS
+        total = (int(self.digest or "0", 16) - rows_digest(rows)) % _MODULUS
         return Seal(self.rows - len(rows), f"{total:032x}", self.seq)
 
     @property
@@ -79,7 +80,7 @@ class TapeMark(msgspec.Struct, frozen=True):
     seals: tuple[tuple[str, int, int, int, str, int], ...] = ()
 
 
-def digest(rows: list[Row]) -> int:
+def rows_digest(rows: list[Row]) -> int:
     """The hash of rows in their order."""
     return int.from_bytes(hashlib.sha256(_PACK(rows)).digest()[:16], "big")
 
@@ -90,35 +91,35 @@ def commit_checksum(seq: int, known_at: int, rows_written: int, known_basis: str
     return int.from_bytes(hashlib.sha256(packed).digest()[:8], "big") >> 1
 
 
-class Seals:
+class SealWriter:
     """Carries seals on inside one transaction of the tape."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._touched: set[str] = set()
         # Rows of this commit by their place, with the seal of what was there before: a commit is one batch.
-        self._batches: dict[tuple[Place, int], tuple[Seal, list[Row]]] = {}
+        self._batches: dict[tuple[SealPlace, int], tuple[Seal, list[Row]]] = {}
 
-    def add(self, family: Family, rows: list[Row], *, seq: int) -> None:
+    def add_rows(self, family: Family, rows: list[Row], *, seq: int) -> None:
         """Seals what a commit has written to a family; the rows stand in order of their key."""
-        rows = family.exact(rows)
+        rows = family.exact_values(rows)
         for (granularity, chunk), batch in _by_chunk(family, rows).items():
             place = (family.table, granularity, chunk)
             known = self._batches.get((place, seq))
             if known is None:
-                known = self._seal(place) or self._of_older(family, place, before=seq), batch
+                known = self._seal(place) or self._seal_of_older_rows(family, place, before=seq), batch
             else:
                 # What was said again and came once more is one row.
                 known = known[0], sorted(dict.fromkeys([*known[1], *batch]), key=family.key_of)
             self._batches[place, seq] = known
             self._put(place, known[0].plus(known[1], seq=seq))
 
-    def remove(self, family: Family, rows: list[Row], *, granularity_sec: int, chunk: int) -> None:
+    def remove_rows(self, family: Family, rows: list[Row], *, granularity_sec: int, chunk: int) -> None:
         """Takes rows that left out of the seal of their chunk, and notes up to where chunks have left."""
         place = (family.table, granularity_sec, chunk)
         seal = self._seal(place)
         if seal is not None:
-            for batch in _by_commit(family, family.exact(rows)).values():
+            for batch in _by_commit(family, family.exact_values(rows)).values():
                 seal = seal.minus(batch)
             self._put(place, seal)
         left = self._seal((family.table, granularity_sec, _LEFT)) or Seal()
@@ -129,7 +130,7 @@ class Seals:
         place, query = (table, 0, 0), BY_COMMIT[table]
         before = self._seal(place)
         if before is None:
-            before = _summed(_versions(self._db.all(query, since_seq=0, until_seq=seq - 1)))
+            before = _sum_of_batches(_batches_by_commit(self._db.all(query, since_seq=0, until_seq=seq - 1)))
         rows = self._db.all(query, since_seq=seq, until_seq=seq)
         if rows:
             self._put(place, before.plus(rows, seq=seq))
@@ -139,16 +140,16 @@ class Seals:
         place = (table, 0, 0)
         before = self._seal(place)
         if before is None:
-            seal = _summed((0, [each]) for each in self._db.all(BY_ROW[table]))
+            seal = _sum_of_batches((0, [each]) for each in self._db.all(BY_ROW[table]))
         else:
             seal = before.plus([row], seq=0)
         self._put(place, seal)
 
-    def touch(self, table: str) -> None:
+    def mark_changed(self, table: str) -> None:
         """A small table has changed: it is hashed before the transaction ends."""
         self._touched.add(table)
 
-    def settle(self) -> None:
+    def seal_changed_tables(self) -> None:
         """Hashes the small tables that have changed."""
         for table in sorted(self._touched):
             rows = self._db.all(WHOLE[table])
@@ -166,23 +167,23 @@ class Seals:
         known = self._seal(_COMMITS) or Seal(self._db.all(_QUERIES.imports)[0][0])
         self._put(_COMMITS, msgspec.structs.replace(known, seq=until))
 
-    def _seal(self, place: Place) -> Seal | None:
-        row = self._db.one(_QUERIES.seal, **_named(place))
+    def _seal(self, place: SealPlace) -> Seal | None:
+        row = self._db.one(_QUERIES.seal, **_place_params(place))
         return Seal(*row) if row else None
 
-    def _put(self, place: Place, seal: Seal) -> None:
+    def _put(self, place: SealPlace, seal: Seal) -> None:
         if place[2] >= 0 and seal.is_empty and place[0] in _FAMILIES:
-            self._db.run(_QUERIES.drop_seal, **_named(place))
+            self._db.execute(_QUERIES.drop_seal, **_place_params(place))
             return
         values = {"rows_sealed": seal.rows, "digest": seal.digest, "seq": seal.seq}
-        self._db.run(_QUERIES.put_seal, **_named(place), **values)
+        self._db.execute(_QUERIES.put_seal, **_place_params(place), **values)
 
-    def _of_older(self, family: Family, place: Place, *, before: int) -> Seal:
+    def _seal_of_older_rows(self, family: Family, place: SealPlace, *, before: int) -> Seal:
         """The seal of rows that were there before there were seals; on a newer tape there are none."""
         if not unsealed_until(self._db):
             return Seal()
         rows = self._db.all(family.queries.whole_chunk, granularity_sec=place[1], chunk=place[2])
-        return _sealed(family, [row for row in rows if row[-1] < before])
+        return _seal_of_rows(family, [row for row in rows if row[-1] < before])
 
 
 def unsealed_until(db: Database) -> int:
@@ -200,7 +201,7 @@ def tape_mark(db: Database, *, after: int) -> TapeMark:
         return TapeMark(last[0], last[1], last[4], tuple(db.all(_QUERIES.seals_since, after_seq=after)))
 
 
-def _named(place: Place) -> dict[str, str | int]:
+def _place_params(place: SealPlace) -> dict[str, str | int]:
     return {"table_name": place[0], "granularity_sec": place[1], "chunk": place[2]}
 
 
@@ -224,24 +225,24 @@ def _by_commit(family: Family, rows: Iterable[Row]) -> dict[int, list[Row]]:
     return found
 
 
-def _versions(rows: Iterable[Row]) -> Iterator[tuple[int, list[Row]]]:
+def _batches_by_commit(rows: Iterable[Row]) -> Iterator[tuple[int, list[Row]]]:
     return ((seq, list(batch)) for seq, batch in groupby(rows, key=itemgetter(-1)))
 
 
-def _summed(batches: Iterable[tuple[int, list[Row]]]) -> Seal:
+def _sum_of_batches(batches: Iterable[tuple[int, list[Row]]]) -> Seal:
     seal = Seal()
     for seq, batch in batches:
         seal = seal.plus(batch, seq=seq)
     return seal
 
 
-def _sealed(family: Family, rows: list[Row], *, until: int = _ALL) -> Seal:
+def _seal_of_rows(family: Family, rows: list[Row], *, until: int = _ALL) -> Seal:
     """The seal of a chunk's rows, as it was at a commit."""
-    batches = _by_commit(family, family.exact(rows))
-    return _summed((seq, batch) for seq, batch in sorted(batches.items()) if seq <= until)
+    batches = _by_commit(family, family.exact_values(rows))
+    return _sum_of_batches((seq, batch) for seq, batch in sorted(batches.items()) if seq <= until)
 
 
-_FAMILIES = {family.table: family for family in ALL}
+_FAMILIES = {family.table: family for family in ALL_FAMILIES}
 
 _SHOWN = 5
 _BACKUP = "restore tape.db from a backup"
@@ -254,7 +255,7 @@ _REMEDY = {
 }
 
 
-class Unsealed(msgspec.Struct):
+class UnsealedCounts(msgspec.Struct):
     """How many rows are older than checksums, and how many were compared."""
 
     rows: int = 0
@@ -262,7 +263,7 @@ class Unsealed(msgspec.Struct):
 
 
 def check_tape(
-    db: Database, *, anchored: Mapping[Place, Seal], counts: Unsealed, progress: Callable[[str, int], None]
+    db: Database, *, anchored: Mapping[SealPlace, Seal], counts: UnsealedCounts, progress: Callable[[str, int], None]
 ) -> Iterator[Finding]:
     """Compares every row of the tape with its checksum, and checksums with those that anchors name.
 
@@ -276,20 +277,20 @@ def check_tape(
             return
         older = seals.get(("", 0, 0), Seal()).seq
         imported = {row[0] for row in db.all(_QUERIES.imported)}
-        for family in ALL:
+        for family in ALL_FAMILIES:
             check = _FamilyCheck(family, seals, anchored, older, imported)
             found = check.findings(db, counts)
-            yield from _first(_told(found, progress, family.table), family.table)
+            yield from _first_findings(_without_progress(found, progress, family.table), family.table)
         for table, query in (BY_COMMIT | BY_ROW | WHOLE).items():
             place = (table, 0, 0)
-            check_one = _check_table(
-                db, table, query, seals.get(place), anchor=anchored.get(place), older=older
-            )
-            yield from _readable(table, check_one)
-        yield from _readable("tape_commits", _check_commits(db, seals.get(("tape_commits", 0, 0)), older=older))
+            check_one = _check_table(db, table, query, seals.get(place), anchor=anchored.get(place), older=older)
+            yield from _readable_findings(table, check_one)
+        yield from _readable_findings(
+            "tape_commits", _check_commits(db, seals.get(("tape_commits", 0, 0)), older=older)
+        )
 
 
-def sealed_places(db: Database) -> tuple[set[Place], dict[tuple[str, int], int]]:
+def sealed_places(db: Database) -> tuple[set[SealPlace], dict[tuple[str, int], int]]:
     """Every chunk and table with a seal; and by table and length of bars, before which chunk chunks have left."""
     rows = db.all(_QUERIES.seals)
     return {(row[0], row[1], row[2]) for row in rows}, {(row[0], row[1]): row[3] for row in rows if row[2] == _LEFT}
@@ -301,7 +302,7 @@ def commit_at(db: Database, seq: int) -> tuple[int, int | None] | None:
     return (row[1], row[4]) if row else None
 
 
-def _told(
+def _without_progress(
     found: Iterable[Finding | int], progress: Callable[[str, int], None], table: str
 ) -> Iterator[Finding]:
     """Findings alone; the numbers of rows between them are progress."""
@@ -312,17 +313,17 @@ def _told(
             yield each
 
 
-def _first(found: Iterator[Finding], table: str) -> Iterator[Finding]:
+def _first_findings(found: Iterator[Finding], table: str) -> Iterator[Finding]:
     """The first findings of a table, and how many there are beside them."""
     count = 0
-    for count, each in enumerate(_readable(table, found), 1):
+    for count, each in enumerate(_readable_findings(table, found), 1):
         if count <= _SHOWN:
             yield each
     if count > _SHOWN:
         yield Finding(table, f"and {count - _SHOWN} more chunks", _REMEDY.get(table, _BACKUP))
 
 
-def _readable(table: str, found: Iterator[Finding]) -> Iterator[Finding]:
+def _readable_findings(table: str, found: Iterator[Finding]) -> Iterator[Finding]:
     try:
         yield from found
     except (Damaged, TypeError) as error:
@@ -334,12 +335,12 @@ class _FamilyCheck(msgspec.Struct, frozen=True):
     """What the rows of a family are compared with; up to `older` they may be without checksum."""
 
     family: Family
-    seals: Mapping[Place, Seal]
-    anchored: Mapping[Place, Seal]
+    seals: Mapping[SealPlace, Seal]
+    anchored: Mapping[SealPlace, Seal]
     older: int
     imported: set[int]
 
-    def findings(self, db: Database, counts: Unsealed) -> Iterator[Finding | int]:
+    def findings(self, db: Database, counts: UnsealedCounts) -> Iterator[Finding | int]:
         """Chunks that differ, and between them how many rows have been read."""
         family, read = self.family, 0
         unseen = {place for place in (*self.seals, *self.anchored) if place[0] == family.table and place[2] >= 0}
@@ -354,28 +355,28 @@ class _FamilyCheck(msgspec.Struct, frozen=True):
             else:
                 counts.compared += len(rows)
                 if problem := self._problem(place, rows):
-                    yield Finding(_where(family, place), problem, _REMEDY.get(family.table, _BACKUP))
+                    yield Finding(_place_text(family, place), problem, _REMEDY.get(family.table, _BACKUP))
             read += len(rows)
             yield read
         for place in sorted(unseen):
             if problem := self._loss(place):
-                yield Finding(_where(family, place), problem, _REMEDY.get(family.table, _BACKUP))
+                yield Finding(_place_text(family, place), problem, _REMEDY.get(family.table, _BACKUP))
 
-    def _problem(self, place: Place, rows: list[Row]) -> str | None:
+    def _problem(self, place: SealPlace, rows: list[Row]) -> str | None:
         seal, anchor = self.seals.get(place), self.anchored.get(place)
         if seal is None:
             return f"no checksum of {plural(len(rows), 'row')}"
         if len(rows) != seal.rows:
             return f"{plural(len(rows), 'row')} here, {seal.rows:,} written"
-        if _sealed(self.family, rows).digest != seal.digest:
+        if _seal_of_rows(self.family, rows).digest != seal.digest:
             return f"a row of {len(rows):,} was changed: the checksum is another"
         if anchor is None or (self._has_left(place) and not self._are_observed(rows, until=anchor.seq)):
             return None
-        if _sealed(self.family, rows, until=anchor.seq).digest != anchor.digest:
+        if _seal_of_rows(self.family, rows, until=anchor.seq).digest != anchor.digest:
             return "rows and their checksum differ from the anchor in the archive"
         return None
 
-    def _loss(self, place: Place) -> str | None:
+    def _loss(self, place: SealPlace) -> str | None:
         sealed = self.seals.get(place)
         if sealed is not None and not sealed.rows:
             return "rows that left for the archive were not those that were written"
@@ -383,7 +384,7 @@ class _FamilyCheck(msgspec.Struct, frozen=True):
             return None
         return f"lost: {plural((sealed or self.anchored[place]).rows, 'row')}"
 
-    def _has_left(self, place: Place) -> bool:
+    def _has_left(self, place: SealPlace) -> bool:
         """Whether rows of a chunk may have left for the archive."""
         return place[2] < self.seals.get((place[0], place[1], _LEFT), Seal()).rows
 
@@ -392,11 +393,11 @@ class _FamilyCheck(msgspec.Struct, frozen=True):
         return any(row[-1] <= until and row[-1] not in self.imported for row in rows)
 
 
-def _where(family: Family, place: Place) -> str:
+def _place_text(family: Family, place: SealPlace) -> str:
     begins = place[2] * (place[1] * family.span_per_granularity if place[1] else family.span_ms)
     length = f" of {place[1]} s" if place[1] else ""
     try:
-        return f"{family.table}{length} from {iso(begins)}"
+        return f"{family.table}{length} from {iso_text(begins)}"
     except (ValueError, OverflowError):
         return f"{family.table}{length}, chunk {place[2]}"
 
@@ -406,9 +407,9 @@ def _check_table(
 ) -> Iterator[Finding]:
     rows = db.all(query, **({"since_seq": 0, "until_seq": _ALL} if table in BY_COMMIT else {}))
     if table in BY_COMMIT:
-        found = _summed(_versions(rows))
+        found = _sum_of_batches(_batches_by_commit(rows))
     elif table in BY_ROW:
-        found = _summed((0, [row]) for row in rows)
+        found = _sum_of_batches((0, [row]) for row in rows)
     else:
         found = Seal().plus(rows, seq=0)
     if seal is None:
@@ -418,7 +419,7 @@ def _check_table(
         said = "a row was changed" if found.rows == seal.rows else f"{plural(found.rows, 'row')}, {seal.rows:,} written"
         yield Finding(table, f"{said}: the checksum is another", _REMEDY.get(table, _BACKUP))
     elif anchor is not None and table in BY_COMMIT:
-        then = _summed((seq, batch) for seq, batch in _versions(rows) if seq <= anchor.seq)
+        then = _sum_of_batches((seq, batch) for seq, batch in _batches_by_commit(rows) if seq <= anchor.seq)
         if then.digest != anchor.digest:
             yield Finding(table, "rows and their checksum differ from the anchor in the archive", _BACKUP)
 

@@ -1,8 +1,8 @@
-"""What a source is: it delivers observations, and says where it has none.
+"""The port of sources: a source delivers observations, and says where it has none.
 
-A source runs until it is cancelled. It hands everything to a `Sink` as it learns it; who commits,
-and how often, is the sink's business. Under virtual time a caller moves the market one step and
-then calls `barrier`: when it returns, all that the step sent has been taken.
+A source runs until it is cancelled. It hands everything to a `Sink` as it learns it; the sink decides when to
+commit, and how often. Under virtual time a caller moves the market one step and then calls `barrier`: when it
+returns, all that the step sent has been handed over.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from tapebook.domain.market import Gap, MidFrame, Observation
 
 Fact = Observation | MidFrame
 
-Record = Callable[[int, str | bytes], None]
+RecordPayload = Callable[[int, str | bytes], None]
 """Takes every payload with the moment it was received, before anything is made of it; it may not block."""
 
 
@@ -30,19 +30,19 @@ class SourceProblem(msgspec.Struct, frozen=True):
 class Sink(Protocol):
     """Where a source puts what it learns; no method may block."""
 
-    def take(self, observations: Sequence[Fact]) -> None:
+    def add_observations(self, observations: Sequence[Fact]) -> None:
         """Takes observations that became known together."""
         ...
 
-    def gap(self, gap: Gap) -> None:
+    def add_gap(self, gap: Gap) -> None:
         """Takes note of market time a channel said nothing about."""
         ...
 
-    def filled(self, gap: Gap) -> None:
+    def add_filled_range(self, gap: Gap) -> None:
         """Takes note of a range that was fetched: whatever gap was recorded in it is filled."""
         ...
 
-    def problem(self, problem: SourceProblem) -> None:
+    def add_problem(self, problem: SourceProblem) -> None:
         """Takes note of what went wrong."""
         ...
 

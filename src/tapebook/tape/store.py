@@ -1,10 +1,9 @@
 """The tape in its database: commits observations, reads them as of a moment and a watermark.
 
-One commit is one transaction with one sequence number and one `known_at`, later than any before.
-A read names both: `as_of` (what was known at a moment) and `watermark` (the newest commit that
-may be seen). A live run reads its whole tape and remembers the watermark; a replay reads no
-further. Rows are never changed: a correction is a new revision of its bucket. Rows that left for
-the archive are read from there (`cold.py`).
+One commit is one transaction with one sequence number and one `known_at`, later than any before. A read names both:
+`as_of` (what was known at a moment) and `watermark` (the newest commit that may be seen). A live run reads its whole
+tape and remembers the watermark; a replay reads no further. Rows are never changed: a correction is a new revision
+of its bucket. Rows that left for the archive are read from there (`retention.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,18 +28,38 @@ from tapebook.domain.market import (
     Observation,
     PredictedFunding,
 )
-from tapebook.log.set_back import MayGoBack, gone_back
-from tapebook.tape.bars import LENGTHS, newest_bar, rolled, stored_finer
-from tapebook.tape.cold import Cold, Fetch
-from tapebook.tape.derived import HistoryDeriver, HistoryFeatures
-from tapebook.tape.families import ALL, CANDLES, FUNDING, MIDS, OF_FEATURE, OF_TYPE, PREDICTED, Family
-from tapebook.tape.quarantine import Claim, PriceState, Refused, Stored, newest_sighting
-from tapebook.tape.rows import KnownAt as KnownAt
-from tapebook.tape.rows import Place, by_family, rows_of, symbols_of
-from tapebook.tape.seals import Seals, commit_checksum
+from tapebook.log.store import AcceptSetBack, is_clock_set_back
+from tapebook.tape.bars import BAR_LENGTHS, newest_bar, newest_bars, stored_lengths_dividing
+from tapebook.tape.families import (
+    ALL_FAMILIES,
+    CANDLES,
+    FAMILY_OF_FEATURE,
+    FAMILY_OF_TYPE,
+    FUNDING,
+    MIDS,
+    PREDICTED,
+    CommitStamp,
+    Family,
+    KnownAt,
+    facts_by_family,
+    rows_to_insert,
+    symbols_in,
+)
+from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
+from tapebook.tape.quarantine import PriceClaim, PriceState, RefusedObservation, StoredPrices, newest_observed_price
+from tapebook.tape.retention import ArchivedRows, FetchObject
+from tapebook.tape.seals import SealWriter, commit_checksum
 from tapebook.tape.source import SourceProblem
-from tapebook.tape.view import NO_WATERMARK as NO_WATERMARK
-from tapebook.tape.view import View as View
+from tapebook.tape.view import (
+    NO_WATERMARK,
+    Channel,
+    KnownDelisting,
+    RecordedGap,
+    RecordedProblem,
+    SetBack,
+    UnrolledHour,
+    View,
+)
 
 MIGRATIONS = "tapebook.tape"
 _QUERIES = Queries.load("tapebook.tape")
@@ -56,14 +75,14 @@ _MINUTE_SEC, _HOUR_SEC = 60, 3_600
 
 Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
 
-MAKE: dict[Family, Callable[..., Any]] = {
-    **{family: kind for kind, family in OF_TYPE.items() if kind is not MidFrame},
-    **{family: partial(FeatureRow, family=name) for name, family in OF_FEATURE.items()},
+FACT_MAKERS: dict[Family, Callable[..., Any]] = {
+    **{family: kind for kind, family in FAMILY_OF_TYPE.items() if kind is not MidFrame},
+    **{family: partial(FeatureRow, family=name) for name, family in FAMILY_OF_FEATURE.items()},
 }
 """What makes a fact of a symbol and a row of its family."""
 
 
-class Clock(Protocol):
+class TapeClock(Protocol):
     """Anything that knows market time."""
 
     def now(self) -> int:
@@ -71,68 +90,24 @@ class Clock(Protocol):
         ...
 
 
-class Channel(msgspec.Struct, frozen=True):
-    """What a channel has delivered so far; its newest moments are 0 while all its rows are imported."""
-
-    name: str
-    rows: int
-    newest_bucket_ts: int
-    newest_known_at: int
-
-
-class RecordedGap(msgspec.Struct, frozen=True):
-    """A gap, when it was found, and when it was filled, if it was."""
-
-    gap: Gap
-    found_at: int
-    filled_at: int | None
-
-
-class RecordedProblem(msgspec.Struct, frozen=True):
-    """What went wrong, as it was said last, how often, and when for the first and the last time."""
-
-    problem: SourceProblem
-    times: int
-    first_at: int
-    last_at: int
-
-
-class SetBack(msgspec.Struct, frozen=True):
-    """A commit at which the clock was found to have gone back, and from what to what."""
-
-    seq: int
-    known_before: int
-    known_at: int
-
-
-class UnrolledHour(msgspec.Struct, frozen=True):
-    """An hour of a symbol whose minutes have changed since its bar was made, up to a commit."""
-
-    symbol: str
-    hour_ts: int
-    seq: int
-
-
-class KnownDelisting(msgspec.Struct, frozen=True):
-    """From when on it was known that a perp is not listed any more, and the price at which positions are settled."""
-
-    known_at: int
-    settlement_e8: int
-
-
 class Tape:
     """All market rows of one database."""
 
     def __init__(
-        self, db: Database, *, clock: Clock, fetch: Fetch = lambda key: None, may_go_back: MayGoBack | None = None
+        self,
+        db: Database,
+        *,
+        clock: TapeClock,
+        fetch: FetchObject = lambda key: None,
+        may_go_back: AcceptSetBack | None = None,
     ) -> None:
         self._db = db
         self._clock = clock
         self._may_go_back = may_go_back
-        self._cold = Cold(db, fetch)
+        self._cold = ArchivedRows(db, fetch)
         self._ids: dict[str, int] = {}
         self._open_gaps = (0, 0)
-        self._seals = Seals(db)
+        self._seals = SealWriter(db)
         self.commits = 0
 
     def head(self) -> tuple[int, int]:
@@ -152,7 +127,7 @@ class Tape:
         gaps: Sequence[Gap] = (),
         filled: Sequence[Gap] = (),
         assumed: KnownAt | None = None,
-        refused: Sequence[Refused] = (),
+        refused: Sequence[RefusedObservation] = (),
     ) -> int:
         """Writes observations and gaps in one transaction and returns the newest sequence number.
 
@@ -162,7 +137,7 @@ class Tape:
         """
         try:
             with self._db.transaction():
-                self._seals = Seals(self._db)
+                self._seals = SealWriter(self._db)
                 return self._commit(observations, gaps, filled, assumed=assumed, refused=refused)
         except BaseException:
             # Numbers given to new symbols in a transaction that failed were never given.
@@ -172,11 +147,11 @@ class Tape:
     def commit_hours(self, bars: Sequence[Candle], *, rolled: Sequence[UnrolledHour]) -> int:
         """Writes the bars of hours that were rolled up, and forgets in one transaction that these were to be."""
         with self._db.transaction():
-            self._seals = Seals(self._db)
-            self._seals.touch("tape_unrolled_hours")
+            self._seals = SealWriter(self._db)
+            self._seals.mark_changed("tape_unrolled_hours")
             for each in rolled:
                 where = {"symbol_id": self._id(each.symbol), "hour_ts": each.hour_ts, "seq": each.seq}
-                self._db.run(_QUERIES.unmark_hour, **where)
+                self._db.execute(_QUERIES.unmark_hour, **where)
             return self._commit(bars, (), (), assumed=None)
 
     def _commit(
@@ -186,40 +161,42 @@ class Tape:
         filled: Sequence[Gap],
         *,
         assumed: KnownAt | None,
-        refused: Sequence[Refused] = (),
+        refused: Sequence[RefusedObservation] = (),
     ) -> int:
         seq, previous = self.head()
-        place, written = Place(seq + 1, max(previous + 1, now := self._clock.now()), assumed), 0
-        if self._may_go_back is not None and gone_back(previous, now):
+        place, written = CommitStamp(seq + 1, max(previous + 1, now := self._clock.now()), assumed), 0
+        if self._may_go_back is not None and is_clock_set_back(previous, now):
             place = msgspec.structs.replace(place, known_at=self._may_go_back(previous, now))
             written = self._set_back(place, previous)
         observations = list(observations)
-        written += sum(self._add(family, facts, place) for family, facts in by_family(observations))
-        if delisted := sum(self._delist(fact, place) for fact in observations if type(fact) is Delisting):
+        written += sum(self._add(family, facts, place) for family, facts in facts_by_family(observations))
+        if delisted := sum(self._write_delisting(fact, place) for fact in observations if type(fact) is Delisting):
             self._seals.add_commit("tape_delistings", seq=place.seq)
-        if changed := sum(self._note(gap, place) for gap in gaps) + sum(self._fill(gap, place) for gap in filled):
+        if changed := sum(self._note_gap(gap, place) for gap in gaps) + sum(
+            self._fill_gaps(gap, place) for gap in filled
+        ):
             self._seals.add_commit("tape_gaps", seq=place.seq)
-        written += delisted + changed + (self._refuse(refused, place) if refused else 0)
-        self._seals.settle()
+        written += delisted + changed + (self._write_quarantine(refused, place) if refused else 0)
+        self._seals.seal_changed_tables()
         if not written:
             return seq
         row = (place.seq, place.known_at, written, "observed" if assumed is None else "assumed")
-        self._db.put(_QUERIES.commit, (*row, commit_checksum(*row)))
+        self._db.execute_row(_QUERIES.commit, (*row, commit_checksum(*row)))
         if assumed is not None:
             self._seals.import_commit()
         self.commits += 1
         return place.seq
 
-    def _set_back(self, place: Place, previous: int) -> int:
+    def _set_back(self, place: CommitStamp, previous: int) -> int:
         """The clock has gone back: what has happened by now is known now, what has not was never known."""
-        self._db.run(_QUERIES.add_set_back, seq=place.seq, known_before=previous, known_at=place.known_at)
+        self._db.execute(_QUERIES.add_set_back, seq=place.seq, known_before=previous, known_at=place.known_at)
         self._seals.add_row("tape_set_backs", (place.seq, previous, place.known_at))
-        self._db.run(_QUERIES.set_channels_back, known_at=place.known_at)
-        self._seals.touch("tape_channels")
-        for family in ALL:
-            self._db.run(family.queries.state_again, known_at=place.known_at, seq=place.seq)
+        self._db.execute(_QUERIES.set_channels_back, known_at=place.known_at)
+        self._seals.mark_changed("tape_channels")
+        for family in ALL_FAMILIES:
+            self._db.execute(family.queries.state_again, known_at=place.known_at, seq=place.seq)
             if rows := self._db.all(family.queries.restated, seq=place.seq):
-                self._seals.add(family, rows, seq=place.seq)
+                self._seals.add_rows(family, rows, seq=place.seq)
         return 1
 
     def set_backs(self) -> list[SetBack]:
@@ -234,13 +211,15 @@ class Tape:
         """The newest bucket each channel has delivered by itself; imported history does not count."""
         return {channel.name: channel.newest_bucket_ts for channel in self.channels() if channel.newest_bucket_ts}
 
-    def buckets(self, kind: type[Fact], *, since: int, view: View) -> dict[str, set[int]]:
+    def buckets_by_symbol(self, kind: type[Fact], *, since: int, view: View) -> dict[str, set[int]]:
         """The buckets of all symbols of which there is a fact since a moment."""
-        family, found = OF_TYPE[kind], dict[str, set[int]]()
+        family, found = FAMILY_OF_TYPE[kind], dict[str, set[int]]()
         first, last = family.chunk(since), family.chunk(view.as_of)
         where = {"first_chunk": first, "last_chunk": last, "as_of": view.as_of, "watermark": view.watermark}
         names = {number: symbol for symbol, number in self._known_ids().items()}
-        for bucket, number in self._cold.both(family, family.queries.buckets, first=first, last=last, **where):
+        for bucket, number in self._cold.rows_with_archived(
+            family, family.queries.buckets, first=first, last=last, **where
+        ):
             if bucket >= since:
                 found.setdefault(names[number], set()).add(bucket)
         return found
@@ -254,7 +233,7 @@ class Tape:
         first, last = family.chunk(since, granularity), family.chunk(until - 1, granularity)
         where = {"first_chunk": first, "last_chunk": last, "since": since, "until": until}
         where["granularity_sec"] = granularity
-        found = self._cold.both(family, family.queries.observed_buckets, first=first, last=last, **where)
+        found = self._cold.rows_with_archived(family, family.queries.observed_buckets, first=first, last=last, **where)
         mine = {number for symbol, number in self._known_ids().items() if of(symbol)}
         return {bucket - bucket % MINUTE for bucket, number in found if number in mine}
 
@@ -268,7 +247,7 @@ class Tape:
         where |= {"first_chunk": first, "last_chunk": last, "watermark": NO_WATERMARK}
         imported = {seq for (seq,) in self._db.all(_QUERIES.assumed_commits)}
         found: dict[int, frozenset[int]] = {}
-        for row in self._cold.both(CANDLES, CANDLES.queries.page, first=first, last=last, **where):
+        for row in self._cold.rows_with_archived(CANDLES, CANDLES.queries.page, first=first, last=last, **where):
             bucket = CANDLES.bucket_of(row)
             found[bucket] = found.get(bucket, frozenset()) | ({row[-1]} - imported)
         return found
@@ -282,7 +261,7 @@ class Tape:
 
         Looks at what has not left for the archive; of bars at those of a minute.
         """
-        family = next(family for family in ALL if family.channel == channel)
+        family = next(family for family in ALL_FAMILIES if family.channel == channel)
         granularity = 60 if family.has_granularity else 0
         where = {"chunk": family.chunk(since, granularity), "granularity_sec": granularity}
         names = {number: symbol for symbol, number in self._known_ids().items()}
@@ -323,34 +302,34 @@ class Tape:
         at = self._clock.now()
         with self._db.transaction():
             for each in problems:
-                self._db.run(_QUERIES.note_problem, **msgspec.structs.asdict(each), at=at)
-            self._db.run(_QUERIES.forget_problems, most=MOST_PROBLEMS)
-            seals = Seals(self._db)
-            seals.touch("tape_problems")
-            seals.settle()
+                self._db.execute(_QUERIES.note_problem, **msgspec.structs.asdict(each), at=at)
+            self._db.execute(_QUERIES.forget_problems, most=MOST_PROBLEMS)
+            seals = SealWriter(self._db)
+            seals.mark_changed("tape_problems")
+            seals.seal_changed_tables()
 
     def problems(self, *, since: int) -> list[RecordedProblem]:
         """What went wrong since a moment, newest first."""
         rows = self._db.all(_QUERIES.problems, since=since)
         return [RecordedProblem(SourceProblem(*row[:4]), *row[4:]) for row in rows]
 
-    def quarantined(self, *, since: int, most: int = NO_WATERMARK) -> list[Refused]:
+    def quarantined_observations(self, *, since: int, most: int = NO_WATERMARK) -> list[RefusedObservation]:
         """The observations that were refused since a moment, newest first."""
-        return [Refused(*row) for row in self._db.all(_QUERIES.quarantined, since=since, most=most)]
+        return [RefusedObservation(*row) for row in self._db.all(_QUERIES.quarantined, since=since, most=most)]
 
     def price_state(self, symbol: str) -> PriceState:
         """Which price of a symbol is believed, and what is claimed against it: the newest rows say."""
         view = View(max(self._clock.now(), self.head()[1]))
         bar = newest_bar(self, symbol, view=view, lengths=(_MINUTE_SEC,))
         mid, book = self.newest(Mid, symbol, view=view), self.newest(Liquidity, symbol, view=view)
-        believed = newest_sighting([bar, mid, book, self.newest(AssetContext, symbol, view=view)])
+        believed = newest_observed_price([bar, mid, book, self.newest(AssetContext, symbol, view=view)])
         claimed = self._db.all(_QUERIES.newest_claim, symbol=symbol, as_of=view.as_of)
         if not claimed or believed is None or believed.at >= claimed[-1][3]:
             return PriceState(believed)
         since, channel, price_e8, _ = claimed[0]
-        return PriceState(believed, Claim(since, channel, price_e8, at=claimed[-1][3]))
+        return PriceState(believed, PriceClaim(since, channel, price_e8, at=claimed[-1][3]))
 
-    def stored_prices(self) -> Stored:
+    def stored_prices(self) -> StoredPrices:
         """What judging a price takes from the tape."""
 
         def mids(symbol: str, since: int, until: int) -> list[int]:
@@ -360,7 +339,7 @@ class Tape:
             limits = {"granularity_sec": _MINUTE_SEC, "since": since, "until": until}
             return [bar.close_e8 for bar in self.candles(symbol, view=View(NO_WATERMARK), **limits)]
 
-        return Stored(self.price_state, mids, closes)
+        return StoredPrices(self.price_state, mids, closes)
 
     def symbols(self) -> list[str]:
         """Every symbol the tape has heard of, in alphabetical order."""
@@ -368,12 +347,12 @@ class Tape:
 
     def newest(self, kind: type[Fact], symbol: str, *, view: View) -> Fact | None:
         """The newest fact of a kind about a symbol."""
-        found: Fact | None = self._newest(OF_TYPE[kind], symbol, until=view.as_of, view=view)
+        found: Fact | None = self._newest(FAMILY_OF_TYPE[kind], symbol, until=view.as_of, view=view)
         return found
 
     def feature(self, family: str, symbol: str, *, view: View) -> FeatureRow | None:
         """The newest derived row of a family about a symbol."""
-        found: FeatureRow | None = self._newest(OF_FEATURE[family], symbol, until=view.as_of, view=view)
+        found: FeatureRow | None = self._newest(FAMILY_OF_FEATURE[family], symbol, until=view.as_of, view=view)
         return found
 
     def funding_at(self, symbol: str, *, hour: int, view: View) -> FundingRate | None:
@@ -387,9 +366,9 @@ class Tape:
 
     def facts(self, kind: type[Fact], symbol: str, *, since: int, view: View) -> list[Fact]:
         """A symbol's facts of a kind since a moment, oldest first."""
-        return self._between(OF_TYPE[kind], symbol, since=since, until=view.as_of, view=view)
+        return self._between(FAMILY_OF_TYPE[kind], symbol, since=since, until=view.as_of, view=view)
 
-    def predicted(self, symbol: str, *, since: int, view: View) -> list[PredictedFunding]:
+    def predicted_funding(self, symbol: str, *, since: int, view: View) -> list[PredictedFunding]:
         """What each venue announced last since a moment, by venue."""
         found: list[PredictedFunding] = self._between(PREDICTED, symbol, since=since, until=view.as_of, view=view)
         newest = {fact.venue: fact for fact in found}
@@ -410,7 +389,7 @@ class Tape:
 
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
         """The newest complete bars of a size, rolled up from smaller ones that had ended, oldest first."""
-        return rolled(self, symbol, minutes=minutes, count=count, view=view)
+        return newest_bars(self, symbol, minutes=minutes, count=count, view=view)
 
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
         """The bar that ended last, of the finest there are."""
@@ -428,7 +407,7 @@ class Tape:
 
     def lengths_within(self, symbol: str, minutes: int) -> Iterable[int]:
         """The lengths, finest first, that bars of a size can be made of and that there may be bars of."""
-        return stored_finer(self, minutes)
+        return stored_lengths_dividing(self, minutes)
 
     def stored_lengths(self) -> list[int]:
         """The lengths there are bars of, here or in the archive, finest first; a process beside this may add one."""
@@ -445,13 +424,13 @@ class Tape:
         self, kind: type[Mid | Candle], symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
     ) -> int:
         """When the first row of a stretch was known that had ended by then, up to a watermark; never, without a row."""
-        family, symbol_id = OF_TYPE[kind], self._id(symbol)
+        family, symbol_id = FAMILY_OF_TYPE[kind], self._id(symbol)
         if symbol_id is None or until < since:
             return NO_WATERMARK
         first, last = family.chunk(since, granularity_sec), family.chunk(until, granularity_sec)
         where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "since": since, "until": until}
         where |= {"first_chunk": first, "last_chunk": last, "watermark": view.watermark}
-        rows = self._cold.both(family, family.queries.page, first=first, last=last, **where)
+        rows = self._cold.rows_with_archived(family, family.queries.page, first=first, last=last, **where)
         ended = granularity_sec * SECOND
         return min((max(row[-2], family.bucket_of(row) + ended) for row in rows), default=NO_WATERMARK)
 
@@ -467,7 +446,7 @@ class Tape:
 
     def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
         """The features of a symbol derived from its bars and settled rates alone."""
-        return HistoryDeriver(self, symbol).at(view)
+        return HistoryDeriver(self, symbol).features_at(view)
 
     def candle_span(self, symbol: str, *, granularity_sec: int) -> tuple[int, int] | None:
         """When a symbol's first and last bar of a length begin; what left for the archive is not looked at."""
@@ -481,12 +460,12 @@ class Tape:
         each a fact's own fields and when it was known, without its commit.
         """
         symbol_id = self._id(symbol)
-        for family in ALL if symbol_id is not None else ():
-            for length in LENGTHS if family.has_granularity else (0,):
+        for family in ALL_FAMILIES if symbol_id is not None else ():
+            for length in BAR_LENGTHS if family.has_granularity else (0,):
                 first, last = family.chunk(since, length), family.chunk(view.as_of, length)
                 where = {"symbol_id": symbol_id, "granularity_sec": length, "since": since, "until": view.as_of}
                 where |= {"first_chunk": first, "last_chunk": last, "as_of": view.as_of, "watermark": view.watermark}
-                rows = self._cold.both(family, family.queries.known, first=first, last=last, **where)
+                rows = self._cold.rows_with_archived(family, family.queries.known, first=first, last=last, **where)
                 yield family.table, length, rows
 
     # What these two give are facts of the family: the callers know of which type.
@@ -506,9 +485,11 @@ class Tape:
         where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "until": until}
         where |= {"as_of": view.as_of, "watermark": view.watermark}
         while symbol_id is not None and chunk is not None:
-            found = self._cold.both(family, family.queries.newest, first=chunk - 1, last=chunk, chunk=chunk, **where)
+            found = self._cold.rows_with_archived(
+                family, family.queries.newest, first=chunk - 1, last=chunk, chunk=chunk, **where
+            )
             if found:
-                fact = MAKE[family](symbol, *found[-1])
+                fact = FACT_MAKERS[family](symbol, *found[-1])
                 return fact if since is None or fact.bucket_ts >= since else None
             if since is not None:
                 limits = {"since": since, "until": until, "granularity_sec": granularity_sec}
@@ -531,10 +512,10 @@ class Tape:
         first, last = family.chunk(since, granularity_sec), family.chunk(until, granularity_sec)
         where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "since": since, "until": until}
         where |= {"first_chunk": first, "last_chunk": last, "as_of": view.as_of, "watermark": view.watermark}
-        rows = self._cold.both(family, family.queries.between, first=first, last=last, **where)
+        rows = self._cold.rows_with_archived(family, family.queries.between, first=first, last=last, **where)
         if len(set(map(family.bucket_of, rows))) < len(rows):
             rows = list({row[: family.key_width]: row for row in rows}.values())
-        make = MAKE[family]
+        make = FACT_MAKERS[family]
         return [make(symbol, *row) for row in rows]
 
     def _id(self, symbol: str) -> int | None:
@@ -545,12 +526,12 @@ class Tape:
         self._ids = dict(self._db.all(_QUERIES.symbols))
         return self._ids
 
-    def _add(self, family: Family, facts: list[Observation | MidFrame], place: Place) -> int:
+    def _add(self, family: Family, facts: list[Observation | MidFrame], place: CommitStamp) -> int:
         """Adds facts as revision 0, or as the next revision where they differ from what is stored."""
         try:
-            rows = rows_of(family, facts, self._ids, place)
+            rows = rows_to_insert(family, facts, self._ids, place)
         except KeyError:
-            rows = rows_of(family, facts, self._numbered(symbols_of(facts)), place)
+            rows = rows_to_insert(family, facts, self._number_symbols(symbols_in(facts)), place)
         # In order of their key, as they lie in the table and in its checksum; of equal keys the first stays first.
         rows.sort(key=family.place_of)
         new = written = self._db.many(family.queries.add, rows)
@@ -560,7 +541,7 @@ class Tape:
             written += sum(self._revise(family, row, revised) for row in rows)
             sealed = [revised[key] for key in sorted(revised)]
         if written:
-            self._seals.add(family, sealed, seq=place.seq)
+            self._seals.add_rows(family, sealed, seq=place.seq)
         if written and family is CANDLES:
             self._mark_hours(rows, place, are_new=new == len(rows))
         if written:
@@ -568,12 +549,12 @@ class Tape:
             observed = place.assumed is None
             newest = max(map(attrgetter("bucket_ts"), facts)) if observed else 0
             counted = {"channel": family.channel, "rows_written": written, "newest_bucket_ts": newest}
-            self._db.run(_QUERIES.count_channel, newest_known_at=place.known_at if observed else 0, **counted)
-            self._seals.touch("tape_channels")
+            self._db.execute(_QUERIES.count_channel, newest_known_at=place.known_at if observed else 0, **counted)
+            self._seals.mark_changed("tape_channels")
         return written
 
-    def _mark_hours(self, rows: list[Row], place: Place, *, are_new: bool) -> None:
-        """Notes the hours whose minutes this commit has written, so that their bars are made anew (`loop/tidy.py`).
+    def _mark_hours(self, rows: list[Row], place: CommitStamp, *, are_new: bool) -> None:
+        """Notes the hours whose minutes this commit has written, so that `ingest/compaction.py` makes their bars anew.
 
         Hours of imported minutes are rolled up as they are read; only where a bar is stored it must follow.
         """
@@ -588,7 +569,7 @@ class Tape:
         if place.assumed:
             hours &= self._stored_hours(hours)
         self._db.many(_QUERIES.mark_hour, [(number, hour, place.seq) for number, hour in sorted(hours)])
-        self._seals.touch("tape_unrolled_hours")
+        self._seals.mark_changed("tape_unrolled_hours")
 
     def _stored_hours(self, hours: set[tuple[int, int]]) -> set[tuple[int, int]]:
         since, until = min(hour for _, hour in hours), max(hour for _, hour in hours)
@@ -611,7 +592,7 @@ class Tape:
             return 0
         revision, *said, known_at, seq = stored
         # Without key and revision, the stored values are the last of the row before its revision and times.
-        if tuple(said) == row[-3 - len(said) : -3] and self._stands(known_at, seq):
+        if tuple(said) == row[-3 - len(said) : -3] and self._is_stamp_valid(known_at, seq):
             if seq == row[-1]:
                 same = (*row[:-3], revision, *row[-2:])
                 written.setdefault(family.key_of(same), same)
@@ -620,28 +601,28 @@ class Tape:
         written[family.key_of(newer)] = newer
         return self._db.many(family.queries.add, [newer])
 
-    def _stands(self, known_at: int, seq: int) -> bool:
+    def _is_stamp_valid(self, known_at: int, seq: int) -> bool:
         """Whether a stored row was stamped by a clock that was not found to be ahead."""
         return not any(seq < back.seq and known_at > back.known_at for back in self.set_backs())
 
-    def _numbered(self, symbols: set[str]) -> dict[str, int]:
+    def _number_symbols(self, symbols: set[str]) -> dict[str, int]:
         """Numbers for symbols; new ones get theirs in alphabetical order, so that equal inputs give equal numbers."""
         # The numbers given here are remembered only once they are read back: this transaction may still fail.
         ids = dict(self._known_ids())
         for symbol in sorted(symbols - ids.keys()):
             ids[symbol] = len(ids) + 1
-            self._db.run(_QUERIES.add_symbol, symbol_id=ids[symbol], symbol=symbol)
-            self._seals.touch("tape_symbols")
+            self._db.execute(_QUERIES.add_symbol, symbol_id=ids[symbol], symbol=symbol)
+            self._seals.mark_changed("tape_symbols")
         return ids
 
-    def _refuse(self, refused: Sequence[Refused], place: Place) -> int:
-        self._seals.touch("tape_quarantine")
-        self._db.run(_QUERIES.forget_quarantined, before=place.known_at - _QUARANTINE_KEPT_MS)
+    def _write_quarantine(self, refused: Sequence[RefusedObservation], place: CommitStamp) -> int:
+        self._seals.mark_changed("tape_quarantine")
+        self._db.execute(_QUERIES.forget_quarantined, before=place.known_at - _QUARANTINE_KEPT_MS)
         times = {"seq": place.seq, "known_at": place.known_at}
-        rows = [_QUERIES.quarantine.row(msgspec.structs.asdict(each) | times) for each in refused]
+        rows = [_QUERIES.quarantine.values_in_order(msgspec.structs.asdict(each) | times) for each in refused]
         return self._db.many(_QUERIES.quarantine, rows)
 
-    def _delist(self, fact: Delisting, place: Place) -> int:
+    def _write_delisting(self, fact: Delisting, place: CommitStamp) -> int:
         """What is new about a symbol the tape has heard of; others were gone before anybody watched them."""
         if self._id(fact.symbol) is None:
             return 0
@@ -649,10 +630,10 @@ class Tape:
         if (None if known is None else known.settlement_e8) == fact.settlement_e8:
             return 0
         known_at = place.known_at if place.assumed is None else place.assumed(fact)
-        self._db.run(_QUERIES.add_delisting, **msgspec.structs.asdict(fact), known_at=known_at, seq=place.seq)
+        self._db.execute(_QUERIES.add_delisting, **msgspec.structs.asdict(fact), known_at=known_at, seq=place.seq)
         return 1
 
-    def _note(self, gap: Gap, place: Place) -> int:
+    def _note_gap(self, gap: Gap, place: CommitStamp) -> int:
         """A gap that is new, or longer than it was known to be; the same again says nothing."""
         known = self._gap(gap)
         if known is None:
@@ -662,7 +643,7 @@ class Tape:
         longer = msgspec.structs.replace(known.gap, to_ts=gap.to_ts)
         return self._add_gap(longer, place, found_at=known.found_at)
 
-    def _fill(self, filled: Gap, place: Place) -> int:
+    def _fill_gaps(self, filled: Gap, place: CommitStamp) -> int:
         """Fills the open gaps of a subject as far as a range reaches: what lies outside of it stays open, split off."""
         where = {name: getattr(filled, name) for name in ("source", "channel", "subject", "from_ts", "to_ts")}
         return sum(
@@ -670,7 +651,7 @@ class Tape:
             for row in self._db.all(_QUERIES.open_gaps_within, **where)
         )
 
-    def _fill_part(self, gap: Gap, found_at: int, filled: Gap, place: Place) -> int:
+    def _fill_part(self, gap: Gap, found_at: int, filled: Gap, place: CommitStamp) -> int:
         begins, ends = max(gap.from_ts, filled.from_ts), min(gap.to_ts, filled.to_ts)
         bounds = msgspec.structs.replace
         if gap.from_ts < begins:
@@ -680,7 +661,7 @@ class Tape:
         part = bounds(gap, from_ts=begins, to_ts=ends)
         return self._add_gap(part, place, found_at=found_at, filled_at=place.known_at)
 
-    def _leave_open(self, rest: Gap, place: Place, *, found_at: int) -> None:
+    def _leave_open(self, rest: Gap, place: CommitStamp, *, found_at: int) -> None:
         """What is left of a gap behind a filled part; another open gap that begins there may be longer."""
         known = self._gap(rest)
         if known is None or known.filled_at is not None:
@@ -694,7 +675,7 @@ class Tape:
             return None
         return RecordedGap(msgspec.structs.replace(gap, to_ts=row[0], reason=row[1]), row[2], row[3])
 
-    def _add_gap(self, gap: Gap, place: Place, *, found_at: int, filled_at: int | None = None) -> int:
+    def _add_gap(self, gap: Gap, place: CommitStamp, *, found_at: int, filled_at: int | None = None) -> int:
         times = {"seq": place.seq, "known_at": place.known_at, "found_at": found_at, "filled_at": filled_at}
-        self._db.run(_QUERIES.add_gap, **msgspec.structs.asdict(gap), **times)
+        self._db.execute(_QUERIES.add_gap, **msgspec.structs.asdict(gap), **times)
         return 1

@@ -1,12 +1,15 @@
-"""The assets the world lists, and what is typical of each.
+"""The assets the world lists, what is typical of each, and the price grid they are quoted on.
 
-Prices, sizes, leverage, volume and open interest are rounded from a recorded Hyperliquid
-`metaAndAssetCtxs` answer; betas, volatilities and depths are what traders would guess.
+Prices, sizes, leverage, volume and open interest are rounded from a recorded Hyperliquid `metaAndAssetCtxs` answer;
+betas, volatilities and depths are what traders would guess. Prices have at most five significant figures and
+`6 - szDecimals` decimals; a whole number is always allowed, so a price of 100,001 keeps its six digits.
 """
 
 import math
 
 import msgspec
+
+from tapebook.domain.money import E8
 
 # Daily volatility of the common factor; an asset with beta 1 shares this much with all others.
 MARKET_DAILY_VOL = 0.021
@@ -181,3 +184,33 @@ def asset_of(symbol: str) -> Asset:
         return _ALL[symbol]
     except KeyError:
         raise ValueError(f"the world has no {symbol!r}: choose from {', '.join(DEFAULT_SYMBOLS)}") from None
+
+
+_FIGURES = 5
+_TENS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+
+
+def quote_e8(price: float, most_decimals: int) -> int:
+    """A price on the exchange's grid."""
+    tens = _TENS[decimals_of(price, most_decimals)]
+    return round(price * tens) * (E8 // tens)
+
+
+def quotes_e8(prices: list[float], most_decimals: int) -> list[int]:
+    """Many prices on the grid; neighbours mostly share their number of decimals, which is then asked for twice only."""
+    decimals = decimals_of(min(prices), most_decimals)
+    if decimals_of(max(prices), most_decimals) != decimals:
+        return [quote_e8(price, most_decimals) for price in prices]
+    tens = _TENS[decimals]
+    return [round(price * tens) * (E8 // tens) for price in prices]
+
+
+def decimals_of(price: float, most_decimals: int) -> int:
+    """How many decimals the exchange allows at this price."""
+    whole_digits = math.floor(math.log10(price)) + 1
+    return max(0, min(most_decimals, _FIGURES - whole_digits))
+
+
+def tick_bps(price: float, most_decimals: int) -> float:
+    """The smallest price change, as a share of the price: no spread is narrower."""
+    return 10_000 / (_TENS[decimals_of(price, most_decimals)] * price)

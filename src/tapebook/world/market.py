@@ -2,13 +2,17 @@
 
 A minute of it, in order:
 
-1. `pace` says how lively this time of the week is;
-2. the common factor moves (`Driver.minute`);
+1. `session_pace` says how lively this time of the week is;
+2. the common factor moves (`Driver.next_minute`);
 3. every listing moves with it and by itself (`Listing.advance`);
 4. every listing opens the minute: its mids and the reports now due (`Listing.open_minute`);
 5. the twelve steps are given out; the first carries the reports (`_steps_of`).
 
 Before the minute that is asked for, only 1 to 3 happen.
+
+`symbol_history` gives one symbol's past without a server: final 1-minute bars and settled funding, in the order they
+became known, equal to `World.steps` to the last digit. A year takes seconds because only this symbol and the common
+factor are walked, and of a minute only its bar is drawn.
 """
 
 from collections.abc import Iterator
@@ -17,16 +21,15 @@ from itertools import count
 import msgspec
 
 from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.market import Mid, Observation
+from tapebook.domain.market import Candle, FundingRate, Mid, Observation
 from tapebook.world.assets import DEFAULT_SYMBOLS, asset_of
-from tapebook.world.cadence import STEP
+from tapebook.world.cadence import STEP, session_pace
 from tapebook.world.drivers import Driver
-from tapebook.world.listings import Listing, Opening, Turn
-from tapebook.world.sessions import pace
-from tapebook.world.streams import stream
+from tapebook.world.listings import Listing, ListingMinute, MinuteOpening
+from tapebook.world.random_streams import random_stream
 
 
-class Step(msgspec.Struct, frozen=True):
+class WorldStep(msgspec.Struct, frozen=True):
     """All that is observed at one instant: by kind, then in the order of the symbols."""
 
     at: int
@@ -48,42 +51,63 @@ class World:
         self.symbols = symbols
         self._assets = tuple(asset_of(symbol) for symbol in symbols)
 
-    def steps(self, *, after: int | None = None) -> Iterator[Step]:
+    def steps(self, *, after: int | None = None) -> Iterator[WorldStep]:
         """Steps without end, from the start or the first one later than `after`."""
         first = self.start if after is None else max(self.start, after + 1)
         # The minute before is drawn too: its bar is due at the first instant of the next.
         drawn_from = first - first % MINUTE - MINUTE
-        for number, at, moves in self.walk():
+        for number, at, moves in self.walk_minutes():
             if at >= drawn_from:
                 openings = [listing.open_minute(turn, number=number, at=at) for listing, turn in moves]
                 yield from (step for step in self._steps_of(openings, at) if step.at >= first)
 
-    def walk(self) -> Iterator[tuple[int, int, list[tuple[Listing, Turn]]]]:
+    def walk_minutes(self) -> Iterator[tuple[int, int, list[tuple[Listing, ListingMinute]]]]:
         """Minutes without end, number and beginning, with every listing's turn: 1 to 3 above, and no details."""
-        market = Driver(stream(self.seed, "market"))
+        market = Driver(random_stream(self.seed, "market"))
         listings = [Listing(asset, self.seed) for asset in self._assets]
         for number in count():
             at = self.start + number * MINUTE
             yield number, at, list(zip(listings, _advance(market, listings, at), strict=True))
 
-    def _steps_of(self, openings: list[Opening], at: int) -> Iterator[Step]:
+    def _steps_of(self, openings: list[MinuteOpening], at: int) -> Iterator[WorldStep]:
         """The twelve steps of a minute."""
         due = _in_order(openings)
         for prices in zip(*(opening.mids_e8 for opening in openings), strict=True):
             mids = (Mid(symbol, at, price) for symbol, price in zip(self.symbols, prices, strict=True))
-            yield Step(at, (*mids, *due))
+            yield WorldStep(at, (*mids, *due))
             due = ()
             at += STEP
 
 
-def _advance(market: Driver, listings: list[Listing], at: int) -> list[Turn]:
+def _advance(market: Driver, listings: list[Listing], at: int) -> list[ListingMinute]:
     """One minute of the whole market, without its details."""
-    lively = pace(at)
-    move = market.minute(lively)
+    lively = session_pace(at)
+    move = market.next_minute(lively)
     return [listing.advance(move, lively) for listing in listings]
 
 
-def _in_order(openings: list[Opening]) -> tuple[Observation, ...]:
+def _in_order(openings: list[MinuteOpening]) -> tuple[Observation, ...]:
     """The reports of all assets, by kind and then by symbol."""
     kinds = zip(*(opening.reports for opening in openings), strict=True)
     return tuple(report for kind in kinds for report in kind if report is not None)
+
+
+def symbol_history(
+    world: World, symbol: str, *, until: int, after: int | None = None
+) -> Iterator[Candle | FundingRate]:
+    """All bars that ended and all rates settled later than `after` and no later than `until`."""
+    since = world.start if after is None else max(world.start, after)
+    # Every asset has its own streams, so a world of one symbol tells of it what the whole world tells.
+    alone = World(world.seed, start=world.start, symbols=(symbol,))
+    for number, at, ((listing, turn),) in alone.walk_minutes():
+        if at > until:
+            return
+        if number and at > since and at % HOUR == 0:
+            yield listing.settled_funding(turn, at=at)
+        if since < at + MINUTE <= until:
+            yield listing.minute_bar(turn, number=number, at=at)[1]
+
+
+def symbol_candles(world: World, symbol: str, *, until: int, after: int | None = None) -> Iterator[Candle]:
+    """The bars alone."""
+    return (each for each in symbol_history(world, symbol, until=until, after=after) if isinstance(each, Candle))

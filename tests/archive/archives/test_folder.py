@@ -58,7 +58,7 @@ def test_torn_object_is_healed_by_whoever_has_its_bytes(tmp_path: Path, key: str
     archive.path(key).write_bytes(broken)
     archive.create(key, b"one")
     assert folder.create(str(tmp_path)).get(key) == b"one" and archive.keys("") == [key]
-    assert archive.repaired() == [key.replace("/", "_")]
+    assert archive.repaired_objects() == [key.replace("/", "_")]
     assert (tmp_path / "healed" / f"{key.replace('/', '_')}.damaged").read_bytes() == broken
 
 
@@ -67,7 +67,7 @@ def test_altered_content_is_healed_and_an_altered_name_is_refused(tmp_path: Path
     archive.create(key, b"one")
     archive.path(key).write_bytes(zlib.compress(b"forged"))
     folder.create(str(tmp_path)).create(key, b"one")
-    assert archive.get(key) == b"one" and len(archive.repaired()) == 1
+    assert archive.get(key) == b"one" and len(archive.repaired_objects()) == 1
     archive.create("anchors/1", b"one")
     archive.path("anchors/1").write_bytes(zlib.compress(b"forged"))
     with pytest.raises(Damaged, match="other bytes under anchors/1"):
@@ -136,10 +136,13 @@ def test_what_killed_writers_left_is_deleted_when_it_is_old(tmp_path: Path) -> N
     for path in (new, old):
         path.write_bytes(b"half")
     os.utime(old, (1_000, 1_000))
-    assert archive.clean(before_ms=2_000_000) == 0 and archive.clean(before_ms=2_000_000, everywhere=True) == 1
+    assert (
+        archive.delete_partial_writes(before_ms=2_000_000) == 0
+        and archive.delete_partial_writes(before_ms=2_000_000, everywhere=True) == 1
+    )
     assert files(tmp_path) == [".parts/4711.1.part", "a/b.z"]
     os.utime(new, (1_000, 1_000))
-    assert archive.clean(before_ms=2_000_000) == 1 and files(tmp_path) == ["a/b.z"]
+    assert archive.delete_partial_writes(before_ms=2_000_000) == 1 and files(tmp_path) == ["a/b.z"]
 
 
 def test_objects_are_for_their_owner_alone(tmp_path: Path) -> None:

@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from tapebook.broker import Account, Book, Exposure, Settlement
+from tapebook.broker import BrokerAccount, Exposure, OrderBook, Settlement
 from tapebook.broker.brokers import paper
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E8, scaled
+from tapebook.domain.money import E8, to_units
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
 from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, bar, held, limit, mid, order
 
 DEEP = (10**18, 10**18, 10**18)
 
 
-def told(mine: Account, orders: list[Order], market: Market, *, until: float = 600) -> list[BrokerEvent]:
+def told(mine: BrokerAccount, orders: list[Order], market: Market, *, until: float = 600) -> list[BrokerEvent]:
     """What happens to an account up to so many minutes after noon."""
     asked = NOON + round(until * MINUTE)
     return list(paper.create(TERMS).activity(mine, orders, quotes=WrittenQuotes(market), until=asked).events)
@@ -32,7 +32,7 @@ def said(
 ) -> list[BrokerEvent]:
     """What happens up to so many minutes after noon to orders and a position in BTC, with money enough."""
     mine = account(held(size)) if size else account()
-    books = tuple(("BTC", at, Book(spread, DEEP, DEEP)) for at, spread in (spreads or {}).items())
+    books = tuple(("BTC", at, OrderBook(spread, DEEP, DEEP)) for at, spread in (spreads or {}).items())
     market = Market(tuple(mids), (), books, {str(hour): rate for hour, rate in (rates or {}).items()})
     return told(mine, orders, market, until=until)
 
@@ -70,7 +70,7 @@ def test_fill_says_all_about_itself() -> None:
     assert isinstance(fill, Fill)
     assert (fill.symbol, fill.client_id, fill.maker, fill.liquidation) == ("BTC", "c1", False, False)
     # 0.045 % of what was sold: two at 99.99.
-    assert fill.fee_usd_e6 == scaled("0.089991", 10**6)
+    assert fill.fee_usd_e6 == to_units("0.089991", 10**6)
     assert end == OrderEnd("c1", NOON + MINUTE, "filled")
 
 
@@ -121,7 +121,7 @@ def test_limit_order_waits_until_it_is_traded_through(
     assert fills(events) == filled
     for event in events:
         if isinstance(event, Fill):
-            assert event.maker and event.fee_usd_e6 == scaled("0.01485", 10**6)
+            assert event.maker and event.fee_usd_e6 == to_units("0.01485", 10**6)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_limit_order_that_the_market_satisfies_is_a_taker(side: str, seen: float
 
 def test_limit_order_larger_than_what_its_limit_buys_has_its_limit() -> None:
     """The best price satisfies it, the average of its size would not."""
-    thin = Book(200, (10**6,) * 3, (10**6,) * 3)
+    thin = OrderBook(200, (10**6,) * 3, (10**6,) * 3)
     events = told(account(), [limit(100.5)], Market((mid(1, 100),), (), (("BTC", NOON, thin),)))
     assert fills(events) == [(1, 1, 100.5)]
 
@@ -154,14 +154,14 @@ def test_limit_order_has_patience_for_an_hour(minutes: float, until: float, stat
 
 
 def test_size_pays_for_the_book_it_takes() -> None:
-    thin = Book(200, (0, 0, 0), (10**8, 10**8, 10**8))
+    thin = OrderBook(200, (0, 0, 0), (10**8, 10**8, 10**8))
     events = told(account(), [order(0, "buy", 1)], Market((mid(1, 100),), (), (("BTC", NOON, thin),)))
     # All hundred USD that lie within 0.1 %, from the best price on.
     assert fills(events) == [(1, 1, 100.055)]
 
 
 def test_reduce_only_order_pays_for_what_it_executes() -> None:
-    thin = Book(200, (10**8, 10**8, 10**8), (0, 0, 0))
+    thin = OrderBook(200, (10**8, 10**8, 10**8), (0, 0, 0))
     selling = order(0, "sell", 500, reduce_only=True)
     events = told(account(held(1)), [selling], Market((mid(1, 100),), (), (("BTC", NOON, thin),)))
     assert fills(events) == [(1, -1, 99.945)]
@@ -429,7 +429,7 @@ def test_loss_beyond_what_there_was_is_made_up(margin: Any) -> None:
 def test_own_order_that_closes_too_late_is_made_up_for_too() -> None:
     """Closed at 40 within a minute that nobody has judged yet."""
     events = told(account(held(10), cash=50), [order(0, "sell", 10)], Market((mid(0.5, 40),)), until=0.5)
-    lost = scaled("600.04", 10**6) + scaled("0.179982", 10**6) - scaled("50", 10**6)
+    lost = to_units("600.04", 10**6) + to_units("0.179982", 10**6) - to_units("50", 10**6)
     assert events[1] == InsurancePayment("", NOON + MINUTE // 2, lost)
 
 

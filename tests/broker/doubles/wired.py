@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tapebook.broker.brokers.paper import PaperBroker
-from tapebook.broker.port import Account, Activity, OrderState, PaperTerms, Quotes
+from tapebook.broker.port import BrokerAccount, BrokerActivity, OrderState, PaperTerms, Quotes
 from tapebook.domain.order import Order
 
 ADDRESS = "LITTLE_EXCHANGE"
@@ -33,7 +33,9 @@ class WiredBroker:
         """Asks for an order."""
         return self._request(do="state", client_id=client_id)
 
-    def activity(self, account: Account, orders: Sequence[Order], *, quotes: Quotes, until: int) -> Activity:
+    def activity(
+        self, account: BrokerAccount, orders: Sequence[Order], *, quotes: Quotes, until: int
+    ) -> BrokerActivity:
         """What became of orders and positions."""
         return self._paper.activity(account, orders, quotes=quotes, until=until)
 

@@ -1,6 +1,6 @@
 """Time and bars: one row per bar, oldest first, without the open."""
 
-from tapebook.context.sections import bars
+from tapebook.context import market_sections
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
@@ -8,7 +8,9 @@ from tests.context.situations import NOW, bar, market
 
 
 def test_rows_and_heading() -> None:
-    section = bars.LAYOUT.section(market(bars=(bar(10, 65_000 * E8), bar(5, 3_420 * E8, volume=0.000123456))))
+    section = market_sections.BARS_SECTION.section(
+        market(bars=(bar(10, 65_000 * E8), bar(5, 3_420 * E8, volume=0.000123456)))
+    )
     assert section is not None
     assert section.title == "Time and bars: now 2026-06-04T12:30 UTC, BTC 5m bars, time high low close volume"
     assert section.columns == ("time", "high", "low", "close", "volume")
@@ -16,11 +18,11 @@ def test_rows_and_heading() -> None:
         ("12:20", "65001", "64999", "65000", "12.5"),
         ("12:25", "3421.0", "3419.0", "3420.0", "0.000123"),
     )
-    assert bars.LAYOUT.text(section.rows[:1]) == "12:20 65001 64999 65000 12.5"
+    assert market_sections.BARS_SECTION.text(section.rows[:1]) == "12:20 65001 64999 65000 12.5"
 
 
 def test_time_and_bar_size_are_said_even_without_a_bar() -> None:
-    section = bars.LAYOUT.section(market(bars=(), symbol="ETH", bar_minutes=15, as_of=NOW + 59_999))
+    section = market_sections.BARS_SECTION.section(market(bars=(), symbol="ETH", bar_minutes=15, as_of=NOW + 59_999))
     assert section is not None
     assert section.rows == ()
     assert section.title.startswith("Time and bars: now 2026-06-04T12:30 UTC, ETH 15m bars")
@@ -28,14 +30,14 @@ def test_time_and_bar_size_are_said_even_without_a_bar() -> None:
 
 def test_bars_of_hours_name_their_day() -> None:
     hours = tuple(Candle("BTC", 3_600, NOW - back - 30 * 60_000, E8, E8, E8, E8, 1.0, 0.0, 1) for back in (DAY, HOUR))
-    section = bars.LAYOUT.section(market(bars=hours, bar_minutes=60))
+    section = market_sections.BARS_SECTION.section(market(bars=hours, bar_minutes=60))
     assert section is not None
     assert section.cells("time") == ["06-03T12:00", "06-04T11:00"]
 
 
 def test_minutes_that_are_not_final_are_named_with_the_bar_that_is_left_out() -> None:
     def title(*minutes_ago: int, bar_minutes: int = 5) -> str:
-        section = bars.LAYOUT.section(
+        section = market_sections.BARS_SECTION.section(
             market(unfinished=tuple(NOW - ago * MINUTE for ago in minutes_ago), bar_minutes=bar_minutes)
         )
         assert section is not None

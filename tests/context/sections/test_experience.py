@@ -1,7 +1,7 @@
 """Experience: rows of (kind, name, value), which engines read and people can."""
 
-from tapebook.context.sections import experience
-from tapebook.domain.memory import ExperienceRow
+from tapebook.context import memory_sections
+from tapebook.domain.agent import ExperienceRow
 from tests.context.situations import situation
 
 ROWS = (
@@ -12,11 +12,11 @@ ROWS = (
 
 
 def test_rows_and_lines() -> None:
-    section = experience.LAYOUT.section(situation(experience=ROWS))
+    section = memory_sections.EXPERIENCE_SECTION.section(situation(experience=ROWS))
     assert section is not None
     assert section.columns == ("kind", "name", "value")
     assert section.rows[0] == ("provider", "trend", "1.20")
-    assert experience.LAYOUT.text(section.rows).split("\n") == [
+    assert memory_sections.EXPERIENCE_SECTION.text(section.rows).split("\n") == [
         "- provider trend: 1.20",
         "- record trend in chop_lowvol: n=41, won 52 % [37, 67]",
         "- similar ETH short 2026-05-02: -0.8 % in 45m",
@@ -24,4 +24,4 @@ def test_rows_and_lines() -> None:
 
 
 def test_nothing_learned_is_no_section() -> None:
-    assert experience.LAYOUT.section(situation(experience=())) is None
+    assert memory_sections.EXPERIENCE_SECTION.section(situation(experience=())) is None

@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.sections.figures import percent, price, signed_usd, statistic, three_digits, usd, whole_usd
-from tapebook.domain.money import E6, E8, decimal_text, scaled
+from tapebook.context.formatting import (
+    percent_text,
+    price_text,
+    signed_usd_text,
+    statistic_text,
+    three_digits_text,
+    usd_text,
+    whole_usd_text,
+)
+from tapebook.domain.money import E6, E8, decimal_text, to_units
 
 
 @pytest.mark.parametrize(
@@ -26,18 +34,18 @@ from tapebook.domain.money import E6, E8, decimal_text, scaled
     ],
 )
 def test_price(amount: str, shown: str) -> None:
-    assert price(scaled(amount, E8)) == shown
+    assert price_text(to_units(amount, E8)) == shown
 
 
 @pytest.mark.parametrize(
     ("amount", "shown"), [("250", "$250"), ("250.5", "$250"), ("251.5", "$252"), ("1234567.89", "$1,234,568")]
 )
 def test_whole_usd(amount: str, shown: str) -> None:
-    assert whole_usd(scaled(amount, E6)) == shown
+    assert whole_usd_text(to_units(amount, E6)) == shown
 
 
 def test_usd() -> None:
-    assert [usd(amount) for amount in (1_020_004_999, -5_000_001, 0)] == ["1020.00", "-5.00", "0.00"]
+    assert [usd_text(amount) for amount in (1_020_004_999, -5_000_001, 0)] == ["1020.00", "-5.00", "0.00"]
 
 
 HALF_CENTS = st.integers(-5_000, 5_000).map(lambda count: count * 5_000)
@@ -45,7 +53,7 @@ HALF_CENTS = st.integers(-5_000, 5_000).map(lambda count: count * 5_000)
 
 @given(st.integers(-(10**16), 10**16) | st.integers(-20 * E6, 20 * E6) | HALF_CENTS)
 def test_usd_is_exact_to_the_cent(amount: int) -> None:
-    assert usd(amount) == decimal_text(amount, E6, 2)
+    assert usd_text(amount) == decimal_text(amount, E6, 2)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +61,7 @@ def test_usd_is_exact_to_the_cent(amount: int) -> None:
     [("28.4", 2, "+$28.40"), ("-9.7", 2, "-$9.70"), ("0", 2, "+$0.00"), ("22", 0, "+$22"), ("-8.4", 0, "-$8")],
 )
 def test_signed_usd(amount: str, digits: int, shown: str) -> None:
-    assert signed_usd(scaled(amount, E6), digits=digits) == shown
+    assert signed_usd_text(to_units(amount, E6), digits=digits) == shown
 
 
 @pytest.mark.parametrize(
@@ -69,7 +77,7 @@ def test_signed_usd(amount: str, digits: int, shown: str) -> None:
     ],
 )
 def test_percent(part: int, whole: int, digits: int, shown: str) -> None:
-    assert percent(part, whole, digits=digits) == shown
+    assert percent_text(part, whole, digits=digits) == shown
 
 
 @pytest.mark.parametrize(
@@ -77,7 +85,7 @@ def test_percent(part: int, whole: int, digits: int, shown: str) -> None:
     [(1.25, 2, "1.25"), (-0.25, 2, "-0.25"), (-0.001, 2, "0.00"), (-0.0, 0, "0"), (3e6, 0, "3000000")],
 )
 def test_statistic(value: float, digits: int, shown: str) -> None:
-    assert statistic(value, digits) == shown
+    assert statistic_text(value, digits) == shown
 
 
 @pytest.mark.parametrize(
@@ -95,9 +103,9 @@ def test_statistic(value: float, digits: int, shown: str) -> None:
     ],
 )
 def test_three_digits(value: float, shown: str) -> None:
-    assert three_digits(value) == shown
+    assert three_digits_text(value) == shown
 
 
 @given(st.floats(0, 1e300))
 def test_three_digits_say_the_value(value: float) -> None:
-    assert float(three_digits(value)) == float(f"{value:.3g}")
+    assert float(three_digits_text(value)) == float(f"{value:.3g}")

@@ -1,6 +1,6 @@
 """Market: what is known, in declared digits and with its age; what is not known is left out."""
 
-from tapebook.context.sections import market as section_of
+from tapebook.context import market_sections as section_of
 from tapebook.context.situation import Feature, Market
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Liquidity, Mid
@@ -16,7 +16,7 @@ PRESSURE = (
 
 def built(found: Market) -> Section:
     """The section of a market that has something to say."""
-    section = section_of.LAYOUT.section(found)
+    section = section_of.MARKET_SECTION.section(found)
     assert section is not None
     return section
 
@@ -38,7 +38,7 @@ def test_every_value_in_its_digits() -> None:
         ("funding_age_s", "60"),
         ("fundingPressure", "fundingRate8h=0.0001000000 regime=crowded_long age_s=120"),
     )
-    assert section_of.LAYOUT.text(section.rows[:1]) == "- price: 65900"
+    assert section_of.MARKET_SECTION.text(section.rows[:1]) == "- price: 65900"
 
 
 def test_features_stand_in_their_order_with_chosen_figures_and_their_age() -> None:
@@ -64,7 +64,7 @@ def test_features_stand_in_their_order_with_chosen_figures_and_their_age() -> No
 def test_what_is_not_known_is_left_out() -> None:
     section = built(market(liquidity=None, context=None, features=()))
     assert [name for name, _ in section.rows] == ["price", "price_age_s"]
-    assert section_of.LAYOUT.section(market(mid=None, liquidity=None, context=None, features=())) is None
+    assert section_of.MARKET_SECTION.section(market(mid=None, liquidity=None, context=None, features=())) is None
 
 
 def test_age_is_of_the_price_that_is_shown() -> None:

@@ -5,14 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.sections import Rows, fact_text, portfolio
+from tapebook.context import market_sections
+from tapebook.context.render import Rows, fact_text
 from tapebook.context.situation import Situation
-from tapebook.domain.activity import Activity
 from tapebook.domain.agent import RiskCaps
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.money import E6, E8
 from tapebook.domain.packet import Section
 from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.run import Activity
 from tests.context.situations import NOW, deployed, order, profile, situation
 
 CAPS = (
@@ -27,7 +28,7 @@ LEFT = (("max_daily_loss_usd", "1000.00"), ("daily_loss_left_usd", "1000.00"), (
 
 def built(found: Situation) -> Section:
     """The section, which is always there."""
-    section = portfolio.LAYOUT.section(found)
+    section = market_sections.PORTFOLIO_SECTION.section(found)
     assert section is not None
     return section
 

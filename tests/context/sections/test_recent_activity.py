@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from tapebook.context.panel import Panel
-from tapebook.context.sections import recent_activity
-from tapebook.domain.activity import Activity
+from tapebook.context import memory_sections
+from tapebook.context.render import SectionCache
 from tapebook.domain.money import E6
+from tapebook.domain.run import Activity
 from tests.context.situations import RULES, activities, situation
 
 SPECIFIED = """\
@@ -32,7 +32,7 @@ BUSY = Activity(
 
 def text(activity: Activity | None) -> str:
     """The section as the packet shows it; empty when it is absent."""
-    drawn = Panel(recent_activity.LAYOUT).drawn(situation(activity=activity))
+    drawn = SectionCache(memory_sections.RECENT_ACTIVITY_SECTION).render(situation(activity=activity))
     return drawn.text if drawn else ""
 
 
@@ -95,7 +95,7 @@ def test_counts_have_the_most_frequent_first() -> None:
 
 @given(activities())
 def test_any_hour_and_day_fit_whole(activity: Activity) -> None:
-    drawn = Panel(recent_activity.LAYOUT).drawn(situation(activity=activity))
+    drawn = SectionCache(memory_sections.RECENT_ACTIVITY_SECTION).render(situation(activity=activity))
     if drawn is not None:
         assert drawn.tokens <= 130
         assert drawn.section.dropped == 0

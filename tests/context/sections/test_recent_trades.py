@@ -5,14 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tapebook.book.settle import Account, Cause, settle_fill
-from tapebook.context.panel import Panel
-from tapebook.context.sections import recent_trades
+from tapebook.book.materializer import Account, TradeCause, settle_fill
+from tapebook.context import memory_sections
+from tapebook.context.render import SectionCache
 from tapebook.domain.instants import HOUR, parse_instant
-from tapebook.domain.money import E6, E8, scaled
+from tapebook.domain.money import E6, E8, to_units
 from tapebook.domain.order import Fill
-from tapebook.domain.position import Portfolio
-from tapebook.domain.trade import ClosedTrade
+from tapebook.domain.position import ClosedTrade, Portfolio
 from tests.context.situations import NOW, closed, situation, trade
 
 SPECIFIED = """\
@@ -32,10 +31,10 @@ def at(clock: str) -> int:
 
 def round_trip(symbol: str, size: str, entry: tuple[str, str], leave: tuple[str, str], reason: str) -> ClosedTrade:
     """A trade as two fills make it; entry and exit are (time, price)."""
-    cause = Cause("btc-5m", 3, "r1", reason, 2, "trend_up_lowvol")
+    cause = TradeCause("btc-5m", 3, "r1", reason, 2, "trend_up_lowvol")
     account = Account(0, Portfolio({}, 1_000 * E6), {})
-    for number, (signed, (clock, price)) in enumerate([(scaled(size, E8), entry), (-scaled(size, E8), leave)]):
-        fill = Fill(f"f{number}", symbol, at(clock), signed, scaled(price, E8), 0, False, "c")
+    for number, (signed, (clock, price)) in enumerate([(to_units(size, E8), entry), (-to_units(size, E8), leave)]):
+        fill = Fill(f"f{number}", symbol, at(clock), signed, to_units(price, E8), 0, False, "c")
         account, bodies = settle_fill(account, fill, cause, mark_e8=None)
     found = [body.trade for body in bodies if hasattr(body, "trade") and isinstance(body.trade, ClosedTrade)]
     return found[0]
@@ -47,9 +46,9 @@ ETH = round_trip("ETH", "-0.05263158", ("08:15", "3420"), ("09:00", "3455"), rea
 
 def lines(*trades: ClosedTrade) -> list[str]:
     """The section's rows as the packet shows them."""
-    section = recent_trades.LAYOUT.section(situation(closed_trades=trades))
+    section = memory_sections.RECENT_TRADES_SECTION.section(situation(closed_trades=trades))
     assert section is not None
-    return recent_trades.LAYOUT.text(section.rows).split("\n")
+    return memory_sections.RECENT_TRADES_SECTION.text(section.rows).split("\n")
 
 
 def test_rows_of_two_real_trades() -> None:
@@ -70,7 +69,9 @@ def test_format_is_the_specified_one() -> None:
 
 def test_section_as_a_file(golden: Callable[[str, str], None]) -> None:
     sure = trade(trade_id="x", side="short", exited_e8=1, entry_regime_tag=None, entry_reason='a "sure" thing')
-    drawn = Panel(recent_trades.LAYOUT).drawn(situation(closed_trades=(ETH, BTC, closed(sure))))
+    drawn = SectionCache(memory_sections.RECENT_TRADES_SECTION).render(
+        situation(closed_trades=(ETH, BTC, closed(sure)))
+    )
     assert drawn is not None
     golden("section-recent-trades.txt", drawn.text + "\n")
 
@@ -95,7 +96,7 @@ def test_reason_is_capped() -> None:
 
 
 def test_no_trades_are_no_section() -> None:
-    assert recent_trades.LAYOUT.section(situation(closed_trades=())) is None
+    assert memory_sections.RECENT_TRADES_SECTION.section(situation(closed_trades=())) is None
 
 
 @pytest.mark.parametrize(("minutes", "shown"), [("10:00", "0m"), ("10:01", "1m"), ("23:59", "839m")])
@@ -138,9 +139,9 @@ def test_ten_trades_fit_at_the_default() -> None:
         )
         for number in range(10)
     ]
-    drawn = Panel(recent_trades.LAYOUT).drawn(situation(closed_trades=tuple(shown)))
+    drawn = SectionCache(memory_sections.RECENT_TRADES_SECTION).render(situation(closed_trades=tuple(shown)))
     assert drawn is not None
     assert (len(drawn.section.rows), drawn.section.dropped) == (10, 0)
-    assert drawn.tokens <= recent_trades.LAYOUT.cap
+    assert drawn.tokens <= memory_sections.RECENT_TRADES_SECTION.cap
     assert all("+$140/-$59" in line for line in drawn.text.split("\n")[1:])
     assert "exit liquidated" in drawn.text

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from types import ModuleType
 
-from tapebook.decision import Answer, EngineTerms, Reply, parse
+from tapebook.decision import EngineAnswer, EngineTerms, Reply, parse_reply
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import Action
 
@@ -39,10 +39,10 @@ def seen(prices: Sequence[Prices], *, held: int = FLAT) -> Packet:
     return packet_of(bars(prices), portfolio(held))
 
 
-def action_in(answer: Answer) -> Action:
+def action_in(answer: EngineAnswer) -> Action:
     """The one action of an answer without a problem."""
     assert answer.problem is None
-    parsed = parse(answer.reply)
+    parsed = parse_reply(answer.reply)
     assert isinstance(parsed, Reply), parsed
     (only,) = parsed.actions
     return only

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tapebook.context import assemble
+from tapebook.context import assemble_packet
 from tapebook.decision.engines import carry
 from tapebook.decision.engines.carry import ENTER_PCT, LEAVE_PCT, OLDEST_SECONDS
-from tapebook.decision.reading import read
+from tapebook.decision.rule_engine import read_packet
 from tapebook.domain.packet import Packet
 from tests.context.situations import situation
 from tests.decision.engines.seen import FLAT, LONG, SHORT, facts, packet_of, portfolio, proposed_by
@@ -79,7 +79,7 @@ def test_a_rate_of_eight_hours_counts_for_longer(hours: str, age: int, kind: str
 
 
 def test_it_reads_the_section_that_packets_have() -> None:
-    packet = assemble(situation())
-    rate = read(packet).market.get("funding_rate_1h_pct")
+    packet = assemble_packet(situation())
+    rate = read_packet(packet).market.get("funding_rate_1h_pct")
     assert rate is not None
     assert f"funding is {rate} % an hour" in proposed_by(carry, packet).reason

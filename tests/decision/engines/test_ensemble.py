@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.decision import Answer, Engine, EngineTerms
-from tapebook.decision.answer import answer
+from tapebook.decision import Engine, EngineAnswer, EngineTerms
 from tapebook.decision.engines import ensemble
 from tapebook.decision.engines.ensemble import MEMBERS, EnsembleEngine
+from tapebook.decision.reply import make_answer
 from tapebook.domain.money import E6, E8
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import Action, Usage, Vote
@@ -22,11 +22,11 @@ PACKET = packet_of()
 class Says:
     """An engine that always says the same."""
 
-    def __init__(self, given: Answer, identity: str = "") -> None:
+    def __init__(self, given: EngineAnswer, identity: str = "") -> None:
         self.given = given
         self.identity = identity
 
-    def decide(self, packet: Packet) -> Answer:
+    def decide(self, packet: Packet) -> EngineAnswer:
         """What it always says."""
         return self.given
 
@@ -34,15 +34,15 @@ class Says:
 def says(kind: str, confidence: float = 0.5, **fields: Any) -> Says:
     """A member that proposes one action."""
     order = {"side": "long", "notional_usd": 100.0, **fields} if kind in ("open", "adjust") else fields
-    return Says(answer(PACKET, kind, reason=f"for {kind}", confidence=confidence, **order))
+    return Says(make_answer(PACKET, kind, reason=f"for {kind}", confidence=confidence, **order))
 
 
 def fails(problem: str = "it broke", usage: Usage | None = None) -> Says:
     """A member that has no answer."""
-    return Says(Answer("", usage=usage, problem=problem), "model")
+    return Says(EngineAnswer("", usage=usage, problem=problem), "model")
 
 
-def asked(*members: Engine, packet: Packet = PACKET) -> Answer:
+def asked(*members: Engine, packet: Packet = PACKET) -> EngineAnswer:
     """What members a, b, c … come to."""
     return EnsembleEngine(list(zip("abcdefgh", members, strict=False))).decide(packet)
 
@@ -107,7 +107,7 @@ def test_every_vote_is_recorded() -> None:
 
 
 def test_a_reply_that_is_none_is_a_vote_to_hold() -> None:
-    given = asked(says("open", 0.6), Says(Answer("buy!")), Says(Answer('{"actions":[]}')))
+    given = asked(says("open", 0.6), Says(EngineAnswer("buy!")), Says(EngineAnswer('{"actions":[]}')))
     assert [vote.action for vote in given.votes] == ["open", "hold", "hold"]
     assert given.votes[1].reason.startswith("not the JSON")
     assert given.votes[2].reason == "no word on BTC"
@@ -115,7 +115,9 @@ def test_a_reply_that_is_none_is_a_vote_to_hold() -> None:
 
 
 def test_words_on_other_symbols_are_no_votes() -> None:
-    other = Says(Answer('{"actions":[{"action":"open","symbol":"ETH","side":"long","notional_usd":5,"confidence":1}]}'))
+    other = Says(
+        EngineAnswer('{"actions":[{"action":"open","symbol":"ETH","side":"long","notional_usd":5,"confidence":1}]}')
+    )
     assert decided(other, says("close", 0.1)).action == "close"
 
 
@@ -151,8 +153,8 @@ def test_a_member_with_a_model_is_known_by_its_engine() -> None:
 
 
 def test_usage_is_that_of_all_members() -> None:
-    paid = Says(answer(PACKET, "hold", reason="r"), "m")
-    paid.given = Answer(paid.given.reply, usage=Usage("m", 10, 2, 300, 1))
+    paid = Says(make_answer(PACKET, "hold", reason="r"), "m")
+    paid.given = EngineAnswer(paid.given.reply, usage=Usage("m", 10, 2, 300, 1))
     assert asked(paid, says("hold"), fails(usage=Usage("n", 5, 0, 50, 3))).usage == Usage("m + n", 15, 2, 350, 4)
     assert asked(says("hold")).usage is None
 

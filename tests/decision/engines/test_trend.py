@@ -4,7 +4,7 @@ import pytest
 
 from tapebook.decision.engines import trend
 from tapebook.decision.engines.trend import ENTER_BPS, FAST, LEAVE_BPS, SLOW
-from tapebook.decision.signal import LEVERAGE, NOTIONAL_USD
+from tapebook.decision.rule_engine import LEVERAGE, NOTIONAL_USD
 from tapebook.domain.money import E6
 from tapebook.domain.run import Action
 from tests.decision.engines.seen import FLAT, LONG, SHORT, proposed_by, seen

@@ -1,6 +1,5 @@
 """What goes to Anthropic's messages API."""
 
-
 from tapebook.clock import elapsed_seconds
 from tapebook.llm import Key, ModelTerms
 from tapebook.llm.models import anthropic

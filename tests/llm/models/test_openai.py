@@ -6,7 +6,7 @@ import pytest
 from tapebook.clock import elapsed_seconds
 from tapebook.llm import Completion, Failure, Key, Model, ModelTerms
 from tapebook.llm.models import openai
-from tapebook.llm.port import estimated_tokens
+from tapebook.llm.port import estimate_tokens
 from tests.llm.model_server import ModelServer, Said, error, openai_chat
 
 SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
@@ -83,8 +83,8 @@ def test_a_refusal_of_the_model_is_a_refusal(server: ModelServer, model: Model) 
 
 def test_tokens_that_are_not_counted_are_estimated_high(server: ModelServer, model: Model) -> None:
     server.says(Said(body=openai_chat("{}", tokens=None)))
-    expected = estimated_tokens("system\n text", "user → text")
-    assert asked(model) == Completion("{}", expected, estimated_tokens("{}"), reasoning="hm")
+    expected = estimate_tokens("system\n text", "user → text")
+    assert asked(model) == Completion("{}", expected, estimate_tokens("{}"), reasoning="hm")
     assert expected > 8
 
 

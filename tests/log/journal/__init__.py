@@ -30,17 +30,17 @@ class Settled(msgspec.Struct, frozen=True):
 
 def added(title: str, *, at: int = START, tags: tuple[str, ...] = ()) -> Draft:
     """A draft of an entry."""
-    return Draft.of("entry.added", at, Entry(title, len(title) * 10**17, tags))
+    return Draft.from_body("entry.added", at, Entry(title, len(title) * 10**17, tags))
 
 
 def settled(entry_seq: int, *, at: int = START) -> Draft:
     """A draft that settles an entry."""
-    return Draft.of("entry.settled", at, Settled(entry_seq))
+    return Draft.from_body("entry.settled", at, Settled(entry_seq))
 
 
 def noted(text: str, *, at: int = START) -> Draft:
     """A draft that no table is computed from."""
-    return Draft.of("note.made", at, Entry(text, 0))
+    return Draft.from_body("note.made", at, Entry(text, 0))
 
 
 def open_journal(db: Database, *, clock: VirtualClock | None = None) -> Log:

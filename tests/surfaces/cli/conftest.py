@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import tapebook
-from tapebook import app
+import tapebook.api
+from tapebook.api import app
 from tapebook.surfaces.cli import horizons, main, output
 
 Ran = tuple[int, str, str]
@@ -46,8 +46,8 @@ def facade(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return book
 
     book.module = SimpleNamespace(open=open_home)
-    monkeypatch.setitem(sys.modules, "tapebook.app", book.module)
-    monkeypatch.setattr(tapebook, "app", book.module)
+    monkeypatch.setitem(sys.modules, "tapebook.api.app", book.module)
+    monkeypatch.setattr(tapebook.api, "app", book.module)
     return book
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
-from tapebook.decision import Answer
-from tapebook.loop.deploy import deploy
-from tapebook.loop.slot import Slot
-from tapebook.loop.tick import tick
-from tests.loop.desks import desk, reply
+from tapebook.api import app
+from tapebook.decision import EngineAnswer
+from tapebook.desk.agents import deploy_agent
+from tapebook.tick.decide import Slot
+from tapebook.tick.story import tick
+from tests.desk.desks import desk, reply
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -161,9 +161,9 @@ def test_dry_run_is_said_wherever_it_shows(run: Run, home: str, tmp_path: Path) 
     run("agents", "edit", "btc-5m", "--mode", "dry_run", "--engine", "trend", "--home", copy)
     assert "paper (dry run)" in run("agents", "--home", copy)[1]
     with app.open(copy) as book:
-        slot = Slot(deploy(book._rooms, "btc-5m"), "BTC", book._rooms.clock.now(), trigger="manual")
+        slot = Slot(deploy_agent(book._rooms, "btc-5m"), "BTC", book._rooms.clock.now(), trigger="manual")
         said = reply("open", "long", 500)
-        made = tick(book._rooms, slot, ask=lambda _rooms, _opened: Answer(said))
+        made = tick(book._rooms, slot, ask=lambda _rooms, _opened: EngineAnswer(said))
         assert made.status == "done"
         assert book.verify() == []
     shown = run("agents", "show", "btc-5m", "--home", copy)[1]

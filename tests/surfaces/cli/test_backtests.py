@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tapebook.app_backtests import Backtests
-from tests.lab.books import played
+from tapebook.api.backtests import Backtests
+from tests.backtest.books import played
 
 Run = Callable[..., tuple[int, str, str]]
 

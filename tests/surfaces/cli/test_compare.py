@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loop.pairs import SHADOWED, play
+from tests.desk.pairs import SHADOWED, play
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.domain.instants import parse_instant
 
 Run = Callable[..., tuple[int, str, str]]

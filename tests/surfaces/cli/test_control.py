@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import tapebook
-from tapebook import app
-from tapebook.app import Flattened
-from tests.loop.desks import desk, reply
+from tapebook.api import app
+from tapebook.api.app import FlattenReport
+from tests.desk.desks import desk, reply
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -80,8 +80,8 @@ def test_flatten_reaches_what_an_agent_holds(tmp_path: Path) -> None:
         floor.work(agent)
         floor.later(10_000, BTC=100)
     with app.open(tmp_path / "home", clock=floor.clock) as book:
-        assert book.flatten("a", reason="enough") == [Flattened("a.paper", ["BTC"], 0, False)]
-        assert book.flatten() == [Flattened("a.paper", ["BTC"], 0, False)]
+        assert book.flatten("a", reason="enough") == [FlattenReport("a.paper", ["BTC"], 0, False)]
+        assert book.flatten() == [FlattenReport("a.paper", ["BTC"], 0, False)]
         assert [order["status"] for order in book.orders("a", working=True)] == ["placed"]
         assert book.verify() == []
 

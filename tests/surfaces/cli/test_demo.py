@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tapebook.app import DemoProgress
-from tapebook.surfaces.cli import progress
+from tapebook.api.app import DemoProgress
+from tapebook.surfaces.cli import output
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 def test_report_comes_alone_on_stdout(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(output, "EVERY_SECONDS", 0.0)
     words = ["demo", "--seconds", "1.5", "--fast", "--no-web", "--home", str(tmp_path / "home")]
     code, out, err = run(*words)
     assert code == 0

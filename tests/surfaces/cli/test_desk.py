@@ -18,12 +18,12 @@ import msgspec
 import psutil
 import pytest
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.clock import SystemClock
-from tapebook.config import FILE, Llm, as_toml, load
 from tapebook.domain.market import Mid
-from tapebook.home import only_one, sole_writer
-from tapebook.tape.store import NO_WATERMARK, View
+from tapebook.home import exclusive_lock, role_lock
+from tapebook.settings.config import FILE, LlmSettings, as_toml, load_config
+from tapebook.tape.view import NO_WATERMARK, View
 from tests.llm.conftest import one_server, server
 from tests.llm.hostile_servers import BILLED, HOSTILE, KEY, many_tempered
 from tests.llm.model_server import ModelServer
@@ -85,8 +85,8 @@ def test_the_whole_desk_on_a_world_that_runs_fast(home: str, world: str) -> None
 def test_the_whole_desk_among_hostile_models(home: str, world: str, server: ModelServer) -> None:
     """All processes stay, agents of rules and of good models decide as ever, every failure has its run and cost."""
     server.says(many_tempered(large=100_000_000, seconds_a_byte=2.0))
-    llm = Llm(openai_url=f"{server.url}/v1", attempts=2, timeout_seconds=4.0, total_seconds=6.0)
-    (Path(home) / FILE).write_text(as_toml(msgspec.structs.replace(load(Path(home), {}), llm=llm)), "utf-8")
+    llm = LlmSettings(openai_url=f"{server.url}/v1", attempts=2, timeout_seconds=4.0, total_seconds=6.0)
+    (Path(home) / FILE).write_text(as_toml(msgspec.structs.replace(load_config(Path(home), {}), llm=llm)), "utf-8")
     names = [*HOSTILE, "echoes-in-its-answer", "good"]
     with app.open(home) as book:
         for name in names:
@@ -199,7 +199,7 @@ def test_stops_cleanly_when_told_to(home: str) -> None:
     assert desk.returncode == 0, said
     assert not any(child.is_running() for child in children)
     with app.open(home) as book:
-        assert book._rooms.leases.others() == 0 and book.verify() == []
+        assert book._rooms.leases.watch_others() == 0 and book.verify() == []
 
 
 def test_a_killed_child_comes_back_and_children_do_not_outlive_a_killed_desk(home: str) -> None:
@@ -248,10 +248,10 @@ def await_role_locks(home: str, children: set[str]) -> None:
 
 
 def test_a_desk_beside_another_role_or_ingestion_does_not_begin(home: str, run: Run) -> None:
-    with only_one(Path(home), "executor"):
+    with role_lock(Path(home), "executor"):
         code, _, err = run("up", "--home", home)
         assert code == 2 and err.count("\n") == 1 and f"there is an executor on {home} already" in err
-    with sole_writer(Path(home), "tape"):
+    with exclusive_lock(Path(home), "tape"):
         code, _, err = run("up", "--with-ingest", "--home", home)
         assert code == 2 and err.count("\n") == 1 and "is in use by process" in err
 
@@ -323,11 +323,11 @@ def test_what_it_refuses(home: str, run: Run, tmp_path: Path) -> None:
 def test_tick_waits_for_nobody_who_is_alive(home: str, run: Run) -> None:
     with app.open(home, clock=SystemClock()) as book:
         rooms = book._rooms
-        rooms.leases.others()
-        held = rooms.leases.take([rooms.book.stream("btc-5m.paper")], most=1)
+        rooms.leases.watch_others()
+        held = rooms.leases.acquire([rooms.book.stream("btc-5m.paper")], most=1)
         ticking = start("tick", "btc-5m", "BTC", "--home", home)
         while ticking.poll() is None:
-            rooms.leases.beat()
+            rooms.leases.heartbeat()
             time.sleep(0.05)
         out, err = ticking.communicate()
         assert (ticking.returncode, out) == (75, "")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
-from tapebook.app import HomeEvent, Lookout, RoleProgress, SupervisorProgress
+from tapebook.api import app
+from tapebook.api.app import HomeEvent, HomeObserver, RoleProgress, SupervisorProgress
+from tapebook.desk.home_events import EventKind
 from tapebook.errors import Retry
-from tapebook.loop.home_events import EventKind
 from tests.llm.model_server import Said, serving
 
 Run = Callable[..., tuple[int, str, str]]
@@ -110,7 +110,7 @@ def test_a_desk_in_which_everything_failed(
 ) -> None:
     kinds: list[EventKind] = ["failure"]
 
-    def desk(*_: object, lookout: Lookout, report: Callable[[object], None], **__: object) -> None:
+    def desk(*_: object, lookout: HomeObserver, report: Callable[[object], None], **__: object) -> None:
         progress = RoleProgress("worker", "2 made", None) if only else SupervisorProgress({}, 0)
         report(progress)
         for kind in kinds:

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tapebook import app
-from tapebook.app import Check, Finding
-from tapebook.config import TEMPLATE
+from tapebook.api import app
+from tapebook.api.app import Check, Finding
 from tapebook.domain.market import Mid
+from tapebook.settings.config import TEMPLATE
 
 Run = Callable[..., tuple[int, str, str]]
 

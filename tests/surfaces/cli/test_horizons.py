@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tapebook import app
+from tapebook.api import app
+from tests.desk.desks import START, desk
+from tests.desk.exits import booked
 from tests.horizons.makers import exit_at
-from tests.loop.desks import START, desk
-from tests.loop.exits import booked
 
 Run = Callable[..., tuple[int, str, str]]
 

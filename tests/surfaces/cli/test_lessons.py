@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tapebook.domain.note import SkillNote
-from tapebook.loop.skills import Promotion
+from tapebook.domain.agent import SkillNote
+from tapebook.tick.memory import Promotion
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -28,7 +28,7 @@ DONE = Promotion("sizing", "n1", "teacher", "0123456789abcdef", ("Sizing: x",), 
 def test_lessons_of_an_agent_with_or_without_the_word_show(
     run: Run, facade: SimpleNamespace, words: tuple[str, ...]
 ) -> None:
-    facade.lessons, facade.skills = lambda agent, *, most: [NOTE], SimpleNamespace(told=lambda agent: [])
+    facade.lessons, facade.skills = lambda agent, *, most: [NOTE], SimpleNamespace(notes_for=lambda agent: [])
     assert run(*words)[1].splitlines() == [
         "### Sizing",
         "- size above $900 does better",
@@ -41,7 +41,7 @@ def test_lessons_of_an_agent_with_or_without_the_word_show(
 
 def test_what_others_promoted_is_shown_beside_it(run: Run, facade: SimpleNamespace) -> None:
     shared = SkillNote("sizing", "n1", "b.paper", "teacher", 0, "### Sizing\n- 20 trades", "h")
-    facade.lessons, facade.skills = lambda agent, *, most: [], SimpleNamespace(told=lambda agent: [shared])
+    facade.lessons, facade.skills = lambda agent, *, most: [], SimpleNamespace(notes_for=lambda agent: [shared])
     assert run("lessons", "a")[1].splitlines() == [
         "promoted by teacher to sizing:",
         "### Sizing",

@@ -15,7 +15,8 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from tapebook import app, errors
+from tapebook import errors
+from tapebook.api import app
 from tapebook.surfaces import cli
 
 Run = Callable[..., tuple[int, str, str]]
@@ -24,7 +25,7 @@ SOURCE = str(Path(__file__).parents[3] / "src")
 CALL = "import sys; from tapebook.surfaces.cli import main; sys.exit(main())"
 HEAVY = [
     *("apsw", "psycopg", "numpy", "aiohttp", "pyarrow", "msgspec", "asyncio", "rich"),
-    *("tapebook.app", "tapebook.loop", "tapebook.config", "tapebook.db", "tapebook.views"),
+    *("tapebook.api.app", "tapebook.tick", "tapebook.settings.config", "tapebook.db", "tapebook.views"),
 ]
 
 

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tapebook import app
-from tapebook.loop.listen import IngestProgress
-from tapebook.surfaces.cli.market import _Reporter
+from tapebook.api import app
+from tapebook.ingest.live import IngestProgress
+from tapebook.surfaces.cli.market import _IngestReporter
 from tests.surfaces.cli.conftest import Run
 
 
@@ -16,7 +16,7 @@ def progress(problem: str | None, rows: int = 0) -> IngestProgress:
 
 
 def test_a_problem_is_said_when_it_begins_and_not_while_it_lasts(capsys: pytest.CaptureFixture[str]) -> None:
-    told = _Reporter(lambda done, text: None)
+    told = _IngestReporter(lambda done, text: None)
     for problem in ("no room (waiting: 3 facts)", "no room (waiting: 9 facts)", None, None, "no room (1 …)", "x"):
         told(progress(problem, 5))
     assert capsys.readouterr().err.splitlines() == [
@@ -28,7 +28,7 @@ def test_a_problem_is_said_when_it_begins_and_not_while_it_lasts(capsys: pytest.
 
 
 def test_nothing_received_is_said() -> None:
-    assert _Reporter(lambda done, text: None).lines() == ["nothing was received"]
+    assert _IngestReporter(lambda done, text: None).lines() == ["nothing was received"]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,9 @@ def test_bad_input_is_one_line(words: tuple[str, ...], says: str, run: Run, tmp_
 def test_a_market_is_told_in_names_units_and_ages(run: Run, home: str) -> None:
     code, out, err = run("market", "BTC", "--home", home, "--as-of", "2026-01-05T00:57:30Z")
     assert (code, err) == (0, "")
-    assert out == """\
+    assert (
+        out
+        == """\
 symbol         BTC as of 2026-01-05T00:57:30.000Z
 price          65,919 USD, 0 s old
 regime         trend_down_lowvol (100 bars of 5 min)
@@ -65,6 +67,7 @@ volatility     0.19 % in 1 h (18.0 % a year), not known in 24 h (774 of 1,440 mi
 positioning    neutral: score +0.00 of 1, confidence 3 %; 2 min old
 gaps           none in the last hour
 """
+    )
 
 
 def test_what_is_not_known_or_old_of_a_market_is_said(run: Run, facade: SimpleNamespace) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.bars import model_home
+from tests.backtest.bars import model_home
 from tests.llm.conftest import offline, one_server, server
 from tests.llm.model_server import ModelServer, Said, Seen, trading_chat
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tapebook.surfaces.cli import progress as module
-from tapebook.surfaces.cli.progress import progress
+from tapebook.surfaces.cli import output as module
+from tapebook.surfaces.cli.output import progress
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 
@@ -37,7 +37,7 @@ def test_unknown_whole_has_no_share(capsys: pytest.CaptureFixture[str], monkeypa
 
 def test_a_terminal_gets_a_bar_in_80_columns() -> None:
     script = """
-from tapebook.surfaces.cli.progress import progress
+from tapebook.surfaces.cli.output import progress
 with progress("demo") as show:
     show(None, "starting")
     show(0.0, "starting")

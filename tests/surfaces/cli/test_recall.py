@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
-from tapebook.loop.sync import sync
-from tests.loop.desks import desk, reply
-from tests.loop.libraries import ANN, with_note
+from tapebook.api import app
+from tapebook.library.sync import sync_documents
+from tests.desk.desks import desk, reply
+from tests.library.libraries import ANN, with_note
 
 Run = Callable[..., tuple[int, str, str]]
 MANUAL = "# Manual\n\nNever average down.\n"
@@ -163,7 +163,7 @@ def test_a_run_is_shown_with_its_citations(run: Run, tmp_path: Path) -> None:
         notes = tmp_path / "home" / "workspace" / "agents" / "ann" / "memory"
         notes.mkdir(parents=True)
         (notes / "rules.md").write_text("Never chase a breakout of BTC.\n")
-        sync(floor.rooms)
+        sync_documents(floor.rooms)
         floor.later(60_000, BTC=100)
         made = floor.say(agent, with_note(reply("hold", cites=["c1"]), "noted"))
     code, out, _ = run("runs", "show", made.run_id, "--home", str(tmp_path / "home"))

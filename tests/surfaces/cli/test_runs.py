@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tapebook.app import ReplayReport
+from tapebook.api.app import ReplayReport
 
 Run = Callable[..., tuple[int, str, str]]
 

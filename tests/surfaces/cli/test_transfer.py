@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tapebook import app
+from tapebook.api import app
 from tapebook.archive import put_content
 from tapebook.tape.recording import Recorder
+from tests.history.files import HEADER, lines, write
 from tests.surfaces.cli.conftest import Run
-from tests.tape.importers.files import HEADER, lines, write
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tapebook.archive.port import CONTENT, fits_key
+from tapebook.archive.port import CONTENT_PREFIX, matches_key
 from tapebook.domain import files
 from tapebook.errors import BadInput, Damaged, StoreFailed
 
@@ -50,7 +50,7 @@ class FolderArchive:
 
     def create_all(self, objects: Mapping[str, bytes]) -> None:
         """Stores objects with fewer waits for the disk: all contents first, then their names, then each folder once."""
-        new = {_inside(key): content for key, content in objects.items() if not self._is_known(key, content)}
+        new = {_checked_key(key): content for key, content in objects.items() if not self._is_known(key, content)}
         if not new:
             return
         written: dict[str, str] = {}
@@ -85,7 +85,7 @@ class FolderArchive:
         if key not in self._stored or not self.has(key):
             return False
         stored = self._stored[key]
-        return fits_key(key, content) if stored is None else stored == content
+        return matches_key(key, content) if stored is None else stored == content
 
     def _require_root(self) -> None:
         if self._was_there and not self._root.is_dir():
@@ -138,7 +138,7 @@ class FolderArchive:
         if found == content:
             self._sync([path])
             return
-        if (found is not None and fits_key(key, found)) or not fits_key(key, content):
+        if (found is not None and matches_key(key, found)) or not matches_key(key, content):
             raise Damaged(f"the archive already holds other bytes under {key}")
         evidence = f"{self._root}/{_HEALED}/{key.replace('/', '_')}{_DAMAGED}"
         # The first damage of an object is kept; what befalls it later says no more.
@@ -170,9 +170,9 @@ class FolderArchive:
                 del self._stored[next(iter(self._stored))]
             # A content key says all of its content.
             self._stored |= {
-                key: None if key.startswith(CONTENT) else content
+                key: None if key.startswith(CONTENT_PREFIX) else content
                 for key, content in objects.items()
-                if key.startswith(CONTENT) or len(content) <= _SHORT
+                if key.startswith(CONTENT_PREFIX) or len(content) <= _SHORT
             }
 
     def get(self, key: str) -> bytes | None:
@@ -199,34 +199,34 @@ class FolderArchive:
         """Every key that begins with a prefix."""
         # Only the folder the prefix names is walked: packets lie elsewhere, and there are many of them.
         folder = prefix.rpartition("/")[0]
-        below = self._root / _inside(folder) if "/" in prefix else self._root
-        found = (path.relative_to(self._root).as_posix() for path in files.below(below) if _is_object(path))
+        below = self._root / _checked_key(folder) if "/" in prefix else self._root
+        found = (path.relative_to(self._root).as_posix() for path in files.walk_folder(below) if _is_object(path))
         return sorted(key.removesuffix(_OBJECT) for key in found if key.startswith(prefix))
 
-    def walk(self) -> Iterator[str]:
+    def walk_keys(self) -> Iterator[str]:
         """Every key, a folder at a time."""
-        for path in files.below(self._root):
+        for path in files.walk_folder(self._root):
             if _is_object(path):
                 yield path.relative_to(self._root).as_posix().removesuffix(_OBJECT)
 
-    def strays(self) -> Iterator[str]:
+    def stray_files(self) -> Iterator[str]:
         """Files that are no object, outside of the folders for writes under way and for healed objects."""
-        for path in files.below(self._root):
+        for path in files.walk_folder(self._root):
             place = path.relative_to(self._root)
             at_work = place.parts[0] in (_PARTS, _HEALED) or path.name.endswith(_PART)
             if not (at_work or path.is_dir() or _is_object(path)):
                 yield place.as_posix()
 
-    def repaired(self) -> list[str]:
+    def repaired_objects(self) -> list[str]:
         """Every object that was damaged and replaced, by the name its damaged file was moved to."""
-        return sorted(path.name.removesuffix(_DAMAGED) for path in files.below(self._root / _HEALED))
+        return sorted(path.name.removesuffix(_DAMAGED) for path in files.walk_folder(self._root / _HEALED))
 
-    def clean(self, *, before_ms: int, everywhere: bool = False) -> int:
+    def delete_partial_writes(self, *, before_ms: int, everywhere: bool = False) -> int:
         """Deletes half-written files of killed writers; the age keeps those of writers at work, on any machine.
 
         They lie in one folder; `everywhere` looks for those of earlier versions too, which lie beside objects.
         """
-        places = files.below(self._root if everywhere else self._root / _PARTS)
+        places = files.walk_folder(self._root if everywhere else self._root / _PARTS)
         old = [path for path in places if path.name.endswith(_PART) and _changed_ms(path) < before_ms]
         for path in old:
             with suppress(FileNotFoundError):
@@ -235,10 +235,10 @@ class FolderArchive:
 
     def path(self, key: str) -> Path:
         """The file of an object, whether it is there or not."""
-        return self._root / f"{_inside(key)}{_OBJECT}"
+        return self._root / f"{_checked_key(key)}{_OBJECT}"
 
 
-def _inside(key: str) -> str:
+def _checked_key(key: str) -> str:
     """The key, unless it leads out of the archive or to a file that another key names as well."""
     if "\0" in key or {"", ".", ".."} & set(key.split("/")):
         raise BadInput(f"{key!r} is not an archive key: it must stay inside the archive, with one name per folder")

@@ -6,9 +6,8 @@ few bars, a short above their highest high.
 
 from functools import lru_cache
 
-from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import Bars, Side, read
-from tapebook.decision.signal import Signal, abstain, follow
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.rule_engine import PacketBars, PositionSide, Signal, abstain, follow_signal, read_packet
 from tapebook.domain.packet import Packet
 
 ENTER_BARS, LEAVE_BARS = 30, 10
@@ -19,23 +18,23 @@ class BreakoutEngine:
 
     identity = ""
 
-    def decide(self, packet: Packet) -> Answer:
+    def decide(self, packet: Packet) -> EngineAnswer:
         """Opens beyond the long channel, closes beyond the short one on the other side, holds otherwise."""
-        reading = read(packet)
+        reading = read_packet(packet)
         if len(reading.bars.closes) <= ENTER_BARS:
             return abstain(packet.symbol, f"fewer than {ENTER_BARS + 1} bars")
-        return follow(reading, _signal(reading.bars))
+        return follow_signal(reading, _signal(reading.bars))
 
 
 @lru_cache(maxsize=256)
-def _signal(bars: Bars) -> Signal:
+def _signal(bars: PacketBars) -> Signal:
     """Cached, since ticks come more often than bars end."""
     highs, lows, close = bars.highs[-ENTER_BARS - 1 : -1], bars.lows[-ENTER_BARS - 1 : -1], bars.closes[-1]
     top, bottom = max(highs), min(lows)
     near_top, near_bottom = max(highs[-LEAVE_BARS:]), min(lows[-LEAVE_BARS:])
-    wants: Side | None = "long" if close > top else "short" if close < bottom else None
-    rising: tuple[Side, ...] = ("long",) if close >= near_bottom else ()
-    falling: tuple[Side, ...] = ("short",) if close <= near_top else ()
+    wants: PositionSide | None = "long" if close > top else "short" if close < bottom else None
+    rising: tuple[PositionSide, ...] = ("long",) if close >= near_bottom else ()
+    falling: tuple[PositionSide, ...] = ("short",) if close <= near_top else ()
     beyond = max(close - top, bottom - close, 0.0)
     # A channel without width is left by any move; that alone is no reason to be sure.
     share = beyond / (top - bottom) if top > bottom else 0.0

@@ -7,9 +7,8 @@ packet says that settlements are apart.
 
 from functools import lru_cache
 
-from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import Facts, Side, number, read
-from tapebook.decision.signal import Signal, abstain, follow
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.rule_engine import Facts, PositionSide, Signal, abstain, follow_signal, parse_number, read_packet
 from tapebook.domain.packet import Packet
 
 ENTER_PCT, LEAVE_PCT = 0.005, 0.002
@@ -21,27 +20,27 @@ class CarryEngine:
 
     identity = ""
 
-    def decide(self, packet: Packet) -> Answer:
+    def decide(self, packet: Packet) -> EngineAnswer:
         """Opens on the side that is paid, closes when the pay is gone or has turned, holds otherwise."""
-        reading = read(packet)
+        reading = read_packet(packet)
         told = reading.market.get("funding_rate_1h_pct")
         signal = _signal(told) if told else None
         if signal is None:
             return abstain(packet.symbol, "the funding rate is not known")
-        age = number(reading.market.get("funding_age_s"))
+        age = parse_number(reading.market.get("funding_age_s"))
         if age is None or (age > OLDEST_SECONDS and age > OLDEST_SECONDS * _interval_hours(reading.market)):
             return abstain(packet.symbol, "the funding rate is too old to count on")
-        return follow(reading, signal)
+        return follow_signal(reading, signal)
 
 
 @lru_cache(maxsize=256)
 def _signal(told: str) -> Signal | None:
     """What a rate says, None when it is no number; cached, since it stays for as long as it is the newest."""
-    rate = number(told)
+    rate = parse_number(told)
     if rate is None:
         return None
-    wants: Side | None = "short" if rate > ENTER_PCT else "long" if rate < -ENTER_PCT else None
-    stays: tuple[Side, ...] = ("short",) if rate >= LEAVE_PCT else ("long",) if rate <= -LEAVE_PCT else ()
+    wants: PositionSide | None = "short" if rate > ENTER_PCT else "long" if rate < -ENTER_PCT else None
+    stays: tuple[PositionSide, ...] = ("short",) if rate >= LEAVE_PCT else ("long",) if rate <= -LEAVE_PCT else ()
     paid = "longs pay shorts" if rate > 0 else "shorts pay longs" if rate < 0 else "nobody pays"
     story = f"funding is {rate:.5f} % an hour: {paid}"
     return Signal(story, wants, min(0.9, 0.4 + 0.1 * abs(rate) / ENTER_PCT), stays)
@@ -49,7 +48,7 @@ def _signal(told: str) -> Signal | None:
 
 def _interval_hours(market: Facts) -> float:
     """How far apart settlements are; an hour, where the packet does not say."""
-    return number(market.get("funding_interval_h")) or 1.0
+    return parse_number(market.get("funding_interval_h")) or 1.0
 
 
 def create(_terms: EngineTerms) -> Engine:

@@ -15,11 +15,10 @@ from functools import lru_cache
 
 import msgspec
 
-from tapebook.decision.answer import MOST_REASON, answer_on
-from tapebook.decision.parse import Refusal, parse
-from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import number
-from tapebook.domain.memo import Memo
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.reply import MAX_REASON_CHARS, ReplyRefusal, make_answer_on, parse_reply
+from tapebook.decision.rule_engine import parse_number
+from tapebook.domain.cache import LastCall
 from tapebook.domain.money import E6, E8
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import Action, Usage, Vote
@@ -47,26 +46,28 @@ class EnsembleEngine:
     def __init__(self, members: Sequence[tuple[str, Engine]]) -> None:
         self._members = members
         # Rules answer the same for as long as the bars stay, so what the votes come to is often known.
-        self._together = Memo(_together)
+        self._together = LastCall(_majority_answer)
         # Empty when every member is a pure function of the packet.
         told = " + ".join(f"{name} {engine.identity}".strip() for name, engine in members)
         self.identity = told if any(engine.identity for _, engine in members) else ""
 
-    def decide(self, packet: Packet) -> Answer:
+    def decide(self, packet: Packet) -> EngineAnswer:
         """The proposal of the majority, with everybody's vote."""
         answers = tuple([(name, engine.decide(packet)) for name, engine in self._members])
         return self._together((packet.symbol, answers, packet.section("experience")))
 
 
-def _together(given: tuple[str, tuple[tuple[str, Answer], ...], Section | None]) -> Answer:
+def _majority_answer(given: tuple[str, tuple[tuple[str, EngineAnswer], ...], Section | None]) -> EngineAnswer:
     symbol, answers, experience = given
     weights = _weights(experience)
     ballots = tuple([_ballot(name, each, _weight(name, weights), symbol) for name, each in answers])
     votes, usage = tuple([ballot.vote for ballot in ballots]), _usage(answers)
     if not [each for _, each in answers if not each.problem]:
         problem = "; ".join(f"{name}: {each.problem}" for name, each in answers)
-        return Answer("", votes, usage, f"every member failed: {short_line(problem, MOST_REASON)}", _reasoning(answers))
-    return Answer(_counted(symbol, ballots).reply, votes, usage, reasoning=_reasoning(answers))
+        return EngineAnswer(
+            "", votes, usage, f"every member failed: {short_line(problem, MAX_REASON_CHARS)}", _reasoning(answers)
+        )
+    return EngineAnswer(_count_votes(symbol, ballots).reply, votes, usage, reasoning=_reasoning(answers))
 
 
 def _weights(section: Section | None) -> dict[str, int]:
@@ -77,7 +78,7 @@ def _weights(section: Section | None) -> dict[str, int]:
 @lru_cache(maxsize=256)
 def _weights_of(rows: tuple[tuple[str, ...], ...]) -> dict[str, int]:
     """Cached, since weights change with an outcome, and what stands beside them with every bar."""
-    found = {row[1]: number(row[2]) for row in rows}
+    found = {row[1]: parse_number(row[2]) for row in rows}
     return {
         name: round(min(max(weight, 0.0), MOST_WEIGHT) * ONE_E4) for name, weight in found.items() if weight is not None
     }
@@ -88,24 +89,24 @@ def _weight(name: str, weights: dict[str, int]) -> int:
 
 
 @lru_cache(maxsize=1_024)
-def _ballot(name: str, given: Answer, weight_e4: int, symbol: str) -> Ballot:
-    parsed = parse(given.reply) if given.problem is None else Refusal(given.problem)
-    if isinstance(parsed, Refusal):
-        return _cast(Vote(name, "hold", None, 0, weight_e4, short_line(parsed.why, MOST_REASON)))
+def _ballot(name: str, given: EngineAnswer, weight_e4: int, symbol: str) -> Ballot:
+    parsed = parse_reply(given.reply) if given.problem is None else ReplyRefusal(given.problem)
+    if isinstance(parsed, ReplyRefusal):
+        return _make_ballot(Vote(name, "hold", None, 0, weight_e4, short_line(parsed.why, MAX_REASON_CHARS)))
     own = [action for action in parsed.actions if action.symbol == symbol]
     if not own:
-        return _cast(Vote(name, "hold", None, 0, weight_e4, f"no word on {symbol}"))
+        return _make_ballot(Vote(name, "hold", None, 0, weight_e4, f"no word on {symbol}"))
     said = own[0] if len(own) == 1 else next((action for action in own if action.action != "hold"), own[0])
     side = said.side if said.action in _ORDERS else None
-    return _cast(Vote(name, said.action, side, said.confidence_e4, weight_e4, said.reason), said)
+    return _make_ballot(Vote(name, said.action, side, said.confidence_e4, weight_e4, said.reason), said)
 
 
-def _cast(vote: Vote, action: Action | None = None) -> Ballot:
+def _make_ballot(vote: Vote, action: Action | None = None) -> Ballot:
     return Ballot(vote, (vote.action, vote.side), vote.confidence_e4 * vote.weight_e4, action)
 
 
 @lru_cache(maxsize=1_024)
-def _counted(symbol: str, ballots: tuple[Ballot, ...]) -> Answer:
+def _count_votes(symbol: str, ballots: tuple[Ballot, ...]) -> EngineAnswer:
     """What the votes come to; cached like the ballots, since rules vote the same for as long as the bars stay."""
     sums: dict[tuple[str, str | None], int] = {}
     for ballot in ballots:
@@ -113,14 +114,16 @@ def _counted(symbol: str, ballots: tuple[Ballot, ...]) -> Answer:
     heaviest = max(sums.values())
     winners = [proposal for proposal, weight in sums.items() if weight == heaviest]
     if len(winners) > 1 or not heaviest:
-        return answer_on(symbol, "hold", reason=f"no majority: {_tally(ballots)}", confidence=0.0)
+        return make_answer_on(symbol, "hold", reason=f"no majority: {_tally(ballots)}", confidence=0.0)
     winner, all_weights = winners[0], sum([ballot.vote.weight_e4 for ballot in ballots])
-    order = _order([ballot for ballot in ballots if ballot.proposal == winner]) if winner[0] in _ORDERS else {}
+    order = (
+        _order_of_voters([ballot for ballot in ballots if ballot.proposal == winner]) if winner[0] in _ORDERS else {}
+    )
     confidence = heaviest / all_weights / ONE_E4
-    return answer_on(symbol, winner[0], reason=_tally(ballots), confidence=confidence, **order)
+    return make_answer_on(symbol, winner[0], reason=_tally(ballots), confidence=confidence, **order)
 
 
-def _order(voters: list[Ballot]) -> dict[str, object]:
+def _order_of_voters(voters: list[Ballot]) -> dict[str, object]:
     """Everything else that an action says, from the strongest of its voters."""
     action = max(voters, key=lambda ballot: ballot.strength).action
     if action is None:
@@ -141,12 +144,12 @@ def _tally(ballots: Sequence[Ballot]) -> str:
     return "; ".join([f"{what}: {', '.join(names)}" for what, names in camps.items()])
 
 
-def _reasoning(answers: Sequence[tuple[str, Answer]]) -> str:
+def _reasoning(answers: Sequence[tuple[str, EngineAnswer]]) -> str:
     """What the members thought, each under its name."""
     return "\n\n".join([f"{name}:\n{each.reasoning}" for name, each in answers if each.reasoning])
 
 
-def _usage(answers: Sequence[tuple[str, Answer]]) -> Usage | None:
+def _usage(answers: Sequence[tuple[str, EngineAnswer]]) -> Usage | None:
     used = [given.usage for _, given in answers if given.usage is not None]
     if not used:
         return None

@@ -1,7 +1,7 @@
 """Never trades: exercises cadence, context and storage without a key or a risk."""
 
-from tapebook.decision.answer import answer
-from tapebook.decision.port import Answer, Engine, EngineTerms
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.reply import make_answer
 from tapebook.domain.packet import Packet
 
 
@@ -10,9 +10,9 @@ class HoldEngine:
 
     identity = ""
 
-    def decide(self, packet: Packet) -> Answer:
+    def decide(self, packet: Packet) -> EngineAnswer:
         """One hold on the packet's symbol."""
-        return answer(packet, "hold", reason="the hold engine never trades")
+        return make_answer(packet, "hold", reason="the hold engine never trades")
 
 
 def create(_terms: EngineTerms) -> Engine:

@@ -6,9 +6,8 @@ Far is counted in standard deviations of the same closes. The further, the surer
 import math
 from functools import lru_cache
 
-from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import Bars, Side, read
-from tapebook.decision.signal import Signal, abstain, follow
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.rule_engine import PacketBars, PositionSide, Signal, abstain, follow_signal, read_packet
 from tapebook.domain.packet import Packet
 
 BARS = 40
@@ -20,20 +19,20 @@ class ReversionEngine:
 
     identity = ""
 
-    def decide(self, packet: Packet) -> Answer:
+    def decide(self, packet: Packet) -> EngineAnswer:
         """Opens against an extreme, closes at the mean, holds otherwise."""
-        reading = read(packet)
+        reading = read_packet(packet)
         if len(reading.bars.closes) < BARS:
             return abstain(packet.symbol, f"fewer than {BARS} bars")
-        return follow(reading, _signal(reading.bars))
+        return follow_signal(reading, _signal(reading.bars))
 
 
 @lru_cache(maxsize=256)
-def _signal(bars: Bars) -> Signal:
+def _signal(bars: PacketBars) -> Signal:
     """Cached, since ticks come more often than bars end."""
     away = _deviations(bars.closes[-BARS:])
-    wants: Side | None = "short" if away > ENTER else "long" if away < -ENTER else None
-    stays: tuple[Side, ...] = ("short",) if away > 0 else ("long",) if away < 0 else ()
+    wants: PositionSide | None = "short" if away > ENTER else "long" if away < -ENTER else None
+    stays: tuple[PositionSide, ...] = ("short",) if away > 0 else ("long",) if away < 0 else ()
     story = f"close is {away:+.1f} deviations from the mean of {BARS} bars"
     return Signal(story, wants, min(0.9, 0.5 + 0.15 * (abs(away) - ENTER)), stays)
 

@@ -6,9 +6,8 @@ more; out when the gap has fallen back inside the inner band. It sees the packet
 
 from functools import lru_cache
 
-from tapebook.decision.port import Answer, Engine, EngineTerms
-from tapebook.decision.reading import Bars, Side, read
-from tapebook.decision.signal import Signal, abstain, follow
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.rule_engine import PacketBars, PositionSide, Signal, abstain, follow_signal, read_packet
 from tapebook.domain.packet import Packet
 
 FAST, SLOW = 8, 32
@@ -20,20 +19,20 @@ class TrendEngine:
 
     identity = ""
 
-    def decide(self, packet: Packet) -> Answer:
+    def decide(self, packet: Packet) -> EngineAnswer:
         """Opens with the trend, closes when it has gone, holds otherwise."""
-        reading = read(packet)
+        reading = read_packet(packet)
         if len(reading.bars.closes) < SLOW:
             return abstain(packet.symbol, f"fewer than {SLOW} bars")
-        return follow(reading, _signal(reading.bars))
+        return follow_signal(reading, _signal(reading.bars))
 
 
 @lru_cache(maxsize=256)
-def _signal(bars: Bars) -> Signal:
+def _signal(bars: PacketBars) -> Signal:
     """Cached, since ticks come more often than bars end."""
     gap = _gap_bps(bars.closes)
-    wants: Side | None = "long" if gap > ENTER_BPS else "short" if gap < -ENTER_BPS else None
-    stays: tuple[Side, ...] = ("long",) if gap >= LEAVE_BPS else ("short",) if gap <= -LEAVE_BPS else ()
+    wants: PositionSide | None = "long" if gap > ENTER_BPS else "short" if gap < -ENTER_BPS else None
+    stays: tuple[PositionSide, ...] = ("long",) if gap >= LEAVE_BPS else ("short",) if gap <= -LEAVE_BPS else ()
     story = f"average of {FAST} bars is {gap:+.1f} bps from the average of {SLOW}"
     return Signal(story, wants, min(0.95, 0.5 + abs(gap) / 400), stays, leave_confidence=0.6)
 

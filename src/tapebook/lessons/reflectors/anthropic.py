@@ -1,7 +1,7 @@
 """Has a model of Anthropic write the note, or a server that speaks its messages API."""
 
 from tapebook.lessons.model_reflector import ModelReflector
-from tapebook.lessons.port import Reflector, ReflectorTerms
+from tapebook.lessons.reflection import Reflector, ReflectorTerms
 
 
 def create(terms: ReflectorTerms) -> Reflector:

@@ -1,7 +1,7 @@
 """Has a model write the note through the chat completions API of OpenAI, or of a server that speaks it."""
 
 from tapebook.lessons.model_reflector import ModelReflector
-from tapebook.lessons.port import Reflector, ReflectorTerms
+from tapebook.lessons.reflection import Reflector, ReflectorTerms
 
 
 def create(terms: ReflectorTerms) -> Reflector:

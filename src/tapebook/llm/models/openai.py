@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
-from tapebook.llm.port import Completion, Failure, Model, ModelTerms, Stop, Tokens, estimated_tokens
-from tapebook.llm.post import no_answer, no_key, post
+from tapebook.llm.port import Completion, CompletionStop, Failure, Model, ModelTerms, Tokens, estimate_tokens
+from tapebook.llm.post import missing_key_failure, post_json, unreadable_response
 
 URL = "https://api.openai.com/v1"
-_STOPS: dict[str, Stop] = {"content_filter": "refused", "length": "truncated"}
+_STOPS: dict[str, CompletionStop] = {"content_filter": "refused", "length": "truncated"}
 # What servers answer to a format they do not know.
 _UNKNOWN_FORMAT = frozenset({400, 415, 422, 501})
 
 
-class _Said(msgspec.Struct):
+class _ChatMessage(msgspec.Struct):
     content: str | None = None
     refusal: str | None = None
     # Where servers that show a model's thinking put it; OpenAI's own does not.
@@ -28,18 +28,18 @@ class _Said(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
-    message: _Said
+    message: _ChatMessage
     finish_reason: str | None = None
 
 
-class _Usage(msgspec.Struct):
+class _OpenAIUsage(msgspec.Struct):
     prompt_tokens: Tokens
     completion_tokens: Tokens
 
 
-class _Chat(msgspec.Struct):
+class _ChatCompletion(msgspec.Struct):
     choices: list[_Choice]
-    usage: _Usage | None = None
+    usage: _OpenAIUsage | None = None
 
 
 class OpenAIModel:
@@ -55,7 +55,7 @@ class OpenAIModel:
     ) -> Completion | Failure:
         """One request; another one for less, as long as the server refuses the format and there is time."""
         if not self._terms.key and self._terms.url == URL:
-            return no_key("OPENAI_API_KEY")
+            return missing_key_failure("OPENAI_API_KEY")
         # OpenAI's newer models refuse the older name of the limit, and other servers do not know the newer one.
         limit = "max_completion_tokens" if self._terms.url == URL else "max_tokens"
         elapsed, ends = self._terms.elapsed_seconds, self._terms.elapsed_seconds() + timeout_seconds
@@ -63,7 +63,7 @@ class OpenAIModel:
         for step, form in list(enumerate(_formats(schema)))[self._step :]:
             if isinstance(outcome, Failure) and elapsed() >= ends:
                 return outcome
-            told = system if step == 0 else f"{system}\n\n{_in_words(schema)}"
+            told = system if step == 0 else f"{system}\n\n{_schema_instruction(schema)}"
             messages = [{"role": "system", "content": told}, {"role": "user", "content": user}]
             outcome = self._send({"messages": messages, limit: max_tokens, **form}, max(0.1, ends - elapsed()))
             if isinstance(outcome, Completion):
@@ -78,22 +78,22 @@ class OpenAIModel:
         key = self._terms.key
         headers = {"Authorization": f"Bearer {key.reveal()}"} if key else {}
         address = f"{self._terms.url.rstrip('/')}/chat/completions"
-        body = post(address, {"model": self._terms.model, **asked}, headers=headers, seconds=seconds, key=key)
+        body = post_json(address, {"model": self._terms.model, **asked}, headers=headers, seconds=seconds, key=key)
         if isinstance(body, Failure):
             return body
         try:
-            chat = msgspec.json.decode(body, type=_Chat)
+            chat = msgspec.json.decode(body, type=_ChatCompletion)
         except (msgspec.DecodeError, RecursionError) as error:
-            return no_answer(key.hidden_in(str(error)))
+            return unreadable_response(key.redact(str(error)))
         if not chat.choices:
-            return no_answer("no choices")
+            return unreadable_response("no choices")
         said, stop = chat.choices[0].message, _STOPS.get(chat.choices[0].finish_reason or "", "end")
-        text = key.hidden_in(said.content or said.refusal or "")
-        prompt = estimated_tokens(*(each["content"] for each in asked["messages"]))
-        used = chat.usage or _Usage(prompt, estimated_tokens(text))
+        text = key.redact(said.content or said.refusal or "")
+        prompt = estimate_tokens(*(each["content"] for each in asked["messages"]))
+        used = chat.usage or _OpenAIUsage(prompt, estimate_tokens(text))
         thought = next((each for each in (said.reasoning_content, said.reasoning) if isinstance(each, str)), "")
         stop = "refused" if said.refusal else stop
-        return Completion(text, used.prompt_tokens, used.completion_tokens, stop, key.hidden_in(thought))
+        return Completion(text, used.prompt_tokens, used.completion_tokens, stop, key.redact(thought))
 
 
 def _formats(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def _formats(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"response_format": strict}, {"response_format": {"type": "json_object"}}, {}]
 
 
-def _in_words(schema: Mapping[str, Any]) -> str:
+def _schema_instruction(schema: Mapping[str, Any]) -> str:
     written = msgspec.json.encode(schema).decode()
     return f"Answer with one JSON object that follows this JSON schema, and nothing else: {written}"
 

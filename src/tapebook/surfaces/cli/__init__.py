@@ -18,21 +18,15 @@ from typer.exceptions import TyperException
 from tapebook.errors import BadInput, Damaged, TapebookError
 from tapebook.surfaces.cli import (
     agents,
-    backtest,
     backtests,
-    compare,
     context,
-    control,
-    demo,
     desk,
     experience,
-    fills,
     home,
     horizons,
     lessons,
     market,
     recall,
-    recall_writes,
     runs,
     trades,
     transfer,
@@ -69,24 +63,24 @@ def _global_options(
 
 
 COMMANDS: list[Callable[..., None]] = [
-    *(home.init, demo.demo, desk.up),
+    *(home.init, home.demo, desk.up),
     *(context.context, runs.tick, trades.orders, trades.trades),
     *(market.world, market.ingest, market.market),
-    *(control.halt, control.resume, control.flatten),
-    *(backtest.backtest, runs.replay, compare.compare, home.verify, home.rebuild, home.doctor),
+    *(desk.halt, desk.resume, desk.flatten),
+    *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
 ]
 for command in COMMANDS:
     root.command()(command)
 root.add_typer(agents.group, name="agents")
 root.add_typer(runs.group, name="runs")
 root.add_typer(backtests.group, name="backtests")
-for command in recall_writes.COMMANDS:
+for command in recall.COMMANDS:
     recall.group.command()(command)
 root.add_typer(recall.group, name="recall")
 root.add_typer(lessons.group, name="lessons")
 root.add_typer(experience.group, name="experience")
 root.add_typer(horizons.group, name="horizons")
-transfer.import_group.command("fills")(fills.import_fills)
+transfer.import_group.command("fills")(transfer.import_fills)
 root.add_typer(transfer.import_group, name="import")
 root.add_typer(transfer.export_group, name="export")
 
@@ -144,7 +138,7 @@ def _run(words: list[str]) -> int:
 
 def _damage(words: list[str], error: Exception) -> str | None:
     """What is damaged in the home of a command that broke, in one line; None when nothing is found."""
-    from tapebook import app
+    from tapebook.api import app
 
     split = [part for word in words for part in word.split("=", 1 if word.startswith("--home=") else 0)]
     given = next((after for word, after in pairwise(split) if word == "--home"), None)

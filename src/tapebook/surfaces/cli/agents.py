@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapebook.domain.text import plural
-from tapebook.surfaces.cli.options import Home, Json, inherited, opened
+from tapebook.surfaces.cli.options import Home, Json, group_options, open_home
 from tapebook.surfaces.cli.output import (
     Column,
     cell,
@@ -23,7 +23,7 @@ from tapebook.surfaces.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from tapebook.app import Saved
+    from tapebook.api.app import SavedAgent
 
 AGENTS = [
     Column("agent", "name"),
@@ -55,7 +55,7 @@ def agents(context: typer.Context, *, removed: RemovedToo = False, home: Home = 
 @group.command("list")
 def list_agents(context: typer.Context, *, removed: RemovedToo = False, home: Home = None, json: Json = False) -> None:
     """List the agents."""
-    _list(*inherited(context, home, json), removed=removed)
+    _list(*group_options(context, home, json), removed=removed)
 
 
 @group.command()
@@ -68,8 +68,8 @@ def show(
     json: Json = False,
 ) -> None:
     """Show an agent, where it runs, and how its trades did."""
-    home, json = inherited(context, home, json)
-    with opened(home) as book:
+    home, json = group_options(context, home, json)
+    with open_home(home) as book:
         found = book.agent(name, version=version)
     if json:
         print_json(found)
@@ -114,8 +114,8 @@ def save(
         **{"max_leverage": max_leverage, "shadow": shadow, "mode": mode},
     }
     settings = {key: value for key, value in flags.items() if value is not None} | _pairs(other or [])
-    home, json = inherited(context, home, json)
-    with opened(home) as book:
+    home, json = group_options(context, home, json)
+    with open_home(home) as book:
         change = book.add_agent if context.info_name == "add" else book.edit_agent
         saved = change(name, settings, file=file)
     _print_saved(saved, json)
@@ -128,13 +128,13 @@ group.command("edit", help="Change an agent, which makes a new version of it.")(
 @group.command()
 def enable(context: typer.Context, name: Known, *, home: Home = None, json: Json = False) -> None:
     """Let an agent decide again."""
-    _switch(name, True, *inherited(context, home, json))
+    _switch(name, True, *group_options(context, home, json))
 
 
 @group.command()
 def disable(context: typer.Context, name: Known, *, home: Home = None, json: Json = False) -> None:
     """Keep an agent from deciding; what it holds stays as it is."""
-    _switch(name, False, *inherited(context, home, json))
+    _switch(name, False, *group_options(context, home, json))
 
 
 @group.command()
@@ -147,8 +147,8 @@ def remove(
     json: Json = False,
 ) -> None:
     """Remove an agent that holds nothing; what it did stays."""
-    home, json = inherited(context, home, json)
-    with opened(home) as book:
+    home, json = group_options(context, home, json)
+    with open_home(home) as book:
         removed = book.remove_agent(name, reason=reason)
     if json:
         print_json(removed)
@@ -158,15 +158,15 @@ def remove(
 
 
 def _list(home: str | None, json: bool, *, removed: bool) -> None:
-    with opened(home) as book:
+    with open_home(home) as book:
         found = book.agents(removed=True) if removed else book.agents()
     if json:
         print_json(found)
     else:
-        print_table([_marked(agent) for agent in found], AGENTS, empty="no agents yet")
+        print_table([_mark_removed(agent) for agent in found], AGENTS, empty="no agents yet")
 
 
-def _marked(agent: dict[str, Any]) -> dict[str, Any]:
+def _mark_removed(agent: dict[str, Any]) -> dict[str, Any]:
     """An agent for the list; one that was removed says so, and one whose orders are never sent."""
     if agent["removed"]:
         agent = agent | {"enabled": "removed"}
@@ -174,7 +174,7 @@ def _marked(agent: dict[str, Any]) -> dict[str, Any]:
 
 
 def _switch(name: str, on: bool, home: str | None, json: bool) -> None:
-    with opened(home) as book:
+    with open_home(home) as book:
         saved = book.edit_agent(name, {"enabled": on})
     _print_saved(saved, json)
 
@@ -187,7 +187,7 @@ def _pairs(words: Iterable[str]) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _print_saved(saved: "Saved", json: bool) -> None:
+def _print_saved(saved: "SavedAgent", json: bool) -> None:
     if json:
         print_json(saved)
         return

@@ -1,12 +1,110 @@
-"""Commands on finished backtests: `backtests` lists them, `backtests show|compare|export|remove` are of one or two."""
+"""Commands on backtests: `backtest` runs one, `backtests` lists, shows, compares, exports and removes them."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tapebook.surfaces.cli.options import Home, Json, inherited, opened
-from tapebook.surfaces.cli.output import Column, minute, money, print_json, print_lines, print_table
+from tapebook.domain.text import plural
+from tapebook.errors import BadInput, Stop
+from tapebook.surfaces.cli.options import Agent, Home, Json, group_options, open_home, parse_time
+from tapebook.surfaces.cli.output import Column, minute, money, print_json, print_lines, print_table, progress
+
+CHUNKS = ("quarter", "month", "week", "none")
+MEMORY = ("on", "off", "frozen")
+FILLS = ("next_open", "bar_close", "worst")
+
+
+def _one_of(value: str, known: tuple[str, ...]) -> Any:
+    if value not in known:
+        raise typer.BadParameter(f"{value!r} is none of: {', '.join(known)}")
+    return value
+
+
+def backtest(
+    agent: Agent,
+    *,
+    start: Annotated[str | None, typer.Option("--from", metavar="TIME", help="ISO-8601 or ms; else its start.")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="ISO-8601 or ms; else its end.")] = None,
+    chunks: Annotated[str, typer.Option(metavar="KIND", help="quarter, month, week or none.")] = "quarter",
+    memory: Annotated[str, typer.Option(metavar="MODE", help="on, off or frozen.")] = "on",
+    freeze_at: Annotated[
+        str | None, typer.Option("--freeze-at", metavar="TIME", help="With frozen: when learning ends; else chunk 1.")
+    ] = None,
+    fill: Annotated[
+        str | None, typer.Option(metavar="RULE", help="On bars alone: next_open, bar_close or worst.")
+    ] = None,
+    gaps: Annotated[bool, typer.Option("--gaps", help="Sit out stretches without bars.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Make it a second time and compare every byte.")] = False,
+    chunk: Annotated[str | None, typer.Option(metavar="NAME", help="With --again: only this chunk.")] = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as a page.")] = None,
+    max_usd: Annotated[
+        float | None, typer.Option("--max-usd", metavar="USD", help="What its models may cost in all.")
+    ] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Run an agent over past bars, or go on with it, or show it."""
+    from tapebook.api import app
+
+    if chunk and not again:
+        raise BadInput("--chunk names what to make again: use it with --again")
+    wish = {
+        "start": parse_time(start) if start else None,
+        "end": parse_time(end) if end else None,
+        "chunks": _one_of(chunks, CHUNKS),
+        "memory": _one_of(memory, MEMORY),
+        "freeze_at": parse_time(freeze_at) if freeze_at else None,
+        "gaps": gaps,
+        "fill": _one_of(fill, FILLS) if fill else None,
+    }
+    with open_home(home) as book, progress("backtest") as show:
+
+        def tell(step: app.BacktestProgress) -> None:
+            show(step.done, f"{step.chunk}  {step.ticks:,} ticks  {step.ticks_per_second:,.0f}/s{_paid(step.spent)}")
+
+        def agree(estimate: app.CostEstimate) -> bool:
+            return _agree(app.cost_sentence(estimate), limit=max_usd, costs=bool(estimate.most_usd_e6))
+
+        if again:
+            _print_comparison(book.backtest_again(agent, chunk=chunk, progress=tell, **wish), json=json)
+            return
+        told = (lambda result: None) if json else (lambda result: print("", *app.chunk_lines(result), sep="\n"))
+        result = book.backtest(agent, progress=tell, chunk=told, max_usd=max_usd, agree=agree, **wish)
+        if html:
+            book.backtests.export(result.id, html=html)
+        found = book.backtests.show(result.id)
+        spent = book.backtests.spent(result.id)
+    print_json(found) if json else print("", *app.summary_lines(result, spent=spent), sep="\n")
+
+
+def _agree(sentence: str, *, limit: float | None, costs: bool) -> bool:
+    """Says what models may cost, and asks where nobody set a limit and somebody can answer."""
+    if limit is not None or not costs:
+        print(f"{sentence}{'' if limit is None else f'; it stops at {limit:g} USD'}", file=sys.stderr, flush=True)
+        return True
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        return False
+    print(sentence, file=sys.stderr, flush=True)
+    if not typer.confirm("go on?", err=True):
+        print("nothing was asked; --max-usd sets another limit", file=sys.stderr)
+        raise typer.Exit(1)
+    return True
+
+
+def _paid(spent: Any) -> str:
+    return f"  {plural(spent.calls, 'call')}  {spent.cost_usd_e6 / 1e6:,.2f} USD" if spent else ""
+
+
+def _print_comparison(found: Any, *, json: bool) -> None:
+    if json:
+        print_json(found)
+    elif not found.differs:
+        print_lines([f"{found.what}: made again, the same bytes"])
+    if found.differs:
+        raise Stop(f"{found.what}: made again, these differ: {', '.join(found.differs)}; report it as a bug")
+
 
 BACKTESTS = [
     Column("backtest", "id"),
@@ -36,7 +134,7 @@ def backtests(context: typer.Context, *, home: Home = None, json: Json = False) 
 @group.command("list")
 def list_backtests(context: typer.Context, *, home: Home = None, json: Json = False) -> None:
     """List the backtests of a home."""
-    _list(*inherited(context, home, json))
+    _list(*group_options(context, home, json))
 
 
 @group.command()
@@ -49,8 +147,8 @@ def show(
     json: Json = False,
 ) -> None:
     """Show what a backtest came to, beside its baselines."""
-    home, json = inherited(context, home, json)
-    with opened(home) as book:
+    home, json = group_options(context, home, json)
+    with open_home(home) as book:
         if json:
             print_json(book.backtests.show(name))
         else:
@@ -60,8 +158,8 @@ def show(
 @group.command()
 def compare(context: typer.Context, first: Id, second: Id, *, home: Home = None, json: Json = False) -> None:
     """Compare two backtests day by day, and say if one did better."""
-    home, json = inherited(context, home, json)
-    with opened(home) as book:
+    home, json = group_options(context, home, json)
+    with open_home(home) as book:
         found = book.backtests.compare(first, second)
     if json:
         print_json(found.to_dict())
@@ -81,8 +179,8 @@ def export(
     home: Home = None,
 ) -> None:
     """Write a backtest to files: tables, a report, JSON."""
-    home, _ = inherited(context, home, False)
-    with opened(home) as book:
+    home, _ = group_options(context, home, False)
+    with open_home(home) as book:
         places = book.backtests.export(name, csv=csv, html=html, json=json, overwrite=overwrite)
     print_lines([f"written: {place}" for place in places])
 
@@ -90,13 +188,13 @@ def export(
 @group.command()
 def remove(context: typer.Context, name: Id, *, home: Home = None) -> None:
     """Delete a backtest; the same plan can be run again."""
-    home, _ = inherited(context, home, False)
-    with opened(home) as book:
+    home, _ = group_options(context, home, False)
+    with open_home(home) as book:
         print_lines([f"removed {book.backtests.remove(name)}"])
 
 
 def _list(home: str | None, json: bool) -> None:
-    with opened(home) as book:
+    with open_home(home) as book:
         found = book.backtests.all()
     if json:
         print_json(found)

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, Symbol, instant, opened
+from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, Symbol, open_home, parse_time
 from tapebook.surfaces.cli.output import Column, print_json, print_lines, print_table, print_text, whole
 
 if TYPE_CHECKING:
-    from tapebook.app import Preview
+    from tapebook.api.app import Preview
 
 PARTS = [
     Column("part", "name"),
@@ -33,8 +33,8 @@ def context(
     json: Json = False,
 ) -> None:
     """Show what an agent is told about a symbol."""
-    moment = None if as_of is None else instant(as_of)
-    with opened(home) as book:
+    moment = None if as_of is None else parse_time(as_of)
+    with open_home(home) as book:
         if preview:
             _print_preview(book.preview(agent, symbol, as_of=moment, version=version), json)
             return

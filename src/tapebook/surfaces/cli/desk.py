@@ -1,18 +1,18 @@
-"""The command `up`: scheduler, worker, executor and librarian, together or alone, and what happens, line by line."""
+"""Commands that run the desk and stop it: `up`, `halt`, `resume`, `flatten`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tapebook.domain.instants import iso
-from tapebook.domain.text import escape_hidden, plural
-from tapebook.surfaces.cli.options import Home, home_folder
-from tapebook.surfaces.cli.output import complain, one_line, print_lines
-from tapebook.surfaces.cli.progress import Show, progress
+from tapebook.domain.instants import iso_text
+from tapebook.domain.text import escape_hidden_characters, plural
+from tapebook.surfaces.cli.options import Home, Json, home_folder, open_home
+from tapebook.surfaces.cli.output import Show, complain, one_line, print_json, print_lines, progress
 
 if TYPE_CHECKING:
-    from tapebook.app import HomeEvent, HomeTotals, RoleProgress, SupervisorProgress
+    from tapebook.api.app import FlattenReport, HomeEvent, HomeTotals, RoleProgress, SupervisorProgress
+
 
 Only = Annotated[
     Literal["scheduler", "worker", "executor", "librarian"] | None,
@@ -40,39 +40,39 @@ def up(
     json: JsonLines = False,
 ) -> None:
     """Let the agents trade: decide when due, send orders."""
-    from tapebook import app
+    from tapebook.api import app
 
     if only and with_ingest:
         raise typer.BadParameter("run `tapebook ingest` beside it", param_hint="--with-ingest")
-    place, printer = home_folder(home), _Printer(app.HomeTotals(), as_json=json)
-    lookout = None if quiet else app.Lookout(printer.show, printer.totals)
+    place, printer = home_folder(home), _EventPrinter(app.HomeTotals(), as_json=json)
+    lookout = None if quiet else app.HomeObserver(printer.print_event, printer.totals)
     # A supervisor reads how its roles come along from their plain lines.
     with progress(only or "desk", on_terminal_only=not (only and quiet)) as show:
         try:
             if only:
-                role = _Role(show, printer)
+                role = _RoleProgress(show, printer)
                 app.serve_role(place, only, url=url, seconds=seconds, report=role, lookout=lookout)
                 print_lines([] if json else [role.words])
             else:
-                desk = _Desk(show, printer)
+                desk = _DeskProgress(show, printer)
                 app.run_desk(
                     place,
                     with_ingest=with_ingest,
                     url=url,
                     seconds=seconds,
-                    told=printer.say,
+                    told=printer.print_notice,
                     report=desk,
                     lookout=lookout,
                 )
         finally:
             if lookout is not None and printer.is_begun:
-                printer.summary()
+                printer.print_summary()
     if printer.failure and not printer.totals.decisions:
         complain(f"nothing was decided, {plural(printer.totals.failures, 'failure')}: {printer.failure}")
         raise typer.Exit(1)
 
 
-class _Printer:
+class _EventPrinter:
     """Prints what happens: aligned lines for people, or JSON objects; there, what roles say is one too."""
 
     def __init__(self, totals: "HomeTotals", *, as_json: bool) -> None:
@@ -84,7 +84,7 @@ class _Printer:
         # As wide as the widest so far: who trades is not known before.
         self._agent, self._symbol = 14, 6
 
-    def show(self, event: "HomeEvent") -> None:
+    def print_event(self, event: "HomeEvent") -> None:
         """Prints an event."""
         self.failure = event.text if event.kind == "failure" else self.failure
         if self._as_json:
@@ -92,29 +92,31 @@ class _Printer:
             return
         agent, symbol = one_line(event.agent) or "-", one_line(event.symbol) or "-"
         self._agent, self._symbol = max(self._agent, len(agent)), max(self._symbol, len(symbol))
-        when = iso(event.at)[5:19].replace("T", " ")
-        _write(f"{when}  {agent:<{self._agent}}  {symbol:<{self._symbol}}  {event.kind:<8}  {one_line(event.text)}")
+        when = iso_text(event.at)[5:19].replace("T", " ")
+        _write_line(
+            f"{when}  {agent:<{self._agent}}  {symbol:<{self._symbol}}  {event.kind:<8}  {one_line(event.text)}"
+        )
 
-    def say(self, line: str) -> None:
+    def print_notice(self, line: str) -> None:
         """Prints what a role says of itself."""
         if self._as_json:
             _write_json({"event": "notice", "text": one_line(line)})
         else:
             print(one_line(line), file=sys.stderr, flush=True)
 
-    def summary(self) -> None:
+    def print_summary(self) -> None:
         """Prints how much happened."""
         if self._as_json:
             _write_json(self.totals.to_dict() | {"restarts": self.restarts})
         else:
             again = f", {plural(self.restarts, 'role')} started again" if self.restarts else ""
-            _write(f"{self.totals.sentence()}{again}")
+            _write_line(f"{self.totals.sentence()}{again}")
 
 
-class _Role:
+class _RoleProgress:
     """Shows how one role goes, and says a problem once, when it begins."""
 
-    def __init__(self, show: Show, printer: _Printer) -> None:
+    def __init__(self, show: Show, printer: _EventPrinter) -> None:
         self._show = show
         self._printer = printer
         self._problem: str | None = None
@@ -123,17 +125,17 @@ class _Role:
     def __call__(self, now: "RoleProgress") -> None:
         self._printer.is_begun = True
         if now.problem and now.problem != self._problem:
-            self._printer.say(f"warning: {now.problem}")
+            self._printer.print_notice(f"warning: {now.problem}")
         if now.notice:
-            self._printer.say(now.notice)
+            self._printer.print_notice(now.notice)
         self._problem, self.words = now.problem, now.words
         self._show(None, now.words)
 
 
-class _Desk:
+class _DeskProgress:
     """Shows how all roles go."""
 
-    def __init__(self, show: Show, printer: _Printer) -> None:
+    def __init__(self, show: Show, printer: _EventPrinter) -> None:
         self._show = show
         self._printer = printer
 
@@ -143,7 +145,7 @@ class _Desk:
         self._show(None, "; ".join(f"{role}: {words}" for role, words in now.said.items()) + again)
 
 
-def _write(line: str) -> None:
+def _write_line(line: str) -> None:
     # In one piece: two threads print.
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -152,4 +154,62 @@ def _write(line: str) -> None:
 def _write_json(value: dict[str, Any]) -> None:
     import msgspec
 
-    _write(escape_hidden(msgspec.json.encode(value).decode()))
+    _write_line(escape_hidden_characters(msgspec.json.encode(value).decode()))
+
+
+AgentOrAll = Annotated[str | None, typer.Argument(metavar="AGENT", help="One agent; else every one.")]
+OneAgent = Annotated[str | None, typer.Argument(metavar="AGENT", help="One agent.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept with the event.")]
+
+
+def halt(agent: AgentOrAll = None, *, reason: Reason = "by hand", home: Home = None, json: Json = False) -> None:
+    """Stop an agent, or all of them, from sending orders."""
+    with open_home(home) as book:
+        switched = book.halt(agent, reason=reason)
+    if json:
+        print_json(switched)
+    else:
+        who, command = (agent, f"tapebook resume {agent}") if agent else ("the desk", "tapebook resume")
+        stands = "is halted" if switched.changed else "was halted already"
+        print_lines([f"{who} {stands}: nothing is sent until `{command}`"])
+
+
+def resume(agent: AgentOrAll = None, *, reason: Reason = "by hand", home: Home = None, json: Json = False) -> None:
+    """End the halt of an agent, or that of the whole desk."""
+    with open_home(home) as book:
+        switched = book.resume(agent, reason=reason)
+    if json:
+        print_json(switched)
+    else:
+        done = "may send orders again" if switched.changed else "was not halted"
+        still = ", ".join(name or "the whole desk" for name in switched.halts)
+        print_lines([f"{agent or 'the desk'} {done}" + (f"; still halted: {still}" if still else "")])
+
+
+def flatten(
+    agent: OneAgent = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Every agent.")] = False,
+    symbol: Annotated[str | None, typer.Option(metavar="SYMBOL", help="Only this symbol, such as BTC.")] = None,
+    reason: Reason = "by hand",
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Cancel orders and close positions of an agent, or of all."""
+    if (agent is None) != every:
+        raise typer.BadParameter("name one agent, or --all for every one", param_hint="AGENT")
+    with open_home(home) as book:
+        found = book.flatten(agent, symbol=symbol, reason=reason)
+    if json:
+        print_json(found)
+    else:
+        print_lines(map(_flattened_sentence, found) if found else ["nothing was ever traded here"])
+
+
+def _flattened_sentence(done: "FlattenReport") -> str:
+    if done.left_to_desk:
+        return f"{done.deployment}: the desk that is running closes it at its next turn"
+    ended = [f"closed {', '.join(done.closed)}"] if done.closed else []
+    under_way = [f"closing {', '.join(done.closing) or 'no position'}"] if done.closing or not ended else []
+    what = ", ".join([*ended, *under_way])
+    return f"{done.deployment}: {what}, {plural(done.cancelled, 'order')} cancelled; `tapebook halt` keeps it flat"

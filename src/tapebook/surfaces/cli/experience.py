@@ -6,14 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from tapebook.domain.text import plural
-from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, opened
+from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, open_home
 from tapebook.surfaces.cli.output import Column, money, print_json, print_lines, print_table
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder of JSON files, one per outcome.")]
 
-group = typer.Typer(
-    rich_markup_mode=None, no_args_is_help=True, help="What outcomes taught: whom to trust, and where."
-)
+group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="What outcomes taught: whom to trust, and where.")
 
 
 def _bps(mean: dict[str, float] | None) -> str:
@@ -51,7 +49,7 @@ SNAPSHOTS = [
 @group.command()
 def show(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
     """Show whom an agent trusts, where it does well, and since when."""
-    with opened(home) as book:
+    with open_home(home) as book:
         found = book.experience.show(agent, as_of=as_of)
     if json:
         print_json(found)
@@ -64,7 +62,7 @@ def show(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = Fa
 @group.command("export")
 def export_files(agent: Agent, folder: Folder, *, home: Home = None, json: Json = False) -> None:
     """Write outcomes, snapshots and records to a new folder."""
-    with opened(home) as book:
+    with open_home(home) as book:
         done = book.experience.export(agent, folder)
     if json:
         print_json(done)
@@ -76,7 +74,7 @@ def export_files(agent: Agent, folder: Folder, *, home: Home = None, json: Json 
 @group.command("import")
 def import_files(agent: Agent, folder: Folder, *, home: Home = None, json: Json = False) -> None:
     """Learn from the files of a folder, all of them or none."""
-    with opened(home) as book:
+    with open_home(home) as book:
         done = book.experience.import_files(agent, folder)
     if json:
         print_json(done)
@@ -88,7 +86,7 @@ def import_files(agent: Agent, folder: Folder, *, home: Home = None, json: Json 
 @group.command()
 def rebuild(agent: Agent, *, home: Home = None, json: Json = False) -> None:
     """Compute records and vectors again from outcomes, and compare."""
-    with opened(home) as book:
+    with open_home(home) as book:
         done = book.experience.rebuild(agent)
     if json:
         print_json(done)

@@ -1,20 +1,23 @@
-"""Commands on the home as a whole: `init`, `verify`, `rebuild`, `doctor`."""
+"""Commands on the home as a whole: `init`, `demo`, `verify`, `rebuild`, `doctor`."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tapebook.domain.instants import minute_text
 from tapebook.domain.text import plural
 from tapebook.errors import Stop
-from tapebook.surfaces.cli.options import Home, Json, home_folder, opened
-from tapebook.surfaces.cli.output import Column, complain, print_json, print_lines, print_table
-from tapebook.surfaces.cli.progress import progress
+from tapebook.surfaces.cli.options import Home, Json, home_folder, open_home
+from tapebook.surfaces.cli.output import Column, complain, print_json, print_lines, print_table, progress
+
+if TYPE_CHECKING:
+    from tapebook.api.app import DemoProgress
 
 
 def init(home: Home = None) -> None:
     """Make a new home with its settings and empty databases."""
-    from tapebook import app
+    from tapebook.api import app
 
     print_lines(app.init(home_folder(home)))
 
@@ -28,7 +31,7 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check that nothing stored was changed, lost or rolled back."""
-    with opened(home) as book, progress("verify") as show:
+    with open_home(home) as book, progress("verify") as show:
         findings = book.verify(
             tape=tape or everything,
             archive=archive or everything,
@@ -50,7 +53,7 @@ def verify(
 
 def rebuild(*, home: Home = None, json: Json = False) -> None:
     """Compute damaged tables of the book again from its log."""
-    with opened(home) as book, progress("rebuild") as show:
+    with open_home(home) as book, progress("rebuild") as show:
         done = book.rebuild(progress=lambda words: show(None, words))
     if json:
         print_json(done)
@@ -68,7 +71,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Check what this home needs to run."""
-    with opened(home) as book:
+    with open_home(home) as book:
         checks = book.doctor(fix=True) if fix else book.doctor()
     if json:
         print_json(checks)
@@ -80,3 +83,42 @@ def doctor(
     if failed:
         complain(f"not well: {', '.join(failed)}; the details say what to do")
         raise typer.Exit(Stop.exit_code)
+
+
+# A second is twenty minutes of market: this is three years of it, and infinity would never end.
+MAX_DEMO_SECONDS = 86_400.0
+
+
+def demo(
+    *,
+    seconds: Annotated[
+        float,
+        typer.Option(metavar="N", min=0.1, max=MAX_DEMO_SECONDS, help="Seconds to run; each is 20 minutes of market."),
+    ] = 30.0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Which market to invent.")] = 7,
+    home: Home = None,
+    fast: Annotated[bool, typer.Option("--fast", help="As fast as the machine can, not at an even pace.")] = False,
+    no_web: Annotated[
+        bool, typer.Option("--no-web", help="Terminal only; there is no dashboard yet, so this changes nothing.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Run agents on an invented market, offline, and print a report."""
+    from tapebook.api import app
+
+    with progress("demo") as show:
+        report = app.demo(
+            home_folder(home),
+            seconds=seconds,
+            seed=seed,
+            paced=not fast,
+            progress=lambda step: show(step.done, _demo_words(step)),
+        )
+    if json:
+        print_json(report.to_dict())
+    else:
+        print_lines(report.lines())
+
+
+def _demo_words(step: "DemoProgress") -> str:
+    return f"{minute_text(step.market_time)}  rows {step.rows:,}  ticks {step.ticks:,}  trades {step.trades:,}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tapebook.surfaces.cli.options import AsOf, Home, Json, opened
+from tapebook.surfaces.cli.options import AsOf, Home, Json, open_home
 from tapebook.surfaces.cli.output import Column, is_screen, one_line, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show the layers, from all time to now."""
-    with opened(home) as book:
+    with open_home(home) as book:
         found = book.horizons.show(agent, layer=layer, as_of=as_of)
     if json:
         print_json(found)
@@ -58,7 +58,7 @@ def rollup(
     json: Json = False,
 ) -> None:
     """Bring the layers up to this moment, today included."""
-    with opened(home) as book:
+    with open_home(home) as book:
         done = book.horizons.rollup(agent)
     if json:
         print_json(done)
@@ -69,7 +69,7 @@ def rollup(
 @group.command()
 def cleanup(home: Home = None, json: Json = False) -> None:
     """Drop what is past its time, counted from the end of its period."""
-    with opened(home) as book:
+    with open_home(home) as book:
         counts = book.horizons.cleanup()
     if json:
         print_json(counts)
@@ -89,7 +89,7 @@ def set_value(
     json: Json = False,
 ) -> None:
     """Write a value by hand; it stands beside what is computed."""
-    with opened(home) as book:
+    with open_home(home) as book:
         book.horizons.set(layer, timeframe, key, _value(value), agent=agent)
     if json:
         print_json({"layer": layer, "timeframe": timeframe, "key": key, "value": _value(value), "agent": agent})

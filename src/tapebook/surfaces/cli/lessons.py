@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tapebook.surfaces.cli.options import Agent, Home, Json, Most, opened
+from tapebook.surfaces.cli.options import Agent, Home, Json, Most, open_home
 from tapebook.surfaces.cli.output import Column, minute, print_json, print_lines, print_table
 
 NOTES = [
@@ -38,8 +38,8 @@ group = typer.Typer(
 @group.command()
 def show(agent: Agent, *, most: Most = 10, home: Home = None, json: Json = False) -> None:
     """Show the lessons an agent has now, and the notes before them."""
-    with opened(home) as book:
-        found, shared = book.lessons(agent, most=most), book.skills.told(agent)
+    with open_home(home) as book:
+        found, shared = book.lessons(agent, most=most), book.skills.notes_for(agent)
     if json:
         print_json(found)
         return
@@ -64,12 +64,12 @@ def promote(
     """Have other agents told what stands in an agent's note."""
     if to is not None and skill is not None:
         raise typer.BadParameter("name an agent or a skill, not both", param_hint="--to")
-    with opened(home) as book:
+    with open_home(home) as book:
         done = book.skills.promote(agent, to=to, skill=skill)
     if json:
         print_json(done)
     else:
-        print_lines([done.result()])
+        print_lines([done.result_line()])
 
 
 @group.command()
@@ -80,9 +80,9 @@ def demote(
     json: Json = False,
 ) -> None:
     """Take back what was promoted to a skill or an agent."""
-    with opened(home) as book:
+    with open_home(home) as book:
         done = book.skills.demote(skill)
     if json:
         print_json(done)
     else:
-        print_lines([done.result()])
+        print_lines([done.result_line()])

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tapebook.domain.instants import iso
+from tapebook.domain.instants import iso_text
 from tapebook.domain.text import plural
-from tapebook.surfaces.cli.options import AsOf, Home, Json, home_folder, instant, opened
-from tapebook.surfaces.cli.output import price, print_json, print_lines, print_record
-from tapebook.surfaces.cli.progress import Show, progress
+from tapebook.surfaces.cli.options import AsOf, Home, Json, home_folder, open_home, parse_time
+from tapebook.surfaces.cli.output import Show, price, print_json, print_lines, print_record, progress
 
 if TYPE_CHECKING:
-    from tapebook.app import IngestProgress
+    from tapebook.api.app import IngestProgress
 
 Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="Where to listen; else the url of the settings.")]
 Seconds = Annotated[
@@ -32,7 +31,7 @@ def world(
     """Serve an invented market here, in Hyperliquid's wire format."""
     import asyncio
 
-    from tapebook import app
+    from tapebook.api import app
 
     def told(url: str) -> None:
         print(f"serving at {url} (seed {seed}, speed {speed:g}); stop with Ctrl-C", flush=True)
@@ -44,25 +43,25 @@ def ingest(url: Url = None, seconds: Seconds = None, home: Home = None) -> None:
     """Listen to the market and keep it in the tape, until stopped."""
     import asyncio
 
-    from tapebook import app
+    from tapebook.api import app
 
     with progress("ingest") as show:
-        told = _Reporter(show)
+        told = _IngestReporter(show)
         asyncio.run(app.ingest(home_folder(home), url=url, seconds=seconds, report=told))
     print_lines(told.lines())
 
 
 def market(symbol: Symbol, as_of: AsOf = None, home: Home = None, as_json: Json = False) -> None:
     """Show what is known of a symbol: its price and its features."""
-    with opened(home) as book:
-        found = book.market(symbol, as_of=None if as_of is None else instant(as_of))
+    with open_home(home) as book:
+        found = book.market(symbol, as_of=None if as_of is None else parse_time(as_of))
     if as_json:
         print_json(found)
     else:
         print_record(_record(found))
 
 
-class _Reporter:
+class _IngestReporter:
     """Shows progress, and says a problem once, when it begins."""
 
     def __init__(self, show: Show) -> None:
@@ -84,14 +83,14 @@ class _Reporter:
             print(now.notice, file=sys.stderr, flush=True)
         self._problem, self._newest = kind, now
         rows, gaps = plural(sum(now.rows.values()), "row"), plural(now.gaps, "open gap")
-        self._show(None, f"{iso(now.market_time)[:19]}  {rows}  {gaps}")
+        self._show(None, f"{iso_text(now.market_time)[:19]}  {rows}  {gaps}")
 
     def lines(self) -> list[str]:
         """What was taken in, by channel."""
         if self._newest is None:
             return ["nothing was received"]
         rows = [f"{channel:12} {plural(count, 'row')}" for channel, count in self._newest.rows.items()]
-        return [*rows, plural(self._newest.gaps, 'open gap')]
+        return [*rows, plural(self._newest.gaps, "open gap")]
 
 
 _UNKNOWN = "not known"
@@ -108,7 +107,7 @@ def _record(found: dict[str, Any]) -> dict[str, Any]:
         for gap in found["gaps"]
     ]
     known = {
-        "price": mid and f"{_grouped(price(mid['price']))} USD, {_age(mid)}",
+        "price": mid and f"{_group_digits(price(mid['price']))} USD, {_age(mid)}",
         "regime": regime and f"{regime['tag']} ({plural(regime['bars'], 'bar')} of {regime['barMinutes']} min)",
         **_funding(found["fundingPressure"]),
         "liquidity": found["liquidityProfile"] and _liquidity(found["liquidityProfile"]),
@@ -192,7 +191,7 @@ def _usd(value: float) -> str:
     return f"{value:,.0f} USD"
 
 
-def _grouped(number: str) -> str:
+def _group_digits(number: str) -> str:
     whole, point, rest = number.partition(".")
     return f"{int(whole):,}{point}{rest}"
 

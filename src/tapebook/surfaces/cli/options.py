@@ -11,7 +11,7 @@ import typer
 from tapebook.domain.instants import parse_instant
 
 if TYPE_CHECKING:
-    from tapebook.app import Tapebook
+    from tapebook.api.app import Tapebook
 
 # The last millisecond of the year 9999: later instants have no text.
 _LAST = 253_402_300_799_999
@@ -19,11 +19,11 @@ _LAST = 253_402_300_799_999
 
 def _check_instant(text: str | None) -> str | None:
     if text is not None:
-        instant(text)
+        parse_time(text)
     return text
 
 
-def instant(text: str) -> int:
+def parse_time(text: str) -> int:
     """A time given on the command line; one that cannot be read is a usage error."""
     try:
         moment = parse_instant(text)
@@ -48,7 +48,7 @@ AsOf = Annotated[
 ]
 
 
-def inherited(context: typer.Context, home: str | None, json: bool) -> tuple[str | None, bool]:
+def group_options(context: typer.Context, home: str | None, json: bool) -> tuple[str | None, bool]:
     """The home and the form of a command in a group: `tapebook runs --home DIR show RUN` gives them to the group."""
     before = context.parent.params if context.parent else {}
     return before.get("home") if home is None else home, json or bool(before.get("json"))
@@ -56,15 +56,15 @@ def inherited(context: typer.Context, home: str | None, json: bool) -> tuple[str
 
 def home_folder(given: str | None) -> Path:
     """The home a command works on."""
-    from tapebook import config
+    from tapebook.settings import config
 
     return config.find_home(given)
 
 
 @contextmanager
-def opened(given: str | None) -> "Iterator[Tapebook]":
+def open_home(given: str | None) -> "Iterator[Tapebook]":
     """The façade on a home, closed at the end."""
-    from tapebook import app
+    from tapebook.api import app
 
     book = app.open(home_folder(given))
     with closing(book):

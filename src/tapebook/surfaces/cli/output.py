@@ -1,6 +1,7 @@
-"""What commands print: tables and records for people, JSON for programs, errors in one line.
+"""Prints what commands answer: tables and records for people, JSON for programs, errors in one line, progress.
 
-Answers go to stdout; errors and progress go to stderr, so that stdout can be piped.
+Answers go to stdout; errors and progress go to stderr, so that stdout can be piped. Progress is a bar on a
+terminal, else a plain line every two seconds.
 """
 
 import io
@@ -8,12 +9,13 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from tapebook.domain.money import E8, scaled, short_price
-from tapebook.domain.text import escape_hidden, sanitise
-from tapebook.domain.urls import without_password
+from tapebook.clock import elapsed_seconds
+from tapebook.domain.money import E8, short_price, to_units
+from tapebook.domain.text import escape_hidden_characters, redact_passwords, sanitise
 
 Item = TypeVar("Item")
 
@@ -30,12 +32,12 @@ def one_line(text: str) -> str:
 
 def complain(message: str) -> None:
     """Says on stderr what is wrong."""
-    print(f"error: {without_password(one_line(message))}", file=sys.stderr)
+    print(f"error: {redact_passwords(one_line(message))}", file=sys.stderr)
 
 
 def warn(message: str) -> None:
     """Says on stderr what somebody should know who goes on."""
-    print(f"warning: {without_password(one_line(message))}", file=sys.stderr)
+    print(f"warning: {redact_passwords(one_line(message))}", file=sys.stderr)
 
 
 def prepare_output() -> None:
@@ -92,7 +94,7 @@ def money(value: float | None) -> str:
 
 def price(value: float | None) -> str:
     """A price with five significant digits, as the exchange quotes it."""
-    return _NOTHING if value is None else short_price(scaled(value, E8))
+    return _NOTHING if value is None else short_price(to_units(value, E8))
 
 
 def amount(value: float | None) -> str:
@@ -112,7 +114,7 @@ def print_json(value: Any) -> None:
     """
     import msgspec
 
-    text = escape_hidden(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    text = escape_hidden_characters(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode() + b"\n")
 
@@ -183,3 +185,49 @@ def _pad(text: str, width: int, right: bool) -> str:
     if len(text) > width:
         text = f"{text[: width - 1]}…"
     return text.rjust(width) if right else text.ljust(width)
+
+
+EVERY_SECONDS = 2.0
+
+# Takes how much is done, from 0 to 1 (None when nobody knows the whole), and some words about it.
+Show = Callable[[float | None, str], None]
+
+
+@contextmanager
+def progress(label: str, *, on_terminal_only: bool = False) -> Iterator[Show]:
+    """Gives the function that shows a step; what a terminal showed is gone when the work is done."""
+    if not sys.stderr.isatty():
+        yield (lambda done, words: None) if on_terminal_only else _progress_lines(label)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (TextColumn(label), BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[words]}"))
+    # What is printed meanwhile goes above the bar, unless it goes to a file or a pipe.
+    shared = sys.stdout.isatty()
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=shared)
+    task = bar.add_task(label, total=None, words="")
+
+    def show(done: float | None, words: str) -> None:
+        # Not drawn before the first step: until then a command may ask something.
+        bar.start()
+        bar.update(task, total=done and 1.0, completed=done, words=words)
+
+    try:
+        yield show
+    finally:
+        bar.stop()
+
+
+def _progress_lines(label: str) -> Show:
+    shown_at = elapsed_seconds()
+
+    def show(done: float | None, words: str) -> None:
+        nonlocal shown_at
+        now = elapsed_seconds()
+        if now - shown_at >= EVERY_SECONDS:
+            shown_at = now
+            share = "" if done is None else f" {done:4.0%}"
+            print(f"{label}{share}  {words}", file=sys.stderr, flush=True)
+
+    return show

@@ -1,17 +1,30 @@
-"""Commands on documents: `recall search`, `status`, `sync`, `reindex`, `add`, `remove`, `watch`."""
+"""Commands on documents: search, sync and watch them, append entries, propose and decide manuals."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from tapebook.domain.text import plural
-from tapebook.surfaces.cli.options import AsOf, Home, Json, instant, opened
-from tapebook.surfaces.cli.output import minute, one_line, print_json, print_lines, print_record
-from tapebook.surfaces.cli.progress import Show, progress
+from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, Most, open_home, parse_time
+from tapebook.surfaces.cli.output import (
+    Column,
+    Show,
+    minute,
+    one_line,
+    print_json,
+    print_lines,
+    print_record,
+    print_table,
+    print_text,
+    progress,
+    shorten_on_screen,
+)
 
 if TYPE_CHECKING:
-    from tapebook.app_recall import Recollection, SyncReport
+    from tapebook.api.recall import DecidedProposal, ProposalDiff, SearchResult, SyncReport
+
 
 SHOWN_REFUSALS = 10
 
@@ -34,8 +47,8 @@ def search(
     json: Json = False,
 ) -> None:
     """Find places in documents, as known now or at any past moment."""
-    moment = None if as_of is None else instant(as_of)
-    with opened(home) as book:
+    moment = None if as_of is None else parse_time(as_of)
+    with open_home(home) as book:
         found = book.recall.search(query, agent=agent, limit=limit, as_of=moment)
     if json:
         print_json(found.to_dict())
@@ -46,7 +59,7 @@ def search(
 @group.command()
 def status(*, home: Home = None, json: Json = False) -> None:
     """Show documents, the index, the last sync, and what was refused."""
-    with opened(home) as book:
+    with open_home(home) as book:
         found = book.recall.status()
     if json:
         print_json(found)
@@ -74,7 +87,7 @@ def status(*, home: Home = None, json: Json = False) -> None:
 @group.command()
 def sync(*, home: Home = None, json: Json = False) -> None:
     """Take in what changed in files and in the log, and index it."""
-    with opened(home) as book, progress("sync") as show:
+    with open_home(home) as book, progress("sync") as show:
         report = book.recall.sync(progress=_steps(show))
     _print_report(report, json)
 
@@ -87,7 +100,7 @@ def add(
     json: Json = False,
 ) -> None:
     """Make the texts of a folder documents."""
-    with opened(home) as book, progress("sync") as show:
+    with open_home(home) as book, progress("sync") as show:
         report = book.recall.add(folder, progress=_steps(show))
     _print_report(report, json)
 
@@ -100,7 +113,7 @@ def remove(
     json: Json = False,
 ) -> None:
     """Take the texts of a folder out of the documents again."""
-    with opened(home) as book, progress("sync") as show:
+    with open_home(home) as book, progress("sync") as show:
         report = book.recall.remove(folder, progress=_steps(show))
     if not json:
         print_lines([f"{Path(folder).name} is read no more; what it said stays known as of before"])
@@ -110,7 +123,7 @@ def remove(
 @group.command()
 def reindex(*, home: Home = None, json: Json = False) -> None:
     """Build the index anew, and then put it in place of the old one."""
-    with opened(home) as book, progress("reindex") as show:
+    with open_home(home) as book, progress("reindex") as show:
         report = book.recall.reindex(progress=_steps(show))
     if json:
         print_json(report)
@@ -128,9 +141,9 @@ def watch(
     json: Json = False,
 ) -> None:
     """Sync whenever a file changes, until stopped."""
-    with opened(home) as book:
+    with open_home(home) as book:
         for report in book.recall.watch(seconds=seconds):
-            if json or report.changed:
+            if json or report.has_changes:
                 _print_report(report, json)
 
 
@@ -141,7 +154,7 @@ def _steps(show: Show) -> Any:
     return step
 
 
-def _print_found(found: "Recollection", *, explain: bool) -> None:
+def _print_found(found: "SearchResult", *, explain: bool) -> None:
     if not found.citations:
         print_lines([found.why or "nothing was found"])
     for number, each in enumerate(found.citations):
@@ -170,3 +183,128 @@ def _print_report(report: "SyncReport", json: bool) -> None:
     print_lines(f"refused {each.path}: {each.why}" for each in report.refused[:SHOWN_REFUSALS])
     if len(report.refused) > SHOWN_REFUSALS:
         print_lines([f"and {len(report.refused) - SHOWN_REFUSALS} more refused; `tapebook recall status` lists them"])
+
+
+PROPOSALS = [
+    Column("proposal", "proposal_id"),
+    Column("agent", "agent"),
+    Column("status", "status"),
+    Column("proposed", "known_at", minute),
+    Column("by", "written_by"),
+    Column("run", "run_id"),
+    Column("decided by", "decided_by"),
+]
+WRITES = [
+    Column("written", "known_at", minute),
+    Column("what", "kind"),
+    Column("agent", "agent"),
+    Column("by", "written_by"),
+    Column("run", "run_id"),
+    Column("sha256", "sha256", lambda digest: shorten_on_screen(digest, 12)),
+    Column("where", "place", cut=True),
+]
+
+What = Annotated[
+    Literal["journal", "learning", "note"], typer.Argument(metavar="WHAT", help="journal, learning or note.")
+]
+Run = Annotated[str | None, typer.Option("--run", metavar="RUN", help="The run it comes from, by how its id begins.")]
+One = Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Only of this agent.")]
+Proposal = Annotated[str, typer.Argument(metavar="ID", help="A proposal; `tapebook recall proposals` lists them.")]
+
+
+def append(
+    what: What,
+    agent: Agent,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to append, up to 2000 characters.")],
+    *,
+    run: Run = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Append to the journal, the learnings or the notes of an agent."""
+    with open_home(home) as book:
+        appended = book.recall.append(what, agent, text, run=run)
+    if json:
+        print_json(appended)
+    else:
+        print_lines([f"entry {appended.entry_id} is in {appended.path}"])
+
+
+def propose(
+    agent: Agent,
+    *,
+    file: Annotated[Path, typer.Option("--file", metavar="FILE", help="The whole manual as it should be.")],
+    run: Run = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Propose another manual for an agent."""
+    with open_home(home) as book:
+        proposed = book.recall.propose(agent, file=file, run=run)
+    _print_proposed(proposed, json)
+
+
+def proposals(*, agent: One = None, most: Most = 20, home: Home = None, json: Json = False) -> None:
+    """List proposed manuals, newest first."""
+    with open_home(home) as book:
+        found = book.recall.proposals(agent, most=most)
+    if json:
+        print_json(found)
+    else:
+        print_table(found, PROPOSALS, empty="no proposals")
+
+
+def proposal(proposal_id: Proposal, *, home: Home = None, json: Json = False) -> None:
+    """Show what a proposed manual would change."""
+    with open_home(home) as book:
+        proposed = book.recall.proposal(proposal_id)
+    _print_proposed(proposed, json)
+
+
+def approve(proposal_id: Proposal, *, home: Home = None, json: Json = False) -> None:
+    """Make a proposed manual the one its agent is given."""
+    with open_home(home) as book:
+        decided = book.recall.approve(proposal_id)
+    _print_decided(decided, json)
+
+
+def reject(proposal_id: Proposal, *, home: Home = None, json: Json = False) -> None:
+    """Turn a proposed manual down."""
+    with open_home(home) as book:
+        decided = book.recall.reject(proposal_id)
+    _print_decided(decided, json)
+
+
+def writes(*, agent: One = None, most: Most = 50, home: Home = None, json: Json = False) -> None:
+    """List all that was appended, proposed or approved."""
+    with open_home(home) as book:
+        found = book.recall.writes(agent, most=most)
+    if json:
+        print_json(found)
+    else:
+        print_table(found, WRITES, empty="nothing was written yet")
+
+
+def _print_proposed(proposed: "ProposalDiff", json: bool) -> None:
+    if json:
+        print_json(proposed)
+        return
+    what = proposed.proposal
+    print_lines([f"proposal {what.proposal_id} for {what.agent}, by {what.written_by}: {what.status}"])
+    for line in proposed.diff:
+        # Not through `print_lines`, which would take the blank away that marks a line as unchanged.
+        print_text(line)
+    if what.status == "open":
+        print_lines([f"`tapebook recall approve {what.proposal_id}` makes it the manual; `reject` ends it"])
+
+
+def _print_decided(decided: "DecidedProposal", json: bool) -> None:
+    if json:
+        print_json(decided)
+    elif decided.version:
+        print_lines([f"{decided.agent} has the proposed manual as version {decided.version}"])
+    else:
+        print_lines([f"proposal {decided.proposal_id} was turned down; the manual of {decided.agent} stays"])
+
+
+COMMANDS: list[Callable[..., None]] = [append, propose, proposals, proposal, approve, reject, writes]

@@ -1,12 +1,12 @@
-"""Commands on decisions: `tick`, `runs`, `runs show`, `replay`."""
+"""Commands on decisions: `tick`, `runs`, `replay`, `compare`."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tapebook.domain.text import plural
 from tapebook.errors import BadInput, Damaged, Stop
-from tapebook.surfaces.cli.options import Agent, Home, Json, Most, Symbol, inherited, opened
+from tapebook.surfaces.cli.options import Agent, Home, Json, Most, Symbol, group_options, open_home
 from tapebook.surfaces.cli.output import (
     Column,
     amount,
@@ -22,10 +22,14 @@ from tapebook.surfaces.cli.output import (
     print_record,
     print_table,
     print_text,
+    progress,
     shorten_on_screen,
     whole,
 )
-from tapebook.surfaces.cli.progress import progress
+
+if TYPE_CHECKING:
+    from tapebook.api.app import ShadowReport
+
 
 RUNS = [
     Column("run", "run_id"),
@@ -33,10 +37,10 @@ RUNS = [
     Column("agent", "agent", cut=True),
     Column("symbol", "symbol"),
     Column("status", "status"),
-    Column("decided", "actions", lambda actions: cell([_short(action) for action in actions]), cut=True),
+    Column("decided", "actions", lambda actions: cell([_short_action(action) for action in actions]), cut=True),
 ]
 SHOWN_DIFFERENCES = 10
-_ENDED = {"failed": "failed", "rejected": "was refused", "expired": "expired"}
+_ENDED_WORDS = {"failed": "failed", "rejected": "was refused", "expired": "expired"}
 # What the lines of a citation may take of the screen; --json has all of them.
 SHOWN_LINES = 240
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run, or how it begins.")]
@@ -56,12 +60,12 @@ def runs(
     """List decisions, newest first, or show one."""
     if context.invoked_subcommand is not None:
         return
-    with opened(home) as book:
+    with open_home(home) as book:
         found = book.runs(agent, most=most)
     if json:
         print_json(found)
     else:
-        print_table([_marked(run) for run in found], RUNS, empty="no runs yet")
+        print_table([_mark_dry(run) for run in found], RUNS, empty="no runs yet")
 
 
 @group.command()
@@ -76,8 +80,8 @@ def show(
     json: Json = False,
 ) -> None:
     """Explain one decision: what was told, said, allowed, and done."""
-    home, json = inherited(context, home, json)
-    with opened(home) as book:
+    home, json = group_options(context, home, json)
+    with open_home(home) as book:
         found = book.run(run)
     if packet or reply or reasoning:
         _print_texts(found, ["packet"] * packet + ["reply"] * reply + ["reasoning"] * reasoning)
@@ -89,7 +93,7 @@ def show(
 
 def tick(agent: Agent, symbol: Symbol, *, home: Home = None, json: Json = False) -> None:
     """Let an agent decide on a symbol once, now."""
-    with opened(home) as book:
+    with open_home(home) as book:
         earlier = book.made_earlier(agent, symbol)
         run = book.run(earlier.run.run_id if earlier else book.tick(agent, symbol).run_id)
     if json:
@@ -106,7 +110,7 @@ def tick(agent: Agent, symbol: Symbol, *, home: Home = None, json: Json = False)
     else:
         print_run(run)
     if run["status"] in ("failed", "rejected", "expired"):
-        complain(f"run {run['run_id']} {_ENDED[run['status']]}: {_why_not_done(run)}")
+        complain(f"run {run['run_id']} {_ENDED_WORDS[run['status']]}: {_why_not_done(run)}")
         raise typer.Exit(1)
 
 
@@ -127,8 +131,8 @@ def replay(
     """Build what a decision was given again, and compare the bytes."""
     if (run is None) != every:
         raise typer.BadParameter("name one run, or --all for every one", param_hint="RUN")
-    with opened(home) as book, progress("replay") as step:
-        report = book.replay(run, progress=lambda done: step(None, plural(done, 'run')))
+    with open_home(home) as book, progress("replay") as step:
+        report = book.replay(run, progress=lambda done: step(None, plural(done, "run")))
     if json:
         print_json(report)
     else:
@@ -162,7 +166,7 @@ def _print_texts(run: dict[str, Any], names: list[str]) -> None:
 def print_run(run: dict[str, Any]) -> None:
     """One decision for people: what was known, what was decided, what the guard said, what came of it."""
     actions = run["actions"]
-    parts = [f"{part['name']} {part['tokens']:,}{_dropped(part)}" for part in run["sections"] or []]
+    parts = [f"{part['name']} {part['tokens']:,}{_dropped_text(part)}" for part in run["sections"] or []]
     record = {
         "run": run["run_id"],
         "agent": f"{run['agent']}, version {run['agent_version']}",
@@ -173,7 +177,7 @@ def print_run(run: dict[str, Any]) -> None:
         "engine": run["engine"],
         "told": [f"{run['tokens']:,} tokens, sha256 {shorten_on_screen(run['packet_sha256'], 17)}", *parts],
         "status": f"{run['status']} since {run['completed_at']}" if run["completed_at"] else run["status"],
-        "decided": [sentence(action) for action in actions],
+        "decided": [action_sentence(action) for action in actions],
         "because": [action["reason"] for action in actions],
         "citations": [_citation(each) for each in run.get("citations") or []],
         "flagged": [f"nothing in the packet explains {flag}" for action in actions for flag in action["flags"]],
@@ -193,13 +197,13 @@ def print_run(run: dict[str, Any]) -> None:
     print_record({key: value for key, value in record.items() if value or key in ("degraded", "error")})
 
 
-def _marked(run: dict[str, Any]) -> dict[str, Any]:
+def _mark_dry(run: dict[str, Any]) -> dict[str, Any]:
     """A run for the list; one that was never to be traded says so, and one that lacked something."""
     marks = ["shadow"] * (run["trigger"] == "shadow") + ["dry"] * run["dry"] + ["degraded"] * bool(run["degraded"])
     return run | {"status": f"{run['status']} ({', '.join(marks)})"} if marks else run
 
 
-def _dropped(part: dict[str, Any]) -> str:
+def _dropped_text(part: dict[str, Any]) -> str:
     return f" ({part['shown']} of {part['shown'] + part['dropped']} rows)" if part["dropped"] else ""
 
 
@@ -244,7 +248,7 @@ def _trade(trade: dict[str, Any]) -> str:
     return f"{trade['role']} of {trade['side']} {trade['symbol']}: {ended}net {money(trade['net_pnl_usd'])} USD"
 
 
-def _short(action: dict[str, Any]) -> str:
+def _short_action(action: dict[str, Any]) -> str:
     """`long 250` for opening one, beside a column that has the symbol."""
     if action["action"] in ("hold", "close"):
         return str(action["action"])
@@ -252,10 +256,81 @@ def _short(action: dict[str, Any]) -> str:
     return f"{verb}{action['side']} {whole(action['notional_usd'])}"
 
 
-def sentence(action: dict[str, Any]) -> str:
+def action_sentence(action: dict[str, Any]) -> str:
     """An action with its verdict."""
     words = [action["action"], action["side"], action["symbol"]]
     if action["action"] in ("open", "adjust"):
         words += [f"{money(action['notional_usd'])} USD at {action['leverage']}x,", action["order_type"]]
     verdict = f"refused by {action['rule']}, {action['detail']}" if action["rule"] else "allowed"
     return f"{' '.join(word for word in words if word)}: {verdict}"
+
+
+SHADOW_TABLE = [Column("main", "main"), Column("shadow", "shadow"), Column("pairs", "pairs")]
+SHADOW_TICKS = [
+    Column("as of", "as_of", minute),
+    Column("symbol", "symbol"),
+    Column("main", "main"),
+    Column("shadow", "shadow"),
+    Column("tokens", "main_tokens", whole),
+    Column("shadow tokens", "shadow_tokens", whole),
+    Column("sections that differ", "sections", cut=True),
+]
+SHOWN_TICKS = 10
+
+
+def compare(
+    first: Annotated[str, typer.Argument(metavar="RUN", help="A run, by how its id begins; with --shadow, an agent.")],
+    second: Annotated[str | None, typer.Argument(metavar="RUN", help="Another run.")] = None,
+    *,
+    shadow: Annotated[bool, typer.Option("--shadow", help="An agent's decisions beside its shadow's.")] = False,
+    most: Most = 500,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Compare two decisions, or an agent with its shadow."""
+    if (second is None) != shadow:
+        raise typer.BadParameter("name two runs, or one agent and --shadow", param_hint="RUN")
+    with open_home(home) as book, progress("compare") as step:
+        if second is None:
+            found: Any = book.compare_shadow(first, most=most, progress=lambda done: step(None, plural(done, "pair")))
+        else:
+            found = book.compare_runs(first, second)
+    if json:
+        print_json(found)
+    elif second is None:
+        _print_shadow(found)
+    else:
+        _print_runs(found)
+
+
+def _print_shadow(report: "ShadowReport") -> None:
+    lost = f"; {plural(report.unpaired, 'shadow decision')} without a pair" if report.unpaired else ""
+    if not report.pairs:
+        print(f"no pairs yet: give {report.agent} a shadow with `tapebook agents edit {report.agent} --shadow …`{lost}")
+        return
+    print_table(report.table, SHADOW_TABLE, empty="")
+    saved, n = report.main_tokens - report.shadow_tokens, f"over {plural(report.pairs, 'pair')}"
+    how = "fewer" if saved >= 0 else "more"
+    print_lines(
+        [
+            f"{report.differing:,} of {report.pairs:,} decisions differ{lost}",
+            f"tokens {n}: main {report.main_tokens:,}, shadow {report.shadow_tokens:,}, {abs(saved):,} {how}",
+            f"the shadow's model calls {n} cost {report.shadow_cost_usd:.6f} USD",
+        ]
+    )
+    rows = [{name: getattr(pair, name) for name in pair.__struct_fields__} for pair in report.ticks]
+    differing = [row for row in rows if row["differs"]]
+    print_table(first_on_screen(differing, SHOWN_TICKS), SHADOW_TICKS, empty="every pair decided the same")
+
+
+def _print_runs(found: dict[str, Any]) -> None:
+    for name in ("first", "second"):
+        run = found[name]
+        print_lines([f"{run['run_id']} {run['agent']} {run['symbol']} as of {run['as_of']}: {run['status']}"])
+        print(*(f"  {one_line(action_sentence(action))}" for action in run["actions"]), sep="\n")
+    if found["diff"] is None:
+        print("the text of a packet is not kept, so there is nothing to compare")
+    elif not found["diff"]:
+        print("both were told the same, byte for byte")
+    else:
+        print_text("\n".join(found["diff"]))

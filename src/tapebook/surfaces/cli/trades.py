@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tapebook.surfaces.cli.options import Agent, Home, Json, Most, opened
+from tapebook.surfaces.cli.options import Agent, Home, Json, Most, open_home
 from tapebook.surfaces.cli.output import Column, amount, minute, money, price, print_json, print_table, whole
 
 TRADES = [
@@ -38,7 +38,7 @@ def trades(
     json: Json = False,
 ) -> None:
     """List an agent's trades, open ones first, then the newest."""
-    with opened(home) as book:
+    with open_home(home) as book:
         found = book.trades(agent, status=status, most=most)
     if json:
         print_json(found)
@@ -59,7 +59,7 @@ def orders(
     json: Json = False,
 ) -> None:
     """List orders, newest first, with what became of them."""
-    with opened(home) as book:
+    with open_home(home) as book:
         found = book.orders(agent, working=working, most=most)
     if json:
         print_json(found)

@@ -1,4 +1,4 @@
-"""Commands on files of history: `import candles|funding|marks|stream` and `export candles|stream`."""
+"""Commands that bring history into a home from files and write it to files: `import`, `export`."""
 
 import functools
 import inspect
@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from tapebook.domain.text import plural
-from tapebook.surfaces.cli.options import AsOf, Home, Json, instant, opened
-from tapebook.surfaces.cli.output import print_json, print_lines
-from tapebook.surfaces.cli.progress import progress
+from tapebook.surfaces.cli.options import AsOf, Home, Json, open_home, parse_time
+from tapebook.surfaces.cli.output import print_json, print_lines, progress
 
 if TYPE_CHECKING:
-    from tapebook.app import ExportReport, ImportReport, StreamReport
+    from tapebook.api.app import ExportReport, ImportReport, StreamReport
 
 import_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Bring history from a file into the home.")
 export_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Write history of the tape to a file.")
@@ -43,7 +42,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file tha
 Kind = Literal["candles", "funding", "marks", "stream"]
 
 
-class Flags:
+class ImportFlags:
     """What all imports have in common: flags, the home, and the form of what is said."""
 
     def __init__(
@@ -60,13 +59,13 @@ class Flags:
         self.json = json
 
 
-def flagged(command: Callable[..., None]) -> Callable[..., None]:
+def with_import_flags(command: Callable[..., None]) -> Callable[..., None]:
     """A command with all flags of an import as options of its own; it is given them as one value."""
-    own, flags = inspect.signature(command), inspect.signature(Flags)
+    own, flags = inspect.signature(command), inspect.signature(ImportFlags)
 
     def run(**given: Any) -> None:
         chosen = {name: given.pop(name) for name in flags.parameters}
-        command(**given, flags=Flags(**chosen))
+        command(**given, flags=ImportFlags(**chosen))
 
     parameters = [parameter for parameter in own.parameters.values() if parameter.name != "flags"]
     parameters += flags.parameters.values()
@@ -78,29 +77,29 @@ def flagged(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @import_group.command("candles")
-@flagged
-def import_candles(file: File, *, symbol: Symbol, interval: FoundInterval = None, flags: Flags) -> None:
+@with_import_flags
+def import_candles(file: File, *, symbol: Symbol, interval: FoundInterval = None, flags: ImportFlags) -> None:
     """Import bars."""
     _import("candles", file, flags, symbol=symbol, interval=interval)
 
 
 @import_group.command("funding")
-@flagged
-def import_funding(file: File, *, symbol: Symbol, interval: Spacing = None, flags: Flags) -> None:
+@with_import_flags
+def import_funding(file: File, *, symbol: Symbol, interval: Spacing = None, flags: ImportFlags) -> None:
     """Import funding rates, each one payment at its hour."""
     _import("funding", file, flags, symbol=symbol, interval=interval)
 
 
 @import_group.command("marks")
-@flagged
-def import_marks(file: File, *, symbol: Symbol, interval: Spacing = None, flags: Flags) -> None:
+@with_import_flags
+def import_marks(file: File, *, symbol: Symbol, interval: Spacing = None, flags: ImportFlags) -> None:
     """Import mark prices, kept as midpoints."""
     _import("marks", file, flags, symbol=symbol, interval=interval)
 
 
 @import_group.command("stream")
-@flagged
-def import_stream(file: Recording, *, symbol: AnySymbol = None, flags: Flags) -> None:
+@with_import_flags
+def import_stream(file: Recording, *, symbol: AnySymbol = None, flags: ImportFlags) -> None:
     """Import a recording of the exchange's frames."""
     _import("stream", file, flags, symbol=symbol, interval=None)
 
@@ -121,18 +120,18 @@ def export_candles(
     json: Json = False,
 ) -> None:
     """Write bars to a file, stored or rolled up."""
-    with opened(home) as book, progress("export") as show:
+    with open_home(home) as book, progress("export") as show:
         report = book.export_candles(
             out,
             symbol=symbol,
             interval=interval,
-            since=instant(since),
-            until=None if until is None else instant(until),
-            as_of=None if as_of is None else instant(as_of),
+            since=parse_time(since),
+            until=None if until is None else parse_time(until),
+            as_of=None if as_of is None else parse_time(as_of),
             overwrite=overwrite,
-            progress=lambda rows: show(None, plural(rows, 'bar')),
+            progress=lambda rows: show(None, plural(rows, "bar")),
         )
-    _tell(report, json=json)
+    _print_export(report, json=json)
 
 
 @export_group.command("stream")
@@ -146,25 +145,25 @@ def export_stream(
     json: Json = False,
 ) -> None:
     """Write recorded payloads to a file, to be imported again."""
-    with opened(home) as book, progress("export") as show:
+    with open_home(home) as book, progress("export") as show:
         report = book.export_stream(
             out,
-            since=instant(since),
-            until=None if until is None else instant(until),
+            since=parse_time(since),
+            until=None if until is None else parse_time(until),
             overwrite=overwrite,
-            progress=lambda lines: show(None, plural(lines, 'payload')),
+            progress=lambda lines: show(None, plural(lines, "payload")),
         )
-    _tell(report, json=json)
+    _print_export(report, json=json)
 
 
-def _tell(report: "ExportReport | StreamReport", *, json: bool) -> None:
+def _print_export(report: "ExportReport | StreamReport", *, json: bool) -> None:
     if json:
         print_json(report)
     else:
-        print_lines([report.result()])
+        print_lines([report.result_line()])
 
 
-def _import(kind: Kind, file: Path, flags: Flags, *, symbol: str | None, interval: str | None) -> None:
+def _import(kind: Kind, file: Path, flags: ImportFlags, *, symbol: str | None, interval: str | None) -> None:
     found: list[ImportReport] = []
 
     def tell(report: "ImportReport") -> None:
@@ -174,7 +173,7 @@ def _import(kind: Kind, file: Path, flags: Flags, *, symbol: str | None, interva
 
     report = None
     try:
-        with opened(flags.home) as book, progress("import") as show:
+        with open_home(flags.home) as book, progress("import") as show:
             report = book.import_file(
                 kind,
                 file,
@@ -189,4 +188,34 @@ def _import(kind: Kind, file: Path, flags: Flags, *, symbol: str | None, interva
         if flags.json and found:
             print_json(report or found[-1])
     if not flags.json:
-        print_lines([report.result()])
+        print_lines([report.result_line()])
+
+
+def import_fills(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or JSON, an exchange's answers too.")],
+    *,
+    agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="Whose fills they are.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen and write nothing.")] = False,
+    bridge: Annotated[
+        bool, typer.Option("--bridge", help="Where fills are missing, book the difference as a marked adjustment.")
+    ] = False,
+    account: Annotated[
+        str | None, typer.Option("--account", metavar="A", help="Whose rows, in a file of several accounts.")
+    ] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Import past fills, which become trades of an agent."""
+    with open_home(home) as book, progress("import") as show:
+        report = book.import_fills(
+            file,
+            agent=agent,
+            dry_run=dry_run,
+            bridge=bridge,
+            account=account,
+            progress=lambda words: show(None, words),
+        )
+    if json:
+        print_json(report)
+    else:
+        print_lines([*report.lines(), report.result_line()])

@@ -7,7 +7,7 @@ await server.advance(server.now + 5_000)
 await server.stop()
 """
 
-from tapebook.world.faults import Faults, Injected
+from tapebook.world.faults import Faults, InjectedFault
 from tapebook.world.server.service import WorldServer
 
-__all__ = ["Faults", "Injected", "WorldServer"]
+__all__ = ["Faults", "InjectedFault", "WorldServer"]

@@ -1,8 +1,8 @@
 """The bars of one coin: the forming minute step by step, and all intervals rolled from closed minutes.
 
-1. `forming` splits a minute's final bar over its twelve steps; the last state is the final bar.
-2. `Bars.close` takes a closed minute; it flows from interval to interval as buckets fill.
-3. `Bars.rows` gives the newest closed bars and the forming one.
+1. `forming_states` splits a minute's final bar over its twelve steps; the last state is the final bar.
+2. `CoinBars.close_minute` takes a closed minute; it flows from interval to interval as buckets fill.
+3. `CoinBars.rows` gives the newest closed bars and the forming one.
 
 A minute without trades repeats the last price and moves no open, high or low of a larger bar; a
 bucket of such minutes alone is flat at its close.
@@ -15,7 +15,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import Candle
 from tapebook.world.cadence import STEPS_PER_MINUTE
 
@@ -32,7 +32,7 @@ INTERVALS = ("1m", *_ROLLED_FROM)
 _BEGINNING = attrgetter("bucket_ts")
 
 
-def forming(final: Candle, mids_e8: list[int], chance: Random, *, size_decimals: int) -> list[Candle | None]:
+def forming_states(final: Candle, mids_e8: list[int], chance: Random, *, size_decimals: int) -> list[Candle | None]:
     """The bar after each step of its minute, None until its first trade; without a trade it stays as it was."""
     states: list[Candle | None] = [None] * STEPS_PER_MINUTE
     if not final.sample_count:
@@ -50,7 +50,7 @@ def forming(final: Candle, mids_e8: list[int], chance: Random, *, size_decimals:
                 high_e8=final.high_e8 if top <= step else max(so_far),
                 low_e8=final.low_e8 if bottom <= step else min(so_far),
                 close_e8=mids_e8[step],
-                volume_base=_part(final.volume_base, share / shares[-1], size_decimals),
+                volume_base=_volume_share(final.volume_base, share / shares[-1], size_decimals),
                 sample_count=trades,
             )
         states[step] = state
@@ -59,12 +59,12 @@ def forming(final: Candle, mids_e8: list[int], chance: Random, *, size_decimals:
     return states
 
 
-def _part(volume: float, share: float, size_decimals: int) -> float:
+def _volume_share(volume: float, share: float, size_decimals: int) -> float:
     """A share of the volume in whole lots, one at least."""
     return max(round(volume * share, size_decimals), 10.0**-size_decimals)
 
 
-def merge(first: Candle | None, second: Candle | None) -> Candle | None:
+def merge_bars(first: Candle | None, second: Candle | None) -> Candle | None:
     """Two neighbours as one bar that begins with the first; None stands for no bar."""
     if first is None or second is None:
         return first or second
@@ -92,23 +92,23 @@ class _Roll:
         self.open: Candle | None = None
         self.larger: list[_Roll] = []
 
-    def take(self, bar: Candle) -> None:
+    def add_bar(self, bar: Candle) -> None:
         """A closed bar of the smaller interval."""
-        self.open = merge(self.open, bar)
+        self.open = merge_bars(self.open, bar)
         if self.open is not None and bar.end % self.span == 0:
-            ended, self.open = self.sized(self.open), None
+            ended, self.open = self.at_interval(self.open), None
             self.closed.append(ended)
             if len(self.closed) >= 2 * NEWEST_BARS:
                 del self.closed[:-NEWEST_BARS]
             for roll in self.larger:
-                roll.take(ended)
+                roll.add_bar(ended)
 
-    def sized(self, bar: Candle) -> Candle:
+    def at_interval(self, bar: Candle) -> Candle:
         """A bar of this interval that begins where the interval does."""
-        return replace(bar, bucket_ts=floor(bar.bucket_ts, self.span), granularity_sec=self.span // SECOND)
+        return replace(bar, bucket_ts=floor_to_step(bar.bucket_ts, self.span), granularity_sec=self.span // SECOND)
 
 
-class Bars:
+class CoinBars:
     """All bars of one coin."""
 
     def __init__(self) -> None:
@@ -122,22 +122,22 @@ class Bars:
         """The closed minutes, oldest first."""
         return self._rolls["1m"].closed
 
-    def close(self, minute: Candle) -> None:
+    def close_minute(self, minute: Candle) -> None:
         """Takes a minute that is over."""
-        self._rolls["1m"].take(minute)
+        self._rolls["1m"].add_bar(minute)
 
     def open_bar(self, interval: str, minute: Candle | None) -> Candle | None:
         """The forming bar of an interval, given the forming minute; None before its first trade."""
         if interval == "1m":
             return minute
         roll, smaller = self._rolls[interval], _ROLLED_FROM[interval][1]
-        bar = merge(roll.open, self.open_bar(smaller, minute))
-        return None if bar is None else roll.sized(bar)
+        bar = merge_bars(roll.open, self.open_bar(smaller, minute))
+        return None if bar is None else roll.at_interval(bar)
 
     def rows(self, interval: str, minute: Candle | None, *, start: int, end: int) -> list[Candle]:
         """The bars that reach into a range, out of the newest there are; the forming one is the last."""
         closed, bar = self._rolls[interval].closed, self.open_bar(interval, minute)
         kept = closed[-(NEWEST_BARS - (bar is not None)) :]
-        first = bisect_left(kept, floor(start, self._rolls[interval].span), key=_BEGINNING)
+        first = bisect_left(kept, floor_to_step(start, self._rolls[interval].span), key=_BEGINNING)
         rows = kept[first : bisect_right(kept, end, key=_BEGINNING)]
         return [*rows, bar] if bar is not None and bar.end > start and bar.bucket_ts <= end else rows

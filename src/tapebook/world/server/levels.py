@@ -1,9 +1,9 @@
-"""An order book in levels that says of itself what a `Liquidity` row says: spread, depth and which side is heavier.
+"""An order book in levels with the spread, depth and imbalance that a `Liquidity` row states.
 
-1. `best` puts bid and ask around the mid, as many ticks apart as the spread;
-2. each side gets levels within 0.1, 0.5 and 1 % of the mid that hold exactly its share of the depth there (`_side`);
-3. more levels lie beyond, which only an answer with fewer figures reaches;
-4. `aggregate` draws levels together as `nSigFigs` and `mantissa` ask, away from the mid.
+1. `best_prices` puts bid and ask around the mid, as many ticks apart as the spread.
+2. Each side gets levels within 0.1, 0.5 and 1 % of the mid that hold exactly its share of the depth (`_side_levels`).
+3. More levels lie beyond, which only an answer with fewer figures reaches.
+4. `aggregate_levels` draws levels together as `nSigFigs` and `mantissa` ask, away from the mid.
 
 The exchange's grid is coarse for cheap coins: then a band has fewer levels, or none and its depth moves outwards.
 """
@@ -15,7 +15,7 @@ import msgspec
 
 from tapebook.domain.market import Liquidity
 from tapebook.domain.money import E8
-from tapebook.world.quotes import decimals_of
+from tapebook.world.assets import decimals_of
 from tapebook.world.server import wire
 
 MOST_LEVELS = 20
@@ -39,7 +39,7 @@ class Grid(msgspec.Struct, frozen=True):
         return int(E8 // 10 ** decimals_of(price_e8 / E8, self.price_decimals))
 
 
-class Level(msgspec.Struct, frozen=True):
+class SimulatedLevel(msgspec.Struct, frozen=True):
     """One price with what waits there."""
 
     price_e8: int
@@ -47,11 +47,11 @@ class Level(msgspec.Struct, frozen=True):
     orders: int
 
 
-class Book(msgspec.Struct, frozen=True):
+class SimulatedBook(msgspec.Struct, frozen=True):
     """Both sides, best first."""
 
-    bids: list[Level]
-    asks: list[Level]
+    bids: list[SimulatedLevel]
+    asks: list[SimulatedLevel]
 
     @property
     def spread_e8(self) -> int:
@@ -59,7 +59,7 @@ class Book(msgspec.Struct, frozen=True):
         return self.asks[0].price_e8 - self.bids[0].price_e8
 
 
-def best(liquidity: Liquidity, grid: Grid, *, mid_e8: int) -> tuple[int, int]:
+def best_prices(liquidity: Liquidity, grid: Grid, *, mid_e8: int) -> tuple[int, int]:
     """Bid and ask. An odd number of ticks cannot lie evenly around a mid that is on the grid: the ask is farther."""
     tick = grid.tick_e8(mid_e8)
     ticks = max(1, round(liquidity.spread_bps / 10_000 * mid_e8 / tick))
@@ -69,36 +69,38 @@ def best(liquidity: Liquidity, grid: Grid, *, mid_e8: int) -> tuple[int, int]:
     return bid, -(-ask // grid.tick_e8(ask)) * grid.tick_e8(ask)
 
 
-def build(liquidity: Liquidity, grid: Grid, chance: Random, *, mid_e8: int) -> Book:
+def build_book(liquidity: Liquidity, grid: Grid, chance: Random, *, mid_e8: int) -> SimulatedBook:
     """The whole book at a mid; full precision shows its first twenty levels a side."""
-    bid, ask = best(liquidity, grid, mid_e8=mid_e8)
+    bid, ask = best_prices(liquidity, grid, mid_e8=mid_e8)
     # Whoever measures the depth only sees the book, so its own middle counts.
     middle_e8 = (bid + ask) // 2
     depths = (liquidity.depth_usd_10bps, liquidity.depth_usd_50bps, liquidity.depth_usd_100bps)
     heavier, lighter = (1 + liquidity.imbalance) / 2, (1 - liquidity.imbalance) / 2
-    bids = _side(bid, [depth * heavier for depth in depths], grid, chance=chance, middle_e8=middle_e8)
-    asks = _side(ask, [depth * lighter for depth in depths], grid, chance=chance, middle_e8=middle_e8)
-    return Book(bids, asks)
+    bids = _side_levels(bid, [depth * heavier for depth in depths], grid, chance=chance, middle_e8=middle_e8)
+    asks = _side_levels(ask, [depth * lighter for depth in depths], grid, chance=chance, middle_e8=middle_e8)
+    return SimulatedBook(bids, asks)
 
 
-def _side(best_e8: int, depths_usd: list[float], grid: Grid, *, chance: Random, middle_e8: int) -> list[Level]:
+def _side_levels(
+    best_e8: int, depths_usd: list[float], grid: Grid, *, chance: Random, middle_e8: int
+) -> list[SimulatedLevel]:
     """The levels from the best one outwards."""
-    levels: list[Level] = []
+    levels: list[SimulatedLevel] = []
     away = 1 if best_e8 > middle_e8 else -1
     placed_usd, inner_e8 = 0.0, abs(best_e8 - middle_e8)
     bands = [*zip(_BANDS, depths_usd, strict=True), ((_BEYOND_BPS, _BEYOND_LEVELS), 2.5 * depths_usd[-1])]
     for (edge_bps, quota), depth_usd in bands:
         edge_e8 = middle_e8 * edge_bps // 10_000
-        prices = _prices(middle_e8, grid, away=away, reach=(inner_e8, edge_e8), quota=quota)
+        prices = _level_prices(middle_e8, grid, away=away, reach=(inner_e8, edge_e8), quota=quota)
         if prices:
             prices = prices if levels else list(dict.fromkeys((best_e8, *prices[1:])))
-            levels += _filled(prices, depth_usd - placed_usd, grid, chance)
+            levels += _sized_levels(prices, depth_usd - placed_usd, grid, chance)
             placed_usd = depth_usd
             inner_e8 = max(edge_e8, abs(prices[-1] - middle_e8)) + 1
     return levels
 
 
-def _prices(middle_e8: int, grid: Grid, *, away: int, reach: tuple[int, int], quota: int) -> list[int]:
+def _level_prices(middle_e8: int, grid: Grid, *, away: int, reach: tuple[int, int], quota: int) -> list[int]:
     """Up to `quota` prices on the grid whose distance from the middle is in reach, evenly spread, nearest first."""
     nearest, farthest = middle_e8 + away * reach[0], middle_e8 + away * reach[1]
     # Above a power of ten the grid is coarser, so it is taken where the band ends.
@@ -110,34 +112,38 @@ def _prices(middle_e8: int, grid: Grid, *, away: int, reach: tuple[int, int], qu
     return [start + away * tick * each for each in ticks] if count > 0 else []
 
 
-def _filled(prices: list[int], usd: float, grid: Grid, chance: Random) -> list[Level]:
+def _sized_levels(prices: list[int], usd: float, grid: Grid, chance: Random) -> list[SimulatedLevel]:
     """Levels at the given prices that are worth `usd` together, at least one lot each."""
     weights = [0.5 + chance.random() for _ in prices]
     levels = []
     for price_e8, weight in zip(prices, weights, strict=True):
         worth = usd * weight / sum(weights)
         size = max(round(worth / (price_e8 / E8), grid.size_decimals), 10.0**-grid.size_decimals)
-        levels.append(Level(price_e8, size, 1 + int(worth / _ORDER_USD * (0.5 + chance.random()))))
+        levels.append(SimulatedLevel(price_e8, size, 1 + int(worth / _ORDER_USD * (0.5 + chance.random()))))
     return levels
 
 
-def aggregate(levels: list[Level], grid: Grid, *, figures: int, mantissa: int, away: int) -> list[Level]:
+def aggregate_levels(
+    levels: list[SimulatedLevel], grid: Grid, *, figures: int, mantissa: int, away: int
+) -> list[SimulatedLevel]:
     """Levels drawn together on a grid of so many figures: bids down, asks up."""
     whole_digits = math.floor(math.log10(levels[0].price_e8 / E8)) + 1
     step = max(mantissa * round(E8 * 10.0 ** (whole_digits - figures)), grid.tick_e8(levels[0].price_e8))
-    grouped: dict[int, list[Level]] = {}
+    grouped: dict[int, list[SimulatedLevel]] = {}
     for level in levels:
         price_e8 = -(-level.price_e8 // step) * step if away > 0 else level.price_e8 // step * step
         grouped.setdefault(price_e8, []).append(level)
     return [
-        Level(price_e8, round(sum(each.size for each in group), grid.size_decimals), sum(each.orders for each in group))
+        SimulatedLevel(
+            price_e8, round(sum(each.size for each in group), grid.size_decimals), sum(each.orders for each in group)
+        )
         for price_e8, group in grouped.items()
     ]
 
 
-def level_text(level: Level, grid: Grid) -> str:
+def level_text(level: SimulatedLevel, grid: Grid) -> str:
     """A level as JSON."""
     return (
-        f'{{"px":"{wire.price(level.price_e8)}","sz":"{wire.amount(level.size, grid.size_decimals)}",'
+        f'{{"px":"{wire.price_text(level.price_e8)}","sz":"{wire.amount_text(level.size, grid.size_decimals)}",'
         f'"n":{level.orders}}}'
     )

@@ -1,13 +1,17 @@
-"""The questions `/info` understands, and what each weighs.
+"""The requests `/info` understands, what each weighs, and how much one client address may ask for.
 
-A body that does not decode into one of these is refused as the exchange refuses it.
+A body that does not decode into one of these is refused as the exchange refuses it. The names of the classes are part
+of the seed of a fault (`InfoEndpoint`): renaming one changes which requests fail.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
 import msgspec
+
+from tapebook.domain.instants import MINUTE
 
 
 class _Request(msgspec.Struct, frozen=True, rename="camel", tag_field="type"):
@@ -96,7 +100,7 @@ Request = (
     | ExchangeStatus
     | WorldClock
 )
-decode: Callable[[bytes | msgspec.Raw], Request] = msgspec.json.Decoder(Request).decode
+decode_request: Callable[[bytes | msgspec.Raw], Request] = msgspec.json.Decoder(Request).decode
 
 WEIGHT_PER_MINUTE = 1_200
 _LIGHT, _USUAL = 2, 20
@@ -104,7 +108,7 @@ _LIGHT_REQUESTS = (AllMids, L2Book, ExchangeStatus)
 _ROWS_PER_WEIGHT: dict[type, int] = {CandleSnapshot: 60, FundingHistory: 20}
 
 
-def weight(request: Request, rows: int) -> int:
+def request_weight(request: Request, rows: int) -> int:
     """What a question costs once `rows` were answered; asking the world for its time is free."""
     if isinstance(request, WorldClock):
         return 0
@@ -113,7 +117,7 @@ def weight(request: Request, rows: int) -> int:
     return base + math.ceil(rows / per_weight) if per_weight else base
 
 
-def subject(request: Request) -> str:
+def request_subject(request: Request) -> str:
     """The coin or dex a question is about; a star when it is about everything."""
     if isinstance(request, CandleSnapshot):
         return request.req.coin
@@ -131,6 +135,50 @@ CHANNELS: dict[type, str] = {
 }
 
 
-def name(request: Request) -> str:
+def request_type(request: Request) -> str:
     """The `type` of a question."""
     return str(request.__struct_config__.tag)
+
+
+MOST_SOCKETS = 10
+MOST_NEW_SOCKETS = 30
+MOST_SUBSCRIPTIONS = 1_000
+MOST_MESSAGES = 2_000
+
+
+class ClientRateWindow:
+    """What was spent in the minute that ends now."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._spent: deque[tuple[int, int]] = deque()
+        self._sum = 0
+
+    def fits(self, now: int, amount: int) -> bool:
+        """Whether so much more may be spent."""
+        while self._spent and self._spent[0][0] <= now - MINUTE:
+            self._sum -= self._spent.popleft()[1]
+        return self._sum + amount <= self._limit
+
+    def spend(self, now: int, amount: int) -> None:
+        """Notes what was spent; rows that were found on the way may pass the limit."""
+        self._spent.append((now, amount))
+        self._sum += amount
+
+    def try_spend(self, now: int, amount: int = 1) -> bool:
+        """Spends if it fits."""
+        fits = self.fits(now, amount)
+        if fits:
+            self.spend(now, amount)
+        return fits
+
+
+class ClientLimits:
+    """One address with its windows and what it holds open."""
+
+    def __init__(self) -> None:
+        self.weight = ClientRateWindow(WEIGHT_PER_MINUTE)
+        self.messages = ClientRateWindow(MOST_MESSAGES)
+        self.new_sockets = ClientRateWindow(MOST_NEW_SOCKETS)
+        self.sockets = 0
+        self.subscriptions = 0

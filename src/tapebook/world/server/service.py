@@ -2,30 +2,30 @@
 
 Its time is only what `advance` made it. A step, in order:
 
-1. the exchange moves on (`Exchange.play`);
-2. faults that hit all sockets strike (`_strike`);
+1. the exchange moves on (`Exchange.play_to`);
+2. faults that hit all sockets strike (`_strike_sockets`);
 3. every socket is sent its frames (`Socket.publish`);
-4. questions that were left unanswered for long enough are let go (`_let_go`).
+4. requests that were left unanswered for long enough are let go (`_release_unanswered`).
+
+`advance_in_real_time` lets the world run in real time, or so many times faster. The clock and the wait are arguments:
+a room reads no clock of its own.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from aiohttp import web
 
-from tapebook.domain.instants import floor
+from tapebook.domain.instants import floor_to_step
 from tapebook.world.cadence import STEP
-from tapebook.world.faults import Faults, Injected, Record
+from tapebook.world.faults import BarAmender, FaultLog, Faults, FrameMangler, InjectedFault
 from tapebook.world.market import World
 from tapebook.world.server import requests
-from tapebook.world.server.answers import TOO_MANY, Answer, refused
-from tapebook.world.server.desk import Desk
+from tapebook.world.server.answers import TOO_MANY_REQUESTS, InfoAnswer, InfoEndpoint, refusal_answer
 from tapebook.world.server.exchange import Exchange
-from tapebook.world.server.feeds import Feed
-from tapebook.world.server.limits import MOST_SOCKETS
-from tapebook.world.server.mangle import Amender, Mangler
-from tapebook.world.server.sockets import Socket
+from tapebook.world.server.requests import MOST_SOCKETS
+from tapebook.world.server.sockets import Socket, StepFrames
 
 _CALM = Faults()
 
@@ -46,14 +46,14 @@ class WorldServer:
         delistings: Mapping[str, int] | None = None,
     ) -> None:
         self._faults = faults
-        self._record = Record()
-        now = world.start + floor(history_ms, STEP)
-        amend = Amender(faults, self._record)
+        self._record = FaultLog()
+        now = world.start + floor_to_step(history_ms, STEP)
+        amend = BarAmender(faults, self._record)
         self._exchange = Exchange(world, now=now, amend=amend, delistings=delistings or {})
-        self._desk = Desk(self._exchange, faults, self._record)
-        self._feed = Feed(self._exchange)
+        self._desk = InfoEndpoint(self._exchange, faults, self._record)
+        self._feed = StepFrames(self._exchange)
         self._next_step = now
-        self._sockets: dict[Socket, Mangler | None] = {}
+        self._sockets: dict[Socket, FrameMangler | None] = {}
         self._unanswered: list[tuple[int, asyncio.Event]] = []
         self._runner: web.AppRunner | None = None
 
@@ -72,7 +72,7 @@ class WorldServer:
         self._exchange.speed = speed
 
     @property
-    def injected(self) -> list[Injected]:
+    def injected_faults(self) -> list[InjectedFault]:
         """All faults that struck so far."""
         return self._record.injected
 
@@ -91,7 +91,7 @@ class WorldServer:
         """Ends all lines and stops listening."""
         for socket in list(self._sockets):
             socket.close()
-        self._let_go(everything=True)
+        self._release_unanswered(everything=True)
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -104,67 +104,67 @@ class WorldServer:
             self._next_step = at + STEP
             await self._play(at)
         self._exchange.now = to
-        self._let_go()
+        self._release_unanswered()
 
     async def _play(self, at: int) -> None:
-        self._exchange.play(at)
+        self._exchange.play_to(at)
         self._feed.next_step()
-        self._strike(at)
+        self._strike_sockets(at)
         for socket, mangler in list(self._sockets.items()):
             await socket.publish(self._feed, at, mangler=mangler, record=self._record)
         # A long way to go must not keep others in this event loop from reading and asking.
         await asyncio.sleep(0)
 
-    def _strike(self, at: int) -> None:
+    def _strike_sockets(self, at: int) -> None:
         """Faults of whole sockets; without one open they hit nobody and are not recorded."""
         if not self._sockets:
             return
         for kind, lasts in (("silence", self._faults.silence_ms), ("stall", self._faults.stall_ms)):
             if self._faults.happens(kind, "*", at):
                 for socket in self._sockets:
-                    socket.fall_silent(kind, at=at, until=at + lasts)
+                    socket.mute(kind, at=at, until=at + lasts)
         if self._faults.happens("drop", "*", at):
-            self._record.add(Injected("drop", "*", "*", at, at))
+            self._record.add(InjectedFault("drop", "*", "*", at, at))
             for socket in list(self._sockets):
                 self._hang_up(socket)
 
     def _hang_up(self, socket: Socket) -> None:
         if socket in self._sockets:
             del self._sockets[socket]
-            socket.gone()
+            socket.release_limits()
         socket.close()
 
     async def _ws(self, request: web.Request) -> web.StreamResponse:
         client = self._desk.client(request.remote)
-        if client.sockets >= MOST_SOCKETS or not client.new_sockets.take(self.now):
-            return _response(TOO_MANY)
+        if client.sockets >= MOST_SOCKETS or not client.new_sockets.try_spend(self.now):
+            return _response(TOO_MANY_REQUESTS)
         ws = web.WebSocketResponse(compress=False)
         await ws.prepare(request)
         assert request.transport is not None, "a line that was just opened has a transport"
         socket = Socket(ws, request.transport, desk=self._desk, client=client)
-        self._sockets[socket] = Mangler(self._faults, self._record) if self._faults.touch_frames else None
+        self._sockets[socket] = FrameMangler(self._faults, self._record) if self._faults.touch_frames else None
         try:
             async for message in ws:
                 if message.type is web.WSMsgType.TEXT:
-                    await socket.hear(message.data)
+                    await socket.handle_message(message.data)
         finally:
             self._hang_up(socket)
         return ws
 
     async def _info(self, request: web.Request) -> web.StreamResponse:
         try:
-            question = requests.decode(await request.read())
+            question = requests.decode_request(await request.read())
         except msgspec.DecodeError as error:
-            return _response(refused(str(error)))
-        answer = self._desk.ask_in_bad_weather(self._desk.client(request.remote), question)
+            return _response(refusal_answer(str(error)))
+        answer = self._desk.answer_with_faults(self._desk.client(request.remote), question)
         if answer is None:
-            await self._keep_waiting()
+            await self._wait_for_timeout()
             if request.transport is not None:
                 request.transport.close()
-            return _response(TOO_MANY)
+            return _response(TOO_MANY_REQUESTS)
         return _response(answer)
 
-    async def _keep_waiting(self) -> None:
+    async def _wait_for_timeout(self) -> None:
         """Returns once the world's time has moved on by a timeout, or the server stops."""
         if not self._faults.timeout_ms:
             return
@@ -172,7 +172,7 @@ class WorldServer:
         self._unanswered.append((self.now + self._faults.timeout_ms, over))
         await over.wait()
 
-    def _let_go(self, *, everything: bool = False) -> None:
+    def _release_unanswered(self, *, everything: bool = False) -> None:
         waiting, self._unanswered = self._unanswered, []
         for until, over in waiting:
             if everything or self.now >= until:
@@ -181,7 +181,32 @@ class WorldServer:
                 self._unanswered.append((until, over))
 
 
-def _response(answer: Answer) -> web.Response:
+def _response(answer: InfoAnswer) -> web.Response:
     kind = "text/plain" if answer.status == 422 else "application/json"
     headers = {"access-control-allow-origin": "*"}
     return web.Response(status=answer.status, body=answer.body, content_type=kind, headers=headers)
+
+
+async def advance_in_real_time(
+    server: WorldServer,
+    *,
+    speed: float,
+    monotonic: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]],
+    until: int | None = None,
+) -> None:
+    """Advances step by step, each when its time has come, until the world reaches `until` or this is cancelled.
+
+    A world that has fallen behind catches up step by step and leaves none out.
+    """
+    if speed <= 0:
+        raise ValueError(f"a world cannot run {speed} times as fast: give a speed above 0")
+    server.speed = speed
+    began, now = monotonic(), server.now
+    at = now
+    while until is None or at <= until:
+        ahead = (at - now) / 1_000 / speed - (monotonic() - began)
+        if ahead > 0:
+            await sleep(ahead)
+        await server.advance(at)
+        at += STEP

@@ -7,28 +7,28 @@ from typing import Any
 
 from tapebook.domain.instants import SECOND
 from tapebook.domain.market import Candle, FundingRate
-from tapebook.world.streams import stream_seed
+from tapebook.world.random_streams import stream_seed
 
 _FUNDING_LAG_MS = 60
 
 
-def price(value_e8: int) -> str:
+def price_text(value_e8: int) -> str:
     """`7070000000000` as `70700.0`."""
-    return _decimal(value_e8, 8)
+    return _decimal_digits(value_e8, 8)
 
 
-def rate(value_e12: int) -> str:
+def rate_text(value_e12: int) -> str:
     """`12500000` as `0.0000125`."""
-    return _decimal(value_e12, 12)
+    return _decimal_digits(value_e12, 12)
 
 
-def _decimal(value: int, digits: int) -> str:
+def _decimal_digits(value: int, digits: int) -> str:
     sign = "-" if value < 0 else ""
     whole, part = divmod(abs(value), 10**digits)
     return f"{sign}{whole}.{part:0{digits}d}".rstrip("0") if part else f"{sign}{whole}.0"
 
 
-def amount(value: float, decimals: int) -> str:
+def amount_text(value: float, decimals: int) -> str:
     """A size or a volume with at most so many decimals; a float would write `1e-05` or `2.0000000000000004`."""
     text = f"{value:.{decimals}f}"
     if "." not in text:
@@ -39,11 +39,11 @@ def amount(value: float, decimals: int) -> str:
 
 def candle_text(bar: Candle, interval: str, size_decimals: int) -> str:
     """A bar as JSON, in the order of the socket's keys; written by hand because five seconds hold hundreds of them."""
-    volume = amount(bar.volume_base, size_decimals)
+    volume = amount_text(bar.volume_base, size_decimals)
     return (
         f'{{"t":{bar.bucket_ts},"T":{bar.bucket_ts + bar.granularity_sec * SECOND - 1},"s":"{bar.symbol}",'
-        f'"i":"{interval}","o":"{price(bar.open_e8)}","c":"{price(bar.close_e8)}","h":"{price(bar.high_e8)}",'
-        f'"l":"{price(bar.low_e8)}","v":"{volume}","n":{bar.sample_count}}}'
+        f'"i":"{interval}","o":"{price_text(bar.open_e8)}","c":"{price_text(bar.close_e8)}","h":"{price_text(bar.high_e8)}",'
+        f'"l":"{price_text(bar.low_e8)}","v":"{volume}","n":{bar.sample_count}}}'
     )
 
 
@@ -52,7 +52,7 @@ def funding_row(settled: FundingRate, seed: int) -> dict[str, Any]:
     lag = stream_seed(seed, "funding lag", settled.symbol, minute=settled.bucket_ts) % _FUNDING_LAG_MS
     return {
         "coin": settled.symbol,
-        "fundingRate": rate(settled.rate_e12),
-        "premium": rate(settled.premium_e12),
+        "fundingRate": rate_text(settled.rate_e12),
+        "premium": rate_text(settled.premium_e12),
         "time": settled.bucket_ts + lag,
     }

@@ -1,0 +1,205 @@
+"""Anchors: the heads of book and tape, written to the archive, so that a cut-off or rolled-back home is found.
+
+An anchor names the head of every stream that has moved since the one before it, the newest commit of the tape with
+the checksums of the chunks that have changed, and the hash of the anchor before it. The book notes the newest one.
+So neither a shorter log nor an older copy of a database, nor a lost or altered anchor goes unnoticed: each
+contradicts another.
+
+Anchors are written when a command that changed something ends, and by the processes of a desk once a minute and when
+they stop (docs/decisions/0005). The object comes first and the note in the book after it: the next process takes an
+anchor of which a killed one made no note into the chain.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from tapebook.clock import elapsed_seconds
+from tapebook.domain.canonical import sha256_hex
+from tapebook.errors import StaleWriter, TapebookError
+from tapebook.log import Finding, Head, NotedAnchor, Stream
+from tapebook.log.event import GENESIS
+from tapebook.tape.seals import Seal, SealPlace, TapeMark, commit_at, sealed_places, tape_mark
+from tapebook.wiring import Rooms
+
+ANCHOR_SECONDS = 60.0
+"""How often the processes of a desk write an anchor, if anything has changed."""
+
+_FOLDER = "anchors/"
+_OWNER_STREAM = "-"
+_PER_FOLDER = 1_000
+_SHOWN = 5
+_ALTERED = "restore the archive's `anchors` folder from a backup; until then nothing shows what was cut off"
+_CUT = "restore book.db from a backup that is as new as the anchors; what was decided since is in no other place"
+_TAPE_CUT = "restore tape.db from a backup, or import candles and funding again; midpoints and books are nowhere else"
+
+
+class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One anchor, as it lies in the archive; a head is owner, deployment, sequence number and hash."""
+
+    number: int
+    previous: str
+    written_at: int
+    heads: tuple[tuple[str, str, int, str], ...]
+    tape: TapeMark
+
+
+_decode_anchor = msgspec.json.Decoder(Anchor).decode
+
+
+def anchor_heads(rooms: Rooms) -> int | None:
+    """Anchors what has changed since the last anchor; returns its number, None when nothing has."""
+    if _is_backtest(rooms):
+        return None
+    noted = _newest_anchor(rooms, rooms.log.newest_anchor())
+    anchored = rooms.log.anchored_seqs()
+    heads = {stream: rooms.log.head(stream) for stream in rooms.log.streams()}
+    moved = {stream: head for stream, head in heads.items() if anchored.get(stream) != head.seq}
+    mark = tape_mark(rooms.tape_db, after=noted.tape_seq)
+    if not moved and mark.seq == noted.tape_seq:
+        return None
+    named = tuple((stream.owner, stream.deployment, head.seq, head.hash) for stream, head in sorted(moved.items()))
+    anchor = Anchor(noted.number + 1, noted.sha256, rooms.clock.now(), named, mark)
+    content = msgspec.json.encode(anchor)
+    note = NotedAnchor(anchor.number, sha256_hex(content), mark.seq, anchor.written_at)
+    reach = {stream: head.seq for stream, head in moved.items()}
+    rooms.log.note_anchor(note, reach, write=lambda: rooms.archive.create(_anchor_key(anchor.number), content))
+    return anchor.number
+
+
+def try_anchor_heads(rooms: Rooms) -> str | None:
+    """Anchors what has changed; returns why it could not, since what was done before it is done all the same."""
+    try:
+        anchor_heads(rooms)
+    except StaleWriter:
+        # Somebody else has anchored the same just now.
+        return None
+    except TapebookError as error:
+        return f"no anchor was written, so `tapebook verify` cannot find what is cut off since the last one: {error}"
+    return None
+
+
+class AnchorTimer:
+    """Anchors once a minute for a process that runs on, and when it stops."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._due = elapsed_seconds()
+
+    def anchor_if_due(self) -> str | None:
+        """Anchors if it is time to and nobody else has; returns why it could not."""
+        if elapsed_seconds() < self._due:
+            return None
+        self._due = elapsed_seconds() + ANCHOR_SECONDS
+        # The processes of a desk take turns: one of them is enough.
+        age = self._rooms.clock.now() - self._rooms.log.newest_anchor().written_at
+        return None if 0 <= age < ANCHOR_SECONDS * 500 else try_anchor_heads(self._rooms)
+
+
+def _is_backtest(rooms: Rooms) -> bool:
+    """Whether a home is that of a backtest: it shares the archive of the home above, whose anchors are not its own."""
+    return (rooms.home / "plan.json").is_file()
+
+
+def _newest_anchor(rooms: Rooms, noted: NotedAnchor) -> NotedAnchor:
+    """The anchor the next one follows: what the archive has beyond the book's note is of a process that died."""
+    while (content := rooms.archive.get(_anchor_key(noted.number + 1))) is not None:
+        noted = NotedAnchor(noted.number + 1, sha256_hex(content), noted.tape_seq, noted.written_at)
+    return noted
+
+
+def _anchor_key(number: int) -> str:
+    return f"{_FOLDER}{number // _PER_FOLDER:06d}/{number:09d}"
+
+
+class AnchorCheck:
+    """What the anchors say against the book and the tape; `sealed` are the newest checksums of chunks still here."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._tape_head = 0
+        self._places: set[SealPlace] = set()
+        self._left: dict[tuple[str, int], int] = {}
+        self._reached: dict[Stream, int] = {}
+        self.sealed: dict[SealPlace, Seal] = {}
+
+    def findings(self) -> Iterator[Finding]:
+        """Every contradiction, the first few of a kind."""
+        if _is_backtest(self._rooms):
+            return
+        # The note before the archive, and both before the databases: whoever writes meanwhile only adds to the latter.
+        noted, anchored = self._rooms.log.newest_anchor(), self._rooms.log.anchored_seqs()
+        keys = self._rooms.archive.keys(_FOLDER)
+        numbers = [int(name) for key in keys if key.count("/") == 2 and (name := key.rpartition("/")[2]).isdigit()]
+        self._tape_head = self._rooms.tape.head()[0]
+        self._places, self._left = sealed_places(self._rooms.tape_db)
+        yield from self._heads_alone(key for key in keys if key.count("/") == 3)
+        last = max([noted.number, *numbers])
+        found = self._chain(noted, last=last)
+        shown = list(islice(found, _SHOWN))
+        yield from shown
+        if rest := sum(1 for _ in found):
+            yield Finding("anchors", f"and {rest} more", _ALTERED)
+        if noted.number == last and not shown and anchored != self._reached:
+            odd = sorted({stream.name for stream, _ in anchored.items() ^ self._reached.items()})
+            yield Finding("log_anchored", f"differs from the anchors for {', '.join(odd[:_SHOWN])}", _CUT)
+        elif noted.number < (1 if anchored else 0):
+            yield Finding("log_anchors", "the newest anchor is not noted any more", _CUT)
+
+    def _heads_alone(self, keys: Iterator[str]) -> Iterator[Finding]:
+        """Anchors of an older tapebook: an object for each head, which no other names."""
+        for key in keys:
+            owner, deployment, seq = key.removeprefix(_FOLDER).split("/")
+            content = self._rooms.archive.get(key)
+            if content is not None:
+                stream = Stream(owner, "" if deployment == _OWNER_STREAM else deployment)
+                yield from self._head(stream, int(seq), content.decode())
+
+    def _chain(self, noted: NotedAnchor, *, last: int) -> Iterator[Finding]:
+        before: str | None = GENESIS
+        for number in range(1, last + 1):
+            try:
+                content = self._rooms.archive.get(_anchor_key(number))
+                anchor = _decode_anchor(content) if content is not None else None
+            except (TapebookError, msgspec.MsgspecError, UnicodeError) as error:
+                yield Finding(f"anchor {number}", f"cannot be read: {error}", _ALTERED)
+                before = None
+                continue
+            if content is None or anchor is None:
+                yield Finding(f"anchor {number}", "is missing from the archive", _ALTERED)
+                before = None
+                continue
+            digest = sha256_hex(content)
+            if before is not None and anchor.previous != before:
+                yield Finding(f"anchor {number - 1}", f"is not the one that anchor {number} names", _ALTERED)
+            note = NotedAnchor(number, digest, anchor.tape.seq, anchor.written_at)
+            if anchor.number != number or (number == noted.number and note != noted):
+                yield Finding(f"anchor {number}", "is not the one that the book has noted", _ALTERED)
+            before = digest
+            yield from self._contents(anchor)
+
+    def _contents(self, anchor: Anchor) -> Iterator[Finding]:
+        for owner, deployment, seq, digest in anchor.heads:
+            self._reached[Stream(owner, deployment)] = seq
+            yield from self._head(Stream(owner, deployment), seq, digest)
+        mark = anchor.tape
+        known = commit_at(self._rooms.tape_db, mark.seq)
+        if mark.seq > self._tape_head:
+            cut = f"the tape ends at {self._tape_head}: it was cut off"
+            yield Finding("tape.db", f"the archive has an anchor of commit {mark.seq}, but {cut}", _TAPE_CUT)
+        elif known is not None and known != (mark.known_at, mark.checksum):
+            yield Finding(f"tape.db, commit {mark.seq}", "differs from the anchor in the archive", _TAPE_CUT)
+        for table, granularity, chunk, rows, digest, seq in mark.seals:
+            # Of chunks that have left there are many, and nothing to compare.
+            if chunk >= self._left.get((table, granularity), 0) or (table, granularity, chunk) in self._places:
+                self.sealed[table, granularity, chunk] = Seal(rows, digest, seq)
+
+    def _head(self, stream: Stream, seq: int, digest: str) -> Iterator[Finding]:
+        stored = self._rooms.log.hash_at(stream, seq)
+        if stored is None:
+            head: Head = self._rooms.log.head(stream)
+            cut = f"the archive has an anchor here, but the stream ends at {head.seq}: it was cut off"
+            yield Finding(f"{stream.name}#{seq}", cut, _CUT)
+        elif stored != digest:
+            yield Finding(f"{stream.name}#{seq}", "differs from the anchor in the archive", _CUT)

@@ -1,0 +1,198 @@
+"""Lists, shows, compares, exports and removes the backtests of a home, for surfaces and programs.
+
+    tb.backtests.show("1f0c")["total"]["sharpe"]
+
+A backtest is named by its id, or by the beginning of it.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tapebook.backtest.home import BacktestHome, backtest_home, backtest_homes
+from tapebook.backtest.identity import PlanFingerprints
+from tapebook.backtest.plan import BacktestPlan
+from tapebook.backtest.result import BacktestResult, ChunkResult
+from tapebook.backtest.spending import SpendingTotals, spending_of
+from tapebook.backtest.summary import (
+    chunk_lines,
+    chunk_view,
+    result_view,
+    spending_text,
+    spending_view,
+    stale_sentences,
+    summary_lines,
+)
+from tapebook.clock import VirtualClock
+from tapebook.domain.instants import iso_text
+from tapebook.domain.money import E6
+from tapebook.errors import BadInput, Damaged
+from tapebook.home import exclusive_lock
+from tapebook.wiring import Rooms
+
+if TYPE_CHECKING:
+    from tapebook.report.comparison import BacktestComparison
+
+
+class Backtests:
+    """All backtests below one home."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every backtest with how far it has come and what it came to, by the beginning of its range.
+
+        `stale` names the inputs that are others by now; it is empty for one that is current.
+        """
+        homes = backtest_homes(self._home)
+        if not homes:
+            return []
+        with self._fingerprints() as fingerprints:
+            rows = [self._row(home, fingerprints) for home in homes]
+        return sorted(rows, key=lambda row: (row["start"] or "", row["agent"] or "", row["id"]))
+
+    def show(self, name: str) -> dict[str, Any]:
+        """A backtest with all its chunks; `total` and `baselines` are null until the last is done."""
+        home = backtest_home(self._home, name)
+        result, pace = home.result(), home.speed().ticks_per_second
+        if result is not None:
+            stale, spent = self._stale(home), self._spent(home)
+            return result_view(result, ticks_per_second=pace, stale=stale, spent=spent) | {"status": "done"}
+        chunks = [chunk_view(chunk) for chunk in _finished_chunks(home)]
+        with self._fingerprints() as fingerprints:
+            row = self._row(home, fingerprints)
+        return row | {"ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
+
+    def lines(self, name: str, *, chunks: bool = False) -> list[str]:
+        """The same for people; with `chunks`, what each of them taught."""
+        home = backtest_home(self._home, name)
+        result, done = home.result(), _finished_chunks(home)
+        stale, agent = self._stale(home), home.plan().agent.name
+        each = [f"STALE: {sentence}" for sentence in stale_sentences(agent, stale)]
+        each += [line for chunk in done for line in (*chunk_lines(chunk), "")]
+        if result is not None:
+            return [*(each if chunks else []), *summary_lines(result, stale=stale, spent=self._spent(home))]
+        then = "begins another: its inputs are no longer the same" if stale else "goes on with it"
+        paid = [f"  models  {said}" for said in filter(None, [spending_text(self._spent(home))])]
+        stopped = [f"  stopped: {reason}" for reason in filter(None, [home.stop_reason()])]
+        so_far = f"{home.id}: {_progress_text(home.plan(), done)}; the same `tapebook backtest` again {then}"
+        return [*each, so_far, *paid, *stopped]
+
+    def spent(self, name: str) -> SpendingTotals:
+        """What the models of a backtest cost by now."""
+        return self._spent(backtest_home(self._home, name))
+
+    def compare(self, first: str, second: str) -> "BacktestComparison":
+        """Two finished backtests side by side."""
+        # It brings numpy, which a list of backtests has no use for.
+        from tapebook.report.comparison import compare_backtests
+
+        both = [self._finished(name) for name in (first, second)]
+        stale = {home.id: self._stale(home) for home, _ in both}
+        return compare_backtests(both[0][1], both[1][1], stale=stale)
+
+    def export(
+        self,
+        name: str,
+        *,
+        csv: str | Path | None = None,
+        html: str | Path | None = None,
+        json: str | Path | None = None,
+        overwrite: bool = False,
+    ) -> list[str]:
+        """Writes a finished backtest as CSV files (a folder, or a .zip), as a page, as JSON; says what it wrote."""
+        from tapebook.report.export import csv_files, json_bytes, market_bars, report_data, write_csv, write_text
+        from tapebook.report.html_page import report_html
+
+        home, result = self._finished(name)
+        if csv is html is json is None:
+            raise BadInput("say what to write: --csv, --html or --json with a place")
+        if json is not None:
+            view = result_view(
+                result,
+                ticks_per_second=home.speed().ticks_per_second,
+                stale=self._stale(home),
+                spent=self._spent(home),
+            )
+            write_text(Path(json), json_bytes(view), overwrite=overwrite)
+        if csv is not None or html is not None:
+            plan = home.plan()
+            with closing(Rooms(home.folder, clock=VirtualClock(plan.end))) as rooms:
+                told = report_data(rooms, plan, result, stale=self._stale(home), spent=self._spent(home))
+                if csv is not None:
+                    write_csv(Path(csv), csv_files(told), overwrite=overwrite)
+                if html is not None:
+                    page = report_html(told, market_bars(rooms, plan))
+                    write_text(Path(html), page.encode(), overwrite=overwrite)
+        return [str(place) for place in (csv, html, json) if place is not None]
+
+    def remove(self, name: str) -> str:
+        """Deletes a backtest that nobody is running, and gives its id; the same plan can be run again."""
+        home = backtest_home(self._home, name)
+        with exclusive_lock(home.folder):
+            # Without its plan it is no backtest any more, however far the rest gets.
+            (home.folder / "plan.json").unlink()
+            shutil.rmtree(home.folder)
+        return home.id
+
+    def _spent(self, home: BacktestHome) -> SpendingTotals:
+        return spending_of(self._home, home.id)
+
+    def _row(self, home: BacktestHome, fingerprints: PlanFingerprints) -> dict[str, Any]:
+        """A line of the list; what is damaged is listed too, so that it can be removed."""
+        nothing = dict.fromkeys(("agent", "agent_version", "start", "end", "memory", "chunks_done", "chunks_planned"))
+        counted = dict.fromkeys(("trades", "change_usd", "spent", "stopped"))
+        try:
+            plan, done, finished, stopped = home.plan(), _finished_chunks(home), home.result(), home.stop_reason()
+        except Damaged:
+            return {"id": home.id, "status": "damaged", **nothing, **counted, "fill": None, "stale": []}
+        progress = f"stopped at its limit, {_progress_text(plan, done)}" if stopped else _progress_text(plan, done)
+        return {
+            "id": home.id,
+            "status": "done" if finished else progress,
+            "agent": plan.agent.name,
+            "agent_version": plan.agent_version,
+            "start": iso_text(plan.start),
+            "end": iso_text(plan.end),
+            "memory": plan.memory,
+            "chunks_done": len(done),
+            "chunks_planned": len(plan.chunks),
+            "trades": sum(chunk.trades for chunk in done),
+            "change_usd": sum(chunk.change_usd_e6 for chunk in done) / E6,
+            "spent": spending_view(self._spent(home)),
+            "stopped": stopped,
+            "fill": plan.fill,
+            "stale": list(fingerprints.changed_inputs(plan)),
+        }
+
+    def _stale(self, home: BacktestHome) -> tuple[str, ...]:
+        """The inputs of a backtest that are others by now."""
+        with self._fingerprints() as fingerprints:
+            return fingerprints.changed_inputs(home.plan())
+
+    @contextmanager
+    def _fingerprints(self) -> Iterator[PlanFingerprints]:
+        """What the inputs of backtests are now, in the home they were asked for in."""
+        with closing(Rooms(self._home, clock=VirtualClock(0))) as rooms:
+            yield PlanFingerprints(rooms)
+
+    def _finished(self, name: str) -> tuple[BacktestHome, BacktestResult]:
+        home = backtest_home(self._home, name)
+        result = home.result()
+        if result is None:
+            said = _progress_text(home.plan(), _finished_chunks(home))
+            raise BadInput(f"backtest {home.id} is not finished ({said}): run the same `tapebook backtest` again")
+        return home, result
+
+
+def _finished_chunks(home: BacktestHome) -> list[ChunkResult]:
+    """The chunks that are done, in order."""
+    kept = (home.checkpoint(chunk) for chunk in home.plan().chunks)
+    return [checkpoint.result for checkpoint in kept if checkpoint is not None]
+
+
+def _progress_text(plan: BacktestPlan, done: list[ChunkResult]) -> str:
+    return f"{len(done)} of {len(plan.chunks)} chunks done"

@@ -1,0 +1,125 @@
+"""Searches, syncs and appends to the documents of a home, for surfaces and programs.
+
+    tb.recall.search("what do I do when the feed disconnects")
+
+Reads give values in people's units; the only writes are those of the policy (docs/recall.md).
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tapebook.desk import document_writes
+from tapebook.desk.document_writes import AppendedEntry, DecidedProposal, ProposalDiff
+from tapebook.domain.instants import iso_text, parse_instant
+from tapebook.errors import BadInput
+from tapebook.library.search import (
+    IndexProgress,
+    RecallStatus,
+    SearchResult,
+    documents_status,
+    no_progress,
+    reindex,
+    search_documents,
+)
+from tapebook.library.sync import SyncReport, sync_documents, watch_documents
+from tapebook.wiring import Rooms
+
+__all__ = ["AppendedEntry", "DecidedProposal", "ProposalDiff", "Recall", "RecallStatus", "SearchResult", "SyncReport"]
+
+View = dict[str, Any]
+
+
+class Recall:
+    """The documents of a home."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    def search(
+        self,
+        query: str,
+        *,
+        agent: str | None = None,
+        limit: int = 10,
+        as_of: int | str | None = None,
+        kinds: Iterable[str] | None = None,
+    ) -> SearchResult:
+        """Places in documents that answer a question: those an agent may see, or all; now, or as known at a moment."""
+        moment = parse_instant(as_of) if isinstance(as_of, str) else as_of
+        chosen = None if kinds is None else frozenset(kinds)
+        return search_documents(self._rooms, query, agent=agent, limit=limit, as_of=moment, kinds=chosen)
+
+    def status(self) -> RecallStatus:
+        """How it goes: documents, chunks, the last sync, what was refused, and how far the index is."""
+        return documents_status(self._rooms)
+
+    def sync(self, *, progress: IndexProgress = no_progress) -> SyncReport:
+        """Brings documents and index up to date."""
+        return sync_documents(self._rooms, progress=progress)
+
+    def reindex(self, *, progress: IndexProgress = no_progress) -> View:
+        """Builds the index anew and puts it in place of the old one."""
+        report: View = msgspec.to_builtins(reindex(self._rooms, progress=progress))
+        return report
+
+    def watch(self, *, seconds: float | None = None) -> Iterator[SyncReport]:
+        """Syncs now, whenever a file changes, and every `recall.sync_minutes`; gives what each sync found."""
+        return watch_documents(self._rooms, seconds=seconds)
+
+    def add(self, folder: str | Path, *, progress: IndexProgress = no_progress) -> SyncReport:
+        """Makes the texts of a folder documents for every agent."""
+        document_writes.add_folder(self._rooms, Path(folder))
+        return sync_documents(self._rooms, progress=progress)
+
+    def remove(self, folder: str, *, progress: IndexProgress = no_progress) -> SyncReport:
+        """Ends what `add` began, by the folder's name or place; searches as of before still find its texts."""
+        document_writes.remove_folder(self._rooms, folder)
+        return sync_documents(self._rooms, progress=progress)
+
+    def append(self, what: str, agent: str, text: str, *, run: str | None = None, by: str = "owner") -> AppendedEntry:
+        """Appends to an agent's `journal`, or to its `learning`s or `note`s."""
+        return document_writes.append_entry(self._rooms, agent, what, text, run_id=run or "", by=by)
+
+    def propose(
+        self,
+        agent: str,
+        text: str | None = None,
+        *,
+        file: str | Path | None = None,
+        run: str | None = None,
+        by: str = "owner",
+    ) -> ProposalDiff:
+        """Proposes a manual, from a text or a file; it stands when the owner approves it."""
+        if (text is None) == (file is None):
+            raise BadInput("a proposal is a text or a file: give one of the two")
+        proposed = document_writes.read_manual_file(Path(file)) if file is not None else text or ""
+        return document_writes.propose_manual(self._rooms, agent, proposed, run_id=run or "", by=by)
+
+    def proposals(self, agent: str | None = None, *, most: int = 20) -> list[View]:
+        """Proposals, newest first, of one agent or of all."""
+        found = self._rooms.documents.proposals(agent or "", most=most)
+        return [_with_iso_times(msgspec.to_builtins(each), "known_at", "decided_at") for each in found]
+
+    def proposal(self, proposal_id: str) -> ProposalDiff:
+        """One proposal, with what it changes."""
+        return document_writes.proposal_with_diff(self._rooms, proposal_id)
+
+    def approve(self, proposal_id: str, *, by: str = "owner") -> DecidedProposal:
+        """Makes a proposed manual the agent's: a new version of its profile."""
+        return document_writes.approve_proposal(self._rooms, proposal_id, by=by)
+
+    def reject(self, proposal_id: str, *, by: str = "owner") -> DecidedProposal:
+        """Ends a proposal; the manual stays as it is."""
+        return document_writes.reject_proposal(self._rooms, proposal_id, by=by)
+
+    def writes(self, agent: str | None = None, *, most: int = 50) -> list[View]:
+        """Everything that was appended, proposed or approved, newest first: who, in which run, when, and its hash."""
+        found = self._rooms.documents.writes(agent or "", most=most)
+        return [_with_iso_times(msgspec.to_builtins(each), "known_at") for each in found]
+
+
+def _with_iso_times(row: View, *names: str) -> View:
+    return row | {name: None if row[name] is None else iso_text(row[name]) for name in names}

@@ -1,0 +1,164 @@
+"""Equity over time, and what follows from it: drawdown, daily returns, Sharpe ratio, a line to draw.
+
+Between two ticks the book knows equity at these moments (`equity_points`):
+
+    something is held      whenever it was valued, at the marks of then
+    nothing is held        whenever cash moved
+
+At a moment nobody looked, such as midnight, what was held is valued once more (`equity_at`): the account as the book
+had it, at the price last observed by then.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from tapebook.backtest.book_range import BookRange
+from tapebook.domain.agent import Deployment
+from tapebook.domain.estimate import Estimate
+from tapebook.domain.instants import DAY
+from tapebook.domain.money import divide_half_even
+from tapebook.tape.view import GRACE_MS, View
+from tapebook.tick.quotes import TapeQuotes, position_marks
+from tapebook.wiring import Rooms
+
+DAYS_A_YEAR = 365
+"""Perps trade every day."""
+
+FEWEST_RETURNS = 5
+"""Days below which a Sharpe ratio says nothing."""
+
+_PPM = 1_000_000
+_Z = 1.959963984540054
+
+
+class EquityPoint(NamedTuple):
+    """Equity at a moment, and what of it an insurance has paid by then."""
+
+    at: int
+    usd_e6: int
+    insured_usd_e6: int = 0
+
+    @property
+    def own_usd_e6(self) -> int:
+        """What would be left without the insurance: a loss it made good is a loss."""
+        return self.usd_e6 - self.insured_usd_e6
+
+
+class Drawdown(NamedTuple):
+    """The deepest fall below an earlier peak, in money and as a share of its peak; they may be two falls."""
+
+    usd_e6: int
+    ppm: int
+
+
+def equity_points(book: BookRange) -> list[EquityPoint]:
+    """Equity whenever the book knows it, in the order of the log; time never goes back."""
+    points: list[EquityPoint] = []
+    paid, place, insured = book.insurance_payments(), 0, 0
+    for seq, at, usd in _known_equity(book):
+        while place < len(paid) and paid[place].seq <= seq:
+            insured, place = insured + paid[place].usd_e6, place + 1
+        points.append(EquityPoint(max(at, points[-1].at) if points else at, usd, insured))
+    return points
+
+
+def _known_equity(book: BookRange) -> Iterator[tuple[int, int, int]]:
+    """Where in the log, when, and how much."""
+    spans = book.holding_spans()
+    held = sum(span.entry_seq <= book.after for span in spans)
+    events: list[tuple[int, str, int, int]] = [(each.seq, "valued", each.at, each.usd_e6) for each in book.snapshots()]
+    events += [(each.seq, "cash", each.at, each.usd_e6) for each in book.balances()]
+    events += [(span.entry_seq, "open", 0, 0) for span in spans if span.entry_seq > book.after]
+    events += [(span.exit_seq, "close", span.exited_at or 0, 0) for span in spans if span.exit_seq is not None]
+    cash, flat = 0, None
+    for seq, what, at, usd in sorted(events):
+        # The event after a posting or a close may open the next position: then nobody was flat in between.
+        if flat is not None and not (what == "open" and seq == flat[0] + 1):
+            yield flat
+        flat = None
+        if what == "valued":
+            yield seq, at, usd
+            continue
+        held += {"open": 1, "close": -1}.get(what, 0)
+        cash = usd if what == "cash" else cash
+        if what != "open" and not held:
+            flat = (seq, at, cash)
+    if flat is not None:
+        yield flat
+
+
+def equity_at(rooms: Rooms, deployment: Deployment, moment: int, *, seq: int, watermark: int) -> int:
+    """Equity at a moment: the account as of a sequence number, at the prices of then."""
+    portfolio = rooms.book.account(deployment.id, seq=seq).portfolio
+    # The bar that ends at the moment is known a little later.
+    known = moment + GRACE_MS
+    marks = position_marks(TapeQuotes(rooms.tape, View(known, watermark)), portfolio.positions.values(), at=known)
+    return portfolio.equity_usd_e6(marks)
+
+
+def midnights(start: int, end: int) -> range:
+    """Every 00:00 UTC from a moment to another, both included."""
+    return range(-(-start // DAY) * DAY, end + 1, DAY)
+
+
+def deepest_drawdown(values: Iterable[int]) -> Drawdown:
+    """The deepest fall of a series, exactly."""
+    peak, most, share = 0, 0, 0
+    for value in values:
+        peak = max(peak, value)
+        most = max(most, peak - value)
+        share = max(share, divide_half_even((peak - value) * _PPM, peak) if peak else 0)
+    return Drawdown(most, share)
+
+
+def step_returns(values: Sequence[float]) -> list[float]:
+    """The return of each step of a series; after a value that is not above zero there is none."""
+    return [after / before - 1 for before, after in pairwise(values) if before > 0]
+
+
+def sharpe_ratio(daily: Sequence[float]) -> Estimate | None:
+    """The annualised Sharpe ratio of daily returns, against cash that earns nothing, with its interval.
+
+        S = mean / deviation (n - 1)            value = S √365
+        variance of S = (1 - skew S + (kurtosis - 1) S² / 4) / n
+
+    The variance is Mertens', which holds for returns that are not normal; it does not know of days that hang
+    together. None below five returns, and where they do not differ.
+    """
+    n = len(daily)
+    middle = math.fsum(daily) / n if n else 0.0
+    spread = [value - middle for value in daily]
+    second = math.fsum(value**2 for value in spread) / n if n else 0.0
+    if n < FEWEST_RETURNS or second <= 1e-24:
+        return None
+    skew = math.fsum(value**3 for value in spread) / n / second**1.5
+    kurtosis = math.fsum(value**4 for value in spread) / n / second**2
+    ratio = middle / math.sqrt(second * n / (n - 1))
+    variance = max(0.0, 1 - skew * ratio + (kurtosis - 1) / 4 * ratio**2) / n
+    half, year = _Z * math.sqrt(variance), math.sqrt(DAYS_A_YEAR)
+    return Estimate(ratio * year, (ratio - half) * year, (ratio + half) * year, n)
+
+
+def thin_points(points: Sequence[EquityPoint], most: int) -> list[EquityPoint]:
+    """At most so many points of a line, with the first, the last and the extremes of every stretch."""
+    if len(points) <= most:
+        return list(points)
+    size = -(-len(points) * 4 // most)
+    kept: list[EquityPoint] = []
+    for start in range(0, len(points), size):
+        part = range(start, min(start + size, len(points)))
+        ends = {part[0], part[-1], min(part, key=lambda i: points[i].usd_e6), max(part, key=lambda i: points[i].usd_e6)}
+        kept += [points[place] for place in sorted(ends)]
+    return kept
+
+
+def share_held(book: BookRange, start: int, end: int) -> float:
+    """The share of a stretch of time in which anything was held."""
+    held, until = 0, start
+    for span in sorted(book.holding_spans(), key=lambda each: each.entered_at):
+        left = end if span.exited_at is None else min(span.exited_at, end)
+        held += max(0, left - max(span.entered_at, until))
+        until = max(until, left)
+    return held / (end - start) if end > start else 0.0

@@ -1,0 +1,348 @@
+"""The sections every packet has: time and bars, the market, and the portfolio with its risk caps.
+
+Bars: what the price did over the horizon. Market: the price now, the regime of the bars, the book, funding, open
+interest and features, each with its age. What is not known is left out, never carried on. A feature is one row of
+`name=value` pairs under the name the tape gives it; figures that have a row of their own are not repeated in it.
+Funding is always by the hour: where it is settled more seldom, a row says every how many hours.
+
+Portfolio: what is held and under way, what it is worth, and how much more is allowed. Every cap the guard enforces
+is here with what is left of it, so that nothing has to be learned from a refusal. The day's and the hour's figures
+are absent when they could not be read.
+"""
+
+from functools import lru_cache
+from operator import attrgetter
+
+import msgspec
+
+from tapebook.context.formatting import (
+    LineFormatter,
+    SymbolFormatter,
+    cached_usd_text,
+    plain_line,
+    statistic_text,
+    symbol_text,
+    three_digits_text,
+    usd_text,
+)
+from tapebook.context.render import FACT_COLUMNS, Row, Rows, SectionLayout, fact_text
+from tapebook.context.situation import Feature, Market, Situation, agent_name
+from tapebook.domain.agent import RiskCaps
+from tapebook.domain.instants import MINUTE, floor_to_step, minute_text, time_of_day_text
+from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
+from tapebook.domain.money import (
+    E8,
+    E12,
+    average_price_e8,
+    decimal_text,
+    divide_half_even,
+    notional_usd_e6,
+    short_price,
+)
+from tapebook.domain.order import Order
+from tapebook.domain.position import Position
+
+BAR_COLUMNS = ("time", "high", "low", "close", "volume")
+
+
+def bars_title(market: Market, name: SymbolFormatter = symbol_text) -> str:
+    """Says the time, even without a bar."""
+    now, symbol = minute_text(market.as_of), name(market.symbol)
+    bars = f"{symbol} {market.bar_minutes}m bars{_unfinished_text(market)}"
+    return f"Time and bars: now {now} UTC, {bars}, time high low close volume"
+
+
+def bar_rows(bars: tuple[Candle, ...]) -> Rows:
+    """One per bar; the open is left out because it is the close before it."""
+    return tuple(map(bar_row, bars))
+
+
+def bar_row(bar: Candle) -> Row:
+    """When it began, and its figures."""
+    when = _bar_time(bar.bucket_ts, bar.granularity_sec // 60)
+    high, low, close = short_price(bar.high_e8), short_price(bar.low_e8), short_price(bar.close_e8)
+    return when, high, low, close, three_digits_text(bar.volume_base)
+
+
+def _unfinished_text(market: Market) -> str:
+    """Which minutes were not final in time; the bar they belong to is not among the rows."""
+    missing = market.unfinished
+    if not missing:
+        return ""
+    first, last = _bar_time(missing[0], market.bar_minutes), time_of_day_text(missing[-1])
+    began = _bar_time(floor_to_step(missing[0], market.bar_minutes * MINUTE), market.bar_minutes)
+    minutes = first if len(missing) == 1 else f"{first} to {last}"
+    return f" ({minutes} not final yet, bar {began} left out)"
+
+
+def _bar_time(moment: int, bar_minutes: int) -> str:
+    # From an hour up, bars reach over days and the time of day alone would repeat itself; the year is in the title.
+    return time_of_day_text(moment) if bar_minutes < 60 else minute_text(moment)[5:]
+
+
+def bar_text(rows: Rows) -> str:
+    """The figures alone: the title says what they are."""
+    return "\n".join(map(" ".join, rows))
+
+
+BARS_SECTION: SectionLayout[Market, tuple[Candle, ...]] = SectionLayout(
+    name="bars",
+    cap=1_600,
+    title=bars_title,
+    columns=BAR_COLUMNS,
+    look=attrgetter("bars"),
+    rows=bar_rows,
+    text=bar_text,
+    row=bar_row,
+    oldest_first=True,
+    bare=True,
+)
+
+
+SHOWN_FEATURES: dict[str, tuple[str, ...]] = {
+    "liquidityProfile": ("depthUsd05Pct", "spreadChange24hPct", "depthChange24hPct", "booksUsed", "regime"),
+    "fundingPressure": (
+        *("fundingRate8h", "fundingRateAnnual", "venueSpread8h", "aboveOtherVenues8h"),
+        *("openInterestChange1hPct", "openInterestChange24hPct", "regime"),
+    ),
+    "volatilityProfile": (
+        *("realizedVol1h", "realizedVol24h", "annualizedVol24h", "parkinsonVol1h", "volRatio1hTo24h", "regime"),
+    ),
+    "positioningPressure": ("direction", "score", "confidence", "momentumZ", "funding", "imbalance"),
+}
+"""Which figures of each feature are shown, in this order."""
+
+
+def market_title(market: Market, name: SymbolFormatter = symbol_text) -> str:
+    """Names the symbol."""
+    return f"Market: {name(market.symbol)}"
+
+
+def look_at_market(market: Market) -> Market:
+    """All of it: every figure has its age, so nothing outlives the moment."""
+    return market
+
+
+def market_rows(market: Market, words: LineFormatter = plain_line) -> Rows:
+    """Names and values."""
+    rows: list[Row] = []
+    mid = market.mid
+    if mid is not None:
+        rows += ("price", short_price(mid.price_e8)), ("price_age_s", age_seconds_text(market, mid.bucket_ts))
+    if market.regime is not None:
+        rows.append(("regime", market.regime))
+    if market.liquidity is not None:
+        rows += [
+            *liquidity_rows(market.liquidity),
+            ("book_age_s", age_seconds_text(market, market.liquidity.bucket_ts)),
+        ]
+    if market.context is not None:
+        rows += [
+            *asset_context_rows(market.context),
+            ("funding_age_s", age_seconds_text(market, market.context.bucket_ts)),
+        ]
+    elif market.settled is not None:
+        rows += [
+            *settled_funding_rows(market.settled),
+            ("funding_age_s", age_seconds_text(market, market.settled.bucket_ts)),
+        ]
+    for feature in market.features:
+        line = feature.line or feature_line(feature, words)
+        seconds = (market.as_of - feature.bucket_ts) // 1000
+        rows.append((feature.name, f"{line} age_s={seconds}" if line else f"age_s={seconds}"))
+    return tuple(rows)
+
+
+def age_seconds_text(market: Market, bucket_ts: int) -> str:
+    """How old a value is, so that a stale one is seen to be stale."""
+    return str((market.as_of - bucket_ts) // 1000)
+
+
+def liquidity_rows(book: Liquidity) -> list[Row]:
+    """Spread, depth and imbalance."""
+    return [
+        ("spread_bps", statistic_text(book.spread_bps, 2)),
+        ("depth_usd_0.1pct", statistic_text(book.depth_usd_10bps, 0)),
+        ("depth_usd_1pct", statistic_text(book.depth_usd_100bps, 0)),
+        ("imbalance", statistic_text(book.imbalance, 2)),
+    ]
+
+
+def asset_context_rows(known: AssetContext) -> list[Row]:
+    """Funding, premium and open interest."""
+    return [
+        ("funding_rate_1h_pct", decimal_text(known.funding_e12 * 100, E12, 5)),
+        ("premium_pct", decimal_text(known.premium_e12 * 100, E12, 4)),
+        ("open_interest", statistic_text(known.open_interest_base, 0)),
+    ]
+
+
+@lru_cache(maxsize=64)
+def settled_funding_rows(known: SettledFunding) -> tuple[Row, ...]:
+    """The funding settled last, by the hour; premium and open interest are not known of it."""
+    hourly = divide_half_even(known.rate_e12 * 100, known.interval_hours)
+    return ("funding_rate_1h_pct", decimal_text(hourly, E12, 5)), ("funding_interval_h", str(known.interval_hours))
+
+
+def feature_line(feature: Feature, words: LineFormatter = plain_line) -> str:
+    """The figures of a feature that are shown, as `name=value` pairs."""
+    known = dict(feature.metrics)
+    return " ".join([f"{name}={words(known[name], 24)}" for name in SHOWN_FEATURES[feature.name] if name in known])
+
+
+MARKET_SECTION = SectionLayout(
+    name="market",
+    cap=700,
+    title=market_title,
+    columns=FACT_COLUMNS,
+    look=look_at_market,
+    rows=market_rows,
+    text=fact_text,
+)
+
+
+MAX_SYMBOLS_SHOWN = 8
+MAX_ORDERS_SHOWN = 3
+FLAT_ROWS: Rows = (("position_side", "flat"),)
+LONG_ROW, SHORT_ROW = ("position_side", "long"), ("position_side", "short")
+
+HeldPositions = tuple[tuple[Position, int, int], ...]
+"""Positions by symbol, each with its mark and its signed value there."""
+
+
+class PortfolioView(msgspec.Struct, frozen=True):
+    """What the section is made of: each position with what it is worth, each order with what it would add.
+
+    `left` is what the day began with, the orders of the hour and the seconds the symbol still rests, if they are known.
+    Marks are not in it where nothing depends on them, and no mapping is, for somebody may go on to fill it.
+    """
+
+    symbol: str
+    cash_usd_e6: int
+    equity_usd_e6: int
+    held: HeldPositions
+    working: tuple[tuple[Order, int], ...]
+    caps: RiskCaps
+    left: tuple[int, int, int] | None
+    degraded: tuple[str, ...]
+
+
+def look_at_portfolio(situation: Situation) -> PortfolioView:
+    """The account, the caps, and what the day and the hour have used of them."""
+    symbol, marks, working = situation.market.symbol, situation.marks, situation.working
+    caps, activity = situation.deployment.agent.caps, situation.activity
+    equity = cash = situation.portfolio.cash_usd_e6
+    positions, held = situation.portfolio.positions, []
+    for name in sorted(positions):
+        position, mark = positions[name], marks[name]
+        value = notional_usd_e6(position.size_e8, mark)
+        equity += value - position.cost_usd_e6
+        held.append((position, mark, value))
+    left = None
+    if activity is not None:
+        lost_at = activity.last_loss_at.get(symbol)
+        rests = 0 if lost_at is None else max(0, -((situation.as_of - lost_at - caps.cooldown_ms) // 1000))
+        left = (activity.day_start_equity_usd_e6, activity.orders_last_hour, rests)
+    adds = tuple([(order, _added_usd_e6(order, marks)) for order in working]) if working else ()
+    return PortfolioView(symbol, cash, equity, tuple(held), adds, caps, left, situation.degraded)
+
+
+def _added_usd_e6(order: Order, marks: dict[str, int]) -> int:
+    """What an order would add; nothing is known of one at the market while its symbol has no price."""
+    price = order.limit_price_e8 or marks.get(order.symbol, 0)
+    return 0 if order.reduce_only else notional_usd_e6(order.size_e8, price)
+
+
+def portfolio_rows(seen: PortfolioView, name: SymbolFormatter = symbol_text) -> Rows:
+    """Names and values; the position is that of the packet's symbol."""
+    each, together, leverage, smallest, loss = _cap_rows(seen.caps)
+    own, names, used = FLAT_ROWS, [], 0
+    for position, mark, value in seen.held:
+        names.append(name(position.symbol))
+        used += abs(value)
+        if position.symbol == seen.symbol:
+            own = _position_rows(position, mark, value)
+    working = "none"
+    if seen.working:
+        working = _orders_text([order for order, _ in seen.working], name)
+        used += sum([added for _, added in seen.working])
+    return (
+        ("cash_usd", cached_usd_text(seen.cash_usd_e6)),
+        ("equity_usd", usd_text(seen.equity_usd_e6)),
+        *own,
+        ("open_symbols", " ".join(names if len(names) <= MAX_SYMBOLS_SHOWN else _first_names(names)) or "none"),
+        ("working_orders", working),
+        each,
+        together,
+        ("account_used_usd", usd_text(used)),
+        leverage,
+        smallest,
+        *(() if seen.left is None else _remaining_rows(seen, seen.left, loss)),
+        *((("could_not_be_read", " ".join(sorted(seen.degraded))),) if seen.degraded else ()),
+    )
+
+
+@lru_cache(maxsize=512)
+def _cap_rows(caps: RiskCaps) -> Rows:
+    """What an order has to keep to; cached, since it changes only with the agent."""
+    return (
+        ("max_position_usd", usd_text(caps.max_position_usd_e6)),
+        ("max_account_usd", usd_text(caps.max_account_usd_e6)),
+        ("max_leverage", str(caps.max_leverage)),
+        ("min_notional_usd", usd_text(caps.min_notional_usd_e6)),
+        ("max_daily_loss_usd", usd_text(caps.max_daily_loss_usd_e6)),
+    )
+
+
+def _position_rows(position: Position, mark_e8: int, value_usd_e6: int) -> Rows:
+    cost = position.cost_usd_e6
+    return (
+        LONG_ROW if position.size_e8 > 0 else SHORT_ROW,
+        ("position_usd", usd_text(abs(value_usd_e6))),
+        ("entry_price", _entry_price_text(cost, position.size_e8)),
+        ("mark", short_price(mark_e8)),
+        ("unrealised_usd", usd_text(value_usd_e6 - cost)),
+    )
+
+
+@lru_cache(maxsize=64)
+def _entry_price_text(cost_usd_e6: int, size_e8: int) -> str:
+    """What was paid on average; cached, since it stays until the size changes."""
+    return short_price(average_price_e8(cost_usd_e6, size_e8))
+
+
+def _orders_text(working: list[Order], name: SymbolFormatter) -> str:
+    told = [_order_text(order, name) for order in working[:MAX_ORDERS_SHOWN]]
+    more = len(working) - len(told)
+    return "; ".join([*told, f"{more} more"] if more else told)
+
+
+def _order_text(order: Order, name: SymbolFormatter) -> str:
+    at = "" if order.limit_price_e8 is None else f" at {short_price(order.limit_price_e8)}"
+    size = decimal_text(order.size_e8, E8, 8).rstrip("0").rstrip(".")
+    return f"{order.side} {size} {name(order.symbol)}{at}"
+
+
+def _remaining_rows(seen: PortfolioView, left: tuple[int, int, int], loss: Row) -> Rows:
+    """What the day may lose, and what it and the hour still allow."""
+    (began, sent, rests), caps = left, seen.caps
+    allowed = caps.max_daily_loss_usd_e6 - max(0, began - seen.equity_usd_e6)
+    lose = ("daily_loss_left_usd", cached_usd_text(max(0, allowed)))
+    send = ("orders_left_this_hour", str(max(0, caps.max_orders_per_hour - sent)))
+    return (loss, lose, send, ("rests_after_loss_s", str(rests))) if rests else (loss, lose, send)
+
+
+def _first_names(names: list[str]) -> list[str]:
+    return [*names[:MAX_SYMBOLS_SHOWN], f"and {len(names) - MAX_SYMBOLS_SHOWN} more"]
+
+
+PORTFOLIO_SECTION = SectionLayout(
+    name="portfolio",
+    cap=350,
+    title="Portfolio and risk caps",
+    columns=FACT_COLUMNS,
+    look=look_at_portfolio,
+    rows=portfolio_rows,
+    text=fact_text,
+    whole=agent_name,
+)

@@ -1,0 +1,489 @@
+"""The sections of an agent's memory and its manual.
+
+last decision     what was proposed at the tick before, what the guard said, and what became of the order; how far
+                  an order had come is as of the packet's watermark, so that a replay says the same
+recent activity   what was refused lately, by whomever, and what the day has come to. Lines about nothing are left
+                  out. When the last three refusals have the same code it says so, for a model that sees only its
+                  last one tends to propose the same again; what grows without bound is shortened until the section
+                  fits
+recent trades     the newest round trips, latest entry first, net of fees and funding, with the notional at entry;
+                  an exit without a decision of ours is a label. When the newest ten do not fit, the reasons get
+                  shorter and the year is left out; what still does not fit goes, the oldest first
+open positions    how far each open trade has been in the money, for how long, and why it was opened; size and entry
+                  are those of the position as it is held now
+experience        the weights of providers, their record by regime, and how situations like this one ended; an
+                  ensemble reads a member's weight off ("provider", NAME, "1.20")
+horizons          what the day, the week, the month, the year and all time look like, nearest first
+rules             the agent's manual, whole, behind a fence so that its own headings are not those of the packet.
+                  One that does not fit is refused when the agent is saved: half of the rules is worse than none
+citations         places in rules, notes and past runs that speak to this situation; an action names them in `cites`
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import attrgetter
+
+from tapebook.context.formatting import (
+    LineFormatter,
+    SymbolFormatter,
+    extreme_usd_text,
+    percent_text,
+    plain_line,
+    price_text,
+    signed_usd_text,
+    symbol_text,
+    text_tokens,
+    whole_usd_text,
+)
+from tapebook.context.render import FACT_COLUMNS, Row, Rows, SectionLayout, fact_text
+from tapebook.context.situation import Situation, agent_name
+from tapebook.domain.agent import ExperienceRow, LayerRow
+from tapebook.domain.cache import LastCall
+from tapebook.domain.instants import MINUTE, minute_text, time_of_day_text
+from tapebook.domain.money import decimal_text, notional_usd_e6
+from tapebook.domain.order import OrderOutcome
+from tapebook.domain.packet import Citation
+from tapebook.domain.position import ClosedTrade, Position, TradeState
+from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Verdict
+from tapebook.domain.text import sanitise_lines
+
+DECISION_REASON_CHARS, DECISION_DETAIL_CHARS = 80, 100
+
+LastDecisionView = tuple[DecisionRun | None, tuple[OrderOutcome, ...], tuple[str, ...]]
+
+
+def look_at_last_decision(situation: Situation) -> LastDecisionView:
+    """The newest run on this symbol, its orders, and the symbols the agent was given."""
+    return situation.last_run, situation.last_orders, situation.deployment.agent.watchlist
+
+
+def last_decision_rows(
+    seen: LastDecisionView, words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text
+) -> Rows:
+    """When it was, and one row per action."""
+    run, orders, watched = seen
+    if run is None:
+        return ()
+    decided = run.actions, run.verdicts, orders, watched
+    at = ("at", minute_text(run.as_of))
+    actions = _cached_action_rows(decided) if words is plain_line else _make_action_rows(decided, words, name)
+    if not run.error:
+        return at, *actions
+    what = "no answer" if run.status == "failed" else "refused, no readable reply"
+    return at, *actions, (what, f'"{words(run.error, DECISION_DETAIL_CHARS)}"')
+
+
+_DecidedActions = tuple[tuple[Action, ...], tuple[Verdict, ...], tuple[OrderOutcome, ...], tuple[str, ...]]
+
+
+def _make_action_rows(
+    decided: _DecidedActions, words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text
+) -> Rows:
+    """What was proposed, what became of it, and why it was proposed."""
+    actions, verdicts, orders, watched = decided
+    outcomes = {order.symbol: order for order in orders}
+    return tuple(
+        [
+            _action_row(action, verdict, outcomes.get(action.symbol), watched=watched, words=words, name=name)
+            for action, verdict in zip(actions, verdicts, strict=True)
+        ]
+    )
+
+
+# Most ticks decide what the tick before decided.
+_cached_action_rows = LastCall(_make_action_rows)
+
+
+def _action_row(
+    action: Action,
+    verdict: Verdict,
+    order: OrderOutcome | None,
+    *,
+    watched: tuple[str, ...],
+    words: LineFormatter,
+    name: SymbolFormatter,
+) -> tuple[str, str]:
+    # A model can name any symbol it likes; only those it was given are repeated outside quotes.
+    symbol = name(action.symbol) if action.symbol in watched else "another symbol"
+    what = f"{action.action} {symbol}" + (f" {action.side}" if action.side else "")
+    outcome = (
+        "allowed" if verdict.allowed else f'refused by {verdict.rule}: "{words(verdict.detail, DECISION_DETAIL_CHARS)}"'
+    )
+    if verdict.allowed and action.action != "hold" and order is not None:
+        outcome = _order_outcome_text(order, words)
+    return what, f'{outcome}; reason: "{words(action.reason, DECISION_REASON_CHARS)}"'
+
+
+def _order_outcome_text(order: OrderOutcome, words: LineFormatter) -> str:
+    """What became of an allowed order; one that was refused later is not called allowed."""
+    if order.status == "rejected":
+        rule, at_send, detail = order.detail.partition(" at send: ")
+        if at_send:
+            return f'refused at send by {words(rule, 40)}: "{words(detail, DECISION_DETAIL_CHARS)}"'
+        return f'refused by the broker: "{words(order.detail, DECISION_DETAIL_CHARS)}"'
+    if order.status == "cancelled":
+        return f'allowed, then cancelled: "{words(order.detail, DECISION_DETAIL_CHARS)}"'
+    return "allowed, not sent: dry run" if order.status == "dry" else f"allowed, {order.status}"
+
+
+LAST_DECISION_SECTION = SectionLayout(
+    name="last_decision",
+    cap=100,
+    title="Last decision",
+    columns=FACT_COLUMNS,
+    look=look_at_last_decision,
+    rows=last_decision_rows,
+    text=fact_text,
+    memory=True,
+)
+
+
+ACTIVITY_CAP = 130
+ACTIVITY_TITLE = "Recent activity (this session)"
+REPEATED_REJECTION_NUDGE = "← same code in the last 3+ rejections; do not repeat the same proposal shape"
+LOSING_STREAK_NUDGE = "(consider whether your read of the regime still holds)"
+# How many codes of the sequence and how many rules are shown; the first shape that fits is taken.
+_ACTIVITY_SHAPES = ((4, 99), (3, 3), (3, 2), (3, 1), (1, 1))
+
+
+def activity_rows(activity: Activity | None) -> Rows:
+    """Names and values of what is not zero."""
+    if activity is None:
+        return ()
+    for tail, rules in _ACTIVITY_SHAPES:
+        found = _activity_rows_in_shape(activity, tail=tail, rules=rules)
+        if text_tokens(f"## {ACTIVITY_TITLE}\n{fact_text(found)}") <= ACTIVITY_CAP:
+            break
+    return found
+
+
+def _activity_rows_in_shape(activity: Activity, *, tail: int, rules: int) -> Rows:
+    rows = []
+    if activity.refusals:
+        rows.append(("engine rejections (last 1h)", _rule_counts(activity.refusals, rules)))
+        rows.append(("recent rejection sequence", _code_sequence(activity.refusals, tail)))
+    if activity.executed_today:
+        rows.append(("executed orders today (UTC)", str(activity.executed_today)))
+    start = activity.day_start_equity_usd_e6
+    share = percent_text(activity.realised_today_usd_e6, start, digits=2) if start > 0 else ""
+    # What rounds to nothing says nothing, least of all with a sign.
+    if share.strip("+-0.%"):
+        rows.append(("realized PnL today (UTC, vs day-start equity)", share))
+    if activity.losing_streak:
+        more = "+" if activity.losing_streak >= LONGEST_STREAK else ""
+        rows.append(("consecutive losing closes", f"{activity.losing_streak}{more} {LOSING_STREAK_NUDGE}"))
+    return tuple(rows)
+
+
+def _rule_counts(codes: Sequence[str], rules: int) -> str:
+    """`R3_POSITION_CAP=4, R6_RATE_LIMIT=1`: the most frequent first."""
+    counted = sorted(Counter(codes).items(), key=lambda pair: (-pair[1], pair[0]))
+    told = [f"{code}={count}" for code, count in counted[:rules]]
+    more = len(counted) - len(told)
+    return ", ".join([*told, f"{more} more rules"] if more else told)
+
+
+def _code_sequence(codes: Sequence[str], tail: int) -> str:
+    """The last codes, oldest first, with the nudge when three are the same."""
+    shown = " → ".join(codes[-tail:])
+    return f"{shown} {REPEATED_REJECTION_NUDGE}" if len(codes) >= 3 and len(set(codes[-3:])) == 1 else shown
+
+
+RECENT_ACTIVITY_SECTION: SectionLayout[Situation, Activity | None] = SectionLayout(
+    name="recent_activity",
+    cap=ACTIVITY_CAP,
+    title=ACTIVITY_TITLE,
+    columns=FACT_COLUMNS,
+    look=attrgetter("activity"),
+    rows=activity_rows,
+    text=fact_text,
+    memory=True,
+    shares=True,
+)
+
+
+TRADE_COLUMNS = ("span", "what", "size", "prices", "pnl", "pct", "minutes", "regime", "mfe", "mae", "reason", "exit")
+TRADES_TITLE = "Recent trades (closed): net (%), held, regime, MFE/MAE, why in, exit"
+
+# Characters of the reason for the entry and of that for the exit, in a row as it is and in its shorter shapes.
+TRADE_REASON_CHARS, TRADE_EXIT_CHARS, TRADE_REGIME_CHARS = 120, 80, 60
+TRADES_WANTED = 10
+"""How many trades are shown by default: reasons get no shorter than these need."""
+
+QUOTE_SIGN, YEAR_CHARS = '"', len("2026-")
+TRADE_SHAPES = ((80, 48), (56, 36), (40, 28), (28, 20), (18, 14), (10, 0), (0, 0))
+
+
+def trade_rows(
+    trades: tuple[ClosedTrade, ...], words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text
+) -> Rows:
+    """One per trade."""
+    # Of one moment by symbol first: ids differ between live and a backtest.
+    newest = sorted(trades, key=_entry_key, reverse=True)
+    return tuple([_trade_row(trade, words, name) for trade in newest])
+
+
+def _entry_key(trade: ClosedTrade) -> tuple[int, str, str]:
+    return trade.state.entry_tick_at, trade.state.symbol, trade.state.trade_id
+
+
+@lru_cache(maxsize=4_096)
+def _trade_row(trade: ClosedTrade, words: LineFormatter, name: SymbolFormatter) -> Row:
+    """Cached, since a trade that has ended looks the same in every packet after it."""
+    state = trade.state
+    size = state.entry_notional_usd_e6
+    return (
+        f"{minute_text(state.entry_tick_at)} → {time_of_day_text(trade.exit_tick_at)}",
+        f"{name(state.symbol)} {state.side}",
+        whole_usd_text(size),
+        f"{price_text(state.entry_price_e8)} → {price_text(trade.exit_price_e8)}",
+        signed_usd_text(state.net_usd_e6),
+        percent_text(state.net_usd_e6, size),
+        f"{trade.holding_ms // MINUTE}m",
+        words(state.entry_regime_tag or "unknown", TRADE_REGIME_CHARS),
+        extreme_usd_text(state.mfe_usd_e6),
+        extreme_usd_text(state.mae_usd_e6),
+        words(state.entry_reason, TRADE_REASON_CHARS),
+        _exit_text(trade, words),
+    )
+
+
+def _exit_text(trade: ClosedTrade, words: LineFormatter) -> str:
+    """The reason of the decision that closed it, in quotes; or what else ended it, which no decision can claim."""
+    said = words(trade.exit_reason, TRADE_EXIT_CHARS)
+    return said if trade.exit_run_id is None else f'"{said}"'
+
+
+@lru_cache(maxsize=16_384)
+def shorten_trade_row(row: Row, shape: int, words: LineFormatter = plain_line) -> Row:
+    """A row without its year and with shorter reasons; a label is never shortened."""
+    most, most_exit = TRADE_SHAPES[shape]
+    span, *figures, reason, end = row
+    if end.startswith('"'):
+        end = f'"{words(end.strip(QUOTE_SIGN), most_exit)}"' if most_exit else ""
+    return (span[YEAR_CHARS:], *figures, words(reason, most) if most else "", end)
+
+
+def trade_text(rows: Rows) -> str:
+    """A line per trade."""
+    return "\n".join(map(_trade_line, rows))
+
+
+def _trade_line(row: Row) -> str:
+    span, what, size, prices, pnl, pct, minutes, regime, mfe, mae, reason, end = row
+    words = (f' "{reason}"' if reason else "") + (f" exit {end}" if end else "")
+    return f"- {span} {what} {size} {prices} {pnl} ({pct}) {minutes} {regime} {mfe}/{mae}{words}"
+
+
+RECENT_TRADES_SECTION: SectionLayout[Situation, tuple[ClosedTrade, ...]] = SectionLayout(
+    name="recent_trades",
+    cap=600,
+    title=TRADES_TITLE,
+    columns=TRADE_COLUMNS,
+    look=attrgetter("closed_trades"),
+    rows=trade_rows,
+    text=trade_text,
+    memory=True,
+    shapes=len(TRADE_SHAPES),
+    wanted=TRADES_WANTED,
+    shorten=shorten_trade_row,
+)
+
+
+OPEN_POSITION_COLUMNS = ("what", "size", "entry", "mark", "mfe", "mae", "held", "reason")
+OPEN_REASON_CHARS = 120
+
+OpenPositionsView = tuple[tuple[TradeState, Position, int, int], ...]
+
+
+def look_at_open_positions(situation: Situation) -> OpenPositionsView:
+    """Each open trade with its position, mark and minutes: first the one in the packet's symbol, then by symbol."""
+    if not situation.open_trades:
+        return ()
+    now, marks, symbol = situation.as_of, situation.marks, situation.market.symbol
+    trades = list(situation.open_trades.values())
+    if len(trades) > 1:
+        trades.sort(key=lambda trade: (trade.symbol != symbol, trade.symbol))
+    seen = []
+    for trade in trades:
+        held = situation.portfolio.positions.get(trade.symbol)
+        if held is not None:
+            seen.append((trade, held, marks[trade.symbol], (now - trade.entry_tick_at) // MINUTE))
+    return tuple(seen)
+
+
+def open_position_rows(seen: OpenPositionsView) -> Rows:
+    """One per open trade."""
+    return tuple([open_position_row(*each, cells=_cached_cells((each[0], each[1]))) for each in seen])
+
+
+def open_position_row(trade: TradeState, held: Position, mark_e8: int, minutes: int, *, cells: Row) -> Row:
+    """A trade with its mark and its time; `cells` are those of the trade itself."""
+    what, entry, mfe, mae, reason = cells
+    size = whole_usd_text(abs(notional_usd_e6(held.size_e8, mark_e8)))
+    return what, size, entry, price_text(mark_e8), mfe, mae, f"{minutes}m", reason
+
+
+def open_position_cells(
+    known: tuple[TradeState, Position], words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text
+) -> Row:
+    """What stays while the market moves: what it is, its entry, its extremes, and why it was opened."""
+    trade, held = known
+    return (
+        f"{name(trade.symbol)} {trade.side}",
+        price_text(held.entry_price_e8),
+        extreme_usd_text(trade.mfe_usd_e6),
+        extreme_usd_text(trade.mae_usd_e6),
+        words(trade.entry_reason, OPEN_REASON_CHARS),
+    )
+
+
+# The mark and the time move on, the trade itself seldom does.
+_cached_cells = LastCall(open_position_cells)
+
+
+def open_position_text(rows: Rows) -> str:
+    """A line per position."""
+    lines = [
+        f'- {what} {size} @ {entry} mark={mark} MFE={mfe} / MAE={mae} held {held} "{reason}"'
+        for what, size, entry, mark, mfe, mae, held, reason in rows
+    ]
+    return "\n".join(lines)
+
+
+OPEN_POSITIONS_SECTION = SectionLayout(
+    name="open_positions",
+    cap=200,
+    title="Open positions (memory view)",
+    columns=OPEN_POSITION_COLUMNS,
+    look=look_at_open_positions,
+    rows=open_position_rows,
+    text=open_position_text,
+    memory=True,
+    shares=True,
+)
+
+
+EXPERIENCE_COLUMNS = ("kind", "name", "value")
+
+
+def experience_rows(learned: tuple[ExperienceRow, ...]) -> Rows:
+    """One per thing learned, as the room of experience ordered them."""
+    return tuple(map(experience_row, learned))
+
+
+def experience_row(learned: ExperienceRow, words: LineFormatter = plain_line) -> Row:
+    """A thing learned."""
+    return words(learned.kind, 20), words(learned.name, 60), words(learned.value, 120)
+
+
+def experience_text(rows: Rows) -> str:
+    """A line per thing learned."""
+    return "\n".join([f"- {kind} {name}: {value}" for kind, name, value in rows])
+
+
+EXPERIENCE_SECTION: SectionLayout[Situation, tuple[ExperienceRow, ...]] = SectionLayout(
+    name="experience",
+    cap=250,
+    title="Experience (providers, record, similar situations)",
+    columns=EXPERIENCE_COLUMNS,
+    look=attrgetter("experience"),
+    rows=experience_rows,
+    text=experience_text,
+    row=experience_row,
+    memory=True,
+)
+
+
+HORIZON_COLUMNS = ("layer", "timeframe", "key", "value")
+
+
+def horizon_rows(layers: tuple[LayerRow, ...]) -> Rows:
+    """One per key of a layer; its value is quoted, for people write some of them."""
+    return tuple(map(horizon_row, layers))
+
+
+def horizon_row(layer: LayerRow, words: LineFormatter = plain_line) -> Row:
+    """A key and what it says."""
+    return words(layer.layer, 12), words(layer.timeframe, 20), words(layer.key, 60), words(layer.value, 120)
+
+
+def horizon_text(rows: Rows) -> str:
+    """A line per key."""
+    return "\n".join([f'- {layer} {timeframe} {key}: "{value}"' for layer, timeframe, key, value in rows])
+
+
+HORIZONS_SECTION: SectionLayout[Situation, tuple[LayerRow, ...]] = SectionLayout(
+    name="horizons",
+    cap=250,
+    title="Horizons",
+    columns=HORIZON_COLUMNS,
+    look=attrgetter("horizons"),
+    rows=horizon_rows,
+    text=horizon_text,
+    row=horizon_row,
+    memory=True,
+)
+
+
+RULES_TITLE = "Rules (your manual)"
+
+
+def rule_rows(manual: str) -> Rows:
+    """One per line; a line also ends at the breaks a reader may not see."""
+    return tuple([(line,) for line in sanitise_lines(manual)])
+
+
+def rule_text(rows: Rows) -> str:
+    """The lines of the manual."""
+    return "\n".join([f"| {line}".rstrip() for (line,) in rows])
+
+
+RULES_SECTION: SectionLayout[Situation, str] = SectionLayout(
+    name="rules",
+    cap=600,
+    title=RULES_TITLE,
+    columns=("line",),
+    look=attrgetter("deployment.agent.manual"),
+    rows=rule_rows,
+    text=rule_text,
+    whole=agent_name,
+)
+
+
+CITATION_COLUMNS = ("id", "place", "score", "source", "snippet")
+CITATION_CHARS = 240
+
+
+def citation_rows(found: tuple[Citation, ...], words: LineFormatter = plain_line) -> Rows:
+    """One per citation, as recall ordered them."""
+    return tuple([_citation_row(citation, words) for citation in found])
+
+
+def _citation_row(citation: Citation, words: LineFormatter) -> Row:
+    return (
+        words(citation.id, 12),
+        f"{words(citation.path, 90)}:{citation.start_line}-{citation.end_line}",
+        decimal_text(citation.score_e4, 10_000, 2),
+        words(citation.source, 20),
+        words(citation.snippet, CITATION_CHARS),
+    )
+
+
+def citation_text(rows: Rows) -> str:
+    """A line per citation."""
+    lines = [f'- [{name}] "{place}" ({source}, {score}): "{snippet}"' for name, place, score, source, snippet in rows]
+    return "\n".join(lines)
+
+
+CITATIONS_SECTION: SectionLayout[Situation, tuple[Citation, ...]] = SectionLayout(
+    name="citations",
+    cap=400,
+    title="Citations",
+    columns=CITATION_COLUMNS,
+    look=attrgetter("citations"),
+    rows=citation_rows,
+    text=citation_text,
+    memory=True,
+)

@@ -1,0 +1,278 @@
+"""Agents and their deployments: added, changed, removed, deployed, and listed.
+
+A change is laid over the newest version, checked, and saved as the next one (`add_agent`, `edit_agent`). The first
+event of a deployment's stream names the version, and the ledger gets its opening deposit (`deploy_agent`).
+`DeploymentDirectory` gives the deployments of enabled agents; it is read again only when the owner's stream has
+moved.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from tapebook import plug
+from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
+from tapebook.book.store import Book
+from tapebook.broker.margin import MarginTiers, listed_symbols
+from tapebook.context import oversize_problems
+from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
+from tapebook.domain.instants import iso_text
+from tapebook.domain.money import E6, decimal_text, notional_usd_e6
+from tapebook.domain.text import plural
+from tapebook.errors import BadInput, UnknownName
+from tapebook.settings.profiles import apply_settings, differences, require_name
+from tapebook.tape.view import View
+from tapebook.tick.quotes import TapeQuotes, position_marks
+from tapebook.wiring import Rooms
+
+
+def require_agent(book: Book, name: str) -> tuple[int, AgentProfile]:
+    """The newest version of an agent that is there; UnknownName for any other."""
+    found, removed_at = book.agent(name), book.removed_at(name)
+    if found is None:
+        known = ", ".join(profile.name for _, profile in book.agents()) or "none yet"
+        raise UnknownName(f"there is no agent called {name!r}; agents: {known}")
+    if removed_at is not None:
+        raise UnknownName(f"{name} was removed at {iso_text(removed_at)}: `tapebook agents add {name}` brings it back")
+    return found
+
+
+def deploy_agent(rooms: Rooms, name: str) -> Deployment:
+    """The deployment of an agent's newest version, opened if it is new, moved on if the version is."""
+    version, profile = require_agent(rooms.book, name)
+    deployment = Deployment(rooms.book.owner, deployment_id(profile), profile, version)
+    seq = rooms.book.head(deployment.id)
+    if rooms.book.deployed_version(deployment.id, seq=seq) != version:
+        _append_opening(rooms, deployment, seq)
+    return deployment
+
+
+def _append_opening(rooms: Rooms, deployment: Deployment, seq: int) -> None:
+    now, agent = rooms.clock.now(), deployment.agent
+    drafts = [draft_event(now, DeploymentOpened(agent.name, deployment.version, agent.broker))]
+    if seq == 0:
+        deposit = Posting("deposit", "", agent.starting_cash_usd_e6)
+        drafts.append(draft_event(now, LedgerPosted("opening", (deposit,), agent.starting_cash_usd_e6)))
+    rooms.book.append(deployment.id, drafts, expected_seq=seq)
+
+
+class DeploymentDirectory:
+    """The deployments of a home."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._seq = -1
+        self._enabled: list[Deployment] = []
+        self._profiles: dict[tuple[str, int], AgentProfile] = {}
+
+    def enabled_deployments(self) -> list[Deployment]:
+        """Deployments of enabled agents at their newest version; BadInput when two of them share an account."""
+        seq = self._rooms.book.head()
+        if seq != self._seq:
+            agents = [(version, profile) for version, profile in self._rooms.book.agents() if profile.enabled]
+            owner = self._rooms.book.owner
+            found = [Deployment(owner, deployment_id(profile), profile, version) for version, profile in agents]
+            refuse_shared_accounts(found, self._account)
+            self._enabled, self._seq = found, seq
+        return self._enabled
+
+    def opened_deployment(self, deployment: str) -> Deployment | None:
+        """A deployment at the version it was opened with last, whether its agent is enabled or not."""
+        found = self._rooms.work.deployed_agent(deployment)
+        if found is None:
+            return None
+        if found not in self._profiles:
+            saved = self._rooms.book.agent(found[0], version=found[1])
+            if saved is None:
+                return None
+            self._profiles[found] = saved[1]
+        return Deployment(self._rooms.book.owner, deployment, self._profiles[found], found[1])
+
+    def _account(self, deployment: Deployment) -> str | None:
+        # A dry run has no account. Paper accounts are as many as deployments; a broker of an exchange names its one.
+        if is_dry_run(deployment.id):
+            return None
+        return getattr(self._rooms.broker(deployment.agent.broker), "account", None)
+
+
+def refuse_shared_accounts(deployments: Iterable[Deployment], account_of: Callable[[Deployment], str | None]) -> None:
+    """Two agents on one exchange account would trade against each other's positions: BadInput names both."""
+    first: dict[str, str] = {}
+    for deployment in deployments:
+        account = account_of(deployment)
+        if account is None:
+            continue
+        other = first.setdefault(account, deployment.id)
+        if other != deployment.id:
+            raise BadInput(f"{other} and {deployment.id} are on one account ({account}): disable one of the two agents")
+
+
+ENGINES_FOLDER = "tapebook.decision.engines"
+BROKERS_FOLDER = "tapebook.broker.brokers"
+
+
+class SavedAgent(msgspec.Struct, frozen=True):
+    """An agent after it was added or changed: what differs from before, and what its owner should know.
+
+    `warnings` are about what it holds and nobody decides on any more, and about what the exchange does not have.
+    """
+
+    name: str
+    version: int
+    new: bool
+    changes: list[dict[str, Any]]
+    notes: list[str]
+    warnings: list[str]
+
+
+class RemovedAgent(msgspec.Struct, frozen=True):
+    """An agent that was removed, with the version that ended it."""
+
+    name: str
+    version: int
+    reason: str
+
+
+def add_agent(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> SavedAgent:
+    """A new agent; what is not written has its default."""
+    require_name(name)
+    before, removed_at = rooms.book.agent(name), rooms.book.removed_at(name)
+    if before is not None and removed_at is None:
+        raise BadInput(f"there is an agent called {name!r} already: change it with `tapebook agents edit {name}`")
+    if "watch" not in settings:
+        raise BadInput(f"{name} would watch nothing: name symbols with --watch, or `watch` in the file")
+    blank = AgentProfile(name, (), context=context_for_horizon("intraday"))
+    if before is not None:
+        blank = msgspec.structs.replace(blank, starting_cash_usd_e6=before[1].starting_cash_usd_e6)
+    saved = _save_agent(rooms, blank, apply_settings(blank, _require_same_name(name, settings)), new=True)
+    if before is None or removed_at is None or not rooms.book.deployments(name):
+        return saved
+    # A name is a stream of the log: one that had begun has its account, and no second one.
+    again = f"{name} was removed at {iso_text(removed_at)} and goes on with its account, its trades and what it learned"
+    return msgspec.structs.replace(saved, notes=[*saved.notes, f"{again}; another name begins anew"])
+
+
+def edit_agent(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> SavedAgent:
+    """An agent with changes; the same as before makes no new version."""
+    _, before = require_agent(rooms.book, name)
+    return _save_agent(rooms, before, apply_settings(before, _require_same_name(name, settings)), new=False)
+
+
+def remove_agent(rooms: Rooms, name: str, *, reason: str) -> RemovedAgent:
+    """Ends an agent: it decides no more, and all it did can be read as before. One that holds something stays."""
+    require_agent(rooms.book, name)
+    held, orders = set[str](), 0
+    for deployment, _ in rooms.book.deployments(name):
+        held |= rooms.book.account(deployment, seq=rooms.book.head(deployment)).portfolio.positions.keys()
+        orders += len(rooms.book.working_orders(deployment))
+    if held or orders:
+        what = f"holds {', '.join(sorted(held))}" if held else "has an order under way"
+        raise BadInput(f"{name} {what}: close it with `tapebook flatten {name}`, then remove the agent")
+    version = rooms.book.remove_agent(name, at=rooms.clock.now(), reason=reason)
+    return RemovedAgent(name, version, reason)
+
+
+def _require_same_name(name: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    if settings.get("name", name) != name:
+        raise BadInput(f"the file is about {settings['name']!r}, not about {name!r}: name the same agent in both")
+    return settings
+
+
+def _save_agent(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new: bool) -> SavedAgent:
+    if new or after != before:
+        _require_runnable(rooms, before, after)
+    version = rooms.book.save_agent(after, at=rooms.clock.now())
+    warnings = [] if new else _unattended_warnings(rooms, before, after)
+    if (before.watchlist, before.caps.max_leverage) != (after.watchlist, after.caps.max_leverage):
+        warnings += [*_unlisted_warnings(rooms, after), *leverage_warnings(rooms, after)]
+    return SavedAgent(after.name, version, new, differences(before, after), _agent_notes(rooms, after), warnings)
+
+
+def _require_runnable(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> None:
+    """Refuses what could not run, before it is kept."""
+    for folder, names in ((ENGINES_FOLDER, _engine_names(rooms, after)), (BROKERS_FOLDER, [after.broker])):
+        for name in names:
+            plug.load(folder, name)
+    if any(member.partition(":")[0] == "ensemble" for member in after.members):
+        raise BadInput("`members` names ensemble: an ensemble cannot be a member of an ensemble")
+    too_long = oversize_problems(after)
+    if too_long:
+        raise BadInput("; ".join(too_long))
+    begun = rooms.book.head(deployment_id(after)) > 0
+    if begun and after.starting_cash_usd_e6 != before.starting_cash_usd_e6:
+        raise BadInput(f"{after.name} has begun with its cash already: add another agent to begin with another amount")
+
+
+def _engine_names(rooms: Rooms, agent: AgentProfile) -> list[str]:
+    return [agent.engine or rooms.config.engine.default, *(member.partition(":")[0] for member in agent.members)]
+
+
+def _agent_notes(rooms: Rooms, agent: AgentProfile) -> list[str]:
+    known, unlisted = rooms.tape.symbols(), unlisted_symbols(rooms, agent)
+    missing = [symbol for symbol in agent.watchlist if known and symbol not in known and symbol not in unlisted]
+    return [f"the tape has nothing of {', '.join(missing)} yet: check how it is written"] if missing else []
+
+
+def unlisted_symbols(rooms: Rooms, agent: AgentProfile) -> list[str]:
+    """What an agent watches of which neither the tape nor the exchange's table knows anything."""
+    known = listed_symbols()[1] | set(rooms.tape.symbols())
+    # The table is of the main dex: perps of others have a name with their dex, and nobody listed them here.
+    return [symbol for symbol in agent.watchlist if symbol not in known and ":" not in symbol]
+
+
+def _unlisted_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
+    day, listed = listed_symbols()
+    known = {symbol.lower(): symbol for symbol in sorted({*listed, *rooms.tape.symbols()})}
+    said = []
+    for symbol in unlisted_symbols(rooms, agent):
+        # Coins worth little are listed by the thousand.
+        meant = known.get(symbol.lower()) or known.get(f"k{symbol.lower()}")
+        remedy = f"did you mean {meant}?" if meant else "check how it is written"
+        said.append(f"{symbol} is neither in the tape nor listed by the exchange on {day}: {remedy}")
+    return said
+
+
+def leverage_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
+    """That an agent may ask for more leverage than its symbols are given; nothing if it may not."""
+    margins, cap = MarginTiers(rooms.config.paper.default_max_leverage), agent.caps.max_leverage
+    unlisted = unlisted_symbols(rooms, agent)
+    most = {symbol: margins.max_leverage(symbol, 0) for symbol in agent.watchlist if symbol not in unlisted}
+    less = [f"{symbol} ({allowed})" for symbol, allowed in most.items() if allowed < cap]
+    if not less:
+        return []
+    return [f"max_leverage {cap} is more than the exchange allows for {', '.join(less)}: what asks for more is refused"]
+
+
+def _unattended_warnings(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> list[str]:
+    """What a change leaves in the market without anybody who decides on it, and what becomes of that.
+
+    The executor follows every position and order, whoever watches the symbol: margin, funding, fills, settlement.
+    """
+    moved = deployment_id(before) != deployment_id(after)
+    stopped = before.enabled and not after.enabled
+    left = set(before.watchlist) - set(after.watchlist)
+    if not (moved or stopped or left):
+        return []
+    deployment = deployment_id(before)
+    account = rooms.book.account(deployment, seq=rooms.book.head(deployment))
+    held = account.portfolio.positions
+    # What is on its way to make it flat is nobody's worry.
+    placed = [order.symbol for order, sent in rooms.book.working_orders(deployment) if sent and order.run_id]
+    alone = {*held, *placed} if moved or stopped else left & {*held, *placed}
+    when = "while it is disabled" if stopped and not moved else "any more"
+    marks = position_marks(TapeQuotes(rooms.tape, View(rooms.clock.now())), held.values(), at=rooms.clock.now())
+    said = []
+    for symbol in sorted(alone):
+        command = f"`tapebook flatten {after.name} --symbol {symbol}`"
+        if symbol in held:
+            side = "long" if held[symbol].size_e8 > 0 else "short"
+            usd = decimal_text(abs(notional_usd_e6(held[symbol].size_e8, marks[symbol])), E6, 2)
+            what = f"{after.name} holds {symbol} {side} {usd} USD"
+            said.append(f"{what}: nobody decides on it {when}; margin and funding go on; {command} closes it")
+        if symbol in placed:
+            many = placed.count(symbol) > 1
+            what = f"{after.name} has {plural(placed.count(symbol), 'order')}"
+            it, them = ("they", "them") if many else ("it", "it")
+            said.append(f"{what} for {symbol} at the broker: {it} can still fill; {command} cancels {them}")
+    return said

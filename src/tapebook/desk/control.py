@@ -1,0 +1,127 @@
+"""What a person at the desk can do at any time: halt, resume, flatten.
+
+Each is one event in the owner's stream, on which nobody else holds a lease: guard and gate read it fresh, so it
+works on a running desk within one tick, without stopping it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tapebook.book.events import DeskFlattened, DeskHalted, DeskResumed, draft_event
+from tapebook.desk.agents import DeploymentDirectory
+from tapebook.domain.agent import Deployment
+from tapebook.errors import HomeError, StaleWriter, UnknownName
+from tapebook.home import exclusive_lock
+from tapebook.tick.execute import execute_orders, reconcile_account
+from tapebook.wiring import Rooms
+
+_ATTEMPTS = 5
+
+
+class HaltReport(msgspec.Struct, frozen=True):
+    """After a halt or a resume: whether it changed anything, and every halt that stands, with its reason."""
+
+    subject: str
+    changed: bool
+    halts: dict[str, str]
+
+
+class FlattenReport(msgspec.Struct, frozen=True):
+    """One deployment that is to be flat: symbols being closed, orders cancelled, whether a running desk does it.
+
+    `closed` are symbols whose closing order has filled already.
+    """
+
+    deployment: str
+    closing: list[str]
+    cancelled: int
+    left_to_desk: bool
+    closed: list[str] = []
+
+
+def halt(rooms: Rooms, subject: str, *, reason: str) -> HaltReport:
+    """From now on a deployment, or (empty) every one, sends no order; the same halt again changes nothing."""
+    before = rooms.book.halts()
+    if before.get(subject) != reason:
+        _append_owner_event(rooms, DeskHalted(subject, reason))
+    return HaltReport(subject, before.get(subject) != reason, rooms.book.halts())
+
+
+def resume(rooms: Rooms, subject: str, *, reason: str) -> HaltReport:
+    """Ends the halt of a deployment, or (empty) that of the whole desk; other halts stand."""
+    stood = subject in rooms.book.halts()
+    if stood:
+        _append_owner_event(rooms, DeskResumed(subject, reason))
+    return HaltReport(subject, stood, rooms.book.halts())
+
+
+def flatten(rooms: Rooms, subjects: Sequence[str], *, reason: str, symbol: str = "") -> list[FlattenReport]:
+    """Wants deployments flat, in one symbol or (empty) in all: orders are cancelled and positions closed.
+
+    That is done here, or by the desk that runs.
+    """
+    for subject in subjects:
+        _append_owner_event(rooms, DeskFlattened(subject, reason, symbol))
+    roster = DeploymentDirectory(rooms)
+    found = [roster.opened_deployment(subject) for subject in subjects]
+    return [_flatten_deployment(rooms, deployment, symbol) for deployment in found if deployment is not None]
+
+
+def require_traded(rooms: Rooms, subjects: Sequence[str], symbol: str) -> None:
+    """Refuses a symbol that none of some deployments watches, holds or has an order for: it is mistyped."""
+    roster, known = DeploymentDirectory(rooms), set[str]()
+    for subject in subjects:
+        running = roster.opened_deployment(subject)
+        account = rooms.book.account(subject, seq=rooms.book.head(subject))
+        known |= account.portfolio.positions.keys() | set(running.agent.watchlist if running else ())
+        known |= {order.symbol for order, _ in rooms.book.working_orders(subject)}
+    if not subjects:
+        # Who never ran trades nothing else than it will.
+        known.update(*(profile.watchlist for _, profile in rooms.book.agents()))
+    if symbol not in known:
+        raise UnknownName(f"nothing here trades {symbol!r}; symbols: {', '.join(sorted(known))}")
+
+
+def _flatten_deployment(rooms: Rooms, deployment: Deployment, symbol: str) -> FlattenReport:
+    before = _orders_of_runs(rooms, deployment)
+    done = _flatten_here_if_idle(rooms, deployment)
+    working = [order for order, _ in rooms.book.working_orders(deployment.id)]
+    closing = sorted(order.symbol for order in working if not order.run_id and symbol in ("", order.symbol))
+    return FlattenReport(deployment.id, closing, before - _orders_of_runs(rooms, deployment) if done else 0, not done)
+
+
+def _flatten_here_if_idle(rooms: Rooms, deployment: Deployment) -> bool:
+    """Does what is due at once, unless another process works here: then it finds the wish itself."""
+    try:
+        with exclusive_lock(rooms.home):
+            return _execute_under_lease(rooms, deployment)
+    except HomeError:
+        return False
+
+
+def _execute_under_lease(rooms: Rooms, deployment: Deployment) -> bool:
+    rooms.leases.watch_others()
+    leases = rooms.leases.acquire([rooms.book.stream(deployment.id)], most=1)
+    try:
+        if leases:
+            execute_orders(rooms, deployment)
+            reconcile_account(rooms, deployment)
+    finally:
+        rooms.leases.release(leases)
+    return bool(leases)
+
+
+def _orders_of_runs(rooms: Rooms, deployment: Deployment) -> int:
+    return sum(bool(order.run_id) for order, _ in rooms.book.working_orders(deployment.id))
+
+
+def _append_owner_event(rooms: Rooms, body: msgspec.Struct) -> None:
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            rooms.book.append("", [draft_event(rooms.clock.now(), body)], expected_seq=rooms.book.head())
+            return
+        except StaleWriter:
+            # Another process saved an agent in between; a halt must not fail for that.
+            if attempt == _ATTEMPTS:
+                raise

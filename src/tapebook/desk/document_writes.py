@@ -1,0 +1,202 @@
+"""Writes to an agent's documents: entries, proposed manuals and the owner's decision on them, added folders.
+
+An entry never becomes a rule, a lesson or a parameter. A manual changes only when its owner approves a proposal, and
+then as any other change of an agent: a new version of its profile.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from tapebook.context import oversize_problems
+from tapebook.desk import agents
+from tapebook.desk.agents import require_agent
+from tapebook.domain.agent import AgentProfile
+from tapebook.domain.canonical import sha256_hex
+from tapebook.domain.files import replace_file
+from tapebook.errors import BadInput, Busy, StoreFailed, UnknownName
+from tapebook.library.entries import EntryWriter, agent_file, archived_body
+from tapebook.library.sync import require_workspace, sync_documents
+from tapebook.library.workspace import RESERVED_PREFIXES, name_problem
+from tapebook.search import documents
+from tapebook.search.documents import (
+    FolderAdded,
+    FolderRemoved,
+    ManualProposal,
+    ManualProposed,
+    ProposalDecided,
+    draft_document_event,
+)
+from tapebook.wiring import Rooms
+
+MANUAL_FILE = "TRADING_MANUAL.md"
+
+
+class AppendedEntry(msgspec.Struct, frozen=True):
+    """An entry that was kept: its id, the file it is in, and the hash of its text."""
+
+    entry_id: str
+    path: str
+    sha256: str
+
+
+class ProposalDiff(msgspec.Struct, frozen=True):
+    """A proposal with what it would change, line by line."""
+
+    proposal: ManualProposal
+    diff: list[str]
+
+
+class DecidedProposal(msgspec.Struct, frozen=True):
+    """A proposal after the owner's word; `version` is that of the profile which has its manual, 0 for none."""
+
+    proposal_id: str
+    agent: str
+    status: str
+    version: int
+
+
+def append_entry(rooms: Rooms, agent: str, what: str, text: str, *, run_id: str = "", by: str) -> AppendedEntry:
+    """Appends to an agent's journal, learnings or notes; the same words in the same run are kept once."""
+    kind, words = documents.require_entry_kind(what), documents.clean_entry(text)
+    run_id = _whole_run_id(rooms, _profile(rooms, agent).name, run_id)
+    require_workspace(rooms)
+    at, digest = rooms.clock.now(), sha256_hex(words.encode())
+    name = documents.entry_id_for(agent, kind, digest, run_id or at)
+    with rooms.leases.holding(rooms.documents.stream):
+        if rooms.documents.entry(name) is None:
+            new = EntryWriter(rooms).draft_entry(agent, kind, words, by=by, run_id=run_id, at=at, entry_id=name)
+            rooms.documents.append([new])
+    # Whoever is at work on the documents finds the entry in the log, now or at the next sync.
+    with suppress(Busy):
+        sync_documents(rooms)
+    entry = rooms.documents.entry(name)
+    return AppendedEntry(name, entry.path if entry else "", digest)
+
+
+def add_folder(rooms: Rooms, folder: Path) -> str:
+    """Makes the texts of a folder documents for every agent, from the next sync on; returns the name it has."""
+    place = folder.expanduser().resolve()
+    home = rooms.home.resolve()
+    if not place.is_dir():
+        raise BadInput(f"{place} is no folder: name one that is there")
+    if place.is_relative_to(home) or home.is_relative_to(place):
+        raise BadInput(f"{place} and the home {home} lie in one another: what agents own must stay theirs")
+    if problem := name_problem(place.name) or ("it has no name" if not place.name else None):
+        raise BadInput(f"{str(place)!r} cannot be added: {problem}")
+    known = rooms.documents.folders()
+    if place.name in RESERVED_PREFIXES or known.get(place.name, str(place)) != str(place):
+        raise BadInput(f"the name {place.name!r} is taken by {known.get(place.name, 'tapebook')}: rename the folder")
+    if place.name not in known:
+        with rooms.leases.holding(rooms.documents.stream):
+            rooms.documents.append([draft_document_event(rooms.clock.now(), FolderAdded(place.name, str(place)))])
+    return place.name
+
+
+def remove_folder(rooms: Rooms, folder: str) -> str:
+    """Ends what `add_folder` began, from the next sync on; the folder is named as it was added, or by its name."""
+    known = rooms.documents.folders()
+    place = str(Path(folder).expanduser().resolve())
+    name = folder if folder in known else next((each for each, where in known.items() if where == place), None)
+    if name is None:
+        raise UnknownName(f"no folder {folder!r} was added; folders: {', '.join(known) or 'none'}")
+    with rooms.leases.holding(rooms.documents.stream):
+        rooms.documents.append([draft_document_event(rooms.clock.now(), FolderRemoved(name))])
+    return name
+
+
+def propose_manual(rooms: Rooms, agent: str, text: str, *, run_id: str = "", by: str) -> ProposalDiff:
+    """Proposes another manual for an agent; nothing changes until its owner approves."""
+    profile = _profile(rooms, agent)
+    run_id = _whole_run_id(rooms, agent, run_id)
+    proposed = documents.check_manual(text, manual=profile.manual)
+    _require_fit(profile, proposed)
+    rooms.archive.store_content_or_raise(proposed.encode())
+    rooms.archive.store_content_or_raise(profile.manual.encode())
+    at = rooms.clock.now()
+    name = documents.proposal_id_for(agent, base=profile.manual, text=proposed, at=at)
+    base, digest = sha256_hex(profile.manual.encode()), sha256_hex(proposed.encode())
+    with rooms.leases.holding(rooms.documents.stream):
+        rooms.documents.append([draft_document_event(at, ManualProposed(name, agent, base, digest, by, run_id))])
+    return proposal_with_diff(rooms, name)
+
+
+def read_manual_file(file: Path) -> str:
+    """The text of a file that is to be proposed."""
+    try:
+        return file.expanduser().read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise BadInput(f"{file} cannot be read ({error.strerror}): name a file you may read") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{file} is not UTF-8 text: save it as UTF-8") from error
+
+
+def proposal_with_diff(rooms: Rooms, proposal_id: str) -> ProposalDiff:
+    """A proposal with what it changes of the manual it was made for."""
+    proposal = rooms.documents.proposal(proposal_id)
+    before, after = (archived_body(rooms, digest).decode() for digest in (proposal.base_sha256, proposal.sha256))
+    return ProposalDiff(proposal, documents.manual_diff(before, after, agent=proposal.agent))
+
+
+def approve_proposal(rooms: Rooms, proposal_id: str, *, by: str) -> DecidedProposal:
+    """Makes a proposed manual the agent's, as a new version of its profile, and writes it to the workspace."""
+    proposal = _require_open(rooms, proposal_id)
+    profile, text = _profile(rooms, proposal.agent), archived_body(rooms, proposal.sha256).decode()
+    # A process that was killed here has saved the manual already, and only the owner's word is missing.
+    if profile.manual != text and sha256_hex(profile.manual.encode()) != proposal.base_sha256:
+        raise BadInput(f"the manual of {proposal.agent} has changed since {proposal_id} was proposed: propose it again")
+    require_workspace(rooms)
+    saved = agents.edit_agent(rooms, proposal.agent, {"manual": text})
+    with rooms.leases.holding(rooms.documents.stream):
+        rooms.documents.append(
+            [draft_document_event(rooms.clock.now(), ProposalDecided(proposal_id, True, by, saved.version))]
+        )
+    _write_manual(rooms, proposal.agent, text)
+    with suppress(Busy):
+        sync_documents(rooms)
+    return DecidedProposal(proposal_id, proposal.agent, "approved", saved.version)
+
+
+def reject_proposal(rooms: Rooms, proposal_id: str, *, by: str) -> DecidedProposal:
+    """Ends a proposal; the manual stays as it is."""
+    proposal = _require_open(rooms, proposal_id)
+    with rooms.leases.holding(rooms.documents.stream):
+        rooms.documents.append([draft_document_event(rooms.clock.now(), ProposalDecided(proposal_id, False, by, 0))])
+    return DecidedProposal(proposal_id, proposal.agent, "rejected", 0)
+
+
+def _write_manual(rooms: Rooms, agent: str, text: str) -> None:
+    file = agent_file(rooms, agent, f"agents/{agent}/{MANUAL_FILE}")
+    try:
+        replace_file(file, f"{text}\n".encode(), durable=True)
+    except OSError as error:
+        raise StoreFailed(f"cannot write {file}: {error.strerror}; make room or allow writing") from error
+
+
+def _require_open(rooms: Rooms, proposal_id: str) -> ManualProposal:
+    proposal = rooms.documents.proposal(proposal_id)
+    if proposal.status != "open":
+        raise BadInput(f"proposal {proposal_id} was {proposal.status} already: propose it again to decide again")
+    return proposal
+
+
+def _profile(rooms: Rooms, agent: str) -> AgentProfile:
+    return require_agent(rooms.book, agent)[1]
+
+
+def _whole_run_id(rooms: Rooms, agent: str, text: str) -> str:
+    """The id of the agent's run that begins with a text; empty for none."""
+    if not text:
+        return ""
+    run = rooms.book.find_run(text)
+    if run.agent != agent:
+        whose = f"{agent} has no run {run.run_id}, which is one of {run.agent}"
+        raise UnknownName(f"{whose}; `tapebook runs --agent {agent}` lists its own")
+    return run.run_id
+
+
+def _require_fit(profile: AgentProfile, manual: str) -> None:
+    too_long = oversize_problems(msgspec.structs.replace(profile, manual=manual))
+    if too_long:
+        raise BadInput("; ".join(too_long))

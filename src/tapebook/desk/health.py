@@ -1,0 +1,266 @@
+"""The state of a home, point by point, for `tapebook doctor`."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from tapebook.broker.margin import listed_symbols
+from tapebook.clock import SystemClock, VirtualClock
+from tapebook.desk.agents import leverage_warnings, unlisted_symbols
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text
+from tapebook.domain.text import plural
+from tapebook.home import places_open_to_others
+from tapebook.ingest.live import SYMBOL_SETTINGS_REMEDY
+from tapebook.log.store import is_clock_set_back
+from tapebook.tape.view import Channel, RecordedProblem
+from tapebook.wiring import Rooms
+
+_MIN_FREE_BYTES = 500 * 2**20
+_MAX_WAL_BYTES = 512 * 2**20
+
+# Problems that are named; how many more there are is said.
+_SHOWN = 20
+
+# Kinds of problems that come and go by themselves: they are no failure any more when they have stopped for so long.
+_PASSING = frozenset(("connection", "refused", "limited", "complaint"))
+_PASSED_AFTER = 5 * MINUTE
+_WHAT_TO_DO = {
+    "unknown": SYMBOL_SETTINGS_REMEDY,
+    "malformed": "the rest was used; if it goes on, the exchange writes another format than this version reads",
+    "refused row": "it is not traded or valued on; see [quarantine] of docs/settings.md if it was a real move",
+    "connection": "see that the exchange can be reached",
+    "refused": "see that the exchange can be reached and what it answers",
+    "limited": "lower `weight_share` of [hyperliquid] in tapebook.toml",
+    "complaint": "see what the exchange answers",
+    "features": "look at the rows of this symbol with `tapebook market`",
+}
+
+STALE_AFTER_MS = {
+    "mids": MINUTE,
+    "candles": 5 * MINUTE,
+    "contexts": 5 * MINUTE,
+    "predicted": 5 * MINUTE,
+    "funding": 2 * HOUR,
+    **dict.fromkeys(("books", "volatility", "pressure", "positioning"), 15 * MINUTE),
+}
+"""How old the newest row of a channel may be before it counts as stale: about three missed deliveries."""
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def health_checks(rooms: Rooms) -> list[Check]:
+    """Every check, in a fixed order."""
+    return [
+        Check("settings", True, f"{rooms.home / 'tapebook.toml'} (owner {rooms.config.owner})"),
+        _private(rooms),
+        Check("book", True, rooms.book_db.description),
+        Check("tape", True, rooms.tape_db.description),
+        _streams(rooms),
+        _cash(rooms),
+        _orders(rooms),
+        _clock(rooms),
+        *_channels(rooms),
+        _gaps(rooms),
+        *_problems(rooms),
+        _agents(rooms),
+        *_watchlists(rooms),
+        *_leverage(rooms),
+        _degraded(rooms),
+        _spool(rooms),
+        _healed(rooms),
+        _wal(rooms),
+        _disk(rooms),
+    ]
+
+
+def _private(rooms: Rooms) -> Check:
+    """Whether nobody else may look into the home."""
+    found = places_open_to_others(rooms.home)
+    if not found:
+        return Check("private", True, "nobody else may read the home")
+    names = ", ".join(str(path) for path in found[:_SHOWN]) + (" and more" if len(found) > _SHOWN else "")
+    return Check("private", False, f"others may use {names}: as its owner, run `chmod -R go-rwx {rooms.home}`")
+
+
+def _streams(rooms: Rooms) -> Check:
+    heads = [(stream, rooms.log.head(stream).seq) for stream in rooms.log.streams()]
+    events = sum(seq for _, seq in heads)
+    return Check("log", True, f"{plural(len(heads), 'stream')}, {plural(events, 'event')}")
+
+
+def _cash(rooms: Rooms) -> Check:
+    differences = rooms.book.cash_differences()
+    return Check("cash", not differences, "; ".join(differences) or "equals the ledger's sum in every deployment")
+
+
+def _orders(rooms: Rooms) -> Check:
+    """Whether the broker's answer to every order is known."""
+    lost = [f"{each.deployment} {each.order.client_id}: {each.detail}" for each in rooms.book.unanswered_orders()]
+    return Check("orders", not lost, "; ".join(lost) or "the broker's answer to every order is known")
+
+
+def _clock(rooms: Rooms) -> Check:
+    """Whether the clock was set back in the last day, and whether what is stored is ahead of it."""
+    now, head = rooms.clock.now(), rooms.tape.head()[1]
+    backs = [back for back in rooms.tape.set_backs() if back.known_at > now - DAY]
+    if backs:
+        said = [
+            f"from {iso_text(back.known_before)[:19]} to {iso_text(back.known_at)[:19]}" for back in backs[-_SHOWN:]
+        ]
+        what = "rows and decisions of the time in between are left out; see that NTP keeps the clock right"
+        often = plural(len(backs), "time")
+        return Check("clock", False, f"set back {often} in the last day ({'; '.join(said)}): {what}")
+    machine = SystemClock().now()
+    if not isinstance(rooms.clock, VirtualClock) and is_clock_set_back(head, machine):
+        ahead = (head - machine) // SECOND
+        return Check("clock", True, f"the tape is {ahead} s ahead of this machine: so is a world that runs faster")
+    return Check("clock", True, f"{iso_text(max(now, head))[:19]}; not set back in the last day")
+
+
+def _channels(rooms: Rooms) -> list[Check]:
+    """Each channel of the market: what it delivered, and whether it is still fresh."""
+    found = rooms.tape.channels()
+    now = _now(rooms, found)
+    if not found:
+        return [Check("market", True, "the tape is empty: nothing has been ingested yet")]
+    return [_channel(channel, now) for channel in found]
+
+
+def _now(rooms: Rooms, channels: Iterable[Channel]) -> int:
+    # A world that runs faster than real time can be ahead of the machine's clock.
+    return max([rooms.clock.now(), *(channel.newest_known_at for channel in channels)])
+
+
+def _channel(channel: Channel, now: int) -> Check:
+    if not channel.newest_known_at:
+        return Check(f"channel {channel.name}", True, f"imported: {plural(channel.rows, 'row')}")
+    age = now - channel.newest_known_at
+    fresh = age <= STALE_AFTER_MS[channel.name]
+    state = "fresh" if fresh else "stale"
+    newest = f"newest {iso_text(channel.newest_bucket_ts)}, known {age // 1000} s ago"
+    detail = f"{state}: {plural(channel.rows, 'row')}, {newest}"
+    return Check(f"channel {channel.name}", fresh, detail)
+
+
+def _gaps(rooms: Rooms) -> Check:
+    open_now, filled = rooms.tape.gap_count(), rooms.tape.filled_gap_count()
+    return Check("gaps", True, f"{open_now or 'none'} open" + (f", {filled} filled" if filled else ""))
+
+
+def _problems(rooms: Rooms) -> list[Check]:
+    """What of the market could not be used in the last day, a line each with what to do; the rest of it was used."""
+    now = max(rooms.clock.now(), rooms.tape.head()[1])
+    wanted = {*rooms.config.hyperliquid.symbols, *rooms.config.hyperliquid.dexes, ""}
+    found = [
+        each
+        for each in rooms.tape.problems(since=now - DAY)
+        # A name that was corrected in the settings is nobody's problem any more.
+        if each.problem.kind != "unknown" or each.problem.subject in wanted
+    ]
+    shown = [_problem(each, now) for each in found[:_SHOWN]]
+    if len(found) > _SHOWN:
+        shown.append(Check("problems", False, f"and {len(found) - _SHOWN} more in the last day"))
+    return shown or [Check("problems", True, "none in the last day")]
+
+
+def _problem(found: RecordedProblem, now: int) -> Check:
+    kind, subject = found.problem.kind, found.problem.subject or found.problem.source
+    name = f"{kind} {subject} ({plural(found.times, 'time')}, last {iso_text(found.last_at)[:19]})"
+    advice = _WHAT_TO_DO.get(kind)
+    detail = f"{name}: {found.problem.said}" + (f"; {advice}" if advice else "")
+    return Check("problems", kind in _PASSING and now - found.last_at > _PASSED_AFTER, detail)
+
+
+def _agents(rooms: Rooms) -> Check:
+    names = [profile.name for _, profile in rooms.book.agents()]
+    gone = [profile.name for _, profile in rooms.book.agents(removed=True) if profile.name not in names]
+    # What was decided in the moment of a removal may have become a position after it.
+    holding = [name for name in gone if any(rooms.book.has_exposure(each) for each, _ in rooms.book.deployments(name))]
+    if holding:
+        said = [f"{name} was removed and holds something: `tapebook flatten {name}` closes it" for name in holding]
+        return Check("agents", False, "; ".join(said))
+    return Check("agents", bool(names), ", ".join(names) or "no agent yet")
+
+
+def _watchlists(rooms: Rooms) -> list[Check]:
+    """The symbols that agents watch and nobody has heard of: the tape, once it has heard of any, or the exchange."""
+    known, day = set(rooms.tape.symbols()), listed_symbols()[0]
+    agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
+    watchers = dict[str, list[str]]()
+    unlisted = {symbol for profile in agents for symbol in unlisted_symbols(rooms, profile)}
+    for profile in agents:
+        for symbol in profile.watchlist:
+            if symbol in unlisted or (known and symbol not in known):
+                watchers.setdefault(symbol, []).append(profile.name)
+    nowhere = f"which is neither in the tape nor listed by the exchange on {day}"
+    what = "correct its watchlist, or let it be ingested or imported"
+    unheard = {symbol: nowhere if symbol in unlisted else "of which the tape has nothing" for symbol in watchers}
+    return [
+        Check("watchlists", False, f"{', '.join(watchers[symbol])} watches {symbol}, {unheard[symbol]}: {what}")
+        for symbol in sorted(watchers)
+    ]
+
+
+def _leverage(rooms: Rooms) -> list[Check]:
+    """Agents that may ask for more leverage than is given."""
+    agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
+    return [
+        Check("leverage", False, f"{profile.name}: {words}; lower it with `tapebook agents edit {profile.name}`")
+        for profile in agents
+        for words in leverage_warnings(rooms, profile)
+    ]
+
+
+def _degraded(rooms: Rooms) -> Check:
+    """What decisions of the last day had to do without, how often, and why the newest of them did."""
+    runs = rooms.book.degraded_runs(since=_now(rooms, rooms.tape.channels()) - DAY)
+    if not runs:
+        return Check("memory", True, "no decision of the last 24 h lacked anything")
+    counts: Counter[str] = Counter()
+    newest: dict[str, str] = {}
+    for _, causes in runs:
+        said = dict(cause.partition(": ")[::2] for cause in reversed(causes))
+        counts.update(said.keys())
+        newest = said | newest
+    told = [f"{name} ×{count} ({newest[name]})" for name, count in counts.most_common()]
+    return Check("memory", False, f"degraded in the last 24 h: {', '.join(told)}; newest run {runs[0][0]}")
+
+
+def _spool(rooms: Rooms) -> Check:
+    """What waits for an archive that could not be written, and since when."""
+    waits = rooms.archive.spool_state()
+    if not waits.objects:
+        return Check("spool", True, "nothing waits for the archive")
+    # Files know the machine's time, whatever the clock of the home is.
+    minutes = max(0, SystemClock().now() - (waits.oldest_ms or 0)) // MINUTE
+    size = f"{waits.bytes / 1_000:,.1f} kB"
+    detail = f"waiting for the archive: {plural(waits.objects, 'object')} ({size}), the oldest for {minutes} min"
+    return Check("spool", False, f"{detail}: see that it can be written, then `tapebook doctor --fix` moves them")
+
+
+def _healed(rooms: Rooms) -> Check:
+    """Objects of the archive that were torn or altered and could be replaced by the right bytes."""
+    healed = rooms.archive.repaired_objects()
+    if not healed:
+        return Check("archive", True, "no damaged object had to be replaced; `tapebook verify` looks for others")
+    names = ", ".join(healed[:_SHOWN]) + (f" and {len(healed) - _SHOWN} more" if len(healed) > _SHOWN else "")
+    return Check("archive", True, f"replaced by the right bytes: {plural(len(healed), 'damaged object')}: {names}")
+
+
+def _wal(rooms: Rooms) -> Check:
+    sizes = {path.name: path.stat().st_size for path in sorted(rooms.home.glob("*.db-wal"))}
+    text = ", ".join(f"{name} {size / 2**20:.1f} MB" for name, size in sizes.items()) or "none"
+    return Check("write-ahead logs", all(size < _MAX_WAL_BYTES for size in sizes.values()), text)
+
+
+def _disk(rooms: Rooms) -> Check:
+    free = shutil.disk_usage(rooms.home).free
+    return Check("disk", free > _MIN_FREE_BYTES, f"{free / 2**30:.1f} GB free")

@@ -1,0 +1,141 @@
+"""Keeps documents up to date while the desk runs, and moves old decisions to the archive.
+
+`Librarian` syncs at the start and every few minutes; in between, old decisions leave a step at a time, month by
+month (`OldRunArchiver`).
+
+What leaves are the events of decisions that placed nothing, and the valuations beside them: most of a log. All else
+stays in the book, and so do all tables, so that decisions are found as before; what a table does not say is read
+from the archive when asked for. A month leaves once it ended `retention.runs_days` ago, some thousand events at a
+time: they are packed, the pack is written to the archive and read back, and then their rows go in the transaction
+that notes the pack (`Log.archive_events`).
+"""
+
+from tapebook.archive import put_content
+from tapebook.book.events import may_be_archived
+from tapebook.clock import SystemClock, elapsed_seconds
+from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.text import plural
+from tapebook.errors import Damaged, DatabaseAway, Fix, Retry, Stop
+from tapebook.horizons.layers import period_of
+from tapebook.library.sync import sync_documents
+from tapebook.log import Stream
+from tapebook.wiring import Rooms
+
+# Looked at in one step: a tenth of a second, and one object of a hundred kilobytes or two.
+EVENTS_PER_STEP = 1_024
+
+
+class OldRunArchiver:
+    """The decisions of a home that are old enough to leave."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        # How far each stream was looked at: what stays need not be looked at again.
+        self._looked: dict[Stream, int] = {}
+        self._done_before: int | None = None
+        self.left = 0
+
+    def archive_step(self) -> bool:
+        """Moves at most one pack; False when nothing is old enough any more."""
+        before = period_of("month", self._rooms.clock.now() - self._rooms.config.retention.runs_days * DAY).start
+        if before == self._done_before:
+            return False
+        for stream in self._rooms.log.streams():
+            # The owner's own stream has no decisions.
+            if stream.deployment and self._step_of(stream, before):
+                return True
+        self._done_before = before
+        return False
+
+    def _step_of(self, stream: Stream, before: int) -> bool:
+        log = self._rooms.log
+        after = max(self._looked.get(stream, 0), log.packed_until(stream))
+        first = log.event(stream, after + 1)
+        if first is None or first.known_at >= before:
+            return False
+        looked, left = log.archive_events(
+            stream,
+            after=after,
+            # A pack is of one month.
+            before=min(before, period_of("month", first.known_at).end),
+            leaves=may_be_archived,
+            put=self._put,
+            most=EVENTS_PER_STEP,
+        )
+        self._looked[stream] = looked
+        self.left += left
+        return True
+
+    def _put(self, content: bytes) -> str:
+        archive = self._rooms.archive
+        key = put_content(archive, content)
+        if archive.get(key) != content:
+            raise Damaged(f"the archive took {key} and does not give it back whole: its events stay in the book")
+        return key
+
+
+_LEFTOVER_MIN_AGE_MS = HOUR
+
+
+def clean_archive(rooms: Rooms, *, everywhere: bool = False) -> int:
+    """Deletes what writers that were killed left half written an hour ago or earlier; returns how many files."""
+    # Files know the machine's time, whatever the clock of the home is.
+    return rooms.archive.delete_partial_writes(
+        before_ms=SystemClock().now() - _LEFTOVER_MIN_AGE_MS, everywhere=everywhere
+    )
+
+
+class Librarian:
+    """One who syncs when it is time to; what a person has to put right does not stop the desk."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._every = 60.0 * rooms.config.recall.sync_minutes
+        self._due = elapsed_seconds()
+        self._old_runs, self._moves = OldRunArchiver(rooms), True
+        self.syncs = self.changed = 0
+        self.problem: str | None = None
+
+    def turn(self) -> bool:
+        """Syncs if it is time to, or moves some old decisions; True when there are more of those."""
+        if elapsed_seconds() < self._due:
+            return self._move()
+        self._due, self._moves = elapsed_seconds() + self._every, True
+        try:
+            waiting = self._rooms.archive.drain()
+            clean_archive(self._rooms)
+            report = sync_documents(self._rooms)
+        except DatabaseAway:
+            self._due = elapsed_seconds()
+            raise
+        except Retry:
+            raise
+        except Exception as error:
+            # Documents are one memory of many: whatever is wrong with them, the desk goes on without the newest.
+            self.problem = str(error) if isinstance(error, Fix) else f"{type(error).__name__}: {error}"
+            return False
+        if waiting.problem is not None:
+            self.problem = f"{plural(waiting.left, 'object')} not in the archive yet: {waiting.problem}"
+        self.syncs += 1
+        self.changed += report.kept + report.removed + report.derived
+        return False
+
+    def _move(self) -> bool:
+        """One step; what went wrong is tried again after the next sync."""
+        if not self._moves:
+            return False
+        try:
+            self._moves = self._old_runs.archive_step()
+        except (Stop, OSError) as error:
+            self._moves = False
+            # They stay where they are, which is worse for nobody.
+            self.problem = f"old decisions stay in the book: {error}"
+        return self._moves
+
+    def progress_line(self) -> str:
+        """How it goes."""
+        moved = f", {plural(self._old_runs.left, 'old event')} archived" if self._old_runs.left else ""
+        return f"{plural(self.syncs, 'sync')}, {plural(self.changed, 'document')} changed{moved}"
+
+    def close(self) -> None:
+        """Nothing is in hand."""

@@ -1,0 +1,53 @@
+"""Caches of one pure function each: the result of the last call, and the results over a sliding window.
+
+Consecutive ticks show almost the same values, and comparing an argument with the last one is much cheaper than
+computing the result again, above all when both are one object. A cache is invalidated by any argument that differs
+from the last; the function sees nothing else, so a result can never be older than its argument.
+
+Equal arguments must give equal results: a function that tells 1 from True or 1.0 must not get both. Several threads
+may share a cache, since argument and result are one tuple that is read and replaced at once.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+
+class LastCall(Generic[Argument, Result]):
+    """A pure function that is not called again for what it was given last."""
+
+    __slots__ = ("_kept", "_make")
+
+    def __init__(self, make: Callable[[Argument], Result]) -> None:
+        self._make = make
+        self._kept: tuple[Argument, Result] | None = None
+
+    def __call__(self, given: Argument) -> Result:
+        kept = self._kept
+        if kept is None or not (kept[0] is given or kept[0] == given):
+            kept = self._kept = (given, self._make(given))
+        return kept[1]
+
+
+class SlidingMap(Generic[Argument, Result]):
+    """A pure function over the items of a window; when it has moved on by one, it is called for the new item alone."""
+
+    __slots__ = ("_kept", "_make")
+
+    def __init__(self, make: Callable[[Argument], Result]) -> None:
+        self._make = make
+        self._kept: tuple[tuple[Argument, ...], tuple[Result, ...]] = ((), ())
+
+    def __call__(self, items: tuple[Argument, ...]) -> tuple[Result, ...]:
+        before, made = self._kept
+        if before is items or before == items:
+            return made
+        # One item is compared first: most windows that differ have not just moved.
+        if len(before) > 1 and items and before[1] == items[0] and before[1:] == items[:-1]:
+            made = (*made[1:], self._make(items[-1]))
+        else:
+            made = tuple(map(self._make, items))
+        self._kept = (items, made)
+        return made

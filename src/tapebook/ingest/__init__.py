@@ -1,0 +1,6 @@
+"""Ingestion: what a source delivers is committed to the tape, and the tape is kept in order.
+
+takes:  a source, a clock, the settings of retention and quarantine.
+gives:  rows of the tape, derived features, hourly bars, old rows in the archive, recorded gaps.
+never:  knows decisions or accounts; of agents it reads only their watchlists.
+"""

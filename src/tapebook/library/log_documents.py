@@ -1,0 +1,237 @@
+"""Turns the log into documents: trades, decisions, incidents, and what agents noted.
+
+Each stream is read from where it was read last (`LogRead`), a page at a time; a page's documents, entries and the
+new position are one append, so a killed process neither loses nor doubles anything. Halts and outages are few: they
+are written again whenever there is something new, and one that is unchanged leaves no new version.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+import msgspec
+
+from tapebook.book import events as book_events
+from tapebook.domain.agent import agent_name_of, is_dry_run
+from tapebook.domain.canonical import sha256_hex
+from tapebook.domain.instants import DAY, iso_text
+from tapebook.domain.position import ClosedTrade
+from tapebook.domain.run import DecisionRun
+from tapebook.domain.text import quote_line, sanitise_lines
+from tapebook.lessons.notes import NOTE_REFUSED, NOTE_WRITTEN, NoteRefused
+from tapebook.library import document_texts
+from tapebook.library import document_texts as docs
+from tapebook.library.document_texts import Document, Halt
+from tapebook.library.entries import EntryWriter, archived_body
+from tapebook.log import Draft, Event
+from tapebook.search import documents
+from tapebook.search.documents import DocumentKept, LogRead, Outage, draft_document_event, entry_id_for
+from tapebook.wiring import Rooms
+
+EVENTS_PER_PAGE = 5_000
+"""Events of a stream that are read for one append."""
+
+OUTAGE_LOOKBACK_MS = 30 * DAY
+"""How far back outages are looked at again: a gap may be filled days later."""
+
+_OWNER_STREAM = ""
+_RUN, _CLOSED = book_events.EVENT_KINDS[book_events.RunDecided], book_events.EVENT_KINDS[book_events.TradeClosed]
+_HALTED, _RESUMED = book_events.EVENT_KINDS[book_events.DeskHalted], book_events.EVENT_KINDS[book_events.DeskResumed]
+
+
+class _PlanAgent(msgspec.Struct):
+    name: str
+
+
+class _PlanRequest(msgspec.Struct):
+    agent: _PlanAgent
+
+
+class _BacktestPlan(msgspec.Struct):
+    """What is read of a backtest's plan: whose it is."""
+
+    value: _PlanRequest
+
+
+def write_log_documents(rooms: Rooms) -> int:
+    """Writes down all that is new; returns how many documents have a new version."""
+    kept = 0
+    for deployment, agent in rooms.book.deployments():
+        # A dry run traded nothing that its agent should read of later.
+        if is_dry_run(deployment):
+            continue
+        while (page := _write_page(rooms, deployment, agent)) is not None:
+            kept += page
+            rooms.leases.heartbeat_if_due()
+    return kept + _write_halts(rooms) + _write_outages(rooms) + _write_backtests(rooms)
+
+
+def new_version_drafts(rooms: Rooms, found: Iterable[Document]) -> list[Draft]:
+    """The events of documents that say something new; their bodies are in the archive before them."""
+    drafts, now, seq = [], rooms.clock.now(), rooms.documents.head()
+    for each in found:
+        content = each.text.encode()
+        digest = sha256_hex(content)
+        before = rooms.documents.version(each.scope, each.path, seq=seq)
+        if before is None or before.sha256 != digest:
+            rooms.archive.store_content_or_raise(content)
+            kept = DocumentKept(each.scope, each.path, each.kind, digest, len(content), "log", "system")
+            drafts.append(draft_document_event(now, kept))
+    return drafts
+
+
+def _write_backtests(rooms: Rooms) -> int:
+    """The summaries of backtests that have ended below this home."""
+    agents = {profile.name for _, profile in rooms.book.agents(removed=True)}
+    found = []
+    for summary in sorted(rooms.home.glob("backtests/*/summary.md")):
+        plan = msgspec.json.decode((summary.parent / "plan.json").read_bytes(), type=_BacktestPlan)
+        text, agent = summary.read_text("utf-8"), plan.value.agent.name
+        found.append(docs.backtest_document(summary.parent.name, text, agent=agent, agents=agents))
+    drafts = new_version_drafts(rooms, found)
+    _append_drafts(rooms, drafts)
+    return len(drafts)
+
+
+def _append_drafts(rooms: Rooms, drafts: Sequence[Draft]) -> None:
+    if drafts:
+        rooms.documents.append(drafts)
+
+
+def _write_page(rooms: Rooms, deployment: str, agent: str) -> int | None:
+    """Reads one page of a deployment's stream; None when there is nothing new."""
+    mark = rooms.documents.read_mark(deployment)
+    stream = rooms.book.stream(deployment)
+    events = list(islice(rooms.log.events(stream, after=mark.until), EVENTS_PER_PAGE))
+    if not events:
+        return None
+    reading = _StreamPage(rooms, agent, mark.troubles)
+    for event in events:
+        reading.read_event(event)
+    drafts = new_version_drafts(rooms, reading.documents())
+    read = draft_document_event(rooms.clock.now(), LogRead(deployment, events[-1].seq, reading.troubles))
+    rooms.documents.append([*drafts, *reading.entries, read])
+    return len(drafts)
+
+
+class _StreamPage:
+    """A page of a deployment's stream, as far as it was read."""
+
+    def __init__(self, rooms: Rooms, agent: str, troubles: Mapping[str, Outage]) -> None:
+        self._rooms = rooms
+        self._agent = agent
+        self._pen = EntryWriter(rooms)
+        self._trades: list[Document] = []
+        self._days: dict[str, list[str]] = {}
+        self._incidents: dict[str, Document] = {}
+        self.entries: list[Draft] = []
+        self.troubles = dict(troubles)
+
+    def read_event(self, event: Event) -> None:
+        """Reads one event; most kinds tell nothing."""
+        if event.kind == _RUN:
+            self._decided(book_events.event_body(event, book_events.RunDecided).run)
+        elif event.kind == _CLOSED:
+            self._closed(book_events.event_body(event, book_events.TradeClosed).trade)
+        elif event.kind == NOTE_REFUSED:
+            problem = msgspec.json.decode(event.body, type=NoteRefused).problem
+            words = f"{iso_text(event.happened_at)[:16]} {quote_line(problem)}"
+            before = self.troubles.get("lessons")
+            found = documents.add_failure(before, "lessons", at=event.happened_at, state="rejected", words=words)
+            self._note_outage("lessons", found)
+        elif event.kind == NOTE_WRITTEN and "lessons" in self.troubles:
+            self._note_outage("lessons", documents.end_outage(self.troubles["lessons"], at=event.happened_at))
+
+    def documents(self) -> list[Document]:
+        """All that was told."""
+        transcripts = [each for day, told in self._days.items() for each in self._transcripts(day, told)]
+        return [*self._trades, *transcripts, *self._incidents.values()]
+
+    def _decided(self, run: DecisionRun) -> None:
+        # A shadow's decisions are nobody's.
+        if run.trigger == "shadow":
+            return
+        if docs.acted_or_refused(run):
+            self._days.setdefault(iso_text(run.as_of)[:10], []).append(docs.decision_text(run))
+        found = documents.outage_after_run(self.troubles.get("decisions"), run, document_texts.failed_run_line(run))
+        if found is not None:
+            self._note_outage("decisions", found)
+        name = entry_id_for(run.run_id)
+        if sanitise_lines(run.note) and self._rooms.documents.entry(name) is None:
+            said = self._pen.draft_entry(
+                self._agent, "journal", run.note, by=self._agent, run_id=run.run_id, at=run.as_of, entry_id=name
+            )
+            self.entries.append(said)
+
+    def _closed(self, trade: ClosedTrade) -> None:
+        book = self._rooms.book
+        if "fills" in book.trade_lacks(trade.state.trade_id):
+            # What is partly assumed is nothing to be found and learned from.
+            return
+        entry, left = book.run(trade.state.entry_run_id or ""), book.run(trade.exit_run_id or "")
+        self._trades.append(docs.trade_document(self._agent, trade, entry=entry, exit_run=left))
+
+    def _note_outage(self, name: str, found: Outage) -> None:
+        told = document_texts.decisions_incident if name == "decisions" else document_texts.lessons_incident
+        document = told(self._agent, found)
+        self._incidents[document.path] = document
+        if found.ended_at:
+            self.troubles.pop(name, None)
+        else:
+            self.troubles[name] = found
+
+    def _transcripts(self, day: str, told: Sequence[str]) -> list[Document]:
+        """The last part of a day with what is new, and as many more as it takes."""
+        part, there = 1, self._stored_decisions(day, 1)
+        while more := self._stored_decisions(day, part + 1):
+            part, there = part + 1, more
+        decisions = [*there, *told]
+        size = docs.DECISIONS_PER_PART
+        parts = [decisions[start : start + size] for start in range(0, len(decisions), size)]
+        return [
+            docs.transcript_document(self._agent, day, part=number, decisions=some)
+            for number, some in enumerate(parts, part)
+        ]
+
+    def _stored_decisions(self, day: str, part: int) -> list[str]:
+        """What a part of a day's transcript has by now."""
+        rooms, place = self._rooms, docs.transcript_document(self._agent, day, part=part, decisions=())
+        version = rooms.documents.version(place.scope, place.path, seq=rooms.documents.head())
+        return (
+            docs.transcript_decisions(archived_body(rooms, version.sha256).decode())
+            if version and version.sha256
+            else []
+        )
+
+
+def _write_halts(rooms: Rooms) -> int:
+    """Every halt there was, told anew when the owner's stream has moved."""
+    head = rooms.book.head()
+    if rooms.documents.read_mark(_OWNER_STREAM).until == head:
+        return 0
+    stood: dict[str, Halt] = {}
+    told: list[Halt] = []
+    for event in rooms.log.events(rooms.book.stream(), until=head):
+        if event.kind == _HALTED:
+            halted = book_events.event_body(event, book_events.DeskHalted)
+            told += _end_halt(stood, halted.subject, at=event.happened_at, reason=f"halted again: {halted.reason}")
+            stood[halted.subject] = Halt(agent_name_of(halted.subject), event.happened_at, halted.reason)
+        elif event.kind == _RESUMED:
+            resumed = book_events.event_body(event, book_events.DeskResumed)
+            told += _end_halt(stood, resumed.subject, at=event.happened_at, reason=resumed.reason)
+    drafts = new_version_drafts(rooms, map(document_texts.halt_incident, [*told, *stood.values()]))
+    rooms.documents.append([*drafts, draft_document_event(rooms.clock.now(), LogRead(_OWNER_STREAM, head))])
+    return len(drafts)
+
+
+def _end_halt(stood: dict[str, Halt], subject: str, *, at: int, reason: str) -> list[Halt]:
+    halt = stood.pop(subject, None)
+    return [] if halt is None else [msgspec.structs.replace(halt, ended_at=at, ended_reason=reason)]
+
+
+def _write_outages(rooms: Rooms) -> int:
+    now = rooms.clock.now()
+    recorded = [(found.gap, found.filled_at is not None) for found in rooms.tape.gaps(as_of=now)]
+    recent = [each for each in document_texts.group_feed_outages(recorded) if each.ended_at > now - OUTAGE_LOOKBACK_MS]
+    drafts = new_version_drafts(rooms, map(document_texts.feed_incident, recent))
+    _append_drafts(rooms, drafts)
+    return len(drafts)

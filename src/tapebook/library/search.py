@@ -1,0 +1,251 @@
+"""Searches documents for people and for decisions, and keeps the index up to date.
+
+The index is derived: it takes in versions of the book with bodies of the archive, in their order
+(`index_new_versions`), and can be thrown away at any time. A decision searches as of its watermark and with the
+search terms of that time (`index_as_of`, `citations_for`), so a replay finds the same places in an index that was
+built anew.
+
+`DecisionQuestion` is the fixed sentence a decision asks. Reasons that a model gave are no part of it: their words
+would choose what is found. Packets of the first rules asked in the words of the last exit too, and are replayed so.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tapebook.domain.instants import iso_text
+from tapebook.domain.packet import Citation
+from tapebook.errors import BadInput, StaleWriter, StoreFailed, UnknownName
+from tapebook.home import exclusive_lock
+from tapebook.library import workspace
+from tapebook.library.entries import archived_body
+from tapebook.library.workspace import WORKSPACE_FOLDER, RefusedFile
+from tapebook.search import GLOBAL_SCOPE, DocumentVersion, Index, IndexAnswer, IndexReport
+from tapebook.search.documents import TermsChosen, draft_document_event
+from tapebook.search.index import SearchTerms, decode_search_terms
+from tapebook.wiring import Rooms
+
+VERSIONS_PER_BATCH = 200
+"""Versions whose bodies are in memory at a time."""
+
+IndexProgress = Callable[[int, int], None]
+
+
+def no_progress(_done: int, _of: int) -> None:
+    """Progress that nobody watches."""
+
+
+def documents_watermark(rooms: Rooms) -> int:
+    """The documents' watermark of this moment: all that is indexed here, and nothing that is not.
+
+    Without an index there are no documents, which costs a look at the disk.
+    """
+    if not rooms.indexes.has_index():
+        return 0
+    until = rooms.documents.log_head()
+    standing = rooms.documents.state_as_of(until)
+    indexed = rooms.indexes.open_index(decode_search_terms(standing.terms)).head()
+    # Terms count from their own event on, which may be behind the newest version.
+    return until if indexed >= standing.newest > 0 else min(indexed, until)
+
+
+def index_as_of(rooms: Rooms, seq: int) -> Index:
+    """The index with the terms of a watermark, knowing all versions up to it."""
+    standing = rooms.documents.state_as_of(seq)
+    terms = decode_search_terms(standing.terms)
+    index = rooms.indexes.open_index(terms)
+    if index.head() < standing.newest:
+        # No further than the watermark: what came later may be damaged, and a replay of before does not need it.
+        fill_index(rooms, index, until=standing.newest)
+    return index
+
+
+def store_search_terms(rooms: Rooms) -> None:
+    """Keeps the terms of the settings, if they are not those that stand; decisions search with them from now on."""
+    chosen = rooms.search_terms().text
+    if rooms.documents.state_as_of(rooms.documents.log_head()).terms != chosen:
+        rooms.documents.append([draft_document_event(rooms.clock.now(), TermsChosen(chosen))])
+
+
+def index_new_versions(
+    rooms: Rooms, terms: SearchTerms | None = None, *, progress: IndexProgress = no_progress
+) -> IndexReport:
+    """Indexes every version that is not indexed yet."""
+    if not rooms.documents.head():
+        return IndexReport()
+    terms = terms or decode_search_terms(rooms.documents.state_as_of(rooms.documents.log_head()).terms)
+    return fill_index(rooms, rooms.indexes.open_index(terms), progress=progress)
+
+
+def fill_index(
+    rooms: Rooms, index: Index, *, until: int | None = None, progress: IndexProgress = no_progress
+) -> IndexReport:
+    """Gives an index the versions behind its head, a batch at a time; whoever is killed goes on from there."""
+    begun, newest = index.head(), rooms.documents.head() if until is None else until
+    done = IndexReport(head=begun)
+    while batch := rooms.documents.versions(after=done.head, until=newest, most=VERSIONS_PER_BATCH):
+        try:
+            report = index.index([(version, _version_body(rooms, version)) for version in batch])
+        except StaleWriter:
+            # Another process took some of them in; what is left is behind its head.
+            done = msgspec.structs.replace(done, head=index.head())
+            continue
+        if report.head <= done.head:
+            raise StoreFailed(f"the index stays at {report.head}: run `tapebook recall reindex`")
+        done = IndexReport(
+            done.versions + report.versions, done.written + report.written, done.kept + report.kept, report.head
+        )
+        progress(batch[-1].seq - begun, newest - begun)
+    return done
+
+
+def reindex(rooms: Rooms, *, progress: IndexProgress = no_progress) -> IndexReport:
+    """Builds the index anew beside the one that is there, and then puts it in its place.
+
+    What a killed process has built by then is gone on with.
+    """
+    terms = rooms.search_terms()
+    with exclusive_lock(rooms.home, "recall"):
+        fresh = rooms.indexes.new_index(terms)
+        try:
+            report = fill_index(rooms, fresh, progress=progress)
+        finally:
+            fresh.close()
+        rooms.indexes.install_new_index(terms)
+    return report
+
+
+def _version_body(rooms: Rooms, version: DocumentVersion) -> bytes:
+    return archived_body(rooms, version.sha256) if version.sha256 else b""
+
+
+MAX_RESULTS = 100
+_NO_LIMIT = 2**31 - 1
+_NO_DOCUMENTS = "there are no documents yet: write some to the workspace and run `tapebook recall sync`"
+_NO_DOCUMENTS_THEN = "there were no documents by then"
+
+
+class SearchResult(msgspec.Struct, frozen=True):
+    """The citations that were found, best first, as of which commit; without any, why.
+
+    `explained` says beside each what its score is made of.
+    """
+
+    query: str
+    seq: int
+    citations: tuple[Citation, ...]
+    why: str
+    explained: tuple[dict[str, float], ...]
+
+    def __iter__(self) -> Iterator[Citation]:
+        return iter(self.citations)
+
+    def __len__(self) -> int:
+        return len(self.citations)
+
+    def __getitem__(self, place: int) -> Citation:
+        return self.citations[place]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for programs."""
+        found = [each.to_dict() for each in self.citations]
+        return {"query": self.query, "seq": self.seq, "citations": found, "why": self.why, "explained": self.explained}
+
+
+class RecallStatus(msgspec.Struct, frozen=True):
+    """The state of documents and index; `head` is how far the index is, `documents_head` how far it could be."""
+
+    slot: str
+    embedder: str
+    workspace: str
+    folders: dict[str, str]
+    synced_at: str | None
+    documents: int
+    kinds: dict[str, int]
+    chunks: int
+    index_bytes: int
+    head: int
+    documents_head: int
+    open_proposals: list[str]
+    manuals_differ: list[str]
+    refused: tuple[RefusedFile, ...]
+    problem: str
+
+
+def search_documents(
+    rooms: Rooms,
+    query: str,
+    *,
+    agent: str | None = None,
+    limit: int = 10,
+    as_of: int | None = None,
+    kinds: Collection[str] | None = None,
+) -> SearchResult:
+    """Places that answer a question: those an agent may see, or all there are; now, or as known at a moment."""
+    if not query.strip() or not 1 <= limit <= MAX_RESULTS:
+        raise BadInput(f"a search needs words, and a limit from 1 to {MAX_RESULTS}")
+    scopes = _visible_scopes(rooms, agent)
+    documents, newest = rooms.documents, rooms.documents.head()
+    seq = newest if as_of is None else min(newest, documents.seq_as_of(as_of))
+    if not seq:
+        return SearchResult(query, 0, (), _NO_DOCUMENTS_THEN if newest else _NO_DOCUMENTS, ())
+    # Caps of kinds leave room for others in a packet; people have room enough.
+    terms = msgspec.structs.replace(rooms.search_terms(), per_kind=())
+    index_new_versions(rooms, terms)
+    answer = rooms.indexes.open_index(terms).search(query, scopes=scopes, seq=seq, limit=limit, kinds=kinds)
+    return SearchResult(query, seq, answer.citations, answer.why, _explain_scores(answer))
+
+
+def documents_status(rooms: Rooms) -> RecallStatus:
+    """How it goes; nothing is written, and the index is not brought up to date."""
+    terms, last, newest = rooms.search_terms(), workspace.load_workspace_state(rooms.home), rooms.documents.head()
+    index = rooms.indexes.open_index(terms) if rooms.indexes.path_for(terms).exists() else None
+    counts = index.counts() if index else None
+    kinds = rooms.documents.kinds()
+    open_ones = [each.proposal_id for each in rooms.documents.proposals(most=_NO_LIMIT) if each.status == "open"]
+    return RecallStatus(
+        slot=terms.slot,
+        embedder=terms.embedder,
+        workspace=str(rooms.home / WORKSPACE_FOLDER),
+        folders=rooms.documents.folders(),
+        synced_at=iso_text(last.synced_at) if last.synced_at else None,
+        documents=sum(kinds.values()),
+        kinds=kinds,
+        chunks=counts.chunks if counts else 0,
+        index_bytes=counts.bytes if counts else 0,
+        head=index.head() if index else 0,
+        documents_head=newest,
+        open_proposals=open_ones,
+        manuals_differ=_differing_manuals(rooms),
+        refused=last.refused,
+        problem=last.problem,
+    )
+
+
+def _visible_scopes(rooms: Rooms, agent: str | None) -> tuple[str, ...]:
+    names = [profile.name for _, profile in rooms.book.agents(removed=True)]
+    if agent is None:
+        return (GLOBAL_SCOPE, *names)
+    if agent not in names:
+        raise UnknownName(f"there is no agent called {agent!r}; agents: {', '.join(names) or 'none yet'}")
+    return (GLOBAL_SCOPE, agent)
+
+
+def _explain_scores(answer: IndexAnswer) -> tuple[dict[str, float], ...]:
+    return tuple({part.name: part.value_e4 / 10_000 for part in parts} for parts in answer.explained)
+
+
+def _differing_manuals(rooms: Rooms) -> list[str]:
+    """Agents whose file says something else than the manual they are given."""
+    found = []
+    for _, profile in rooms.book.agents():
+        file = rooms.home / WORKSPACE_FOLDER / "agents" / profile.name / "TRADING_MANUAL.md"
+        if file.is_file() and _file_text(file).strip() != profile.manual.strip():
+            found.append(profile.name)
+    return found
+
+
+def _file_text(file: Path) -> str:
+    return file.read_bytes().decode(errors="replace").replace("\r\n", "\n")

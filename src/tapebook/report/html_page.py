@@ -1,0 +1,423 @@
+"""A backtest as one HTML page that needs nothing else: no network, no library, no text that is taken for markup.
+
+1. Every table is plain HTML, so that the page says all it has to say without its script (`page_sections`); every text
+   is escaped, every rate has n and interval.
+2. What is drawn goes along as numbers (`chart_values`), thinned so that a year stays below three megabytes.
+3. The page's own script draws it: equity and drawdown beside the baselines, trades on candles.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from importlib import resources
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tapebook.backtest.book_range import TradeOutcome
+from tapebook.backtest.equity import EquityPoint, thin_points
+from tapebook.backtest.formats import (
+    NO_VALUE,
+    day_text,
+    percent_text,
+    plain_text,
+    share_text,
+    sharpe_text,
+    signed_text,
+    trend_text,
+    usd_text,
+    weight_text,
+)
+from tapebook.backtest.price_series import BarColumns
+from tapebook.backtest.result import BacktestResult, Baseline, ChunkResult, ResultRow
+from tapebook.backtest.spending import SpendingTotals
+from tapebook.backtest.summary import (
+    FIRST_RANDOM_BASELINE,
+    fill_sentence,
+    input_rows,
+    random_turnover_sentences,
+    spending_text,
+    stale_sentences,
+)
+from tapebook.domain.estimate import Estimate
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
+from tapebook.domain.money import E6, E8
+from tapebook.domain.text import plural
+from tapebook.report.export import ReportData
+
+Cell = Callable[[ResultRow], str]
+
+
+def escape_text(text: str) -> str:
+    """A text as it may stand in a page."""
+    return escape(plain_text(text))
+
+
+def page_sections(
+    result: BacktestResult, *, stale: Sequence[str] = (), spent: SpendingTotals | None = None
+) -> dict[str, str]:
+    """The parts of the page by the name of their place."""
+    return {
+        "head": _head_html(result, stale),
+        "figures": _figure_cards(result, spent or SpendingTotals()),
+        "chunks": _chunk_table(result),
+        "sources": _parts_table(result),
+        "baselines": _baseline_table(result),
+        "providers": _table_over_chunks(result, "providers", "provider", _won_html),
+        "regimes": _table_over_chunks(result, "regimes", "regime", _won_html),
+        "assets": _table_over_chunks(result, "assets", "asset", _sharpe_html),
+        "details": "\n".join(_chunk_details(chunk) for chunk in result.chunks),
+        "notes": _notes_list(result),
+        "hashes": _hash_tables(result),
+    }
+
+
+def html_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells that are HTML already; it scrolls by itself where the screen is narrow."""
+    if not rows:
+        return '<p class="muted">none</p>'
+    head = "".join(f'<th scope="col">{escape_text(heading)}</th>' for heading in headings)
+    body = "".join(f"<tr>{''.join(_html_cells(row))}</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _html_cells(row: Sequence[str]) -> list[str]:
+    first, *others = row
+    return [f'<th scope="row">{first}</th>', *(f"<td>{cell}</td>" for cell in others)]
+
+
+def _head_html(result: BacktestResult, stale: Sequence[str]) -> str:
+    frozen = f", frozen at {day_text(result.freeze_at)}" if result.freeze_at is not None else ""
+    says = (
+        f"{result.agent}, version {result.agent_version}, engine {result.engine}, memory {result.memory}{frozen}; "
+        f"{', '.join(result.symbols)}; {day_text(result.start)} to {day_text(result.end)} UTC; "
+        f"{plural(result.total.ticks, 'decision')}"
+    )
+    strategy = f'<p class="muted">{escape_text(result.strategy)}</p>' if result.strategy else ""
+    warned = "".join(
+        f'<p class="stale"><b>Stale:</b> {escape_text(sentence)}.</p>'
+        for sentence in stale_sentences(result.agent, stale)
+    )
+    return f"{warned}<p>{escape_text(says)}</p>{strategy}"
+
+
+def _figure_cards(result: BacktestResult, spent: SpendingTotals) -> str:
+    total = result.total
+    start = total.equity_start_usd_e6
+    grown = signed_text(total.change_usd_e6 / start * 100, 2) if start else "0.00"
+    cards = [
+        ("equity", usd_text(total.equity_end_usd_e6), f"USD, {grown}% from {usd_text(start)}"),
+        ("closed trades", f"{total.trades:,}", f"net {usd_text(total.net_usd_e6, signed=True)} USD"),
+        ("won", *_headline(f"{total.win_rate.value:.0%}", share_text(total.win_rate))),
+        ("Sharpe", *_headline(f"{total.sharpe.value:.2f}" if total.sharpe else NO_VALUE, sharpe_text(total.sharpe))),
+        (
+            "drawdown",
+            percent_text(total.drawdown_ppm),
+            f"{usd_text(total.drawdown_usd_e6)} USD at most{_insured_text(total)}",
+        ),
+        ("in the market", f"{total.exposure:.0%}", "of the time"),
+        *([("models", usd_text(spent.cost_usd_e6), spending_text(spent).partition(" ")[2])] if spent else []),
+    ]
+    return "".join(
+        f'<div class="card"><span>{escape_text(name)}</span><b>{escape_text(value)}</b>'
+        f"<small>{escape_text(more)}</small></div>"
+        for name, value, more in cards
+    )
+
+
+def _insured_text(total: ChunkResult) -> str:
+    paid = total.insurance_usd_e6
+    return f", {usd_text(paid)} of it paid by the insurance" if paid else ""
+
+
+def _headline(value: str, text: str) -> tuple[str, str]:
+    """A value by itself, and what stands behind it in its text: n and interval."""
+    if not text.startswith(value):
+        return NO_VALUE, text
+    return value, text.removeprefix(value).strip(" ()")
+
+
+def _chunk_table(result: BacktestResult) -> str:
+    headings = ("chunk", "ticks", "trades", "won", "net USD", "equity change", "Sharpe", "drawdown", "held")
+    rows = [
+        [
+            escape_text(each.name),
+            f"{each.ticks:,}",
+            f"{each.trades:,}",
+            _rate_html(each.win_rate),
+            _money_html(each.net_usd_e6),
+            _money_html(each.change_usd_e6),
+            _ratio_html(each.sharpe),
+            percent_text(each.drawdown_ppm),
+            f"{each.exposure:.0%}",
+        ]
+        for each in (*result.chunks, result.total)
+    ]
+    return html_table(headings, rows)
+
+
+def _parts_table(result: BacktestResult) -> str:
+    parts = ("market", "timing", "sizing", "fees", "funding")
+    rows = [
+        [
+            escape_text(each.name),
+            *(_money_html(getattr(each.parts, f"{part}_usd_e6")) for part in parts),
+            _money_html(each.net_usd_e6),
+        ]
+        for each in (*result.chunks, result.total)
+    ]
+    return html_table(("chunk", *parts, "net USD"), rows)
+
+
+def _baseline_table(result: BacktestResult) -> str:
+    total = result.total
+    own = Baseline(result.agent, total.trades, total.change_usd_e6, total.sharpe, total.drawdown_ppm, (), ())
+    rows = [
+        [
+            escape_text(each.name),
+            f"{each.trades:,}",
+            _money_html(each.net_usd_e6),
+            _ratio_html(each.sharpe),
+            NO_VALUE if each.drawdown_ppm is None else percent_text(each.drawdown_ppm),
+        ]
+        for each in (own, *result.baselines)
+    ]
+    said = " ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in random_turnover_sentences(result))
+    luck = f"<p>{escape_text(said)}</p>" if said else ""
+    return html_table(("", "trades", "equity change USD", "Sharpe", "drawdown"), rows) + luck
+
+
+def _table_over_chunks(result: BacktestResult, kind: str, heading: str, cell: Cell) -> str:
+    """How each of a kind did from chunk to chunk, its weight if it has one, and the last against those before."""
+    columns: list[dict[str, ResultRow]] = [{row.name: row for row in getattr(chunk, kind)} for chunk in result.chunks]
+    weighs = kind == "providers"
+    rows = []
+    for row in getattr(result.total, kind):
+        known = [column.get(row.name) for column in columns]
+        weight = [f"{row.weight:.2f}" if row.weight is not None else NO_VALUE] if weighs else []
+        trend = trend_text(known[-1].trend) if known[-1] else NO_VALUE
+        cells = [cell(each) if each else NO_VALUE for each in known]
+        rows.append([escape_text(row.name), *cells, cell(row), *weight, escape_text(trend)])
+    names = (chunk.name for chunk in result.chunks)
+    return html_table(
+        (heading, *names, "all", *(("weight",) if weighs else ()), "last against before, bps a trade"), rows
+    )
+
+
+def _chunk_details(chunk: ChunkResult) -> str:
+    tables = (("provider", chunk.providers), ("regime", chunk.regimes), ("asset", chunk.assets))
+    rows = [_detail_row(kind, row) for kind, rows in tables for row in rows]
+    lessons = "".join(f"<li>{escape_text(lesson)}</li>" for lesson in chunk.lessons) or "<li>none yet</li>"
+    note = f" (note {escape_text(chunk.lessons_hash)})" if chunk.lessons_hash else ""
+    change = usd_text(chunk.change_usd_e6, signed=True)
+    summary = f"{chunk.name}: {day_text(chunk.start)} to {day_text(chunk.end)}, {change} USD"
+    headings = ("", "n", "won", "bps a trade", "net USD", "weight", "against before, bps a trade")
+    kept = ", ".join(chunk.snapshots) or "none"
+    return (
+        f"<details><summary>{escape_text(summary)}</summary>{html_table(headings, rows)}"
+        f"<h4>Lessons at its end{note}</h4><ul>{lessons}</ul>"
+        f'<p class="muted">snapshot {escape_text(kept)}; {plural(chunk.situations, "situation")} known</p></details>'
+    )
+
+
+def _detail_row(kind: str, row: ResultRow) -> list[str]:
+    counted = [f"{row.n:,}", _rate_html(row.win_rate), _mean_html(row), _money_html(row.net_usd_e6)]
+    return [
+        escape_text(f"{kind}: {row.name}"),
+        *counted,
+        escape_text(weight_text(row)),
+        escape_text(trend_text(row.trend)),
+    ]
+
+
+def _notes_list(result: BacktestResult) -> str:
+    rules = [
+        "Baselines pay the paper broker's taker fee and half its spread on every order, whatever its size.",
+        _replay_sentence(result),
+        "Buy and hold at the same exposure holds what the agent had of each symbol on average over all of the time.",
+        "Sharpe ratios are of daily equity at 00:00 UTC, times the root of 365; intervals take days as independent.",
+        "Trends say up or down only where at most 1 in 20 of what a chunk calls so is expected to be luck.",
+    ]
+    filled = f"{fill_sentence(result).capitalize()}."
+    return "<ul>" + "".join(f"<li>{escape_text(note)}</li>" for note in (filled, *result.notes, *rules)) + "</ul>"
+
+
+def _replay_sentence(result: BacktestResult) -> str:
+    thrown = (
+        "moment and side are"
+        if any(each.name == FIRST_RANDOM_BASELINE for each in result.baselines)
+        else "the moment is"
+    )
+    kept = "symbol, notional" if "side" in thrown else "symbol, side, notional"
+    return f"Random replays keep each closed trade's {kept}, holding time and chunk; {thrown} random."
+
+
+def _hash_tables(result: BacktestResult) -> str:
+    rows = [
+        [escape_text(each.name), _code_html(each.packets_sha256), f"{each.head_seq:,}", _code_html(each.head_hash)]
+        for each in (*result.chunks, result.total)
+    ]
+    made = [[escape_text(name), _code_html(value)] for name, value in input_rows(result) if value]
+    of = html_table(("made of", ""), made) if made else ""
+    return html_table(("chunk", "sha256 of all packets", "head", "hash of the log there"), rows) + of
+
+
+def _code_html(text: str) -> str:
+    return f"<code>{escape_text(text)}</code>"
+
+
+def _won_html(row: ResultRow) -> str:
+    return _rate_html(row.win_rate)
+
+
+def _sharpe_html(row: ResultRow) -> str:
+    return _ratio_html(row.sharpe)
+
+
+def _rate_html(share: Estimate) -> str:
+    if not share.n:
+        return NO_VALUE
+    return f"{share.value:.0%}<small>{100 * share.low:.0f}–{100 * share.high:.0f}%, n={share.n:,}</small>"
+
+
+def _ratio_html(found: Estimate | None) -> str:
+    if found is None:
+        return NO_VALUE
+    return f"{found.value:.2f}<small>{found.low:.1f} to {found.high:.1f}, n={found.n:,}d</small>"
+
+
+def _mean_html(row: ResultRow) -> str:
+    mean = row.mean_bps
+    return NO_VALUE if mean is None else f"{signed_text(mean.value)}<small>{mean.low:.0f} to {mean.high:.0f}</small>"
+
+
+def _money_html(value_e6: int) -> str:
+    tone = "up" if value_e6 >= E6 // 200 else "down" if value_e6 <= -E6 // 200 else "flat"
+    return f'<span class="{tone}">{usd_text(value_e6, signed=True)}</span>'
+
+
+MOST_POINTS = 2_000
+MOST_CANDLES = 30_000
+MOST_TRADES = 8_000
+
+_STEPS = (MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, DAY, 7 * DAY)
+
+
+def report_html(told: ReportData, bars: Sequence[BarColumns]) -> str:
+    """The page."""
+    result = told.result
+    data = msgspec.json.encode(chart_values(told, bars)).decode()
+    parts = page_sections(result, stale=told.stale, spent=told.spent) | {
+        "title": escape_text(f"{result.agent}, backtest {result.id}"),
+        "left_out": _left_out_sentence(told),
+        "style": _page_file("page.css"),
+        "script": _page_file("page.js"),
+        # Inside a script element only this would end it.
+        "data": data.replace("<", "\\u003c"),
+    }
+    return _fill_template(_page_file("page.html"), parts)
+
+
+def chart_values(told: ReportData, bars: Sequence[BarColumns]) -> dict[str, Any]:
+    """What the page draws: seconds for time, dollars for money, six digits for prices."""
+    result, days = told.result, [day // SECOND for day, _ in told.result.total.daily]
+    luck = next((each.luck for each in result.baselines if each.luck), None)
+    symbols = [each.symbol for each in bars]
+    most = MOST_CANDLES // max(1, len(bars))
+    return {
+        "start": result.start // SECOND,
+        "end": result.end // SECOND,
+        "agent": result.agent,
+        "equity": [_point_values(point) for point in thin_points(told.points, MOST_POINTS)],
+        "days": days,
+        "baselines": [{"name": each.name, "usd": list(map(_cents, each.daily))} for each in result.baselines],
+        "low": list(map(_cents, luck.daily_low_usd_e6)) if luck else [],
+        "high": list(map(_cents, luck.daily_high_usd_e6)) if luck else [],
+        "chunks": [_chunk_span(chunk) for chunk in result.chunks],
+        "markets": [_market_values(each, most) for each in bars],
+        "trades": [
+            _trade_values(each, symbols) for each in told.trades[-MOST_TRADES:] if each.outcome.symbol in symbols
+        ],
+    }
+
+
+def coarser_bars(bars: BarColumns, most: int) -> BarColumns:
+    """Bars of a length at which there are at most so many."""
+    span = int(bars.end[-1] - bars.at[0])
+    step = next((step for step in _STEPS if step >= bars.step_ms and span // step + 1 <= most), _STEPS[-1])
+    if step <= bars.step_ms:
+        return bars
+    first = np.flatnonzero(np.diff(bars.at // step, prepend=-1))
+    last = np.append(first[1:], len(bars)) - 1
+    return BarColumns(
+        symbol=bars.symbol,
+        step_ms=step,
+        at=bars.at[first] // step * step,
+        open=bars.open[first],
+        high=np.maximum.reduceat(bars.high, first),
+        low=np.minimum.reduceat(bars.low, first),
+        close=bars.close[last],
+    )
+
+
+def _market_values(bars: BarColumns, most: int) -> dict[str, Any]:
+    """Rows of open, high, low and close; each row's place is counted in steps from the first."""
+    few = coarser_bars(bars, most)
+    places = ((few.at - few.at[0]) // few.step_ms).tolist()
+    prices = zip(
+        *(map(_six_digits, column.tolist()) for column in (few.open, few.high, few.low, few.close)), strict=True
+    )
+    rows = [[place, *each] for place, each in zip(places, prices, strict=True)]
+    return {"symbol": few.symbol, "step": few.step_ms // SECOND, "at": int(few.at[0]) // SECOND, "rows": rows}
+
+
+def _point_values(point: EquityPoint) -> list[float]:
+    """When, equity, and what of it would be left without an insurance."""
+    return [point.at // SECOND, _cents(point.usd_e6), _cents(point.own_usd_e6)]
+
+
+def _chunk_span(chunk: ChunkResult) -> dict[str, Any]:
+    return {"name": chunk.name, "start": chunk.start // SECOND, "end": chunk.end // SECOND}
+
+
+def _left_out_sentence(told: ReportData) -> str:
+    """What the drawing does not show, as a sentence."""
+    more = len(told.trades) - MOST_TRADES
+    return f"The newest {MOST_TRADES:,} trades are drawn; {more:,} earlier ones are in the CSV." if more > 0 else ""
+
+
+def _trade_values(each: TradeOutcome, symbols: Sequence[str]) -> list[Any]:
+    trade, outcome = each.trade, each.outcome
+    return [
+        symbols.index(outcome.symbol),
+        outcome.entered_at // SECOND,
+        _six_digits(outcome.entry_price_e8 / E8),
+        outcome.exited_at // SECOND,
+        _six_digits(outcome.exit_price_e8 / E8),
+        1 if outcome.side == "long" else -1,
+        _cents(outcome.net_usd_e6),
+        round(outcome.notional_usd_e6 / E6),
+        trade.exit_reason[:80],
+    ]
+
+
+def _cents(usd_e6: int) -> float:
+    return round(usd_e6 / E6, 2)
+
+
+def _six_digits(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _page_file(name: str) -> str:
+    return resources.files("tapebook.report").joinpath("page", name).read_text("utf-8")
+
+
+def _fill_template(page: str, parts: Mapping[str, str]) -> str:
+    """The template with its parts in place; what a part says is never looked at again."""
+    pieces = page.split("{{")
+    found = [pieces[0]]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition("}}")
+        found += [parts[name], rest]
+    return "".join(found)

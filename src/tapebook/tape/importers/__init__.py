@@ -1,1 +1,0 @@
-"""Readers of files with market history, and what makes facts of their rows."""

@@ -1,1 +1,0 @@
-"""The sources, one package each; its `create` gives a `Source`."""

@@ -1,0 +1,305 @@
+"""Hands intended orders to the broker (`execute_orders`) and books what it says (`reconcile_account`).
+
+An order that is in the book and not placed may have left all the same: its process was killed before it could write
+that, or the broker's answer was lost. So `execute_orders` asks the broker for its client id first:
+
+1. it has the order: that is written, and nothing is sent;
+2. it refused the order: order and run end as rejected;
+3. it has never seen it: the order goes through a second gate on fresh data and is placed, under the same client id;
+4. nobody can say: the order stays intended, the book says why (`OrderUnanswered`), and the next turn asks again.
+
+A request to be flat comes first (`flatten_if_due`). It is an event of the owner; whoever works on a deployment
+finds it there, cancels orders and intends closes of what had begun when it was made. It is done when nothing of
+before it is left, so a close that found no price is tried again and a second call finds nothing to do.
+
+`reconcile_account` writes one transaction:
+
+1. the account and its working orders are read; with neither positions nor orders that is all;
+2. the broker says what happened up to now (`_broker_account` is what it is given);
+3. fills, funding, insurance and ends of orders go one by one through ledger and materializer (`_settle_event`), a
+   fill with the prices observed of what it changes since that was last valued (`PricePath`);
+4. what is still held is valued, once per moment (`_valuation_events`): equity by the marks, extremes by the prices
+   observed up to now, and how far margin was checked.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tapebook.book.events import (
+    OrderEnded,
+    OrderIntended,
+    OrderPlaced,
+    OrderUnanswered,
+    RunEnded,
+    draft_event,
+    flatten_order,
+)
+from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_funding, settle_insurance, settle_marks
+from tapebook.book.store import AT_SEND, AccountSnapshot
+from tapebook.broker import BrokerAccount as Standing
+from tapebook.broker import Exposure, OrderState
+from tapebook.decision import gate_order
+from tapebook.domain.agent import Deployment
+from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
+from tapebook.domain.run import RunStatus, Verdict
+from tapebook.domain.text import short_line
+from tapebook.lessons import NO_LESSONS
+from tapebook.log import Draft
+from tapebook.tape.view import View
+from tapebook.tick.decide import limits_at_send
+from tapebook.tick.memory import lessons_for
+from tapebook.tick.prepare import OptionalReads, account_not_after, log_causes, regime_at, safe_causes
+from tapebook.tick.quotes import PricePath, TapeQuotes, position_marks
+from tapebook.wiring import Rooms
+
+EventBodies = list[msgspec.Struct]
+
+
+def reconcile_account(rooms: Rooms, deployment: Deployment) -> None:
+    """Catches up with the broker to this moment; asked again at the same moment it writes nothing."""
+    seq = rooms.book.head(deployment.id)
+    found = rooms.book.working_orders(deployment.id)
+    orders = [order for order, placed in found if placed] if found else []
+    account = rooms.book.account(deployment.id, seq=seq)
+    if not orders and not account.portfolio.positions:
+        return
+    now, newest = rooms.clock.now(), rooms.book.newest_snapshot(deployment.id, seq=seq)
+    if newest is not None and newest.happened_at > now:
+        # The clock was ahead: what it has dated counts as of now, and everything is followed from here.
+        account, newest = account_not_after(account, now), _snapshot_not_after(newest, now)
+        orders = [msgspec.structs.replace(order, intended_at=min(order.intended_at, now)) for order in orders]
+    quotes = TapeQuotes(rooms.tape, View(now))
+    broker = rooms.broker(deployment.agent.broker)
+    said = broker.activity(_broker_account(account, deployment, newest), orders, quotes=quotes, until=now)
+    path = PricePath(quotes, now=now, valued_at=newest.happened_at if newest else 0)
+    drafts: list[Draft] = []
+    if said.events:
+        account, drafts = _settle_events(rooms, deployment, account, said.events, orders=orders, path=path)
+    if drafts or newest is None or newest.happened_at < now or newest.walked_until < said.walked_until:
+        marked = _valuation_events(
+            account, deployment, newest, quotes=quotes, path=path, at=now, walked_until=said.walked_until
+        )
+        drafts += [draft_event(now, body) for body in marked]
+    if drafts:
+        rooms.book.append(deployment.id, drafts, expected_seq=seq)
+
+
+def _snapshot_not_after(newest: AccountSnapshot, now: int) -> AccountSnapshot:
+    # One millisecond before, so that what is held is valued at this moment as well.
+    return msgspec.structs.replace(newest, happened_at=now - 1, walked_until=min(newest.walked_until, now))
+
+
+def _broker_account(account: Account, deployment: Deployment, newest: AccountSnapshot | None) -> Standing:
+    """The account as a broker must know it."""
+    exposures = []
+    for symbol, held in sorted(account.portfolio.positions.items()):
+        trade = account.open_trades[symbol]
+        # Positions from before a move was noted have moved at their entry, as far as anybody knows.
+        since = held if held.moved_at else msgspec.structs.replace(held, moved_at=trade.entry_tick_at)
+        exposures.append(Exposure(since, trade.funded_until))
+    walked = newest.walked_until if newest else 0
+    return Standing(account.portfolio.cash_usd_e6, tuple(exposures), deployment.agent.margin, walked)
+
+
+def _settle_events(
+    rooms: Rooms,
+    deployment: Deployment,
+    account: Account,
+    events: Sequence[BrokerEvent],
+    *,
+    orders: Iterable[Order],
+    path: PricePath,
+) -> tuple[Account, list[Draft]]:
+    """The account after all that happened, and what is to be written of it."""
+    working = {order.client_id: order for order in orders}
+    drafts: list[Draft] = []
+    for event in events:
+        account, bodies = _settle_event(rooms, deployment, account, event, working=working, path=path)
+        drafts += [draft_event(event.happened_at, body) for body in bodies]
+    return account, drafts
+
+
+def _settle_event(
+    rooms: Rooms,
+    deployment: Deployment,
+    account: Account,
+    event: BrokerEvent,
+    *,
+    working: dict[str, Order],
+    path: PricePath,
+) -> tuple[Account, EventBodies]:
+    if isinstance(event, Fill):
+        mark = TapeQuotes(rooms.tape, View(rooms.clock.now())).mark_e8(event.symbol, at=event.happened_at)
+        order = working[event.client_id] if event.client_id else None
+        cause, seen = _fill_cause(rooms, deployment, event, order), path.range_before(event, account)
+        return settle_fill(account, event, cause, mark_e8=mark, path=seen)
+    if isinstance(event, FundingPayment):
+        return settle_funding(account, event, _deployment_cause(deployment))
+    if isinstance(event, InsurancePayment):
+        return settle_insurance(account, event)
+    run = working.pop(event.client_id).run_id
+    ended: EventBodies = [OrderEnded(event)]
+    going_on = not run or any(order.run_id == run for order in working.values())
+    return account, ended if going_on else [*ended, RunEnded(run, "rejected" if event.status == "rejected" else "done")]
+
+
+def _valuation_events(
+    account: Account,
+    deployment: Deployment,
+    newest: AccountSnapshot | None,
+    *,
+    quotes: TapeQuotes,
+    path: PricePath,
+    at: int,
+    walked_until: int,
+) -> EventBodies:
+    """The value of what is held; nothing held needs none."""
+    held = account.portfolio.positions
+    if not held:
+        return []
+    marks = position_marks(quotes, held.values(), at=at, before=newest.marks if newest else None)
+    seen = path.ranges_until_now(account)
+    return settle_marks(account, marks, _deployment_cause(deployment), path=seen, at=at, walked_until=walked_until)[1]
+
+
+def _deployment_cause(deployment: Deployment) -> TradeCause:
+    return TradeCause(deployment.agent.name, deployment.version, stream=deployment.stream)
+
+
+def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill, order: Order | None) -> TradeCause:
+    """The run that placed the order gives the reason; the bars before the fill give the regime."""
+    tag = regime_at(rooms.tape, deployment, fill.symbol, view=View(fill.happened_at))
+    cause = msgspec.structs.replace(_deployment_cause(deployment), regime=tag)
+    if order is None:
+        return cause
+    if not order.run_id:
+        # No decision asked for it: somebody at the desk did.
+        return msgspec.structs.replace(cause, leverage=order.leverage, exit_label="external_flatten")
+    placed = rooms.book.order_reason(order.client_id)
+    if placed is None:
+        return msgspec.structs.replace(cause, run_id=order.run_id, leverage=order.leverage)
+    _, reason, book_seq = placed
+    return msgspec.structs.replace(
+        cause,
+        run_id=order.run_id,
+        reason=reason,
+        leverage=order.leverage,
+        lessons_hash=_lessons_hash(rooms, deployment, seq=book_seq),
+    )
+
+
+def _lessons_hash(rooms: Rooms, deployment: Deployment, *, seq: int) -> str | None:
+    """The hash of what a run was told; unknown when that cannot be read, which must not stop the booking."""
+    if not deployment.agent.context.memory:
+        return NO_LESSONS
+    optional = OptionalReads()
+    lessons = optional.read_or_default("lessons", None, lessons_for, rooms, deployment, seq=seq)
+    if optional.causes:
+        log_causes(f"{deployment.id}, a fill of an order as of {seq}", safe_causes(rooms, optional.causes))
+    return lessons.content_hash if lessons else None
+
+
+def flatten_if_due(rooms: Rooms, deployment: Deployment) -> None:
+    """Cancels orders and intends closes, if somebody wants symbols of this deployment flat and they are not."""
+    if not rooms.book.flatten_due(deployment.id):
+        return
+    # What was filled by now is a position, not an order that could be cancelled.
+    reconcile_account(rooms, deployment)
+    asked = rooms.book.flatten_due(deployment.id)
+    if not asked:
+        return
+    seq, now = rooms.book.head(deployment.id), rooms.clock.now()
+    found = rooms.book.working_orders(deployment.id)
+    bodies: list[msgspec.Struct] = []
+    for order, placed in found:
+        began = bool(order.run_id) and order.intended_at <= asked.get(order.symbol, 0)
+        if began and (placed or _has_not_left(rooms, deployment, order)):
+            bodies += _cancel_events(order, now)
+    closing = {order.symbol for order, _ in found if not order.run_id}
+    account = rooms.book.account(deployment.id, seq=seq)
+    stream = f"{deployment.owner}/{deployment.id}"
+    for symbol, trade in sorted(account.open_trades.items()):
+        if trade.entry_tick_at <= asked.get(symbol, 0) and symbol not in closing:
+            bodies.append(OrderIntended(flatten_order(stream, account.portfolio.positions[symbol], at=now)))
+    if bodies:
+        rooms.book.append(deployment.id, [draft_event(now, body) for body in bodies], expected_seq=seq)
+
+
+def _has_not_left(rooms: Rooms, deployment: Deployment, order: Order) -> bool:
+    """Whether an order that is not placed has certainly not left; one that may have is asked for first (`execute`)."""
+    state = rooms.broker(deployment.agent.broker).order_state(order.client_id)
+    return state.status in ("never seen", "rejected")
+
+
+def _cancel_events(order: Order, now: int) -> list[msgspec.Struct]:
+    # A run has one order (R13_ONE_ORDER), so it ends with it.
+    return [OrderEnded(OrderEnd(order.client_id, now, "cancelled", "flattened")), RunEnded(order.run_id, "done")]
+
+
+_MAX_DETAIL_CHARS = 300
+
+
+def execute_orders(rooms: Rooms, deployment: Deployment) -> None:
+    """Places every intended order of a deployment that the broker does not have yet, or says why not."""
+    flatten_if_due(rooms, deployment)
+    if not rooms.book.working_orders(deployment.id):
+        return
+    # Read behind the head, so that whoever else places them is noticed.
+    seq, found = rooms.book.head(deployment.id), rooms.book.working_orders(deployment.id)
+    working = [order for order, placed in found if placed]
+    broker = rooms.broker(deployment.agent.broker)
+    bodies: list[msgspec.Struct] = []
+    for order in (order for order, placed in found if not placed):
+        state = broker.order_state(order.client_id)
+        if state.status == "never seen":
+            verdict = _gate_verdict(rooms, deployment, order, others=working, seq=seq)
+            if not verdict.allowed:
+                bodies += _gate_refusal_events(rooms, order, verdict)
+                continue
+            state = broker.place(order)
+        bodies += _broker_answer_events(rooms, deployment, order, state)
+        if state.status != "rejected":
+            # One that may have left counts against the caps as if it had.
+            working.append(order)
+    if bodies:
+        now = rooms.clock.now()
+        rooms.book.append(deployment.id, [draft_event(now, body) for body in bodies], expected_seq=seq)
+
+
+def _broker_answer_events(
+    rooms: Rooms, deployment: Deployment, order: Order, state: OrderState
+) -> list[msgspec.Struct]:
+    """What is written of a broker's answer."""
+    if state.status == "placed":
+        return [OrderPlaced(order.client_id)]
+    why = short_line(state.detail, _MAX_DETAIL_CHARS) or "it gave no reason"
+    if state.status == "rejected":
+        return _order_end_events(rooms, order, f"the broker refused it: {why}", "rejected")
+    doubt = f"whether the broker has it is not known, it is asked at every turn: {why}"
+    known = {each.order.client_id: each.detail for each in rooms.book.unanswered_orders(deployment.id)}
+    # Written once, not at every turn that asks in vain.
+    return [] if known.get(order.client_id) else [OrderUnanswered(order.client_id, doubt)]
+
+
+def _gate_verdict(rooms: Rooms, deployment: Deployment, order: Order, *, others: list[Order], seq: int) -> Verdict:
+    limits = limits_at_send(rooms, deployment, order, others=others, seq=seq)
+    decided = rooms.tape.last_price(order.symbol, view=View(order.intended_at))
+    return gate_order(
+        order,
+        limits,
+        decided_mark_e8=None if decided is None else decided.price_e8,
+        most_ms=deployment.agent.cadence_ms,
+    )
+
+
+def _gate_refusal_events(rooms: Rooms, order: Order, verdict: Verdict) -> list[msgspec.Struct]:
+    status: RunStatus = "expired" if verdict.rule == "R17_EXPIRED" else "rejected"
+    return _order_end_events(rooms, order, f"{verdict.rule}{AT_SEND}{verdict.detail}", status)
+
+
+def _order_end_events(rooms: Rooms, order: Order, why: str, status: RunStatus) -> list[msgspec.Struct]:
+    """An order that will never work, and the end of its run if it was the last of it."""
+    end = OrderEnd(order.client_id, rooms.clock.now(), "rejected", why)
+    last = bool(order.run_id) and rooms.book.open_order_count(order.run_id) == 1
+    return [OrderEnded(end), RunEnded(order.run_id, status)] if last else [OrderEnded(end)]

@@ -1,0 +1,104 @@
+"""Waits for something outside: an engine, while leases get heartbeats; a database that is away."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from tapebook.clock import SystemClock, elapsed_seconds
+from tapebook.decision import EngineAnswer
+from tapebook.domain.instants import iso_text
+from tapebook.errors import DatabaseAway
+from tapebook.tick.decide import PreparedDecision
+from tapebook.wiring import Rooms
+
+DATABASE_AWAY, DATABASE_BACK = "database away", "database back"
+"""How the lines begin that say so."""
+
+_HEARTBEAT_SECONDS = 0.5
+_FIRST_PAUSE_SECONDS = 0.1
+# A server that starts is found soon enough, and many processes that wait for one do not hinder it.
+_LONGEST_PAUSE_SECONDS = 2.0
+_LOOK_SECONDS = 0.05
+
+T = TypeVar("T")
+
+
+def ask_with_heartbeat(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+    """The engine's answer."""
+    engine = rooms.engine(opened.slot.deployment.agent)
+    return call_with_heartbeat(rooms, lambda: engine.decide(opened.packet))
+
+
+def call_with_heartbeat(rooms: Rooms, call: Callable[[], T]) -> T:
+    """What a call gives that may take long and touches no database; the leases in hand get their signs of life."""
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(call)
+        while not wait([asked], timeout=_HEARTBEAT_SECONDS).done:
+            rooms.leases.heartbeat_if_due()
+    return asked.result()
+
+
+class DatabaseWait:
+    """Since when a database has been away, and when it is tried again: later each time."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._line = ""
+        self._pause = 0.0
+        self._try_at = 0.0
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the database did not answer when it was last asked."""
+        return self._since is not None
+
+    @property
+    def should_retry(self) -> bool:
+        """Whether it is time to ask again; always so while the database answers."""
+        return self._since is None or elapsed_seconds() >= self._try_at
+
+    def note_away(self, error: DatabaseAway) -> str:
+        """Notes that the database does not answer; returns what to say of it, the same line until it does again."""
+        now = elapsed_seconds()
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS) if self.is_away else _FIRST_PAUSE_SECONDS
+        self._try_at = now + self._pause
+        if self._since is None:
+            self._since = now
+            since, why = iso_text(SystemClock().now())[:19], str(error).partition("; ")[0]
+            self._line = f"{DATABASE_AWAY} since {since}Z, trying again ({why})"
+        return self._line
+
+    def note_back(self) -> str | None:
+        """Notes that the database answers; returns what to say of it, or None when it was not away."""
+        if self._since is None:
+            return None
+        seconds, self._since = elapsed_seconds() - self._since, None
+        return f"{DATABASE_BACK} after {seconds:.1f} s"
+
+    def sleep_until_retry(self, *, until: float | None, stopped: Callable[[], bool]) -> bool:
+        """Sleeps until it is time to ask again; False when the time is over or a stop was asked for before that."""
+        while not self.should_retry:
+            if stopped() or (until is not None and elapsed_seconds() >= until):
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+
+def when_database_answers(
+    call: Callable[[], T], *, until: float | None, stopped: Callable[[], bool], say: Callable[[str], None]
+) -> T:
+    """What a call gives, tried again while the database is away; DatabaseAway when time or a stop ends the wait."""
+    waiting = DatabaseWait()
+    while True:
+        try:
+            found = call()
+        except DatabaseAway as error:
+            say(waiting.note_away(error))
+            if not waiting.sleep_until_retry(until=until, stopped=stopped):
+                raise
+            continue
+        back = waiting.note_back()
+        if back is not None:
+            say(back)
+        return found

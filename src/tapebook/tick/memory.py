@@ -1,0 +1,489 @@
+"""The memories in the tick: experience, layers and lessons, read for a packet and taught by outcomes.
+
+- experience: rows for the packet (`experience_rows_for`), the situation of a decision that opens something
+  (`situation_draft`), and what closed trades teach (`outcomes_due`);
+- horizons: the days of the book and the roll-ups of days that are over (`BookDays`, `layers_due`);
+- lessons (`lessons_for`): an agent's own note, then notes that were promoted to its skills. A skill is a name;
+  every agent has the skill of its own name, and further ones stand in its profile. A promotion is an event of the
+  owner's stream, and `promoted_notes_due` copies it to a deployment before its next decision, which reads its own
+  stream alone.
+
+Caches here hold the last window or note asked for and are compared by value, so nothing has to invalidate them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+
+import msgspec
+
+from tapebook.book.store import Book
+from tapebook.context import Market, PacketVersion, Situation, renderer_3
+from tapebook.decision.engines.ensemble import MEMBERS
+from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, LayerRow, Lessons, Note, SkillNote
+from tapebook.domain.cache import LastCall
+from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
+from tapebook.domain.money import E12
+from tapebook.domain.packet import Citation
+from tapebook.domain.position import ClosedTrade, Portfolio, Position
+from tapebook.domain.text import sanitise_lines
+from tapebook.errors import BadInput, UnknownName
+from tapebook.experience import (
+    HALF_HOUR,
+    BarFeatures,
+    ExperienceQuery,
+    FeatureVector,
+    MarketFeatures,
+    draft_situation_seen,
+    feature_vector_of,
+    market_features_at,
+)
+from tapebook.experience.records import UNKNOWN_REGIME
+from tapebook.home import shared_lock
+from tapebook.horizons import Aggregate, ChangedDay, Period, exit_of, leaf_of
+from tapebook.lessons import NO_LESSONS, note_bullets
+from tapebook.lessons.notes import draft_note_promoted
+from tapebook.library.document_texts import trade_path
+from tapebook.library.search import index_as_of
+from tapebook.log import Draft
+from tapebook.search import GLOBAL_SCOPE
+from tapebook.search.index import RULES, decode_search_terms
+from tapebook.search.text import ShownTexts
+from tapebook.settings.profiles import SKILL_NAME
+from tapebook.tape.features import RegimeClassifier
+from tapebook.wiring import Rooms
+
+STEP_TRADES = 2_000
+"""How many trades are learned from at once: about a second, so that leases are kept alive in between."""
+
+_VectorInputs = tuple[tuple[Candle, ...], AssetContext | SettledFunding | None, Liquidity | None, int]
+"""What a reading comes from beside what is held: bars, funding, book, and the half hour."""
+
+
+def experience_rows_for(
+    rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int, version: PacketVersion
+) -> tuple[ExperienceRow, ...]:
+    """What experience says of a situation as of a sequence number."""
+    settings = deployment.agent.experience
+    standing = rooms.experience.records_as_of(deployment.id, seq=seq) if settings.enabled else None
+    if standing is None or not standing.seq:
+        return ()
+    read = _feature_vector_cache(
+        market.symbol, market.bar_minutes, len(market.bars), held=_held_sign(market, portfolio)
+    )
+    reading = read((market.bars, market.context or market.settled, market.liquidity, market.as_of // HALF_HOUR))
+    # Bars that could not be classified are asked about like trades without a tag.
+    regime = market_regime(market, version=version) or UNKNOWN_REGIME
+    question = ExperienceQuery(market.as_of, market.symbol, regime, _providers(rooms, deployment.agent))
+    return rooms.experience.rows_for_packet(standing, question, reading, settings=settings)
+
+
+def situation_draft(run_id: str, situation: Situation) -> Draft:
+    """What a decision saw that opens something: joined to the outcome when the trade ends."""
+    market, held = situation.market, _held_sign(situation.market, situation.portfolio)
+    shape = _bar_features_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
+    sight = _market_features(
+        market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=held
+    )
+    return draft_situation_seen(run_id, situation.symbol, sight)
+
+
+def market_regime(market: Market, *, version: PacketVersion) -> str | None:
+    """The regime a packet of a version speaks of; before regimes were scaled it was not read with the market."""
+    if version.scaled_regimes:
+        return market.regime
+    return _unscaled_regime_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
+
+
+def outcomes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+    """The events of the next trades that ended and were not learned from yet, in the order of their ends.
+
+    They are one step of `STEP_TRADES` at most: the next call goes on behind them, also after a restart.
+    """
+    experience, book, name = rooms.experience, rooms.book, deployment.id
+    after = experience.learned_up_to(name, seq=seq, ended=book.trade_end_seq)
+    while closed := book.closed_after(name, after=after, seq=seq, most=STEP_TRADES):
+        # Looked at again are mostly those learned just before, whose runs need not be read.
+        new = [trade for trade in closed if not experience.is_learned(name, trade.state.trade_id)]
+        entered = [(trade, book.run(trade.state.entry_run_id or "")) for trade in new]
+        if drafts := experience.learn(name, entered, seq=seq):
+            return drafts
+        if len(closed) < STEP_TRADES:
+            break
+        after = book.trade_end_seq(closed[-1].state.trade_id) or seq
+        experience.mark_learned_up_to(name, seq=after)
+    experience.mark_learned_up_to(name, seq=seq)
+    return []
+
+
+def append_experience_snapshot(
+    rooms: Rooms, deployment: Deployment, label: str, *, since_seq: int, seq: int, span: tuple[int, int]
+) -> int:
+    """Keeps what was achieved between two sequence numbers, such as in a chunk of a backtest; returns the new head."""
+    taken = rooms.experience.draft_chunk_snapshot(deployment.id, label, since_seq=since_seq, seq=seq, span=span)
+    return rooms.book.append(deployment.id, [taken], expected_seq=rooms.book.head(deployment.id))[-1].seq
+
+
+def _market_features(
+    as_of: int,
+    shape: MarketFeatures,
+    funding: AssetContext | SettledFunding | None,
+    *,
+    liquidity: Liquidity | None,
+    held: int,
+) -> MarketFeatures:
+    """What is seen, from the shape of bars and the newest funding, current or settled: both by the hour."""
+    if not isinstance(funding, SettledFunding):
+        return market_features_at(as_of, shape, funding, liquidity, held=held)
+    hourly = funding.rate_e12 / funding.interval_hours / E12
+    return msgspec.structs.replace(market_features_at(as_of, shape, None, liquidity, held=held), funding=hourly)
+
+
+# Caches of the last window asked for, compared bar by bar; not of results by window, since the hash of one costs half
+# a look. A half-hour bar is the newest of six decisions in a row, and of many agents.
+@lru_cache(maxsize=256)
+def _bar_features_cache(_symbol: str, _minutes: int, _count: int) -> LastCall[tuple[Candle, ...], MarketFeatures]:
+    """What looks at the shape of windows of one kind."""
+    return LastCall(BarFeatures())
+
+
+@lru_cache(maxsize=256)
+def _unscaled_regime_cache(_symbol: str, _minutes: int, _count: int) -> LastCall[tuple[Candle, ...], str | None]:
+    """What tags windows of one kind for packets of renderer 2."""
+    return LastCall(RegimeClassifier(scaled=False))
+
+
+@lru_cache(maxsize=256)
+def _feature_vector_cache(
+    symbol: str, minutes: int, count: int, *, held: int
+) -> LastCall[_VectorInputs, FeatureVector]:
+    """Who makes the reading of windows of one kind: what is new every time is the moment, which is not in it."""
+    eye = _bar_features_cache(symbol, minutes, count)
+
+    def read(seen: _VectorInputs) -> FeatureVector:
+        bars, funding, liquidity, half_hour = seen
+        return feature_vector_of(
+            _market_features(half_hour * HALF_HOUR, eye(bars), funding, liquidity=liquidity, held=held)
+        )
+
+    return LastCall(read)
+
+
+def _providers(rooms: Rooms, agent: AgentProfile) -> tuple[str, ...]:
+    """Who is to be trusted or not: the members of an ensemble, or the engine itself."""
+    engine = agent.engine or rooms.config.engine.default
+    return (agent.members or MEMBERS) if engine == "ensemble" else (engine,)
+
+
+def _held_sign(market: Market, portfolio: Portfolio) -> int:
+    """1 for long, -1 for short."""
+    held = portfolio.positions.get(market.symbol)
+    return 0 if held is None else 1 if held.size_e8 > 0 else -1
+
+
+_END_OF_STREAM = 2**62
+
+
+class BookDays:
+    """The days of a book: closed trades by the day of their exit, and what was posted to the ledger."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def heads(self, scope: str) -> dict[str, int]:
+        """A deployment, or with an empty scope all there are, each with its newest sequence number."""
+        names = [scope] if scope else [name for name, _ in self._book.deployments()]
+        return {name: self._book.head(name) for name in names}
+
+    def changed_days(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> list[ChangedDay]:
+        """The days on which a trade ended or something was posted that became known in between."""
+        found = []
+        for name, seq in until.items():
+            days = self._book.days_changed(name, after=after.get(name, 0), seq=seq)
+            found += [ChangedDay(name, first, day) for day, first in days]
+        return found
+
+    def leaf(self, scope: str, day: Period, *, until: Mapping[str, int]) -> Aggregate:
+        """The leaf of a day, as far as it is known."""
+        exits, posted = [], []
+        for name, seq in until.items():
+            ended = self._book.trades_closed_between(name, since=day.start, until=day.end, seq=seq)
+            exits += [exit_of(each.trade, each.engine, each.confidence_e4) for each in ended]
+            posted.append(self._book.results_posted_between(name, since=day.start, until=day.end, seq=seq))
+        known = [amount for amount in posted if amount is not None]
+        return leaf_of(day, exits, ledger_usd_e6=sum(known) if known else None)
+
+
+def layers_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+    """The events of days that are over and are not in the layers yet; one lookup when no trade ended since the last."""
+    scope, now = deployment.id, rooms.clock.now()
+    quiet = rooms.horizons.nothing_to_roll_up_at(scope, now=now)
+    if quiet is not None and not rooms.book.closed_count_since(scope, after=quiet, seq=seq)[0]:
+        return []
+    return rooms.horizons.roll_up_finished_days(BookDays(rooms.book), scope, seq=seq, now=now)
+
+
+def curated_until(rooms: Rooms, *, as_of: int | None = None) -> int:
+    """Up to which event of the owner's stream something was written for every agent, by now or by a moment."""
+    seq = _END_OF_STREAM if as_of is None else rooms.book.seq_as_of("", as_of)
+    return rooms.horizons.store.last_change("", seq=seq)
+
+
+# Beyond the end of any stream. What the owner promoted is read as it is now: that it was read is an event.
+_NEWEST_SEQ = 2**62
+
+
+class Promotion(msgspec.Struct, frozen=True):
+    """What holds for a skill now, and the deployments that are told before their next decision."""
+
+    skill: str
+    note_id: str
+    agent: str
+    content_hash: str
+    bullets: tuple[str, ...]
+    told: tuple[str, ...]
+
+    def result_line(self) -> str:
+        """What happened, in a line."""
+        whom = ", ".join(self.told) or "nobody yet: no other deployment has this skill"
+        if not self.bullets:
+            return f"nothing is promoted to {self.skill} any more; told: {whom}"
+        return f"{len(self.bullets)} lessons of {self.agent} are promoted to {self.skill}; told: {whom}"
+
+
+class HomeSkills:
+    """Skills by the names of agents: what `Tapebook.skills` gives. `find` gives the deployment of an agent."""
+
+    def __init__(self, rooms: Rooms, *, find: Callable[[str], Deployment]) -> None:
+        self._rooms = rooms
+        self._find = find
+
+    def promote(self, agent: str, *, to: str | None = None, skill: str | None = None) -> Promotion:
+        """Has others told an agent's lessons: one other agent, all with a skill, or else its own other deployments."""
+        own = self._find(agent)
+        return promote(self._rooms, own, self._find(to).agent.name if to else skill or own.agent.name)
+
+    def demote(self, skill: str) -> Promotion:
+        """Takes back what was promoted to a skill or an agent."""
+        return demote(self._rooms, skill)
+
+    def promoted_notes(self) -> list[SkillNote]:
+        """What holds for each skill now."""
+        return promotions(self._rooms)
+
+    def notes_for(self, agent: str) -> list[SkillNote]:
+        """What an agent is told of others' lessons at its next decision."""
+        own = self._find(agent)
+        wanted = _skills_of(own.agent)
+        return [each for each in promotions(self._rooms) if each.skill in wanted and each.source != own.id]
+
+
+def promote(rooms: Rooms, deployment: Deployment, skill: str) -> Promotion:
+    """Makes the note that stands for a deployment hold for a skill."""
+    require_skill(skill)
+    note = rooms.notes.active_note(deployment.id, seq=rooms.book.head(deployment.id))
+    if note is None or not note_bullets(note.lessons_text):
+        raise BadInput(f"{deployment.agent.name} has no lessons to promote: `tapebook lessons show` says what it has")
+    text, content_hash = note.lessons_text, note.content_hash
+    at, agent = rooms.clock.now(), deployment.agent.name
+    return _append_promotion(rooms, SkillNote(skill, note.note_id, deployment.id, agent, at, text, content_hash))
+
+
+def demote(rooms: Rooms, skill: str) -> Promotion:
+    """Ends what was promoted to a skill."""
+    standing = {each.skill: each for each in promotions(rooms)}
+    if skill not in standing:
+        known = ", ".join(standing) or "none"
+        raise UnknownName(f"nothing is promoted to {skill!r}; skills with lessons: {known}")
+    ended = msgspec.structs.replace(standing[skill], happened_at=rooms.clock.now(), lessons_text="", content_hash="")
+    return _append_promotion(rooms, ended)
+
+
+def promotions(rooms: Rooms) -> list[SkillNote]:
+    """What holds for each skill now."""
+    return [each for each in rooms.notes.skill_notes("", seq=_NEWEST_SEQ) if each.lessons_text]
+
+
+def require_skill(name: str) -> None:
+    """Refuses what cannot be the name of a skill."""
+    if not SKILL_NAME.fullmatch(name):
+        raise BadInput(f"{name[:60]!r} cannot be the name of a skill: use up to 40 letters, digits, . _ or -")
+
+
+def promoted_notes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+    """The events by which a deployment is told what was promoted, or taken back, since it was last told."""
+    wanted = _skills_of(deployment.agent)
+    held = [each for each in rooms.notes.skill_notes("", seq=_NEWEST_SEQ) if each.skill in wanted]
+    if not held:
+        return []
+    told = {each.skill: each for each in rooms.notes.skill_notes(deployment.id, seq=seq)}
+    news = [(_note_for(deployment, each), told.get(each.skill)) for each in held]
+    return [draft_note_promoted(new) for new, old in news if (new.lessons_text if old is None else new != old)]
+
+
+def lessons_for(rooms: Rooms, deployment: Deployment, *, seq: int) -> Lessons:
+    """What an agent is told of its lessons: the bullets of its note, then those of its skills; often nothing.
+
+    The hash is that of the first note with anything to tell, so that it joins one. Where none has, it is that of the
+    agent's own note, and without one that of an empty text.
+    """
+    return _lessons_cache((deployment.agent, rooms.notes.notes_for_packet(deployment.id, seq=seq)))
+
+
+def notes_of_lessons(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Note | SkillNote]:
+    """The notes that these lessons are from."""
+    note, held = rooms.notes.notes_for_packet(deployment.id, seq=seq)
+    own = [note] if note and note_bullets(note.lessons_text) else []
+    return [*own, *_promoted_notes(deployment.agent, held)]
+
+
+def _join_lessons(told: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]]) -> Lessons:
+    agent, (note, held) = told
+    own = note_bullets(note.lessons_text) if note else ()
+    shared = _promoted_notes(agent, held)
+    lines = [
+        f"From {each.agent}: {line}" for each in shared for line in note_bullets(each.lessons_text) if line not in own
+    ]
+    if shared and not own:
+        return Lessons(tuple(lines), shared[0].content_hash)
+    return Lessons((*own, *lines), note.content_hash if note else NO_LESSONS)
+
+
+def _promoted_notes(agent: AgentProfile, held: Iterable[SkillNote]) -> list[SkillNote]:
+    wanted = _skills_of(agent)
+    return [each for each in held if each.lessons_text and each.skill in wanted]
+
+
+# Notes change once in many ticks.
+_lessons_cache = LastCall(_join_lessons)
+
+
+def _append_promotion(rooms: Rooms, note: SkillNote) -> Promotion:
+    with shared_lock(rooms.home):
+        rooms.book.append("", [draft_note_promoted(note)], expected_seq=rooms.book.head())
+    told = [
+        name
+        for _, agent in rooms.book.agents()
+        if note.skill in _skills_of(agent)
+        for name, _ in rooms.book.deployments(agent.name)
+        if name != note.source
+    ]
+    said = note_bullets(note.lessons_text)
+    return Promotion(note.skill, note.note_id, note.agent, note.content_hash, said, tuple(told))
+
+
+def _skills_of(agent: AgentProfile) -> frozenset[str]:
+    return frozenset((agent.name, *agent.skills))
+
+
+def _note_for(deployment: Deployment, held: SkillNote) -> SkillNote:
+    """A promoted note as a deployment is told it: one of its own it knows, and only what held before it ends."""
+    if held.source != deployment.id:
+        return held
+    return msgspec.structs.replace(held, lessons_text="", content_hash="")
+
+
+MAX_CITATIONS = 6
+"""More than fit the section; the shortest of them may."""
+
+
+class ShownMemories(msgspec.Struct, frozen=True):
+    """What a packet shows of other memories: closed trades, lessons, and rows of the horizons."""
+
+    closed: Sequence[ClosedTrade] = ()
+    lessons: Lessons | None = None
+    horizons: Sequence[LayerRow] = ()
+
+
+def citations_for(
+    rooms: Rooms,
+    deployment: Deployment,
+    market: Market,
+    *,
+    portfolio: Portfolio,
+    remembered: ShownMemories,
+    version: PacketVersion,
+    seq: int,
+) -> tuple[Citation, ...]:
+    """The places in an agent's documents, and in everybody's, that speak to a situation as of a watermark.
+
+    What the packet shows in another section is not among them.
+    """
+    agent, closed = deployment.agent, remembered.closed
+    if not seq or not agent.context.memory:
+        return ()
+    lines = sanitise_lines if version.sanitised else renderer_3.question_lines
+    question = DecisionQuestion(
+        symbol=market.symbol,
+        regime=market_regime(market, version=version) or "",
+        strategy=lines(agent.strategy or agent.engine),
+        positions={symbol: _position_side(held) for symbol, held in portfolio.positions.items()},
+        last_exit=lines(next((trade.exit_reason for trade in closed if trade.state.symbol == market.symbol), "")),
+    )
+    rules = decode_search_terms(rooms.documents.state_as_of(seq).terms).rules
+    index = index_as_of(rooms, seq)
+    search = partial(
+        index.search, question.text(rules=rules), scopes=(agent.name, GLOBAL_SCOPE), seq=min(seq, index.head())
+    )
+    if rules == 1:
+        return search(limit=MAX_CITATIONS).citations
+    trades = [trade_path(agent.name, trade) for trade in closed]
+    # As many again may be left out.
+    found = search(limit=2 * MAX_CITATIONS, without=trades).citations
+    return _not_in_packet(found, agent, remembered) if found else ()
+
+
+def _position_side(held: Position) -> str:
+    return "long" if held.size_e8 > 0 else "short"
+
+
+def _not_in_packet(found: Sequence[Citation], agent: AgentProfile, remembered: ShownMemories) -> tuple[Citation, ...]:
+    """The citations that say more than the packet does without them, numbered anew."""
+    lessons = remembered.lessons.bullets if remembered.lessons else ()
+    shown = ShownTexts(
+        [agent.manual, agent.strategy, *agent.avoid, *lessons, *(row.value for row in remembered.horizons)]
+    )
+    rest = [each for each in found if not shown.covers(each.snippet)][:MAX_CITATIONS]
+    return tuple(msgspec.structs.replace(each, id=f"c{at}") for at, each in enumerate(rest, start=1))
+
+
+_MAX_LINE_CHARACTERS = 60
+
+
+_MAX_OTHER_POSITIONS = 4
+
+
+_UNKNOWN_REGIME = "unknown"
+
+
+class DecisionQuestion(msgspec.Struct, frozen=True):
+    """A symbol, the regime of its bars, the strategy, the side of every open position, and why it was left last.
+
+    Strategy and exit are sanitised lines; of each the first one, which names what the rest explains, is asked about.
+    """
+
+    symbol: str
+    regime: str
+    strategy: Sequence[str]
+    positions: Mapping[str, str] = {}
+    last_exit: Sequence[str] = ()
+
+    def text(self, *, rules: int = RULES) -> str:
+        """The sentence."""
+        side = self.positions.get(self.symbol, "")
+        held = f"open position {side}" if side else ""
+        parts = [self.symbol, self.regime.replace("_", " "), _first_line(self.strategy), held]
+        if rules == 1:
+            parts = [*parts[:3], held or "no open position", _first_line(self.last_exit)]
+        else:
+            parts[1] = "" if self.regime == _UNKNOWN_REGIME else parts[1]
+            parts.append(self._others())
+        return " ".join(part for part in parts if part)
+
+    def _others(self) -> str:
+        others = sorted(symbol for symbol in self.positions if symbol != self.symbol)[:_MAX_OTHER_POSITIONS]
+        held = " ".join(f"{symbol} {self.positions[symbol]}" for symbol in others)
+        return f"open positions {held}" if held else ""
+
+
+def _first_line(lines: Sequence[str]) -> str:
+    return next(iter(lines), "")[:_MAX_LINE_CHARACTERS]

@@ -1,0 +1,495 @@
+"""Reads every room for one decision (`gather_situation`); replay calls it with stored watermarks.
+
+1. the market, which agents that are due together share (`read_market`, `with_features`): bars must be there,
+   features may fail;
+2. the account with its orders and marks, without which there is no decision;
+3. the memories, each by itself (`OptionalReads`): one that fails, whatever it raises, becomes an empty default, and
+   its name goes into `degraded`.
+
+A cause of failure is stored with the run, logged, and shown by `runs show` and `doctor`, so it is one capped line
+without a key of this home (`safe_causes`). Errors of what a decision cannot do without, such as the account, are
+raised. A replay names what had failed then (`skip`), and it is left out again; it reads by the rules of the
+packet's version.
+"""
+
+import logging
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+
+from tapebook.book.materializer import Account
+from tapebook.book.store import Book
+from tapebook.context import (
+    CURRENT_RENDERER,
+    CURRENT_VERSION,
+    Feature,
+    Market,
+    MarketCache,
+    MarketKey,
+    PacketVersion,
+    Situation,
+    version_of,
+)
+from tapebook.context.market_sections import feature_line
+from tapebook.domain.agent import MOST_TRADES_SHOWN, Deployment
+from tapebook.domain.cache import LastCall
+from tapebook.domain.instants import DAY, MINUTE
+from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, SettledFunding
+from tapebook.domain.order import Order, OrderOutcome
+from tapebook.domain.position import Position
+from tapebook.domain.run import DecisionRun, Watermarks
+from tapebook.domain.text import short_line
+from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
+from tapebook.library.search import documents_watermark
+from tapebook.log.store import StreamSetBack
+from tapebook.tape import features as tape_features
+from tapebook.tape.bars import FinishedBars, finished_bars
+from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_of, settled_pressure, to_metrics
+from tapebook.tape.history_features import HistoryFeatures
+from tapebook.tape.store import Tape
+from tapebook.tape.view import View
+from tapebook.tick.memory import ShownMemories, citations_for, curated_until, experience_rows_for, lessons_for
+from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
+from tapebook.wiring import Rooms
+
+MAX_CAUSES = 16
+MAX_CAUSE_CHARS = 300
+
+LEARNING = "learning"
+"""The name under which a run says that not all could be learned before it."""
+
+_LOG = logging.getLogger("tapebook.tick")
+# Who runs tapebook says where its log goes; the commands print warnings themselves.
+logging.getLogger("tapebook").addHandler(logging.NullHandler())
+
+ReadValue = TypeVar("ReadValue")
+ReadParams = ParamSpec("ReadParams")
+
+
+class OptionalReads:
+    """Reads that may fail: what comes instead is the empty default; the name and the cause are remembered."""
+
+    def __init__(self, skip: Iterable[str] = (), *, causes: Iterable[str] = ()) -> None:
+        self._degraded = list(skip)
+        self._causes = list(causes)
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """What was not read, and what could not be."""
+        return tuple(self._degraded)
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Why, as far as it was tried: `name: ErrorType: message`."""
+        return tuple(self._causes)
+
+    def read_or_default(
+        self,
+        name: str,
+        empty: ReadValue,
+        read: Callable[ReadParams, ReadValue],
+        *given: ReadParams.args,
+        **terms: ReadParams.kwargs,
+    ) -> ReadValue:
+        """What a read gives, or the empty default."""
+        if name in self._degraded:
+            return empty
+        try:
+            return read(*given, **terms)
+        except DatabaseAway:
+            # No memory can be read, and in a moment all can: the whole decision is made then.
+            raise
+        except SpendLimit:
+            # Going on without it would be another decision than the one that is made when the limit is raised.
+            raise
+        except Exception as error:
+            # Everything, also what nobody thought of: a memory that is broken must not stop who trades with it.
+            self._degraded.append(name)
+            self.add_cause(name, error)
+            return empty
+
+    def add_cause(self, name: str, error: Exception) -> None:
+        """Remembers why something did not work."""
+        self._causes.append(cause_of(name, error))
+
+
+def cause_of(name: str, error: Exception) -> str:
+    """What went wrong where. The text may be long and may hold anything: `safe_causes` makes it fit to be kept."""
+    # It copes with errors that cannot say what they are.
+    said = " ".join(traceback.format_exception_only(error)).partition(": ")[2]
+    return f"{name}: {type(error).__name__}: {said}" if said.strip() else f"{name}: {type(error).__name__}"
+
+
+def safe_causes(rooms: Rooms, causes: Iterable[str]) -> tuple[str, ...]:
+    """Causes as they may be kept and shown: each a capped line without control characters and without a key."""
+    lines = [short_line(rooms.without_keys(cause), MAX_CAUSE_CHARS) for cause in causes]
+    return tuple(dict.fromkeys(lines))[:MAX_CAUSES]
+
+
+def log_causes(what: str, causes: Iterable[str]) -> None:
+    """Writes causes, which must be safe ones, to the log of the process."""
+    for cause in causes:
+        _LOG.warning("%s: %s", what, cause)
+
+
+FEATURE_FAMILIES = {
+    "fundingPressure": "pressure",
+    "volatilityProfile": "volatility",
+    "positioningPressure": "positioning",
+}
+
+
+STORED_FEATURE_MAX_AGE_MS = DAY
+"""A stored feature or context older than this tells of nothing a decision still sees: then bars and rates speak."""
+
+
+def read_market(
+    tape: Tape, symbol: str, *, minutes: int, count: int, view: View, version: PacketVersion = CURRENT_VERSION
+) -> Market:
+    """Bars, price and regime: what no decision does without."""
+    if version.complete_bars:
+        seen = finished_bars(tape, symbol, minutes=minutes, count=count, view=view)
+    else:
+        seen = FinishedBars(tape.bars(symbol, minutes=minutes, count=count, view=view))
+    return Market(
+        symbol=symbol,
+        as_of=view.as_of,
+        bar_minutes=minutes,
+        bars=seen.bars,
+        mid=tape.last_price(symbol, view=view),
+        unfinished=seen.unfinished,
+        regime=_regime_cache(symbol, minutes, count)(seen.bars) if version.scaled_regimes else None,
+    )
+
+
+def with_features(tape: Tape, market: Market, *, view: View, version: PacketVersion = CURRENT_VERSION) -> Market:
+    """The market with its book, its funding and the features of its symbol.
+
+    Features are those that were stored as the market was observed. Where none were, as in imported history, they are
+    derived from the bars and rates there are.
+    """
+    symbol = market.symbol
+    if tape.has_prices_alone(symbol):
+        return _with_history_features(tape, market, view=view) if version.derived_features else market
+    books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
+    profile = liquidity_profile(books, as_of=view.as_of) if books else None
+    features = [_feature("liquidityProfile", books[-1].bucket_ts, to_metrics(profile))] if profile else []
+    rows = {name: tape.feature(family, symbol, view=view) for name, family in FEATURE_FAMILIES.items()}
+    for name, row in rows.items():
+        if row is not None:
+            features.append(_feature(name, row.bucket_ts, _decode_metrics(row.metrics_json, symbol)))
+    found = msgspec.structs.replace(
+        market,
+        liquidity=books[-1] if books else tape.newest(Liquidity, symbol, view=view),
+        context=tape.newest(AssetContext, symbol, view=view),
+        features=tuple(features),
+    )
+    stored = [found.context, *rows.values()]
+    if not version.derived_features or any(_is_recent(each, view) for each in stored):
+        return found
+    return _with_history_features(tape, found, view=view)
+
+
+def _is_recent(stored: FeatureRow | AssetContext | None, view: View) -> bool:
+    return stored is not None and view.as_of - stored.bucket_ts <= STORED_FEATURE_MAX_AGE_MS
+
+
+def _with_history_features(tape: Tape, market: Market, *, view: View) -> Market:
+    """The market with what its bars and settled rates say; a profile of books that were stored stays."""
+    derived = tape.history_features(market.symbol, view=view)
+    found = _history_features_cache(market.symbol)(derived)
+    if not found:
+        return market
+    if market.features:
+        found = (*(feature for feature in market.features if feature.name == "liquidityProfile"), *found)
+    settled = derived.settled
+    context = market.context if settled is None else None
+    return msgspec.structs.replace(market, context=context, settled=settled, features=found)
+
+
+# Both are caches of the last value asked for, by what is compared; a symbol and a kind of window have one each.
+@lru_cache(maxsize=256)
+def _regime_cache(_symbol: str, _minutes: int, _count: int) -> LastCall[tuple[Candle, ...], str | None]:
+    """What tags the windows of one kind, which follow one another."""
+    return LastCall(RegimeClassifier())
+
+
+@lru_cache(maxsize=256)
+def _history_features_cache(_symbol: str) -> LastCall[HistoryFeatures, tuple[Feature, ...]]:
+    """What writes down the features of history: those of a boundary are the same for every tick until the next."""
+    funding = LastCall(_funding_line)
+
+    def shown(derived: HistoryFeatures) -> tuple[Feature, ...]:
+        at, volatility, positioning = derived.bucket_ts, derived.volatility, derived.positioning
+        found = []
+        if derived.settled is not None:
+            found.append(Feature("fundingPressure", at, (), funding(derived.settled)))
+        if volatility is not None:
+            line = volatility if isinstance(volatility, str) else _feature_line("volatilityProfile", volatility)
+            found.append(Feature("volatilityProfile", at, (), line))
+        if positioning is not None:
+            line = positioning if isinstance(positioning, str) else _feature_line("positioningPressure", positioning)
+            found.append(Feature("positioningPressure", at, (), line))
+        return tuple(found)
+
+    return LastCall(shown)
+
+
+def _funding_line(settled: SettledFunding) -> str:
+    """What a settled rate says, which stays the same for as long as it is the newest."""
+    return _feature_line("fundingPressure", settled_pressure(settled, as_of=settled.bucket_ts))
+
+
+def _feature_line(name: str, found: tape_features.Feature) -> str:
+    """Those figures of a feature that a packet shows."""
+    return feature_line(_feature(name, 0, to_metrics(found)))
+
+
+def _decode_metrics(text: str, symbol: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise Damaged(f"a feature of {symbol} is not readable ({error}); restore tape.db from a backup") from error
+
+
+def _feature(name: str, bucket_ts: int, metrics: dict[str, Any]) -> Feature:
+    known = sorted((key, str(value)) for key, value in metrics.items() if value is not None)
+    return Feature(name, bucket_ts, tuple(known))
+
+
+def watermarks_now(
+    rooms: Rooms, deployment: Deployment, *, tape: int | None = None, optional: OptionalReads | None = None
+) -> Watermarks:
+    """How far each store reaches at this moment, or reached the tape when it was looked at.
+
+    Documents or layers that cannot be asked reach nowhere, and their sections are not read either.
+    """
+    tape = rooms.tape.head()[0] if tape is None else tape
+    read = (optional or OptionalReads()).read_or_default
+    docs, curated = read("citations", 0, documents_watermark, rooms), read("horizons", 0, curated_until, rooms)
+    if docs or curated:
+        # Documents and layers that a clock which was ahead has dated are not seen before that moment has come.
+        own = rooms.book.set_back_after("", seq=max(docs, curated), as_of=rooms.clock.now())
+        docs, curated = (min(seq, own.first_seq - 1) if own else seq for seq in (docs, curated))
+    return Watermarks(tape, rooms.book.head(deployment.id), docs, curated)
+
+
+def gather_situation(
+    rooms: Rooms,
+    deployment: Deployment,
+    symbol: str,
+    *,
+    as_of: int,
+    watermarks: Watermarks,
+    skip: Iterable[str] = (),
+    shelf: MarketCache | None = None,
+    renderer: int = CURRENT_RENDERER,
+    optional: OptionalReads | None = None,
+) -> Situation:
+    """Everything one decision may know, and nothing beyond its watermarks; a shelf offers markets read before.
+
+    `optional` has what failed already, and is told what fails here and why; without it, `skip` says what is left out.
+    """
+    view, version = View(as_of, watermarks.tape), version_of(renderer)
+    optional = optional or OptionalReads(skip)
+    market = _read_shared_market(
+        rooms.tape, deployment, symbol, view=view, optional=optional, shelf=shelf, version=version
+    )
+    account = rooms.book.account(deployment.id, seq=watermarks.book)
+    if not watermarks.book:
+        # No decision is made before the deposit; a preview shows the account as it will begin.
+        begins = msgspec.structs.replace(account.portfolio, cash_usd_e6=deployment.agent.starting_cash_usd_e6)
+        account = msgspec.structs.replace(account, portfolio=begins)
+    ahead = rooms.book.set_back_after(deployment.id, seq=watermarks.book, as_of=as_of)
+    if ahead is not None:
+        account = account_not_after(account, as_of)
+    working = rooms.book.orders_under_way(deployment.id, seq=watermarks.book, as_of=as_of)
+    memory = _read_memories(
+        rooms,
+        deployment,
+        market,
+        account=account,
+        watermarks=watermarks,
+        optional=optional,
+        version=version,
+        ahead=ahead,
+    )
+    return Situation(
+        deployment=deployment,
+        as_of=as_of,
+        watermarks=watermarks,
+        market=market,
+        portfolio=account.portfolio,
+        marks=_situation_marks(rooms.tape, market, account.portfolio.positions, working=working, view=view),
+        open_trades=account.open_trades,
+        working=working,
+        degraded=optional.degraded,
+        renderer=renderer,
+        **memory,
+    )
+
+
+def account_not_after(account: Account, moment: int) -> Account:
+    """The account with nothing of a later moment: what a clock that was ahead has dated is dated now."""
+    if not any(held.moved_at > moment for held in account.portfolio.positions.values()) and not any(
+        trade.entry_tick_at > moment for trade in account.open_trades.values()
+    ):
+        return account
+    replace, positions = msgspec.structs.replace, account.portfolio.positions
+    held = {symbol: replace(each, moved_at=min(each.moved_at, moment)) for symbol, each in positions.items()}
+    trades = {
+        symbol: replace(trade, entry_tick_at=min(trade.entry_tick_at, moment))
+        for symbol, trade in account.open_trades.items()
+    }
+    return replace(account, portfolio=replace(account.portfolio, positions=held), open_trades=trades)
+
+
+def tape_marks(tape: Tape, positions: Mapping[str, Position], *, view: View) -> dict[str, int]:
+    """What each position is valued at: the price last observed, or its cost where none is known."""
+    return position_marks(TapeQuotes(tape, view), positions.values(), at=view.as_of)
+
+
+def regime_at(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> str | None:
+    """The regime tag of the bars an agent would have seen at a moment; None when it could not be found out.
+
+    A trade is booked either way: the tag says something about it and is no part of it.
+    """
+    profile = deployment.agent.context
+    try:
+        seen = finished_bars(tape, symbol, minutes=profile.bar_minutes, count=profile.bar_count, view=view)
+    except TapebookError:
+        return None
+    return regime_of(seen.bars)
+
+
+def _read_shared_market(
+    tape: Tape,
+    deployment: Deployment,
+    symbol: str,
+    *,
+    view: View,
+    optional: OptionalReads,
+    shelf: MarketCache | None,
+    version: PacketVersion,
+) -> Market:
+    profile = deployment.agent.context
+    minutes, count = profile.bar_minutes, profile.bar_count
+    if shelf is None or "features" in optional.degraded:
+        market = read_market(tape, symbol, minutes=minutes, count=count, view=view, version=version)
+        return optional.read_or_default("features", market, with_features, tape, market, view=view, version=version)
+    key = MarketKey(symbol, minutes, count, view.as_of, view.watermark)
+    found = shelf.get(key)
+    if found is None:
+        found = _read_shared_market(tape, deployment, symbol, view=view, optional=optional, shelf=None, version=version)
+        # Only what was read whole is for others.
+        if "features" not in optional.degraded:
+            shelf.store_market(key, found)
+    return found
+
+
+def _read_memories(
+    rooms: Rooms,
+    deployment: Deployment,
+    market: Market,
+    *,
+    account: Account,
+    watermarks: Watermarks,
+    optional: OptionalReads,
+    version: PacketVersion,
+    ahead: StreamSetBack | None,
+) -> dict[str, Any]:
+    """The fields of a situation that come from memory; without any, what the caps are weighed against is still read.
+
+    Where the clock was `ahead`, trades and decisions of later moments are left out one by one. What was learned is
+    that of before, until the moment has come that the clock had shown.
+    """
+    book, own, seq, profile = rooms.book, deployment.id, account.seq, deployment.agent.context
+    view, read = View(market.as_of, watermarks.tape), optional.read_or_default
+    doing = read("activity", None, account_activity, rooms, deployment, account, view=view)
+    if not profile.memory:
+        return {"activity": doing}
+    most = min(profile.recent_trades_k, MOST_TRADES_SHOWN)
+    if ahead is None:
+        closed = read("recent_trades", [], book.closed_trades, own, seq=seq, most=most)
+    else:
+        until = {"seq": seq, "most": most, "until": view.as_of}
+        closed = read("recent_trades", [], book.closed_trades_until, own, **until)
+    learned = seq if ahead is None else ahead.first_seq - 1
+    known = {"seq": learned, "as_of": view.as_of, "curated": watermarks.curated}
+    portfolio, docs = account.portfolio, watermarks.docs
+    last, outcomes = read(
+        "last_decision",
+        (None, ()),
+        _last_decision,
+        book,
+        own,
+        market.symbol,
+        seq=seq,
+        version=version,
+        until=None if ahead is None else view.as_of,
+    )
+    lessons = read("lessons", None, lessons_for, rooms, deployment, seq=learned)
+    experience = read(
+        "experience", (), experience_rows_for, rooms, deployment, market, portfolio, seq=learned, version=version
+    )
+    layers = read("horizons", (), rooms.horizons.packet_rows, own, **known)
+    return {
+        "activity": doing,
+        "closed_trades": tuple(closed),
+        "last_run": last,
+        "last_orders": outcomes,
+        "lessons": lessons,
+        "experience": experience,
+        "horizons": layers,
+        "citations": read(
+            "citations",
+            (),
+            citations_for,
+            rooms,
+            deployment,
+            market,
+            portfolio=portfolio,
+            remembered=ShownMemories(closed, lessons, layers),
+            version=version,
+            seq=docs,
+        ),
+    }
+
+
+def _last_decision(
+    book: Book, deployment: str, symbol: str, *, seq: int, version: PacketVersion, until: int | None
+) -> tuple[DecisionRun | None, tuple[OrderOutcome, ...]]:
+    """The newest decision on a symbol, made by a moment if one is given, and how far its orders had come."""
+    if until is None:
+        run = book.last_run(deployment, symbol, seq=seq, expired_orders=version.expired_orders)
+    else:
+        run = book.last_run_until(deployment, symbol, seq=seq, until=until)
+    # Most decisions are to hold, or refused, and have no orders to ask for.
+    if run is None or not any(
+        [verdict.allowed and action.action != "hold" for action, verdict in zip(run.actions, run.verdicts, strict=True)]
+    ):
+        return run, ()
+    return run, book.order_outcomes(run.run_id, seq=seq)
+
+
+def _situation_marks(
+    tape: Tape, market: Market, positions: Mapping[str, Position], *, working: Iterable[Order], view: View
+) -> dict[str, int]:
+    """What is held, at its marks, and what is being traded, where there is a price; the market has its own already."""
+    own = _fresh_price_e8(market.mid, view)
+    found = {} if own is None else {market.symbol: own}
+    if not working and positions.keys() <= found.keys():
+        return found
+    found |= tape_marks(tape, {symbol: held for symbol, held in positions.items() if symbol not in found}, view=view)
+    for symbol in sorted({order.symbol for order in working} - found.keys()):
+        price = TapeQuotes(tape, view).mark_e8(symbol, at=view.as_of)
+        found |= {} if price is None else {symbol: price}
+    return found
+
+
+def _fresh_price_e8(mid: Mid | None, view: View) -> int | None:
+    """A price of the last minute is the mark as it is; an older one is looked for again for what is at stake."""
+    return mid.price_e8 if mid is not None and view.as_of - mid.bucket_ts < MINUTE else None

@@ -1,0 +1,277 @@
+"""Prices from the tape, cut off at what is known: quotes for a broker, marks, price paths and activity.
+
+- `TapeQuotes` is the market as a broker may see it. Where there are no midpoints, bars say what was observed: each
+  its open, and one longer than a minute its close as well; otherwise an order would wait through a whole bar for a
+  price that is known at its beginning.
+- `PricePath` gives the prices observed of what is held, from which a trade's best and worst result (MFE, MAE) are
+  taken. It is a function of fills and tape, not of when somebody reconciled. A position is there from the fill that
+  moved it last up to, not including, the next one. Of that time every midpoint counts; of a bar with a minute
+  without midpoints high and low count if it began with the position there and ended by the next fill, and the close
+  alone if the position moved in it, for nobody knows whether its extremes came before or after; a bar in which the
+  position was liquidated does not count. A late price counts if it was known when the path's end was: for a fill
+  that is the first moment at which any price at or after it was known (`_price_known_from`), so a process that
+  books it later counts no more. Each valuation reads a little again (`REREAD_MS`), each fill an hour (`LATE_MS`); a
+  price that counts twice changes no extreme.
+- `account_activity` is what a deployment did lately: rows of the book with the marks of midnight. The packet shows
+  it, and the guard's caps on losses, orders and rests are checked against it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from tapebook.book.materializer import Account
+from tapebook.book.store import Session, activity_of_session, day_start
+from tapebook.broker import OrderBook, Settlement
+from tapebook.domain.agent import Deployment
+from tapebook.domain.cache import LastCall
+from tapebook.domain.instants import HOUR, MINUTE, SECOND
+from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
+from tapebook.domain.money import E6
+from tapebook.domain.order import Fill
+from tapebook.domain.position import Position, PriceRange
+from tapebook.domain.run import Activity
+from tapebook.tape.store import Tape
+from tapebook.tape.view import NO_WATERMARK, View
+from tapebook.wiring import Rooms
+
+
+class TapeQuotes:
+    """Answers a broker's questions from the tape."""
+
+    def __init__(self, tape: Tape, view: View) -> None:
+        self.tape = tape
+        self._view = view
+        self._lengths: dict[str, int] = {}
+
+    def mids(self, symbol: str, *, since: int, until: int) -> Sequence[Mid]:
+        """What was observed between two moments: midpoints, and of bars without any their ends.
+
+        A bar counts when it has ended; its close comes before whatever else was observed at that moment.
+        """
+        mids = self.tape.mids(symbol, since=since, until=until, view=self._view)
+        told, length = {mid.bucket_ts // MINUTE for mid in mids}, self.bar_ms(symbol)
+        if length == MINUTE and told.issuperset(range(-(-since // MINUTE), until // MINUTE)):
+            return mids
+        bars = self.bars(symbol, since=since - length, until=until)
+        begun = [bar for bar in bars if bar.bucket_ts >= since and bar.bucket_ts // MINUTE not in told]
+        # Of a minute the close is left out: the next one opens at the same moment.
+        ended = [bar for bar in bars if length > MINUTE and (bar.end - 1) // MINUTE not in told]
+        opens = [Mid(symbol, bar.bucket_ts, bar.open_e8) for bar in begun]
+        closes = [Mid(symbol, bar.end, bar.close_e8) for bar in ended]
+        return sorted([*closes, *mids, *opens], key=lambda mid: mid.bucket_ts)
+
+    def bars(self, symbol: str, *, since: int, until: int) -> Sequence[Candle]:
+        """Bars that begin at or after one moment and end by another, oldest first, all as long as `bar_ms` says."""
+        length = self._lengths.get(symbol) or self.bar_ms(symbol)
+        return self.tape.candles(
+            symbol, granularity_sec=length // SECOND, since=since, until=until - length, view=self._view
+        )
+
+    def bar_alone(self, symbol: str, *, begins: int, until: int) -> Candle | None:
+        """The bar that begins at a moment, if it ended by another and no midpoint was observed in its time."""
+        end = begins + self.bar_ms(symbol)
+        found = self.bars(symbol, since=begins, until=end) if end <= until else ()
+        if not found or self.tape.mids(symbol, since=begins, until=end - 1, view=self._view):
+            return None
+        return found[0]
+
+    def bar_ms(self, symbol: str) -> int:
+        """How long a symbol's bars are by now: a minute, or longer where the history that is known was imported so."""
+        found = self._lengths.get(symbol)
+        if found is None:
+            bar = self.tape.newest_bar(symbol, view=self._view)
+            found = self._lengths[symbol] = MINUTE if bar is None else bar.granularity_sec * SECOND
+        return found
+
+    def book(self, symbol: str, *, at: int) -> OrderBook | None:
+        """The book last recorded at a moment, if that was within the hour.
+
+        Its depth counts both sides; the imbalance within 1 % says how it is shared, nearer the mid too.
+        """
+        row = self.tape.newest(Liquidity, symbol, view=self.view_at(at))
+        if row is None or at - row.bucket_ts > HOUR:
+            return None
+        near, middle, far = (
+            round(depth * E6) for depth in (row.depth_usd_10bps, row.depth_usd_50bps, row.depth_usd_100bps)
+        )
+        lean_ppm = max(-1_000_000, min(1_000_000, round(row.imbalance * 1_000_000)))
+
+        def side(share_ppm: int) -> tuple[int, int, int]:
+            return (near * share_ppm // 2_000_000, middle * share_ppm // 2_000_000, far * share_ppm // 2_000_000)
+
+        return OrderBook(round(row.spread_bps * 100), side(1_000_000 + lean_ppm), side(1_000_000 - lean_ppm))
+
+    def mark_e8(self, symbol: str, *, at: int) -> int | None:
+        """The price last observed at a moment: a midpoint however old, or the close of a newer bar."""
+        found = self.tape.last_price(symbol, view=self.view_at(at))
+        return None if found is None else found.price_e8
+
+    def funding_e12(self, symbol: str, *, hour: int) -> int | None:
+        """The rate the exchange showed last in the hour that ends; where none was recorded, the one settled then.
+
+        Not the settled one first: it is published later, and what is paid must not depend on who looks when.
+        """
+        shown = self.tape.newest(AssetContext, symbol, view=self.view_at(hour))
+        if shown is not None and hour - shown.bucket_ts <= HOUR:
+            return shown.funding_e12
+        settled = self.tape.funding_at(symbol, hour=hour, view=self._view)
+        return None if settled is None else settled.rate_e12
+
+    def settlement(self, symbol: str) -> Settlement | None:
+        """How a delisted symbol ended: from the moment that was known, for nobody could act on it before."""
+        found = self.tape.delisting(symbol, view=self._view)
+        return None if found is None else Settlement(found.known_at, found.settlement_e8)
+
+    def view_at(self, at: int) -> View:
+        """What was known at a moment, and never more than is known now."""
+        return self._view if at >= self._view.as_of else View(at, self._view.watermark)
+
+
+def position_marks(
+    quotes: TapeQuotes, held: Iterable[Position], *, at: int, before: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """What positions are valued at: the price last observed, else the mark they had before, else what they cost."""
+    tape, view, earlier = quotes.tape, quotes.view_at(at), before or {}
+    marks: dict[str, int] = {}
+    for each in held:
+        found = tape.last_price(each.symbol, view=view)
+        marks[each.symbol] = (found and found.price_e8) or earlier.get(each.symbol) or each.entry_price_e8
+    return marks
+
+
+REREAD_MS = 10 * MINUTE
+"""What is told so late after it was observed counts at the next valuation; what comes later, at the next fill."""
+
+LATE_MS = HOUR
+"""What is known later than that after it was observed may not count at all."""
+
+
+class PricePath:
+    """The paths of an account's positions since it was last valued, at `valued_at`, up to now.
+
+    Fills are to be asked about one after another; from each, the path of its symbol begins anew.
+    """
+
+    def __init__(self, quotes: TapeQuotes, *, now: int, valued_at: int) -> None:
+        self._quotes = quotes
+        self._now = now
+        self._valued_at = valued_at
+        self._filled: set[str] = set()
+
+    def range_before(self, fill: Fill, account: Account) -> PriceRange | None:
+        """The prices observed of what a fill changes, until it did; None when there are none."""
+        symbol, until = fill.symbol, fill.happened_at
+        moved_at = _position_moved_at(account, symbol)
+        again = symbol in self._filled
+        self._filled.add(symbol)
+        if moved_at is None:
+            return None
+        since = moved_at if again else self._since(moved_at, until - LATE_MS)
+        tape = self._quotes.tape
+        view = View(_price_known_from(tape, symbol, at=until, now=self._now))
+        quotes = TapeQuotes(tape, view)
+        # A liquidation is told at the end of the bar it happened in.
+        ended_by = until - 1 if fill.liquidation else until
+        return _observed_range(quotes, symbol, moved_at, since=since, until=until - 1, ended_by=ended_by, view=view)
+
+    def ranges_until_now(self, account: Account) -> dict[str, PriceRange]:
+        """The prices observed of everything that is held, by symbol; without any, a symbol is left out."""
+        now, view, found = self._now, View(self._now), {}
+        for symbol in account.portfolio.positions:
+            moved_at = _position_moved_at(account, symbol)
+            if moved_at is not None:
+                since = moved_at if symbol in self._filled else self._since(moved_at, self._valued_at)
+                seen = _observed_range(self._quotes, symbol, moved_at, since=since, until=now, ended_by=now, view=view)
+                if seen is not None:
+                    found[symbol] = seen
+        return found
+
+    def _since(self, moved_at: int, latest: int) -> int:
+        """From where a path is to be read: no later than some moment, nor than what the last valuation may lack."""
+        return max(moved_at, min(self._valued_at - REREAD_MS, latest))
+
+
+def _position_moved_at(account: Account, symbol: str) -> int | None:
+    """When a position last moved; None of one that is not held, or has no trade yet."""
+    held = account.portfolio.positions.get(symbol)
+    trade = account.open_trades.get(symbol)
+    if held is None or trade is None:
+        return None
+    # Positions from before a move was noted have moved at their entry, as far as anybody knows.
+    return held.moved_at or trade.entry_tick_at
+
+
+def _price_known_from(tape: Tape, symbol: str, *, at: int, now: int) -> int:
+    """The first moment at which a price observed at or after another was known; now, if none is."""
+    early, late = at - 1, now
+    while late - early > 1:
+        middle = (early + late) // 2
+        view = View(middle)
+        mid = tape.newest(Mid, symbol, view=view)
+        bar = None if mid is not None and mid.bucket_ts >= at else tape.newest_bar(symbol, view=view)
+        if (mid is not None and mid.bucket_ts >= at) or (bar is not None and bar.end >= at):
+            late = middle
+        else:
+            early = middle
+    return late
+
+
+def _observed_range(
+    quotes: TapeQuotes, symbol: str, moved_at: int, *, since: int, until: int, ended_by: int, view: View
+) -> PriceRange | None:
+    """The lowest and highest price that counts for a position which moved last at a moment.
+
+    Midpoints are read from `since` to `until`, bars that ended after `since` and no later than `ended_by`.
+    """
+    bars = quotes.bars(symbol, since=since + 1 - quotes.bar_ms(symbol), until=ended_by)
+    # Of the bars' time all midpoints are needed, to know which of its minutes have any.
+    begins = min(since, bars[0].bucket_ts) if bars else since
+    return extremes(bars, quotes.tape.mids(symbol, since=begins, until=until, view=view), moved_at)
+
+
+def extremes(bars: Sequence[Candle], mids: Sequence[Mid], moved_at: int) -> PriceRange | None:
+    """The lowest and highest price of some bars and midpoints that counts for a position which moved last at a moment.
+
+    The bars have ended by the next move; of their time all midpoints are to be there.
+    """
+    prices: list[int] = []
+    if not mids:
+        for bar in bars:
+            prices += (bar.low_e8, bar.high_e8) if bar.bucket_ts >= moved_at else (bar.close_e8,)
+        return PriceRange(min(prices), max(prices)) if prices else None
+    told = {mid.bucket_ts // MINUTE for mid in mids}
+    prices += [mid.price_e8 for mid in mids if mid.bucket_ts >= moved_at]
+    for bar in bars:
+        last = (bar.end - 1) // MINUTE
+        if bar.bucket_ts < moved_at:
+            if last not in told:
+                prices.append(bar.close_e8)
+        elif not told.issuperset(range(bar.bucket_ts // MINUTE, last + 1)):
+            prices += (bar.low_e8, bar.high_e8)
+    return PriceRange(min(prices), max(prices)) if prices else None
+
+
+# Most decisions are told the session that the one before was told.
+_activity_cache: LastCall[tuple[Session, dict[str, int]], Activity] = LastCall(lambda seen: activity_of_session(*seen))
+
+
+def activity_as_of(
+    rooms: Rooms, deployment: Deployment, seq: int, as_of: int, *, watermark: int = NO_WATERMARK
+) -> Activity:
+    """The activity of a deployment as of a sequence number of its stream and a moment."""
+    account = rooms.book.account(deployment.id, seq=seq)
+    return account_activity(rooms, deployment, account, view=View(as_of, watermark))
+
+
+def account_activity(rooms: Rooms, deployment: Deployment, account: Account, *, view: View) -> Activity:
+    """The same, for whoever has read the account already."""
+    session = rooms.book.session(deployment.id, account, as_of=view.as_of)
+    if any([close.at > view.as_of for close in session.closes]):
+        # A clock that was ahead has dated it: no rest after a trade begins in the future.
+        closes = tuple(close for close in session.closes if close.at <= view.as_of)
+        session = msgspec.structs.replace(session, closes=closes)
+    held = session.held.values()
+    # Most days begin with nothing held.
+    marks = position_marks(TapeQuotes(rooms.tape, view), held, at=day_start(view.as_of)) if held else {}
+    return _activity_cache((session, marks))

@@ -1,0 +1,188 @@
+"""Writes a decision and the orders it intends, in one transaction, before anything leaves.
+
+Packet, reply and a model's reasoning go to the archive, or to the spool until it can be written again. When neither
+can be written the run has no key: replay makes the packet again, and a model's reply is in the book already
+(`tick.decide.store_answer`).
+
+The orders of a dry run are written as such and have ended with that: nobody ever finds one to send.
+
+Runs that never got a packet are recorded too, not dropped (`record_unmade_runs`): a slot that expired, or one that
+could not be prepared.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+from tapebook.book.events import OrderDryRun, OrderIntended, RunDecided, draft_event, orders_for_actions, run_status
+from tapebook.decision import Limits
+from tapebook.domain.agent import TradingMode
+from tapebook.domain.instants import iso_text
+from tapebook.domain.money import E6, decimal_text, notional_usd_e6, short_price
+from tapebook.domain.order import Order
+from tapebook.domain.packet import Packet
+from tapebook.domain.run import DecisionRun, RunStatus
+from tapebook.tick.decide import Decision, PreparedDecision, Slot
+from tapebook.tick.memory import situation_draft
+from tapebook.tick.prepare import OptionalReads, log_causes, safe_causes, watermarks_now
+from tapebook.wiring import Rooms
+
+
+def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, limits: Limits) -> DecisionRun:
+    """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
+    orders, agent = _intended_orders(opened, decision, limits), opened.slot.deployment.agent
+    optional = OptionalReads(causes=opened.causes)
+    seen = None
+    if agent.mode == "trade" and orders and not all(order.reduce_only for order in orders):
+        # Without it the outcome teaches less; the order is worth more than that.
+        seen = optional.read_or_default("sighting", None, situation_draft, opened.slot.run_id(), opened.situation)
+    run = _decision_run(rooms, opened, decision, orders=len(orders), optional=optional)
+    written = [_dry_run_event(order, limits) if agent.mode == "dry_run" else OrderIntended(order) for order in orders]
+    drafts = [draft_event(run.as_of, RunDecided(run)), *[draft_event(limits.at, body) for body in written]]
+    if seen is not None:
+        drafts.append(seen)
+    rooms.book.append(run.deployment, drafts, expected_seq=limits.seq)
+    if run.degraded_causes:
+        log_causes(f"{run.deployment}, run {run.run_id}", run.degraded_causes)
+    return run
+
+
+def archived_texts(packet: Packet, reply: str, reasoning: str) -> list[bytes]:
+    """What is kept of a decision in the archive: what the engine was sent, its reply, and what it said beside it."""
+    texts = [f"{packet.system}\n\n{packet.text}", reply, *filter(None, [reasoning])]
+    return [text.encode(errors="backslashreplace") for text in texts]
+
+
+def _intended_orders(opened: PreparedDecision, decision: Decision, limits: Limits) -> list[Order]:
+    # Most decisions are to hold, which asks for nothing.
+    if opened.slot.trigger == "shadow" or all([action.action == "hold" for action in decision.actions]):
+        return []
+    judged = list(zip(decision.actions, decision.verdicts, strict=True))
+    return orders_for_actions(opened.slot.run_id(), judged, held=limits.held, mark_e8=limits.mark_e8, at=limits.at)
+
+
+def _dry_run_event(order: Order, limits: Limits) -> OrderDryRun:
+    """All there ever is of an order that is not sent: nothing is left to place, to ask for or to follow."""
+    # An action comes to an order only where there is a mark.
+    mark = limits.mark_e8 or 0
+    worth, cash = notional_usd_e6(order.size_e8, mark), limits.portfolio.cash_usd_e6
+    detail = f"dry run, never sent: {decimal_text(worth, E6, 2)} USD at the mark of {short_price(mark)}"
+    return OrderDryRun(order, mark, -worth if order.side == "buy" else worth, cash, detail)
+
+
+def _decision_run(
+    rooms: Rooms, opened: PreparedDecision, decision: Decision, *, orders: int, optional: OptionalReads
+) -> DecisionRun:
+    slot, situation, packet = opened.slot, opened.situation, opened.packet
+    deployment, agent = slot.deployment, slot.deployment.agent
+    packet_key, reply_key, reason_key = None, None, None
+    if rooms.config.archive.packets:
+        kept = rooms.archive.store_contents(archived_texts(packet, decision.reply, decision.reasoning))
+        packet_key, reply_key, reason_key = (*(each.key for each in kept), None)[:3]
+        # One is enough: both fail for the same reason.
+        for problem in [each.problem for each in kept if each.problem is not None][:1]:
+            optional.add_cause("archive", problem)
+    return DecisionRun(
+        run_id=slot.run_id(),
+        owner=deployment.owner,
+        deployment=deployment.id,
+        agent=agent.name,
+        agent_version=deployment.version,
+        symbol=slot.symbol,
+        scheduled_for=slot.scheduled_for,
+        trigger=slot.trigger,
+        branch=slot.branch,
+        as_of=situation.as_of,
+        watermarks=situation.watermarks,
+        renderer=packet.renderer,
+        inputs_sha256=packet.inputs_sha256,
+        packet_sha256=packet.sha256,
+        tokens=packet.tokens,
+        engine=agent.engine or rooms.config.engine.default,
+        packet_key=packet_key,
+        reply_key=reply_key,
+        status=_run_status(decision, orders, agent.mode),
+        actions=decision.actions,
+        verdicts=decision.verdicts,
+        degraded=situation.degraded,
+        note=decision.note,
+        error=decision.error,
+        votes=decision.votes,
+        usage=decision.usage,
+        reason_key=reason_key,
+        degraded_causes=safe_causes(rooms, optional.causes) if optional.causes else (),
+    )
+
+
+def _run_status(decision: Decision, orders: int, mode: TradingMode) -> RunStatus:
+    if decision.failed:
+        return "failed"
+    # Nothing of a dry run is under way once it is written.
+    return (
+        "done" if orders and mode == "dry_run" else run_status(decision.verdicts, orders=orders, error=decision.error)
+    )
+
+
+_MAX_ERROR_CHARS = 500
+
+
+def record_unmade_runs(
+    rooms: Rooms, slots: Sequence[Slot], *, status: Literal["expired", "failed"], error: str
+) -> None:
+    """Records decisions of one deployment that will not be made, and why; nothing to record writes nothing.
+
+    After a long absence not every slot that passed has a run of its own: the one before them says how many did.
+    """
+    if not slots:
+        return
+    deployment, now = slots[0].deployment, rooms.clock.now()
+    known = watermarks_now(rooms, deployment)
+    skipped = _skipped_slot_notes(rooms, slots) if status == "expired" else {}
+    runs = [
+        DecisionRun(
+            run_id=slot.run_id(),
+            owner=deployment.owner,
+            deployment=deployment.id,
+            agent=deployment.agent.name,
+            agent_version=deployment.version,
+            symbol=slot.symbol,
+            scheduled_for=slot.scheduled_for,
+            trigger=slot.trigger,
+            branch=slot.branch,
+            as_of=now,
+            watermarks=known,
+            renderer=0,
+            inputs_sha256="",
+            packet_sha256="",
+            tokens=0,
+            engine=deployment.agent.engine or rooms.config.engine.default,
+            packet_key=None,
+            reply_key=None,
+            status=status,
+            actions=(),
+            verdicts=(),
+            error=f"{error}{skipped.get(slot.run_id(), '')}"[:_MAX_ERROR_CHARS],
+        )
+        for slot in slots
+    ]
+    rooms.book.append(deployment.id, [draft_event(now, RunDecided(run)) for run in runs], expected_seq=known.book)
+
+
+def _skipped_slot_notes(rooms: Rooms, slots: Sequence[Slot]) -> dict[str, str]:
+    """What is said of slots, by their run, after which others of the pair passed that are not listed one by one."""
+    told: dict[str, str] = {}
+    by_pair: dict[tuple[str, str], list[Slot]] = {}
+    for slot in slots:
+        by_pair.setdefault((slot.symbol, slot.branch), []).append(slot)
+    for pair in by_pair.values():
+        ordered = sorted(pair, key=lambda slot: slot.scheduled_for)
+        for slot, following in pairwise(ordered):
+            step = slot.deployment.agent.cadence_ms
+            between = range(slot.scheduled_for + step, following.scheduled_for, step)
+            ends = [msgspec.structs.replace(slot, scheduled_for=at) for at in (*between[:1], *between[-1:])]
+            # Slots that were decided in their time lie between two late ones as well.
+            if between and not any(rooms.book.has_run(each.run_id()) for each in ends):
+                told[slot.run_id()] = f"; the next {len(between):,} slots passed as well, until {iso_text(between[-1])}"
+    return told

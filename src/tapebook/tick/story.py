@@ -1,0 +1,198 @@
+"""One tick, from what is known to what is done, and the shadow decision beside it.
+
+1. `prepare_decision` finishes what an earlier attempt may have left (`execute_orders`, `reconcile_account`), learns
+   what is due (`learn_what_is_due`), reads every room as of now (`gather_situation`) and makes the packet
+   (`assemble_packet`): a killed process loses nothing;
+2. the engine answers, once, with no transaction open; a stored answer is not asked for again (`stored_answer`);
+3. `conclude_decision` parses the answer, evaluates it against the account as it is now, and records the decision
+   with its intended orders before anything leaves;
+4. `execute_orders` hands the orders over, `reconcile_account` books what came of them.
+
+A worker calls the same four with many decisions in flight; a backtest and `tapebook tick` call them in a row.
+
+A shadow (`shadow_tick`) is a second decision on the same tick with another context profile, recorded and never
+traded. It knows exactly what the real decision knew: the same moment, the same watermarks. It is made when the real
+one is finished, so that a killed process writes the same events in the same order when it comes back.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from tapebook.book.decision_queue import KnownAsOf
+from tapebook.context import assemble_packet
+from tapebook.decision import EngineAnswer, Limits, move_of_order
+from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.domain.run import DecisionRun
+from tapebook.tick.decide import (
+    MarketCut,
+    PreparedDecision,
+    Slot,
+    evaluate_reply,
+    limits_now,
+    store_answer,
+    stored_answer,
+)
+from tapebook.tick.execute import execute_orders, reconcile_account
+from tapebook.tick.learn import learn_what_is_due
+from tapebook.tick.prepare import LEARNING, OptionalReads, gather_situation, watermarks_now
+from tapebook.tick.record import record_decision
+from tapebook.wiring import Rooms
+
+LearnStep = Callable[[Rooms, Deployment], tuple[str, ...]]
+"""Learns what is due, and says why where it could not."""
+
+
+def ask_engine(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+    """The engine's answer."""
+    return rooms.engine(opened.slot.deployment.agent).decide(opened.packet)
+
+
+def tick(
+    rooms: Rooms,
+    slot: Slot,
+    *,
+    look: MarketCut | None = None,
+    ask: Callable[[Rooms, PreparedDecision], EngineAnswer] = ask_engine,
+    learn: LearnStep = learn_what_is_due,
+) -> DecisionRun:
+    """Decides once; the same tick again changes nothing and gives the run that is already there."""
+    opened = prepare_decision(rooms, slot, look=look, learn=learn)
+    if isinstance(opened, DecisionRun):
+        return opened
+    answer = stored_answer(rooms, opened) or ask(rooms, opened)
+    run = conclude_decision(rooms, opened, answer)
+    # What is held was followed up to this moment before the decision.
+    if rooms.book.working_orders(slot.deployment.id):
+        execute_orders(rooms, slot.deployment)
+        reconcile_account(rooms, slot.deployment)
+    return run
+
+
+def prepare_decision(
+    rooms: Rooms,
+    slot: Slot,
+    *,
+    known: KnownAsOf | None = None,
+    look: MarketCut | None = None,
+    learn: LearnStep = learn_what_is_due,
+) -> PreparedDecision | DecisionRun:
+    """What the engine is to be asked; or the run, when the decision was made already.
+
+    `known` is what an earlier attempt was allowed to know; the first attempt knows all there is, or what was
+    looked at for several decisions. `learn` says what is learned before it: a frozen memory learns nothing.
+    """
+    deployment, run = slot.deployment, slot.run_id()
+    rooms.book.record_set_back(deployment.id)
+    # A decision that is made may only finish its orders: what the next tick books, a restart must not book before it.
+    decided = rooms.book.has_run(run)
+    if rooms.book.has_exposure(deployment.id) and (not decided or rooms.book.working_orders(deployment.id)):
+        execute_orders(rooms, deployment)
+        reconcile_account(rooms, deployment)
+    made = rooms.book.run(run) if decided else None
+    if made is not None:
+        return made
+    unlearned = learn(rooms, deployment)
+    optional = OptionalReads((LEARNING,) if unlearned else (), causes=unlearned)
+    look = look or MarketCut(rooms.clock.now(), rooms.tape.head()[0])
+    known = known or KnownAsOf(look.as_of, watermarks_now(rooms, deployment, tape=look.tape_seq, optional=optional))
+    rooms.sync_tape(known.watermarks.tape)
+    situation = gather_situation(
+        rooms,
+        deployment,
+        slot.symbol,
+        as_of=known.as_of,
+        watermarks=known.watermarks,
+        shelf=look.shelf,
+        optional=optional,
+    )
+    return PreparedDecision(slot, situation, assemble_packet(situation), optional.causes)
+
+
+def conclude_decision(rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer) -> DecisionRun:
+    """The decision as it is stored from now on, with the orders it intends."""
+    store_answer(rooms, opened, answer)
+    limits = limits_now(rooms, opened.slot, before=opened.situation)
+    return record_decision(rooms, opened, evaluate_reply(answer, opened.packet, limits), limits)
+
+
+# What a decision leaves in the stream of its deployment: behind these alone, the next one is told nothing new.
+_DECISION_KINDS = frozenset(("run.decided", "run.ended", "situation.seen", "marks.observed"))
+
+
+def repeated_run(rooms: Rooms, deployment: Deployment, symbol: str) -> DecisionRun | None:
+    """The newest decision, if it was made by hand and nothing a decision is told has changed since."""
+    book, log = rooms.book, rooms.log
+    run = book.last_run(deployment.id, symbol, seq=book.head(deployment.id))
+    if run is None or run.trigger != "manual":
+        return None
+    known = watermarks_now(rooms, deployment)
+    changed_by_hand = log.head(book.stream()).known_at >= run.as_of
+    if changed_by_hand or (known.tape, known.docs) != (run.watermarks.tape, run.watermarks.docs):
+        return None
+    since = [kind for kind, seq in log.newest_of_kinds(book.stream(deployment.id)).items() if seq > run.watermarks.book]
+    return run if all(kind in _DECISION_KINDS or kind.startswith("order.") for kind in since) else None
+
+
+SHADOW_BRANCH = "shadow"
+
+
+def shadow_profile(agent: AgentProfile) -> AgentProfile:
+    """The agent as its shadow sees the world; an agent without one stays as it is."""
+    return agent if agent.shadow is None else msgspec.structs.replace(agent, context=agent.shadow, shadow=None)
+
+
+def shadow_slot(slot: Slot) -> Slot | None:
+    """The decision to make beside this one; None when the agent has no shadow, or this is no decision of its own."""
+    if slot.deployment.agent.shadow is None or slot.branch != "main":
+        return None
+    deployment = msgspec.structs.replace(slot.deployment, agent=shadow_profile(slot.deployment.agent))
+    return Slot(deployment, slot.symbol, slot.scheduled_for, trigger="shadow", branch=SHADOW_BRANCH, turn=slot.turn)
+
+
+def shadow_tick(
+    rooms: Rooms, slot: Slot, main: DecisionRun, *, ask: Callable[[Rooms, PreparedDecision], EngineAnswer] = ask_engine
+) -> DecisionRun | None:
+    """Makes the decision beside a real one that was made at `slot`; once, however often it is asked for."""
+    beside = shadow_slot(slot)
+    if beside is None:
+        return None
+    opened = prepare_shadow(rooms, beside, main)
+    if isinstance(opened, DecisionRun):
+        return opened
+    return conclude_shadow(rooms, opened, stored_answer(rooms, opened) or ask(rooms, opened))
+
+
+def prepare_shadow(rooms: Rooms, beside: Slot, main: DecisionRun) -> PreparedDecision | DecisionRun:
+    """What the engine is asked for the shadow of a real decision; or the run, when it was made already."""
+    made = rooms.book.run(beside.run_id())
+    if made is not None:
+        return made
+    optional, known = OptionalReads(), main.watermarks
+    situation = gather_situation(
+        rooms, beside.deployment, beside.symbol, as_of=main.as_of, watermarks=known, optional=optional
+    )
+    return PreparedDecision(beside, situation, assemble_packet(situation), optional.causes)
+
+
+def conclude_shadow(rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer) -> DecisionRun:
+    """The decision as it is stored from now on; judged by the account the real one was made for, which has moved on."""
+    store_answer(rooms, opened, answer)
+    limits = _limits_of_main_run(rooms, opened)
+    return record_decision(rooms, opened, evaluate_reply(answer, opened.packet, limits), limits)
+
+
+def _limits_of_main_run(rooms: Rooms, opened: PreparedDecision) -> Limits:
+    """The limits as they were for the real decision: its holdings and prices, and without the orders it has placed."""
+    situation, mid = opened.situation, opened.situation.market.mid
+    marks = situation.marks if mid is None else situation.marks | {situation.symbol: mid.price_e8}
+    limits = limits_now(rooms, opened.slot)
+    return msgspec.structs.replace(
+        limits,
+        portfolio=situation.portfolio,
+        marks=marks,
+        data_age_ms=situation.price_age_ms,
+        working=tuple(move_of_order(order, marks.get(order.symbol)) for order in situation.working),
+        activity=situation.activity or limits.activity,
+        activity_unread=None if situation.activity else limits.activity_unread,
+    )

@@ -1,0 +1,86 @@
+"""Anchors: what has changed is anchored by whoever runs, once a minute and at the end, and two at once do no harm."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tapebook import anchors
+from tapebook.anchors import AnchorCheck, AnchorTimer, anchor_heads, try_anchor_heads
+from tapebook.desk.roles import ROLES, RoleName, StopSignal, run_role
+from tapebook.errors import StaleWriter, StoreFailed
+from tapebook.log import NotedAnchor
+from tests.desk.desks import desk, reply
+
+
+def anchor_count(home: Path) -> int:
+    """How many anchors there are."""
+    return len(list((home / "archive" / "anchors").rglob("*.z")))
+
+
+def test_only_what_has_changed_is_anchored(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        assert anchor_heads(floor.rooms) is None
+        agent = floor.hire()
+        assert [anchor_heads(floor.rooms), anchor_heads(floor.rooms)] == [1, None]
+        floor.quote(BTC=100)
+        assert [anchor_heads(floor.rooms), anchor_heads(floor.rooms)] == [2, None]
+        floor.say(agent, reply("hold"))
+        assert [anchor_heads(floor.rooms), anchor_heads(floor.rooms)] == [3, None]
+        content = floor.rooms.archive.get("anchors/000000/000000003")
+        assert content is not None
+        last = msgspec.json.decode(content, type=anchors.Anchor)
+        assert [head[1] for head in last.heads] == [agent.id], "streams that did not move are not named again"
+        assert list(AnchorCheck(floor.rooms).findings()) == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_anchors_when_it_stops(role: RoleName, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with desk(home) as floor, StopSignal() as stop:
+        floor.hire()
+        run_role(floor.rooms, role, stop=stop, seconds=0.0, report=lambda progress: None)
+        assert anchor_count(home) == 1
+
+
+def test_a_running_process_anchors_once_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, now = tmp_path / "home", [1_000.0]
+    monkeypatch.setattr(anchors, "elapsed_seconds", lambda: now[0])
+    with desk(home) as floor:
+        floor.hire()
+        timer, other = AnchorTimer(floor.rooms), AnchorTimer(floor.rooms)
+        found = []
+        for _ in range(13):
+            floor.quote(BTC=100)
+            assert timer.anchor_if_due() is None and other.anchor_if_due() is None
+            found.append(anchor_count(home))
+            now[0] += 10
+            floor.later(10_000)
+        assert found == [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3], "two processes anchor no more often than one"
+
+
+def test_of_two_who_anchor_at_once_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with desk(tmp_path / "home") as floor:
+        floor.hire()
+        stale = floor.rooms.log.newest_anchor()
+        assert anchor_heads(floor.rooms) == 1
+        with pytest.raises(StaleWriter):
+            floor.rooms.log.note_anchor(
+                msgspec.structs.replace(stale, number=1), {}, write=lambda: pytest.fail("nothing is written")
+            )
+        assert list(AnchorCheck(floor.rooms).findings()) == []
+
+
+def test_an_archive_that_refuses_leaves_no_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with desk(tmp_path / "home") as floor:
+        floor.hire()
+
+        def refuse(key: str, content: bytes) -> None:
+            raise StoreFailed("the disk is full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(floor.rooms.archive, "create", refuse)
+            assert "the disk is full" in (try_anchor_heads(floor.rooms) or "")
+        assert floor.rooms.log.newest_anchor() == NotedAnchor()
+        assert try_anchor_heads(floor.rooms) is None
+        assert floor.rooms.log.newest_anchor().number == 1
