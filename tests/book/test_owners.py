@@ -207,6 +207,9 @@ def spoilt(theirs: Theirs) -> Theirs:
     theirs.book.append(theirs.agent.id, [spot], expected_seq=theirs.book.head(theirs.agent.id))
     theirs.book.save_agent(msgspec.structs.replace(BRIEF, name=GONE), at=1)
     theirs.book.remove_agent(GONE, at=2, reason="mine")
+    # Rows changed behind the log's back are seen by whoever comes new.
+    rooms = theirs.floor.rooms
+    theirs.book = Book(rooms.log, rooms.book_db, owner=rooms.book.owner)
     return theirs
 
 

@@ -13,6 +13,7 @@ are, so a deposit at noon is no gain.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 
 import msgspec
@@ -27,7 +28,7 @@ from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Positi
 from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Usage, Verdict, Watermarks
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
-from tapebook.log.store import StreamSetBack
+from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
 
 UNREADABLE_REPLY = "UNREADABLE_REPLY"
 BROKER_REFUSED = "BROKER_REFUSED"
@@ -104,7 +105,21 @@ MOST_UNDER_WAY = 50
 # Runs that are named when the beginning of an id fits several.
 _RUNS_NAMED = 5
 
+# A decision by itself moves no account, and a mark is a snapshot: every tick has both.
+_ACCOUNT_KINDS = frozenset(ev.EVENT_KINDS.values()) - {ev.EVENT_KINDS[ev.RunDecided], ev.EVENT_KINDS[ev.MarksObserved]}
+
 _QUERIES = Queries.load("tapebook.book")
+
+
+class _SessionDay(msgspec.Struct, frozen=True):
+    """What a session says of one day, whatever the moment of it."""
+
+    today: int
+    results_usd_e6: int
+    fills: list[Row]
+    intended: tuple[int, ...]
+    nets: tuple[int, ...]
+    closes: tuple[LastClose, ...]
 
 
 class TradeTotals(msgspec.Struct, frozen=True):
@@ -192,6 +207,10 @@ class Book:
         self._leases = leases
         self.owner = owner
         self._streams: dict[str, Stream] = {}
+        # What a tick asks over and over; marks and decisions that place nothing change none of it.
+        self._account_cache = ReadCache(log, _ACCOUNT_KINDS)
+        self._run_cache = ReadCache(log, (ev.EVENT_KINDS[ev.RunEnded],))
+        self._set_back_cache = ReadCache(log, (SET_BACK_KIND,))
 
     def stream(self, deployment: str = "") -> Stream:
         """The stream of a deployment, or the owner's own; the same object again, which knows its hash."""
@@ -202,7 +221,8 @@ class Book:
 
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""
-        return self._log.head(self.stream(deployment)).seq
+        stream = self.stream(deployment)
+        return self._log.head(stream, lease=self._leases.lease_of(stream) if self._leases else None).seq
 
     def seq_as_of(self, deployment: str, as_of: int) -> int:
         """The newest sequence number known at a moment."""
@@ -216,7 +236,8 @@ class Book:
 
     def record_set_back(self, deployment: str = "") -> None:
         """Writes that the clock has gone back, if it has and the stream does not say so yet."""
-        if self._log.is_ahead_of_clock(self.stream(deployment)):
+        stream = self.stream(deployment)
+        if self._log.is_ahead_of_clock(stream, lease=self._leases.lease_of(stream) if self._leases else None):
             self.append(deployment, [], expected_seq=self.head(deployment))
 
     def set_back_count(self, deployment: str) -> int:
@@ -226,8 +247,12 @@ class Book:
 
     def set_back_after(self, deployment: str, *, seq: int, as_of: int) -> StreamSetBack | None:
         """The step back of the clock in a stream, up to a sequence number, that follows events of moments after one."""
-        backs = self._log.set_backs(self.stream(deployment), until=seq)
-        return next((back for back in backs if back.known_before > as_of), None)
+        return next((back for back in self._set_backs(deployment, seq) if back.known_before > as_of), None)
+
+    def _set_backs(self, deployment: str, seq: int) -> list[StreamSetBack]:
+        stream = self.stream(deployment)
+        read = partial(self._log.set_backs, stream, until=seq)
+        return self._set_back_cache.read(deployment, stream, seq=seq, read=read)
 
     def save_agent(self, profile: AgentProfile, *, at: int) -> int:
         """Stores a profile as a new version, unless it equals the newest; returns the version."""
@@ -298,6 +323,11 @@ class Book:
 
     def account(self, deployment: str, *, seq: int) -> Account:
         """Cash, positions and open trades as of a sequence number."""
+        read = partial(self._read_account, deployment, seq)
+        known = self._account_cache.read(("account", deployment), self.stream(deployment), seq=seq, read=read)
+        return known if known.seq == seq else Account(seq, known.portfolio, known.open_trades)
+
+    def _read_account(self, deployment: str, seq: int) -> Account:
         where = {"owner": self.owner, "deployment": deployment, "seq": seq}
         cash = self._db.one(_QUERIES.cash, **where)
         positions, trades = {}, {}
@@ -309,7 +339,8 @@ class Book:
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first; without those that lack fills."""
-        return self._closed_trades(deployment, seq=seq, most=most, partial=0)
+        read = partial(self._closed_trades, deployment, seq=seq, most=most, partial=0)
+        return self._account_cache.read(("closed", deployment, most), self.stream(deployment), seq=seq, read=read)
 
     def all_closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first, whatever is known of them."""
@@ -390,7 +421,12 @@ class Book:
         """The newest decision on a symbol as of a sequence number; also one whose order expired at the gate, or not."""
         where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "seq": seq}
         row = self._db.one(_QUERIES.last_run, without_expired=int(not expired_orders), **where)
-        return self.run(row[0]) if row else None
+        if row is None:
+            return None
+        # Of a run that was decided nothing changes but how it ended.
+        key, read = ("last_run", deployment, symbol), partial(self.run, row[0])
+        known = self._run_cache.read(key, self.stream(deployment), seq=seq, read=read)
+        return known if known is not None and known.run_id == row[0] else self._run_cache.replace(key, read())
 
     def last_run_until(self, deployment: str, symbol: str, *, seq: int, until: int) -> DecisionRun | None:
         """The newest decision on a symbol that was made by a moment: for streams in which the clock has gone back."""
@@ -458,8 +494,13 @@ class Book:
 
     def working_orders(self, deployment: str) -> list[tuple[Order, bool]]:
         """Orders that have not ended, oldest first, each with whether the broker has it."""
-        rows = self._db.all(_QUERIES.working_orders, owner=self.owner, deployment=deployment)
-        return [(_order(row), row[10] is not None) for row in rows]
+
+        def read() -> list[tuple[Order, bool]]:
+            rows = self._db.all(_QUERIES.working_orders, owner=self.owner, deployment=deployment)
+            return [(_order(row), row[10] is not None) for row in rows]
+
+        seq = self.head(deployment)
+        return self._account_cache.read(("working", deployment), self.stream(deployment), seq=seq, read=read)
 
     def unanswered_orders(self, deployment: str = "") -> list[OrderRecord]:
         """Orders nobody knows whether the broker has, of a deployment or of all, oldest first; `detail` says why."""
@@ -548,27 +589,56 @@ class Book:
     def orders_under_way(self, deployment: str, *, seq: int, as_of: int) -> tuple[Order, ...]:
         """Orders that had not ended as of a sequence number, oldest first."""
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "until": as_of + DAY}
-        rows = self._db.all(_QUERIES.orders_under_way, most=MOST_UNDER_WAY, **where)
-        return tuple(_order(row) for row in rows)
+
+        def read() -> tuple[Order, ...]:
+            rows = self._db.all(_QUERIES.orders_under_way, most=MOST_UNDER_WAY, **where)
+            return tuple([_order(row) for row in rows])
+
+        if self._set_backs(deployment, seq):
+            return read()
+        return self._account_cache.read(("under_way", deployment), self.stream(deployment), seq=seq, read=read)
 
     def session(self, deployment: str, account: Account, *, as_of: int) -> Session:
         """What a deployment did in the hour and the day before a moment, as of its account's sequence number."""
-        where = {"owner": self.owner, "deployment": deployment, "seq": account.seq}
-        today, hour, until = day_start(as_of), as_of - HOUR, as_of + DAY
-        (sums,) = self._db.all(_QUERIES.session_sums, hour=hour, today=today, until=until, **where)
-        fills = self._db.all(_QUERIES.session_fills, today=today, until=until, **where)
-        rejections = self._db.all(_QUERIES.session_rejections, hour=hour, as_of=as_of, **where)
+        seq, hour = account.seq, as_of - HOUR
+        day = self._session_day(deployment, seq, as_of)
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq}
         refused = self._db.all(_QUERIES.session_refusals, hour=hour, as_of=as_of, unreadable=UNREADABLE_REPLY, **where)
         return Session(
             cash_usd_e6=account.portfolio.cash_usd_e6,
-            results_usd_e6=sums[1],
-            held=_held_before(account.portfolio, fills),
-            rejections=tuple(row[0] for row in rejections),
-            executed=sum(row[1] for row in fills),
-            orders=sums[0],
-            nets=tuple(row[0] for row in self._db.all(_QUERIES.session_nets, most=LONGEST_STREAK, **where)),
-            closes=tuple(LastClose(*row) for row in self._db.all(_QUERIES.session_closes, **where)),
-            refusals=tuple(rule or refusal_code(detail) for _, _, rule, detail in refused),
+            results_usd_e6=day.results_usd_e6,
+            held=_held_before(account.portfolio, day.fills),
+            rejections=tuple([rule for _, _, rule, _, by_guard in refused if by_guard]),
+            executed=sum([row[1] for row in day.fills]),
+            orders=sum([at > hour for at in day.intended]),
+            nets=day.nets,
+            closes=day.closes,
+            refusals=tuple([rule or refusal_code(detail) for _, _, rule, detail, _ in refused]),
+        )
+
+    def _session_day(self, deployment: str, seq: int, as_of: int) -> _SessionDay:
+        """What was done on the day of a moment; where the clock never went back, until something is done again."""
+        read = partial(self._read_session_day, deployment, seq, as_of)
+        if self._set_backs(deployment, seq):
+            return read()
+        key = "session", deployment
+        known = self._account_cache.read(key, self.stream(deployment), seq=seq, read=read)
+        return known if known.today == day_start(as_of) else self._account_cache.replace(key, read())
+
+    def _read_session_day(self, deployment: str, seq: int, as_of: int) -> _SessionDay:
+        today, until = day_start(as_of), as_of + DAY
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq}
+        # Also the hour before midnight: orders are counted by the hour.
+        since = min(today, as_of) - HOUR
+        intended = self._db.all(_QUERIES.session_intended, since=since, until=until, **where)
+        results = self._db.one(_QUERIES.session_results, today=today, until=until, **where)
+        return _SessionDay(
+            today=today,
+            results_usd_e6=results[0] if results else 0,
+            fills=self._db.all(_QUERIES.session_fills, today=today, until=until, **where),
+            intended=tuple([row[0] for row in intended]),
+            nets=tuple([row[0] for row in self._db.all(_QUERIES.session_nets, most=LONGEST_STREAK, **where)]),
+            closes=tuple([LastClose(*row) for row in self._db.all(_QUERIES.session_closes, **where)]),
         )
 
 

@@ -368,14 +368,9 @@ OPEN_POSITIONS_SECTION = SectionLayout(
 EXPERIENCE_COLUMNS = ("kind", "name", "value")
 
 
-def experience_rows(learned: tuple[ExperienceRow, ...]) -> Rows:
+def experience_rows(learned: tuple[ExperienceRow, ...], words: LineFormatter = plain_line) -> Rows:
     """One per thing learned, as the room of experience ordered them."""
-    return tuple(map(experience_row, learned))
-
-
-def experience_row(learned: ExperienceRow, words: LineFormatter = plain_line) -> Row:
-    """A thing learned."""
-    return words(learned.kind, 20), words(learned.name, 60), words(learned.value, 120)
+    return tuple([(words(each.kind, 20), words(each.name, 60), words(each.value, 120)) for each in learned])
 
 
 def experience_text(rows: Rows) -> str:
@@ -391,7 +386,7 @@ EXPERIENCE_SECTION: SectionLayout[Situation, tuple[ExperienceRow, ...]] = Sectio
     look=attrgetter("experience"),
     rows=experience_rows,
     text=experience_text,
-    row=experience_row,
+    by_item=True,
     memory=True,
 )
 
@@ -399,14 +394,11 @@ EXPERIENCE_SECTION: SectionLayout[Situation, tuple[ExperienceRow, ...]] = Sectio
 HORIZON_COLUMNS = ("layer", "timeframe", "key", "value")
 
 
-def horizon_rows(layers: tuple[LayerRow, ...]) -> Rows:
+def horizon_rows(layers: tuple[LayerRow, ...], words: LineFormatter = plain_line) -> Rows:
     """One per key of a layer; its value is quoted, for people write some of them."""
-    return tuple(map(horizon_row, layers))
-
-
-def horizon_row(layer: LayerRow, words: LineFormatter = plain_line) -> Row:
-    """A key and what it says."""
-    return words(layer.layer, 12), words(layer.timeframe, 20), words(layer.key, 60), words(layer.value, 120)
+    return tuple(
+        [(words(row.layer, 12), words(row.timeframe, 20), words(row.key, 60), words(row.value, 120)) for row in layers]
+    )
 
 
 def horizon_text(rows: Rows) -> str:
@@ -422,7 +414,7 @@ HORIZONS_SECTION: SectionLayout[Situation, tuple[LayerRow, ...]] = SectionLayout
     look=attrgetter("horizons"),
     rows=horizon_rows,
     text=horizon_text,
-    row=horizon_row,
+    by_item=True,
     memory=True,
 )
 

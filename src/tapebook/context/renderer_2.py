@@ -249,9 +249,9 @@ MARKET_SECTIONS: tuple[SectionLayout[Market, Any], ...] = (
         attrgetter("bars"),
         market_sections.bar_rows,
         market_sections.bar_text,
-        market_sections.bar_row,
-        True,
-        True,
+        by_item=True,
+        oldest_first=True,
+        bare=True,
     ),
     SectionLayout("market", 700, MARKET_TITLE, FACT_COLUMNS, lambda seen: seen, _market_rows, fact_text),
 )

@@ -16,7 +16,6 @@ from tapebook.context import market_sections, memory_sections
 from tapebook.context.formatting import CHARACTERS_PER_TOKEN, truncate_between_words, truncate_to_tokens
 from tapebook.context.render import Rows, SectionLayout
 from tapebook.context.situation import Market, Situation
-from tapebook.domain.agent import ExperienceRow, LayerRow
 
 _HIDDEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
@@ -56,14 +55,6 @@ def _unchanged(symbol: str) -> str:
     return symbol
 
 
-def _layer_row(layer: LayerRow) -> tuple[str, ...]:
-    return memory_sections.horizon_row(layer, plain_line)
-
-
-def _experience_row(learned: ExperienceRow) -> tuple[str, ...]:
-    return memory_sections.experience_row(learned, plain_line)
-
-
 def _position_rows(seen: memory_sections.OpenPositionsView) -> Rows:
     cells = partial(memory_sections.open_position_cells, words=plain_line, name=symbol_text)
     return tuple([memory_sections.open_position_row(*each, cells=cells((each[0], each[1]))) for each in seen])
@@ -101,10 +92,9 @@ OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
     _replace(memory_sections.OPEN_POSITIONS_SECTION, rows=_position_rows),
     _replace(
         memory_sections.EXPERIENCE_SECTION,
-        rows=lambda learned: tuple(map(_experience_row, learned)),
-        row=_experience_row,
+        rows=partial(memory_sections.experience_rows, words=plain_line),
     ),
-    _replace(memory_sections.HORIZONS_SECTION, rows=lambda layers: tuple(map(_layer_row, layers)), row=_layer_row),
+    _replace(memory_sections.HORIZONS_SECTION, rows=partial(memory_sections.horizon_rows, words=plain_line)),
     RULES_SECTION,
     _replace(memory_sections.CITATIONS_SECTION, rows=partial(memory_sections.citation_rows, words=plain_line)),
 )

@@ -59,11 +59,12 @@ class SqliteDatabase:
 
     def all(self, query: Query, **params: Any) -> list[Row]:
         """Every row of a query."""
-        return self._execute(query.sqlite, query.values_in_order(params))
+        # In place rather than by `values_in_order`: half of what a small statement costs is reaching it.
+        return self._execute(query.sqlite, tuple(map(params.__getitem__, query.params)))
 
     def one(self, query: Query, **params: Any) -> Row | None:
         """The first row of a query, or None."""
-        rows = self.all(query, **params)
+        rows = self._execute(query.sqlite, tuple(map(params.__getitem__, query.params)))
         return rows[0] if rows else None
 
     def stream(self, query: Query, **params: Any) -> Iterator[Row]:

@@ -106,7 +106,7 @@ def _packet_bars(prices: tuple[_BarPrices | None, ...]) -> PacketBars:
 def _price_reader(columns: tuple[str, ...]) -> SlidingMap[tuple[str, ...], _BarPrices | None]:
     """What gives the prices of rows under these columns, or None for a row that is not whole."""
     if not set(_PRICE_COLUMNS) <= set(columns):
-        return SlidingMap(lambda _: None)
+        return SlidingMap(lambda rows: [None] * len(rows))
     high, low, close = (columns.index(name) for name in _PRICE_COLUMNS)
 
     def prices(row: tuple[str, ...]) -> _BarPrices | None:
@@ -117,7 +117,7 @@ def _price_reader(columns: tuple[str, ...]) -> SlidingMap[tuple[str, ...], _BarP
             return None
         return found if all(map(math.isfinite, found)) else None
 
-    return SlidingMap(prices)
+    return SlidingMap(lambda rows: [prices(row) for row in rows])
 
 
 NOTIONAL_USD = 1_000.0
