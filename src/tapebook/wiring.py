@@ -1,4 +1,4 @@
-"""The composition root: the only place that knows which concrete thing stands behind each port."""
+"""The composition root: opens the stores of a home and puts the configured adapters behind their ports."""
 
 import logging
 import time

@@ -2,7 +2,7 @@
 
 `StreamState` sees every event of a stream in order and is a function of them; nothing else invalidates it. It
 answers what a tick asks of the book over and over. Every answer of `SingleWriterBook` equals that of `Book`;
-whatever the state does not know, and every older moment, is read from the tables. `tests/book/test_fold.py`
+whatever the state does not know, and every older moment, is read from the tables. `tests/book/test_stream_state.py`
 compares the two.
 """
 

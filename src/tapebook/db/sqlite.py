@@ -172,7 +172,7 @@ class SqliteDatabase:
         self._execute(sql)
 
     def _execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        # Not with `_translated`: a context manager costs as much as a small statement.
+        # Errors are translated here: a context manager costs as much as a small statement.
         try:
             # Fetched to the end: apsw runs the statements of a text only as far as rows are asked for.
             return self._connection.execute(sql, values).fetchall()

@@ -167,7 +167,7 @@ class StoredPrices(msgspec.Struct, frozen=True):
 
 
 class Quarantine:
-    """The states of all symbols, and the facts that pass. A cache of the tape: `forget` when a commit has failed."""
+    """The states of all symbols, and the facts that pass. A cache of the tape: `clear_cache` when a commit has failed."""
 
     def __init__(self, rules: PriceRules, stored: StoredPrices) -> None:
         self._rules = rules
