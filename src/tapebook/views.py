@@ -42,14 +42,14 @@ def run_view(run: DecisionRun) -> View:
     """A run as `tapebook runs` lists it."""
     moments = {"scheduled_for": iso_text(run.scheduled_for), "as_of": iso_text(run.as_of)}
     judged = [_action_view(action, verdict) for action, verdict in zip(run.actions, run.verdicts, strict=True)]
-    said = {
+    labels = {
         "actions": judged,
         "dry": is_dry_run(run.deployment),
         "late_ms": run.as_of - run.scheduled_for,
         "votes": [_vote_view(vote) for vote in run.votes],
         "usage": None if run.usage is None else _usage_view(run.usage) | {"reused": _is_reused(run)},
     }
-    return msgspec.to_builtins(run) | moments | said  # type: ignore[no-any-return]
+    return msgspec.to_builtins(run) | moments | labels  # type: ignore[no-any-return]
 
 
 def order_view(order: Order, *, deployment: str, status: str, detail: str) -> View:
@@ -172,8 +172,8 @@ def _is_reused(run: DecisionRun) -> bool:
 
 
 def _usage_view(usage: Usage) -> View:
-    said: View = msgspec.to_builtins(usage)
-    return said | {"cost_usd": said.pop("cost_usd_e6") / E6}
+    view: View = msgspec.to_builtins(usage)
+    return view | {"cost_usd": view.pop("cost_usd_e6") / E6}
 
 
 def _action_view(action: Action, verdict: Verdict) -> View:

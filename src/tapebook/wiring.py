@@ -1,4 +1,4 @@
-"""The composition root: the only place that knows which concrete thing stands behind each port."""
+"""The composition root: opens the stores of a home and puts the configured adapters behind their ports."""
 
 import logging
 import time
@@ -60,18 +60,21 @@ _logger = logging.getLogger("tapebook.clock")
 class Rooms:
     """Everything a tick needs, opened on one home with one clock.
 
-    `sole` says that nobody else writes this book for as long as it is open, as in a backtest: what was written is
-    remembered, rows wait for the end of their transaction, and nothing waits for the disk. The bytes are the same.
+    `single_writer` says that nobody else writes this book for as long as it is open, as in a backtest: what was
+    written is remembered, rows wait for the end of their transaction, and nothing waits for the disk. The bytes are
+    the same.
     """
 
-    def __init__(self, home: Path, *, clock: Clock, sole: bool = False, slot: str | None = None) -> None:
+    def __init__(self, home: Path, *, clock: Clock, single_writer: bool = False, slot: str | None = None) -> None:
         require_home(home)
         make_home_private(home)
         self.home = home
         self.clock = clock
         self.config: Config = with_slot(load_config(home), slot)
-        self.book_db = _open_database(home, self.config.store.book, BOOK_PACKAGES, durable=not sole, large_pages=sole)
-        if sole:
+        self.book_db = _open_database(
+            home, self.config.store.book, BOOK_PACKAGES, durable=not single_writer, large_pages=single_writer
+        )
+        if single_writer:
             self.book_db = BufferedDatabase(self.book_db)
         try:
             self.tape_db = _open_database(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
@@ -80,12 +83,12 @@ class Rooms:
             raise
         # As durable as the book that names what is in it: a backtest is made again, and must not wait for the disk.
         archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
-            home / self.config.archive.place, durable=not sole
+            home / self.config.archive.place, durable=not single_writer
         )
-        self.archive = SpooledArchive(archive, home / SPOOL, durable=not sole)
+        self.archive = SpooledArchive(archive, home / SPOOL, durable=not single_writer)
         # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
-        may_go_back = None if sole or isinstance(clock, VirtualClock) else self._accept_clock_set_back
-        self.log = self._log(may_go_back, sole=sole)
+        may_go_back = None if single_writer or isinstance(clock, VirtualClock) else self._accept_clock_set_back
+        self.log = self._log(may_go_back, single_writer=single_writer)
         self.leases = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
@@ -103,9 +106,9 @@ class Rooms:
         )
         self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get, may_go_back=may_go_back)
         # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
-        self._tape_synced: int | None = None if sole else 0
+        self._tape_synced: int | None = None if single_writer else 0
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
-        self.indexes = IndexFiles(home, self._index, chosen=self.search_terms(), alone=sole)
+        self.indexes = IndexFiles(home, self._index, chosen=self.search_terms(), alone=single_writer)
         # For each deployment the last moment at which nothing was to be learned; see `tick.learn`.
         self.nothing_to_learn_at: dict[str, tuple[object, ...]] = {}
         # For each deployment how many trades a reflection was for that could not be written; see `tick.learn`.
@@ -118,8 +121,8 @@ class Rooms:
         self._last_engine: tuple[AgentProfile, Engine] | None = None
         self._brokers: dict[str, Broker] = {}
 
-    def _log(self, may_go_back: AcceptSetBack | None, *, sole: bool) -> Log:
-        if sole:
+    def _log(self, may_go_back: AcceptSetBack | None, *, single_writer: bool) -> Log:
+        if single_writer:
             return SingleWriterLog(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get)
         return Log(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get, may_go_back=may_go_back)
 
@@ -129,10 +132,10 @@ class Rooms:
         The exchange stamps bars itself, so a machine's clock that is behind the newest bar is wrong. The clock of an
         invented world is right by definition: one that is started again begins anew.
         """
-        heard = self.tape.newest_buckets().get("candles", 0)
-        if now < heard and not isinstance(self.clock, ScaledClock):
-            told = f"the clock says {iso_text(now)}, but a bar of {iso_text(heard)} is known"
-            raise Busy(f"{told}: set the clock of this machine right; nothing is written before")
+        newest_bar = self.tape.newest_buckets().get("candles", 0)
+        if now < newest_bar and not isinstance(self.clock, ScaledClock):
+            problem = f"the clock says {iso_text(now)}, but a bar of {iso_text(newest_bar)} is known"
+            raise Busy(f"{problem}: set the clock of this machine right; nothing is written before")
         back = (known_before - now) // SECOND
         _logger.warning("the clock was set back by %s s, from %s to %s", back, iso_text(known_before), iso_text(now))
         return now
@@ -185,23 +188,23 @@ class Rooms:
         deciding: dict[str, Asker] = {}
         writing: dict[str, Asker] = {}
 
-        def noting(found: dict[str, Asker]) -> Callable[[str, str], Asker]:
-            def give(provider: str, model: str) -> Asker:
+        def collect_into(found: dict[str, Asker]) -> Callable[[str, str], Asker]:
+            def asker_for(provider: str, model: str) -> Asker:
                 made = self._asker(provider, model)
                 return found.setdefault(made.identity, made)
 
-            return give
+            return asker_for
 
         def engine(entry: str, cap: int, members: tuple[str, ...] = ()) -> Engine:
             name, _, model = entry.partition(":")
-            terms = EngineTerms(model, members, cap, member=engine, asker=noting(deciding))
+            terms = EngineTerms(model, members, cap, member=engine, asker=collect_into(deciding))
             made: Engine = plug.load("tapebook.decision.engines", name).create(terms)
             return made
 
         cap = agent.caps.max_model_usd_e6_per_run
         engine(f"{agent.engine or self.config.engine.default}:{agent.model}", cap, agent.members)
         if agent.reflection.cadence != "off":
-            terms = ReflectorTerms(agent.model, cap, noting(writing))
+            terms = ReflectorTerms(agent.model, cap, collect_into(writing))
             plug.load("tapebook.lessons.reflectors", agent.reflection.reflector).create(terms)
         return list(deciding.values()), list(writing.values())
 

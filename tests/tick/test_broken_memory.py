@@ -203,7 +203,7 @@ def test_a_read_that_was_left_out_is_not_tried() -> None:
     optional = OptionalReads(("lessons",), causes=("learning layers: KeyError",))
     assert optional.read_or_default("lessons", 7, broken(ValueError())) == 7
     assert optional.read_or_default("other", 0, lambda: 1) == 1
-    assert (optional.degraded, optional.causes) == (("lessons",), ("learning layers: KeyError",))
+    assert (optional.degraded_names, optional.causes) == (("lessons",), ("learning layers: KeyError",))
 
 
 def test_what_is_no_memory_is_raised(full: Full, monkeypatch: pytest.MonkeyPatch) -> None:

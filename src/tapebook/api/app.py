@@ -308,7 +308,7 @@ class Tapebook:
         agree: Callable[[CostEstimate], bool] = lambda estimate: False,
         **wish: Any,
     ) -> BacktestResult:
-        """Runs an agent over past bars, or goes on where it stopped, or gives what is there; see `planning.Wish`.
+        """Runs an agent over past bars, or goes on where it stopped, or gives what is there; see `BacktestRequest`.
 
         Where models are asked, `agree` hears what they may cost before the first question. They may cost `max_usd` in
         all; without it, the estimate, if `agree` says so. At the limit it stops with SpendLimit: nothing is lost.

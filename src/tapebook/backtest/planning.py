@@ -129,10 +129,10 @@ class _QuietMinutes:
     def _is_heard(self, minute: int) -> bool:
         begins = minute - minute % _STRETCH
         if begins != self._heard[0]:
-            self._heard = begins, self._observed(Candle, begins, begins + _STRETCH)
-        return minute in self._heard[1] or bool(self._observed(Mid, minute, minute + MINUTE))
+            self._heard = begins, self._observed_minutes(Candle, begins, begins + _STRETCH)
+        return minute in self._heard[1] or bool(self._observed_minutes(Mid, minute, minute + MINUTE))
 
-    def _observed(self, channel: type[Candle] | type[Mid], since: int, until: int) -> set[int]:
+    def _observed_minutes(self, channel: type[Candle] | type[Mid], since: int, until: int) -> set[int]:
         return self._tape.observed_minutes(channel, of=self._is_of_dex, since=since, until=until)
 
     def _is_of_dex(self, symbol: str) -> bool:
@@ -156,8 +156,8 @@ class BacktestRequest(msgspec.Struct, frozen=True):
 
 def plan_for(rooms: Rooms, deployment: Deployment, wish: Mapping[str, Any]) -> BacktestPlan:
     """The plan of an agent for a wish given by name; its moments may be text."""
-    said = {key: value for key, value in wish.items() if key in _MOMENTS and isinstance(value, str)}
-    asked = BacktestRequest(**(dict(wish) | {key: parse_instant(value) for key, value in said.items()}))
+    moments = {key: value for key, value in wish.items() if key in _MOMENTS and isinstance(value, str)}
+    asked = BacktestRequest(**(dict(wish) | {key: parse_instant(value) for key, value in moments.items()}))
     plan = make_plan(rooms.tape, rooms.config, deployment.agent, version=deployment.version, wish=asked)
     return PlanFingerprints(rooms).with_inputs(plan)
 

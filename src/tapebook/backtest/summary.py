@@ -52,14 +52,16 @@ def chunk_lines(result: ChunkResult) -> list[str]:
         for rows in (result.regimes, result.assets)
     )
     counted, before = ("n", "won", "bps a trade", "net usd"), "bps against before"
-    said = [("lessons", f"{len(result.lessons)} in note {result.lessons_hash[:_HASH_SHOWN]}")] if result.lessons else []
+    lessons = (
+        [("lessons", f"{len(result.lessons)} in note {result.lessons_hash[:_HASH_SHOWN]}")] if result.lessons else []
+    )
     return [
         f"{plain_text(result.name)}  {_span_text(result)}, {result.ticks:,} ticks",
         *text_record(_figure_rows(result)),
         *text_table(("by provider", *counted, "weight", before), providers),
         *text_table(("by regime", *counted, before), regimes),
         *text_table(("by asset", *counted, before), assets),
-        *text_record(said),
+        *text_record(lessons),
         *(f"    {plain_text(lesson)}" for lesson in result.lessons),
         *text_record([("snapshot", ", ".join(result.snapshots)), ("situations", f"{result.situations:,} known")]),
     ]
@@ -121,14 +123,14 @@ def input_rows(result: BacktestResult) -> list[tuple[str, str]]:
 
 def random_turnover_sentences(result: BacktestResult) -> list[str]:
     """Where the closed trades stand among the same trades at random moments, and what was held on average."""
-    said = [
+    sentences = [
         sentence
         for each in result.baselines
         if each.luck is not None
         for sentence in _turnover_sentences(each, each.luck)
     ]
     held = ", ".join(f"{plain_text(symbol)} {usd_text(value, signed=True)}" for symbol, value in result.exposures)
-    return [*said, *([f"on average over all of the time it held {held} USD"] if held else [])]
+    return [*sentences, *([f"on average over all of the time it held {held} USD"] if held else [])]
 
 
 def summary_text(result: BacktestResult) -> str:
@@ -161,11 +163,11 @@ def spending_text(spent: SpendingTotals | None) -> str:
     if not spent:
         return ""
     calls, tokens = plural(spent.calls, "call"), plural(spent.input_tokens, "token")
-    told = f"{usd_text(spent.cost_usd_e6)} USD for {calls}, {tokens} in, {spent.output_tokens:,} out"
+    text = f"{usd_text(spent.cost_usd_e6)} USD for {calls}, {tokens} in, {spent.output_tokens:,} out"
     if not spent.reused:
-        return told
+        return text
     return (
-        f"{told}; {plural(spent.reused, 'answer')} of other backtests reused, saving {usd_text(spent.saved_usd_e6)} USD"
+        f"{text}; {plural(spent.reused, 'answer')} of other backtests reused, saving {usd_text(spent.saved_usd_e6)} USD"
     )
 
 
@@ -189,12 +191,12 @@ def result_view(
 
     `stale` names the inputs that are others by now; it is empty for a current result.
     """
-    said: dict[str, Any] = msgspec.to_builtins(result)
-    del said["exposures"]
+    view: dict[str, Any] = msgspec.to_builtins(result)
+    del view["exposures"]
     moments = {"start": iso_text(result.start), "end": iso_text(result.end)}
     freeze = {"freeze_at": None if result.freeze_at is None else iso_text(result.freeze_at)}
     return (
-        said
+        view
         | moments
         | freeze
         | {
@@ -212,17 +214,17 @@ def result_view(
 
 def chunk_view(result: ChunkResult) -> dict[str, Any]:
     """A chunk for programs."""
-    said: dict[str, Any] = msgspec.to_builtins(result)
-    kept = {name: value for name, value in said.items() if not name.endswith("_usd_e6") and name != "drawdown_ppm"}
+    fields: dict[str, Any] = msgspec.to_builtins(result)
+    kept = {name: value for name, value in fields.items() if not name.endswith("_usd_e6") and name != "drawdown_ppm"}
     money = ("gross", "fees", "funding", "net", "open")
     return kept | {
         "start": iso_text(result.start),
         "end": iso_text(result.end),
-        "pnl": {f"{name}_usd": said[f"{name}_usd_e6"] / E6 for name in money},
+        "pnl": {f"{name}_usd": fields[f"{name}_usd_e6"] / E6 for name in money},
         "equity": {"start_usd": result.equity_start_usd_e6 / E6, "end_usd": result.equity_end_usd_e6 / E6},
         "drawdown": {"usd": result.drawdown_usd_e6 / E6, "share": result.drawdown_ppm / E6},
         "insurance_usd": result.insurance_usd_e6 / E6,
-        "parts": {name.removesuffix("_e6"): value / E6 for name, value in said["parts"].items()},
+        "parts": {name.removesuffix("_e6"): value / E6 for name, value in fields["parts"].items()},
         "daily": [[iso_text(at), equity / E6] for at, equity in result.daily],
         **{name: [_row_view(row) for row in getattr(result, name)] for name in ("providers", "regimes", "assets")},
     }
@@ -348,8 +350,8 @@ def _baseline_row(each: Baseline) -> list[str]:
 
 
 def _row_view(row: ResultRow) -> dict[str, Any]:
-    said: dict[str, Any] = msgspec.to_builtins(row)
-    return said | {"net_usd": said.pop("net_usd_e6") / E6}
+    view: dict[str, Any] = msgspec.to_builtins(row)
+    return view | {"net_usd": view.pop("net_usd_e6") / E6}
 
 
 def _baseline_view(each: Baseline) -> dict[str, Any]:

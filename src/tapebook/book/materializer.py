@@ -268,7 +268,7 @@ def settle_fill(
         path={} if path is None else {fill.symbol: path},
         order_id=fill.client_id,
     )
-    return _settle(account, portfolio, context, cause=cause, said=[ev.FillObserved(fill)], postings=postings)
+    return _settle(account, portfolio, context, cause=cause, first_bodies=[ev.FillObserved(fill)], postings=postings)
 
 
 def settle_funding(account: Account, payment: FundingPayment, cause: TradeCause) -> SettleResult:
@@ -281,7 +281,9 @@ def settle_funding(account: Account, payment: FundingPayment, cause: TradeCause)
         open_trades=account.open_trades,
         funding={payment.symbol: payment.amount_usd_e6},
     )
-    return _settle(account, portfolio, context, cause=cause, said=[ev.FundingObserved(payment)], postings=postings)
+    return _settle(
+        account, portfolio, context, cause=cause, first_bodies=[ev.FundingObserved(payment)], postings=postings
+    )
 
 
 def settle_insurance(account: Account, payment: InsurancePayment) -> SettleResult:
@@ -305,18 +307,18 @@ def settle_marks(
     A mark may be from before a position was opened: what a trade has been through, the path alone says.
     """
     portfolio, trades = account.portfolio, account.open_trades
-    said: list[msgspec.Struct] = [
+    bodies: list[msgspec.Struct] = [
         ev.MarksObserved(marks, portfolio.cash_usd_e6, portfolio.equity_usd_e6(marks), walked_until)
     ]
     # Within what a trade has been through already, as most prices are, there is nothing to be said of it.
     if not any(
         _widens_extremes(trades.get(symbol), held, path.get(symbol)) for symbol, held in portfolio.positions.items()
     ):
-        return account, said
+        return account, bodies
     context = MaterializerContext(
         at=at, source_id=f"marks {at}", stream=cause.stream, open_trades=trades, path=dict(path)
     )
-    return _settle(account, portfolio, context, cause=cause, said=said, postings=[])
+    return _settle(account, portfolio, context, cause=cause, first_bodies=bodies, postings=[])
 
 
 def _widens_extremes(trade: TradeState | None, held: Position, path: PriceRange | None) -> bool:
@@ -333,10 +335,10 @@ def _settle(
     context: MaterializerContext,
     *,
     cause: TradeCause,
-    said: list[msgspec.Struct],
+    first_bodies: list[msgspec.Struct],
     postings: list[Posting],
 ) -> SettleResult:
-    bodies = list(said)
+    bodies = list(first_bodies)
     if postings:
         bodies.append(ev.LedgerPosted(context.source_id, tuple(postings), portfolio.cash_usd_e6))
     trades = dict(account.open_trades)

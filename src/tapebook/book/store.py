@@ -673,13 +673,13 @@ def _trade(row: Row) -> TradeState | ClosedTrade:
     return state if row[22] is None else ClosedTrade(state, *row[22:])
 
 
-def _run(row: Row, told: ev.RunDetails, acted: list[Row]) -> DecisionRun:
+def _run(row: Row, details: ev.RunDetails, acted: list[Row]) -> DecisionRun:
     # The columns stand in the order of the struct's fields, with four columns for its watermarks.
-    before = (*row[:10], Watermarks(*row[10:14]), row[14], told.inputs_sha256, *row[15:21])
+    before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
     actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
-    said = (tuple(msgspec.json.decode(row[21])), told.note, row[22], told.votes)
+    reply_values = (tuple(msgspec.json.decode(row[21])), details.note, row[22], details.votes)
     usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
-    fields: Row = (*before, actions, verdicts, *said, usage, causes, row[29])
+    fields: Row = (*before, actions, verdicts, *reply_values, usage, causes, row[29])
     return DecisionRun(*fields)
 
 

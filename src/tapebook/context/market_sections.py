@@ -315,9 +315,9 @@ def _entry_price_text(cost_usd_e6: int, size_e8: int) -> str:
 
 
 def _orders_text(working: list[Order], name: SymbolFormatter) -> str:
-    told = [_order_text(order, name) for order in working[:MAX_ORDERS_SHOWN]]
-    more = len(working) - len(told)
-    return "; ".join([*told, f"{more} more"] if more else told)
+    texts = [_order_text(order, name) for order in working[:MAX_ORDERS_SHOWN]]
+    more = len(working) - len(texts)
+    return "; ".join([*texts, f"{more} more"] if more else texts)
 
 
 def _order_text(order: Order, name: SymbolFormatter) -> str:

@@ -179,9 +179,9 @@ def _activity_rows_in_shape(activity: Activity, *, tail: int, rules: int) -> Row
 def _rule_counts(codes: Sequence[str], rules: int) -> str:
     """`R3_POSITION_CAP=4, R6_RATE_LIMIT=1`: the most frequent first."""
     counted = sorted(Counter(codes).items(), key=lambda pair: (-pair[1], pair[0]))
-    told = [f"{code}={count}" for code, count in counted[:rules]]
-    more = len(counted) - len(told)
-    return ", ".join([*told, f"{more} more rules"] if more else told)
+    texts = [f"{code}={count}" for code, count in counted[:rules]]
+    more = len(counted) - len(texts)
+    return ", ".join([*texts, f"{more} more rules"] if more else texts)
 
 
 def _code_sequence(codes: Sequence[str], tail: int) -> str:
@@ -251,8 +251,8 @@ def _trade_row(trade: ClosedTrade, words: LineFormatter, name: SymbolFormatter) 
 
 def _exit_text(trade: ClosedTrade, words: LineFormatter) -> str:
     """The reason of the decision that closed it, in quotes; or what else ended it, which no decision can claim."""
-    said = words(trade.exit_reason, TRADE_EXIT_CHARS)
-    return said if trade.exit_run_id is None else f'"{said}"'
+    reason = words(trade.exit_reason, TRADE_EXIT_CHARS)
+    return reason if trade.exit_run_id is None else f'"{reason}"'
 
 
 @lru_cache(maxsize=16_384)

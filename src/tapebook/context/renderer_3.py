@@ -51,7 +51,7 @@ def question_lines(text: str) -> list[str]:
     return [line for line in found if line]
 
 
-def _unchanged(symbol: str) -> str:
+def _same_symbol(symbol: str) -> str:
     return symbol
 
 
@@ -81,7 +81,7 @@ OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
     PORTFOLIO_SECTION,
     _replace(
         memory_sections.LAST_DECISION_SECTION,
-        rows=partial(memory_sections.last_decision_rows, words=plain_line, name=_unchanged),
+        rows=partial(memory_sections.last_decision_rows, words=plain_line, name=_same_symbol),
     ),
     memory_sections.RECENT_ACTIVITY_SECTION,
     _replace(

@@ -224,13 +224,13 @@ def unlisted_symbols(rooms: Rooms, agent: AgentProfile) -> list[str]:
 def _unlisted_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
     day, listed = listed_symbols()
     known = {symbol.lower(): symbol for symbol in sorted({*listed, *rooms.tape.symbols()})}
-    said = []
+    warnings = []
     for symbol in unlisted_symbols(rooms, agent):
         # Coins worth little are listed by the thousand.
         meant = known.get(symbol.lower()) or known.get(f"k{symbol.lower()}")
         remedy = f"did you mean {meant}?" if meant else "check how it is written"
-        said.append(f"{symbol} is neither in the tape nor listed by the exchange on {day}: {remedy}")
-    return said
+        warnings.append(f"{symbol} is neither in the tape nor listed by the exchange on {day}: {remedy}")
+    return warnings
 
 
 def leverage_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
@@ -262,17 +262,17 @@ def _unattended_warnings(rooms: Rooms, before: AgentProfile, after: AgentProfile
     alone = {*held, *placed} if moved or stopped else left & {*held, *placed}
     when = "while it is disabled" if stopped and not moved else "any more"
     marks = position_marks(TapeQuotes(rooms.tape, View(rooms.clock.now())), held.values(), at=rooms.clock.now())
-    said = []
+    warnings = []
     for symbol in sorted(alone):
         command = f"`tapebook flatten {after.name} --symbol {symbol}`"
         if symbol in held:
             side = "long" if held[symbol].size_e8 > 0 else "short"
             usd = decimal_text(abs(notional_usd_e6(held[symbol].size_e8, marks[symbol])), E6, 2)
             what = f"{after.name} holds {symbol} {side} {usd} USD"
-            said.append(f"{what}: nobody decides on it {when}; margin and funding go on; {command} closes it")
+            warnings.append(f"{what}: nobody decides on it {when}; margin and funding go on; {command} closes it")
         if symbol in placed:
             many = placed.count(symbol) > 1
             what = f"{after.name} has {plural(placed.count(symbol), 'order')}"
             it, them = ("they", "them") if many else ("it", "it")
-            said.append(f"{what} for {symbol} at the broker: {it} can still fill; {command} cancels {them}")
-    return said
+            warnings.append(f"{what} for {symbol} at the broker: {it} can still fill; {command} cancels {them}")
+    return warnings

@@ -92,11 +92,11 @@ def _lessons_view(rooms: Rooms, run: DecisionRun) -> views.View:
     deployment, seq = deployment_of(rooms, run), run.watermarks.book
     if not deployment.agent.context.memory:
         return {"lessons_hash": NO_LESSONS, "lessons": []}
-    told = [
+    notes = [
         {"agent": note.agent, "note_id": note.note_id, "content_hash": note.content_hash}
         for note in notes_of_lessons(rooms, deployment, seq=seq)
     ]
-    return {"lessons_hash": lessons_for(rooms, deployment, seq=seq).content_hash, "lessons": told}
+    return {"lessons_hash": lessons_for(rooms, deployment, seq=seq).content_hash, "lessons": notes}
 
 
 def _read_or_note(problems: list[str], read: Callable[[], Readable | None]) -> Readable | None:

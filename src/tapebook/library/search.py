@@ -45,20 +45,20 @@ def documents_watermark(rooms: Rooms) -> int:
     if not rooms.indexes.has_index():
         return 0
     until = rooms.documents.log_head()
-    standing = rooms.documents.state_as_of(until)
-    indexed = rooms.indexes.open_index(decode_search_terms(standing.terms)).head()
+    documents = rooms.documents.state_as_of(until)
+    indexed = rooms.indexes.open_index(decode_search_terms(documents.terms)).head()
     # Terms count from their own event on, which may be behind the newest version.
-    return until if indexed >= standing.newest > 0 else min(indexed, until)
+    return until if indexed >= documents.newest > 0 else min(indexed, until)
 
 
 def index_as_of(rooms: Rooms, seq: int) -> Index:
     """The index with the terms of a watermark, knowing all versions up to it."""
-    standing = rooms.documents.state_as_of(seq)
-    terms = decode_search_terms(standing.terms)
+    documents = rooms.documents.state_as_of(seq)
+    terms = decode_search_terms(documents.terms)
     index = rooms.indexes.open_index(terms)
-    if index.head() < standing.newest:
+    if index.head() < documents.newest:
         # No further than the watermark: what came later may be damaged, and a replay of before does not need it.
-        fill_index(rooms, index, until=standing.newest)
+        fill_index(rooms, index, until=documents.newest)
     return index
 
 

@@ -209,15 +209,15 @@ def is_clock_set_back(newest_known_at: int, now: int) -> bool:
     return newest_known_at - now > TOLERATED_MS
 
 
-def set_back_draft(said: ClockSetBack) -> Draft:
+def set_back_draft(set_back: ClockSetBack) -> Draft:
     """The event that lets `known_at` go back."""
-    return Draft.from_body(SET_BACK_KIND, said.known_at, said)
+    return Draft.from_body(SET_BACK_KIND, set_back.known_at, set_back)
 
 
 def _project_set_back(event: Event) -> list[Write]:
-    said = msgspec.json.decode(event.body, type=ClockSetBack)
+    set_back = msgspec.json.decode(event.body, type=ClockSetBack)
     place = {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
-    return [Write(QUERIES.add_set_back, place | msgspec.structs.asdict(said))]
+    return [Write(QUERIES.add_set_back, place | msgspec.structs.asdict(set_back))]
 
 
 SET_BACK_PROJECTION = Projection(tables=("log_set_backs",), projectors={SET_BACK_KIND: _project_set_back})
@@ -642,8 +642,8 @@ class Log:
 def event_row(event: Event) -> Row:
     """An event as its table's columns, in their order."""
     when, packed = (event.kind, event.schema, event.happened_at, event.known_at), pack_body(event.body)
-    said = (event.body, None) if packed is None else ("", packed)
-    return event.stream.owner, event.stream.deployment, event.seq, *when, *said, event.hash
+    content = (event.body, None) if packed is None else ("", packed)
+    return event.stream.owner, event.stream.deployment, event.seq, *when, *content, event.hash
 
 
 def pack_row(events: Sequence[Event], *, key: str | None = None, content: bytes | None = None) -> Row:

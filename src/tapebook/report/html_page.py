@@ -182,8 +182,8 @@ def _baseline_table(result: BacktestResult) -> str:
         ]
         for each in (own, *result.baselines)
     ]
-    said = " ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in random_turnover_sentences(result))
-    luck = f"<p>{escape_text(said)}</p>" if said else ""
+    sentences = " ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in random_turnover_sentences(result))
+    luck = f"<p>{escape_text(sentences)}</p>" if sentences else ""
     return html_table(("", "trades", "equity change USD", "Sharpe", "drawdown"), rows) + luck
 
 
@@ -303,13 +303,13 @@ MOST_TRADES = 8_000
 _STEPS = (MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, DAY, 7 * DAY)
 
 
-def report_html(told: ReportData, bars: Sequence[BarColumns]) -> str:
+def report_html(report: ReportData, bars: Sequence[BarColumns]) -> str:
     """The page."""
-    result = told.result
-    data = msgspec.json.encode(chart_values(told, bars)).decode()
-    parts = page_sections(result, stale=told.stale, spent=told.spent) | {
+    result = report.result
+    data = msgspec.json.encode(chart_values(report, bars)).decode()
+    parts = page_sections(result, stale=report.stale, spent=report.spent) | {
         "title": escape_text(f"{result.agent}, backtest {result.id}"),
-        "left_out": _left_out_sentence(told),
+        "left_out": _left_out_sentence(report),
         "style": _page_file("page.css"),
         "script": _page_file("page.js"),
         # Inside a script element only this would end it.
@@ -318,9 +318,9 @@ def report_html(told: ReportData, bars: Sequence[BarColumns]) -> str:
     return _fill_template(_page_file("page.html"), parts)
 
 
-def chart_values(told: ReportData, bars: Sequence[BarColumns]) -> dict[str, Any]:
+def chart_values(report: ReportData, bars: Sequence[BarColumns]) -> dict[str, Any]:
     """What the page draws: seconds for time, dollars for money, six digits for prices."""
-    result, days = told.result, [day // SECOND for day, _ in told.result.total.daily]
+    result, days = report.result, [day // SECOND for day, _ in report.result.total.daily]
     luck = next((each.luck for each in result.baselines if each.luck), None)
     symbols = [each.symbol for each in bars]
     most = MOST_CANDLES // max(1, len(bars))
@@ -328,7 +328,7 @@ def chart_values(told: ReportData, bars: Sequence[BarColumns]) -> dict[str, Any]
         "start": result.start // SECOND,
         "end": result.end // SECOND,
         "agent": result.agent,
-        "equity": [_point_values(point) for point in thin_points(told.points, MOST_POINTS)],
+        "equity": [_point_values(point) for point in thin_points(report.points, MOST_POINTS)],
         "days": days,
         "baselines": [{"name": each.name, "usd": list(map(_cents, each.daily))} for each in result.baselines],
         "low": list(map(_cents, luck.daily_low_usd_e6)) if luck else [],
@@ -336,7 +336,7 @@ def chart_values(told: ReportData, bars: Sequence[BarColumns]) -> dict[str, Any]
         "chunks": [_chunk_span(chunk) for chunk in result.chunks],
         "markets": [_market_values(each, most) for each in bars],
         "trades": [
-            _trade_values(each, symbols) for each in told.trades[-MOST_TRADES:] if each.outcome.symbol in symbols
+            _trade_values(each, symbols) for each in report.trades[-MOST_TRADES:] if each.outcome.symbol in symbols
         ],
     }
 
@@ -380,9 +380,9 @@ def _chunk_span(chunk: ChunkResult) -> dict[str, Any]:
     return {"name": chunk.name, "start": chunk.start // SECOND, "end": chunk.end // SECOND}
 
 
-def _left_out_sentence(told: ReportData) -> str:
+def _left_out_sentence(report: ReportData) -> str:
     """What the drawing does not show, as a sentence."""
-    more = len(told.trades) - MOST_TRADES
+    more = len(report.trades) - MOST_TRADES
     return f"The newest {MOST_TRADES:,} trades are drawn; {more:,} earlier ones are in the CSV." if more > 0 else ""
 
 

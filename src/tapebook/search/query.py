@@ -369,13 +369,13 @@ class Embeddings:
         """Whether at least one of some words means something to the model."""
         return any(map(self._embedder.knows_word, words))
 
-    def similarity(self, question: str, sight: VisibleChunks) -> Similarity | None:
+    def similarity(self, question: str, visible: VisibleChunks) -> Similarity | None:
         """How alike the rows in sight are to a question; None when none has a vector."""
         model = self._store.find_model(self._embedder.name)
         vector = None if model is None else self._question_vector(model, question)
         if model is None or vector is None:
             return None
-        return Similarity([self._scope_similarity(model, vector, part) for part in sight.parts])
+        return Similarity([self._scope_similarity(model, vector, part) for part in visible.parts])
 
     def _question_vector(self, model: VectorModel, question: str) -> NDArray[np.void] | None:
         key = sha256_hex(question.encode(errors="replace"))
@@ -459,23 +459,23 @@ class Search:
     ) -> IndexAnswer:
         """What the rows in sight answer, or why they do not; documents at the paths `without` are not given."""
         query = query[:MAX_QUERY_CHARACTERS]
-        sight, asked = VisibleChunks(self._store, scopes, seq), query_terms(query)
-        allowed = sight.rows_of_kinds(kinds)
-        if why := _why_no_search(sight, asked, allowed, limit=limit, kinds=kinds):
+        visible, asked = VisibleChunks(self._store, scopes, seq), query_terms(query)
+        allowed = visible.rows_of_kinds(kinds)
+        if why := _why_no_search(visible, asked, allowed, limit=limit, kinds=kinds):
             return IndexAnswer(why=why)
         if without:
-            allowed = allowed & sight.rows_not_at(without)
-        said = _score_words(sight, asked, has_families=not self._first_rules)
-        if not said.weights and self._is_unknown_to_model(asked):
+            allowed = allowed & visible.rows_not_at(without)
+        word_scores = _score_words(visible, asked, has_families=not self._first_rules)
+        if not word_scores.weights and self._is_unknown_to_model(asked):
             return IndexAnswer(why=f"{_no_word_sentence(asked)}; and the model of meaning knows none of them")
-        likeness = self._embeddings.similarity(query, sight) if self._embeddings else None
-        heard = _QueryScores(sight, said, likeness, Snippets(said.weights))
+        likeness = self._embeddings.similarity(query, visible) if self._embeddings else None
+        scores = _QueryScores(visible, word_scores, likeness, Snippets(word_scores.weights))
         caps = Caps(self._terms, self._store.kinds() if self._terms.per_kind else {})
-        given = best_rows(self._candidates(heard, allowed), caps, limit)
+        given = best_rows(self._candidates(scores, allowed), caps, limit)
         if not given:
             return IndexAnswer(why=self._why_nothing(asked, likeness))
-        citations = tuple(self._citation(heard, *each, f"c{at}") for at, each in enumerate(given.items(), start=1))
-        return IndexAnswer(citations, explained=tuple(_score_parts(heard, at) for at in given))
+        citations = tuple(self._citation(scores, *each, f"c{at}") for at, each in enumerate(given.items(), start=1))
+        return IndexAnswer(citations, explained=tuple(_score_parts(scores, at) for at in given))
 
     def _is_unknown_to_model(self, asked: QueryTerms) -> bool:
         """Whether the model has no idea of a question's words either."""
@@ -483,28 +483,28 @@ class Search:
             return False
         return not self._embeddings.knows_any(asked.words)
 
-    def _candidates(self, heard: _QueryScores, allowed: NDArray[np.bool_]) -> CandidateRows:
+    def _candidates(self, query: _QueryScores, allowed: NDArray[np.bool_]) -> CandidateRows:
         """The rows that may be an answer, with the scores they have at most."""
-        said, likeness = heard.said, heard.likeness
+        word_scores, likeness = query.said, query.likeness
 
         def exact(rows: Rows) -> Scores:
-            return self._scores(said, rows, None if likeness is None else likeness.exact(rows))
+            return self._scores(word_scores, rows, None if likeness is None else likeness.exact(rows))
 
-        found = said.words > 0
+        found = word_scores.words > 0
         if likeness is not None:
             found |= likeness.at_most >= self._alike
         rows = np.flatnonzero(found & allowed)
-        scores = self._scores(said, rows, None if likeness is None else likeness.at_most[rows])
-        return CandidateRows(rows, scores, exact, heard.sight.documents_and_kinds)
+        scores = self._scores(word_scores, rows, None if likeness is None else likeness.at_most[rows])
+        return CandidateRows(rows, scores, exact, query.sight.documents_and_kinds)
 
-    def _scores(self, said: _WordScores, rows: Rows, likeness: Scores | None) -> Scores:
+    def _scores(self, word_scores: _WordScores, rows: Rows, likeness: Scores | None) -> Scores:
         """The scores of rows that are so much alike; what has a word of the question is never lost to the minimum."""
-        words, share = said.words[rows], None if said.share is None else said.share[rows]
-        scores = add_name_share(fuse_scores(words, said.possible, likeness, self._terms), share)
+        words, share = word_scores.words[rows], None if word_scores.share is None else word_scores.share[rows]
+        scores = add_name_share(fuse_scores(words, word_scores.possible, likeness, self._terms), share)
         return scores if likeness is None else np.where((words > 0) | (likeness >= self._alike), scores, NO_ANSWER)
 
-    def _citation(self, heard: _QueryScores, at: int, score: float, name: str) -> Citation:
-        found, likeness, by_words = heard.sight.chunk_at(at), heard.likeness, heard.said.words[at] > 0
+    def _citation(self, query: _QueryScores, at: int, score: float, name: str) -> Citation:
+        found, likeness, by_words = query.sight.chunk_at(at), query.likeness, query.said.words[at] > 0
         by_meaning = likeness is not None and likeness.at_most[at] >= self._alike
         start = 0 if by_words or likeness is None else passage_start(found.text, likeness.closest(at))
         return Citation(
@@ -512,7 +512,7 @@ class Search:
             start_line=found.start_line,
             end_line=found.end_line,
             score_e4=_e4(score),
-            snippet=heard.snippets.snippet_of(found.text, start=start),
+            snippet=query.snippets.snippet_of(found.text, start=start),
             source="hybrid" if by_words and by_meaning else "fts" if by_words else "vector",
             id=name,
             content_sha256=found.sha256,
@@ -529,27 +529,27 @@ def _no_word_sentence(asked: QueryTerms) -> str:
 
 
 def _why_no_search(
-    sight: VisibleChunks, asked: QueryTerms, allowed: NDArray[np.bool_], *, limit: int, kinds: Collection[str] | None
+    visible: VisibleChunks, asked: QueryTerms, allowed: NDArray[np.bool_], *, limit: int, kinds: Collection[str] | None
 ) -> str:
     """Why there can be no answer; empty when there can."""
     if limit < 1:
         return f"nothing was asked for: the limit is {limit}"
-    if not sight.standing.any():
-        return f"there are no documents to search as of {sight.seq}"
+    if not visible.standing.any():
+        return f"there are no documents to search as of {visible.seq}"
     if not allowed.any():
         return f"no document there is of kind {' or '.join(sorted(kinds or ()))}".rstrip()
     return "" if asked.terms else "the question has no words"
 
 
-def _score_words(sight: VisibleChunks, asked: QueryTerms, *, has_families: bool) -> _WordScores:
-    words, share = np.zeros(sight.size), np.zeros(sight.size)
+def _score_words(visible: VisibleChunks, asked: QueryTerms, *, has_families: bool) -> _WordScores:
+    words, share = np.zeros(visible.size), np.zeros(visible.size)
     possible = names = 0.0
     weights: dict[str, float] = {}
     for term in asked.terms:
-        places, times, lengths = sight.rows_with_term(term)
+        places, times, lengths = visible.rows_with_term(term)
         meant: tuple[str, ...] = (term,)
         if has_families and not len(places) and (family := related_terms(term)):
-            meant, (places, times, lengths) = family, sight.rows_with_any(family)
+            meant, (places, times, lengths) = family, visible.rows_with_any(family)
         weight = term_weight(len(places))
         if len(places):
             weights |= dict.fromkeys(meant, weight)
@@ -563,13 +563,13 @@ def _score_words(sight: VisibleChunks, asked: QueryTerms, *, has_families: bool)
     return _WordScores(words, possible, weights, share / names if names else None)
 
 
-def _score_parts(heard: _QueryScores, at: int) -> tuple[ScorePart, ...]:
-    said = heard.said
-    parts = [ScorePart("words", _e4(said.words[at] / said.possible))]
-    if said.share is not None:
-        parts.append(ScorePart("names", _e4(said.share[at])))
-    if heard.likeness is not None:
-        parts.append(ScorePart("meaning", _e4(heard.likeness.at_most[at])))
+def _score_parts(query: _QueryScores, at: int) -> tuple[ScorePart, ...]:
+    word_scores = query.said
+    parts = [ScorePart("words", _e4(word_scores.words[at] / word_scores.possible))]
+    if word_scores.share is not None:
+        parts.append(ScorePart("names", _e4(word_scores.share[at])))
+    if query.likeness is not None:
+        parts.append(ScorePart("meaning", _e4(query.likeness.at_most[at])))
     return tuple(parts)
 
 

@@ -257,13 +257,13 @@ def decision_moment(
         )
         if known < found:
             found = known
-    heard = slot + GRACE_MS
+    source_alive_at = slot + GRACE_MS
     # No midpoint settles a slot before its grace is over.
-    if found <= heard:
+    if found <= source_alive_at:
         return max(found, slot)
-    if tape.newest(Mid, symbol, view=View(heard, watermark)) is not None:
-        heard = tape.first_known(Mid, symbol, since=heard, until=last, view=view)
-    return min(found, heard)
+    if tape.newest(Mid, symbol, view=View(source_alive_at, watermark)) is not None:
+        source_alive_at = tape.first_known(Mid, symbol, since=source_alive_at, until=last, view=view)
+    return min(found, source_alive_at)
 
 
 def _heard_until(tape: ObservedBars, symbol: str, view: View) -> int:

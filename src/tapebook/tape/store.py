@@ -590,9 +590,9 @@ class Tape:
         stored = self._db.one(family.queries.stored, **values)
         if stored is None:
             return 0
-        revision, *said, known_at, seq = stored
+        revision, *stored_values, known_at, seq = stored
         # Without key and revision, the stored values are the last of the row before its revision and times.
-        if tuple(said) == row[-3 - len(said) : -3] and self._is_stamp_valid(known_at, seq):
+        if tuple(stored_values) == row[-3 - len(stored_values) : -3] and self._is_stamp_valid(known_at, seq):
             if seq == row[-1]:
                 same = (*row[:-3], revision, *row[-2:])
                 written.setdefault(family.key_of(same), same)

@@ -71,14 +71,14 @@ def reconcile_account(rooms: Rooms, deployment: Deployment) -> None:
         orders = [msgspec.structs.replace(order, intended_at=min(order.intended_at, now)) for order in orders]
     quotes = TapeQuotes(rooms.tape, View(now))
     broker = rooms.broker(deployment.agent.broker)
-    said = broker.activity(_broker_account(account, deployment, newest), orders, quotes=quotes, until=now)
+    activity = broker.activity(_broker_account(account, deployment, newest), orders, quotes=quotes, until=now)
     path = PricePath(quotes, now=now, valued_at=newest.happened_at if newest else 0)
     drafts: list[Draft] = []
-    if said.events:
-        account, drafts = _settle_events(rooms, deployment, account, said.events, orders=orders, path=path)
-    if drafts or newest is None or newest.happened_at < now or newest.walked_until < said.walked_until:
+    if activity.events:
+        account, drafts = _settle_events(rooms, deployment, account, activity.events, orders=orders, path=path)
+    if drafts or newest is None or newest.happened_at < now or newest.walked_until < activity.walked_until:
         marked = _valuation_events(
-            account, deployment, newest, quotes=quotes, path=path, at=now, walked_until=said.walked_until
+            account, deployment, newest, quotes=quotes, path=path, at=now, walked_until=activity.walked_until
         )
         drafts += [draft_event(now, body) for body in marked]
     if drafts:

@@ -60,7 +60,7 @@ def _intended_orders(opened: PreparedDecision, decision: Decision, limits: Limit
     if opened.slot.trigger == "shadow" or all([action.action == "hold" for action in decision.actions]):
         return []
     judged = list(zip(decision.actions, decision.verdicts, strict=True))
-    return orders_for_actions(opened.slot.run_id(), judged, held=limits.held, mark_e8=limits.mark_e8, at=limits.at)
+    return orders_for_actions(opened.slot.run_id(), judged, held=limits.position, mark_e8=limits.mark_e8, at=limits.at)
 
 
 def _dry_run_event(order: Order, limits: Limits) -> OrderDryRun:
@@ -172,7 +172,7 @@ def record_unmade_runs(
 
 def _skipped_slot_notes(rooms: Rooms, slots: Sequence[Slot]) -> dict[str, str]:
     """What is said of slots, by their run, after which others of the pair passed that are not listed one by one."""
-    told: dict[str, str] = {}
+    notes: dict[str, str] = {}
     by_pair: dict[tuple[str, str], list[Slot]] = {}
     for slot in slots:
         by_pair.setdefault((slot.symbol, slot.branch), []).append(slot)
@@ -184,5 +184,7 @@ def _skipped_slot_notes(rooms: Rooms, slots: Sequence[Slot]) -> dict[str, str]:
             ends = [msgspec.structs.replace(slot, scheduled_for=at) for at in (*between[:1], *between[-1:])]
             # Slots that were decided in their time lie between two late ones as well.
             if between and not any(rooms.book.has_run(each.run_id()) for each in ends):
-                told[slot.run_id()] = f"; the next {len(between):,} slots passed as well, until {iso_text(between[-1])}"
-    return told
+                notes[slot.run_id()] = (
+                    f"; the next {len(between):,} slots passed as well, until {iso_text(between[-1])}"
+                )
+    return notes

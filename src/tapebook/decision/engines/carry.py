@@ -23,8 +23,8 @@ class CarryEngine:
     def decide(self, packet: Packet) -> EngineAnswer:
         """Opens on the side that is paid, closes when the pay is gone or has turned, holds otherwise."""
         reading = read_packet(packet)
-        told = reading.market.get("funding_rate_1h_pct")
-        signal = _signal(told) if told else None
+        rate_text = reading.market.get("funding_rate_1h_pct")
+        signal = _signal(rate_text) if rate_text else None
         if signal is None:
             return abstain(packet.symbol, "the funding rate is not known")
         age = parse_number(reading.market.get("funding_age_s"))
@@ -34,9 +34,9 @@ class CarryEngine:
 
 
 @lru_cache(maxsize=256)
-def _signal(told: str) -> Signal | None:
+def _signal(rate_text: str) -> Signal | None:
     """What a rate says, None when it is no number; cached, since it stays for as long as it is the newest."""
-    rate = parse_number(told)
+    rate = parse_number(rate_text)
     if rate is None:
         return None
     wants: PositionSide | None = "short" if rate > ENTER_PCT else "long" if rate < -ENTER_PCT else None

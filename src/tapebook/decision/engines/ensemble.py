@@ -48,8 +48,8 @@ class EnsembleEngine:
         # Rules answer the same for as long as the bars stay, so what the votes come to is often known.
         self._together = LastCall(_majority_answer)
         # Empty when every member is a pure function of the packet.
-        told = " + ".join(f"{name} {engine.identity}".strip() for name, engine in members)
-        self.identity = told if any(engine.identity for _, engine in members) else ""
+        identities = " + ".join(f"{name} {engine.identity}".strip() for name, engine in members)
+        self.identity = identities if any(engine.identity for _, engine in members) else ""
 
     def decide(self, packet: Packet) -> EngineAnswer:
         """The proposal of the majority, with everybody's vote."""
@@ -96,9 +96,11 @@ def _ballot(name: str, given: EngineAnswer, weight_e4: int, symbol: str) -> Ball
     own = [action for action in parsed.actions if action.symbol == symbol]
     if not own:
         return _make_ballot(Vote(name, "hold", None, 0, weight_e4, f"no word on {symbol}"))
-    said = own[0] if len(own) == 1 else next((action for action in own if action.action != "hold"), own[0])
-    side = said.side if said.action in _ORDERS else None
-    return _make_ballot(Vote(name, said.action, side, said.confidence_e4, weight_e4, said.reason), said)
+    own_action = own[0] if len(own) == 1 else next((action for action in own if action.action != "hold"), own[0])
+    side = own_action.side if own_action.action in _ORDERS else None
+    return _make_ballot(
+        Vote(name, own_action.action, side, own_action.confidence_e4, weight_e4, own_action.reason), own_action
+    )
 
 
 def _make_ballot(vote: Vote, action: Action | None = None) -> Ballot:
