@@ -259,6 +259,10 @@ class Book:
         rows = self._db.all(_QUERIES.agents, owner=self.owner, removed=int(removed))
         return [_profile(row[1:]) for row in rows]
 
+    def agent_names(self) -> list[str]:
+        """Every agent there ever was, by name."""
+        return [row[0] for row in self._db.all(_QUERIES.agent_names, owner=self.owner)]
+
     def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
         """One agent's profile: the newest version, which may be the one that ended it, or a given one."""
         if version is None:
