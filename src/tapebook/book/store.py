@@ -24,7 +24,7 @@ from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import DAY, HOUR, floor_to_step, iso_text
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Position, TradeState
-from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Usage, Verdict, Watermarks
+from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Usage, Verdict, Vote, Watermarks
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.store import StreamSetBack
@@ -415,7 +415,7 @@ class Book:
         if event is None:
             raise Damaged(f"run {run_id} is not in the log; `tapebook verify` lists what is missing")
         actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
-        return _run(row, ev.run_details(event), actions)
+        return _run(row, _RUN_DETAILS.decode(event.body).run, actions)
 
     def find_run(self, text: str) -> DecisionRun:
         """The decision whose id begins with a text; UnknownName when none or several do."""
@@ -607,7 +607,22 @@ def _trade(row: Row) -> TradeState | ClosedTrade:
     return state if row[22] is None else ClosedTrade(state, *row[22:])
 
 
-def _run(row: Row, told: ev.RunDetails, acted: list[Row]) -> DecisionRun:
+class _RunDetails(msgspec.Struct, frozen=True):
+    """What the event of a run says and no table repeats."""
+
+    inputs_sha256: str
+    votes: tuple[Vote, ...] = ()
+    note: str = ""
+
+
+class _RunEvent(msgspec.Struct, frozen=True):
+    run: _RunDetails
+
+
+_RUN_DETAILS = msgspec.json.Decoder(_RunEvent)
+
+
+def _run(row: Row, told: _RunDetails, acted: list[Row]) -> DecisionRun:
     # The columns stand in the order of the struct's fields, with four columns for its watermarks.
     before = (*row[:10], Watermarks(*row[10:14]), row[14], told.inputs_sha256, *row[15:21])
     actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))

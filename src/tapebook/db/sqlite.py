@@ -59,7 +59,8 @@ class SqliteDatabase:
 
     def all(self, query: Query, **params: Any) -> list[Row]:
         """Every row of a query."""
-        return self._execute(query.sqlite, query.values_in_order(params))
+        # Written out: no line of a tick is called more often.
+        return self._execute(query.sqlite, tuple(map(params.__getitem__, query.params)))
 
     def one(self, query: Query, **params: Any) -> Row | None:
         """The first row of a query, or None."""
