@@ -108,7 +108,7 @@ class Rooms:
         # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
         self._tape_synced: int | None = None if single_writer else 0
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
-        self.indexes = IndexFiles(home, self._index, chosen=self.search_terms(), alone=single_writer)
+        self.indexes = IndexFiles(home, self._index, chosen=search_terms(self.config), alone=single_writer)
         # For each deployment the last moment at which nothing was to be learned; see `tick.learn`.
         self.nothing_to_learn_at: dict[str, tuple[object, ...]] = {}
         # For each deployment how many trades a reflection was for that could not be written; see `tick.learn`.
@@ -219,10 +219,6 @@ class Rooms:
         for key in (*self._keys.values(), *map(Key, embedder_keys().values())):
             text = key.redact(text)
         return redact_passwords(text)
-
-    def search_terms(self) -> SearchTerms:
-        """How the settings want documents to be searched."""
-        return search_terms(self.config)
 
     def _index(self, terms: SearchTerms, place: Path) -> Index:
         recall = self.config.recall

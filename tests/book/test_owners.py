@@ -102,6 +102,7 @@ READS: dict[str, Read] = {
     "last_run_until": lambda book, it: book.last_run_until(it.agent.id, "BTC", seq=it.seq, until=it.now),
     "closed_trades": lambda book, it: book.closed_trades(it.agent.id, seq=it.seq, most=ALL),
     "all_closed_trades": lambda book, it: book.all_closed_trades(it.agent.id, seq=it.seq, most=ALL),
+    "agent_names": lambda book, it: book.agent_names(),
     "trade_end_seq": lambda book, it: book.trade_end_seq(it.traded.state.trade_id),
     "trade_lacks": lambda book, it: book.trade_lacks(it.traded.state.trade_id),
     "has_spot_fill": lambda book, it: book.has_spot_fill(it.agent.id, "s1"),

@@ -24,7 +24,7 @@ from tapebook.domain.position import (
     position_after_fill,
     signed_size_e8,
 )
-from tapebook.domain.run import Action, DecisionRun, RunStatus, Trigger, Verdict, Vote
+from tapebook.domain.run import Action, DecisionRun, RunStatus, Trigger, Verdict
 from tapebook.log import Draft, Event
 
 EntryKind = Literal["deposit", "realised_pnl", "fee", "funding", "insurance"]
@@ -298,26 +298,6 @@ def event_body(event: Event, kind: type[Body]) -> Body:
         kept = _last_bodies[kind] = event.body, _DECODERS[kind].decode(event.body)
     body: Body = kept[1]
     return body
-
-
-class RunDetails(msgspec.Struct, frozen=True):
-    """What an event says of a run and no table repeats."""
-
-    inputs_sha256: str
-    votes: tuple[Vote, ...] = ()
-    note: str = ""
-
-
-class _RunDetailsBody(msgspec.Struct, frozen=True):
-    run: RunDetails
-
-
-_RUN_DETAILS_DECODER = msgspec.json.Decoder(_RunDetailsBody)
-
-
-def run_details(event: Event) -> RunDetails:
-    """What only the event of a decision says of it."""
-    return _RUN_DETAILS_DECODER.decode(event.body).run
 
 
 _PLACED_NOTHING: frozenset[RunStatus] = frozenset({"held", "rejected", "failed", "expired"})

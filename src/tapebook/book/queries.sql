@@ -4,6 +4,10 @@ SELECT v.agent, v.version, v.profile_json FROM agent_versions v
 WHERE v.owner = :owner AND v.removed <= :removed AND v.version = (SELECT MAX(n.version) FROM agent_versions n WHERE n.owner = v.owner AND n.agent = v.agent)
 ORDER BY v.agent;
 
+-- name: agent_names
+-- Every agent of an owner, those that were removed too.
+SELECT DISTINCT agent FROM agent_versions WHERE owner = :owner ORDER BY agent;
+
 -- name: agent_version
 -- One version of one agent.
 SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent AND version = :version;

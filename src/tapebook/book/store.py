@@ -25,7 +25,7 @@ from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import DAY, HOUR, floor_to_step, iso_text
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Position, TradeState
-from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Usage, Verdict, Watermarks
+from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Usage, Verdict, Vote, Watermarks
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
@@ -284,6 +284,10 @@ class Book:
         rows = self._db.all(_QUERIES.agents, owner=self.owner, removed=int(removed))
         return [_profile(row[1:]) for row in rows]
 
+    def agent_names(self) -> list[str]:
+        """Every agent there ever was, by name."""
+        return [row[0] for row in self._db.all(_QUERIES.agent_names, owner=self.owner)]
+
     def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
         """One agent's profile: the newest version, which may be the one that ended it, or a given one."""
         if version is None:
@@ -447,7 +451,7 @@ class Book:
         if event is None:
             raise Damaged(f"run {run_id} is not in the log; `tapebook verify` lists what is missing")
         actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
-        return _run(row, ev.run_details(event), actions)
+        return _run(row, _RUN_DETAILS.decode(event.body).run, actions)
 
     def find_run(self, text: str) -> DecisionRun:
         """The decision whose id begins with a text; UnknownName when none or several do."""
@@ -673,7 +677,22 @@ def _trade(row: Row) -> TradeState | ClosedTrade:
     return state if row[22] is None else ClosedTrade(state, *row[22:])
 
 
-def _run(row: Row, details: ev.RunDetails, acted: list[Row]) -> DecisionRun:
+class _RunDetails(msgspec.Struct, frozen=True):
+    """What the event of a run says and no table repeats."""
+
+    inputs_sha256: str
+    votes: tuple[Vote, ...] = ()
+    note: str = ""
+
+
+class _RunEvent(msgspec.Struct, frozen=True):
+    run: _RunDetails
+
+
+_RUN_DETAILS = msgspec.json.Decoder(_RunEvent)
+
+
+def _run(row: Row, details: _RunDetails, acted: list[Row]) -> DecisionRun:
     # The columns stand in the order of the struct's fields, with four columns for its watermarks.
     before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
     actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))

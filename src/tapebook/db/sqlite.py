@@ -59,7 +59,7 @@ class SqliteDatabase:
 
     def all(self, query: Query, **params: Any) -> list[Row]:
         """Every row of a query."""
-        # In place rather than by `values_in_order`: half of what a small statement costs is reaching it.
+        # Written out: no line of a tick is called more often.
         return self._execute(query.sqlite, tuple(map(params.__getitem__, query.params)))
 
     def one(self, query: Query, **params: Any) -> Row | None:

@@ -4,7 +4,7 @@ Memories are lessons, experience and horizons, each as rows of text with declare
 trades have earned, and the reflection settings say how often one is written.
 """
 
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -33,6 +33,9 @@ class ExperienceRow(msgspec.Struct, frozen=True):
     value: str
 
 
+_AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+
+
 class ExperienceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
     """How an agent uses what its outcomes taught.
 
@@ -47,16 +50,10 @@ class ExperienceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """
 
     enabled: bool = True
-    max_memory_size: int = 1_000
-    learning_rate_e4: int = 1_000
-    context_window: int = 20
-    neighbours: int = 25
-
-    def __post_init__(self) -> None:
-        if not 0 < self.learning_rate_e4 <= 10_000:
-            raise ValueError(f"learning_rate_e4 is {self.learning_rate_e4}: it must be above 0 and at most 10000")
-        if min(self.max_memory_size, self.context_window, self.neighbours) < 1:
-            raise ValueError("max_memory_size, context_window and neighbours must be at least 1")
+    max_memory_size: _AtLeastOne = 1_000
+    learning_rate_e4: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1_000
+    context_window: _AtLeastOne = 20
+    neighbours: _AtLeastOne = 25
 
     @property
     def prior_trades(self) -> float:

@@ -81,7 +81,7 @@ def new_version_drafts(rooms: Rooms, found: Iterable[Document]) -> list[Draft]:
 
 def _write_backtests(rooms: Rooms) -> int:
     """The summaries of backtests that have ended below this home."""
-    agents = {profile.name for _, profile in rooms.book.agents(removed=True)}
+    agents = set(rooms.book.agent_names())
     found = []
     for summary in sorted(rooms.home.glob("backtests/*/summary.md")):
         plan = msgspec.json.decode((summary.parent / "plan.json").read_bytes(), type=_BacktestPlan)

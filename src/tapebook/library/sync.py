@@ -124,7 +124,7 @@ class _FileSync:
 
     def _walk_files(self) -> list[WorkspaceFile]:
         rooms = self._rooms
-        agents = [profile.name for _, profile in rooms.book.agents(removed=True)]
+        agents = rooms.book.agent_names()
         areas, lost = workspace.workspace_areas(
             rooms.home / WORKSPACE_FOLDER, agents=agents, folders=rooms.documents.folders()
         )

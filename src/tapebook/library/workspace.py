@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from tapebook.domain.files import replace_file
+from tapebook.domain.files import write_whole
 from tapebook.domain.text import has_hidden_characters, sanitise
 from tapebook.search.index import GLOBAL_SCOPE
 
@@ -287,4 +287,4 @@ def load_workspace_state(home: Path) -> WorkspaceState:
 
 def save_workspace_state(home: Path, seen: WorkspaceState) -> None:
     """Keeps it, whole or not at all."""
-    replace_file(home / STATE_FILE, msgspec.json.encode(seen), durable=False)
+    write_whole(home / STATE_FILE, msgspec.json.encode(seen), durable=False)
