@@ -28,6 +28,7 @@ from tapebook.tape.bars import (
     lengths_counted_as,
     lengths_dividing,
     newest_bar,
+    newest_bars,
 )
 from tapebook.tape.families import (
     BOOKS,
@@ -313,7 +314,7 @@ class ForwardTape(Tape):
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
         """The newest complete bars of a size; those that were there before are the same objects again."""
         if view.watermark < self._head[0]:
-            return super().bars(symbol, minutes=minutes, count=count, view=view)
+            return newest_bars(self, symbol, minutes=minutes, count=count, view=view)[0]
         step = minutes * 60 * SECOND
         end = view.as_of - view.as_of % step
         strips = self._strips.get((symbol, minutes, count))
@@ -324,6 +325,12 @@ class ForwardTape(Tape):
             if is_finest(found, length, minutes=minutes, end=end):
                 return found
         return ()
+
+    def bars_and_end(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[tuple[Candle, ...], int]:
+        """The same bars, and their end if they are made of all that is stored up to it."""
+        end = view.as_of - view.as_of % (minutes * 60 * SECOND)
+        is_stored = self.is_stored_until(symbol, end, minutes=minutes, view=view)
+        return self.bars(symbol, minutes=minutes, count=count, view=view), end if is_stored else 0
 
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
         """The bar that ended last; a tick asks for the same one several times."""
