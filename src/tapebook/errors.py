@@ -5,6 +5,7 @@
     │   ├── ConfigError      a key or value in tapebook.toml
     │   ├── HomeError        no home, a home of another kind, or one that is in use
     │   ├── UnknownName      an agent, symbol, run or adapter that does not exist
+    │   ├── PluginError      an adapter of another package that cannot be used
     │   └── BadInput         a file, time or number that cannot be read
     ├── Retry          nothing is wrong, try again: exit code 75
     │   ├── Busy             another process holds the database
@@ -41,6 +42,10 @@ class HomeError(Fix):
 
 class UnknownName(Fix):
     """An agent, symbol, run or adapter of that name does not exist; the message names those that do."""
+
+
+class PluginError(Fix):
+    """An adapter of another package cannot be loaded; the message names the package and what is wrong with it."""
 
 
 class BadInput(Fix):
