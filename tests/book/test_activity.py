@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from tapebook.book import events as ev
 from tapebook.book.events import Posting
-from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_funding
-from tapebook.book.projection import PROJECTION, TABLES
-from tapebook.book.store import (
-    _QUERIES,
-    MIGRATIONS,
-    MOST_UNDER_WAY,
-    Book,
+from tapebook.book.materializer import (
+    Account,
     LastClose,
     Session,
+    TradeCause,
     activity_of_session,
     day_start,
     day_start_equity,
     losing_streak,
+    settle_fill,
+    settle_funding,
 )
+from tapebook.book.projection import PROJECTION, TABLES
+from tapebook.book.store import _QUERIES, MIGRATIONS, MOST_UNDER_WAY, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step

@@ -217,12 +217,6 @@ WHERE owner || '' = :owner AND (:deployment = '' OR deployment = :deployment)
     AND ended_seq IS NULL AND placed_seq IS NULL AND detail <> ''
 ORDER BY intended_at, deployment, client_id;
 
--- name: stirs
--- Whether a deployment has an order that has not ended, or holds something.
-SELECT 1 WHERE
-    EXISTS (SELECT 1 FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS NULL)
-    OR EXISTS (SELECT 1 FROM trade_history WHERE owner = :owner AND deployment = :deployment AND status = 'open');
-
 -- name: order_reason
 -- The run that placed an order, and the reason it gave; a hold beside it places nothing.
 SELECT o.run_id, a.reason, r.book_seq FROM orders o

@@ -1,99 +1,24 @@
 """The book in its database: appends events to the log, reads projections as of a sequence number.
 
 Every read names an owner through the store it is asked of; nothing crosses owners.
-
-Recent activity is a pure function of two parts:
-
-    session    the rows of the last hour and of the day so far, as the store reads them
-    marks      what the positions of 00:00 UTC were worth then, which only the market can say
-
-The day starts at 00:00 UTC. Its equity is computed from the ledger, never remembered by a process: cash now, less
-all that was posted today, plus what the positions held at midnight had not realised. Transfers are left where they
-are, so a deposit at noon is no gain.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import takewhile
 
 import msgspec
 
 from tapebook.book import events as ev
-from tapebook.book.materializer import Account
+from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, day_start, refusal_code
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, HOUR, floor_to_step, iso_text
+from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Position, TradeState
-from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Usage, Verdict, Vote, Watermarks
+from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, Usage, Verdict, Vote, Watermarks
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
-
-UNREADABLE_REPLY = "UNREADABLE_REPLY"
-BROKER_REFUSED = "BROKER_REFUSED"
-AT_SEND = " at send: "
-"""Between the rule and the detail of an order that the send gate refused."""
-
-
-def refusal_code(detail: str) -> str:
-    """The code of an order that was refused: the rule of the send gate, or the broker."""
-    rule, at_send, _ = detail.partition(AT_SEND)
-    return rule if at_send else BROKER_REFUSED
-
-
-class LastClose(msgspec.Struct, frozen=True):
-    """How a symbol's newest round trip ended."""
-
-    symbol: str
-    at: int
-    net_usd_e6: int
-
-
-class Session(msgspec.Struct, frozen=True):
-    """What the tables say as of one moment; `held` are the positions of the day's start, `nets` newest first."""
-
-    cash_usd_e6: int
-    results_usd_e6: int
-    held: dict[str, Position]
-    rejections: tuple[str, ...]
-    executed: int
-    orders: int
-    nets: tuple[int, ...]
-    closes: tuple[LastClose, ...]
-    refusals: tuple[str, ...] = ()
-
-
-def day_start(as_of: int) -> int:
-    """00:00 UTC of a moment's day."""
-    return floor_to_step(as_of, DAY)
-
-
-def activity_of_session(session: Session, marks: Mapping[str, int]) -> Activity:
-    """The activity of a session, with the marks of the day's start."""
-    return Activity(
-        rejections=session.rejections,
-        executed_today=session.executed,
-        orders_last_hour=session.orders,
-        realised_today_usd_e6=session.results_usd_e6,
-        day_start_equity_usd_e6=day_start_equity(session, marks),
-        losing_streak=losing_streak(session.nets),
-        last_close_at={close.symbol: close.at for close in session.closes},
-        last_loss_at={close.symbol: close.at for close in session.closes if close.net_usd_e6 < 0},
-        refusals=session.refusals,
-    )
-
-
-def day_start_equity(session: Session, marks: Mapping[str, int]) -> int:
-    """Equity at 00:00 UTC, as if all transfers of the day had been made before."""
-    unrealised = sum(held.unrealised_usd_e6(marks[symbol]) for symbol, held in session.held.items())
-    return session.cash_usd_e6 - session.results_usd_e6 + unrealised
-
-
-def losing_streak(nets: Iterable[int]) -> int:
-    """How many of the newest results in a row were losses; breaking even ends a row."""
-    return sum(1 for _ in takewhile(lambda net: net < 0, nets))
-
 
 MIGRATIONS = "tapebook.book"
 NO_LIMIT = 2**62
@@ -309,8 +234,12 @@ class Book:
 
     def deployed_version(self, deployment: str, *, seq: int) -> int | None:
         """The agent version a deployment runs as of a sequence number."""
-        row = self._db.one(_QUERIES.deployed, owner=self.owner, deployment=deployment, seq=seq)
-        return row[1] if row else None
+
+        def read() -> int | None:
+            row = self._db.one(_QUERIES.deployed, owner=self.owner, deployment=deployment, seq=seq)
+            return row[1] if row else None
+
+        return self._account_cache.read(("deployed", deployment), self.stream(deployment), seq=seq, read=read)
 
     def halts(self) -> dict[str, str]:
         """What may not trade now, with the reason that was given: deployments, or an empty name for all of them."""
@@ -513,7 +442,7 @@ class Book:
 
     def has_exposure(self, deployment: str) -> bool:
         """Whether a deployment has an order that has not ended, or holds something."""
-        return self._db.one(_QUERIES.stirs, owner=self.owner, deployment=deployment) is not None
+        return bool(self.working_orders(deployment) or self.account(deployment, seq=self.head(deployment)).open_trades)
 
     def order_reason(self, client_id: str) -> tuple[str, str, int] | None:
         """The run that placed an order, the reason it gave, and how far it had read the book."""

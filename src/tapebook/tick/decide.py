@@ -16,7 +16,7 @@ import msgspec
 
 from tapebook.book.decision_queue import StoredReply
 from tapebook.book.events import decision_run_id
-from tapebook.book.store import day_start
+from tapebook.book.materializer import day_start
 from tapebook.context import MarketCache, Situation
 from tapebook.decision import (
     EngineAnswer,

@@ -35,8 +35,16 @@ from tapebook.book.events import (
     draft_event,
     flatten_order,
 )
-from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_funding, settle_insurance, settle_marks
-from tapebook.book.store import AT_SEND, AccountSnapshot
+from tapebook.book.materializer import (
+    AT_SEND,
+    Account,
+    TradeCause,
+    settle_fill,
+    settle_funding,
+    settle_insurance,
+    settle_marks,
+)
+from tapebook.book.store import AccountSnapshot
 from tapebook.broker import BrokerAccount as Standing
 from tapebook.broker import Exposure, OrderState
 from tapebook.decision import gate_order

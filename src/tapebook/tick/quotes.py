@@ -20,8 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tapebook.book.materializer import Account
-from tapebook.book.store import Session, activity_of_session, day_start
+from tapebook.book.materializer import Account, Session, activity_of_session, day_start
 from tapebook.broker import OrderBook, Settlement
 from tapebook.domain.agent import Deployment
 from tapebook.domain.cache import LastCall
