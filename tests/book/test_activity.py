@@ -363,7 +363,7 @@ TIMED = {
     "session_nets": {"trade_history": "trade_history_closed"},
     "session_closes": {"t": "trade_history_symbol", "n": "trade_history_symbol"},
     "orders_under_way": {"orders": "orders_intended"},
-    "closed_trades": {"trade_history": "trade_history_closed"},
+    "closed_trades": {"t": "trade_history_closed"},
 }
 TIMES: dict[str, Any] = {"unreadable": "", "seq": 9, "as_of": 9, "hour": 5, "since": 5, "today": 0, "until": 99}
 WHERE = TIMES | {"owner": "o", "deployment": "d", "most": MOST_UNDER_WAY, "partial": 0}

@@ -24,7 +24,6 @@ from tapebook.backtest.planning import plan_for
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.run import BacktestCallbacks, BacktestProgress, run_backtest
 from tapebook.backtest.spending import CostEstimate, cost_sentence, estimate_cost, max_spending
-from tapebook.backtest.summary import chunk_lines, summary_lines
 from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.context import Preview, assemble_packet, preview_packet
 from tapebook.desk import agents, control
@@ -65,6 +64,7 @@ from tapebook.lab.replay import ReplayReport, replay_runs
 from tapebook.lab.rerun import RerunComparison, rerun_backtest
 from tapebook.library.search import documents_watermark
 from tapebook.log import Finding, RebuiltTables, Stream
+from tapebook.report.backtest import chunk_lines, summary_lines
 from tapebook.report.demo import DemoReport
 from tapebook.report.market import market_view
 from tapebook.settings import profiles

@@ -16,20 +16,13 @@ from tapebook.backtest.identity import PlanFingerprints
 from tapebook.backtest.plan import BacktestPlan
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.spending import SpendingTotals, spending_of
-from tapebook.backtest.summary import (
-    chunk_lines,
-    chunk_view,
-    result_view,
-    spending_text,
-    spending_view,
-    stale_sentences,
-    summary_lines,
-)
+from tapebook.backtest.summary import spending_text, stale_sentences
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
 from tapebook.errors import BadInput, Damaged
 from tapebook.home import exclusive_lock
+from tapebook.report.backtest import chunk_lines, chunk_view, result_view, spending_view, summary_lines
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:

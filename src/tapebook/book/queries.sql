@@ -76,12 +76,7 @@ WITH RECURSIVE traded (symbol) AS (
     SELECT (SELECT MIN(p.symbol) FROM positions p WHERE p.owner = :owner AND p.deployment = :deployment AND p.symbol > traded.symbol)
     FROM traded WHERE traded.symbol IS NOT NULL
 )
-SELECT
-    p.symbol, p.size_e8, p.cost_usd_e6, p.leverage, p.margin_usd_e6, p.moved_at,
-    t.id, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
-    t.entry_regime_tag, t.entry_lessons_hash,
-    p.entered_e8, p.entered_usd_e6, p.funded_until, p.exited_e8, p.exited_usd_e6, p.realised_usd_e6, p.fees_usd_e6,
-    p.funding_usd_e6, p.mfe_usd_e6, p.mae_usd_e6, p.entry_usd_e6, t.entry_order_id
+SELECT p.symbol, p.size_e8, p.cost_usd_e6, p.leverage, p.margin_usd_e6, p.moved_at, {trade_as_of}
 FROM traded
 CROSS JOIN positions p
 JOIN trade_history t ON t.id = p.trade_id
@@ -95,24 +90,14 @@ ORDER BY p.symbol;
 
 -- name: closed_trades
 -- The trades that ended last as of a sequence number, newest exit first; those of which fills are missing when asked for.
-SELECT
-    id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
-    entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
-    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, entry_usd_e6, entry_order_id,
-    exit_tick_at, exit_reason, exit_run_id
-FROM trade_history
+SELECT {trade}, {exit} FROM trade_history t
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq
     AND (:partial = 1 OR SUBSTR(lacks, 1, 5) <> 'fills')
 ORDER BY exit_seq DESC LIMIT :most;
 
 -- name: closed_trades_until
 -- The trades that ended last as of a sequence number and by a moment, newest exit first.
-SELECT
-    id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
-    entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
-    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, entry_usd_e6, entry_order_id,
-    exit_tick_at, exit_reason, exit_run_id
-FROM trade_history
+SELECT {trade}, {exit} FROM trade_history t
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq AND exit_tick_at <= :until
     AND SUBSTR(lacks, 1, 5) <> 'fills'
 ORDER BY exit_seq DESC LIMIT :most;
@@ -254,12 +239,7 @@ FROM trade_history WHERE owner = :owner AND deployment = :deployment AND exit_se
 
 -- name: closed_after
 -- The trades that ended between two sequence numbers, oldest exit first; without those of which fills are missing.
-SELECT
-    id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
-    entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
-    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, entry_usd_e6, entry_order_id,
-    exit_tick_at, exit_reason, exit_run_id
-FROM trade_history
+SELECT {trade}, {exit} FROM trade_history t
 WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq
     AND SUBSTR(lacks, 1, 5) <> 'fills'
 ORDER BY exit_seq LIMIT :most;
@@ -267,12 +247,7 @@ ORDER BY exit_seq LIMIT :most;
 -- name: closed_on
 -- The trades that ended between two moments, as far as they were known as of a sequence number, with the engine that
 -- entered each and how sure the allowed action was. The plus keeps SQLite from searching by it.
-SELECT
-    t.id, t.symbol, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
-    t.entry_regime_tag, t.entry_lessons_hash, t.entered_e8, t.entered_usd_e6, t.funded_until, t.exited_e8,
-    t.exited_usd_e6, t.realised_usd_e6, t.fees_usd_e6, t.funding_usd_e6, t.mfe_usd_e6, t.mae_usd_e6,
-    t.entry_usd_e6, t.entry_order_id,
-    t.exit_tick_at, t.exit_reason, t.exit_run_id, r.engine, (
+SELECT {trade}, {exit}, r.engine, (
         SELECT a.confidence_e4 FROM decision_actions a
         WHERE a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq
             AND a.symbol = t.symbol AND a.side = t.side AND a.allowed = 1 AND a.action IN ('open', 'adjust')
@@ -367,12 +342,7 @@ touched (id) AS (
         AND t.entry_tick_at >= r.as_of
     WHERE r.owner = :owner AND r.run_id = :run_id
 )
-SELECT
-    t.id, t.symbol, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
-    t.entry_regime_tag, t.entry_lessons_hash, p.entered_e8, p.entered_usd_e6, p.funded_until, p.exited_e8,
-    p.exited_usd_e6, p.realised_usd_e6, p.fees_usd_e6, p.funding_usd_e6, p.mfe_usd_e6, p.mae_usd_e6,
-    p.entry_usd_e6, t.entry_order_id,
-    t.exit_tick_at, t.exit_reason, t.exit_run_id, t.deployment, t.agent, t.agent_version
+SELECT {trade_as_of}, {exit}, t.deployment, t.agent, t.agent_version
 FROM touched
 JOIN trade_history t ON t.owner = :owner AND t.id = touched.id
 JOIN positions p ON p.owner = t.owner AND p.deployment = t.deployment AND p.symbol = t.symbol AND p.seq = (

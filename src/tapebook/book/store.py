@@ -33,7 +33,15 @@ _RUNS_NAMED = 5
 # A decision by itself moves no account, and a mark is a snapshot: every tick has both.
 _ACCOUNT_KINDS = frozenset(ev.EVENT_KINDS.values()) - {ev.EVENT_KINDS[ev.RunDecided], ev.EVENT_KINDS[ev.MarksObserved]}
 
-_QUERIES = Queries.load("tapebook.book")
+# What of a trade is a row per move, in `positions`; in `trade_history` it is as of the trade's end, or of now.
+_MOVED = TradeState.__struct_fields__[TradeState.__struct_fields__.index("entered_e8") : -1]
+_TRADE_COLUMNS = ("id", *TradeState.__struct_fields__[1:])
+_QUERIES = Queries.load(
+    "tapebook.book",
+    trade=", ".join(f"t.{name}" for name in _TRADE_COLUMNS),
+    trade_as_of=", ".join(f"{'p' if name in _MOVED else 't'}.{name}" for name in _TRADE_COLUMNS),
+    exit=", ".join(f"t.{name}" for name in ClosedTrade.__struct_fields__[1:]),
+)
 
 
 class _SessionDay(msgspec.Struct, frozen=True):
@@ -267,7 +275,7 @@ class Book:
         for row in self._db.all(_QUERIES.open_trades, **where):
             symbol = row[0]
             positions[symbol] = Position(*row[:6])
-            trades[symbol] = TradeState(row[6], symbol, *row[7:])
+            trades[symbol] = TradeState(*row[6:])
         return Account(seq, Portfolio(positions, cash[0] if cash else 0), trades)
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
@@ -281,13 +289,13 @@ class Book:
 
     def _closed_trades(self, deployment: str, *, seq: int, most: int, partial: int) -> list[ClosedTrade]:
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "partial": partial}
-        return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_trades, **where)]
+        return [_closed_trade(row) for row in self._db.all(_QUERIES.closed_trades, **where)]
 
     def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
         """The same, without those that ended after a moment: for streams in which the clock has gone back."""
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "until": until}
         rows = self._db.all(_QUERIES.closed_trades_until, **where)
-        return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in rows]
+        return [_closed_trade(row) for row in rows]
 
     def trade_agent(self, trade_id: str) -> tuple[str, int]:
         """The agent and version that opened a trade."""
@@ -321,13 +329,13 @@ class Book:
     def closed_after(self, deployment: str, *, after: int, seq: int, most: int = NO_LIMIT) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""
         where = {"owner": self.owner, "deployment": deployment, "after": after, "seq": seq, "most": most}
-        return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_after, **where)]
+        return [_closed_trade(row) for row in self._db.all(_QUERIES.closed_after, **where)]
 
     def trades_closed_between(self, deployment: str, *, since: int, until: int, seq: int) -> list[TradeWithEngine]:
         """The trades that ended between two moments, as of a sequence number, oldest exit first."""
         where = {"owner": self.owner, "deployment": deployment, "since": since, "until": until, "seq": seq}
         rows = self._db.all(_QUERIES.closed_on, **where)
-        return [TradeWithEngine(ClosedTrade(TradeState(*row[:22]), *row[22:25]), *row[25:]) for row in rows]
+        return [TradeWithEngine(_closed_trade(row[:-2]), *row[-2:]) for row in rows]
 
     def results_posted_between(self, deployment: str, *, since: int, until: int, seq: int) -> int | None:
         """What was posted between two moments, transfers excluded; None when nothing was."""
@@ -497,7 +505,7 @@ class Book:
     def trades_of_run(self, run_id: str) -> list[TradeRecord]:
         """The round trips a run opened, ended or changed, as they are now."""
         rows = self._db.all(_QUERIES.trades_of_run, owner=self.owner, run_id=run_id)
-        return [TradeRecord(_trade(row[:25]), *row[25:]) for row in rows]
+        return [TradeRecord(_trade(row[:-3]), *row[-3:]) for row in rows]
 
     def shadow_pairs(self, deployment: str, *, most: int) -> list[tuple[str, str | None]]:
         """The newest shadow decisions, each with the main one of the same tick if it is there."""
@@ -602,8 +610,11 @@ def _fill(row: Row) -> Fill:
 
 
 def _trade(row: Row) -> TradeState | ClosedTrade:
-    state = TradeState(*row[:22])
-    return state if row[22] is None else ClosedTrade(state, *row[22:])
+    return TradeState(*row[:-3]) if row[-3] is None else _closed_trade(row)
+
+
+def _closed_trade(row: Row) -> ClosedTrade:
+    return ClosedTrade(TradeState(*row[:-3]), *row[-3:])
 
 
 class _RunDetails(msgspec.Struct, frozen=True):
