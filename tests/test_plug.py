@@ -9,7 +9,7 @@ import pytest
 
 import tapebook
 from tapebook import plug
-from tapebook.errors import PluginError, UnknownName
+from tapebook.errors import ConfigError, PluginError, UnknownName
 from tests.backtest.bars import bars, fill_tape, make_home
 from tests.packages import EXAMPLE, install, install_example
 
@@ -135,9 +135,12 @@ def test_an_agent_decides_with_the_engine_of_the_example_package(
         assert run.actions[0].reason == "the last bar did not move"
         result = book.backtest("tester", chunks="none", memory="off")
         assert result.total.trades > 5
-        (stored,) = book.backtests.all()
-        assert stored["stale"] == []
+        book.edit_agent("tester", {"engine_settings": "bars=2"})
+        other = book.backtest("tester", chunks="none", memory="off")
+        assert other.id != result.id and other.total.trades > result.total.trades
+        with pytest.raises(ConfigError, match="engine contrarian: `bars` of `engine_settings` is 0 but must"):
+            book.edit_agent("tester", {"engine_settings": "bars=0"})
+        assert [stored["stale"] for stored in book.backtests.all()] == [[], []]
         # Its whole package counts, not only the module that the entry point names.
         (modules / "streaks.py").write_text((modules / "streaks.py").read_text() + "# another line\n")
-        (stored,) = book.backtests.all()
-        assert stored["stale"] == ["code"]
+        assert [stored["stale"] for stored in book.backtests.all()] == [["code"], ["code"]]

@@ -18,7 +18,7 @@ from tapebook.broker import Broker, PaperTerms
 from tapebook.clock import Clock, ScaledClock, VirtualClock, elapsed_seconds
 from tapebook.db import Database, connect, migrate
 from tapebook.db.buffered import BufferedDatabase
-from tapebook.decision import Engine, EngineTerms
+from tapebook.decision import Engine, EngineTerms, make_engine
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE, SECOND, iso_text
 from tapebook.domain.text import redact_passwords
@@ -117,7 +117,7 @@ class Rooms:
         # What models that are made from now on were asked before, and may cost; a backtest has one.
         self.ledger: SpendLedger = NoSpendLedger()
         self._askers: dict[tuple[str, str], Asker] = {}
-        self._engines: dict[tuple[str, str, tuple[str, ...], int], Engine] = {}
+        self._engines: dict[tuple[str, EngineTerms], Engine] = {}
         self._last_engine: tuple[AgentProfile, Engine] | None = None
         self._brokers: dict[str, Broker] = {}
 
@@ -160,21 +160,22 @@ class Rooms:
         last = self._last_engine
         if last is not None and last[0] is agent:
             return last[1]
-        name = agent.engine or self.config.engine.default
-        key = (name, agent.model, agent.members, agent.caps.max_model_usd_e6_per_run)
-        found = self._engines.get(key) or self._new_engine(*key)
+        found = self._engine(agent.engine or self.config.engine.default, self._engine_terms(agent))
         self._last_engine = agent, found
         return found
 
-    def _new_engine(self, name: str, model: str, members: tuple[str, ...], cap: int) -> Engine:
-        terms = EngineTerms(model, members, cap, member=self._member, asker=self._asker)
-        made: Engine = plug.load("tapebook.decision.engines", name).create(terms)
-        self._engines[name, model, members, cap] = made
-        return made
+    def _engine_terms(self, agent: AgentProfile) -> EngineTerms:
+        cap, settings = agent.caps.max_model_usd_e6_per_run, agent.engine_settings or ()
+        return EngineTerms(agent.model, agent.members, cap, self._member, self._asker, settings)
+
+    def _engine(self, name: str, terms: EngineTerms) -> Engine:
+        if (name, terms) not in self._engines:
+            self._engines[name, terms] = make_engine(name, terms)
+        return self._engines[name, terms]
 
     def _member(self, entry: str, cap: int) -> Engine:
         name, _, model = entry.partition(":")
-        return self._engines.get((name, model, (), cap)) or self._new_engine(name, model, (), cap)
+        return self._engine(name, EngineTerms(model, (), cap, self._member, self._asker))
 
     def _asker(self, provider: str, model: str) -> Asker:
         """A provider's model, under the home's budget; its connections are shared by all who ask it."""
@@ -195,17 +196,16 @@ class Rooms:
 
             return asker_for
 
-        def engine(entry: str, cap: int, members: tuple[str, ...] = ()) -> Engine:
+        def member(entry: str, cap: int) -> Engine:
             name, _, model = entry.partition(":")
-            terms = EngineTerms(model, members, cap, member=engine, asker=collect_into(deciding))
-            made: Engine = plug.load("tapebook.decision.engines", name).create(terms)
-            return made
+            return make_engine(name, EngineTerms(model, (), cap, member, collect_into(deciding)))
 
-        cap = agent.caps.max_model_usd_e6_per_run
-        engine(f"{agent.engine or self.config.engine.default}:{agent.model}", cap, agent.members)
+        cap, own = agent.caps.max_model_usd_e6_per_run, self._engine_terms(agent)
+        terms = replace(own, member=member, asker=collect_into(deciding))
+        make_engine(agent.engine or self.config.engine.default, terms)
         if agent.reflection.cadence != "off":
-            terms = ReflectorTerms(agent.model, cap, collect_into(writing))
-            plug.load("tapebook.lessons.reflectors", agent.reflection.reflector).create(terms)
+            writes = ReflectorTerms(agent.model, cap, collect_into(writing))
+            plug.load("tapebook.lessons.reflectors", agent.reflection.reflector).create(writes)
         return list(deciding.values()), list(writing.values())
 
     def reflector(self, agent: AgentProfile) -> Reflector:

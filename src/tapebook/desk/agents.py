@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from tapebook import plug
 from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
 from tapebook.book.store import Book
 from tapebook.broker.margin import MarginTiers, listed_symbols
 from tapebook.context import oversize_problems
+from tapebook.decision import has_members
 from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6
@@ -108,10 +108,6 @@ def refuse_shared_accounts(deployments: Iterable[Deployment], account_of: Callab
             raise BadInput(f"{other} and {deployment.id} are on one account ({account}): disable one of the two agents")
 
 
-ENGINES_FOLDER = "tapebook.decision.engines"
-BROKERS_FOLDER = "tapebook.broker.brokers"
-
-
 class SavedAgent(msgspec.Struct, frozen=True):
     """An agent after it was added or changed: what differs from before, and what its owner should know.
 
@@ -191,21 +187,19 @@ def _save_agent(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new:
 
 def _require_runnable(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> None:
     """Refuses what could not run, before it is kept."""
-    for folder, names in ((ENGINES_FOLDER, _engine_names(rooms, after)), (BROKERS_FOLDER, [after.broker])):
-        for name in names:
-            plug.load(folder, name)
-    if any(member.partition(":")[0] == "ensemble" for member in after.members):
-        raise BadInput("`members` names ensemble: an ensemble cannot be a member of an ensemble")
+    for member in (entry.partition(":")[0] for entry in after.members):
+        if has_members(member):
+            raise BadInput(f"`members` names {member}: an engine with members of its own cannot be a member")
+    # Making them asks nobody, and only an engine knows which settings it takes.
+    rooms.engine(after)
+    rooms.reflector(after)
+    rooms.broker(after.broker)
     too_long = oversize_problems(after)
     if too_long:
         raise BadInput("; ".join(too_long))
     begun = rooms.book.head(deployment_id(after)) > 0
     if begun and after.starting_cash_usd_e6 != before.starting_cash_usd_e6:
         raise BadInput(f"{after.name} has begun with its cash already: add another agent to begin with another amount")
-
-
-def _engine_names(rooms: Rooms, agent: AgentProfile) -> list[str]:
-    return [agent.engine or rooms.config.engine.default, *(member.partition(":")[0] for member in agent.members)]
 
 
 def _agent_notes(rooms: Rooms, agent: AgentProfile) -> list[str]:

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import msgspec
 
-from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members
 from tapebook.decision.reply import MAX_REASON_CHARS, ReplyRefusal, make_answer_on, parse_reply
 from tapebook.decision.rule_engine import parse_number
 from tapebook.domain.cache import LastCall
@@ -167,7 +167,7 @@ def _usage(answers: Sequence[tuple[str, EngineAnswer]]) -> Usage | None:
 def create(terms: EngineTerms) -> Engine:
     """The adapter's entry point."""
     names = terms.members or MEMBERS
-    if any(name.partition(":")[0] == "ensemble" for name in names):
+    if any(has_members(name.partition(":")[0]) for name in names):
         raise ConfigError("an ensemble cannot be a member of an ensemble: name its members instead")
     paid = sum(bool(terms.member(name, terms.max_usd_e6).identity) for name in names)
     share = terms.max_usd_e6 // max(1, paid)

@@ -211,7 +211,8 @@ def _record(agent: dict[str, Any]) -> dict[str, Any]:
     begun = {"deployment": agent["deployment"] or "has not begun"}
     noted = agent.pop("dry_orders")
     dry = {"dry run": f"{plural(noted, 'order')} noted, never sent"} if noted or agent["mode"] == "dry_run" else {}
-    return agent | texts | begun | {"shadow": _shadow(agent["shadow"]), "result": result} | dry
+    pairs = {"shadow": _shadow(agent["shadow"]), "engine_settings": _shadow(agent["engine_settings"] or None)}
+    return agent | texts | begun | pairs | {"result": result} | dry
 
 
 def _shadow(shadow: dict[str, Any] | None) -> str | None:
