@@ -10,6 +10,7 @@
     ├── Retry          nothing is wrong, try again: exit code 75
     │   ├── Busy             another process holds the database
     │   │   └── DatabaseAway     its server does not answer: it restarts, or cannot be reached
+    │   ├── BrokerAway       the broker cannot be asked about an account
     │   └── StaleWriter      another writer was first; read again, then decide
     └── Stop           do not go on before a person has looked: exit code 3
         ├── Damaged          stored data contradict themselves
@@ -64,6 +65,10 @@ class Busy(Retry):
 
 class DatabaseAway(Busy):
     """The database server does not answer. What was being written is there whole or not at all: ask for it again."""
+
+
+class BrokerAway(Retry):
+    """The broker does not say what an account holds; nothing is decided or booked on a guess, ask again."""
 
 
 class StaleWriter(Retry):

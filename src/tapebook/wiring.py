@@ -303,6 +303,7 @@ def paper_terms(config: Config) -> PaperTerms:
         limit_order_ms=paper.limit_order_minutes * MINUTE,
         default_max_leverage=paper.default_max_leverage,
         fill=paper.fill,
+        lots=paper.lots,
     )
 
 

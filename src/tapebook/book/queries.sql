@@ -369,6 +369,12 @@ SELECT MAX(happened_at) FROM fills WHERE owner = :owner AND deployment = :deploy
 SELECT fill_id, symbol, happened_at, signed_size_e8, price_e8, fee_usd_e6, maker, client_id, liquidation
 FROM fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
 
+-- name: has_funding
+-- Whether the funding of a symbol at a moment is there.
+SELECT 1 FROM wallet_ledger
+WHERE owner = :owner AND deployment = :deployment AND happened_at = :at AND kind = 'funding' AND symbol = :symbol
+LIMIT 1;
+
 -- name: has_spot_fill
 -- Whether a spot fill is there, by its id.
 SELECT 1 FROM spot_fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;

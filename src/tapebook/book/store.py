@@ -522,6 +522,11 @@ class Book:
         row = self._db.one(_QUERIES.fill, owner=self.owner, deployment=deployment, fill_id=fill_id)
         return _fill(row) if row else None
 
+    def has_funding(self, deployment: str, symbol: str, *, at: int) -> bool:
+        """Whether the funding of a symbol at a moment was booked."""
+        where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "at": at}
+        return self._db.one(_QUERIES.has_funding, **where) is not None
+
     def has_spot_fill(self, deployment: str, fill_id: str) -> bool:
         """Whether a spot fill was booked."""
         where = {"owner": self.owner, "deployment": deployment, "fill_id": fill_id}

@@ -8,13 +8,16 @@ import msgspec
 
 from tapebook.broker.margin import listed_symbols
 from tapebook.clock import SystemClock, VirtualClock
-from tapebook.desk.agents import leverage_warnings, unlisted_symbols
+from tapebook.desk.agents import DeploymentDirectory, leverage_warnings, unlisted_symbols
+from tapebook.domain.agent import is_dry_run
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.domain.text import plural
+from tapebook.errors import BrokerAway, UnknownName
 from tapebook.home import places_open_to_others
 from tapebook.ingest.live import SYMBOL_SETTINGS_REMEDY
 from tapebook.log.store import is_clock_set_back
 from tapebook.tape.view import Channel, RecordedProblem
+from tapebook.tick.execute import account_differences
 from tapebook.wiring import Rooms
 
 _MIN_FREE_BYTES = 500 * 2**20
@@ -66,6 +69,7 @@ def health_checks(rooms: Rooms) -> list[Check]:
         _streams(rooms),
         _cash(rooms),
         _orders(rooms),
+        *_accounts(rooms),
         _clock(rooms),
         *_channels(rooms),
         _gaps(rooms),
@@ -105,6 +109,21 @@ def _orders(rooms: Rooms) -> Check:
     """Whether the broker's answer to every order is known."""
     lost = [f"{each.deployment} {each.order.client_id}: {each.detail}" for each in rooms.book.unanswered_orders()]
     return Check("orders", not lost, "; ".join(lost) or "the broker's answer to every order is known")
+
+
+def _accounts(rooms: Rooms) -> list[Check]:
+    """Accounts that are not at the broker what they are in the book, or that it does not say anything of."""
+    found, directory = [], DeploymentDirectory(rooms)
+    for name, _ in rooms.book.deployments():
+        deployment = None if is_dry_run(name) else directory.opened_deployment(name)
+        if deployment is None:
+            continue
+        try:
+            texts = account_differences(rooms, deployment)
+        except (BrokerAway, UnknownName) as error:
+            texts = [str(error)]
+        found += [Check("accounts", False, f"{name}: {text}") for text in texts]
+    return found
 
 
 def _clock(rooms: Rooms) -> Check:

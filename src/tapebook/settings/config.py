@@ -105,6 +105,7 @@ class PaperSettings(msgspec.Struct, frozen=True):
     liquidation_fee_bps: Bps = 50.0
     default_max_leverage: Leverage = 5
     fill: FillRuleSetting = "next_open"
+    lots: Switch = False
 
 
 class HyperliquidFeedSettings(msgspec.Struct, frozen=True):

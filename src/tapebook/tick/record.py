@@ -32,7 +32,7 @@ from tapebook.wiring import Rooms
 
 def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, limits: Limits) -> DecisionRun:
     """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
-    orders, agent = _intended_orders(opened, decision, limits), opened.slot.deployment.agent
+    orders, agent = _intended_orders(rooms, opened, decision, limits), opened.slot.deployment.agent
     optional = OptionalReads(causes=opened.causes)
     seen = None
     if agent.mode == "trade" and orders and not all(order.reduce_only for order in orders):
@@ -55,12 +55,15 @@ def archived_texts(packet: Packet, reply: str, reasoning: str) -> list[bytes]:
     return [text.encode(errors="backslashreplace") for text in texts]
 
 
-def _intended_orders(opened: PreparedDecision, decision: Decision, limits: Limits) -> list[Order]:
+def _intended_orders(rooms: Rooms, opened: PreparedDecision, decision: Decision, limits: Limits) -> list[Order]:
     # Most decisions are to hold, which asks for nothing.
     if opened.slot.trigger == "shadow" or all([action.action == "hold" for action in decision.actions]):
         return []
-    judged = list(zip(decision.actions, decision.verdicts, strict=True))
-    return orders_for_actions(opened.slot.run_id(), judged, held=limits.position, mark_e8=limits.mark_e8, at=limits.at)
+    slot, judged = opened.slot, list(zip(decision.actions, decision.verdicts, strict=True))
+    increments = rooms.broker(slot.deployment.agent.broker).increments(slot.symbol)
+    return orders_for_actions(
+        slot.run_id(), judged, held=limits.position, mark_e8=limits.mark_e8, at=limits.at, increments=increments
+    )
 
 
 def _dry_run_event(order: Order, limits: Limits) -> OrderDryRun:
