@@ -1,21 +1,25 @@
-"""Lists, shows, compares, exports and removes the backtests of a home, for surfaces and programs.
+"""Backtests: run one, make it again, and list, show, compare, export and remove those that were made.
 
+    tb.backtest("btc-5m", start="2025-01-01", chunks="month")
     tb.backtests.show("1f0c")["total"]["sharpe"]
 
 A backtest is named by its id, or by the beginning of it.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
+from tapebook.api.open_home import HomePart
 from tapebook.backtest.home import BacktestHome, backtest_home, backtest_homes
 from tapebook.backtest.identity import PlanFingerprints
 from tapebook.backtest.plan import BacktestPlan
+from tapebook.backtest.planning import BacktestOptions, plan_for
 from tapebook.backtest.result import BacktestResult, ChunkResult
-from tapebook.backtest.spending import SpendingTotals, spending_of
+from tapebook.backtest.run import BacktestCallbacks, BacktestProgress, run_backtest
+from tapebook.backtest.spending import CostEstimate, SpendingTotals, estimate_cost, max_spending, spending_of
 from tapebook.backtest.summary import (
     chunk_lines,
     chunk_view,
@@ -30,10 +34,50 @@ from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
 from tapebook.errors import BadInput, Damaged
 from tapebook.home import exclusive_lock
+from tapebook.lab.rerun import RerunComparison, rerun_backtest
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
     from tapebook.report.comparison import BacktestComparison
+
+
+class BacktestRuns(HomePart):
+    """Runs an agent of a home over past bars. Options are those of `BacktestOptions`."""
+
+    def backtest(
+        self,
+        agent: str,
+        *,
+        progress: Callable[[BacktestProgress], None] = lambda progress: None,
+        chunk_done: Callable[[ChunkResult], None] = lambda result: None,
+        max_usd: float | None = None,
+        agree: Callable[[CostEstimate], bool] = lambda estimate: False,
+        **options: Unpack[BacktestOptions],
+    ) -> BacktestResult:
+        """Runs an agent over past bars, or goes on where it stopped, or gives what is there.
+
+        Where models are asked, `agree` hears what they may cost before the first question. They may cost `max_usd` in
+        all; without it, the estimate, if `agree` says so. At the limit it stops with SpendLimit: nothing is lost.
+        """
+        with self._home.read() as rooms:
+            plan = plan_for(rooms, rooms.book.find_agent(agent), options)
+            estimate, home, config = estimate_cost(rooms, plan), rooms.home, rooms.config
+        most = max_spending(estimate, max_usd=max_usd, agree=agree)
+        return run_backtest(home, config, plan, watch=BacktestCallbacks(progress, chunk_done), max_usd_e6=most)
+
+    def backtest_again(
+        self,
+        agent: str,
+        *,
+        chunk: str | None = None,
+        progress: Callable[[BacktestProgress], None] = lambda progress: None,
+        **options: Unpack[BacktestOptions],
+    ) -> RerunComparison:
+        """Makes a finished backtest, or one chunk of it, a second time and compares what is kept, byte for byte."""
+        with self._home.read() as rooms:
+            plan = plan_for(rooms, rooms.book.find_agent(agent, removed=True), options)
+            home, config = rooms.home, rooms.config
+        return rerun_backtest(home, config, plan, chunk=chunk, progress=progress)
 
 
 class Backtests:

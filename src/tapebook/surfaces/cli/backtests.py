@@ -71,7 +71,7 @@ def backtest(
             _print_comparison(book.backtest_again(agent, chunk=chunk, progress=tell, **wish), json=json)
             return
         told = (lambda result: None) if json else (lambda result: print("", *app.chunk_lines(result), sep="\n"))
-        result = book.backtest(agent, progress=tell, chunk=told, max_usd=max_usd, agree=agree, **wish)
+        result = book.backtest(agent, progress=tell, chunk_done=told, max_usd=max_usd, agree=agree, **wish)
         if html:
             book.backtests.export(result.id, html=html)
         found = book.backtests.show(result.id)
