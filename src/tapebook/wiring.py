@@ -63,21 +63,36 @@ class Rooms:
     `single_writer` says that nobody else writes this book for as long as it is open, as in a backtest: what was
     written is remembered, rows wait for the end of their transaction, and nothing waits for the disk. The bytes are
     the same.
+    `read_with` makes a reader beside those who have that configuration open: its connections write nothing.
     """
 
-    def __init__(self, home: Path, *, clock: Clock, single_writer: bool = False, slot: str | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        clock: Clock,
+        single_writer: bool = False,
+        slot: str | None = None,
+        read_with: Config | None = None,
+    ) -> None:
         require_home(home)
         make_home_private(home)
         self.home = home
         self.clock = clock
-        self.config: Config = with_slot(load_config(home), slot)
+        self.config: Config = read_with or with_slot(load_config(home), slot)
+        reads = read_with is not None
         self.book_db = _open_database(
-            home, self.config.store.book, BOOK_PACKAGES, durable=not single_writer, large_pages=single_writer
+            home,
+            self.config.store.book,
+            BOOK_PACKAGES,
+            durable=not single_writer,
+            large_pages=single_writer,
+            read_only=reads,
         )
         if single_writer:
             self.book_db = BufferedDatabase(self.book_db)
         try:
-            self.tape_db = _open_database(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
+            self.tape_db = _open_database(home, self.config.store.tape, TAPE_PACKAGES, durable=False, read_only=reads)
         except BaseException:
             self.book_db.close()
             raise
@@ -308,11 +323,19 @@ def paper_terms(config: Config) -> PaperTerms:
 
 
 def _open_database(
-    home: Path, place: str, packages: tuple[str, ...], *, durable: bool, large_pages: bool = False
+    home: Path,
+    place: str,
+    packages: tuple[str, ...],
+    *,
+    durable: bool,
+    large_pages: bool = False,
+    read_only: bool = False,
 ) -> Database:
-    db = connect(place if "://" in place else str(home / place), durable=durable, large_pages=large_pages)
+    place = place if "://" in place else str(home / place)
+    db = connect(place, durable=durable, large_pages=large_pages, read_only=read_only)
     try:
-        migrate(db, packages)
+        if not read_only:
+            migrate(db, packages)
     except BaseException:
         db.close()
         raise

@@ -104,6 +104,22 @@ def test_made_again_it_is_the_same(home: Path, result: BacktestResult) -> None:
     assert kept(home, result) == before and not list((home / ".again").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"chunks": "quater"}, "there is no kind of chunks 'quater': choose quarter, month, week, none"),
+        ({"memory": "of"}, "there is no memory mode 'of': choose on, off, frozen"),
+        ({"fill": "best"}, "there is no fill rule 'best': choose next_open, bar_close, worst"),
+        ({"start": "soon"}, "'soon' is not a time: write it like 2026-01-31T12:05:00Z or as epoch milliseconds"),
+        ({"chunk": "week"}, "a backtest has no option 'chunk': choose from start, end, chunks, memory, freeze_at, "),
+    ],
+)
+def test_an_option_that_is_none_is_one_line(home: Path, options: dict[str, Any], says: str) -> None:
+    with tapebook.open(home) as book, pytest.raises(BadInput) as refused:
+        book.backtest("tester", **options)
+    assert str(refused.value).startswith(says) and "\n" not in str(refused.value)
+
+
 def test_the_fast_path_is_the_plain_one(home: Path, result: BacktestResult, tmp_path: Path) -> None:
     """Rooms that remember nothing and read the tape row by row write the same log, to the last hash."""
     plan = backtest_homes(home)[0].plan()

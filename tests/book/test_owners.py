@@ -88,6 +88,7 @@ READS: dict[str, Read] = {
     "seq_as_of": lambda book, it: book.seq_as_of(it.agent.id, it.now),
     "agents": lambda book, it: book.agents(),
     "agent": lambda book, it: book.agent(it.agent.agent.name) or book.agent(it.agent.agent.name, version=1),
+    "find_agent": lambda book, it: _found_agent(book, it.agent.agent.name),
     "agent_as_of": lambda book, it: book.agent_as_of(it.agent.agent.name, as_of=it.now),
     "removed_at": lambda book, it: book.removed_at(GONE),
     "agent_history": lambda book, it: book.agent_history(it.agent.agent.name),
@@ -159,6 +160,13 @@ def _something(account: Account) -> bool:
 def _maker(book: Book, trade: str) -> tuple[str, int] | None:
     try:
         return book.trade_agent(trade)
+    except UnknownName:
+        return None
+
+
+def _found_agent(book: Book, name: str) -> Deployment | None:
+    try:
+        return book.find_agent(name)
     except UnknownName:
         return None
 

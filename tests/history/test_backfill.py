@@ -520,7 +520,7 @@ def test_learning_goes_on_where_it_was_killed(
         brought(book, path)
     assert len(all_learned(book)[0]) == 12
     with app.open(tmp_path / "home", clock=VirtualClock(NOW)) as again:
-        rooms, deployment = again._rooms, again._deployment("btc-5m")
+        rooms, deployment = again._rooms, again._rooms.book.find_agent("btc-5m")
         # As every decision does before it is made.
         for count in (16, 20, 24, 28, 30, 30):
             assert learn_what_is_due(rooms, deployment) == ()

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapebook.api import app
-from tapebook.api.home_layers import HomeLayers
+from tapebook.api.horizons import HomeLayers
+from tapebook.api.open_home import OpenHome
 from tapebook.clock import VirtualClock
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, LayerRow, ReflectionSettings
@@ -104,7 +105,7 @@ def test_layers_are_what_the_days_that_are_over_give(floor: Desk, exits: list[Tr
 
 def check(rooms: Rooms, agent: Deployment, exits: list[TradeExit]) -> None:
     """The layers say of some trades what arithmetic says, in every layer; what was posted is beside it."""
-    conn = HomeLayers(rooms, moment=lambda _: rooms.clock.now(), scope_of=str)
+    conn = HomeLayers(OpenHome(rooms))
     check_conservation(conn, exits, scope=agent.id)
     found, expected = stored(conn, exits, scope=agent.id), from_scratch(exits)
     posted = {place: values.pop("ledger_pnl") for place, values in found.items() if "ledger_pnl" in values}

@@ -11,7 +11,7 @@ import msgspec
 from tapebook.book import events as ev
 from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, day_start, refusal_code
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.agent import AgentProfile
+from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
 from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Position, TradeState
@@ -199,13 +199,11 @@ class Book:
 
     def remove_agent(self, name: str, *, at: int, reason: str) -> int:
         """Ends an agent that is there, with a last version that is not enabled; returns that version."""
-        known = self.agent(name)
-        if known is None or self.removed_at(name) is not None:
-            raise UnknownName(f"there is no agent called {name!r} to remove; `tapebook agents` lists them")
-        last = msgspec.structs.replace(known[1], enabled=False)
-        removed = ev.draft_event(at, ev.AgentRemoved(known[0] + 1, last, reason))
+        known = self.find_agent(name)
+        last = msgspec.structs.replace(known.agent, enabled=False)
+        removed = ev.draft_event(at, ev.AgentRemoved(known.version + 1, last, reason))
         self.append("", [removed], expected_seq=self.head())
-        return known[0] + 1
+        return known.version + 1
 
     def removed_at(self, name: str) -> int | None:
         """When an agent was removed; None for one that is there, again or still, and for one that never was."""
@@ -234,6 +232,33 @@ class Book:
         seq = self.seq_as_of("", as_of)
         row = self._db.one(_QUERIES.agent_as_of, owner=self.owner, agent=name, seq=seq)
         return _profile(row) if row and not row[2] else None
+
+    def find_agent(
+        self, name: str, *, version: int | None = None, as_of: int | None = None, removed: bool = False
+    ) -> Deployment:
+        """The deployment of an agent with its newest profile, a given version of it, or that of a past moment.
+
+        UnknownName says why there is none. An agent that was removed is found in its past, or when `removed` says so.
+        """
+        found = self.agent(name, version=version) if as_of is None else self.agent_as_of(name, as_of=as_of)
+        if found is None:
+            raise UnknownName(self._why_not_found(name, version, as_of))
+        if version is None and as_of is None and not removed and (gone := self.removed_at(name)) is not None:
+            raise UnknownName(_removed_text(name, gone))
+        return Deployment(self.owner, deployment_id(found[1]), found[1], found[0])
+
+    def _why_not_found(self, name: str, version: int | None, as_of: int | None) -> str:
+        newest, gone = self.agent(name), self.removed_at(name)
+        if newest is None:
+            known = ", ".join(profile.name for _, profile in self.agents()) or "none yet"
+            return f"there is no agent called {name!r}; agents: {known}"
+        if as_of is None:
+            return f"{name} has no version {version}; its newest is {newest[0]}"
+        if gone is not None and gone <= as_of:
+            return _removed_text(name, gone)
+        added = iso_text([known_at for known_at, _ in self.agent_history(name) if known_at > as_of][-1])
+        remedy = "--version 1 shows what that version would have been told"
+        return f"{name} did not exist at {iso_text(as_of)}: it was added at {added}; {remedy}"
 
     def agent_history(self, name: str) -> list[tuple[int, AgentProfile]]:
         """Every version of an agent with when it became known, newest first."""
@@ -593,6 +618,10 @@ def _held_before(now: Portfolio, fills: list[Row]) -> dict[str, Position]:
     filled = {row[0]: row[2:] for row in fills}
     kept = {symbol: position for symbol, position in now.positions.items() if symbol not in filled}
     return kept | {symbol: Position(symbol, *held) for symbol, held in filled.items() if held[0]}
+
+
+def _removed_text(name: str, removed_at: int) -> str:
+    return f"{name} was removed at {iso_text(removed_at)}: `tapebook agents add {name}` brings it back"
 
 
 def _profile(row: Row) -> tuple[int, AgentProfile]:

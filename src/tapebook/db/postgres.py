@@ -121,9 +121,10 @@ class _ServerHangs(Exception):
 class PostgresDatabase:
     """One connection to one PostgreSQL database, made again when it died."""
 
-    def __init__(self, url: str, *, durable: bool) -> None:
+    def __init__(self, url: str, *, durable: bool, read_only: bool = False) -> None:
         self._url = url
         self._durable = durable
+        self._read_only = read_only
         self._in_transaction = self._ended = False
         self._claims: dict[str, str] = {}
         # Two streams may be open at once.
@@ -138,6 +139,8 @@ class PostgresDatabase:
             connection.adapters.register_dumper(int, Int8Dumper)
             if not self._durable:
                 connection.execute("SET synchronous_commit = off")
+            if self._read_only:
+                connection.execute("SET default_transaction_read_only = on")
             taken = {name: _claim(connection, name, holder) for name, holder in self._claims.items()}
         except psycopg.Error as error:
             message = redact_driver_message(self._url, _first_line(error))

@@ -33,8 +33,12 @@ _ONE_ROW = re.compile(r"(?<=\bVALUES )\(\?(?:, \?)*\)")
 class SqliteDatabase:
     """One SQLite file, or `:memory:`; `large_pages` are of a new file: a large transaction writes fewer of them."""
 
-    def __init__(self, path: str, *, durable: bool, create: bool = True, large_pages: bool = False) -> None:
+    def __init__(
+        self, path: str, *, durable: bool, create: bool = True, large_pages: bool = False, read_only: bool = False
+    ) -> None:
         self._path = path
+        # Not SQLITE_OPEN_READONLY: such a connection cannot make the files of the write-ahead log, if they are gone.
+        self._query_only = "ON" if read_only else "OFF"
         self._failed = False
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         if create and path != ":memory:":
@@ -51,6 +55,8 @@ class SqliteDatabase:
         # FULL waits for the disk at every commit; NORMAL only at checkpoints and can lose the newest commits
         # in a power cut, which the tape can fetch again and the book cannot.
         self._execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        if read_only:
+            self._execute("PRAGMA query_only = ON")
 
     @property
     def description(self) -> str:
@@ -146,7 +152,7 @@ class SqliteDatabase:
         try:
             yield
         finally:
-            self._execute("ROLLBACK; PRAGMA query_only = OFF")
+            self._execute(f"ROLLBACK; PRAGMA query_only = {self._query_only}")
 
     def sync(self) -> None:
         """Syncs the write-ahead log: what is not in it any more was synced when it was moved to the database."""

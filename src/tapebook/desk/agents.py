@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
-from tapebook.book.store import Book
 from tapebook.broker.margin import MarginTiers, listed_symbols
 from tapebook.context import oversize_problems
 from tapebook.decision import has_members
@@ -20,30 +19,18 @@ from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon,
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6
 from tapebook.domain.text import plural
-from tapebook.errors import BadInput, UnknownName
+from tapebook.errors import BadInput
 from tapebook.settings.profiles import apply_settings, differences, require_name
 from tapebook.tape.view import View
 from tapebook.tick.quotes import TapeQuotes, position_marks
 from tapebook.wiring import Rooms
 
 
-def require_agent(book: Book, name: str) -> tuple[int, AgentProfile]:
-    """The newest version of an agent that is there; UnknownName for any other."""
-    found, removed_at = book.agent(name), book.removed_at(name)
-    if found is None:
-        known = ", ".join(profile.name for _, profile in book.agents()) or "none yet"
-        raise UnknownName(f"there is no agent called {name!r}; agents: {known}")
-    if removed_at is not None:
-        raise UnknownName(f"{name} was removed at {iso_text(removed_at)}: `tapebook agents add {name}` brings it back")
-    return found
-
-
 def deploy_agent(rooms: Rooms, name: str) -> Deployment:
     """The deployment of an agent's newest version, opened if it is new, moved on if the version is."""
-    version, profile = require_agent(rooms.book, name)
-    deployment = Deployment(rooms.book.owner, deployment_id(profile), profile, version)
+    deployment = rooms.book.find_agent(name)
     seq = rooms.book.head(deployment.id)
-    if rooms.book.deployed_version(deployment.id, seq=seq) != version:
+    if rooms.book.deployed_version(deployment.id, seq=seq) != deployment.version:
         _append_opening(rooms, deployment, seq)
     return deployment
 
@@ -151,13 +138,13 @@ def add_agent(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> SavedAgen
 
 def edit_agent(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> SavedAgent:
     """An agent with changes; the same as before makes no new version."""
-    _, before = require_agent(rooms.book, name)
+    before = rooms.book.find_agent(name).agent
     return _save_agent(rooms, before, apply_settings(before, _require_same_name(name, settings)), new=False)
 
 
 def remove_agent(rooms: Rooms, name: str, *, reason: str) -> RemovedAgent:
     """Ends an agent: it decides no more, and all it did can be read as before. One that holds something stays."""
-    require_agent(rooms.book, name)
+    rooms.book.find_agent(name)
     held, orders = set[str](), 0
     for deployment, _ in rooms.book.deployments(name):
         held |= rooms.book.account(deployment, seq=rooms.book.head(deployment)).portfolio.positions.keys()

@@ -17,7 +17,7 @@ import msgspec
 
 from tapebook.domain.instants import iso_text
 from tapebook.domain.packet import Citation
-from tapebook.errors import BadInput, StaleWriter, StoreFailed, UnknownName
+from tapebook.errors import BadInput, StaleWriter, StoreFailed
 from tapebook.home import exclusive_lock
 from tapebook.library import workspace
 from tapebook.library.entries import archived_body
@@ -224,12 +224,9 @@ def documents_status(rooms: Rooms) -> RecallStatus:
 
 
 def _visible_scopes(rooms: Rooms, agent: str | None) -> tuple[str, ...]:
-    names = rooms.book.agent_names()
-    if agent is None:
-        return (GLOBAL_SCOPE, *names)
-    if agent not in names:
-        raise UnknownName(f"there is no agent called {agent!r}; agents: {', '.join(names) or 'none yet'}")
-    return (GLOBAL_SCOPE, agent)
+    if agent is not None:
+        return (GLOBAL_SCOPE, rooms.book.find_agent(agent, removed=True).agent.name)
+    return (GLOBAL_SCOPE, *(profile.name for _, profile in rooms.book.agents(removed=True)))
 
 
 def _differing_manuals(rooms: Rooms) -> list[str]:

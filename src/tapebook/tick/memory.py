@@ -11,7 +11,7 @@
 Caches here hold the last window or note asked for and are compared by value, so nothing has to invalidate them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 
 import msgspec
@@ -250,33 +250,6 @@ class Promotion(msgspec.Struct, frozen=True):
         return f"{len(self.bullets)} lessons of {self.agent} are promoted to {self.skill}; told: {whom}"
 
 
-class HomeSkills:
-    """Skills by the names of agents: what `Tapebook.skills` gives. `find` gives the deployment of an agent."""
-
-    def __init__(self, rooms: Rooms, *, find: Callable[[str], Deployment]) -> None:
-        self._rooms = rooms
-        self._find = find
-
-    def promote(self, agent: str, *, to: str | None = None, skill: str | None = None) -> Promotion:
-        """Has others told an agent's lessons: one other agent, all with a skill, or else its own other deployments."""
-        own = self._find(agent)
-        return promote(self._rooms, own, self._find(to).agent.name if to else skill or own.agent.name)
-
-    def demote(self, skill: str) -> Promotion:
-        """Takes back what was promoted to a skill or an agent."""
-        return demote(self._rooms, skill)
-
-    def promoted_notes(self) -> list[SkillNote]:
-        """What holds for each skill now."""
-        return promotions(self._rooms)
-
-    def notes_for(self, agent: str) -> list[SkillNote]:
-        """What an agent is told of others' lessons at its next decision."""
-        own = self._find(agent)
-        wanted = _skills_of(own.agent)
-        return [each for each in promotions(self._rooms) if each.skill in wanted and each.source != own.id]
-
-
 def promote(rooms: Rooms, deployment: Deployment, skill: str) -> Promotion:
     """Makes the note that stands for a deployment hold for a skill."""
     require_skill(skill)
@@ -311,7 +284,7 @@ def require_skill(name: str) -> None:
 
 def promoted_notes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The events by which a deployment is told what was promoted, or taken back, since it was last told."""
-    wanted = _skills_of(deployment.agent)
+    wanted = skills_of(deployment.agent)
     held = [each for each in rooms.notes.skill_notes("", seq=_NEWEST_SEQ) if each.skill in wanted]
     if not held:
         return []
@@ -349,7 +322,7 @@ def _join_lessons(inputs: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote
 
 
 def _promoted_notes(agent: AgentProfile, held: Iterable[SkillNote]) -> list[SkillNote]:
-    wanted = _skills_of(agent)
+    wanted = skills_of(agent)
     return [each for each in held if each.lessons_text and each.skill in wanted]
 
 
@@ -363,7 +336,7 @@ def _append_promotion(rooms: Rooms, note: SkillNote) -> Promotion:
     lines = [
         name
         for _, agent in rooms.book.agents()
-        if note.skill in _skills_of(agent)
+        if note.skill in skills_of(agent)
         for name, _ in rooms.book.deployments(agent.name)
         if name != note.source
     ]
@@ -371,7 +344,7 @@ def _append_promotion(rooms: Rooms, note: SkillNote) -> Promotion:
     return Promotion(note.skill, note.note_id, note.agent, note.content_hash, bullets, tuple(lines))
 
 
-def _skills_of(agent: AgentProfile) -> frozenset[str]:
+def skills_of(agent: AgentProfile) -> frozenset[str]:
     return frozenset((agent.name, *agent.skills))
 
 

@@ -74,7 +74,9 @@ def backtest(
             _print_comparison(book.backtest_again(agent, chunk=chunk, progress=show_progress, **wish), json=json)
             return
         print_chunk = (lambda result: None) if json else (lambda result: print("", *app.chunk_lines(result), sep="\n"))
-        result = book.backtest(agent, progress=show_progress, chunk=print_chunk, max_usd=max_usd, agree=agree, **wish)
+        result = book.backtest(
+            agent, progress=show_progress, chunk_done=print_chunk, max_usd=max_usd, agree=agree, **wish
+        )
         if html:
             book.backtests.export(result.id, html=html)
         found = book.backtests.show(result.id)
