@@ -10,7 +10,9 @@ import pytest
 from tapebook.broker import BookedAccount, OrderState
 from tapebook.decision import EngineAnswer
 from tapebook.desk import control
+from tapebook.desk.executor import Executor
 from tapebook.desk.health import health_checks
+from tapebook.desk.worker import WorkerError, result_or_error
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.money import E6, E8
@@ -375,3 +377,23 @@ def test_doctor_names_an_order_that_the_broker_has_forgotten(floor: Floor) -> No
     assert account_checks(floor) == [
         f"{floor.agent.id}: BTC: the broker does not have the open order {order.client_id}"
     ]
+
+
+def test_broker_that_cannot_be_read_stops_its_own_account_alone(floor: Floor) -> None:
+    """The executor goes on with the others; a decision of that account fails with the reason, and the next is made."""
+    other = floor.hire(msgspec.structs.replace(BRIEF, name="b"))
+    floor.intend()
+    floor.turn()
+    floor.say(other, reply("open", "long", 300))
+    floor.later(10_000, BTC=100)
+    executor = Executor(floor.rooms)
+    floor.exchange.reading.append("lose answer")
+    executor.turn()
+    assert executor.problem is not None and "BrokerAway: the little exchange does not answer" in executor.problem
+    assert (floor.held(other), floor.held(floor.agent)) == ({"BTC": 3 * E8}, {})
+    tasks = [result_or_error(lambda: prepare_decision(floor.rooms, Slot(floor.agent, "BTC", floor.clock.now())))]
+    floor.exchange.reading.append("lose request")
+    tasks.append(result_or_error(lambda: prepare_decision(floor.rooms, Slot(floor.agent, "BTC", floor.clock.now()))))
+    assert [isinstance(each, WorkerError) for each in tasks] == [False, True]
+    executor.turn()
+    assert floor.held(floor.agent) == {"BTC": 5 * E8} and floor.is_whole()

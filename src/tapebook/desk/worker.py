@@ -31,7 +31,7 @@ from tapebook.domain.agent import Deployment, agent_name_of, deployment_id
 from tapebook.domain.instants import floor_to_step
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import plural
-from tapebook.errors import DatabaseAway, Retry, Stop, UnknownName
+from tapebook.errors import BrokerAway, DatabaseAway, Retry, Stop, UnknownName
 from tapebook.log import Lease
 from tapebook.log.store import is_clock_set_back
 from tapebook.tick.decide import MarketCut, PreparedDecision, Slot, store_answer, stored_answer
@@ -128,9 +128,14 @@ class WorkerError(msgspec.Struct, frozen=True):
 
 
 def result_or_error(call: Callable[[], T]) -> T | WorkerError:
-    """What a call gives, or what went wrong in it; what concerns the whole process (Retry, Stop) is raised."""
+    """What a call gives, or what went wrong in it; what concerns the whole process (Retry, Stop) is raised.
+
+    A broker that cannot be read concerns the accounts that are with it: the others must not wait for it.
+    """
     try:
         return call()
+    except BrokerAway as error:
+        return WorkerError(f"{type(error).__name__}: {error}")
     except (Retry, Stop):
         raise
     except Exception as error:
