@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from tapebook.api.open_home import HomePart
 from tapebook.backtest.home import BacktestHome, backtest_home, backtest_homes
@@ -80,13 +80,33 @@ class BacktestRuns(HomePart):
         return rerun_backtest(home, config, plan, chunk=chunk, progress=progress)
 
 
+class BacktestView(TypedDict):
+    """A backtest in the list; what cannot be read of a damaged one is null, `stale` names inputs that have changed."""
+
+    id: str
+    status: str
+    agent: str | None
+    agent_version: int | None
+    start: str | None
+    end: str | None
+    memory: str | None
+    chunks_done: int | None
+    chunks_planned: int | None
+    trades: int | None
+    change_usd: float | None
+    spent: dict[str, Any] | None
+    stopped: str | None
+    fill: str | None
+    stale: list[str]
+
+
 class Backtests:
     """All backtests below one home."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> list[BacktestView]:
         """Every backtest with how far it has come and what it came to, by the beginning of its range.
 
         `stale` names the inputs that are others by now; it is empty for one that is current.
@@ -108,7 +128,7 @@ class Backtests:
         chunks = [chunk_view(chunk) for chunk in _finished_chunks(home)]
         with self._fingerprints() as fingerprints:
             row = self._row(home, fingerprints)
-        return row | {"ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
+        return {**row, "ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
 
     def lines(self, name: str, *, chunks: bool = False) -> list[str]:
         """The same for people; with `chunks`, what each of them taught."""
@@ -185,14 +205,13 @@ class Backtests:
     def _spent(self, home: BacktestHome) -> SpendingTotals:
         return spending_of(self._home, home.id)
 
-    def _row(self, home: BacktestHome, fingerprints: PlanFingerprints) -> dict[str, Any]:
+    def _row(self, home: BacktestHome, fingerprints: PlanFingerprints) -> BacktestView:
         """A line of the list; what is damaged is listed too, so that it can be removed."""
-        nothing = dict.fromkeys(("agent", "agent_version", "start", "end", "memory", "chunks_done", "chunks_planned"))
-        counted = dict.fromkeys(("trades", "change_usd", "spent", "stopped"))
         try:
             plan, done, finished, stopped = home.plan(), _finished_chunks(home), home.result(), home.stop_reason()
         except Damaged:
-            return {"id": home.id, "status": "damaged", **nothing, **counted, "fill": None, "stale": []}
+            unknown = dict.fromkeys(BacktestView.__annotations__)
+            return cast(BacktestView, unknown | {"id": home.id, "status": "damaged", "stale": []})
         progress = f"stopped at its limit, {_progress_text(plan, done)}" if stopped else _progress_text(plan, done)
         return {
             "id": home.id,
