@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import tapebook
+from tapebook.api.backtests import BacktestView
 from tapebook.backtest import identity
 from tapebook.backtest.home import BacktestHome
 from tapebook.backtest.identity import PlanFingerprints
@@ -60,7 +61,7 @@ def asked(home: Path, **wish: Any) -> BacktestResult:
         return book.backtest("tester", **({"chunks": "none", "memory": "off"} | wish))
 
 
-def listed(home: Path) -> dict[str, dict[str, Any]]:
+def listed(home: Path) -> dict[str, BacktestView]:
     with tapebook.open(home) as book:
         return {row["id"]: row for row in book.backtests.all()}
 

@@ -22,6 +22,7 @@ from tapebook.backtest.run import BacktestCallbacks, BacktestRun
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.decision import Engine
 from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.views import TradeView
 from tapebook.errors import BadInput, Damaged
 from tapebook.lessons import hash_lessons_text
 from tapebook.log import Event, Stream
@@ -232,7 +233,7 @@ def test_without_memory_it_trades_as_one_that_has_none(home: Path, tmp_path: Pat
     assert not kinds & {"note", "experience", "outcome", "layer"}
 
 
-def trades(home: Path, result: BacktestResult) -> list[dict[str, Any]]:
+def trades(home: Path, result: BacktestResult) -> list[TradeView]:
     with tapebook.open(home / "backtests" / result.id) as book:
         return book.trades("tester", most=1000)
 

@@ -107,7 +107,7 @@ class Venue:
         state = self.state(wanted.client_id)
         if state.status == "never seen":
             state = self.broker.place(wanted)
-        if state.arrived:
+        if state.has_arrived:
             self.teller.add(wanted)
         return state
 

@@ -432,7 +432,7 @@ def test_a_file_in_two_parts_gives_the_trades_of_the_whole(book: app.Tapebook, t
         market(other, hours=4)
         brought(other, answered(tmp_path, FILL, more, end))
         fields = ("net_pnl_usd", "funding_usd", "mfe_usd", "mae_usd", "lacks")
-        ours, whole = book.trades("btc-5m")[0], other.trades("btc-5m")[0]
+        ours, whole = dict(book.trades("btc-5m")[0]), dict(other.trades("btc-5m")[0])
         assert [ours[name] for name in fields] == [whole[name] for name in fields] and not whole["lacks"]
 
 

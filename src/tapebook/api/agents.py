@@ -2,41 +2,98 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 
-from tapebook import views
 from tapebook.api.open_home import HomePart
 from tapebook.desk import agents, control
 from tapebook.desk.agents import RemovedAgent, SavedAgent
 from tapebook.desk.control import FlattenReport, HaltReport
-from tapebook.domain.agent import deployment_id
+from tapebook.domain.agent import AgentProfile, deployment_id
+from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
 from tapebook.settings import profiles
 from tapebook.wiring import Rooms
 
 
+class ProfileView(TypedDict):
+    """An agent's profile by the keys of docs/agents.md, with its name, its version and its end, if any."""
+
+    name: str
+    version: int
+    watch: list[str]
+    engine: str
+    model: str
+    members: list[str]
+    broker: str
+    mode: Literal["trade", "dry_run"]
+    every_minutes: float
+    strategy: str
+    avoid: list[str]
+    manual: str
+    cash_usd: float
+    margin: Literal["cross", "isolated"]
+    horizon: str
+    bar_minutes: int
+    bar_count: int
+    recent_trades_k: int
+    memory: bool
+    max_position_usd: float
+    max_account_usd: float
+    max_daily_loss_usd: float
+    min_notional_usd: float
+    max_leverage: int
+    max_orders_per_hour: int
+    max_price_deviation_bps: float
+    max_data_age_seconds: float
+    cooldown_minutes: float
+    max_model_usd_per_run: float
+    max_model_usd_per_day: float
+    reflection: str
+    reflection_trades: int
+    reflector: str
+    skills: list[str]
+    experience: bool
+    max_memory_size: int
+    learning_rate: float
+    context_window: int
+    neighbours: int
+    enabled: bool
+    shadow: dict[str, Any] | None
+    removed: str | None
+
+
+class AgentView(ProfileView):
+    """An agent, where it runs, and how its trades did."""
+
+    deployment: str | None
+    closed_trades: int
+    net_pnl_usd: float
+    dry_orders: int
+
+
 class Agents(HomePart):
     """The agents of a home."""
 
-    def agents(self, *, removed: bool = False) -> list[dict[str, Any]]:
+    def agents(self, *, removed: bool = False) -> list[ProfileView]:
         """Every agent with its newest profile; when asked, those too that were removed."""
         with self._home.read() as rooms:
             book = rooms.book
             return [
-                views.agent_view(version, profile, removed_at=book.removed_at(profile.name) if removed else None)
+                profile_view(version, profile, removed_at=book.removed_at(profile.name) if removed else None)
                 for version, profile in book.agents(removed=removed)
             ]
 
-    def agent(self, name: str, *, version: int | None = None) -> dict[str, Any]:
+    def agent(self, name: str, *, version: int | None = None) -> AgentView:
         """One agent: its newest profile or an older one, where it runs, and how its trades did."""
         with self._home.read() as rooms:
             book, deployment = rooms.book, rooms.book.find_agent(name, version=version, removed=True)
             totals = book.trade_totals(deployment.id)
             dry = deployment_id(msgspec.structs.replace(deployment.agent, mode="dry_run"))
             gone = book.removed_at(name) if version is None else None
-            return views.agent_view(deployment.version, deployment.agent, removed_at=gone) | {
+            return {
+                **profile_view(deployment.version, deployment.agent, removed_at=gone),
                 "deployment": deployment.id if book.head(deployment.id) else None,
                 "closed_trades": totals.count,
                 "net_pnl_usd": totals.net_usd_e6 / E6,
@@ -89,6 +146,13 @@ class Agents(HomePart):
             if not self._home.play_market_on(found):
                 return flattened
             return [_split_closing(rooms, each) for each in flattened]
+
+
+def profile_view(version: int, profile: AgentProfile, *, removed_at: int | None = None) -> ProfileView:
+    """An agent as `tapebook agents` lists it."""
+    end = None if removed_at is None else iso_text(removed_at)
+    keys = profiles.profile_by_keys(profile)
+    return cast(ProfileView, {"name": profile.name, "version": version, **keys, "removed": end})
 
 
 def _scope(rooms: Rooms, agent: str | None) -> str:

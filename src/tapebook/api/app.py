@@ -4,8 +4,8 @@
     tb.context("btc-5m", "BTC").text
 
 One habit: each noun is a class in a file of its own that borrows rooms from the `OpenHome` it was made with, so any
-thread may call it. Plurals give lists with the newest first, singulars one thing by its name (`tb.runs()`,
-`tb.run(id)`). What has many verbs of its own is a property (`tb.recall.search(…)`). `as_of` is required inside the
+thread may call it. Plurals give lists with the newest first, singulars one thing by its name (`runs`,
+`run`). What has many verbs of its own is a property (`recall`). `as_of` is required inside the
 rooms; here it defaults to the clock's now.
 """
 
@@ -17,7 +17,7 @@ from tapebook.api.backtests import BacktestRuns, Backtests
 from tapebook.api.experience import HomeExperience
 from tapebook.api.homes import HomeHealth, demo, find_damage, ingest, init
 from tapebook.api.horizons import HomeLayers
-from tapebook.api.lessons import HomeSkills, Lessons
+from tapebook.api.lessons import AgentLessons, HomeSkills
 from tapebook.api.market import MarketHistory
 from tapebook.api.open_home import OpenHome
 from tapebook.api.recall import Recall
@@ -90,7 +90,7 @@ __all__ = [
 ]
 
 
-class Tapebook(Agents, Runs, Trades, Lessons, MarketHistory, BacktestRuns, HomeHealth):
+class Tapebook(Agents, Runs, Trades, AgentLessons, MarketHistory, BacktestRuns, HomeHealth):
     """A home, opened. Use it as a context manager, or close it."""
 
     def __init__(self, home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> None:

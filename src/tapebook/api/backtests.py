@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from tapebook.api.open_home import HomePart
 from tapebook.backtest.home import BacktestHome, backtest_home, backtest_homes
@@ -73,13 +73,33 @@ class BacktestRuns(HomePart):
         return rerun_backtest(home, config, plan, chunk=chunk, progress=progress)
 
 
+class BacktestView(TypedDict):
+    """A backtest in the list; what cannot be read of a damaged one is null, `stale` names inputs that have changed."""
+
+    id: str
+    status: str
+    agent: str | None
+    agent_version: int | None
+    start: str | None
+    end: str | None
+    memory: str | None
+    chunks_done: int | None
+    chunks_planned: int | None
+    trades: int | None
+    change_usd: float | None
+    spent: dict[str, Any] | None
+    stopped: str | None
+    fill: str | None
+    stale: list[str]
+
+
 class Backtests:
     """All backtests below one home."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> list[BacktestView]:
         """Every backtest with how far it has come and what it came to, by the beginning of its range.
 
         `stale` names the inputs that are others by now; it is empty for one that is current.
@@ -96,12 +116,12 @@ class Backtests:
         home = backtest_home(self._home, name)
         result, pace = home.result(), home.speed().ticks_per_second
         if result is not None:
-            stale, spent = self._stale(home), self._spent(home)
+            stale, spent = self._stale(home), self._spending_of(home)
             return result_view(result, ticks_per_second=pace, stale=stale, spent=spent) | {"status": "done"}
         chunks = [chunk_view(chunk) for chunk in _finished_chunks(home)]
         with self._fingerprints() as fingerprints:
             row = self._row(home, fingerprints)
-        return row | {"ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
+        return {**row, "ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
 
     def lines(self, name: str, *, chunks: bool = False) -> list[str]:
         """The same for people; with `chunks`, what each of them taught."""
@@ -111,23 +131,23 @@ class Backtests:
         each = [f"STALE: {sentence}" for sentence in stale_sentences(agent, stale)]
         each += [line for chunk in done for line in (*chunk_lines(chunk), "")]
         if result is not None:
-            return [*(each if chunks else []), *summary_lines(result, stale=stale, spent=self._spent(home))]
+            return [*(each if chunks else []), *summary_lines(result, stale=stale, spent=self._spending_of(home))]
         then = "begins another: its inputs are no longer the same" if stale else "goes on with it"
-        paid = [f"  models  {said}" for said in filter(None, [spending_text(self._spent(home))])]
+        paid = [f"  models  {said}" for said in filter(None, [spending_text(self._spending_of(home))])]
         stopped = [f"  stopped: {reason}" for reason in filter(None, [home.stop_reason()])]
         so_far = f"{home.id}: {_progress_text(home.plan(), done)}; the same `tapebook backtest` again {then}"
         return [*each, so_far, *paid, *stopped]
 
     def spending(self, name: str) -> SpendingTotals:
         """What the models of a backtest cost by now."""
-        return self._spent(backtest_home(self._home, name))
+        return self._spending_of(backtest_home(self._home, name))
 
     def compare(self, first: str, second: str) -> "BacktestComparison":
         """Two finished backtests side by side."""
         # It brings numpy, which a list of backtests has no use for.
         from tapebook.report.comparison import compare_backtests
 
-        both = [self._finished(name) for name in (first, second)]
+        both = [self._finished_result(name) for name in (first, second)]
         stale = {home.id: self._stale(home) for home, _ in both}
         return compare_backtests(both[0][1], both[1][1], stale=stale)
 
@@ -144,7 +164,7 @@ class Backtests:
         from tapebook.report.export import csv_files, json_bytes, market_bars, report_data, write_csv, write_text
         from tapebook.report.html_page import report_html
 
-        home, result = self._finished(name)
+        home, result = self._finished_result(name)
         if csv is html is json is None:
             raise BadInput("say what to write: --csv, --html or --json with a place")
         if json is not None:
@@ -152,13 +172,13 @@ class Backtests:
                 result,
                 ticks_per_second=home.speed().ticks_per_second,
                 stale=self._stale(home),
-                spent=self._spent(home),
+                spent=self._spending_of(home),
             )
             write_text(Path(json), json_bytes(view), overwrite=overwrite)
         if csv is not None or html is not None:
             plan = home.plan()
             with closing(Rooms(home.folder, clock=VirtualClock(plan.end))) as rooms:
-                told = report_data(rooms, plan, result, stale=self._stale(home), spent=self._spent(home))
+                told = report_data(rooms, plan, result, stale=self._stale(home), spent=self._spending_of(home))
                 if csv is not None:
                     write_csv(Path(csv), csv_files(told), overwrite=overwrite)
                 if html is not None:
@@ -175,17 +195,16 @@ class Backtests:
             shutil.rmtree(home.folder)
         return home.id
 
-    def _spent(self, home: BacktestHome) -> SpendingTotals:
+    def _spending_of(self, home: BacktestHome) -> SpendingTotals:
         return spending_of(self._home, home.id)
 
-    def _row(self, home: BacktestHome, fingerprints: PlanFingerprints) -> dict[str, Any]:
+    def _row(self, home: BacktestHome, fingerprints: PlanFingerprints) -> BacktestView:
         """A line of the list; what is damaged is listed too, so that it can be removed."""
-        nothing = dict.fromkeys(("agent", "agent_version", "start", "end", "memory", "chunks_done", "chunks_planned"))
-        counted = dict.fromkeys(("trades", "change_usd", "spent", "stopped"))
         try:
             plan, done, finished, stopped = home.plan(), _finished_chunks(home), home.result(), home.stop_reason()
         except Damaged:
-            return {"id": home.id, "status": "damaged", **nothing, **counted, "fill": None, "stale": []}
+            unknown = dict.fromkeys(BacktestView.__annotations__)
+            return cast(BacktestView, unknown | {"id": home.id, "status": "damaged", "stale": []})
         progress = f"stopped at its limit, {_progress_text(plan, done)}" if stopped else _progress_text(plan, done)
         return {
             "id": home.id,
@@ -199,7 +218,7 @@ class Backtests:
             "chunks_planned": len(plan.chunks),
             "trades": sum(chunk.trades for chunk in done),
             "change_usd": sum(chunk.change_usd_e6 for chunk in done) / E6,
-            "spent": spending_view(self._spent(home)),
+            "spent": spending_view(self._spending_of(home)),
             "stopped": stopped,
             "fill": plan.fill,
             "stale": list(fingerprints.changed_inputs(plan)),
@@ -216,7 +235,7 @@ class Backtests:
         with closing(Rooms(self._home, clock=VirtualClock(0))) as rooms:
             yield PlanFingerprints(rooms)
 
-    def _finished(self, name: str) -> tuple[BacktestHome, BacktestResult]:
+    def _finished_result(self, name: str) -> tuple[BacktestHome, BacktestResult]:
         home = backtest_home(self._home, name)
         result = home.result()
         if result is None:

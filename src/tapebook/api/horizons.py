@@ -14,7 +14,7 @@ L7, the layer of this moment, is computed from book and tape when asked for (`Li
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -98,6 +98,17 @@ class LiveView:
         return round(math.sqrt(sum_of_squares(inside) * _VOLATILITY_SPAN_MS / covered), 8)
 
 
+class LayerView(TypedDict):
+    """A key of a layer; the value is whatever was written, or computed, for it."""
+
+    layer: str
+    timeframe: str
+    scope: str
+    key: str
+    value: Any
+    origin: str
+
+
 class HomeLayers(LayerConnection):
     """The layers of every agent of a home, on the rooms that may write, or on others to read with."""
 
@@ -119,19 +130,19 @@ class HomeLayers(LayerConnection):
         """The moment the home is at."""
         return self._home.moment(None)
 
-    def show(self, agent: str | None = None, *, layer: str | None = None, as_of: AsOf = None) -> list[dict[str, Any]]:
+    def show(self, agent: str | None = None, *, layer: str | None = None, as_of: AsOf = None) -> list[LayerView]:
         """The newest timeframe of every layer, from all time to now; or of one layer all that is kept."""
         with self._home.read() as rooms:
             return HomeLayers(self._home, rooms)._rows(agent, layer, as_of)
 
-    def _rows(self, agent: str | None, layer: str | None, as_of: AsOf) -> list[dict[str, Any]]:
+    def _rows(self, agent: str | None, layer: str | None, as_of: AsOf) -> list[LayerView]:
         scope = self._scope_of(agent) if agent else ""
         store, at = ContextStore(self, scope=scope), None if as_of is None else self._home.moment(as_of)
         rows = []
         for one in [layer_named(layer)] if layer else list(ContextLayer):
             found = store.entries(one, as_of=at)
             newest = [each for each in found if layer or each.timeframe == found[0].timeframe]
-            rows += [_layer_row(one, scope, each) for each in newest]
+            rows += [_layer_view(one, scope, each) for each in newest]
         return rows
 
     def rollup(self, agent: str | None = None) -> dict[str, bool]:
@@ -189,7 +200,7 @@ class HomeLayers(LayerConnection):
             yield
 
 
-def _layer_row(layer: ContextLayer, scope: str, found: LayerValue) -> dict[str, Any]:
+def _layer_view(layer: ContextLayer, scope: str, found: LayerValue) -> LayerView:
     return {
         "layer": layer.value,
         "timeframe": found.timeframe,

@@ -1,22 +1,20 @@
 """Lessons: an agent's notes, and those that were promoted from one agent to others."""
 
-from typing import Any
-
-from tapebook import views
 from tapebook.api.open_home import HomePart
 from tapebook.domain.agent import SkillNote
+from tapebook.domain.views import NoteView, note_view
 from tapebook.tick import memory
 from tapebook.tick.memory import Promotion
 
 
-class Lessons(HomePart):
+class AgentLessons(HomePart):
     """The lessons of a home's agents."""
 
-    def lessons(self, agent: str, *, most: int = 10) -> list[dict[str, Any]]:
+    def lessons(self, agent: str, *, most: int = 10) -> list[NoteView]:
         """An agent's notes, the active one and those before it, newest first."""
         with self._home.read() as rooms:
             kept = rooms.notes.reflections(rooms.book.find_agent(agent, removed=True).id, most=most)
-            return [views.note_view(each) for each in kept]
+            return [note_view(each) for each in kept]
 
 
 class HomeSkills(HomePart):

@@ -11,14 +11,14 @@ from tapebook.history.book_import import FillsReport, import_fills
 from tapebook.history.importer import ImportKind
 from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
 from tapebook.home import exclusive_lock, shared_lock
-from tapebook.report.market import market_view
+from tapebook.report.market import MarketView, market_view
 from tapebook.tape.view import View
 
 
 class MarketHistory(HomePart):
     """The tape of a home."""
 
-    def market(self, symbol: str, *, as_of: AsOf = None) -> dict[str, Any]:
+    def market(self, symbol: str, *, as_of: AsOf = None) -> MarketView:
         """What is known of a symbol: price, liquidity, funding, volatility, positioning, gaps."""
         with self._home.read() as rooms:
             known = rooms.tape.symbols()

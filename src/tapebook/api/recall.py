@@ -8,7 +8,7 @@ Reads give values in people's units; the only writes are those of the policy (do
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import msgspec
 
@@ -27,11 +27,39 @@ from tapebook.library.search import (
     search_documents,
 )
 from tapebook.library.sync import SyncReport, sync_documents, watch_documents
+from tapebook.search import IndexReport
 from tapebook.wiring import Rooms
 
 __all__ = ["AppendedEntry", "DecidedProposal", "ProposalDiff", "Recall", "RecallStatus", "SearchResult", "SyncReport"]
 
-View = dict[str, Any]
+
+class ProposalView(TypedDict):
+    """A proposed manual, and what came of it."""
+
+    proposal_id: str
+    agent: str
+    base_sha256: str
+    sha256: str
+    written_by: str
+    run_id: str
+    known_at: str
+    status: str
+    decided_by: str
+    decided_at: str | None
+    version: int
+
+
+class WriteView(TypedDict):
+    """One thing that was written by way of the policy."""
+
+    seq: int
+    known_at: str
+    kind: str
+    agent: str
+    written_by: str
+    run_id: str
+    sha256: str
+    place: str
 
 
 class Recall(HomePart):
@@ -62,11 +90,10 @@ class Recall(HomePart):
         with self._home.write() as rooms:
             return sync_documents(rooms, progress=progress)
 
-    def reindex(self, *, progress: IndexProgress = no_progress) -> View:
+    def reindex(self, *, progress: IndexProgress = no_progress) -> IndexReport:
         """Builds the index anew and puts it in place of the old one."""
         with self._home.write() as rooms:
-            report: View = msgspec.to_builtins(reindex(rooms, progress=progress))
-            return report
+            return reindex(rooms, progress=progress)
 
     def watch(self, *, seconds: float | None = None) -> Iterator[SyncReport]:
         """Syncs now, whenever a file changes, and every `recall.sync_minutes`; gives what each sync found."""
@@ -111,11 +138,11 @@ class Recall(HomePart):
             proposed = document_writes.read_manual_file(Path(file)) if file is not None else text or ""
             return document_writes.propose_manual(rooms, agent, proposed, run_id=run or "", by=by)
 
-    def proposals(self, agent: str | None = None, *, most: int = 20) -> list[View]:
+    def proposals(self, agent: str | None = None, *, most: int = 20) -> list[ProposalView]:
         """Proposals, newest first, of one agent or of all."""
         with self._home.read() as rooms:
             found = rooms.documents.proposals(agent or "", most=most)
-            return [_with_iso_times(msgspec.to_builtins(each), "known_at", "decided_at") for each in found]
+            return [cast(ProposalView, _with_iso_times(each, "known_at", "decided_at")) for each in found]
 
     def proposal(self, proposal_id: str) -> ProposalDiff:
         """One proposal, with what it changes."""
@@ -132,12 +159,13 @@ class Recall(HomePart):
         with self._home.write() as rooms:
             return document_writes.reject_proposal(rooms, proposal_id, by=by)
 
-    def writes(self, agent: str | None = None, *, most: int = 50) -> list[View]:
+    def writes(self, agent: str | None = None, *, most: int = 50) -> list[WriteView]:
         """Everything that was appended, proposed or approved, newest first: who, in which run, when, and its hash."""
         with self._home.read() as rooms:
             found = rooms.documents.writes(agent or "", most=most)
-            return [_with_iso_times(msgspec.to_builtins(each), "known_at") for each in found]
+            return [cast(WriteView, _with_iso_times(each, "known_at")) for each in found]
 
 
-def _with_iso_times(row: View, *names: str) -> View:
+def _with_iso_times(record: msgspec.Struct, *names: str) -> dict[str, Any]:
+    row = msgspec.structs.asdict(record)
     return row | {name: None if row[name] is None else iso_text(row[name]) for name in names}

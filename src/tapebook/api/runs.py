@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -16,6 +15,7 @@ from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import iso_text
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, Watermarks
+from tapebook.domain.views import ExplainedRunView, RecordedRunView, RunComparison
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import shared_lock
 from tapebook.lab.explain import ShadowReport, compare_runs, compare_shadow, explain_run, run_record_view
@@ -88,14 +88,14 @@ class Runs(HomePart):
             run = repeated_run(rooms, deployment, symbol)
             return None if run is None else EarlierRun(run, demo_loop.demo_seconds_beyond(self._home.moment(None)))
 
-    def runs(self, agent: str | None = None, *, most: int = 20) -> list[dict[str, Any]]:
+    def runs(self, agent: str | None = None, *, most: int = 20) -> list[RecordedRunView]:
         """The newest decisions, of one agent or of all."""
         with self._home.read() as rooms:
             deployment = rooms.book.find_agent(agent, removed=True).id if agent else ""
             found = (rooms.book.run(run_id) for run_id in rooms.book.run_ids(deployment, most=most))
             return [run_record_view(rooms, run) for run in found if run is not None]
 
-    def run(self, run_id: str) -> dict[str, Any]:
+    def run(self, run_id: str) -> ExplainedRunView:
         """One decision, explained: what was told, said and allowed, and the orders, fills and trades it led to.
 
         Here and wherever a run is named, the beginning of its id is enough.
@@ -117,7 +117,7 @@ class Runs(HomePart):
             deployment = rooms.book.find_agent(agent, removed=True)
             return compare_shadow(rooms, agent, deployment.id, most=most, progress=progress)
 
-    def compare_runs(self, first: str, second: str) -> dict[str, Any]:
+    def compare_runs(self, first: str, second: str) -> RunComparison:
         """Two decisions, and what differs between the packets they were made from."""
         with self._home.read() as rooms:
             return compare_runs(rooms, rooms.book.find_run(first), rooms.book.find_run(second))

@@ -119,7 +119,7 @@ class OrderState(msgspec.Struct, frozen=True):
     detail: str = ""
 
     @property
-    def arrived(self) -> bool:
+    def has_arrived(self) -> bool:
         """Whether the broker has taken the order, whatever became of it since: `activity_since` tells that."""
         return self.status in ("resting", "filled", "cancelled")
 

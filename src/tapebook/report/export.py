@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from tapebook import views
 from tapebook.backtest.book_range import TradeOutcome, book_range
 from tapebook.backtest.equity import EquityPoint, equity_points
 from tapebook.backtest.plan import BacktestPlan
 from tapebook.backtest.price_series import BarColumns, finest_bars
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.spending import SpendingTotals
+from tapebook.domain import views
 from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
@@ -163,7 +163,7 @@ def _parts(chunk: ChunkResult) -> Iterable[tuple[str, int]]:
 
 def _trade_row(data: ReportData, place: int) -> dict[str, Any]:
     each, result = data.trades[place], data.result
-    view = views.closed_trade_view(each.trade, deployment="", maker=(result.agent, result.agent_version))
+    view = views.trade_view(each.trade, deployment="", maker=(result.agent, result.agent_version))
     kept = {name: value for name, value in view.items() if name not in _HIDDEN}
     return {"chunk": data.chunk_of(place).name, "provider": each.outcome.provider, **kept}
 

@@ -381,7 +381,7 @@ def _broker_answer_events(
     rooms: Rooms, deployment: Deployment, order: Order, state: OrderState
 ) -> list[msgspec.Struct]:
     """What is written of a broker's answer."""
-    if state.arrived:
+    if state.has_arrived:
         return [OrderPlaced(order.client_id)]
     why = short_line(state.detail, _MAX_DETAIL_CHARS) or "it gave no reason"
     if state.status == "rejected":

@@ -1,6 +1,7 @@
 """The commands about the market: the invented one as a server, ingestion, and what is known of a symbol."""
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -99,7 +100,7 @@ _VENUE_RATE = "fundingRate8h"
 _DEPTHS = {"01": "0.1", "05": "0.5", "1": "1"}
 
 
-def _record(found: dict[str, Any]) -> dict[str, Any]:
+def _record(found: Mapping[str, Any]) -> dict[str, Any]:
     """A market for people: a line or two for each thing, with its unit and its age; --json has every figure."""
     mid, regime = found["midPrice"], found["regime"]
     gaps = [
@@ -198,7 +199,7 @@ def _group_digits(number: str) -> str:
     return f"{int(whole):,}{point}{rest}"
 
 
-def _age(found: dict[str, Any]) -> str:
+def _age(found: Mapping[str, Any]) -> str:
     """`0 s old`, or `stale, 90 min old`."""
     seconds = found["ageSeconds"]
     spans = ((172_800, 86_400, "days"), (7_200, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))

@@ -128,7 +128,7 @@ def reindex(*, home: Home = None, json: Json = False) -> None:
     if json:
         print_json(report)
     else:
-        print_lines([f"{plural(report['versions'], 'version')} indexed, {plural(report['written'], 'chunk')} written"])
+        print_lines([f"{plural(report.versions, 'version')} indexed, {plural(report.written, 'chunk')} written"])
 
 
 @group.command()
