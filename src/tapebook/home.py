@@ -47,16 +47,8 @@ def write_once(path: Path, text: str) -> None:
     """Writes a file that does not exist yet, whole or not at all; of two writers, the first counts."""
     if path.exists():
         return
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        files.make_folders(path.parent, durable=True)
-        try:
-            files.write_private(beside, text.encode(), durable=True)
-            # A link, unlike a rename, never takes the place of what is there.
-            os.link(beside, path)
-        finally:
-            beside.unlink(missing_ok=True)
-        files.sync_folder(path.parent)
+        files.write_whole(path, text.encode(), durable=True, replaces=False)
     except OSError as error:
         if isinstance(error, FileExistsError) and path.exists():
             return
@@ -124,8 +116,8 @@ def _file_lock(path: Path, what: str, how: int, *, refusal: Callable[[str], str]
         except BlockingIOError:
             file.seek(0)
             process = f"process {file.read().strip() or '?'}"
-            said = f"{path} is in use by {process}: stop it, or use another --home"
-            raise HomeError(refusal(process) if refusal else said) from None
+            sentence = f"{path} is in use by {process}: stop it, or use another --home"
+            raise HomeError(refusal(process) if refusal else sentence) from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

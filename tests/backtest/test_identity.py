@@ -35,12 +35,13 @@ FIRST_BUILD = Path(__file__).with_name("first_build_plan.json")
 FIRST_ID = "840e050ae48df1da2222"
 
 PLUGIN = """
+from tapebook.decision import EngineTerms
 from tapebook.decision.engines import trend
 
 class Mine:
     identity = ""
     def decide(self, packet):
-        return trend.create(None).decide(packet)
+        return trend.create(EngineTerms()).decide(packet)
 
 def create(terms):
     return Mine()

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 import tapebook
-from tapebook.backtest.summary import chunk_view, summary_lines
 from tapebook.decision import engines
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E6, E8
+from tapebook.report.backtest import chunk_view, summary_lines
 from tests.backtest.bars import START, fill_tape, make_home
 
 # Opens five times what it puts in whenever it holds nothing.

@@ -272,7 +272,7 @@ def test_an_ensemble_asks_each_of_its_models_once(tmp_path: Path, server: ModelS
             book.backtest("tester", chunks="none", memory="off", max_usd=0.2, agree=listening(heard, agrees=False))
         assert (heard[0].models, heard[0].calls) == (("one", "two"), 2 * HOURS)
         result = book.backtest("tester", chunks="none", memory="off", max_usd=ENOUGH)
-        assert len(server.seen) == book.backtests.spent(result.id).calls == 2 * HOURS
+        assert len(server.seen) == book.backtests.spending(result.id).calls == 2 * HOURS
         assert book.backtest_again("tester", chunks="none", memory="off").differs == ()
     with tapebook.open(home / "backtests" / result.id) as book:
         runs = [book.run(run["run_id"]) for run in book.runs("tester", most=50)]

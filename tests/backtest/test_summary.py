@@ -6,7 +6,8 @@ import re
 import msgspec
 
 from tapebook.backtest.result import BacktestResult
-from tapebook.backtest.summary import chunk_lines, chunk_view, result_view, summary_lines, summary_text
+from tapebook.backtest.summary import summary_text
+from tapebook.report.backtest import chunk_lines, chunk_view, result_view, summary_lines
 from tests.backtest.books import Played
 
 HOSTILE = "buy \x1b[31mnow\x07\nsecond line \u202e"

@@ -103,6 +103,7 @@ READS: dict[str, Read] = {
     "last_run_until": lambda book, it: book.last_run_until(it.agent.id, "BTC", seq=it.seq, until=it.now),
     "closed_trades": lambda book, it: book.closed_trades(it.agent.id, seq=it.seq, most=ALL),
     "all_closed_trades": lambda book, it: book.all_closed_trades(it.agent.id, seq=it.seq, most=ALL),
+    "agent_names": lambda book, it: book.agent_names(),
     "trade_end_seq": lambda book, it: book.trade_end_seq(it.traded.state.trade_id),
     "trade_lacks": lambda book, it: book.trade_lacks(it.traded.state.trade_id),
     "has_spot_fill": lambda book, it: book.has_spot_fill(it.agent.id, "s1"),
@@ -215,6 +216,9 @@ def spoilt(theirs: Theirs) -> Theirs:
     theirs.book.append(theirs.agent.id, [spot], expected_seq=theirs.book.head(theirs.agent.id))
     theirs.book.save_agent(msgspec.structs.replace(BRIEF, name=GONE), at=1)
     theirs.book.remove_agent(GONE, at=2, reason="mine")
+    # Rows changed behind the log's back are seen by whoever comes new.
+    rooms = theirs.floor.rooms
+    theirs.book = Book(rooms.log, rooms.book_db, owner=rooms.book.owner)
     return theirs
 
 

@@ -19,7 +19,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_file_is_replaced_whole_and_for_its_owner_alone(tmp_path: Path, syncs: list[str]) -> None:
     path = tmp_path / "a" / "b" / "file"
     for content in (b"one", b"two, longer"):
-        files.replace_file(path, content, durable=True)
+        files.write_whole(path, content, durable=True)
         assert path.read_bytes() == content and os.listdir(path.parent) == ["file"]
     assert path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o777 == 0o700
     # Both folders are new at first; then the content, and then the name.
@@ -28,7 +28,7 @@ def test_a_file_is_replaced_whole_and_for_its_owner_alone(tmp_path: Path, syncs:
 
 
 def test_who_may_lose_it_does_not_wait(tmp_path: Path, syncs: list[str]) -> None:
-    files.replace_file(tmp_path / "a" / "file", b"one", durable=False)
+    files.write_whole(tmp_path / "a" / "file", b"one", durable=False)
     assert syncs == []
 
 
@@ -40,7 +40,7 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_bytes(b"one")
     monkeypatch.setattr(os, "replace", no_room)
     with pytest.raises(OSError, match="No space left"):
-        files.replace_file(path, b"two", durable=True)
+        files.write_whole(path, b"two", durable=True)
     assert path.read_bytes() == b"one" and os.listdir(tmp_path) == ["file"]
 
 

@@ -1,5 +1,6 @@
 """Settings of experience say which values make no sense."""
 
+import msgspec
 import pytest
 
 from tapebook.domain.agent import ExperienceSettings
@@ -26,4 +27,4 @@ def test_defaults() -> None:
 )
 def test_values_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="|".join(wrong)):
-        ExperienceSettings(**wrong)  # type: ignore[arg-type]
+        msgspec.convert(wrong, ExperienceSettings)

@@ -74,7 +74,7 @@ def test_a_reindex_that_was_killed_ends_as_one_that_was_not(shelf: Library) -> N
     for number in range(200):
         shelf.write(f"global/{number}.md", essay(number))
     shelf.sync()
-    index = shelf.rooms.indexes.open_index(shelf.rooms.search_terms())
+    index = shelf.rooms.indexes.open_index(shelf.rooms.indexes.chosen)
     clean, counts = answers(index, 200), index.counts()
     shelf.rooms.indexes.close()
     for kills in (1, 2, 1):
@@ -85,10 +85,10 @@ def test_a_reindex_that_was_killed_ends_as_one_that_was_not(shelf: Library) -> N
                 assert victim.stdout.readline()
             victim.send_signal(signal.SIGKILL)
         # What was there is there, whole, while another is built beside it.
-        assert answers(shelf.rooms.indexes.open_index(shelf.rooms.search_terms()), 200) == clean
+        assert answers(shelf.rooms.indexes.open_index(shelf.rooms.indexes.chosen), 200) == clean
     report = reindex(shelf.rooms)
     assert report.versions < 200 and report.head == shelf.rooms.documents.head()
-    index = shelf.rooms.indexes.open_index(shelf.rooms.search_terms())
+    index = shelf.rooms.indexes.open_index(shelf.rooms.indexes.chosen)
     assert answers(index, 200) == clean
     assert (index.counts().documents, index.counts().chunks) == (counts.documents, counts.chunks)
     assert not list(shelf.rooms.home.glob("recall.next*"))
@@ -246,7 +246,7 @@ def test_two_processes_may_index_the_same_documents(shelf: Library) -> None:
         shelf.write(f"global/{number}.md", essay(number))
     other = Rooms(shelf.rooms.home, clock=shelf.floor.clock)
     try:
-        mine, theirs = (rooms.indexes.open_index(rooms.search_terms()) for rooms in (shelf.rooms, other))
+        mine, theirs = (rooms.indexes.open_index(rooms.indexes.chosen) for rooms in (shelf.rooms, other))
         shelf.sync()
         sync_documents(other)
         assert mine.head() == theirs.head() == shelf.rooms.documents.head()

@@ -171,7 +171,7 @@ def test_a_search_that_fails_leaves_the_decision_standing(tmp_path: Path, monkey
         def broken(*_: object, **__: object) -> None:
             raise StoreFailed("the disk is gone")
 
-        index = shelf.rooms.indexes.open_index(shelf.rooms.search_terms())
+        index = shelf.rooms.indexes.open_index(shelf.rooms.indexes.chosen)
         monkeypatch.setattr(index, "search", broken)
         run = decide(shelf)
         monkeypatch.undo()
@@ -211,7 +211,7 @@ def test_what_is_not_indexed_yet_is_not_known_yet(tmp_path: Path, monkeypatch: p
         def killed(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(shelf.rooms.indexes.open_index(shelf.rooms.search_terms()), "index", killed)
+        monkeypatch.setattr(shelf.rooms.indexes.open_index(shelf.rooms.indexes.chosen), "index", killed)
         shelf.write("global/later.md", "BTC breakout later")
         with pytest.raises(KeyboardInterrupt):
             shelf.sync()
@@ -255,7 +255,7 @@ def test_only_one_process_builds_an_index_anew(tmp_path: Path) -> None:
 def asked_of(shelf: Library, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The questions that decisions ask from now on."""
     found: list[str] = []
-    index = shelf.rooms.indexes.open_index(shelf.rooms.search_terms())
+    index = shelf.rooms.indexes.open_index(shelf.rooms.indexes.chosen)
     search_of = index.search
 
     def noted(query: str, **more: Any) -> IndexAnswer:

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from tapebook.errors import Retry
 from tapebook.search.index import IndexTerms
-from tapebook.search.indexes.hybrid_embeddings import HybridIndex
-from tapebook.search.indexes.sqlite_fts import Bm25Index
-from tapebook.search.query import EMBED_BATCH
+from tapebook.search.query import EMBED_BATCH, Bm25Index, HybridIndex
 from tapebook.search.store import IndexStore
 from tests.search.embedding_server import vector
 from tests.search.sample_docs import Paper, as_bytes, asked, paper

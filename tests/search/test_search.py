@@ -1,24 +1,15 @@
-"""Scores against a slow one that knows the texts and nothing of pages, rows or postings; and answers from short forms
-of vectors against those from all vectors."""
+"""Scores against a slow one that knows the texts and nothing of pages, rows or postings."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
-from random import Random
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from tapebook.search import GLOBAL_SCOPE, IndexAnswer, query
+from tapebook.search import GLOBAL_SCOPE
 from tapebook.search.indexing import DocumentChunk, split_chunks
-from tapebook.search.query import LowRankBounds
 from tapebook.search.text import count_terms, path_terms, query_terms, related_terms
 from tests.matrix import examples
-from tests.search.sample_docs import QUESTIONS, VOCABULARY, Paper, as_bytes, asked, histories, indexed, paper, paths
+from tests.search.sample_docs import QUESTIONS, Paper, asked, histories, indexed, paper, paths
 
 Scored = dict[tuple[str, int], float]
 
@@ -145,70 +136,3 @@ def test_a_question_is_answered_by_the_path_too() -> None:
     with indexed("sqlite_fts", papers) as index:
         assert paths(asked(index, "agents/x/TRADING_MANUAL.md"))[0] == "agents/x/TRADING_MANUAL.md"
         assert set(paths(asked(index, "trading manual"))) == {"agents/x/TRADING_MANUAL.md", "b.md"}
-
-
-def both_ways(
-    papers: list[Paper], questions: Sequence[str], seqs: Sequence[int], **terms: Any
-) -> Iterator[tuple[IndexAnswer, IndexAnswer]]:
-    """Answers from short forms, of four vectors and more, and those from all vectors."""
-    slot = "hybrid_embeddings"
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        indexed(slot, papers, **terms) as short,
-        indexed(slot, papers, **terms) as whole,
-    ):
-        asked(short, "anything")
-        for question, seq, limit in product(questions, seqs, (1, 5, 100)):
-            answers = []
-            for index, block in ((short, 4), (whole, 10**9)):
-                patch.setattr(query, "BLOCK", block)
-                answers.append(asked(index, question, scopes=(GLOBAL_SCOPE, "one"), seq=seq, limit=limit))
-            yield answers[0], answers[1]
-
-
-@settings(max_examples=examples(25))
-@given(histories(scopes=(GLOBAL_SCOPE, "one")), QUESTIONS, st.sampled_from((0, 1, 2)), st.sampled_from((1, 30, 60)))
-def test_short_forms_change_no_answer(papers: list[Paper], question: str, per_path: int, minimum: int) -> None:
-    seqs = [papers[len(papers) // 2][0].seq, papers[-1][0].seq, papers[0][0].seq]
-    caps: dict[str, Any] = {"per_path": per_path, "per_kind": {"journal": 2}}
-    both = both_ways(papers, [question, "internet connection lost"], seqs, minimum_percent=minimum, **caps)
-    for answer, whole in both:
-        assert as_bytes(answer) == as_bytes(whole)
-
-
-def test_short_forms_change_no_answer_of_many_documents() -> None:
-    chance = Random(7)
-    papers = [
-        paper(at, f"{at}.md", " ".join(chance.choices(VOCABULARY, k=chance.randint(3, 300))), kind=chance.choice("ab"))
-        for at in range(1, 301)
-    ]
-    questions = ["what of the funding and the leverage", "BTC-PERP stops", "internet connection lost", "server"]
-    chosen: list[dict[str, Any]] = [
-        {},
-        {"lexical_percent": 0, "semantic_percent": 100},
-        {"per_path": 1, "per_kind": {"a": 1}},
-    ]
-    for more in chosen:
-        found = list(both_ways(papers, questions, [150, 300], **more))
-        assert all(as_bytes(answer) == as_bytes(whole) for answer, whole in found)
-        assert any(answer.citations for answer, _ in found)
-
-
-def test_only_who_asks_again_waits_for_short_forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths = []
-
-    def grow(self: LowRankBounds, vectors: NDArray[np.void], grow: Callable[..., None] = LowRankBounds.grow) -> None:
-        grow(self, vectors)
-        lengths.append(len(self))
-
-    monkeypatch.setattr(LowRankBounds, "grow", grow)
-    monkeypatch.setattr(query, "BLOCK", 8)
-    papers = [paper(at, f"{at}.md", f"the feed of {at}") for at in range(1, 40)]
-    with indexed("hybrid_embeddings", papers[:29]) as index:
-        asked(index, "feed")
-        assert lengths == []
-        asked(index, "feed")
-        index.index(papers)
-        assert paths(asked(index, "feed 39"))[0] == "39.md"
-        # What is behind the last block, and what came since, is compared without.
-        assert lengths == [24, 32] and len(asked(index, "feed").citations) == 39

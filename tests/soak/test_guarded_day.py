@@ -22,7 +22,7 @@ import pytest
 from tapebook.clock import VirtualClock
 from tapebook.desk.demo import VirtualDesk
 from tapebook.desk.health import health_checks
-from tapebook.domain.files import replace_file
+from tapebook.domain.files import write_whole
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import Mid, Observation
 from tapebook.errors import DatabaseAway
@@ -109,7 +109,7 @@ def live(home: Path, weather: Weather, end: int) -> None:
             raise DatabaseAway(problem)
         ingester.do_due_work()
         virtual.do_due_work()
-        replace_file(done, str(step.at).encode(), durable=False)
+        write_whole(done, str(step.at).encode(), durable=False)
     if parts is not None:
         parts[0].close()
 

@@ -26,7 +26,6 @@ from tapebook.api.trades import Trades
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.run import BacktestProgress
 from tapebook.backtest.spending import CostEstimate, cost_sentence
-from tapebook.backtest.summary import chunk_lines, summary_lines
 from tapebook.clock import Clock
 from tapebook.context import Preview
 from tapebook.desk.agents import RemovedAgent, SavedAgent
@@ -44,6 +43,7 @@ from tapebook.lab.explain import ShadowReport
 from tapebook.lab.replay import ReplayReport
 from tapebook.lab.rerun import RerunComparison
 from tapebook.log import Finding
+from tapebook.report.backtest import chunk_lines, summary_lines
 from tapebook.report.demo import DemoReport
 from tapebook.wiring import Rooms
 

@@ -20,21 +20,14 @@ from tapebook.backtest.planning import BacktestOptions, plan_for
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.run import BacktestCallbacks, BacktestProgress, run_backtest
 from tapebook.backtest.spending import CostEstimate, SpendingTotals, estimate_cost, max_spending, spending_of
-from tapebook.backtest.summary import (
-    chunk_lines,
-    chunk_view,
-    result_view,
-    spending_text,
-    spending_view,
-    stale_sentences,
-    summary_lines,
-)
+from tapebook.backtest.summary import spending_text, stale_sentences
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
 from tapebook.errors import BadInput, Damaged
 from tapebook.home import exclusive_lock
 from tapebook.lab.rerun import RerunComparison, rerun_backtest
+from tapebook.report.backtest import chunk_lines, chunk_view, result_view, spending_view, summary_lines
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
@@ -145,7 +138,7 @@ class Backtests:
         so_far = f"{home.id}: {_progress_text(home.plan(), done)}; the same `tapebook backtest` again {then}"
         return [*each, so_far, *paid, *stopped]
 
-    def spent(self, name: str) -> SpendingTotals:
+    def spending(self, name: str) -> SpendingTotals:
         """What the models of a backtest cost by now."""
         return self._spent(backtest_home(self._home, name))
 

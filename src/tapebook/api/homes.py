@@ -47,12 +47,14 @@ async def ingest(
     end = None if seconds is None else elapsed_seconds() + seconds
     clock = await clock_of_source(url or load_config(home).hyperliquid.url)
 
-    def say(line: str) -> None:
+    def report_wait(line: str) -> None:
         report(IngestProgress(clock.now(), {}, 0, line))
 
     with exclusive_lock(home, "tape"):
         # Nothing else runs in this loop yet, so it may stand still for as long as the wait lasts.
-        rooms = when_database_answers(lambda: Rooms(home, clock=clock), until=end, stopped=lambda: False, say=say)
+        rooms = when_database_answers(
+            lambda: Rooms(home, clock=clock), until=end, stopped=lambda: False, report=report_wait
+        )
         try:
             claim_role(rooms.tape_db, "ingest", owner=rooms.config.owner)
             left = None if end is None else max(0.0, end - elapsed_seconds())

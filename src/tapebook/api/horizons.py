@@ -56,18 +56,18 @@ class LiveView:
         """Of everything that is watched or held."""
         agents = [profile for _, profile in self._rooms.book.agents()]
         watched = [set(agent.watchlist) for agent in agents if scope in ("", deployment_id(agent))]
-        symbols = self._held(scope, at).keys() | set().union(*watched)
+        symbols = self._sizes_and_costs(scope, at).keys() | set().union(*watched)
         return [f"{kind}{symbol}" for kind in (POSITION_KEY, PRICE_KEY, VOLATILITY_KEY) for symbol in sorted(symbols)]
 
     def _value(self, scope: str, key: str, at: int) -> Any:
         if key.startswith(POSITION_KEY):
-            held = self._held(scope, at).get(key.removeprefix(POSITION_KEY))
+            held = self._sizes_and_costs(scope, at).get(key.removeprefix(POSITION_KEY))
             return None if held is None else {"size": held[0] / E8, "cost_usd": held[1] / E6}
         if key.startswith(PRICE_KEY):
             return self._price(key.removeprefix(PRICE_KEY), at)
         return self._volatility(key.removeprefix(VOLATILITY_KEY), at) if key.startswith(VOLATILITY_KEY) else None
 
-    def _held(self, scope: str, at: int) -> dict[str, tuple[int, int]]:
+    def _sizes_and_costs(self, scope: str, at: int) -> dict[str, tuple[int, int]]:
         """Sizes and costs by symbol."""
         book, held = self._rooms.book, dict[str, tuple[int, int]]()
         for name in [scope] if scope else [deployment for deployment, _ in book.deployments()]:
@@ -80,8 +80,8 @@ class LiveView:
     def _price(self, symbol: str, at: int) -> float | None:
         tape, view, today = self._rooms.tape, View(at), floor_to_step(at, DAY)
         mid = tape.newest(Mid, symbol, view=view)
-        told = mid is not None and mid.bucket_ts >= today
-        if not told and not tape.candles(symbol, granularity_sec=60, since=today, view=view):
+        has_mid = mid is not None and mid.bucket_ts >= today
+        if not has_mid and not tape.candles(symbol, granularity_sec=60, since=today, view=view):
             return None
         price = TapeQuotes(tape, view).mark_e8(symbol, at=at)
         return None if price is None else price / E8

@@ -19,7 +19,7 @@ import msgspec
 from tapebook.backtest.plan import BacktestChunk, BacktestPlan
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.files import replace_file
+from tapebook.domain.files import write_whole
 from tapebook.domain.text import plural, redact_passwords
 from tapebook.errors import Damaged, StoreFailed, UnknownName
 from tapebook.settings.config import FILE, Config, as_toml
@@ -147,7 +147,7 @@ class BacktestHome:
         path = self.folder / name
         try:
             # As durable as the book beside it: a backtest is made again.
-            replace_file(path, content, durable=False)
+            write_whole(path, content, durable=False)
         except OSError as error:
             raise StoreFailed(f"cannot write {path}: {error.strerror}; make room or allow writing") from error
 

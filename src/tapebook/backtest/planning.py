@@ -129,10 +129,10 @@ class _QuietMinutes:
     def _is_heard(self, minute: int) -> bool:
         begins = minute - minute % _STRETCH
         if begins != self._heard[0]:
-            self._heard = begins, self._observed(Candle, begins, begins + _STRETCH)
-        return minute in self._heard[1] or bool(self._observed(Mid, minute, minute + MINUTE))
+            self._heard = begins, self._observed_minutes(Candle, begins, begins + _STRETCH)
+        return minute in self._heard[1] or bool(self._observed_minutes(Mid, minute, minute + MINUTE))
 
-    def _observed(self, channel: type[Candle] | type[Mid], since: int, until: int) -> set[int]:
+    def _observed_minutes(self, channel: type[Candle] | type[Mid], since: int, until: int) -> set[int]:
         return self._tape.observed_minutes(channel, of=self._is_of_dex, since=since, until=until)
 
     def _is_of_dex(self, symbol: str) -> bool:

@@ -4,6 +4,10 @@ SELECT v.agent, v.version, v.profile_json FROM agent_versions v
 WHERE v.owner = :owner AND v.removed <= :removed AND v.version = (SELECT MAX(n.version) FROM agent_versions n WHERE n.owner = v.owner AND n.agent = v.agent)
 ORDER BY v.agent;
 
+-- name: agent_names
+-- Every agent of an owner, those that were removed too.
+SELECT DISTINCT agent FROM agent_versions WHERE owner = :owner ORDER BY agent;
+
 -- name: agent_version
 -- One version of one agent.
 SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent AND version = :version;
@@ -72,12 +76,7 @@ WITH RECURSIVE traded (symbol) AS (
     SELECT (SELECT MIN(p.symbol) FROM positions p WHERE p.owner = :owner AND p.deployment = :deployment AND p.symbol > traded.symbol)
     FROM traded WHERE traded.symbol IS NOT NULL
 )
-SELECT
-    p.symbol, p.size_e8, p.cost_usd_e6, p.leverage, p.margin_usd_e6, p.moved_at,
-    t.id, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
-    t.entry_regime_tag, t.entry_lessons_hash,
-    p.entered_e8, p.entered_usd_e6, p.funded_until, p.exited_e8, p.exited_usd_e6, p.realised_usd_e6, p.fees_usd_e6,
-    p.funding_usd_e6, p.mfe_usd_e6, p.mae_usd_e6, p.entry_usd_e6, t.entry_order_id
+SELECT p.symbol, p.size_e8, p.cost_usd_e6, p.leverage, p.margin_usd_e6, p.moved_at, {trade_as_of}
 FROM traded
 CROSS JOIN positions p
 JOIN trade_history t ON t.id = p.trade_id
@@ -91,24 +90,14 @@ ORDER BY p.symbol;
 
 -- name: closed_trades
 -- The trades that ended last as of a sequence number, newest exit first; those of which fills are missing when asked for.
-SELECT
-    id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
-    entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
-    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, entry_usd_e6, entry_order_id,
-    exit_tick_at, exit_reason, exit_run_id
-FROM trade_history
+SELECT {trade}, {exit} FROM trade_history t
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq
     AND (:partial = 1 OR SUBSTR(lacks, 1, 5) <> 'fills')
 ORDER BY exit_seq DESC LIMIT :most;
 
 -- name: closed_trades_until
 -- The trades that ended last as of a sequence number and by a moment, newest exit first.
-SELECT
-    id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
-    entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
-    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, entry_usd_e6, entry_order_id,
-    exit_tick_at, exit_reason, exit_run_id
-FROM trade_history
+SELECT {trade}, {exit} FROM trade_history t
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq AND exit_tick_at <= :until
     AND SUBSTR(lacks, 1, 5) <> 'fills'
 ORDER BY exit_seq DESC LIMIT :most;
@@ -213,12 +202,6 @@ WHERE owner || '' = :owner AND (:deployment = '' OR deployment = :deployment)
     AND ended_seq IS NULL AND placed_seq IS NULL AND detail <> ''
 ORDER BY intended_at, deployment, client_id;
 
--- name: stirs
--- Whether a deployment has an order that has not ended, or holds something.
-SELECT 1 WHERE
-    EXISTS (SELECT 1 FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS NULL)
-    OR EXISTS (SELECT 1 FROM trade_history WHERE owner = :owner AND deployment = :deployment AND status = 'open');
-
 -- name: order_reason
 -- The run that placed an order, and the reason it gave; a hold beside it places nothing.
 SELECT o.run_id, a.reason, r.book_seq FROM orders o
@@ -256,12 +239,7 @@ FROM trade_history WHERE owner = :owner AND deployment = :deployment AND exit_se
 
 -- name: closed_after
 -- The trades that ended between two sequence numbers, oldest exit first; without those of which fills are missing.
-SELECT
-    id, symbol, side, entry_tick_at, entry_mark_e8, entry_leverage, entry_reason, entry_run_id,
-    entry_regime_tag, entry_lessons_hash, entered_e8, entered_usd_e6, funded_until, exited_e8, exited_usd_e6,
-    realised_usd_e6, fees_usd_e6, funding_usd_e6, mfe_usd_e6, mae_usd_e6, entry_usd_e6, entry_order_id,
-    exit_tick_at, exit_reason, exit_run_id
-FROM trade_history
+SELECT {trade}, {exit} FROM trade_history t
 WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND exit_seq <= :seq
     AND SUBSTR(lacks, 1, 5) <> 'fills'
 ORDER BY exit_seq LIMIT :most;
@@ -269,12 +247,7 @@ ORDER BY exit_seq LIMIT :most;
 -- name: closed_on
 -- The trades that ended between two moments, as far as they were known as of a sequence number, with the engine that
 -- entered each and how sure the allowed action was. The plus keeps SQLite from searching by it.
-SELECT
-    t.id, t.symbol, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
-    t.entry_regime_tag, t.entry_lessons_hash, t.entered_e8, t.entered_usd_e6, t.funded_until, t.exited_e8,
-    t.exited_usd_e6, t.realised_usd_e6, t.fees_usd_e6, t.funding_usd_e6, t.mfe_usd_e6, t.mae_usd_e6,
-    t.entry_usd_e6, t.entry_order_id,
-    t.exit_tick_at, t.exit_reason, t.exit_run_id, r.engine, (
+SELECT {trade}, {exit}, r.engine, (
         SELECT a.confidence_e4 FROM decision_actions a
         WHERE a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq
             AND a.symbol = t.symbol AND a.side = t.side AND a.allowed = 1 AND a.action IN ('open', 'adjust')
@@ -369,12 +342,7 @@ touched (id) AS (
         AND t.entry_tick_at >= r.as_of
     WHERE r.owner = :owner AND r.run_id = :run_id
 )
-SELECT
-    t.id, t.symbol, t.side, t.entry_tick_at, t.entry_mark_e8, t.entry_leverage, t.entry_reason, t.entry_run_id,
-    t.entry_regime_tag, t.entry_lessons_hash, p.entered_e8, p.entered_usd_e6, p.funded_until, p.exited_e8,
-    p.exited_usd_e6, p.realised_usd_e6, p.fees_usd_e6, p.funding_usd_e6, p.mfe_usd_e6, p.mae_usd_e6,
-    p.entry_usd_e6, t.entry_order_id,
-    t.exit_tick_at, t.exit_reason, t.exit_run_id, t.deployment, t.agent, t.agent_version
+SELECT {trade_as_of}, {exit}, t.deployment, t.agent, t.agent_version
 FROM touched
 JOIN trade_history t ON t.owner = :owner AND t.id = touched.id
 JOIN positions p ON p.owner = t.owner AND p.deployment = t.deployment AND p.symbol = t.symbol AND p.seq = (
@@ -401,6 +369,12 @@ SELECT MAX(happened_at) FROM fills WHERE owner = :owner AND deployment = :deploy
 SELECT fill_id, symbol, happened_at, signed_size_e8, price_e8, fee_usd_e6, maker, client_id, liquidation
 FROM fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
 
+-- name: has_funding
+-- Whether the funding of a symbol at a moment is there.
+SELECT 1 FROM wallet_ledger
+WHERE owner = :owner AND deployment = :deployment AND happened_at = :at AND kind = 'funding' AND symbol = :symbol
+LIMIT 1;
+
 -- name: has_spot_fill
 -- Whether a spot fill is there, by its id.
 SELECT 1 FROM spot_fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
@@ -413,29 +387,21 @@ SELECT exit_seq FROM trade_history WHERE owner = :owner AND id = :id;
 -- What is not known of a trade.
 SELECT lacks FROM trade_history WHERE owner = :owner AND id = :id;
 
--- name: session_rejections
--- The rules that refused an action between two moments, oldest first; what a shadow proposed is nobody's. The plus
--- before seq, here and below, keeps SQLite from searching by it: few rows are of the hour, all are before the watermark.
--- For replay there is an end too, far enough that nothing known lies beyond it.
-SELECT a.rule FROM decision_runs r
-JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq AND a.rule IS NOT NULL
-WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
-    AND r.branch = 'main' AND r.run_trigger <> 'shadow'
-ORDER BY r.seq, a.position;
-
 -- name: session_refusals
 -- What was refused between two moments, in the order it was: by a rule of the guard, as no readable reply, or as an order
--- at the gate or by the broker, with the words then. A shadow's are nobody's, and a flattening is no decision.
-SELECT r.seq AS at_seq, a.position AS place, a.rule AS rule, '' AS detail FROM decision_runs r
+-- at the gate or by the broker, with the words then. A shadow's are nobody's, and a flattening is no decision. The plus
+-- before seq, here and below, keeps SQLite from searching by it: few rows are of the hour, all are before the watermark.
+-- For replay there is an end too, far enough that nothing known lies beyond it.
+SELECT r.seq AS at_seq, a.position AS place, a.rule AS rule, '' AS detail, 1 AS by_guard FROM decision_runs r
 JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq AND a.rule IS NOT NULL
 WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
     AND r.branch = 'main' AND r.run_trigger <> 'shadow'
 UNION ALL
-SELECT r.seq, 0, :unreadable, '' FROM decision_runs r
+SELECT r.seq, 0, :unreadable, '', 0 FROM decision_runs r
 WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
     AND r.branch = 'main' AND r.run_trigger <> 'shadow' AND r.status = 'rejected' AND r.error IS NOT NULL
 UNION ALL
-SELECT o.ended_seq, 0, NULL, o.detail FROM orders o
+SELECT o.ended_seq, 0, NULL, o.detail, 0 FROM orders o
 WHERE o.owner = :owner AND o.deployment = :deployment AND o.intended_at > :hour AND o.intended_at <= :as_of
     AND +o.ended_seq <= :seq AND o.status = 'rejected' AND o.run_id <> ''
 ORDER BY at_seq, place;
@@ -448,16 +414,16 @@ SELECT
     CASE WHEN ended_seq <= :seq THEN detail ELSE '' END
 FROM orders WHERE owner = :owner AND run_id = :run_id AND seq <= :seq ORDER BY seq, client_id;
 
--- name: session_sums
--- How many orders were intended within the hour, and all that was posted today save what was paid in or out, or a dry run noted.
-SELECT (
-    SELECT COUNT(*) FROM orders
-    WHERE owner = :owner AND deployment = :deployment AND intended_at > :hour AND intended_at <= :until AND +seq <= :seq
-), (
-    SELECT COALESCE(CAST(SUM(amount_usd_e6) AS BIGINT), 0) FROM wallet_ledger
-    WHERE owner = :owner AND deployment = :deployment AND happened_at >= :today AND happened_at <= :until AND +seq <= :seq
-        AND kind NOT IN ('deposit', 'withdrawal', 'dry_order')
-);
+-- name: session_intended
+-- When orders were intended since a moment.
+SELECT intended_at FROM orders
+WHERE owner = :owner AND deployment = :deployment AND intended_at > :since AND intended_at <= :until AND +seq <= :seq;
+
+-- name: session_results
+-- All that was posted today save what was paid in or out, or a dry run noted.
+SELECT COALESCE(CAST(SUM(amount_usd_e6) AS BIGINT), 0) FROM wallet_ledger
+WHERE owner = :owner AND deployment = :deployment AND happened_at >= :today AND happened_at <= :until AND +seq <= :seq
+    AND kind NOT IN ('deposit', 'withdrawal', 'dry_order');
 
 -- name: session_fills
 -- What was executed today, by symbol: how many orders, and what was held before the first fill; a size of zero is nothing.

@@ -1,98 +1,24 @@
 """The book in its database: appends events to the log, reads projections as of a sequence number.
 
 Every read names an owner through the store it is asked of; nothing crosses owners.
-
-Recent activity is a pure function of two parts:
-
-    session    the rows of the last hour and of the day so far, as the store reads them
-    marks      what the positions of 00:00 UTC were worth then, which only the market can say
-
-The day starts at 00:00 UTC. Its equity is computed from the ledger, never remembered by a process: cash now, less
-all that was posted today, plus what the positions held at midnight had not realised. Transfers are left where they
-are, so a deposit at noon is no gain.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from tapebook.book import events as ev
-from tapebook.book.materializer import Account
+from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, day_start, refusal_code
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
-from tapebook.domain.instants import DAY, HOUR, floor_to_step, iso_text
+from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Position, TradeState
-from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Usage, Verdict, Watermarks
+from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, Usage, Verdict, Vote, Watermarks
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
-from tapebook.log.store import StreamSetBack
-
-UNREADABLE_REPLY = "UNREADABLE_REPLY"
-BROKER_REFUSED = "BROKER_REFUSED"
-AT_SEND = " at send: "
-"""Between the rule and the detail of an order that the send gate refused."""
-
-
-def refusal_code(detail: str) -> str:
-    """The code of an order that was refused: the rule of the send gate, or the broker."""
-    rule, at_send, _ = detail.partition(AT_SEND)
-    return rule if at_send else BROKER_REFUSED
-
-
-class LastClose(msgspec.Struct, frozen=True):
-    """How a symbol's newest round trip ended."""
-
-    symbol: str
-    at: int
-    net_usd_e6: int
-
-
-class Session(msgspec.Struct, frozen=True):
-    """What the tables say as of one moment; `held` are the positions of the day's start, `nets` newest first."""
-
-    cash_usd_e6: int
-    results_usd_e6: int
-    held: dict[str, Position]
-    rejections: tuple[str, ...]
-    executed: int
-    orders: int
-    nets: tuple[int, ...]
-    closes: tuple[LastClose, ...]
-    refusals: tuple[str, ...] = ()
-
-
-def day_start(as_of: int) -> int:
-    """00:00 UTC of a moment's day."""
-    return floor_to_step(as_of, DAY)
-
-
-def activity_of_session(session: Session, marks: Mapping[str, int]) -> Activity:
-    """The activity of a session, with the marks of the day's start."""
-    return Activity(
-        rejections=session.rejections,
-        executed_today=session.executed,
-        orders_last_hour=session.orders,
-        realised_today_usd_e6=session.results_usd_e6,
-        day_start_equity_usd_e6=day_start_equity(session, marks),
-        losing_streak=losing_streak(session.nets),
-        last_close_at={close.symbol: close.at for close in session.closes},
-        last_loss_at={close.symbol: close.at for close in session.closes if close.net_usd_e6 < 0},
-        refusals=session.refusals,
-    )
-
-
-def day_start_equity(session: Session, marks: Mapping[str, int]) -> int:
-    """Equity at 00:00 UTC, as if all transfers of the day had been made before."""
-    unrealised = sum(held.unrealised_usd_e6(marks[symbol]) for symbol, held in session.held.items())
-    return session.cash_usd_e6 - session.results_usd_e6 + unrealised
-
-
-def losing_streak(nets: Iterable[int]) -> int:
-    """How many of the newest results in a row were losses; breaking even ends a row."""
-    return sum(1 for _ in takewhile(lambda net: net < 0, nets))
-
+from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
 
 MIGRATIONS = "tapebook.book"
 NO_LIMIT = 2**62
@@ -104,7 +30,29 @@ MOST_UNDER_WAY = 50
 # Runs that are named when the beginning of an id fits several.
 _RUNS_NAMED = 5
 
-_QUERIES = Queries.load("tapebook.book")
+# A decision by itself moves no account, and a mark is a snapshot: every tick has both.
+_ACCOUNT_KINDS = frozenset(ev.EVENT_KINDS.values()) - {ev.EVENT_KINDS[ev.RunDecided], ev.EVENT_KINDS[ev.MarksObserved]}
+
+# What of a trade is a row per move, in `positions`; in `trade_history` it is as of the trade's end, or of now.
+_MOVED = TradeState.__struct_fields__[TradeState.__struct_fields__.index("entered_e8") : -1]
+_TRADE_COLUMNS = ("id", *TradeState.__struct_fields__[1:])
+_QUERIES = Queries.load(
+    "tapebook.book",
+    trade=", ".join(f"t.{name}" for name in _TRADE_COLUMNS),
+    trade_as_of=", ".join(f"{'p' if name in _MOVED else 't'}.{name}" for name in _TRADE_COLUMNS),
+    exit=", ".join(f"t.{name}" for name in ClosedTrade.__struct_fields__[1:]),
+)
+
+
+class _SessionDay(msgspec.Struct, frozen=True):
+    """What a session says of one day, whatever the moment of it."""
+
+    today: int
+    results_usd_e6: int
+    fills: list[Row]
+    intended: tuple[int, ...]
+    nets: tuple[int, ...]
+    closes: tuple[LastClose, ...]
 
 
 class TradeTotals(msgspec.Struct, frozen=True):
@@ -192,6 +140,10 @@ class Book:
         self._leases = leases
         self.owner = owner
         self._streams: dict[str, Stream] = {}
+        # What a tick asks over and over; marks and decisions that place nothing change none of it.
+        self._account_cache = ReadCache(log, _ACCOUNT_KINDS)
+        self._run_cache = ReadCache(log, (ev.EVENT_KINDS[ev.RunEnded],))
+        self._set_back_cache = ReadCache(log, (SET_BACK_KIND,))
 
     def stream(self, deployment: str = "") -> Stream:
         """The stream of a deployment, or the owner's own; the same object again, which knows its hash."""
@@ -202,7 +154,8 @@ class Book:
 
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""
-        return self._log.head(self.stream(deployment)).seq
+        stream = self.stream(deployment)
+        return self._log.head(stream, lease=self._leases.lease_of(stream) if self._leases else None).seq
 
     def seq_as_of(self, deployment: str, as_of: int) -> int:
         """The newest sequence number known at a moment."""
@@ -216,7 +169,8 @@ class Book:
 
     def record_set_back(self, deployment: str = "") -> None:
         """Writes that the clock has gone back, if it has and the stream does not say so yet."""
-        if self._log.is_ahead_of_clock(self.stream(deployment)):
+        stream = self.stream(deployment)
+        if self._log.is_ahead_of_clock(stream, lease=self._leases.lease_of(stream) if self._leases else None):
             self.append(deployment, [], expected_seq=self.head(deployment))
 
     def set_back_count(self, deployment: str) -> int:
@@ -226,8 +180,12 @@ class Book:
 
     def set_back_after(self, deployment: str, *, seq: int, as_of: int) -> StreamSetBack | None:
         """The step back of the clock in a stream, up to a sequence number, that follows events of moments after one."""
-        backs = self._log.set_backs(self.stream(deployment), until=seq)
-        return next((back for back in backs if back.known_before > as_of), None)
+        return next((back for back in self._set_backs(deployment, seq) if back.known_before > as_of), None)
+
+    def _set_backs(self, deployment: str, seq: int) -> list[StreamSetBack]:
+        stream = self.stream(deployment)
+        read = partial(self._log.set_backs, stream, until=seq)
+        return self._set_back_cache.read(deployment, stream, seq=seq, read=read)
 
     def save_agent(self, profile: AgentProfile, *, at: int) -> int:
         """Stores a profile as a new version, unless it equals the newest; returns the version."""
@@ -256,6 +214,10 @@ class Book:
         """Every agent's newest version, by name; when asked, of those too that were removed."""
         rows = self._db.all(_QUERIES.agents, owner=self.owner, removed=int(removed))
         return [_profile(row[1:]) for row in rows]
+
+    def agent_names(self) -> list[str]:
+        """Every agent there ever was, by name."""
+        return [row[0] for row in self._db.all(_QUERIES.agent_names, owner=self.owner)]
 
     def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
         """One agent's profile: the newest version, which may be the one that ended it, or a given one."""
@@ -305,8 +267,12 @@ class Book:
 
     def deployed_version(self, deployment: str, *, seq: int) -> int | None:
         """The agent version a deployment runs as of a sequence number."""
-        row = self._db.one(_QUERIES.deployed, owner=self.owner, deployment=deployment, seq=seq)
-        return row[1] if row else None
+
+        def read() -> int | None:
+            row = self._db.one(_QUERIES.deployed, owner=self.owner, deployment=deployment, seq=seq)
+            return row[1] if row else None
+
+        return self._account_cache.read(("deployed", deployment), self.stream(deployment), seq=seq, read=read)
 
     def halts(self) -> dict[str, str]:
         """What may not trade now, with the reason that was given: deployments, or an empty name for all of them."""
@@ -323,18 +289,24 @@ class Book:
 
     def account(self, deployment: str, *, seq: int) -> Account:
         """Cash, positions and open trades as of a sequence number."""
+        read = partial(self._read_account, deployment, seq)
+        known = self._account_cache.read(("account", deployment), self.stream(deployment), seq=seq, read=read)
+        return known if known.seq == seq else Account(seq, known.portfolio, known.open_trades)
+
+    def _read_account(self, deployment: str, seq: int) -> Account:
         where = {"owner": self.owner, "deployment": deployment, "seq": seq}
         cash = self._db.one(_QUERIES.cash, **where)
         positions, trades = {}, {}
         for row in self._db.all(_QUERIES.open_trades, **where):
             symbol = row[0]
             positions[symbol] = Position(*row[:6])
-            trades[symbol] = TradeState(row[6], symbol, *row[7:])
+            trades[symbol] = TradeState(*row[6:])
         return Account(seq, Portfolio(positions, cash[0] if cash else 0), trades)
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first; without those that lack fills."""
-        return self._closed_trades(deployment, seq=seq, most=most, partial=0)
+        read = partial(self._closed_trades, deployment, seq=seq, most=most, partial=0)
+        return self._account_cache.read(("closed", deployment, most), self.stream(deployment), seq=seq, read=read)
 
     def all_closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first, whatever is known of them."""
@@ -342,13 +314,13 @@ class Book:
 
     def _closed_trades(self, deployment: str, *, seq: int, most: int, partial: int) -> list[ClosedTrade]:
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "partial": partial}
-        return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_trades, **where)]
+        return [_closed_trade(row) for row in self._db.all(_QUERIES.closed_trades, **where)]
 
     def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
         """The same, without those that ended after a moment: for streams in which the clock has gone back."""
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "until": until}
         rows = self._db.all(_QUERIES.closed_trades_until, **where)
-        return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in rows]
+        return [_closed_trade(row) for row in rows]
 
     def trade_agent(self, trade_id: str) -> tuple[str, int]:
         """The agent and version that opened a trade."""
@@ -382,13 +354,13 @@ class Book:
     def closed_after(self, deployment: str, *, after: int, seq: int, most: int = NO_LIMIT) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""
         where = {"owner": self.owner, "deployment": deployment, "after": after, "seq": seq, "most": most}
-        return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_after, **where)]
+        return [_closed_trade(row) for row in self._db.all(_QUERIES.closed_after, **where)]
 
     def trades_closed_between(self, deployment: str, *, since: int, until: int, seq: int) -> list[TradeWithEngine]:
         """The trades that ended between two moments, as of a sequence number, oldest exit first."""
         where = {"owner": self.owner, "deployment": deployment, "since": since, "until": until, "seq": seq}
         rows = self._db.all(_QUERIES.closed_on, **where)
-        return [TradeWithEngine(ClosedTrade(TradeState(*row[:22]), *row[22:25]), *row[25:]) for row in rows]
+        return [TradeWithEngine(_closed_trade(row[:-2]), *row[-2:]) for row in rows]
 
     def results_posted_between(self, deployment: str, *, since: int, until: int, seq: int) -> int | None:
         """What was posted between two moments, transfers excluded; None when nothing was."""
@@ -415,7 +387,12 @@ class Book:
         """The newest decision on a symbol as of a sequence number; also one whose order expired at the gate, or not."""
         where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "seq": seq}
         row = self._db.one(_QUERIES.last_run, without_expired=int(not expired_orders), **where)
-        return self.run(row[0]) if row else None
+        if row is None:
+            return None
+        # Of a run that was decided nothing changes but how it ended.
+        key, read = ("last_run", deployment, symbol), partial(self.run, row[0])
+        known = self._run_cache.read(key, self.stream(deployment), seq=seq, read=read)
+        return known if known is not None and known.run_id == row[0] else self._run_cache.replace(key, read())
 
     def last_run_until(self, deployment: str, symbol: str, *, seq: int, until: int) -> DecisionRun | None:
         """The newest decision on a symbol that was made by a moment: for streams in which the clock has gone back."""
@@ -436,7 +413,7 @@ class Book:
         if event is None:
             raise Damaged(f"run {run_id} is not in the log; `tapebook verify` lists what is missing")
         actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
-        return _run(row, ev.run_details(event), actions)
+        return _run(row, _RUN_DETAILS.decode(event.body).run, actions)
 
     def find_run(self, text: str) -> DecisionRun:
         """The decision whose id begins with a text; UnknownName when none or several do."""
@@ -483,8 +460,13 @@ class Book:
 
     def working_orders(self, deployment: str) -> list[tuple[Order, bool]]:
         """Orders that have not ended, oldest first, each with whether the broker has it."""
-        rows = self._db.all(_QUERIES.working_orders, owner=self.owner, deployment=deployment)
-        return [(_order(row), row[10] is not None) for row in rows]
+
+        def read() -> list[tuple[Order, bool]]:
+            rows = self._db.all(_QUERIES.working_orders, owner=self.owner, deployment=deployment)
+            return [(_order(row), row[10] is not None) for row in rows]
+
+        seq = self.head(deployment)
+        return self._account_cache.read(("working", deployment), self.stream(deployment), seq=seq, read=read)
 
     def unanswered_orders(self, deployment: str = "") -> list[OrderRecord]:
         """Orders nobody knows whether the broker has, of a deployment or of all, oldest first; `detail` says why."""
@@ -493,7 +475,7 @@ class Book:
 
     def has_exposure(self, deployment: str) -> bool:
         """Whether a deployment has an order that has not ended, or holds something."""
-        return self._db.one(_QUERIES.stirs, owner=self.owner, deployment=deployment) is not None
+        return bool(self.working_orders(deployment) or self.account(deployment, seq=self.head(deployment)).open_trades)
 
     def order_reason(self, client_id: str) -> tuple[str, str, int] | None:
         """The run that placed an order, the reason it gave, and how far it had read the book."""
@@ -548,7 +530,7 @@ class Book:
     def trades_of_run(self, run_id: str) -> list[TradeRecord]:
         """The round trips a run opened, ended or changed, as they are now."""
         rows = self._db.all(_QUERIES.trades_of_run, owner=self.owner, run_id=run_id)
-        return [TradeRecord(_trade(row[:25]), *row[25:]) for row in rows]
+        return [TradeRecord(_trade(row[:-3]), *row[-3:]) for row in rows]
 
     def shadow_pairs(self, deployment: str, *, most: int) -> list[tuple[str, str | None]]:
         """The newest shadow decisions, each with the main one of the same tick if it is there."""
@@ -565,6 +547,11 @@ class Book:
         row = self._db.one(_QUERIES.fill, owner=self.owner, deployment=deployment, fill_id=fill_id)
         return _fill(row) if row else None
 
+    def has_funding(self, deployment: str, symbol: str, *, at: int) -> bool:
+        """Whether the funding of a symbol at a moment was booked."""
+        where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "at": at}
+        return self._db.one(_QUERIES.has_funding, **where) is not None
+
     def has_spot_fill(self, deployment: str, fill_id: str) -> bool:
         """Whether a spot fill was booked."""
         where = {"owner": self.owner, "deployment": deployment, "fill_id": fill_id}
@@ -573,27 +560,56 @@ class Book:
     def orders_under_way(self, deployment: str, *, seq: int, as_of: int) -> tuple[Order, ...]:
         """Orders that had not ended as of a sequence number, oldest first."""
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "until": as_of + DAY}
-        rows = self._db.all(_QUERIES.orders_under_way, most=MOST_UNDER_WAY, **where)
-        return tuple(_order(row) for row in rows)
+
+        def read() -> tuple[Order, ...]:
+            rows = self._db.all(_QUERIES.orders_under_way, most=MOST_UNDER_WAY, **where)
+            return tuple([_order(row) for row in rows])
+
+        if self._set_backs(deployment, seq):
+            return read()
+        return self._account_cache.read(("under_way", deployment), self.stream(deployment), seq=seq, read=read)
 
     def session(self, deployment: str, account: Account, *, as_of: int) -> Session:
         """What a deployment did in the hour and the day before a moment, as of its account's sequence number."""
-        where = {"owner": self.owner, "deployment": deployment, "seq": account.seq}
-        today, hour, until = day_start(as_of), as_of - HOUR, as_of + DAY
-        (sums,) = self._db.all(_QUERIES.session_sums, hour=hour, today=today, until=until, **where)
-        fills = self._db.all(_QUERIES.session_fills, today=today, until=until, **where)
-        rejections = self._db.all(_QUERIES.session_rejections, hour=hour, as_of=as_of, **where)
+        seq, hour = account.seq, as_of - HOUR
+        day = self._session_day(deployment, seq, as_of)
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq}
         refused = self._db.all(_QUERIES.session_refusals, hour=hour, as_of=as_of, unreadable=UNREADABLE_REPLY, **where)
         return Session(
             cash_usd_e6=account.portfolio.cash_usd_e6,
-            results_usd_e6=sums[1],
-            held=_held_before(account.portfolio, fills),
-            rejections=tuple(row[0] for row in rejections),
-            executed=sum(row[1] for row in fills),
-            orders=sums[0],
-            nets=tuple(row[0] for row in self._db.all(_QUERIES.session_nets, most=LONGEST_STREAK, **where)),
-            closes=tuple(LastClose(*row) for row in self._db.all(_QUERIES.session_closes, **where)),
-            refusals=tuple(rule or refusal_code(detail) for _, _, rule, detail in refused),
+            results_usd_e6=day.results_usd_e6,
+            held=_held_before(account.portfolio, day.fills),
+            rejections=tuple([rule for _, _, rule, _, by_guard in refused if by_guard]),
+            executed=sum([row[1] for row in day.fills]),
+            orders=sum([at > hour for at in day.intended]),
+            nets=day.nets,
+            closes=day.closes,
+            refusals=tuple([rule or refusal_code(detail) for _, _, rule, detail, _ in refused]),
+        )
+
+    def _session_day(self, deployment: str, seq: int, as_of: int) -> _SessionDay:
+        """What was done on the day of a moment; where the clock never went back, until something is done again."""
+        read = partial(self._read_session_day, deployment, seq, as_of)
+        if self._set_backs(deployment, seq):
+            return read()
+        key = "session", deployment
+        known = self._account_cache.read(key, self.stream(deployment), seq=seq, read=read)
+        return known if known.today == day_start(as_of) else self._account_cache.replace(key, read())
+
+    def _read_session_day(self, deployment: str, seq: int, as_of: int) -> _SessionDay:
+        today, until = day_start(as_of), as_of + DAY
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq}
+        # Also the hour before midnight: orders are counted by the hour.
+        since = min(today, as_of) - HOUR
+        intended = self._db.all(_QUERIES.session_intended, since=since, until=until, **where)
+        results = self._db.one(_QUERIES.session_results, today=today, until=until, **where)
+        return _SessionDay(
+            today=today,
+            results_usd_e6=results[0] if results else 0,
+            fills=self._db.all(_QUERIES.session_fills, today=today, until=until, **where),
+            intended=tuple([row[0] for row in intended]),
+            nets=tuple([row[0] for row in self._db.all(_QUERIES.session_nets, most=LONGEST_STREAK, **where)]),
+            closes=tuple([LastClose(*row) for row in self._db.all(_QUERIES.session_closes, **where)]),
         )
 
 
@@ -628,17 +644,35 @@ def _fill(row: Row) -> Fill:
 
 
 def _trade(row: Row) -> TradeState | ClosedTrade:
-    state = TradeState(*row[:22])
-    return state if row[22] is None else ClosedTrade(state, *row[22:])
+    return TradeState(*row[:-3]) if row[-3] is None else _closed_trade(row)
 
 
-def _run(row: Row, told: ev.RunDetails, acted: list[Row]) -> DecisionRun:
+def _closed_trade(row: Row) -> ClosedTrade:
+    return ClosedTrade(TradeState(*row[:-3]), *row[-3:])
+
+
+class _RunDetails(msgspec.Struct, frozen=True):
+    """What the event of a run says and no table repeats."""
+
+    inputs_sha256: str
+    votes: tuple[Vote, ...] = ()
+    note: str = ""
+
+
+class _RunEvent(msgspec.Struct, frozen=True):
+    run: _RunDetails
+
+
+_RUN_DETAILS = msgspec.json.Decoder(_RunEvent)
+
+
+def _run(row: Row, details: _RunDetails, acted: list[Row]) -> DecisionRun:
     # The columns stand in the order of the struct's fields, with four columns for its watermarks.
-    before = (*row[:10], Watermarks(*row[10:14]), row[14], told.inputs_sha256, *row[15:21])
+    before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
     actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
-    said = (tuple(msgspec.json.decode(row[21])), told.note, row[22], told.votes)
+    reply_values = (tuple(msgspec.json.decode(row[21])), details.note, row[22], details.votes)
     usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
-    fields: Row = (*before, actions, verdicts, *said, usage, causes, row[29])
+    fields: Row = (*before, actions, verdicts, *reply_values, usage, causes, row[29])
     return DecisionRun(*fields)
 
 

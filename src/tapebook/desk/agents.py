@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from tapebook import plug
 from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
 from tapebook.broker.margin import MarginTiers, listed_symbols
 from tapebook.context import oversize_problems
+from tapebook.decision import has_members
 from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6
@@ -93,10 +93,6 @@ def refuse_shared_accounts(deployments: Iterable[Deployment], account_of: Callab
         other = first.setdefault(account, deployment.id)
         if other != deployment.id:
             raise BadInput(f"{other} and {deployment.id} are on one account ({account}): disable one of the two agents")
-
-
-ENGINES_FOLDER = "tapebook.decision.engines"
-BROKERS_FOLDER = "tapebook.broker.brokers"
 
 
 class SavedAgent(msgspec.Struct, frozen=True):
@@ -178,21 +174,19 @@ def _save_agent(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new:
 
 def _require_runnable(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> None:
     """Refuses what could not run, before it is kept."""
-    for folder, names in ((ENGINES_FOLDER, _engine_names(rooms, after)), (BROKERS_FOLDER, [after.broker])):
-        for name in names:
-            plug.load(folder, name)
-    if any(member.partition(":")[0] == "ensemble" for member in after.members):
-        raise BadInput("`members` names ensemble: an ensemble cannot be a member of an ensemble")
+    for member in (entry.partition(":")[0] for entry in after.members):
+        if has_members(member):
+            raise BadInput(f"`members` names {member}: an engine with members of its own cannot be a member")
+    # Making them asks nobody, and only an engine knows which settings it takes.
+    rooms.engine(after)
+    rooms.reflector(after)
+    rooms.broker(after.broker)
     too_long = oversize_problems(after)
     if too_long:
         raise BadInput("; ".join(too_long))
     begun = rooms.book.head(deployment_id(after)) > 0
     if begun and after.starting_cash_usd_e6 != before.starting_cash_usd_e6:
         raise BadInput(f"{after.name} has begun with its cash already: add another agent to begin with another amount")
-
-
-def _engine_names(rooms: Rooms, agent: AgentProfile) -> list[str]:
-    return [agent.engine or rooms.config.engine.default, *(member.partition(":")[0] for member in agent.members)]
 
 
 def _agent_notes(rooms: Rooms, agent: AgentProfile) -> list[str]:
@@ -211,13 +205,13 @@ def unlisted_symbols(rooms: Rooms, agent: AgentProfile) -> list[str]:
 def _unlisted_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
     day, listed = listed_symbols()
     known = {symbol.lower(): symbol for symbol in sorted({*listed, *rooms.tape.symbols()})}
-    said = []
+    warnings = []
     for symbol in unlisted_symbols(rooms, agent):
         # Coins worth little are listed by the thousand.
         meant = known.get(symbol.lower()) or known.get(f"k{symbol.lower()}")
         remedy = f"did you mean {meant}?" if meant else "check how it is written"
-        said.append(f"{symbol} is neither in the tape nor listed by the exchange on {day}: {remedy}")
-    return said
+        warnings.append(f"{symbol} is neither in the tape nor listed by the exchange on {day}: {remedy}")
+    return warnings
 
 
 def leverage_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
@@ -249,17 +243,17 @@ def _unattended_warnings(rooms: Rooms, before: AgentProfile, after: AgentProfile
     alone = {*held, *placed} if moved or stopped else left & {*held, *placed}
     when = "while it is disabled" if stopped and not moved else "any more"
     marks = position_marks(TapeQuotes(rooms.tape, View(rooms.clock.now())), held.values(), at=rooms.clock.now())
-    said = []
+    warnings = []
     for symbol in sorted(alone):
         command = f"`tapebook flatten {after.name} --symbol {symbol}`"
         if symbol in held:
             side = "long" if held[symbol].size_e8 > 0 else "short"
             usd = decimal_text(abs(notional_usd_e6(held[symbol].size_e8, marks[symbol])), E6, 2)
             what = f"{after.name} holds {symbol} {side} {usd} USD"
-            said.append(f"{what}: nobody decides on it {when}; margin and funding go on; {command} closes it")
+            warnings.append(f"{what}: nobody decides on it {when}; margin and funding go on; {command} closes it")
         if symbol in placed:
             many = placed.count(symbol) > 1
             what = f"{after.name} has {plural(placed.count(symbol), 'order')}"
             it, them = ("they", "them") if many else ("it", "it")
-            said.append(f"{what} for {symbol} at the broker: {it} can still fill; {command} cancels {them}")
-    return said
+            warnings.append(f"{what} for {symbol} at the broker: {it} can still fill; {command} cancels {them}")
+    return warnings

@@ -13,7 +13,7 @@ from tapebook.context import oversize_problems
 from tapebook.desk import agents
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.files import replace_file
+from tapebook.domain.files import write_whole
 from tapebook.errors import BadInput, Busy, StoreFailed, UnknownName
 from tapebook.library.entries import EntryWriter, agent_file, archived_body
 from tapebook.library.sync import require_workspace, sync_documents
@@ -168,7 +168,7 @@ def reject_proposal(rooms: Rooms, proposal_id: str, *, by: str) -> DecidedPropos
 def _write_manual(rooms: Rooms, agent: str, text: str) -> None:
     file = agent_file(rooms, agent, f"agents/{agent}/{MANUAL_FILE}")
     try:
-        replace_file(file, f"{text}\n".encode(), durable=True)
+        write_whole(file, f"{text}\n".encode(), durable=True)
     except OSError as error:
         raise StoreFailed(f"cannot write {file}: {error.strerror}; make room or allow writing") from error
 

@@ -4,7 +4,7 @@ Memories are lessons, experience and horizons, each as rows of text with declare
 trades have earned, and the reflection settings say how often one is written.
 """
 
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -33,6 +33,9 @@ class ExperienceRow(msgspec.Struct, frozen=True):
     value: str
 
 
+_AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+
+
 class ExperienceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
     """How an agent uses what its outcomes taught.
 
@@ -47,16 +50,10 @@ class ExperienceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """
 
     enabled: bool = True
-    max_memory_size: int = 1_000
-    learning_rate_e4: int = 1_000
-    context_window: int = 20
-    neighbours: int = 25
-
-    def __post_init__(self) -> None:
-        if not 0 < self.learning_rate_e4 <= 10_000:
-            raise ValueError(f"learning_rate_e4 is {self.learning_rate_e4}: it must be above 0 and at most 10000")
-        if min(self.max_memory_size, self.context_window, self.neighbours) < 1:
-            raise ValueError("max_memory_size, context_window and neighbours must be at least 1")
+    max_memory_size: _AtLeastOne = 1_000
+    learning_rate_e4: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1_000
+    context_window: _AtLeastOne = 20
+    neighbours: _AtLeastOne = 25
 
     @property
     def prior_trades(self) -> float:
@@ -125,6 +122,9 @@ class SkillNote(msgspec.Struct, frozen=True):
     content_hash: str
 
 
+EngineSettingPairs = tuple[tuple[str, str], ...]
+"""Settings of an engine by name, in the order of their names: text, since a float has no canonical bytes."""
+
 Horizon = Literal["scalp", "intraday", "swing", "position"]
 MarginMode = Literal["cross", "isolated"]
 TradingMode = Literal["trade", "dry_run"]
@@ -184,7 +184,8 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     An empty engine means the default of the home's settings; `model` and `members` are for engines that need them.
     `shadow` is a second context profile whose decisions are recorded beside the real ones and never traded. `skills`
     name whose promoted lessons it is told besides those of its own name. In the mode `dry_run` it decides and is
-    guarded, and its orders are written down without being sent.
+    guarded, and its orders are written down without being sent. `engine_settings` are for the engine; without any the
+    field is left out, so that the bytes of such a profile are those of before there were any.
     """
 
     name: str
@@ -207,6 +208,7 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     experience: ExperienceSettings = ExperienceSettings()
     skills: tuple[str, ...] = ()
     mode: TradingMode = "trade"
+    engine_settings: EngineSettingPairs | msgspec.UnsetType = msgspec.UNSET
 
 
 # No name of a broker has a hyphen, so no other deployment can end like this.

@@ -10,7 +10,7 @@ import stat
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 PRIVATE_FOLDER = 0o700
@@ -79,17 +79,26 @@ def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags, PRIVATE_FILE)
 
 
-def replace_file(path: Path, content: bytes, *, durable: bool) -> None:
-    """Puts a file in place, whole or not at all, whatever was there; its folder is made if it is missing."""
-    make_folders(path.parent, durable=durable)
+@contextmanager
+def atomic_place(path: Path, *, replaces: bool = True) -> Iterator[Path]:
+    """The name of a file to write, which takes the place of `path` when it is whole; on any error nothing is left.
+
+    Without `replaces` it takes no other file's place: FileExistsError when there is one by then.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
+        yield beside
+        # A link, unlike a rename, never takes the place of what is there.
+        (os.replace if replaces else os.link)(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes, *, durable: bool, replaces: bool = True) -> None:
+    """Puts a file in place, whole or not at all; its folder is made if it is missing."""
+    make_folders(path.parent, durable=durable)
+    with atomic_place(path, replaces=replaces) as beside:
         write_private(beside, content, durable=durable)
-        os.replace(beside, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(beside)
-        raise
     if durable:
         sync_folder(path.parent)
 

@@ -5,13 +5,13 @@ per suffix of the file to be written; what it writes can be imported again witho
 """
 
 import gzip
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from tapebook import plug
+from tapebook.domain.files import atomic_place
 from tapebook.domain.instants import SECOND, floor_to_step
 from tapebook.domain.market import Candle, Mid
 from tapebook.errors import BadInput, StoreFailed
@@ -113,14 +113,10 @@ def check_file_place(path: Path, *, overwrite: bool) -> None:
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write that takes its place when it is whole; on any error nothing is left of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        try:
-            with cast(BinaryIO, gzip.open(beside, "wb") if path.suffix == ".gz" else open(beside, "wb")) as file:
-                yield file
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        make = gzip.open if path.suffix == ".gz" else open
+        with atomic_place(path) as beside, cast(BinaryIO, make(beside, "wb")) as file:
+            yield file
     except OSError as error:
         why = error.strerror or error
         raise StoreFailed(f"cannot write {path}: {why}; make room or choose another place") from error

@@ -66,10 +66,10 @@ def _provider_views(records: Records, snapshots: Sequence[ChunkSnapshot], *, pri
     for view in _named_views(records, PROVIDER, snapshots):
         name = view["name"]
         overall, nowhere = records[PROVIDER, name], Record(PROVIDER_REGIME, name)
-        heard = [(regime, records.get((PROVIDER_REGIME, provider_in_regime(name, regime)))) for regime in regimes]
+        by_regime = [(regime, records.get((PROVIDER_REGIME, provider_in_regime(name, regime)))) for regime in regimes]
         here = [
             {"regime": regime, "weight": _rounded_weight(overall, record, scale, prior), **_record_view(record)}
-            for regime, record in heard
+            for regime, record in by_regime
             if record is not None
         ]
         rows.append(view | {"weight": _rounded_weight(overall, nowhere, scale, prior), "regimes": here})

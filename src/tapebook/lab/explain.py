@@ -88,11 +88,11 @@ def _lessons_of(rooms: Rooms, run: DecisionRun) -> tuple[str | None, list[views.
     deployment, seq = deployment_of(rooms, run), run.watermarks.book
     if not deployment.agent.context.memory:
         return NO_LESSONS, []
-    told: list[views.LessonView] = [
+    notes: list[views.LessonView] = [
         {"agent": note.agent, "note_id": note.note_id, "content_hash": note.content_hash}
         for note in notes_of_lessons(rooms, deployment, seq=seq)
     ]
-    return lessons_for(rooms, deployment, seq=seq).content_hash, told
+    return lessons_for(rooms, deployment, seq=seq).content_hash, notes
 
 
 def _read_or_note(problems: list[str], read: Callable[[], Readable | None]) -> Readable | None:

@@ -22,9 +22,9 @@ from tapebook.home import exclusive_lock
 from tapebook.library import workspace
 from tapebook.library.entries import archived_body
 from tapebook.library.workspace import WORKSPACE_FOLDER, RefusedFile
-from tapebook.search import GLOBAL_SCOPE, DocumentVersion, Index, IndexAnswer, IndexReport
+from tapebook.search import GLOBAL_SCOPE, DocumentVersion, Index, IndexReport
 from tapebook.search.documents import TermsChosen, draft_document_event
-from tapebook.search.index import SearchTerms, decode_search_terms
+from tapebook.search.index import decode_search_terms
 from tapebook.wiring import Rooms
 
 VERSIONS_PER_BATCH = 200
@@ -45,37 +45,35 @@ def documents_watermark(rooms: Rooms) -> int:
     if not rooms.indexes.has_index():
         return 0
     until = rooms.documents.log_head()
-    standing = rooms.documents.state_as_of(until)
-    indexed = rooms.indexes.open_index(decode_search_terms(standing.terms)).head()
+    documents = rooms.documents.state_as_of(until)
+    indexed = rooms.indexes.open_index(decode_search_terms(documents.terms)).head()
     # Terms count from their own event on, which may be behind the newest version.
-    return until if indexed >= standing.newest > 0 else min(indexed, until)
+    return until if indexed >= documents.newest > 0 else min(indexed, until)
 
 
 def index_as_of(rooms: Rooms, seq: int) -> Index:
     """The index with the terms of a watermark, knowing all versions up to it."""
-    standing = rooms.documents.state_as_of(seq)
-    terms = decode_search_terms(standing.terms)
+    documents = rooms.documents.state_as_of(seq)
+    terms = decode_search_terms(documents.terms)
     index = rooms.indexes.open_index(terms)
-    if index.head() < standing.newest:
+    if index.head() < documents.newest:
         # No further than the watermark: what came later may be damaged, and a replay of before does not need it.
-        fill_index(rooms, index, until=standing.newest)
+        fill_index(rooms, index, until=documents.newest)
     return index
 
 
 def store_search_terms(rooms: Rooms) -> None:
     """Keeps the terms of the settings, if they are not those that stand; decisions search with them from now on."""
-    chosen = rooms.search_terms().text
+    chosen = rooms.indexes.chosen.text
     if rooms.documents.state_as_of(rooms.documents.log_head()).terms != chosen:
         rooms.documents.append([draft_document_event(rooms.clock.now(), TermsChosen(chosen))])
 
 
-def index_new_versions(
-    rooms: Rooms, terms: SearchTerms | None = None, *, progress: IndexProgress = no_progress
-) -> IndexReport:
+def index_new_versions(rooms: Rooms, *, progress: IndexProgress = no_progress) -> IndexReport:
     """Indexes every version that is not indexed yet."""
     if not rooms.documents.head():
         return IndexReport()
-    terms = terms or decode_search_terms(rooms.documents.state_as_of(rooms.documents.log_head()).terms)
+    terms = decode_search_terms(rooms.documents.state_as_of(rooms.documents.log_head()).terms)
     return fill_index(rooms, rooms.indexes.open_index(terms), progress=progress)
 
 
@@ -106,7 +104,7 @@ def reindex(rooms: Rooms, *, progress: IndexProgress = no_progress) -> IndexRepo
 
     What a killed process has built by then is gone on with.
     """
-    terms = rooms.search_terms()
+    terms = rooms.indexes.chosen
     with exclusive_lock(rooms.home, "recall"):
         fresh = rooms.indexes.new_index(terms)
         try:
@@ -192,15 +190,16 @@ def search_documents(
     if not seq:
         return SearchResult(query, 0, (), _NO_DOCUMENTS_THEN if newest else _NO_DOCUMENTS, ())
     # Caps of kinds leave room for others in a packet; people have room enough.
-    terms = msgspec.structs.replace(rooms.search_terms(), per_kind=())
-    index_new_versions(rooms, terms)
-    answer = rooms.indexes.open_index(terms).search(query, scopes=scopes, seq=seq, limit=limit, kinds=kinds)
-    return SearchResult(query, seq, answer.citations, answer.why, _explain_scores(answer))
+    index = rooms.indexes.open_index(msgspec.structs.replace(rooms.indexes.chosen, per_kind=()))
+    fill_index(rooms, index, until=newest)
+    answer = index.search(query, scopes=scopes, seq=seq, limit=limit, kinds=kinds)
+    explained = tuple({part.name: part.value_e4 / 10_000 for part in parts} for parts in answer.explained)
+    return SearchResult(query, seq, answer.citations, answer.why, explained)
 
 
 def documents_status(rooms: Rooms) -> RecallStatus:
     """How it goes; nothing is written, and the index is not brought up to date."""
-    terms, last, newest = rooms.search_terms(), workspace.load_workspace_state(rooms.home), rooms.documents.head()
+    terms, last, newest = rooms.indexes.chosen, workspace.load_workspace_state(rooms.home), rooms.documents.head()
     index = rooms.indexes.open_index(terms) if rooms.indexes.path_for(terms).exists() else None
     counts = index.counts() if index else None
     kinds = rooms.documents.kinds()
@@ -228,10 +227,6 @@ def _visible_scopes(rooms: Rooms, agent: str | None) -> tuple[str, ...]:
     if agent is not None:
         return (GLOBAL_SCOPE, rooms.book.find_agent(agent, removed=True).agent.name)
     return (GLOBAL_SCOPE, *(profile.name for _, profile in rooms.book.agents(removed=True)))
-
-
-def _explain_scores(answer: IndexAnswer) -> tuple[dict[str, float], ...]:
-    return tuple({part.name: part.value_e4 / 10_000 for part in parts} for parts in answer.explained)
 
 
 def _differing_manuals(rooms: Rooms) -> list[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from tapebook.domain.files import replace_file
+from tapebook.domain.files import write_whole
 from tapebook.domain.text import has_hidden_characters, sanitise
 from tapebook.search.index import GLOBAL_SCOPE
 
@@ -212,8 +212,8 @@ def drop_duplicates(found: Sequence[WorkspaceFile]) -> tuple[list[WorkspaceFile]
 
 
 def _duplicate_sentence(owner: str, count: int) -> str:
-    said = "is a document" if count == 1 else "are documents"
-    return f"{count} of its files {said} of {owner} already: each is found once"
+    verb = "is a document" if count == 1 else "are documents"
+    return f"{count} of its files {verb} of {owner} already: each is found once"
 
 
 def document_kind(area: WorkspaceArea, path: str) -> str:
@@ -287,4 +287,4 @@ def load_workspace_state(home: Path) -> WorkspaceState:
 
 def save_workspace_state(home: Path, seen: WorkspaceState) -> None:
     """Keeps it, whole or not at all."""
-    replace_file(home / STATE_FILE, msgspec.json.encode(seen), durable=False)
+    write_whole(home / STATE_FILE, msgspec.json.encode(seen), durable=False)

@@ -26,10 +26,11 @@ from tapebook.backtest.formats import (
     usd_text,
 )
 from tapebook.backtest.result import BacktestResult, ChunkResult, round_estimate, round_fixed
-from tapebook.backtest.summary import chunk_view, input_rows, stale_sentences
+from tapebook.backtest.summary import input_rows, stale_sentences
 from tapebook.domain.estimate import Estimate, mean_estimate, student_cdf, student_quantile
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
+from tapebook.report.backtest import chunk_view
 
 RESAMPLES = 2_000
 FEWEST_DAYS = 20

@@ -6,8 +6,7 @@
 3. The page's own script draws it: equity and drawdown beside the baselines, trades on candles.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -20,16 +19,13 @@ from tapebook.backtest.formats import (
     NO_VALUE,
     day_text,
     percent_text,
-    plain_text,
     share_text,
     sharpe_text,
     signed_text,
-    trend_text,
     usd_text,
-    weight_text,
 )
 from tapebook.backtest.price_series import BarColumns
-from tapebook.backtest.result import BacktestResult, Baseline, ChunkResult, ResultRow
+from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.spending import SpendingTotals
 from tapebook.backtest.summary import (
     FIRST_RANDOM_BASELINE,
@@ -39,51 +35,39 @@ from tapebook.backtest.summary import (
     spending_text,
     stale_sentences,
 )
-from tapebook.domain.estimate import Estimate
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.money import E6, E8
 from tapebook.domain.text import plural
+from tapebook.report.backtest import (
+    CODE,
+    baseline_table,
+    chunk_table,
+    detail_table,
+    escape_text,
+    hash_table,
+    html_table,
+    parts_table,
+    table_over_chunks,
+)
 from tapebook.report.export import ReportData
-
-Cell = Callable[[ResultRow], str]
-
-
-def escape_text(text: str) -> str:
-    """A text as it may stand in a page."""
-    return escape(plain_text(text))
 
 
 def page_sections(
     result: BacktestResult, *, stale: Sequence[str] = (), spent: SpendingTotals | None = None
 ) -> dict[str, str]:
     """The parts of the page by the name of their place."""
+    measured = (*result.chunks, result.total)
     return {
         "head": _head_html(result, stale),
         "figures": _figure_cards(result, spent or SpendingTotals()),
-        "chunks": _chunk_table(result),
-        "sources": _parts_table(result),
-        "baselines": _baseline_table(result),
-        "providers": _table_over_chunks(result, "providers", "provider", _won_html),
-        "regimes": _table_over_chunks(result, "regimes", "regime", _won_html),
-        "assets": _table_over_chunks(result, "assets", "asset", _sharpe_html),
+        "chunks": chunk_table(measured).html(),
+        "sources": parts_table(measured).html(),
+        "baselines": baseline_table(result).html() + _turnover_html(result),
+        **{kind: table_over_chunks(result, kind).html() for kind in ("providers", "regimes", "assets")},
         "details": "\n".join(_chunk_details(chunk) for chunk in result.chunks),
         "notes": _notes_list(result),
         "hashes": _hash_tables(result),
     }
-
-
-def html_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are HTML already; it scrolls by itself where the screen is narrow."""
-    if not rows:
-        return '<p class="muted">none</p>'
-    head = "".join(f'<th scope="col">{escape_text(heading)}</th>' for heading in headings)
-    body = "".join(f"<tr>{''.join(_html_cells(row))}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _html_cells(row: Sequence[str]) -> list[str]:
-    first, *others = row
-    return [f'<th scope="row">{first}</th>', *(f"<td>{cell}</td>" for cell in others)]
 
 
 def _head_html(result: BacktestResult, stale: Sequence[str]) -> str:
@@ -137,97 +121,24 @@ def _headline(value: str, text: str) -> tuple[str, str]:
     return value, text.removeprefix(value).strip(" ()")
 
 
-def _chunk_table(result: BacktestResult) -> str:
-    headings = ("chunk", "ticks", "trades", "won", "net USD", "equity change", "Sharpe", "drawdown", "held")
-    rows = [
-        [
-            escape_text(each.name),
-            f"{each.ticks:,}",
-            f"{each.trades:,}",
-            _rate_html(each.win_rate),
-            _money_html(each.net_usd_e6),
-            _money_html(each.change_usd_e6),
-            _ratio_html(each.sharpe),
-            percent_text(each.drawdown_ppm),
-            f"{each.exposure:.0%}",
-        ]
-        for each in (*result.chunks, result.total)
-    ]
-    return html_table(headings, rows)
-
-
-def _parts_table(result: BacktestResult) -> str:
-    parts = ("market", "timing", "sizing", "fees", "funding")
-    rows = [
-        [
-            escape_text(each.name),
-            *(_money_html(getattr(each.parts, f"{part}_usd_e6")) for part in parts),
-            _money_html(each.net_usd_e6),
-        ]
-        for each in (*result.chunks, result.total)
-    ]
-    return html_table(("chunk", *parts, "net USD"), rows)
-
-
-def _baseline_table(result: BacktestResult) -> str:
-    total = result.total
-    own = Baseline(result.agent, total.trades, total.change_usd_e6, total.sharpe, total.drawdown_ppm, (), ())
-    rows = [
-        [
-            escape_text(each.name),
-            f"{each.trades:,}",
-            _money_html(each.net_usd_e6),
-            _ratio_html(each.sharpe),
-            NO_VALUE if each.drawdown_ppm is None else percent_text(each.drawdown_ppm),
-        ]
-        for each in (own, *result.baselines)
-    ]
+def _turnover_html(result: BacktestResult) -> str:
     said = " ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in random_turnover_sentences(result))
-    luck = f"<p>{escape_text(said)}</p>" if said else ""
-    return html_table(("", "trades", "equity change USD", "Sharpe", "drawdown"), rows) + luck
-
-
-def _table_over_chunks(result: BacktestResult, kind: str, heading: str, cell: Cell) -> str:
-    """How each of a kind did from chunk to chunk, its weight if it has one, and the last against those before."""
-    columns: list[dict[str, ResultRow]] = [{row.name: row for row in getattr(chunk, kind)} for chunk in result.chunks]
-    weighs = kind == "providers"
-    rows = []
-    for row in getattr(result.total, kind):
-        known = [column.get(row.name) for column in columns]
-        weight = [f"{row.weight:.2f}" if row.weight is not None else NO_VALUE] if weighs else []
-        trend = trend_text(known[-1].trend) if known[-1] else NO_VALUE
-        cells = [cell(each) if each else NO_VALUE for each in known]
-        rows.append([escape_text(row.name), *cells, cell(row), *weight, escape_text(trend)])
-    names = (chunk.name for chunk in result.chunks)
-    return html_table(
-        (heading, *names, "all", *(("weight",) if weighs else ()), "last against before, bps a trade"), rows
-    )
+    return f"<p>{escape_text(said)}</p>" if said else ""
 
 
 def _chunk_details(chunk: ChunkResult) -> str:
     tables = (("provider", chunk.providers), ("regime", chunk.regimes), ("asset", chunk.assets))
-    rows = [_detail_row(kind, row) for kind, rows in tables for row in rows]
+    rows = [msgspec.structs.replace(row, name=f"{kind}: {row.name}") for kind, rows in tables for row in rows]
     lessons = "".join(f"<li>{escape_text(lesson)}</li>" for lesson in chunk.lessons) or "<li>none yet</li>"
     note = f" (note {escape_text(chunk.lessons_hash)})" if chunk.lessons_hash else ""
     change = usd_text(chunk.change_usd_e6, signed=True)
     summary = f"{chunk.name}: {day_text(chunk.start)} to {day_text(chunk.end)}, {change} USD"
-    headings = ("", "n", "won", "bps a trade", "net USD", "weight", "against before, bps a trade")
     kept = ", ".join(chunk.snapshots) or "none"
     return (
-        f"<details><summary>{escape_text(summary)}</summary>{html_table(headings, rows)}"
+        f"<details><summary>{escape_text(summary)}</summary>{detail_table('', rows, weighs=True).html()}"
         f"<h4>Lessons at its end{note}</h4><ul>{lessons}</ul>"
         f'<p class="muted">snapshot {escape_text(kept)}; {plural(chunk.situations, "situation")} known</p></details>'
     )
-
-
-def _detail_row(kind: str, row: ResultRow) -> list[str]:
-    counted = [f"{row.n:,}", _rate_html(row.win_rate), _mean_html(row), _money_html(row.net_usd_e6)]
-    return [
-        escape_text(f"{kind}: {row.name}"),
-        *counted,
-        escape_text(weight_text(row)),
-        escape_text(trend_text(row.trend)),
-    ]
 
 
 def _notes_list(result: BacktestResult) -> str:
@@ -253,47 +164,9 @@ def _replay_sentence(result: BacktestResult) -> str:
 
 
 def _hash_tables(result: BacktestResult) -> str:
-    rows = [
-        [escape_text(each.name), _code_html(each.packets_sha256), f"{each.head_seq:,}", _code_html(each.head_hash)]
-        for each in (*result.chunks, result.total)
-    ]
-    made = [[escape_text(name), _code_html(value)] for name, value in input_rows(result) if value]
+    made = [[escape_text(name), CODE.html(value)] for name, value in input_rows(result) if value]
     of = html_table(("made of", ""), made) if made else ""
-    return html_table(("chunk", "sha256 of all packets", "head", "hash of the log there"), rows) + of
-
-
-def _code_html(text: str) -> str:
-    return f"<code>{escape_text(text)}</code>"
-
-
-def _won_html(row: ResultRow) -> str:
-    return _rate_html(row.win_rate)
-
-
-def _sharpe_html(row: ResultRow) -> str:
-    return _ratio_html(row.sharpe)
-
-
-def _rate_html(share: Estimate) -> str:
-    if not share.n:
-        return NO_VALUE
-    return f"{share.value:.0%}<small>{100 * share.low:.0f}–{100 * share.high:.0f}%, n={share.n:,}</small>"
-
-
-def _ratio_html(found: Estimate | None) -> str:
-    if found is None:
-        return NO_VALUE
-    return f"{found.value:.2f}<small>{found.low:.1f} to {found.high:.1f}, n={found.n:,}d</small>"
-
-
-def _mean_html(row: ResultRow) -> str:
-    mean = row.mean_bps
-    return NO_VALUE if mean is None else f"{signed_text(mean.value)}<small>{mean.low:.0f} to {mean.high:.0f}</small>"
-
-
-def _money_html(value_e6: int) -> str:
-    tone = "up" if value_e6 >= E6 // 200 else "down" if value_e6 <= -E6 // 200 else "flat"
-    return f'<span class="{tone}">{usd_text(value_e6, signed=True)}</span>'
+    return hash_table((*result.chunks, result.total)).html() + of
 
 
 MOST_POINTS = 2_000

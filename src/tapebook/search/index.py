@@ -228,11 +228,15 @@ _SQLITE_SIDE_FILES = ("-wal", "-shm")
 
 
 class IndexFiles:
-    """Every index of a home: one file for what is stored alike, whatever its scores weigh."""
+    """Every index of a home: one file for what is stored alike, whatever its scores weigh.
+
+    `chosen` are the terms of the settings.
+    """
 
     def __init__(
         self, home: Path, make: Callable[[SearchTerms, Path], Index], *, chosen: SearchTerms, alone: bool = False
     ) -> None:
+        self.chosen = chosen
         self._home = home
         self._make = make
         self._alone = alone

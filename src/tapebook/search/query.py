@@ -3,23 +3,20 @@
 1. `_score_words` weighs the terms by how many visible chunks have them, and adds them up (BM25 with constants in
    place of averages, docs/decisions/0012: a document without any of the terms changes no score). A word that no
    chunk has is looked for by its family.
-2. `Embeddings.similarity` gives the highest cosine each chunk can have, where there are vectors; `fuse_scores`
+2. `Embeddings.similarity` gives the cosine of each chunk to the question, where there are vectors; `fuse_scores`
    makes one score of both: (words + meaning * similarity) / (all words + meaning). Similarity can lift a chunk but
    never push one out: whatever has a word of the question stays. Words that neither documents nor the model know
    find nothing.
-3. `best_rows` makes the scores exact of those rows that may be among the best, until no other row can be. The
-   result is that of sorting all rows by exact score and going through them with the caps.
+3. `best_rows` goes through the rows by score, within the caps of documents and kinds.
 4. They are given with their place and what their score is made of.
 
-`LowRankBounds` gives upper bounds of cosines from a quarter of each vector, so that few vectors are compared
-exactly.
+`Bm25Index` and `HybridIndex` are the indexes that `indexes/` offers by name: one file each, filled in batches.
 `Embeddings` also makes the vectors of rows that have none; until then such a row is found by its words alone.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -27,9 +24,21 @@ from numpy.typing import NDArray
 
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.packet import Citation
+from tapebook.errors import StaleWriter
 from tapebook.search import store
-from tapebook.search.index import Embedder, IndexAnswer, IndexTerms, ScorePart
-from tapebook.search.store import IndexStore, ScopeRows, VectorModel, VisibleChunks
+from tapebook.search.index import (
+    DocumentVersion,
+    Embedder,
+    IndexAnswer,
+    IndexCounts,
+    IndexReport,
+    IndexTerms,
+    Progress,
+    ScorePart,
+    ignore_progress,
+)
+from tapebook.search.indexing import IndexBatchBuilder
+from tapebook.search.store import IndexStore, VectorModel, VisibleChunks
 from tapebook.search.text import (
     MAX_QUERY_CHARACTERS,
     QueryTerms,
@@ -39,10 +48,6 @@ from tapebook.search.text import (
     related_terms,
     split_passages,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 K1 = 1.2
 B = 0.75
@@ -61,7 +66,7 @@ def term_weight(chunks: int) -> float:
     return round(math.log1p(COMMON / max(chunks, 1)), 6)
 
 
-def term_saturation(times: "NDArray[np.float64]", lengths: "NDArray[np.float64]") -> "NDArray[np.float64]":
+def term_saturation(times: NDArray[np.float64], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
     """What a term counts that stands so many times in chunks of these lengths."""
     return times * MAX_TERM_SCORE / (times + K1 * (1 - B + B / PIVOT * lengths))
 
@@ -112,214 +117,68 @@ class Caps:
         return ~(np.isin(documents, full) | np.isin(kinds, closed))
 
 
-NO_ANSWER = -np.inf
-"""The score of a row that is no answer."""
-
 Rows = NDArray[np.int64]
 
 
-class CandidateRows(msgspec.Struct):
-    """Rows in rising order, each with its score: at most so high, until `exact` says how high."""
+def best_rows(
+    rows: Rows,
+    scores: Scores,
+    caps: Caps,
+    *,
+    limit: int,
+    sources: Callable[[Rows], tuple[NDArray[np.uint32], NDArray[np.uint8]]],
+) -> dict[int, float]:
+    """The best rows with their scores, best first, of equal ones the one that was there first.
 
-    rows: Rows
-    scores: Scores
-    exact: Callable[[Rows], Scores]
-    sources: Callable[[Rows], tuple[NDArray[np.uint32], NDArray[np.uint8]]]
-    """The document and the kind of each row, by their numbers."""
-
-    def make_exact_from(self, score: float) -> Rows:
-        """The places of rows that may score so high; how high they do is exact from then on."""
-        places = np.flatnonzero(self.scores >= score)
-        self.scores[places] = self.exact(self.rows[places])
-        return places
-
-    def rest_below(self, score: float, caps: Caps) -> "CandidateRows":
-        """What scores less, and may be given."""
-        rest = self.scores < score
-        rest[rest] = caps.still_admits(*self.sources(self.rows[rest]))
-        return CandidateRows(self.rows[rest], self.scores[rest], self.exact, self.sources)
-
-
-def best_rows(field: CandidateRows, caps: Caps, limit: int) -> dict[int, float]:
-    """The best rows with their exact scores, best first, of equal ones the one that was there first."""
-    given: list[tuple[int, float]] = []
-    while len(field.rows):
-        likely = field.make_exact_from(_nth_highest(field.scores, 4 * limit + 32))
-        cut = _nth_highest(field.scores[likely], limit - len(given))
-        reached = field.make_exact_from(cut)
-        # Of all that score so high it is known now how high, so what becomes of them can be said.
-        given += _admit(field, reached[field.scores[reached] >= cut], caps)
-        if len(given) >= limit:
-            break
-        field = field.rest_below(cut, caps)
-    return dict(given[:limit])
-
-
-def _admit(field: CandidateRows, places: Rows, caps: Caps) -> list[tuple[int, float]]:
-    places = places[field.scores[places] > NO_ANSWER]
-    places = places[np.lexsort((places, -field.scores[places]))]
-    rows, scores = field.rows[places], field.scores[places]
-    found = zip(*(each.tolist() for each in (rows, scores, *field.sources(rows))), strict=True)
-    return [(row, score) for row, score, document, kind in found if caps.admits(document, kind)]
-
-
-def _nth_highest(scores: Scores, place: int) -> float:
-    """The n-th highest of some scores; when they are fewer, what all others reach too."""
-    if len(scores) < place:
-        return NO_ANSWER
-    return float(np.partition(scores, len(scores) - place)[len(scores) - place])
-
-
-BLOCK = 4_096
-"""Vectors that get their short forms together; what is behind the last whole block has none."""
-_COMPONENTS_PER_DIRECTION = 4
-_SAMPLED_VECTORS = 2_048
-_POWER_ITERATIONS = 3
-
-Float32Array = NDArray[np.float32]
-
-
-class LowRankBounds:
-    """The short forms of one growing array of vectors, block by block."""
-
-    def __init__(self) -> None:
-        self._directions: Float32Array = np.zeros((0, 0), np.float32)
-        self._blocks: list[Float32Array] = []
-
-    def __len__(self) -> int:
-        """How many vectors have one."""
-        return BLOCK * len(self._blocks)
-
-    def grow(self, vectors: NDArray[np.void]) -> None:
-        """Makes those that are missing; vectors may only have become more."""
-        if len(vectors) >= BLOCK and not self._blocks:
-            self._directions = _main_directions(vectors)
-        while len(vectors) >= len(self) + BLOCK:
-            self._blocks.append(_project(vectors[len(self) : len(self) + BLOCK], self._directions))
-
-    def bounds(self, question: NDArray[np.void]) -> Float32Array:
-        """What the cosine of each vector to a question's is at most."""
-        found = np.empty(len(self), np.float32)
-        if self._blocks:
-            asked = _project(question[np.newaxis], self._directions)[:, 0]
-            for at, block in enumerate(self._blocks):
-                np.matmul(asked, block, out=found[BLOCK * at : BLOCK * (at + 1)])
-            found += _rounding_slack(self._directions)
-        return found
-
-
-def _project(vectors: NDArray[np.void], directions: Float32Array) -> Float32Array:
-    """A column for each vector: what it has in some directions, and the length of the rest, or a little more."""
-    kept = directions.shape[1]
-    short = np.empty((kept + 1, len(vectors)), np.float32)
-    np.matmul(directions.T, vectors["values"].astype(np.float32).T, out=short[:kept])
-    short[:kept] /= _vector_lengths(vectors)
-    rest = 1 - np.square(short[:kept]).sum(axis=0)
-    short[kept] = np.sqrt(np.maximum(rest, 0) + _rounding_slack(directions))
-    return short
-
-
-def _rounding_slack(directions: Float32Array) -> np.float32:
-    """More than 32-bit sums of so many products are wrong by, in whatever order they are added."""
-    dimension, kept = directions.shape
-    return np.float32((dimension + kept) * np.sqrt(kept) * 2.0**-21)
-
-
-def _vector_lengths(vectors: NDArray[np.void]) -> Float32Array:
-    lengths: Float32Array = np.sqrt(vectors["square"])
-    # Zeros are like nothing, whatever they are divided by.
-    lengths[lengths == 0] = 1
-    return lengths
-
-
-def _main_directions(vectors: NDArray[np.void]) -> Float32Array:
-    """Where vectors reach farthest, by turning towards them a few times; any directions at right angles would do."""
-    some = vectors[:: -(-len(vectors) // _SAMPLED_VECTORS)]
-    sample = some["values"] / _vector_lengths(some)[:, np.newaxis].astype(np.float64)
-    found = np.eye(sample.shape[1], max(1, sample.shape[1] // _COMPONENTS_PER_DIRECTION))
-    for _ in range(_POWER_ITERATIONS):
-        found, _upper = np.linalg.qr(sample.T @ (sample @ found))
-    return found.astype(np.float32)
-
-
-RowNumbers = NDArray[np.int64]
-Cosines = NDArray[np.float64]
-_Float = TypeVar("_Float", np.float32, np.float64)
-
-# To compare all vectors in their order is as fast as to fetch and compare so large a share of them.
-_COMPARE_ALL_SHARE = 3
-
-
-class ScopeSimilarity:
-    """The rows of one scope: row n has the vectors from `edges[n]` to `edges[n + 1]`; without any it is 0 alike."""
-
-    def __init__(
-        self, question: NDArray[np.void], kept: NDArray[np.void], edges: RowNumbers, *, sketch: LowRankBounds, base: int
-    ) -> None:
-        self.base = base
-        self._question = question
-        # Fewer than there are rows, when some wait for theirs.
-        done = int(np.searchsorted(edges, len(kept), side="right")) - 1
-        self._starts, self._ends = edges[:done], edges[1 : done + 1]
-        self._kept = kept[: edges[done]]
-        self.sketched = first = int(np.searchsorted(self._ends, len(sketch), side="right"))
-        self.at_most = np.zeros(len(edges) - 1)
-        self.at_most[:first] = _highest_per_row(sketch.bounds(question), edges[: first + 1])
-        rest = store.cosine_similarities(self._kept[edges[first] :], question)
-        self.at_most[first:done] = _highest_per_row(rest, edges[first : done + 1] - edges[first])
-
-    def exact(self, rows: RowNumbers) -> Cosines:
-        """The likeness of rows that have short forms: that of their most alike vector."""
-        starts = self._starts[rows]
-        counts = self._ends[rows] - starts
-        edges = np.concatenate(([0], np.cumsum(counts)))
-        places = np.repeat(starts - edges[:-1], counts) + np.arange(edges[-1])
-        if len(places) * _COMPARE_ALL_SHARE > len(self._kept):
-            cosines = store.cosine_similarities(self._kept, self._question)[places]
-        else:
-            cosines = store.cosine_similarities(self._kept[places], self._question)
-        return _highest_per_row(cosines, edges)
-
-    def closest(self, row: int) -> int:
-        """Which vector of a row is the most alike."""
-        if row >= len(self._ends):
-            return 0
-        return int(
-            np.argmax(store.cosine_similarities(self._kept[self._starts[row] : self._ends[row]], self._question))
-        )
-
-
-def _highest_per_row(values: NDArray[_Float], edges: RowNumbers) -> NDArray[_Float]:
-    """The highest value of each row: of the first ones all at once, then of the second ones of rows that have them."""
-    starts, counts = edges[:-1], np.diff(edges)
-    found = values[starts]
-    rows, place = np.flatnonzero(counts > 1), 1
-    while len(rows):
-        found[rows] = np.maximum(found[rows], values[starts[rows] + place])
-        place += 1
-        rows = rows[counts[rows] > place]
-    return found
+    `sources` gives the document and the kind of each row, by their numbers.
+    """
+    given: dict[int, float] = {}
+    # Few are sorted at a time: the best are a handful of a hundred thousand.
+    some = 4 * limit + 32
+    while len(rows) and len(given) < limit:
+        cut = np.partition(scores, len(scores) - some)[len(scores) - some] if len(scores) > some else -np.inf
+        places = np.flatnonzero(scores >= cut)
+        places = places[np.argsort(-scores[places], kind="stable")]
+        best = (rows[places], scores[places], *sources(rows[places]))
+        for row, score, document, kind in zip(*(each.tolist() for each in best), strict=True):
+            if len(given) < limit and caps.admits(document, kind):
+                given[row] = score
+        rest = scores < cut
+        rest[rest] = caps.still_admits(*sources(rows[rest]))
+        rows, scores = rows[rest], scores[rest]
+    return given
 
 
 class Similarity:
-    """The rows in sight, one scope behind the other."""
+    """How alike rows are to a question: as their most alike vector; a row without vectors is not at all."""
 
-    def __init__(self, parts: list[ScopeSimilarity]) -> None:
-        self._parts = parts
-        self.at_most = np.concatenate([part.at_most for part in parts])
+    def __init__(self, scopes: Sequence[tuple[Scores, Rows]]) -> None:
+        """`scopes` have the cosines of their vectors, and of which of them row n has: `edges[n]` to `edges[n + 1]`."""
+        self._vectors = np.concatenate([cosines for cosines, _ in scopes])
+        starts, ends, base = [], [], 0
+        for cosines, edges in scopes:
+            # Some rows still wait for theirs.
+            starts.append(np.minimum(edges[:-1], len(cosines)) + base)
+            ends.append(np.where(edges[1:] <= len(cosines), edges[1:] + base, starts[-1]))
+            base += len(cosines)
+        self._starts, self._ends = np.concatenate(starts), np.concatenate(ends)
+        self.cosines = self._highest_per_row()
 
-    def exact(self, rows: RowNumbers) -> Cosines:
-        """The likeness of some rows, in rising order; it takes the place of what it could be at most."""
-        for part in self._parts:
-            low, high = np.searchsorted(rows, (part.base, part.base + part.sketched))
-            if low < high:
-                self.at_most[rows[low:high]] = part.exact(rows[low:high] - part.base)
-        return self.at_most[rows]
+    def _highest_per_row(self) -> Scores:
+        """The highest cosine of each row: of the first ones all at once, then of the second ones of rows with more."""
+        counts = self._ends - self._starts
+        found, rows, place = np.zeros(len(counts)), np.flatnonzero(counts), 0
+        found[rows] = -np.inf
+        while len(rows):
+            found[rows] = np.maximum(found[rows], self._vectors[self._starts[rows] + place])
+            place += 1
+            rows = rows[counts[rows] > place]
+        return found
 
-    def closest(self, at: int) -> int:
+    def closest(self, row: int) -> int:
         """Which passage of a row is the most alike."""
-        part = next(part for part in reversed(self._parts) if part.base <= at)
-        return part.closest(at - part.base)
+        own = self._vectors[self._starts[row] : self._ends[row]]
+        return int(np.argmax(own)) if len(own) else 0
 
 
 EMBED_BATCH = 256
@@ -332,8 +191,6 @@ class Embeddings:
     def __init__(self, store: IndexStore, embedder: Embedder) -> None:
         self._store = store
         self._embedder = embedder
-        self._sketches: dict[tuple[int, int], LowRankBounds] = {}
-        self._edges: dict[int, NDArray[np.int64]] = {}
 
     def head(self) -> int:
         """The newest sequence all of whose rows have vectors."""
@@ -375,40 +232,31 @@ class Embeddings:
         vector = None if model is None else self._question_vector(model, question)
         if model is None or vector is None:
             return None
-        return Similarity([self._scope_similarity(model, vector, part) for part in sight.parts])
+        found = []
+        for part in sight.parts:
+            edges = np.concatenate(([0], np.cumsum(part.rows["passages"], dtype=np.int64)))
+            kept = self._store.vectors(model, part.scope_id, count=int(edges[-1]))
+            found.append((store.cosine_similarities(kept, vector), edges))
+        return Similarity(found)
 
     def _question_vector(self, model: VectorModel, question: str) -> NDArray[np.void] | None:
+        """The vector of a question; a server is asked once for each, a local model anew."""
+        if self._embedder.is_local:
+            return self._embed_question(model, question)
         key = sha256_hex(question.encode(errors="replace"))
-        packed = None if self._embedder.is_local else self._store.question_vector(model, key)
-        if packed is None:
-            asked = self._embedder.embed_question(question)
-            if len(asked) != model.dimension:
-                return None
-            packed = store.quantise(asked[np.newaxis])[0].tobytes()
-            if not self._embedder.is_local:
-                self._store.store_question_vector(model, key, packed)
-        made: NDArray[np.void] = np.frombuffer(packed, store.vector_dtype(model.dimension))[0]
+        packed = self._store.question_vector(model, key)
+        if packed is not None:
+            known: NDArray[np.void] = np.frombuffer(packed, store.vector_dtype(model.dimension))[0]
+            return known
+        made = self._embed_question(model, question)
+        if made is not None:
+            self._store.store_question_vector(model, key, made.tobytes())
         return made
 
-    def _scope_similarity(self, model: VectorModel, vector: NDArray[np.void], part: ScopeRows) -> ScopeSimilarity:
-        edges = self._edges_of(part)
-        kept = self._store.vectors(model, part.scope_id, count=int(edges[-1]))
-        key = (model.model_id, part.scope_id)
-        sketch = self._sketches.get(key)
-        if sketch is None:
-            # Whoever asks but once is answered sooner without short forms than with.
-            sketch = self._sketches[key] = LowRankBounds()
-        else:
-            sketch.grow(kept)
-        return ScopeSimilarity(vector, kept, edges, sketch=sketch, base=part.base)
-
-    def _edges_of(self, part: ScopeRows) -> NDArray[np.int64]:
-        """Where the vectors of each row begin and end; a row has as many for ever."""
-        known = self._edges.get(part.scope_id, np.zeros(1, np.int64))
-        if len(known) <= len(part.rows):
-            known = np.concatenate((known[:1], np.cumsum(part.rows["passages"], dtype=np.int64)))
-            self._edges[part.scope_id] = known
-        return known[: len(part.rows) + 1]
+    def _embed_question(self, model: VectorModel, question: str) -> NDArray[np.void] | None:
+        asked = self._embedder.embed_question(question)
+        made: NDArray[np.void] = store.quantise(asked[np.newaxis])[0]
+        return made if len(asked) == model.dimension else None
 
     def _embedded_rows(self, scope_id: int) -> int:
         model = self._store.find_model(self._embedder.name)
@@ -437,8 +285,12 @@ class _QueryScores(msgspec.Struct):
     snippets: Snippets
 
 
-class Search:
-    """Searches one store with the same terms; with embeddings, by meaning too."""
+CHUNKS_PER_COMMIT = 1_000
+"""New chunks that are committed together."""
+
+
+class Bm25Index:
+    """The index in one file, searched by words; with embeddings, by meaning too."""
 
     def __init__(self, store: IndexStore, terms: IndexTerms, embeddings: Embeddings | None = None) -> None:
         self._store = store
@@ -447,17 +299,48 @@ class Search:
         self._alike = max(terms.minimum_percent, 1) / 100
         self._first_rules = terms.rules == 1
 
-    def answer(
+    def head(self) -> int:
+        """The newest sequence that is wholly indexed."""
+        return self._store.head()
+
+    def index(
+        self, versions: Sequence[tuple[DocumentVersion, bytes]], *, progress: Progress = ignore_progress
+    ) -> IndexReport:
+        """Takes in versions behind the head, a batch at a time; another process that does the same is no harm."""
+        taken = written = kept = 0
+        while waiting := [pair for pair in versions if pair[0].seq > self._store.head()]:
+            intake = IndexBatchBuilder(self._store, rules=self._terms.rules)
+            for version, body in waiting:
+                intake.add_version(version, body)
+                if intake.new_chunk_count >= CHUNKS_PER_COMMIT:
+                    break
+            try:
+                self._store.write(intake.batch)
+            except StaleWriter:
+                continue
+            taken, written, kept = taken + intake.version_count, written + intake.new_chunk_count, kept + intake.kept
+            progress(len(versions) - len(waiting) + intake.version_count, len(versions))
+        return IndexReport(taken, written, kept, self.head())
+
+    def counts(self) -> IndexCounts:
+        """How much it holds."""
+        return self._store.counts()
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._store.close()
+
+    def search(
         self,
         query: str,
         *,
         scopes: Collection[str],
         seq: int,
-        limit: int,
-        kinds: Collection[str] | None,
+        limit: int = 10,
+        kinds: Collection[str] | None = None,
         without: Collection[str] = (),
     ) -> IndexAnswer:
-        """What the rows in sight answer, or why they do not; documents at the paths `without` are not given."""
+        """What the documents of these scopes said as of a sequence, or why nothing; none at the paths `without`."""
         query = query[:MAX_QUERY_CHARACTERS]
         sight, asked = VisibleChunks(self._store, scopes, seq), query_terms(query)
         allowed = sight.rows_of_kinds(kinds)
@@ -471,7 +354,7 @@ class Search:
         likeness = self._embeddings.similarity(query, sight) if self._embeddings else None
         heard = _QueryScores(sight, said, likeness, Snippets(said.weights))
         caps = Caps(self._terms, self._store.kinds() if self._terms.per_kind else {})
-        given = best_rows(self._candidates(heard, allowed), caps, limit)
+        given = best_rows(*self._scored_rows(heard, allowed), caps, limit=limit, sources=sight.documents_and_kinds)
         if not given:
             return IndexAnswer(why=self._why_nothing(asked, likeness))
         citations = tuple(self._citation(heard, *each, f"c{at}") for at, each in enumerate(given.items(), start=1))
@@ -483,29 +366,21 @@ class Search:
             return False
         return not self._embeddings.knows_any(asked.words)
 
-    def _candidates(self, heard: _QueryScores, allowed: NDArray[np.bool_]) -> CandidateRows:
-        """The rows that may be an answer, with the scores they have at most."""
+    def _scored_rows(self, heard: _QueryScores, allowed: NDArray[np.bool_]) -> tuple[Rows, Scores]:
+        """The rows that are an answer, and their scores."""
         said, likeness = heard.said, heard.likeness
-
-        def exact(rows: Rows) -> Scores:
-            return self._scores(said, rows, None if likeness is None else likeness.exact(rows))
-
         found = said.words > 0
         if likeness is not None:
-            found |= likeness.at_most >= self._alike
+            # What has a word of the question is never lost to the minimum.
+            found |= likeness.cosines >= self._alike
         rows = np.flatnonzero(found & allowed)
-        scores = self._scores(said, rows, None if likeness is None else likeness.at_most[rows])
-        return CandidateRows(rows, scores, exact, heard.sight.documents_and_kinds)
-
-    def _scores(self, said: _WordScores, rows: Rows, likeness: Scores | None) -> Scores:
-        """The scores of rows that are so much alike; what has a word of the question is never lost to the minimum."""
-        words, share = said.words[rows], None if said.share is None else said.share[rows]
-        scores = add_name_share(fuse_scores(words, said.possible, likeness, self._terms), share)
-        return scores if likeness is None else np.where((words > 0) | (likeness >= self._alike), scores, NO_ANSWER)
+        meaning = None if likeness is None else likeness.cosines[rows]
+        scores = fuse_scores(said.words[rows], said.possible, meaning, self._terms)
+        return rows, add_name_share(scores, None if said.share is None else said.share[rows])
 
     def _citation(self, heard: _QueryScores, at: int, score: float, name: str) -> Citation:
         found, likeness, by_words = heard.sight.chunk_at(at), heard.likeness, heard.said.words[at] > 0
-        by_meaning = likeness is not None and likeness.at_most[at] >= self._alike
+        by_meaning = likeness is not None and likeness.cosines[at] >= self._alike
         start = 0 if by_words or likeness is None else passage_start(found.text, likeness.closest(at))
         return Citation(
             path=found.path,
@@ -521,6 +396,26 @@ class Search:
     def _why_nothing(self, asked: QueryTerms, likeness: Similarity | None) -> str:
         why = _no_word_sentence(asked)
         return why if likeness is None else f"{why}; and nothing is alike in meaning (minimum {self._alike:.2f})"
+
+
+class HybridIndex(Bm25Index):
+    """The index with vectors of passages beside the words; wholly indexed is what has both."""
+
+    def __init__(self, store: IndexStore, terms: IndexTerms, embedder: Embedder) -> None:
+        self._vectors = Embeddings(store, embedder)
+        super().__init__(store, terms, self._vectors)
+
+    def head(self) -> int:
+        """The newest sequence whose words and vectors are there."""
+        return self._vectors.head()
+
+    def index(
+        self, versions: Sequence[tuple[DocumentVersion, bytes]], *, progress: Progress = ignore_progress
+    ) -> IndexReport:
+        """Takes in versions, then makes the vectors that are missing: of new chunks, or of all for another model."""
+        report = super().index(versions, progress=progress)
+        self._vectors.embed_missing()
+        return msgspec.structs.replace(report, head=self.head())
 
 
 def _no_word_sentence(asked: QueryTerms) -> str:
@@ -569,7 +464,7 @@ def _score_parts(heard: _QueryScores, at: int) -> tuple[ScorePart, ...]:
     if said.share is not None:
         parts.append(ScorePart("names", _e4(said.share[at])))
     if heard.likeness is not None:
-        parts.append(ScorePart("meaning", _e4(heard.likeness.at_most[at])))
+        parts.append(ScorePart("meaning", _e4(heard.likeness.cosines[at])))
     return tuple(parts)
 
 

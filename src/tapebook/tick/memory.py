@@ -64,8 +64,8 @@ def experience_rows_for(
 ) -> tuple[ExperienceRow, ...]:
     """What experience says of a situation as of a sequence number."""
     settings = deployment.agent.experience
-    standing = rooms.experience.records_as_of(deployment.id, seq=seq) if settings.enabled else None
-    if standing is None or not standing.seq:
+    records = rooms.experience.records_as_of(deployment.id, seq=seq) if settings.enabled else None
+    if records is None or not records.seq:
         return ()
     read = _feature_vector_cache(
         market.symbol, market.bar_minutes, len(market.bars), held=_held_sign(market, portfolio)
@@ -74,17 +74,17 @@ def experience_rows_for(
     # Bars that could not be classified are asked about like trades without a tag.
     regime = market_regime(market, version=version) or UNKNOWN_REGIME
     question = ExperienceQuery(market.as_of, market.symbol, regime, _providers(rooms, deployment.agent))
-    return rooms.experience.rows_for_packet(standing, question, reading, settings=settings)
+    return rooms.experience.rows_for_packet(records, question, reading, settings=settings)
 
 
 def situation_draft(run_id: str, situation: Situation) -> Draft:
     """What a decision saw that opens something: joined to the outcome when the trade ends."""
     market, held = situation.market, _held_sign(situation.market, situation.portfolio)
     shape = _bar_features_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
-    sight = _market_features(
+    features = _market_features(
         market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=held
     )
-    return draft_situation_seen(run_id, situation.symbol, sight)
+    return draft_situation_seen(run_id, situation.symbol, features)
 
 
 def market_regime(market: Market, *, version: PacketVersion) -> str | None:
@@ -263,11 +263,11 @@ def promote(rooms: Rooms, deployment: Deployment, skill: str) -> Promotion:
 
 def demote(rooms: Rooms, skill: str) -> Promotion:
     """Ends what was promoted to a skill."""
-    standing = {each.skill: each for each in promotions(rooms)}
-    if skill not in standing:
-        known = ", ".join(standing) or "none"
+    promoted = {each.skill: each for each in promotions(rooms)}
+    if skill not in promoted:
+        known = ", ".join(promoted) or "none"
         raise UnknownName(f"nothing is promoted to {skill!r}; skills with lessons: {known}")
-    ended = msgspec.structs.replace(standing[skill], happened_at=rooms.clock.now(), lessons_text="", content_hash="")
+    ended = msgspec.structs.replace(promoted[skill], happened_at=rooms.clock.now(), lessons_text="", content_hash="")
     return _append_promotion(rooms, ended)
 
 
@@ -288,8 +288,8 @@ def promoted_notes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> lis
     held = [each for each in rooms.notes.skill_notes("", seq=_NEWEST_SEQ) if each.skill in wanted]
     if not held:
         return []
-    told = {each.skill: each for each in rooms.notes.skill_notes(deployment.id, seq=seq)}
-    news = [(_note_for(deployment, each), told.get(each.skill)) for each in held]
+    stored = {each.skill: each for each in rooms.notes.skill_notes(deployment.id, seq=seq)}
+    news = [(_note_for(deployment, each), stored.get(each.skill)) for each in held]
     return [draft_note_promoted(new) for new, old in news if (new.lessons_text if old is None else new != old)]
 
 
@@ -309,8 +309,8 @@ def notes_of_lessons(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[
     return [*own, *_promoted_notes(deployment.agent, held)]
 
 
-def _join_lessons(told: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]]) -> Lessons:
-    agent, (note, held) = told
+def _join_lessons(inputs: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]]) -> Lessons:
+    agent, (note, held) = inputs
     own = note_bullets(note.lessons_text) if note else ()
     shared = _promoted_notes(agent, held)
     lines = [
@@ -333,15 +333,15 @@ _lessons_cache = LastCall(_join_lessons)
 def _append_promotion(rooms: Rooms, note: SkillNote) -> Promotion:
     with shared_lock(rooms.home):
         rooms.book.append("", [draft_note_promoted(note)], expected_seq=rooms.book.head())
-    told = [
+    lines = [
         name
         for _, agent in rooms.book.agents()
         if note.skill in skills_of(agent)
         for name, _ in rooms.book.deployments(agent.name)
         if name != note.source
     ]
-    said = note_bullets(note.lessons_text)
-    return Promotion(note.skill, note.note_id, note.agent, note.content_hash, said, tuple(told))
+    bullets = note_bullets(note.lessons_text)
+    return Promotion(note.skill, note.note_id, note.agent, note.content_hash, bullets, tuple(lines))
 
 
 def skills_of(agent: AgentProfile) -> frozenset[str]:

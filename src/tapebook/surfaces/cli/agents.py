@@ -211,9 +211,10 @@ def _record(agent: Mapping[str, Any]) -> dict[str, Any]:
     begun = {"deployment": agent["deployment"] or "has not begun"}
     noted = agent["dry_orders"]
     dry = {"dry run": f"{plural(noted, 'order')} noted, never sent"} if noted or agent["mode"] == "dry_run" else {}
-    told = ("closed_trades", "net_pnl_usd", "dry_orders")
-    kept = {key: value for key, value in agent.items() if key not in told}
-    return kept | texts | begun | {"shadow": _shadow(agent["shadow"]), "result": result} | dry
+    pairs = {"shadow": _shadow(agent["shadow"]), "engine_settings": _shadow(agent["engine_settings"] or None)}
+    summed = ("closed_trades", "net_pnl_usd", "dry_orders")
+    kept = {key: value for key, value in agent.items() if key not in summed}
+    return kept | texts | begun | pairs | {"result": result} | dry
 
 
 def _shadow(shadow: dict[str, Any] | None) -> str | None:

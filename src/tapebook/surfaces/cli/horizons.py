@@ -116,8 +116,8 @@ def _add_rows(branch: "Tree", rows: Sequence[Mapping[str, Any]]) -> None:
     names = [one_line(row["key"]) + ("" if _is_computed(row) else f" ({row['origin']})") for row in shown]
     width = max(map(len, names))
     for name, row in zip(names, shown, strict=True):
-        said = _words(row["value"]) + (_interval(row["key"], values) if _is_computed(row) else "")
-        branch.add(_plain(f"{name:<{width}}  {said}"))
+        text = _words(row["value"]) + (_interval(row["key"], values) if _is_computed(row) else "")
+        branch.add(_plain(f"{name:<{width}}  {text}"))
 
 
 def _is_computed(row: Mapping[str, Any]) -> bool:
