@@ -24,6 +24,7 @@ class ProfileView(TypedDict):
     version: int
     watch: list[str]
     engine: str
+    engine_settings: dict[str, Any]
     model: str
     members: list[str]
     broker: str
