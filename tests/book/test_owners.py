@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tapebook.book.decision_queue import DecisionQueue, QueuedDecision, StoredReplies, StoredReply
-from tapebook.book.events import SpotFillObserved, draft_event
+from tapebook.book.events import LedgerPosted, Posting, SpotFillObserved, draft_event
 from tapebook.book.materializer import Account
 from tapebook.book.store import Book
 from tapebook.decision import EngineAnswer
@@ -106,6 +106,7 @@ READS: dict[str, Read] = {
     "agent_names": lambda book, it: book.agent_names(),
     "trade_end_seq": lambda book, it: book.trade_end_seq(it.traded.state.trade_id),
     "trade_lacks": lambda book, it: book.trade_lacks(it.traded.state.trade_id),
+    "has_funding": lambda book, it: book.has_funding(it.agent.id, "BTC", at=1),
     "has_spot_fill": lambda book, it: book.has_spot_fill(it.agent.id, "s1"),
     "trade_agent": lambda book, it: _maker(book, it.traded.state.trade_id),
     "trade_totals": lambda book, it: book.trade_totals(it.agent.id).count,
@@ -199,8 +200,8 @@ def test_every_read_of_the_book_is_in_the_table() -> None:
 
 @pytest.fixture
 def spoilt(theirs: Theirs) -> Theirs:
-    """With wrong cash, runs and trades that lacked something, an order nobody answered, a spot fill, an agent
-    removed, a clock set back.
+    """With wrong cash, runs and trades that lacked something, an order nobody answered, a spot fill, funding, an
+    agent removed, a clock set back.
 
     So every read has something.
     """
@@ -213,7 +214,8 @@ def spoilt(theirs: Theirs) -> Theirs:
     theirs.floor.rooms.book_db.execute(sql(lost))
     theirs.floor.rooms.book_db.execute(sql("UPDATE trade_history SET lacks = 'path'"))
     spot = draft_event(1, SpotFillObserved(SpotFill("s1", "@1", 1, 1, 1, 1, "HYPE")))
-    theirs.book.append(theirs.agent.id, [spot], expected_seq=theirs.book.head(theirs.agent.id))
+    paid = draft_event(1, LedgerPosted("funding 1", (Posting("funding", "BTC", -1),), 0))
+    theirs.book.append(theirs.agent.id, [spot, paid], expected_seq=theirs.book.head(theirs.agent.id))
     theirs.book.save_agent(msgspec.structs.replace(BRIEF, name=GONE), at=1)
     theirs.book.remove_agent(GONE, at=2, reason="mine")
     # Rows changed behind the log's back are seen by whoever comes new.

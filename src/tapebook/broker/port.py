@@ -154,6 +154,11 @@ class Broker(Protocol):
     that cannot be read must not look like an empty one: they raise `BrokerAway`, and nothing is decided on it.
     """
 
+    @property
+    def account(self) -> str | None:
+        """The exchange account all orders go to, which one deployment alone may use; None if each has its own."""
+        ...
+
     def place(self, order: Order) -> OrderState:
         """Hands an order over: resting, filled, rejected or unknown; a client id counts once."""
         ...

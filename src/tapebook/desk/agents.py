@@ -77,10 +77,8 @@ class DeploymentDirectory:
         return Deployment(self._rooms.book.owner, deployment, self._profiles[found], found[1])
 
     def _account(self, deployment: Deployment) -> str | None:
-        # A dry run has no account. Paper accounts are as many as deployments; a broker of an exchange names its one.
-        if is_dry_run(deployment.id):
-            return None
-        return getattr(self._rooms.broker(deployment.agent.broker), "account", None)
+        # A dry run has no account, and must not need the keys of an exchange.
+        return None if is_dry_run(deployment.id) else self._rooms.broker(deployment.agent.broker).account
 
 
 def refuse_shared_accounts(deployments: Iterable[Deployment], account_of: Callable[[Deployment], str | None]) -> None:

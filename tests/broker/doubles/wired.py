@@ -23,6 +23,8 @@ EVENTS: dict[str, type[BrokerEvent]] = {each.__name__: each for each in (Fill, F
 class WiredBroker:
     """A client of the little exchange."""
 
+    account: str | None = None
+
     def __init__(self, address: str) -> None:
         host, _, port = address.partition(":")
         self._place = host, int(port)

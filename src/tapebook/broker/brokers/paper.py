@@ -16,7 +16,9 @@ _RESTING, _NEVER_SEEN, _CANCELLED = OrderState("resting"), OrderState("never see
 
 
 class PaperBroker:
-    """Fills orders from recorded prices and books."""
+    """Fills orders from recorded prices and books; every deployment has an account of its own."""
+
+    account: str | None = None
 
     def __init__(self, terms: PaperTerms) -> None:
         self._terms = terms
