@@ -54,7 +54,9 @@ TAPE_PACKAGES = (TAPE,)
 PROJECTIONS = (SET_BACKS, PROJECTION, LESSONS_PROJECTION, EXPERIENCE_PROJECTION, HORIZONS_PROJECTION, RECALL_PROJECTION)
 
 
-_logger = logging.getLogger("tapebook.clock")
+_LOG = logging.getLogger("tapebook.clock")
+# Without a handler the standard library would write the warnings of a silent process to stderr.
+logging.getLogger("tapebook").addHandler(logging.NullHandler())
 
 
 class Rooms:
@@ -152,7 +154,8 @@ class Rooms:
             problem = f"the clock says {iso_text(now)}, but a bar of {iso_text(newest_bar)} is known"
             raise Busy(f"{problem}: set the clock of this machine right; nothing is written before")
         back = (known_before - now) // SECOND
-        _logger.warning("the clock was set back by %s s, from %s to %s", back, iso_text(known_before), iso_text(now))
+        moments = {"seconds": back, "from": iso_text(known_before), "to": iso_text(now)}
+        _LOG.warning("clock set back", extra={"fields": moments})
         return now
 
     def _book(self) -> Book:

@@ -82,7 +82,10 @@ def test_a_tick_goes_on_and_its_texts_reach_the_archive_later(tmp_path: Path, ca
         assert run.status == "placed" and floor.held(agent) == {"BTC": 500_000_000}
         assert run.degraded == () and run.packet_key and run.reply_key
         (cause,) = run.degraded_causes
-        assert cause.startswith("archive: StoreFailed: cannot write ") and cause in caplog.text
+        assert (
+            cause.startswith("archive: StoreFailed: cannot write ")
+            and cause == vars(caplog.records[0])["fields"]["cause"]
+        )
         assert floor.rooms.archive.spool_state().objects == 2
         floor.later(MINUTE, BTC=100, ETH=10)
         after = floor.say(agent, reply("hold"))

@@ -264,7 +264,7 @@ def test_fills_are_booked_without_lessons(full: Full, monkeypatch: pytest.Monkey
         full.floor.work(full.agent)
     account = full.rooms.book.account(full.agent.id, seq=full.rooms.book.head(full.agent.id))
     assert account.open_trades["BTC"].entry_lessons_hash is None
-    assert "lessons: KeyError: 'note'" in caplog.text
+    assert [record.fields["cause"] for record in caplog.records] == ["lessons: KeyError: 'note'"]
     full.decide(reply("close"))
     full.floor.later(10_000, BTC=100, ETH=100)
     full.floor.work(full.agent)
@@ -554,6 +554,8 @@ def test_it_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capl
         (run_id,) = one.rooms.book.run_ids(most=9)
         assert (worker.made, worker.failed) == (1, 0)
         assert worker.problem is None, "the run says it"
-        said = f"a.paper, run {run_id}: lessons: KeyError: 'note'"
-        assert [record.getMessage() for record in caplog.records] == [said]
+        fields = {"deployment": "a.paper", "symbol": "BTC", "run": run_id, "cause": "lessons: KeyError: 'note'"}
+        assert [(record.getMessage(), vars(record)["fields"]) for record in caplog.records] == [
+            ("memory failed", fields)
+        ]
         assert json.dumps(worker.progress_line())

@@ -1,6 +1,7 @@
 """Homes: starts them, checks and repairs them, and runs what needs no open home (`init`, `ingest`, `demo`)."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,11 @@ from tapebook.log import Finding, RebuiltTables
 from tapebook.report.demo import DemoReport, demo_report
 from tapebook.settings import profiles
 from tapebook.settings.config import load_config
+from tapebook.settings.logs import log_problems
 from tapebook.tick.heartbeat import when_database_answers
 from tapebook.wiring import Rooms
+
+_LOG = logging.getLogger("tapebook.ingest")
 
 FIRST_AGENTS: dict[str, dict[str, Any]] = {
     "btc-5m": {"watch": "BTC", "strategy": "Hold until a strategy is written."},
@@ -58,7 +62,7 @@ async def ingest(
         try:
             claim_role(rooms.tape_db, "ingest", owner=rooms.config.owner)
             left = None if end is None else max(0.0, end - elapsed_seconds())
-            await ingest_live(rooms, url=url, seconds=left, report=report)
+            await ingest_live(rooms, url=url, seconds=left, report=log_problems(_LOG, report))
         finally:
             rooms.close()
 

@@ -10,6 +10,7 @@ Where a process was killed, the log says which slots are done: the same plan goe
 measures are functions of the log, so an interrupted backtest ends with the same bytes as any other.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from operator import itemgetter
@@ -41,6 +42,7 @@ from tapebook.tick.memory import append_experience_snapshot
 from tapebook.tick.story import LearnStep, tick
 from tapebook.wiring import Rooms
 
+_LOG = logging.getLogger("tapebook.backtest")
 OpenRooms = Callable[[BacktestHome, BacktestPlan, VirtualClock], Rooms]
 
 TICKS_PER_COMMIT = 1_000
@@ -82,11 +84,15 @@ def run_backtest(
         home.save_stop_reason(None)
         spending = BacktestLedger(parent, plan, run_usd_e6=max_usd_e6)
         with closing(BacktestRun(home, plan, watch, spending=spending)) as run, gc_paused():
+            _LOG.info("backtest started", extra={"fields": {"backtest": plan.id, "agent": plan.agent.name}})
             try:
-                return run.run_to_end()
+                result = run.run_to_end()
             except SpendLimit as limit:
+                _LOG.warning("backtest stopped", extra={"fields": {"backtest": plan.id, "text": str(limit)}})
                 home.save_stop_reason(str(limit))
                 raise
+            _LOG.info("backtest ended", extra={"fields": {"backtest": plan.id, "ticks": result.total.ticks}})
+            return result
 
 
 def open_backtest_rooms(home: BacktestHome, plan: BacktestPlan, clock: VirtualClock) -> Rooms:

@@ -7,9 +7,10 @@ Everything is read from the log and the tape, so it shows what any process of th
 2. `_MarketWatch` compares the tape with what it last reported: a lost connection, stale prices, prices that are
    back, gaps that were found or filled;
 3. `HomeTotals` counts what was shown;
-4. `HomeWatch` does this twice a second in a thread.
+4. `HomeWatch` does this twice a second in a thread, and logs each event: an incident of the log is also a line.
 """
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -36,8 +37,14 @@ from tapebook.tape.store import Tape
 from tapebook.tape.view import NO_WATERMARK, RecordedGap, RecordedProblem
 from tapebook.wiring import Rooms
 
+_LOG = logging.getLogger("tapebook.desk")
 EventKind = Literal["decision", "order", "fill", "trade", "refusal", "failure", "model", "missed", "desk", "market"]
 
+# Incidents, which somebody may have to look at; everything else is information.
+_LEVELS: dict[EventKind, int] = {
+    **{"failure": logging.ERROR, "missed": logging.WARNING},
+    **{"desk": logging.WARNING, "market": logging.WARNING},
+}
 _LOOK_SECONDS = 0.5
 # How long a start waits for the first look, and an end for the last one.
 _OPEN_SECONDS, _LAST_LOOK_SECONDS = 5.0, 5.0
@@ -64,6 +71,11 @@ class HomeEvent(msgspec.Struct, frozen=True):
             "agent": self.agent or None,
             "symbol": self.symbol or None,
         }
+        return named | {"text": self.text} | self.values
+
+    def log_fields(self) -> dict[str, Any]:
+        """The fields of the event's log line: `at` is the line's own time, so the market's is `happened_at`."""
+        named = {"happened_at": iso_text(self.at), "agent": self.agent, "symbol": self.symbol}
         return named | {"text": self.text} | self.values
 
 
@@ -542,4 +554,5 @@ class HomeWatch:
         self._rooms = self._rooms or Rooms(self._home, clock=self._clock)
         self._events = self._events or HomeEvents(self._rooms, since=since, totals=self._totals)
         for event in self._events.new_events():
+            _LOG.log(_LEVELS.get(event.kind, logging.INFO), event.kind, extra={"fields": event.log_fields()})
             self._show(event)

@@ -10,6 +10,7 @@ says what follows, by the codes of `errors`:
 """
 
 import asyncio
+import logging
 import signal
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from tapebook.home import exclusive_lock, process_name, require_home, role_lock,
 from tapebook.ingest.live import NO_CONNECTION
 from tapebook.ingest.world_process import clock_of_source
 from tapebook.settings.config import load_config
+from tapebook.settings.logs import is_logging, log_problems, log_words, relay_log_line
 from tapebook.tick.heartbeat import DATABASE_AWAY, DATABASE_BACK, when_database_answers
 from tapebook.wiring import Rooms
 
@@ -50,6 +52,7 @@ _SHORTEST_LIFE_SECONDS = 0.1
 _MOST_REFUSALS = 5
 
 PrintLine = Callable[[str], None]
+_LOG = logging.getLogger("tapebook.desk")
 
 
 class _RoleProcess:
@@ -181,6 +184,8 @@ def supervise_processes(
 
     def listen(name: str, line: str) -> None:
         # What a role says of its progress begins with its name; everything else is for people to see.
+        if relay_log_line(line):
+            return
         if line.startswith(f"{name} "):
             last_line[name] = line.removeprefix(name).strip()
         elif is_over and line.startswith("stopped; "):
@@ -221,6 +226,7 @@ def _is_needed(child: _RoleProcess, print_line: PrintLine, outages: _DatabaseOut
         raise Fix(f"the {child.name} cannot run as things are (see above); everything was stopped")
     if code is not None:
         child.restarts += 1
+        _LOG.warning("role ended", extra={"fields": {"role": child.name, "code": code, "restarts": child.restarts}})
         print_line(f"{child.name} ended with code {code}; it is started again")
     child.start_if_due()
     return True
@@ -256,6 +262,7 @@ def serve_role(
 ) -> None:
     """Runs one role in this process until it is told to stop."""
     _require_real_time(home)
+    report = log_problems(_LOG, report, role=role)
     end = None if seconds is None else elapsed_seconds() + seconds
     clock = asyncio.run(clock_of_source(url or load_config(home).hyperliquid.url))
 
@@ -299,6 +306,9 @@ def run_desk(
     _require_real_time(home)
     clock = asyncio.run(clock_of_source(url or load_config(home).hyperliquid.url))
     shared = ["--home", str(home), *_option_words("--url", url)]
+    if lookout is None and is_logging():
+        # What the log of the book says is logged here also when nobody looks on; the roles log what is theirs.
+        lookout = HomeObserver(lambda event: None, HomeTotals())
     # What happens is shown once, here.
     commands: dict[str, Sequence[str]] = {
         role: _tapebook_command("up", "--only", role, "--quiet", *shared) for role in ROLES
@@ -352,7 +362,7 @@ def _require_real_time(home: Path) -> None:
 
 
 def _tapebook_command(*words: str) -> Sequence[str]:
-    return [sys.executable, "-m", "tapebook", *words]
+    return [sys.executable, "-m", "tapebook", *log_words(), *words]
 
 
 def _option_words(name: str, value: object) -> list[str]:

@@ -286,7 +286,7 @@ def _lessons_hash(rooms: Rooms, deployment: Deployment, *, seq: int) -> str | No
     optional = OptionalReads()
     lessons = optional.read_or_default("lessons", None, lessons_for, rooms, deployment, seq=seq)
     if optional.causes:
-        log_causes(f"{deployment.id}, a fill of an order as of {seq}", safe_causes(rooms, optional.causes))
+        log_causes(safe_causes(rooms, optional.causes), deployment=deployment.id, fill_as_of=seq)
     return lessons.content_hash if lessons else None
 
 

@@ -62,8 +62,7 @@ LEARNING = "learning"
 """The name under which a run says that not all could be learned before it."""
 
 _LOG = logging.getLogger("tapebook.tick")
-# Who runs tapebook says where its log goes; the commands print warnings themselves.
-logging.getLogger("tapebook").addHandler(logging.NullHandler())
+
 
 ReadValue = TypeVar("ReadValue")
 ReadParams = ParamSpec("ReadParams")
@@ -129,10 +128,10 @@ def safe_causes(rooms: Rooms, causes: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lines))[:MAX_CAUSES]
 
 
-def log_causes(what: str, causes: Iterable[str]) -> None:
-    """Writes causes, which must be safe ones, to the log of the process."""
+def log_causes(causes: Iterable[str], **fields: str | int) -> None:
+    """Writes causes, which must be safe ones, to the log of the process; the fields say what they are about."""
     for cause in causes:
-        _LOG.warning("%s: %s", what, cause)
+        _LOG.warning("memory failed", extra={"fields": {**fields, "cause": cause}})
 
 
 FEATURE_FAMILIES = {

@@ -45,7 +45,7 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
         drafts.append(seen)
     rooms.book.append(run.deployment, drafts, expected_seq=limits.seq)
     if run.degraded_causes:
-        log_causes(f"{run.deployment}, run {run.run_id}", run.degraded_causes)
+        log_causes(run.degraded_causes, deployment=run.deployment, symbol=run.symbol, run=run.run_id)
     return run
 
 

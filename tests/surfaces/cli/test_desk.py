@@ -335,3 +335,23 @@ def test_tick_waits_for_nobody_who_is_alive(home: str, run: Run) -> None:
         rooms.leases.release(held)
     code, out, err = run("tick", "btc-5m", "BTC", "--home", home)
     assert code == 0, err
+
+
+def test_log_lines_are_json_from_every_process_of_the_desk(home: str) -> None:
+    desk = start("--log-json", "up", "--quiet", "--home", home)
+    (worker,) = [each for each in await_children(desk.pid, 4) if "worker" in each.cmdline()]
+    assert "--log-json" in worker.cmdline()
+    with app.open(home) as book:
+        book.halt(reason="a test")
+    worker.kill()
+    assert desk.stderr
+    lines: list[dict[str, Any]] = []
+    while not {line["event"] for line in lines} >= {"role ended", "desk"}:
+        line = desk.stderr.readline()
+        lines += [json.loads(line)] if line.startswith("{") else []
+    desk.send_signal(signal.SIGTERM)
+    assert desk.communicate(timeout=90)[0] == "" and desk.returncode == 0
+    ended = next(each for each in lines if each["event"] == "role ended")
+    assert (ended["level"], ended["logger"], ended["role"], ended["code"]) == ("warning", "tapebook.desk", "worker", -9)
+    halted = next(each for each in lines if each["event"] == "desk")
+    assert halted["level"] == "warning" and "a test" in str(halted["text"])

@@ -58,8 +58,14 @@ def _global_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
     ] = False,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Log to stderr as JSON lines; TAPEBOOK_LOG has more choices.")
+    ] = False,
 ) -> None:
     """The memory of a trading agent."""
+    from tapebook.settings.logs import configure_logging
+
+    configure_logging(as_json=log_json)
 
 
 COMMANDS: list[Callable[..., None]] = [
