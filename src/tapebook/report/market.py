@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.instants import DAY, HOUR, iso_text
-from tapebook.domain.market import FeatureRow, Gap, Liquidity
+from tapebook.domain.market import TRADED_KINDS, FeatureRow, Gap, Liquidity
 from tapebook.domain.money import E8
 from tapebook.tape.bars import finished_bars
 from tapebook.tape.features import liquidity_profile, regime_of, to_metrics
@@ -22,7 +22,15 @@ _FEATURES = {"fundingPressure": "pressure", "volatilityProfile": "volatility", "
 
 
 def market_view(tape: Tape, symbol: str, *, view: View) -> dict[str, Any]:
-    """The market of one symbol as a mapping; what is not known is null, what is old says so."""
+    """The market of one symbol as a mapping; what is not known is null, what is old says so.
+
+    Of a subject that is not traded there is what sources with tables of their own said last, by channel.
+    """
+    said = {row.family: _metrics(row) | _time_view(row.bucket_ts, view) for row in tape.source_rows(symbol, view=view)}
+    gaps = [_gap_view(each, view) for each in tape.gaps(as_of=view.as_of) if _concerns(each.gap, symbol, view)]
+    kind = tape.kind_of(symbol)
+    if kind not in TRADED_KINDS:
+        return {"symbol": symbol, "kind": kind, "asOf": iso_text(view.as_of), "channels": said, "gaps": gaps}
     mid = tape.last_price(symbol, view=view)
     price = None if mid is None else {"price": mid.price_e8 / E8, **_age_view(mid.bucket_ts, view, "mids")}
     found: dict[str, Any] = {"symbol": symbol, "asOf": iso_text(view.as_of), "midPrice": price}
@@ -31,8 +39,7 @@ def market_view(tape: Tape, symbol: str, *, view: View) -> dict[str, Any]:
     for name, family in _FEATURES.items():
         row = tape.feature(family, symbol, view=view)
         found[name] = None if row is None else _metrics(row) | _age_view(row.bucket_ts, view, "features")
-    found["gaps"] = [_gap_view(each, view) for each in tape.gaps(as_of=view.as_of) if _concerns(each.gap, symbol, view)]
-    return found
+    return found | ({"channels": said} if said else {}) | {"gaps": gaps}
 
 
 def _regime_view(tape: Tape, symbol: str, view: View) -> dict[str, Any] | None:
@@ -65,5 +72,8 @@ def _liquidity_view(tape: Tape, symbol: str, view: View) -> dict[str, Any] | Non
 
 
 def _age_view(bucket_ts: int, view: View, kind: str) -> dict[str, Any]:
-    age = view.as_of - bucket_ts
-    return {"at": iso_text(bucket_ts), "ageSeconds": age // 1000, "stale": age > STALE_AFTER_MS[kind]}
+    return _time_view(bucket_ts, view) | {"stale": view.as_of - bucket_ts > STALE_AFTER_MS[kind]}
+
+
+def _time_view(bucket_ts: int, view: View) -> dict[str, Any]:
+    return {"at": iso_text(bucket_ts), "ageSeconds": (view.as_of - bucket_ts) // 1000}
