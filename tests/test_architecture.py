@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{room: {"domain", "errors", "log", "db", "llm", "plug"} for room in ROOMS},
     "llm": {"domain", "errors", "plug"},
     # Sources write to the port that the tape declares.
-    "sources": {"domain", "errors", "tape"},
+    "sources": {"domain", "errors", "tape", "plug"},
     # The seed's API knows no clock: a database of layers alone goes by the machine's.
     "horizons": {"domain", "errors", "log", "db", "clock"},
 }
@@ -50,6 +50,9 @@ KEEPS_TRADING = {
     "archive/spool.py",
     "plug.py",
 }
+
+# The invented world and recorded payloads are Hyperliquid's wire format, whatever sources the settings name.
+SPEAKS_ITS_WIRE_FORMAT = {"ingest/stepwise.py", "history/recorded_stream.py"}
 
 CLOCK_READS = [
     *("time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns"),
@@ -266,6 +269,18 @@ def sql_stays_in_sql_files(sources: list[Source]) -> list[str]:
     ]
 
 
+def sources_are_loaded_by_name(sources: list[Source]) -> list[str]:
+    """No file outside a source's folder names it: a second source is a folder, not an edit (SPEAKS_ITS_WIRE_FORMAT)."""
+    return [
+        source.at(line, f"{name}: load it by its name in the settings")
+        for source in sources
+        if source.room != "sources"
+        if source.path.relative_to(source.root).as_posix() not in SPEAKS_ITS_WIRE_FORMAT
+        for line, name in source.imports
+        if re.match(r"tapebook\.sources\.(?!load_sources\b)", name)
+    ]
+
+
 def rooms_say_what_they_do(sources: list[Source]) -> list[str]:
     """The docstring of every room has the lines takes:, gives: and never:."""
     present = {
@@ -294,6 +309,7 @@ RULES: list[Rule] = [
     randomness_stays_in_world,
     broad_handlers_stay_at_the_edge,
     sql_stays_in_sql_files,
+    sources_are_loaded_by_name,
     rooms_say_what_they_do,
 ]
 
@@ -326,6 +342,8 @@ BREAKS: list[tuple[Rule, dict[str, str]]] = [
     (imports_follow_the_order, {"llm/a.py": "from tapebook.decision import port"}),
     (imports_follow_the_order, {"llm/a.py": "import tapebook.db"}),
     (imports_follow_the_order, {"shed.py": "from tapebook.archive import port"}),
+    (sources_are_loaded_by_name, {"desk/a.py": "from tapebook.sources.kraken import create"}),
+    (sources_are_loaded_by_name, {"desk/a.py": "from tapebook.sources import kraken"}),
     (no_knots, {"tick/a.py": "import tapebook.lab", "lab/b.py": "import tapebook.tick"}),
     (
         no_knots,
@@ -364,6 +382,8 @@ BREAKS: list[tuple[Rule, dict[str, str]]] = [
 
 # And trees that come close but keep it.
 KEEPS: list[tuple[Rule, dict[str, str]]] = [
+    (sources_are_loaded_by_name, {"desk/a.py": "from tapebook.sources import load_sources"}),
+    (sources_are_loaded_by_name, {"sources/kraken/a.py": "from tapebook.sources.kraken import b"}),
     (imports_follow_the_order, {"tape/a.py": "from tapebook.tape import b\nfrom . import c\nfrom ..domain import d"}),
     (imports_follow_the_order, {"tape/a.py": "from tapebook import db, domain, errors, llm, log, plug\nimport book"}),
     (imports_follow_the_order, {"tick/story.py": "from tapebook import book, tape\nfrom tapebook.llm import port"}),

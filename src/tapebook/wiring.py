@@ -46,6 +46,7 @@ from tapebook.search.documents import PROJECTION as RECALL_PROJECTION
 from tapebook.search.documents import Documents
 from tapebook.search.index import RULES, WORDS_ONLY_SLOT, EmbedderTerms, IndexFiles, IndexTerms, SearchTerms
 from tapebook.settings.config import Config, embedder_keys, load_config, model_keys
+from tapebook.sources import load_sources
 from tapebook.tape.store import MIGRATIONS as TAPE
 from tapebook.tape.store import Tape
 
@@ -94,7 +95,11 @@ class Rooms:
         if single_writer:
             self.book_db = BufferedDatabase(self.book_db)
         try:
-            self.tape_db = _open_database(home, self.config.store.tape, TAPE_PACKAGES, durable=False, read_only=reads)
+            self.sources = load_sources(self.config.sources)
+            self.tape_packages = (*TAPE_PACKAGES, *(each.migrations for each in self.sources if each.migrations))
+            self.tape_db = _open_database(
+                home, self.config.store.tape, self.tape_packages, durable=False, read_only=reads
+            )
         except BaseException:
             self.book_db.close()
             raise
@@ -121,7 +126,9 @@ class Rooms:
         self.notes = Notes(
             self.book_db, owner=self.config.owner, answers=ReadCache(self.log, LESSONS_PROJECTION.projectors)
         )
-        self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get, may_go_back=may_go_back)
+        self.tape = Tape(
+            self.tape_db, clock=clock, fetch=self.archive.get, may_go_back=may_go_back, sources=self.sources
+        )
         # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
         self._tape_synced: int | None = None if single_writer else 0
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)

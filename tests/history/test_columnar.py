@@ -1,19 +1,16 @@
-"""Parquet and feather: instants by their type, other columns as they are; without pyarrow a line that says so."""
+"""Parquet and feather: instants by their type, other columns as they are."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import feather, parquet
 
 from tapebook.errors import BadInput
 from tapebook.history import tables
 from tapebook.history.import_file import parse_file
 from tests.history.files import MIDNIGHT, ask, bars, lines, parsed, write
-
-pa = pytest.importorskip("pyarrow")
-feather = pytest.importorskip("pyarrow.feather")
-parquet = pytest.importorskip("pyarrow.parquet")
 
 NAMES = ("open", "high", "low", "close", "volume")
 
@@ -104,10 +101,3 @@ def test_damaged_files(name: str, tmp_path: Path) -> None:
         assert parsed(tmp_path, garbled, name).told.rows_read == 5
     except BadInput as error:
         assert name in str(error)
-
-
-def test_without_pyarrow_the_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parquet.write_table(table(stamps("ms")), tmp_path / "a.parquet")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(BadInput, match=r"pip install 'tapebook\[archive\]'"):
-        parse_file(tmp_path / "a.parquet", ask())

@@ -21,8 +21,10 @@ from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Gap, Liquidity, Mid
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import resume_points, retention_by_channel, source_settings
+from tapebook.ingest.live import retention_by_channel
 from tapebook.sources import hyperliquid
+from tapebook.sources.hyperliquid.settings import source_settings
+from tapebook.sources.hyperliquid.tape_reads import resume_points
 from tapebook.tape.store import Tape
 from tapebook.tape.view import NO_WATERMARK, View
 from tapebook.wiring import Rooms
@@ -69,7 +71,7 @@ class Listener:
         self.server, self.rooms, self._clock = server, rooms, clock
         self.intake = FactBuffer()
         self.ingester = Ingester(rooms, self.intake, keep=retention_by_channel(rooms.config))
-        settings = source_settings(rooms.config, url=url, stepped=True)
+        settings = source_settings(rooms.config.hyperliquid, url=url, stepped=True)
         # A server that says nothing does so in virtual time, but a pong is waited for in real seconds.
         settings = msgspec.structs.replace(settings, pong_s=0.15, request_s=1.0)
         self.source = hyperliquid.create(

@@ -9,7 +9,8 @@ from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Gap, Liquidity
-from tapebook.ingest.ingester import BOOK_ROUND_MS, PendingFacts, gaps_missing_on_tape, unrecorded_book_gaps
+from tapebook.ingest.ingester import PendingFacts
+from tapebook.sources.hyperliquid.tape_reads import BOOK_ROUND_MS, gaps_missing_on_tape, unrecorded_book_gaps
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.world.server import Faults
 from tests.ingest import ingest_harness as weather

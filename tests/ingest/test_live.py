@@ -16,7 +16,8 @@ from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Mid
 from tapebook.errors import DatabaseAway, HomeError, Retry, StoreFailed, TapebookError, UnknownName
 from tapebook.ingest.ingester import PendingFacts
-from tapebook.ingest.live import IngestProgress, ingest_live, resume_points
+from tapebook.ingest.live import IngestProgress, ingest_live
+from tapebook.sources.hyperliquid.tape_reads import resume_points
 from tapebook.tape.view import View
 from tapebook.wiring import Rooms
 from tapebook.world.server import Faults, catalog

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
 import tapebook
 from tapebook.domain.order import FillRule
@@ -16,8 +17,6 @@ from tests.backtest.bare_loop import HOUR, Bar
 from tests.backtest.test_bare_loop import compare
 
 pytestmark = pytest.mark.outside
-
-parquet = pytest.importorskip("pyarrow.parquet")
 
 
 def rows_of(file: Path) -> list[tuple[int, dict[str, Any]]]:

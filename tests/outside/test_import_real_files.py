@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
 from tapebook.clock import SystemClock
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
@@ -24,7 +25,6 @@ from tapebook.wiring import Rooms
 
 pytestmark = pytest.mark.outside
 
-parquet = pytest.importorskip("pyarrow.parquet")
 
 YEAR_2023 = parse_instant("2023-01-01")
 ONE_DAY = parse_instant("2025-07-24")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
 from tapebook.api import app
 from tapebook.domain.instants import SECOND
@@ -23,7 +24,6 @@ from tapebook.errors import BadInput
 
 pytestmark = pytest.mark.outside
 
-parquet = pytest.importorskip("pyarrow.parquet")
 AGENT = "btc-5m"
 ACCOUNTS = {
     "0xae5eacaf9c6b9111fd53034a602c192a04e082ed": (460, 103),

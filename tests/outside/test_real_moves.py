@@ -11,6 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
@@ -22,7 +23,6 @@ from tapebook.tape.store import MIGRATIONS, Tape
 
 pytestmark = pytest.mark.outside
 
-parquet = pytest.importorskip("pyarrow.parquet")
 
 FILES = {
     "hyperliquid_1m_20_markets_2025-07-24.parquet": 60,

@@ -43,6 +43,8 @@ def tables(home: Path) -> Tables:
     found["log_events"] = [
         (*row[:7], row[7] if row[9] is None else unpack_body(row[9]), row[8]) for row in found["log_events"]
     ]
+    # Before there were kinds, every symbol was a perp.
+    found["tape_symbols"] = [row[:2] if row[2:] == ("perp",) else row for row in found["tape_symbols"]]
     return found
 
 

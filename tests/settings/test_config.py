@@ -95,11 +95,15 @@ def test_template_is_the_defaults(tmp_path: Path) -> None:
 
 
 def test_template_says_every_default_itself() -> None:
-    assert tomllib.loads(TEMPLATE) == msgspec.json.decode(msgspec.json.encode(Config()))
+    assert tomllib.loads(TEMPLATE) | {"source_settings": {}} == msgspec.json.decode(msgspec.json.encode(Config()))
 
 
 def test_template_has_every_setting_with_a_comment_above_it() -> None:
-    fields = [("", "owner"), *((name, key) for name, kind in SECTIONS.items() for key in kind.__struct_fields__)]
+    fields = [
+        ("", "owner"),
+        ("", "sources"),
+        *((name, key) for name, kind in SECTIONS.items() for key in kind.__struct_fields__),
+    ]
     assert [(section, key) for section, key, _ in SETTINGS] == fields
     assert [LINES[number - 1] for _, _, number in SETTINGS if not LINES[number - 2].startswith("# ")] == []
 
@@ -236,7 +240,9 @@ def test_any_text_is_settings_or_one_line_with_a_place(tmp_path_factory: pytest.
 def test_settings_are_read(tmp_path: Path) -> None:
     url = "postgresql://h/db"
     text = f'owner = "desk one"\n[store]\nbook = "{url}"\ntape = "{url}"\n[paper]\ntaker_fee_bps = 3'
-    assert loaded(tmp_path, text) == Config("desk one", StoreSettings(url, url), paper=PaperSettings(taker_fee_bps=3.0))
+    assert loaded(tmp_path, text) == Config(
+        "desk one", store=StoreSettings(url, url), paper=PaperSettings(taker_fee_bps=3.0)
+    )
 
 
 def test_rebate_is_allowed_to_makers_only(tmp_path: Path, refused: Callable[[str], str]) -> None:

@@ -18,7 +18,7 @@ from tapebook.desk.supervisor import claim_role
 from tapebook.desk.verify import rebuild_book, verify_home
 from tapebook.errors import HomeError
 from tapebook.home import exclusive_lock, is_home, make_home, require_home
-from tapebook.ingest.live import IngestProgress, ingest_live
+from tapebook.ingest.live import IngestProgress, clock_address, ingest_live
 from tapebook.ingest.world_process import clock_of_source
 from tapebook.log import Finding, RebuiltTables
 from tapebook.report.demo import DemoReport, demo_report
@@ -49,7 +49,7 @@ async def ingest(
     home = Path(home)
     require_home(home)
     end = None if seconds is None else elapsed_seconds() + seconds
-    clock = await clock_of_source(url or load_config(home).hyperliquid.url)
+    clock = await clock_of_source(clock_address(load_config(home), url))
 
     def report_wait(line: str) -> None:
         report(IngestProgress(clock.now(), {}, 0, line))

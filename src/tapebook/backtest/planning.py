@@ -20,12 +20,10 @@ from tapebook.backtest.identity import PlanFingerprints
 from tapebook.backtest.plan import BacktestChunk, BacktestPlan, ChunkKind, MemoryMode, split_range
 from tapebook.domain.agent import AgentProfile, Deployment, ReflectionSettings
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text, parse_instant
-from tapebook.domain.market import Candle, FundingRate, Gap, Mid
+from tapebook.domain.market import Candle, FundingRate, Gap, Mid, dex_of, subject_of
 from tapebook.domain.order import FillRule
 from tapebook.errors import BadInput
 from tapebook.settings.config import Config
-from tapebook.sources.hyperliquid.gaps import subject_of
-from tapebook.sources.hyperliquid.universe import dex_of
 from tapebook.tape.families import CANDLES
 from tapebook.tape.store import Tape
 from tapebook.tape.view import INTERVALS, View, span_text

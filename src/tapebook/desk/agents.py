@@ -17,6 +17,7 @@ from tapebook.context import oversize_problems
 from tapebook.decision import has_members
 from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
 from tapebook.domain.instants import iso_text
+from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6
 from tapebook.domain.text import plural
 from tapebook.errors import BadInput
@@ -188,21 +189,21 @@ def _require_runnable(rooms: Rooms, before: AgentProfile, after: AgentProfile) -
 
 
 def _agent_notes(rooms: Rooms, agent: AgentProfile) -> list[str]:
-    known, unlisted = rooms.tape.symbols(), unlisted_symbols(rooms, agent)
+    known, unlisted = rooms.tape.symbols(*TRADED_KINDS), unlisted_symbols(rooms, agent)
     missing = [symbol for symbol in agent.watchlist if known and symbol not in known and symbol not in unlisted]
     return [f"the tape has nothing of {', '.join(missing)} yet: check how it is written"] if missing else []
 
 
 def unlisted_symbols(rooms: Rooms, agent: AgentProfile) -> list[str]:
     """What an agent watches of which neither the tape nor the exchange's table knows anything."""
-    known = listed_symbols()[1] | set(rooms.tape.symbols())
+    known = listed_symbols()[1] | set(rooms.tape.symbols(*TRADED_KINDS))
     # The table is of the main dex: perps of others have a name with their dex, and nobody listed them here.
     return [symbol for symbol in agent.watchlist if symbol not in known and ":" not in symbol]
 
 
 def _unlisted_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
     day, listed = listed_symbols()
-    known = {symbol.lower(): symbol for symbol in sorted({*listed, *rooms.tape.symbols()})}
+    known = {symbol.lower(): symbol for symbol in sorted({*listed, *rooms.tape.symbols(*TRADED_KINDS)})}
     warnings = []
     for symbol in unlisted_symbols(rooms, agent):
         # Coins worth little are listed by the thousand.

@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -10,12 +10,14 @@ from tapebook.broker.margin import listed_symbols
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.desk.agents import DeploymentDirectory, leverage_warnings, unlisted_symbols
 from tapebook.domain.agent import is_dry_run
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text
+from tapebook.domain.instants import DAY, MINUTE, SECOND, iso_text
+from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural
 from tapebook.errors import BrokerAway, UnknownName
 from tapebook.home import places_open_to_others
-from tapebook.ingest.live import SYMBOL_SETTINGS_REMEDY
+from tapebook.ingest.live import channels_of
 from tapebook.log.store import is_clock_set_back
+from tapebook.tape.source import SourceChannel
 from tapebook.tape.view import Channel, RecordedProblem
 from tapebook.tick.execute import account_differences
 from tapebook.wiring import Rooms
@@ -30,25 +32,13 @@ _SHOWN = 20
 _PASSING = frozenset(("connection", "refused", "limited", "complaint"))
 _PASSED_AFTER = 5 * MINUTE
 _WHAT_TO_DO = {
-    "unknown": SYMBOL_SETTINGS_REMEDY,
     "malformed": "the rest was used; if it goes on, the exchange writes another format than this version reads",
     "refused row": "it is not traded or valued on; see [quarantine] of docs/settings.md if it was a real move",
     "connection": "see that the exchange can be reached",
     "refused": "see that the exchange can be reached and what it answers",
-    "limited": "lower `weight_share` of [hyperliquid] in tapebook.toml",
     "complaint": "see what the exchange answers",
     "features": "look at the rows of this symbol with `tapebook market`",
 }
-
-STALE_AFTER_MS = {
-    "mids": MINUTE,
-    "candles": 5 * MINUTE,
-    "contexts": 5 * MINUTE,
-    "predicted": 5 * MINUTE,
-    "funding": 2 * HOUR,
-    **dict.fromkeys(("books", "volatility", "pressure", "positioning"), 15 * MINUTE),
-}
-"""How old the newest row of a channel may be before it counts as stale: about three missed deliveries."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -150,7 +140,8 @@ def _channels(rooms: Rooms) -> list[Check]:
     now = _now(rooms, found)
     if not found:
         return [Check("market", True, "the tape is empty: nothing has been ingested yet")]
-    return [_channel(channel, now) for channel in found]
+    declared = channels_of(rooms.sources)
+    return [_channel(channel, declared.get(channel.name), now) for channel in found]
 
 
 def _now(rooms: Rooms, channels: Iterable[Channel]) -> int:
@@ -158,15 +149,17 @@ def _now(rooms: Rooms, channels: Iterable[Channel]) -> int:
     return max([rooms.clock.now(), *(channel.newest_known_at for channel in channels)])
 
 
-def _channel(channel: Channel, now: int) -> Check:
+def _channel(channel: Channel, declared: SourceChannel | None, now: int) -> Check:
+    name, rows = f"channel {channel.name}", plural(channel.rows, "row")
     if not channel.newest_known_at:
-        return Check(f"channel {channel.name}", True, f"imported: {plural(channel.rows, 'row')}")
+        return Check(name, True, f"imported: {rows}")
     age = now - channel.newest_known_at
-    fresh = age <= STALE_AFTER_MS[channel.name]
+    if declared is None:
+        return Check(name, True, f"{rows}, known {age // 1000} s ago: no source of the settings delivers it any more")
+    fresh = age <= declared.stale_after_ms
     state = "fresh" if fresh else "stale"
     newest = f"newest {iso_text(channel.newest_bucket_ts)}, known {age // 1000} s ago"
-    detail = f"{state}: {plural(channel.rows, 'row')}, {newest}"
-    return Check(f"channel {channel.name}", fresh, detail)
+    return Check(name, fresh, f"{state}: {rows}, {newest}")
 
 
 def _gaps(rooms: Rooms) -> Check:
@@ -177,23 +170,23 @@ def _gaps(rooms: Rooms) -> Check:
 def _problems(rooms: Rooms) -> list[Check]:
     """What of the market could not be used in the last day, a line each with what to do; the rest of it was used."""
     now = max(rooms.clock.now(), rooms.tape.head()[1])
-    wanted = {*rooms.config.hyperliquid.symbols, *rooms.config.hyperliquid.dexes, ""}
+    sources, section = {source.name: source for source in rooms.sources}, rooms.config.source_section
+    found = [(sources.get(each.problem.source), each) for each in rooms.tape.problems(since=now - DAY)]
     found = [
-        each
-        for each in rooms.tape.problems(since=now - DAY)
-        # A name that was corrected in the settings is nobody's problem any more.
-        if each.problem.kind != "unknown" or each.problem.subject in wanted
+        (source, each)
+        for source, each in found
+        if source is None or source.is_current(section(source.name), each.problem)
     ]
-    shown = [_problem(each, now) for each in found[:_SHOWN]]
+    shown = [_problem(each, source.remedies if source else {}, now) for source, each in found[:_SHOWN]]
     if len(found) > _SHOWN:
         shown.append(Check("problems", False, f"and {len(found) - _SHOWN} more in the last day"))
     return shown or [Check("problems", True, "none in the last day")]
 
 
-def _problem(found: RecordedProblem, now: int) -> Check:
+def _problem(found: RecordedProblem, remedies: Mapping[str, str], now: int) -> Check:
     kind, subject = found.problem.kind, found.problem.subject or found.problem.source
     name = f"{kind} {subject} ({plural(found.times, 'time')}, last {iso_text(found.last_at)[:19]})"
-    advice = _WHAT_TO_DO.get(kind)
+    advice = remedies.get(kind) or _WHAT_TO_DO.get(kind)
     detail = f"{name}: {found.problem.said}" + (f"; {advice}" if advice else "")
     return Check("problems", kind in _PASSING and now - found.last_at > _PASSED_AFTER, detail)
 
@@ -211,7 +204,7 @@ def _agents(rooms: Rooms) -> Check:
 
 def _watchlists(rooms: Rooms) -> list[Check]:
     """The symbols that agents watch and nobody has heard of: the tape, once it has heard of any, or the exchange."""
-    known, day = set(rooms.tape.symbols()), listed_symbols()[0]
+    known, day = set(rooms.tape.symbols(*TRADED_KINDS)), listed_symbols()[0]
     agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
     watchers = dict[str, list[str]]()
     unlisted = {symbol for profile in agents for symbol in unlisted_symbols(rooms, profile)}

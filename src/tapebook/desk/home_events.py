@@ -23,7 +23,6 @@ import msgspec
 
 from tapebook.book import events as ev
 from tapebook.clock import Clock
-from tapebook.desk.health import STALE_AFTER_MS
 from tapebook.domain.agent import Note, agent_name_of
 from tapebook.domain.instants import DAY, MINUTE, SECOND, iso_text
 from tapebook.domain.money import E6, E8, decimal_text, notional_usd_e6, short_price
@@ -31,8 +30,10 @@ from tapebook.domain.order import Order
 from tapebook.domain.run import Action, DecisionRun, Usage
 from tapebook.domain.text import plural, short_line
 from tapebook.errors import Retry, TapebookError
+from tapebook.ingest.live import channels_of
 from tapebook.lessons.notes import NOTE_REFUSED, NOTE_WRITTEN, NoteRefused, NoteWritten
 from tapebook.log import Event
+from tapebook.tape.families import MIDS
 from tapebook.tape.store import Tape
 from tapebook.tape.view import NO_WATERMARK, RecordedGap, RecordedProblem
 from tapebook.wiring import Rooms
@@ -151,7 +152,9 @@ class HomeEvents:
             self._seen = {name: rows.get(name) or book.head(name) for name in names}
         else:
             self._seen = {name: book.seq_as_of(name, since) for name in names}
-        self._market = _MarketWatch(rooms.tape, now=rooms.clock.now())
+        prices = channels_of(rooms.sources).get(MIDS.channel)
+        fresh_ms = prices.stale_after_ms if prices is not None else NO_WATERMARK
+        self._market = _MarketWatch(rooms.tape, now=rooms.clock.now(), fresh_ms=fresh_ms)
 
     def new_events(self) -> list[HomeEvent]:
         """What happened since the last call, oldest first."""
@@ -346,10 +349,13 @@ _LINES: dict[str, Callable[[HomeEvents, Event], Iterable[HomeEvent]]] = {
 
 
 class _MarketWatch:
-    """Says once that a connection was lost, that prices are stale, that they are back, and which gaps there are."""
+    """Says once that a connection was lost, that prices are stale, that they are back, and which gaps there are.
 
-    def __init__(self, tape: Tape, *, now: int) -> None:
-        self._tape = tape
+    Prices are stale when the newest is older than `fresh_ms`.
+    """
+
+    def __init__(self, tape: Tape, *, now: int, fresh_ms: int) -> None:
+        self._tape, self._fresh_ms = tape, fresh_ms
         self._began = now
         self._commit = tape.head()[0]
         self._lost = self._lost_connections(now)
@@ -361,7 +367,9 @@ class _MarketWatch:
         """What changed since the last call."""
         # All reads come first: one that fails leaves everything as it was.
         lost, commit = self._lost_connections(now), self._tape.head()[0]
-        prices_at = max([each.newest_known_at for each in self._tape.channels() if each.name == "mids"], default=0)
+        prices_at = max(
+            [each.newest_known_at for each in self._tape.channels() if each.name == MIDS.channel], default=0
+        )
         gaps = self._tape.gaps(as_of=NO_WATERMARK, after=self._commit) if commit != self._commit else []
         self._commit = commit
         lines = [*self._connection(lost), *self._prices(prices_at, now), *self._gap_lines(gaps)]
@@ -380,7 +388,7 @@ class _MarketWatch:
             yield "lost", f"connection lost: {news[0].problem.said}", {}
 
     def _prices(self, prices_at: int, now: int) -> Iterable[_MarketLine]:
-        age, limit = now - prices_at, STALE_AFTER_MS["mids"]
+        age, limit = now - prices_at, self._fresh_ms
         away = [at for at in (self._lost_at, self._stale_since) if at is not None]
         if away and prices_at > max(away):
             seconds = (prices_at - min(away)) // SECOND

@@ -29,10 +29,11 @@ from tapebook.desk.home_events import HomeEvent, HomeTotals, HomeWatch
 from tapebook.desk.roles import ROLES, RoleName, RoleProgress, StopSignal, run_role
 from tapebook.errors import Fix, HomeError, Retry, Stop, TapebookError
 from tapebook.home import exclusive_lock, process_name, require_home, role_lock, role_taken_message, shared_lock
-from tapebook.ingest.live import NO_CONNECTION
+from tapebook.ingest.live import clock_address
 from tapebook.ingest.world_process import clock_of_source
 from tapebook.settings.config import load_config
 from tapebook.settings.logs import is_logging, log_problems, log_words, relay_log_line
+from tapebook.tape.source import NO_CONNECTION
 from tapebook.tick.heartbeat import DATABASE_AWAY, DATABASE_BACK, when_database_answers
 from tapebook.wiring import Rooms
 
@@ -264,7 +265,7 @@ def serve_role(
     _require_real_time(home)
     report = log_problems(_LOG, report, role=role)
     end = None if seconds is None else elapsed_seconds() + seconds
-    clock = asyncio.run(clock_of_source(url or load_config(home).hyperliquid.url))
+    clock = asyncio.run(clock_of_source(clock_address(load_config(home), url)))
 
     def report_wait(line: str) -> None:
         report(RoleProgress(role, "nothing was done", line))
@@ -304,7 +305,7 @@ def run_desk(
 ) -> None:
     """Runs every role in a process of its own until told to stop, or until `seconds` have passed."""
     _require_real_time(home)
-    clock = asyncio.run(clock_of_source(url or load_config(home).hyperliquid.url))
+    clock = asyncio.run(clock_of_source(clock_address(load_config(home), url)))
     shared = ["--home", str(home), *_option_words("--url", url)]
     if lookout is None and is_logging():
         # What the log of the book says is logged here also when nobody looks on; the roles log what is theirs.

@@ -21,7 +21,7 @@ from tapebook.domain.text import plural
 from tapebook.errors import Damaged, TapebookError
 from tapebook.log import Finding, RebuiltTables, Stream, rebuild_tables, verify_log
 from tapebook.tape.seals import UnsealedCounts, check_tape
-from tapebook.wiring import BOOK_PACKAGES, TAPE_PACKAGES, Rooms
+from tapebook.wiring import BOOK_PACKAGES, Rooms
 
 OPERATIONAL_TABLES = frozenset({"work", "kept_replies"})
 """Tables of the book that are neither computed from the log nor fixed: what is being done just now."""
@@ -90,7 +90,7 @@ def _file_findings(name: str, db: Database, packages: tuple[str, ...]) -> Iterat
 def _files_findings(rooms: Rooms) -> Iterator[Finding]:
     """What the databases' own checks say of their files, and whether their tables are those of the migrations."""
     yield from _file_findings(rooms.config.store.book, rooms.book_db, BOOK_PACKAGES)
-    yield from _file_findings(rooms.config.store.tape, rooms.tape_db, TAPE_PACKAGES)
+    yield from _file_findings(rooms.config.store.tape, rooms.tape_db, rooms.tape_packages)
     for place in sorted(rooms.home.glob("recall*.db")):
         try:
             with closing(connect(str(place), create=False)) as index:
@@ -166,6 +166,7 @@ def _tape_findings(
             rooms.tape_db,
             anchored=anchors.sealed,
             counts=counts,
+            families=rooms.tape.families,
             progress=lambda table, rows: progress(f"{plural(rows, 'row')} of {table}"),
         )
     )

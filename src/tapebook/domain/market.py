@@ -5,8 +5,28 @@ part of the fact: the tape stamps that as it commits.
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
+
+SubjectKind = Literal["perp", "spot", "prediction_market", "protocol", "chain", "stablecoin"]
+"""What a symbol of the tape stands for."""
+
+TRADED_KINDS: tuple[SubjectKind, ...] = ("perp", "spot")
+"""The kinds that have a price of their own, so that an agent can watch them."""
+
+EVERY_SUBJECT = "*"
+"""The subject of a gap that concerns all symbols."""
+
+
+def dex_of(symbol: str) -> str:
+    """The dex in a symbol such as `xyz:TSLA`; empty for the main one."""
+    return symbol.partition(":")[0] if ":" in symbol else ""
+
+
+def subject_of(dex: str) -> str:
+    """All of a dex: `*` for the main one, `xyz:*` for a builder dex."""
+    return f"{dex}:{EVERY_SUBJECT}" if dex else EVERY_SUBJECT
 
 
 class Mid(msgspec.Struct, frozen=True):
@@ -119,7 +139,9 @@ class Delisting(msgspec.Struct, frozen=True):
 
 
 class FeatureRow(msgspec.Struct, frozen=True):
-    """A derived row: what a family (volatility, pressure, positioning) says of a symbol, as canonical JSON."""
+    """What a family says of a symbol, as canonical JSON: derived (volatility, pressure, positioning), or delivered by a
+    source that has a table of its own.
+    """
 
     symbol: str
     bucket_ts: int

@@ -38,7 +38,7 @@ from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_
 from tapebook.domain.agent import Deployment, is_dry_run
 from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text
-from tapebook.domain.market import Candle, FundingRate, Mid
+from tapebook.domain.market import TRADED_KINDS, Candle, FundingRate, Mid
 from tapebook.domain.money import E6, E8, E12, decimal_text, divide_half_even, notional_usd_e6
 from tapebook.domain.order import Fill, FundingPayment, SpotFill
 from tapebook.domain.position import MissingFact, Position, PriceRange
@@ -78,7 +78,7 @@ class PastMarket:
         self._tape = tape
         self._since = since
         self._view = View(now)
-        self._symbols = frozenset(tape.symbols())
+        self._symbols = frozenset(tape.symbols(*TRADED_KINDS))
         # Rates by symbol: they do not change while a file is imported.
         self._rates: dict[str, _SettledRates] = {}
 

@@ -18,7 +18,7 @@ from typing import BinaryIO
 import msgspec
 
 from tapebook.domain.instants import MINUTE, SECOND, floor_to_step
-from tapebook.domain.market import Candle, Liquidity, Mid, Observation, PredictedFunding
+from tapebook.domain.market import Candle, Liquidity, Mid, Observation, PredictedFunding, dex_of
 from tapebook.domain.text import plural
 from tapebook.errors import BadInput
 from tapebook.history.importer import FileFindings, Imported, ImportRequest, ParsedFile, Progress, RowProblems
@@ -36,7 +36,7 @@ from tapebook.sources.hyperliquid.contexts import contexts_of, funding_of, predi
 from tapebook.sources.hyperliquid.prices import BarFinalizer, MidStream
 from tapebook.sources.hyperliquid.rest import ANSWER_CHANNEL, RecordedExchange
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
-from tapebook.sources.hyperliquid.universe import ListedNames, dex_of
+from tapebook.sources.hyperliquid.universe import ListedNames
 from tapebook.sources.hyperliquid.wire import (
     READ_ERRORS,
     CandlesFrame,

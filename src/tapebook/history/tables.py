@@ -3,8 +3,8 @@
 What kind of file it is is told by its first bytes; the name only decides where these leave a choice. Separator,
 header and decimal sign of CSV are found out, line numbers are those of the file. JSON may be arrays of arrays
 (freqtrade, ccxt), arrays of objects (exchanges), or one of either per line; decimal numbers stay the text they are
-in the file, so that no digit is lost on the way to an integer. Parquet and feather go through pyarrow, which the
-extra `archive` brings.
+in the file, so that no digit is lost on the way to an integer. Parquet and feather go through pyarrow; its readers of
+CSV and JSON would lose line numbers and digits, and save less than a tenth of an import.
 """
 
 import csv
@@ -320,21 +320,10 @@ def _of_type(chunk: list[NumberedRow], wanted: type, problems: RowProblems) -> l
     return [row for row in chunk if isinstance(row[1], wanted)]
 
 
-_NO_PYARROW = "Parquet and feather need pyarrow: pip install 'tapebook[archive]'"
-
-
-def load_pyarrow() -> Any:
-    """The library. BadInput with the remedy where it is not installed."""
-    try:
-        import pyarrow as library
-    except ImportError as error:
-        raise BadInput(_NO_PYARROW) from error
-    return library
-
-
+# pyarrow is loaded by those who read or write its formats: it takes longer to load than most commands run.
 def read_parquet(file: BinaryIO) -> Table:
     """A Parquet file as a table; rows are counted from 1."""
-    arrow = load_pyarrow()
+    import pyarrow as arrow
     from pyarrow import parquet
 
     try:
@@ -346,7 +335,7 @@ def read_parquet(file: BinaryIO) -> Table:
 
 def read_feather(file: BinaryIO) -> Table:
     """A feather file as a table; rows are counted from 1."""
-    arrow = load_pyarrow()
+    import pyarrow as arrow
     from pyarrow import feather
 
     try:
@@ -368,7 +357,8 @@ def _arrow_table(name: str, schema: Any, batches: Iterator[Any]) -> Table:
 
 def _instant_words(kind: Any) -> str:
     """How a column that holds instants by its type wrote them; empty for other columns."""
-    arrow = load_pyarrow()
+    import pyarrow as arrow
+
     if arrow.types.is_timestamp(kind):
         zone = f"with the zone {kind.tz}" if kind.tz else "without a zone, taken as UTC"
         return f"timestamps in {kind.unit}, {zone}"
@@ -376,7 +366,8 @@ def _instant_words(kind: Any) -> str:
 
 
 def _arrow_blocks(name: str, batches: Iterator[Any]) -> Iterator[Block]:
-    arrow = load_pyarrow()
+    import pyarrow as arrow
+
     done = 0
     while True:
         try:
@@ -391,7 +382,8 @@ def _arrow_blocks(name: str, batches: Iterator[Any]) -> Iterator[Block]:
 
 def _arrow_values(column: Any) -> list[Any]:
     """A column as Python values, instants as UTC milliseconds."""
-    arrow = load_pyarrow()
+    import pyarrow as arrow
+
     if arrow.types.is_timestamp(column.type) or arrow.types.is_date(column.type):
         stamps = column.cast(arrow.timestamp("ms"), safe=False) if arrow.types.is_date(column.type) else column
         # Finer units are cut to milliseconds; Arrow keeps every zone's instants in UTC.

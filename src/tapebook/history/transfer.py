@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from tapebook.domain.instants import SECOND, iso_text, minute_text
-from tapebook.domain.market import Candle
+from tapebook.domain.market import TRADED_KINDS, Candle
 from tapebook.domain.text import has_hidden_characters, plural
 from tapebook.errors import BadInput, UnknownName
 from tapebook.gc_pause import gc_paused
@@ -140,7 +140,7 @@ def import_file(
     with gc_paused():
         parsed = parse_file(path, ask, progress=progress)
         found = compare_with_tape(rooms.tape, parsed, now=ask.now)
-        is_new = symbol is not None and symbol not in rooms.tape.symbols()
+        is_new = symbol is not None and symbol not in rooms.tape.symbols(*TRADED_KINDS)
         report = _import_report(ask, path, parsed, found, dry_run=dry_run, new_symbol=is_new)
         tell(report)
         mixed = _mixed_bar_lengths(rooms, found, now=ask.now)
@@ -290,7 +290,7 @@ def _bar_key(bar: Candle) -> tuple[str, int]:
 
 
 def _require_symbol(rooms: Rooms, symbol: str) -> None:
-    known = rooms.tape.symbols()
+    known = rooms.tape.symbols(*TRADED_KINDS)
     if symbol not in known:
         shown = ", ".join(known[:_SHOWN_SYMBOLS]) or "nothing yet"
         more = f" and {len(known) - _SHOWN_SYMBOLS:,} more" if len(known) > _SHOWN_SYMBOLS else ""

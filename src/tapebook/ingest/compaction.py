@@ -123,7 +123,12 @@ class Compaction:
         if self._retirement is None:
             now, watched = self._rooms.clock.now(), self._watchlists.symbols
             self._retirement = retire_in_steps(
-                self._rooms.tape_db, self._put, keep=self._keep, now=now, watched=watched
+                self._rooms.tape_db,
+                self._put,
+                keep=self._keep,
+                now=now,
+                watched=watched,
+                families=self._rooms.tape.families,
             )
         try:
             self._retires = next(self._retirement, None) is not None

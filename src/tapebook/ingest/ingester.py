@@ -1,30 +1,24 @@
-"""Commits what a source delivers, derives features, and finds missing books.
+"""Commits what sources deliver, derives features, and names what is missing.
 
-1. the source runs as a task of its own and puts what it learns into a `FactBuffer`;
+1. every source runs as a task of its own and puts what it learns into a `FactBuffer`;
 2. a few times a second the buffer is emptied into one commit (`Ingester.flush`);
 3. `Ingester.do_due_work`: at every full minute features are derived (`FeatureDeriver`: all of a symbol each five
-   minutes, in between those that changed enough) and missing books are named (`unrecorded_book_gaps`); at every full
+   minutes, in between those that changed enough) and sources name the gaps that only the tape shows; at every full
    hour `compaction` does its work.
 
 A commit that fails keeps what it could not write and tries again with the next one.
-
-Gaps of books need the tape itself: a round of books is many requests, and a kill can fall between them. The next
-process does not know which symbols had been answered: it may miss one that the tape has, or begin in the next round
-and miss none. So the tape is asked before a gap is written (`gaps_missing_on_tape`), and again when a round is
-over.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
-from tapebook.domain.market import AssetContext, FeatureRow, Gap, Liquidity, MidFrame
+from tapebook.domain.market import TRADED_KINDS, AssetContext, FeatureRow, Gap, Liquidity, MidFrame, SubjectKind
 from tapebook.domain.text import plural
 from tapebook.errors import Busy, Damaged, DatabaseAway, StoreFailed
 from tapebook.ingest.compaction import Compaction
 from tapebook.settings.config import Config
-from tapebook.sources.hyperliquid.gaps import EVERY_SUBJECT, NOT_RUNNING, SOURCE_NAME
 from tapebook.tape.features import (
     Feature,
     FundingPressure,
@@ -44,41 +38,6 @@ from tapebook.tape.source import Fact, SourceProblem
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.wiring import Rooms
-
-BOOK_ROUND_MS = 5 * MINUTE
-# After this long the source itself has named what it did not get in a round.
-_ROUND_GRACE_MS = MINUTE
-
-
-def gaps_missing_on_tape(tape: Tape, gaps: Iterable[Gap], *, now: int) -> list[Gap]:
-    """The gaps without those of single books that the tape has."""
-    return [gap for gap in gaps if not _book_is_on_tape(tape, gap, now)]
-
-
-def _book_is_on_tape(tape: Tape, gap: Gap, now: int) -> bool:
-    if gap.channel != "books" or gap.subject == EVERY_SUBJECT:
-        return False
-    books = tape.facts(Liquidity, gap.subject, since=gap.from_ts, view=View(now))
-    return any(book.bucket_ts < gap.to_ts for book in books)
-
-
-def unrecorded_book_gaps(tape: Tape, *, now: int) -> list[Gap]:
-    """The books missing in rounds of the last hour in which others came, that no gap names."""
-    since = now - HOUR
-    books = tape.buckets_by_symbol(Liquidity, since=now - 2 * HOUR, view=View(now))
-    # A book that was kept between two rounds because it had changed says nothing of others.
-    found = {bucket for each in books.values() for bucket in each if bucket % BOOK_ROUND_MS == 0}
-    rounds = {bucket for bucket in found if since <= bucket <= now - BOOK_ROUND_MS - _ROUND_GRACE_MS}
-    named = [each.gap for each in tape.channel_gaps("books", since=since, as_of=now)]
-    return [
-        Gap(SOURCE_NAME, "books", symbol, bucket, bucket + BOOK_ROUND_MS, NOT_RUNNING)
-        for bucket in sorted(rounds)
-        for symbol, there in sorted(books.items())
-        # A symbol without a book for an hour is not expected to have one.
-        if bucket not in there and any(bucket - HOUR < other < bucket for other in there)
-        if not any(gap.subject in (EVERY_SUBJECT, symbol) and gap.from_ts <= bucket < gap.to_ts for gap in named)
-    ]
-
 
 FEATURE_CADENCE_MS = 5 * MINUTE
 _MAX_PROBLEM_CHARS = 300
@@ -179,16 +138,18 @@ class PendingFacts(msgspec.Struct, frozen=True):
     gaps: list[Gap] = []
     filled: list[Gap] = []
     problems: list[SourceProblem] = []
+    kinds: dict[str, SubjectKind] = {}
 
 
 class FactBuffer:
-    """Where a source puts what it learns until it is committed."""
+    """Where sources put what they learn until it is committed."""
 
     def __init__(self) -> None:
         self._facts: list[Fact] = []
         self._gaps: list[Gap] = []
         self._filled: list[Gap] = []
         self._problems: list[SourceProblem] = []
+        self._kinds: dict[str, SubjectKind] = {}
 
     def add_observations(self, observations: Sequence[Fact]) -> None:
         """Keeps observations for the next commit."""
@@ -206,10 +167,14 @@ class FactBuffer:
         """Keeps what went wrong for the next commit."""
         self._problems.append(problem)
 
+    def add_kinds(self, kinds: Mapping[str, SubjectKind]) -> None:
+        """Keeps the kinds of symbols for the next commit."""
+        self._kinds |= kinds
+
     def drain_pending(self) -> "PendingFacts":
         """Gives everything away."""
-        waiting = PendingFacts(self._facts, self._gaps, self._filled, self._problems)
-        self._facts, self._gaps, self._filled, self._problems = [], [], [], []
+        waiting = PendingFacts(self._facts, self._gaps, self._filled, self._problems, self._kinds)
+        self._facts, self._gaps, self._filled, self._problems, self._kinds = [], [], [], [], {}
         return waiting
 
     def put_back(self, waiting: "PendingFacts") -> None:
@@ -217,6 +182,7 @@ class FactBuffer:
         self._facts[:0] = waiting.facts
         self._gaps[:0] = waiting.gaps
         self._filled[:0] = waiting.filled
+        self._kinds = waiting.kinds | self._kinds
         # While the disk is full, the newest ones say enough.
         self._problems = [*waiting.problems, *self._problems][-_MAX_PROBLEMS:]
 
@@ -277,9 +243,11 @@ class Ingester:
         self._commit(self._intake.drain_pending())
 
     def _commit(self, waiting: PendingFacts) -> None:
-        true = gaps_missing_on_tape(self._rooms.tape, waiting.gaps, now=self._rooms.clock.now())
+        tape, gaps, now = self._rooms.tape, waiting.gaps, self._rooms.clock.now()
+        for source in self._rooms.sources:
+            gaps = source.missing_on_tape(tape, gaps, now=now)
         facts, refused = self._quarantine.split_believed(waiting.facts)
-        self._rooms.tape.commit(facts, gaps=true, filled=waiting.filled, refused=refused)
+        tape.commit(facts, gaps=gaps, filled=waiting.filled, refused=refused, kinds=waiting.kinds)
         self._rooms.tape.note_problems([*waiting.problems, *map(_problem_of, refused)])
 
     def is_behind(self) -> bool:
@@ -295,8 +263,11 @@ class Ingester:
         """
         moment = floor_to_step(self._rooms.clock.now(), self._derive_every)
         if moment > self._derived and not self._underived:
-            self._rooms.tape.commit([], gaps=unrecorded_book_gaps(self._rooms.tape, now=moment))
-            self._underived, self._derived = self._rooms.tape.symbols(), moment
+            tape = self._rooms.tape
+            gaps = [gap for source in self._rooms.sources for gap in source.unrecorded_gaps(tape, now=moment)]
+            tape.commit([], gaps=gaps)
+            # Features are made of bars, books and funding: of what is traded.
+            self._underived, self._derived = tape.symbols(*TRADED_KINDS), moment
         tidies = self._tidy.is_due()
         if self._underived and not (tidies and self._tidies_next):
             self._derive(self._underived[:at_once])

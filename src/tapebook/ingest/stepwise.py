@@ -15,8 +15,10 @@ from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.domain.instants import MINUTE, SECOND, floor_to_step
 from tapebook.errors import StoreFailed
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import newest_books, retention_by_channel, source_settings
+from tapebook.ingest.live import retention_by_channel
 from tapebook.sources import hyperliquid
+from tapebook.sources.hyperliquid.settings import source_settings
+from tapebook.sources.hyperliquid.tape_reads import newest_books
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 
@@ -115,7 +117,7 @@ class SteppedFeed:
         self._ingester.do_due_work()
 
     def _stepped_source(self, url: str) -> "hyperliquid.HyperliquidSource":
-        settings = source_settings(self._rooms.config, url=url, stepped=True)
+        settings = source_settings(self._rooms.config.hyperliquid, url=url, stepped=True)
         return hyperliquid.create(
             msgspec.structs.replace(settings, spot=False, symbols=(), history_ms=self._history_ms),
             sink=self._intake,

@@ -5,7 +5,7 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from tapebook.domain.instants import DAY, HOUR, iso_text
-from tapebook.domain.market import FeatureRow, Gap, Liquidity
+from tapebook.domain.market import TRADED_KINDS, FeatureRow, Gap, Liquidity
 from tapebook.domain.money import E8
 from tapebook.tape.bars import finished_bars
 from tapebook.tape.features import liquidity_profile, regime_of, to_metrics
@@ -28,6 +28,9 @@ class PriceView(TypedDict):
     stale: bool
 
 
+_FEATURES = {"fundingPressure": "pressure", "volatilityProfile": "volatility", "positioningPressure": "positioning"}
+
+
 class RegimeView(TypedDict):
     """The tag of the market's regime, and the bars it was made of."""
 
@@ -40,10 +43,14 @@ class RegimeView(TypedDict):
 GapView = TypedDict("GapView", {"channel": str, "from": str, "to": str, "filled": bool})
 
 
-class MarketView(TypedDict):
-    """The market of one symbol; the figures of a feature are decimal text, and null where they are not known."""
+class MarketView(TypedDict, total=False):
+    """The market of one symbol; the figures of a feature are decimal text, and null where they are not known.
+
+    Of a subject that is not traded there are its kind and its channels alone.
+    """
 
     symbol: str
+    kind: str | None
     asOf: str
     midPrice: PriceView | None
     regime: RegimeView | None
@@ -51,24 +58,32 @@ class MarketView(TypedDict):
     fundingPressure: dict[str, Any] | None
     volatilityProfile: dict[str, Any] | None
     positioningPressure: dict[str, Any] | None
+    channels: dict[str, dict[str, Any]]
     gaps: list[GapView]
 
 
 def market_view(tape: Tape, symbol: str, *, view: View) -> MarketView:
-    """The market of one symbol as a mapping; what is not known is null, what is old says so."""
+    """The market of one symbol as a mapping; what is not known is null, what is old says so.
+
+    Of a subject that is not traded there is what sources with tables of their own said last, by channel.
+    """
+    channels = {
+        row.family: _metrics(row) | _time_view(row.bucket_ts, view) for row in tape.source_rows(symbol, view=view)
+    }
+    gaps = [_gap_view(each, view) for each in tape.gaps(as_of=view.as_of) if _concerns(each.gap, symbol, view)]
+    kind = tape.kind_of(symbol)
+    if kind not in TRADED_KINDS:
+        return {"symbol": symbol, "kind": kind, "asOf": iso_text(view.as_of), "channels": channels, "gaps": gaps}
     mid = tape.last_price(symbol, view=view)
     price = None if mid is None else {"price": mid.price_e8 / E8, **_age_view(mid.bucket_ts, view, "mids")}
-    return {
-        "symbol": symbol,
-        "asOf": iso_text(view.as_of),
-        "midPrice": cast(PriceView | None, price),
-        "regime": _regime_view(tape, symbol, view),
-        "liquidityProfile": _liquidity_view(tape, symbol, view),
-        "fundingPressure": _feature_view(tape, symbol, view, family="pressure"),
-        "volatilityProfile": _feature_view(tape, symbol, view, family="volatility"),
-        "positioningPressure": _feature_view(tape, symbol, view, family="positioning"),
-        "gaps": [_gap_view(each, view) for each in tape.gaps(as_of=view.as_of) if _concerns(each.gap, symbol, view)],
-    }
+    found: dict[str, Any] = {"symbol": symbol, "asOf": iso_text(view.as_of), "midPrice": price}
+    found["regime"] = _regime_view(tape, symbol, view)
+    found["liquidityProfile"] = _liquidity_view(tape, symbol, view)
+    for name, family in _FEATURES.items():
+        row = tape.feature(family, symbol, view=view)
+        found[name] = None if row is None else _metrics(row) | _age_view(row.bucket_ts, view, "features")
+    shown = found | ({"channels": channels} if channels else {}) | {"gaps": gaps}
+    return cast(MarketView, shown)
 
 
 def _feature_view(tape: Tape, symbol: str, view: View, *, family: str) -> dict[str, Any] | None:
@@ -106,5 +121,8 @@ def _liquidity_view(tape: Tape, symbol: str, view: View) -> dict[str, Any] | Non
 
 
 def _age_view(bucket_ts: int, view: View, kind: str) -> dict[str, Any]:
-    age = view.as_of - bucket_ts
-    return {"at": iso_text(bucket_ts), "ageSeconds": age // 1000, "stale": age > STALE_AFTER_MS[kind]}
+    return _time_view(bucket_ts, view) | {"stale": view.as_of - bucket_ts > STALE_AFTER_MS[kind]}
+
+
+def _time_view(bucket_ts: int, view: View) -> dict[str, Any]:
+    return {"at": iso_text(bucket_ts), "ageSeconds": (view.as_of - bucket_ts) // 1000}

@@ -21,9 +21,10 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from tapebook import plug
 from tapebook.domain.order import FillRule
 from tapebook.domain.text import REDACTED, has_hidden_characters, redact_passwords
-from tapebook.errors import ConfigError
+from tapebook.errors import ConfigError, UnknownName
 
 FILE = "tapebook.toml"
 TEMPLATE = resources.files("tapebook.settings").joinpath(f"{FILE}.template").read_text("utf-8")
@@ -75,6 +76,10 @@ Weight = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 PerDocument = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100")]
 SlotName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z", description="the name of a search, in lower case")]
 Adapter = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z", description="the name of an engine, in lower case")]
+SourceNames = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z")], ...],
+    Meta(min_length=1, max_length=50, description='a list of names of sources, such as ["hyperliquid"]'),
+]
 
 
 class StoreSettings(msgspec.Struct, frozen=True):
@@ -188,6 +193,7 @@ class Config(msgspec.Struct, frozen=True):
     """All settings of a home."""
 
     owner: Name = "local"
+    sources: SourceNames = ("hyperliquid",)
     store: StoreSettings = StoreSettings()
     archive: ArchiveSettings = ArchiveSettings()
     paper: PaperSettings = PaperSettings()
@@ -198,6 +204,13 @@ class Config(msgspec.Struct, frozen=True):
     hyperliquid: HyperliquidFeedSettings = HyperliquidFeedSettings()
     quarantine: QuarantineSettings = QuarantineSettings()
     retention: RetentionSettings = RetentionSettings()
+    # The sections of sources that declare their settings themselves, by name; in the file they stand like any other.
+    source_settings: dict[str, msgspec.Struct] = {}
+
+    def source_section(self, name: str) -> msgspec.Struct | None:
+        """The settings of a source; None of one that has none."""
+        own: msgspec.Struct | None = getattr(self, name) if name in _SECTIONS else self.source_settings.get(name)
+        return own
 
 
 _SECTIONS: dict[str, type[msgspec.Struct]] = {
@@ -241,9 +254,27 @@ def load_config(home: Path, environ: Mapping[str, str] | None = None) -> Config:
     """The settings of a home; the environment wins over the file."""
     text = _read(home / FILE)
     found = _parse(text)
-    for key, says in _problems(found):
+    sections = dict(_source_sections(found, text))
+    for key, says in _problems(found, _SECTIONS | sections):
         raise ConfigError(f"{FILE} line {_line_of(text, key)}: {says}")
-    return _overlay(_with_password(home, msgspec.convert(found, Config)), _environment(environ))
+    own = {name: msgspec.convert(found.pop(name, {}), kind) for name, kind in sections.items()}
+    config = msgspec.structs.replace(msgspec.convert(found, Config), source_settings=own)
+    return _overlay(_with_password(home, config), _environment(environ))
+
+
+def _source_sections(found: dict[str, Any], text: str) -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """The sections of sources that declare their settings themselves."""
+    names = found.get("sources", ())
+    # What is no list of names is named with all else that is wrong.
+    for name in () if names and _objection(Config, "sources", names) else names:
+        if name in _SECTIONS:
+            continue
+        try:
+            settings: type[msgspec.Struct] | None = plug.load("tapebook.sources", name).SOURCE.settings
+        except UnknownName as error:
+            raise ConfigError(f"{FILE} line {_line_of(text, ('sources',))}: {error}") from error
+        if settings is not None:
+            yield name, settings
 
 
 def _with_password(home: Path, config: Config) -> Config:
@@ -261,10 +292,11 @@ def _with_password(home: Path, config: Config) -> Config:
 def as_toml(config: Config) -> str:
     """The settings as a file that `load` reads back."""
     fields = msgspec.to_builtins(config)
+    own = fields.pop("source_settings")
     top = [f"{name} = {_toml_value(value)}" for name, value in fields.items() if name not in _SECTIONS]
     sections = [
-        "\n".join([f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in fields[name].items())])
-        for name in _SECTIONS
+        "\n".join([f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in section.items())])
+        for name, section in ({name: fields[name] for name in _SECTIONS} | own).items()
     ]
     return "\n\n".join(["\n".join(top), *sections]) + "\n"
 
@@ -367,16 +399,16 @@ def _has_key(statement: Any, key: SettingKey) -> bool:
     return isinstance(statement, dict) and key[0] in statement and _has_key(statement[key[0]], key[1:])
 
 
-def _problems(found: dict[str, Any]) -> Iterator[tuple[SettingKey, str]]:
+def _problems(found: dict[str, Any], sections: Mapping[str, type[msgspec.Struct]]) -> Iterator[tuple[SettingKey, str]]:
     """What is wrong, in the order of the file: where, and words that say the remedy."""
     for name, value in found.items():
-        if name in _SECTIONS and isinstance(value, dict):
+        if name in sections and isinstance(value, dict):
             for key, setting in value.items():
-                yield from _problems_of(_SECTIONS[name], (name, key), setting)
-        elif name in _SECTIONS:
+                yield from _problems_of(sections[name], (name, key), setting)
+        elif name in sections:
             yield (name,), f"`{name}` is a section: write [{name}] on a line of its own and its keys below"
-        elif isinstance(value, dict) and name not in Config.__struct_fields__:
-            yield (name,), f"unknown section [{_printable_name(name)}]; {_suggestion(name, list(_SECTIONS), '[{}]')}"
+        elif name == "source_settings" or (isinstance(value, dict) and name not in Config.__struct_fields__):
+            yield (name,), f"unknown section [{_printable_name(name)}]; {_suggestion(name, list(sections), '[{}]')}"
         else:
             yield from _problems_of(Config, (name,), value)
     yield from _shared_file(found.get("store", {}))
@@ -385,7 +417,7 @@ def _problems(found: dict[str, Any]) -> Iterator[tuple[SettingKey, str]]:
 def _problems_of(kind: type[msgspec.Struct], key: SettingKey, value: Any) -> Iterator[tuple[SettingKey, str]]:
     name, place = key[-1], f" in [{key[0]}]" if len(key) > 1 else ""
     if name not in kind.__struct_fields__:
-        known = [field for field in kind.__struct_fields__ if field not in _SECTIONS]
+        known = [field for field in kind.__struct_fields__ if field not in (*_SECTIONS, "source_settings")]
         yield key, f"unknown key `{_printable_name(name)}`{place}; {_home_of(name) or _suggestion(name, known, '`{}`')}"
     elif wrong := _objection(kind, name, value):
         yield key, f"`{name}`{place} {wrong}, for example {name} = {_printable_value(getattr(kind(), name))}"
@@ -404,14 +436,16 @@ def _objection(kind: type[msgspec.Struct], name: str, value: Any) -> str:
     allowed = get_type_hints(kind, include_extras=True)[name]
     try:
         msgspec.convert(value, allowed)
-    except msgspec.ValidationError:
-        return f"is {_printable_value(value)} but must be {allowed.__metadata__[0].description}"
+    except msgspec.ValidationError as error:
+        # A source from elsewhere may not say in words what its settings may be.
+        words = getattr(allowed, "__metadata__", None)
+        return f"is {_printable_value(value)} but must be {words[0].description}" if words else f"cannot be: {error}"
     return ""
 
 
 def _home_of(name: str) -> str:
     """Where a key belongs that stands in the wrong section; empty when it belongs nowhere."""
-    if name == "owner":
+    if name in ("owner", "sources"):
         return "it belongs at the top, above the first section"
     sections = [section for section, kind in _SECTIONS.items() if name in kind.__struct_fields__]
     return f"it belongs in [{sections[0]}]" if sections else ""

@@ -1,6 +1,20 @@
-"""Sources: adapters that watch a market, one package each; its `create` gives a `Source` (`tape/source.py`).
+"""Sources: adapters that watch a market, one package each; its `SOURCE` says what it delivers (`tape/source.py`).
 
-takes:  frames and answers of an exchange
+takes:  frames and answers of an exchange, and from the tape where to resume
 gives:  observations, gaps and problems, handed to a sink
-never:  commits, reads the tape, raises because of one bad frame
+never:  commits, raises because of one bad frame
 """
+
+from collections.abc import Iterable
+
+from tapebook import plug
+from tapebook.tape.source import SourceAdapter
+
+
+def load_sources(names: Iterable[str]) -> tuple[SourceAdapter, ...]:
+    """The sources of these names, in their order; an unknown one is refused with the names that exist."""
+    found = []
+    for name in names:
+        adapter: SourceAdapter = plug.load("tapebook.sources", name).SOURCE
+        found.append(adapter)
+    return tuple(found)

@@ -5,6 +5,7 @@ commit writes, `rows_to_insert` gives the values in the order of the family's in
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, cast
@@ -33,7 +34,10 @@ _KEY_FIELDS = ("granularity_sec", "venue")
 
 
 class Family:
-    """One table of rows; `step_ms` is the usual distance between two rows of a symbol."""
+    """One table of rows; `step_ms` is the usual distance between two rows of a symbol.
+
+    A source that brings facts of its own declares a family of `FeatureRow` whose table its migrations make.
+    """
 
     def __init__(
         self,
@@ -45,7 +49,9 @@ class Family:
         chunk_buckets: int = CHUNK_BUCKETS,
     ) -> None:
         own = [name for name in fact.__struct_fields__ if name not in ("symbol", "family")]
-        self.table, self.channel, self.step_ms = table, channel, step_ms
+        self.table, self.channel, self.step_ms, self.fact = table, channel, step_ms, fact
+        # Makes a fact of a symbol and a row of the family.
+        self.make: Callable[..., Any] = partial(fact, family=channel) if fact is FeatureRow else fact
         self.has_granularity = "granularity_sec" in own
         self.bucket_at = own.index("bucket_ts")
         self.bucket_of: Callable[[Row], int] = itemgetter(self.bucket_at)
@@ -133,7 +139,6 @@ FAMILY_OF_TYPE: dict[type, Family] = {
     FundingRate: FUNDING,
     PredictedFunding: PREDICTED,
 }
-FAMILY_OF_FEATURE = {family.channel: family for family in (VOLATILITY, PRESSURE, POSITIONING)}
 
 
 KnownAt = Callable[[Observation], int]
@@ -180,14 +185,17 @@ def symbols_in(facts: Iterable[Observation | MidFrame]) -> set[str]:
 
 
 def facts_by_family(
-    observations: Iterable[Observation | MidFrame],
+    observations: Iterable[Observation | MidFrame], features: Mapping[str, Family]
 ) -> list[tuple[Family, list[Observation | MidFrame]]]:
-    """Facts grouped by family, in a fixed order; within a family as they came. A delisting belongs to none."""
+    """Facts grouped by family, in a fixed order; within a family as they came. A delisting belongs to none.
+
+    `features` are the families of feature rows by their name.
+    """
     groups: dict[Family, list[Observation | MidFrame]] = {}
     for kind, facts in groupby(observations, type):
         if kind is FeatureRow:
             for fact in facts:
-                groups.setdefault(FAMILY_OF_FEATURE[cast("FeatureRow", fact).family], []).append(fact)
+                groups.setdefault(features[cast("FeatureRow", fact).family], []).append(fact)
         elif kind is MidFrame:
             # An empty one says nothing, not even that its bucket was reached.
             groups.setdefault(MIDS, []).extend(frame for frame in facts if len(cast("MidFrame", frame)))

@@ -11,7 +11,7 @@ what is imported meanwhile changes nothing. It does not write. It reads through 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import sub
 from typing import Any, NoReturn, Protocol
@@ -20,7 +20,7 @@ import msgspec
 
 from tapebook.db import Database
 from tapebook.domain.instants import DAY, HOUR, SECOND
-from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation
+from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation, SubjectKind
 from tapebook.tape.bars import (
     BAR_LENGTHS,
     bars_from_length,
@@ -45,7 +45,7 @@ from tapebook.tape.families import (
 from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import RefusedObservation
 from tapebook.tape.retention import FetchObject
-from tapebook.tape.store import _QUERIES, FACT_MAKERS, Tape, TapeClock
+from tapebook.tape.store import _NO_KINDS, _QUERIES, Tape, TapeClock
 from tapebook.tape.view import GRACE_MS, NO_WATERMARK, KnownDelisting, View
 
 PAGE_ROWS = 8_000
@@ -295,9 +295,9 @@ class ForwardTape(Tape):
         """The newest commit it reaches to, and when the newest of the tape was known as it was opened."""
         return self._head
 
-    def symbols(self) -> list[str]:
-        """Every symbol the tape had heard of when it was opened, in alphabetical order."""
-        return sorted(self._numbers)
+    def symbols(self, *kinds: SubjectKind) -> list[str]:
+        """Every symbol of some kinds, or of all, the tape had heard of when it was opened, in alphabetical order."""
+        return sorted(symbol for symbol in self._numbers if not kinds or self._kinds[symbol] in kinds)
 
     def commit(
         self,
@@ -307,6 +307,7 @@ class ForwardTape(Tape):
         filled: Sequence[Gap] = (),
         assumed: KnownAt | None = None,
         refused: Sequence[RefusedObservation] = (),
+        kinds: Mapping[str, SubjectKind] = _NO_KINDS,
     ) -> NoReturn:
         """Is refused: a reel would not see what it wrote."""
         raise RuntimeError("a reel only reads: commit to the tape, and open another reel")
@@ -506,7 +507,7 @@ class ForwardTape(Tape):
         where = {"symbol_id": self._numbers[symbol], "granularity_sec": granularity_sec, "watermark": self._head[0]}
         where |= {"first_chunk": first, "last_chunk": last, "since": since, "until": before - 1}
         rows = self._cold.rows_with_archived(family, family.queries.page, first=first, last=last, **where)
-        make = FACT_MAKERS[family]
+        make = family.make
         return LoadedRows(
             [make(symbol, *row[:-2]) for row in rows], [row[-2] for row in rows], [row[-1] for row in rows]
         )

@@ -24,12 +24,16 @@ DELETE FROM tape_commits WHERE seq > :after_seq AND seq <= :last_seq AND known_b
 SELECT seq FROM tape_commits WHERE known_basis = 'assumed';
 
 -- name: symbols
--- Every symbol with its number.
-SELECT symbol, symbol_id FROM tape_symbols ORDER BY symbol_id;
+-- Every symbol with its number and its kind.
+SELECT symbol, symbol_id, kind FROM tape_symbols ORDER BY symbol_id;
 
 -- name: add_symbol
--- Gives a symbol its number, once and for ever.
-INSERT INTO tape_symbols (symbol_id, symbol) VALUES (:symbol_id, :symbol);
+-- Gives a symbol its number, once and for ever, and its kind.
+INSERT INTO tape_symbols (symbol_id, symbol, kind) VALUES (:symbol_id, :symbol, :kind);
+
+-- name: set_kind
+-- A source says of which kind a symbol is that was stored as another.
+UPDATE tape_symbols SET kind = :kind WHERE symbol_id = :symbol_id;
 
 -- name: mark_hour
 -- Notes that the minutes of an hour have changed.

@@ -11,7 +11,7 @@ runs the same query on both. A scratch database that has grown too large is thro
 months stays small.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -35,9 +35,17 @@ _REVISIONS_PER_COMMIT = 1_000
 class ArchivedRows:
     """The archived part of a tape."""
 
-    def __init__(self, db: Database, fetch: FetchObject, *, most_rows: int = MOST_SCRATCH_ROWS) -> None:
+    def __init__(
+        self,
+        db: Database,
+        fetch: FetchObject,
+        *,
+        most_rows: int = MOST_SCRATCH_ROWS,
+        packages: tuple[str, ...] = (_PACKAGE,),
+    ) -> None:
         self._db = db
         self._fetch = fetch
+        self._packages = packages
         self._most_rows = most_rows
         self._scratch: Database | None = None
         self._loaded: set[tuple[str, str]] = set()
@@ -84,7 +92,7 @@ class ArchivedRows:
             missing = [(family.table, key) for key in keys]
         if self._scratch is None:
             self._scratch = connect(":memory:")
-            migrate(self._scratch, (_PACKAGE,))
+            migrate(self._scratch, self._packages)
         # The same query must see the same of what a clock that was ahead has stamped.
         if set_backs := self._db.all(_QUERIES.set_backs):
             self._scratch.many(_QUERIES.add_set_back, set_backs)
@@ -117,25 +125,41 @@ _COMMITS_AT_ONCE = 2_000
 
 RetentionPeriods = Mapping[str, int]
 """How many milliseconds each channel's rows stay; candles by granularity as `candles_60` and `candles_3600`; and how
-many milliseconds `commits` do."""
+many milliseconds `commits` do. Rows of a channel that is not named stay: no source of the settings delivers it."""
 
 PutObject = Callable[[bytes], str]
 WatchedSymbols = Callable[[], Container[str]]
 """The symbols whose midpoints are archived, as they are when it is asked."""
 
 
-def retire_rows(db: Database, put: PutObject, *, keep: RetentionPeriods, now: int, watched: WatchedSymbols) -> int:
+def retire_rows(
+    db: Database,
+    put: PutObject,
+    *,
+    keep: RetentionPeriods,
+    now: int,
+    watched: WatchedSymbols,
+    families: Iterable[Family] = ALL_FAMILIES,
+) -> int:
     """Moves everything that is old enough out of the database; returns how many rows left."""
-    return sum(retire_in_steps(db, put, keep=keep, now=now, watched=watched))
+    return sum(retire_in_steps(db, put, keep=keep, now=now, watched=watched, families=families))
 
 
 def retire_in_steps(
-    db: Database, put: PutObject, *, keep: RetentionPeriods, now: int, watched: WatchedSymbols
+    db: Database,
+    put: PutObject,
+    *,
+    keep: RetentionPeriods,
+    now: int,
+    watched: WatchedSymbols,
+    families: Iterable[Family] = ALL_FAMILIES,
 ) -> Iterator[int]:
     """The same in steps of a few hundredths of a second, so that others can go first; gives the rows of each step."""
-    for family in ALL_FAMILIES:
+    for family in families:
         for granularity in (60, 3600) if family.has_granularity else (0,):
             name = f"{family.channel}_{granularity}" if granularity else family.channel
+            if name not in keep:
+                continue
             # A chunk goes when its last bucket is old: the one that holds this moment is still needed.
             limit = family.chunk(now - keep[name], granularity)
             for where in _chunks(db, family, granularity=granularity, limit=limit):
@@ -173,7 +197,7 @@ def _archive_chunk(
 
 
 def _of_watched(db: Database, rows: list[Row], watched: Container[str]) -> list[Row]:
-    chosen = {symbol_id for symbol, symbol_id in db.all(_QUERIES.symbols) if symbol in watched}
+    chosen = {symbol_id for symbol, symbol_id, _ in db.all(_QUERIES.symbols) if symbol in watched}
     return [row for row in rows if row[1] in chosen]
 
 

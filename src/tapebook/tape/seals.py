@@ -44,6 +44,8 @@ WHOLE = {
     "tape_quarantine": _QUERIES.tape_quarantine,
 }
 
+_OWN_TABLES = frozenset((*BY_COMMIT, *BY_ROW, *WHOLE, _COMMITS[0], ""))
+
 SealPlace = tuple[str, int, int]
 """A table, the length of its bars or 0, and a chunk."""
 
@@ -172,7 +174,7 @@ class SealWriter:
         return Seal(*row) if row else None
 
     def _put(self, place: SealPlace, seal: Seal) -> None:
-        if place[2] >= 0 and seal.is_empty and place[0] in _FAMILIES:
+        if place[2] >= 0 and seal.is_empty and place[0] not in _OWN_TABLES:
             self._db.execute(_QUERIES.drop_seal, **_place_params(place))
             return
         values = {"rows_sealed": seal.rows, "digest": seal.digest, "seq": seal.seq}
@@ -242,8 +244,6 @@ def _seal_of_rows(family: Family, rows: list[Row], *, until: int = _ALL) -> Seal
     return _sum_of_batches((seq, batch) for seq, batch in sorted(batches.items()) if seq <= until)
 
 
-_FAMILIES = {family.table: family for family in ALL_FAMILIES}
-
 _SHOWN = 5
 _BACKUP = "restore tape.db from a backup"
 _AGAIN = "import the bars again, or let `tapebook ingest` fetch what the exchange has: a correction is a new revision"
@@ -263,7 +263,12 @@ class UnsealedCounts(msgspec.Struct):
 
 
 def check_tape(
-    db: Database, *, anchored: Mapping[SealPlace, Seal], counts: UnsealedCounts, progress: Callable[[str, int], None]
+    db: Database,
+    *,
+    anchored: Mapping[SealPlace, Seal],
+    counts: UnsealedCounts,
+    progress: Callable[[str, int], None],
+    families: Iterable[Family] = ALL_FAMILIES,
 ) -> Iterator[Finding]:
     """Compares every row of the tape with its checksum, and checksums with those that anchors name.
 
@@ -277,7 +282,7 @@ def check_tape(
             return
         older = seals.get(("", 0, 0), Seal()).seq
         imported = {row[0] for row in db.all(_QUERIES.imported)}
-        for family in ALL_FAMILIES:
+        for family in families:
             check = _FamilyCheck(family, seals, anchored, older, imported)
             found = check.findings(db, counts)
             yield from _first_findings(_without_progress(found, progress, family.table), family.table)

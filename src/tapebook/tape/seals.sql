@@ -65,8 +65,9 @@ SELECT symbol, channel, at, seq, known_at, price_e8, claimed_since, why FROM tap
 ORDER BY symbol, channel, at;
 
 -- name: tape_symbols
--- The numbers of symbols.
-SELECT symbol_id, symbol FROM tape_symbols ORDER BY symbol_id;
+-- The numbers of symbols, and of those that are no perps the kind: before there were kinds, the numbers alone were sealed.
+SELECT symbol_id, CASE WHEN kind = 'perp' THEN symbol ELSE symbol || ' ' || kind END FROM tape_symbols
+ORDER BY symbol_id;
 
 -- name: tape_channels
 -- What each channel has delivered.

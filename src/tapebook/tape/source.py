@@ -1,21 +1,30 @@
 """The port of sources: a source delivers observations, and says where it has none.
 
-A source runs until it is cancelled. It hands everything to a `Sink` as it learns it; the sink decides when to
-commit, and how often. Under virtual time a caller moves the market one step and then calls `barrier`: when it
-returns, all that the step sent has been handed over.
+A source is a package `tapebook.sources.NAME` whose `SOURCE` is a `SourceAdapter`: all that `doctor`, retention and
+ingestion know of it. Once created it runs until it is cancelled. It hands everything to a `Sink` as it learns it; the
+sink decides when to commit, and how often. Under virtual time a caller moves the market one step and then calls
+`barrier`: when it returns, all that the step sent has been handed over.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from tapebook.domain.market import Gap, MidFrame, Observation
+from tapebook.domain.market import Gap, MidFrame, Observation, SubjectKind
+from tapebook.tape.families import Family
+
+if TYPE_CHECKING:
+    from tapebook.tape.store import Tape
 
 Fact = Observation | MidFrame
 
 RecordPayload = Callable[[int, str | bytes], None]
 """Takes every payload with the moment it was received, before anything is made of it; it may not block."""
+
+
+NO_CONNECTION = "no connection to the exchange"
+"""How the line of `Source.connection_problem` begins where there is none."""
 
 
 class SourceProblem(msgspec.Struct, frozen=True):
@@ -46,6 +55,10 @@ class Sink(Protocol):
         """Takes note of what went wrong."""
         ...
 
+    def add_kinds(self, kinds: Mapping[str, SubjectKind]) -> None:
+        """Takes note of symbols that are no perps, before there are observations of them."""
+        ...
+
 
 class Source(Protocol):
     """Anything that can watch a market."""
@@ -57,3 +70,95 @@ class Source(Protocol):
     async def barrier(self, now: int) -> None:
         """Returns when everything sent before the call has been taken and the polls due at `now` are done."""
         ...
+
+    def connection_problem(self) -> str | None:
+        """Why nothing is heard just now, in one line; None while something is."""
+        ...
+
+    def unlisted_settings(self) -> tuple[str, ...]:
+        """What the settings ask for in vain, a line each that says what to do."""
+        ...
+
+
+RetentionClass = Literal["mids", "candles", "features", "funding"]
+"""Which setting of [retention] says how long rows stay: `mids_hours`, `candles_hours` and so on."""
+
+
+class SourceChannel(msgspec.Struct, frozen=True):
+    """A channel that a source delivers: how old its newest row may be before it is stale, and how long rows stay.
+
+    `family` is the table of a channel of which the tape has none itself; facts of it are `FeatureRow`s with its name.
+    """
+
+    name: str
+    stale_after_ms: int
+    retention: RetentionClass
+    family: Family | None = None
+
+
+class SourceContext(msgspec.Struct, frozen=True):
+    """What a source is created with: where its facts go, the time, and the tape, from which it learns where to resume.
+
+    `url` is an address to listen to instead of that of the settings; `record` takes every payload as it was received.
+    """
+
+    sink: Sink
+    tape: "Tape"
+    clock: Callable[[], int]
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    url: str | None = None
+    record: RecordPayload | None = None
+
+
+def _is_always_current(settings: Any, problem: SourceProblem) -> bool:
+    return True
+
+
+def _all_gaps(tape: "Tape", gaps: list[Gap], *, now: int) -> list[Gap]:
+    return gaps
+
+
+def _no_gaps(tape: "Tape", *, now: int) -> list[Gap]:
+    return []
+
+
+class MissingOnTape(Protocol):
+    """Leaves out the gaps of a source that the tape turns out to have rows of."""
+
+    def __call__(self, tape: "Tape", gaps: list[Gap], *, now: int) -> list[Gap]:
+        """The gaps that remain."""
+        ...
+
+
+class UnrecordedGaps(Protocol):
+    """Finds gaps of a source that only the tape shows."""
+
+    def __call__(self, tape: "Tape", *, now: int) -> list[Gap]:
+        """Those that no recorded gap names."""
+        ...
+
+
+class SourceAdapter(msgspec.Struct, frozen=True):
+    """A source as the rest of the house sees it.
+
+    `settings` is the type of its section of tapebook.toml, None for one that the settings know themselves; `migrations`
+    the package whose migrations make its own tables; `remedies` say by kind of problem what to do about it; and
+    `is_current` whether a problem of the past still concerns what the settings ask for. Before gaps are written
+    `missing_on_tape` is asked, and every few minutes `unrecorded_gaps`.
+    """
+
+    name: str
+    channels: tuple[SourceChannel, ...]
+    create: Callable[[Any, SourceContext], Source]
+    settings: type[msgspec.Struct] | None = None
+    migrations: str = ""
+    remedies: Mapping[str, str] = {}
+    is_current: Callable[[Any, SourceProblem], bool] = _is_always_current
+    missing_on_tape: MissingOnTape = _all_gaps
+    unrecorded_gaps: UnrecordedGaps = _no_gaps
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The tables of its own."""
+        return tuple(channel.family for channel in self.channels if channel.family is not None)

@@ -6,9 +6,9 @@ tape and remembers the watermark; a replay reads no further. Rows are never chan
 of its bucket. Rows that left for the archive are read from there (`retention.py`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -27,13 +27,13 @@ from tapebook.domain.market import (
     MidFrame,
     Observation,
     PredictedFunding,
+    SubjectKind,
 )
 from tapebook.log.store import AcceptSetBack, is_clock_set_back
 from tapebook.tape.bars import BAR_LENGTHS, newest_bar, newest_bars, stored_lengths_dividing
 from tapebook.tape.families import (
     ALL_FAMILIES,
     CANDLES,
-    FAMILY_OF_FEATURE,
     FAMILY_OF_TYPE,
     FUNDING,
     MIDS,
@@ -45,11 +45,12 @@ from tapebook.tape.families import (
     rows_to_insert,
     symbols_in,
 )
+from tapebook.tape.gaps import GapTable
 from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import PriceClaim, PriceState, RefusedObservation, StoredPrices, newest_observed_price
 from tapebook.tape.retention import ArchivedRows, FetchObject
 from tapebook.tape.seals import SealWriter, commit_checksum
-from tapebook.tape.source import SourceProblem
+from tapebook.tape.source import SourceAdapter, SourceProblem
 from tapebook.tape.view import (
     NO_WATERMARK,
     Channel,
@@ -75,11 +76,7 @@ _MINUTE_SEC, _HOUR_SEC = 60, 3_600
 
 Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
 
-FACT_MAKERS: dict[Family, Callable[..., Any]] = {
-    **{family: kind for kind, family in FAMILY_OF_TYPE.items() if kind is not MidFrame},
-    **{family: partial(FeatureRow, family=name) for name, family in FAMILY_OF_FEATURE.items()},
-}
-"""What makes a fact of a symbol and a row of its family."""
+_NO_KINDS: Mapping[str, SubjectKind] = MappingProxyType({})
 
 
 class TapeClock(Protocol):
@@ -100,12 +97,20 @@ class Tape:
         clock: TapeClock,
         fetch: FetchObject = lambda key: None,
         may_go_back: AcceptSetBack | None = None,
+        sources: Sequence[SourceAdapter] = (),
     ) -> None:
         self._db = db
         self._clock = clock
         self._may_go_back = may_go_back
-        self._cold = ArchivedRows(db, fetch)
+        # All tables of rows, those of sources behind the tape's own; those that hold feature rows by their name.
+        self.families = (*ALL_FAMILIES, *(family for source in sources for family in source.families))
+        self._features = {each.channel: each for each in self.families if each.fact is FeatureRow}
+        packages = (MIGRATIONS, *(source.migrations for source in sources if source.migrations))
+        self._cold = ArchivedRows(db, fetch, packages=packages)
+        # A cache of the numbers and kinds of symbols: numbers never change, and what is not found is read again.
         self._ids: dict[str, int] = {}
+        self._kinds: dict[str, SubjectKind] = {}
+        self._declared: dict[str, SubjectKind] = {}
         self._open_gaps = (0, 0)
         self._seals = SealWriter(db)
         self.commits = 0
@@ -128,20 +133,23 @@ class Tape:
         filled: Sequence[Gap] = (),
         assumed: KnownAt | None = None,
         refused: Sequence[RefusedObservation] = (),
+        kinds: Mapping[str, SubjectKind] = _NO_KINDS,
     ) -> int:
         """Writes observations and gaps in one transaction and returns the newest sequence number.
 
         What says nothing new leaves no trace. `assumed` says of imported history when each row would have been known.
         `filled` are ranges that have been fetched since: open gaps of their subjects are filled as far as they reach.
-        `refused` is what came with the observations and is no fact (`quarantine.py`).
+        `refused` is what came with the observations and is no fact (`quarantine.py`). `kinds` are those of symbols that
+        are no perps, said once; nothing is written of a symbol before it has a row.
         """
         try:
             with self._db.transaction():
                 self._seals = SealWriter(self._db)
+                self._note_kinds(kinds)
                 return self._commit(observations, gaps, filled, assumed=assumed, refused=refused)
         except BaseException:
             # Numbers given to new symbols in a transaction that failed were never given.
-            self._ids = {}
+            self._ids, self._kinds = {}, {}
             raise
 
     def commit_hours(self, bars: Sequence[Candle], *, rolled: Sequence[UnrolledHour]) -> int:
@@ -169,12 +177,13 @@ class Tape:
             place = msgspec.structs.replace(place, known_at=self._may_go_back(previous, now))
             written = self._set_back(place, previous)
         observations = list(observations)
-        written += sum(self._add(family, facts, place) for family, facts in facts_by_family(observations))
+        written += sum(
+            self._add(family, facts, place) for family, facts in facts_by_family(observations, self._features)
+        )
         if delisted := sum(self._write_delisting(fact, place) for fact in observations if type(fact) is Delisting):
             self._seals.add_commit("tape_delistings", seq=place.seq)
-        if changed := sum(self._note_gap(gap, place) for gap in gaps) + sum(
-            self._fill_gaps(gap, place) for gap in filled
-        ):
+        table = GapTable(self._db, place)
+        if changed := sum(map(table.note, gaps)) + sum(map(table.fill, filled)):
             self._seals.add_commit("tape_gaps", seq=place.seq)
         written += delisted + changed + (self._write_quarantine(refused, place) if refused else 0)
         self._seals.seal_changed_tables()
@@ -193,7 +202,7 @@ class Tape:
         self._seals.add_row("tape_set_backs", (place.seq, previous, place.known_at))
         self._db.execute(_QUERIES.set_channels_back, known_at=place.known_at)
         self._seals.mark_changed("tape_channels")
-        for family in ALL_FAMILIES:
+        for family in self.families:
             self._db.execute(family.queries.state_again, known_at=place.known_at, seq=place.seq)
             if rows := self._db.all(family.queries.restated, seq=place.seq):
                 self._seals.add_rows(family, rows, seq=place.seq)
@@ -261,7 +270,7 @@ class Tape:
 
         Looks at what has not left for the archive; of bars at those of a minute.
         """
-        family = next(family for family in ALL_FAMILIES if family.channel == channel)
+        family = next(family for family in self.families if family.channel == channel)
         granularity = 60 if family.has_granularity else 0
         where = {"chunk": family.chunk(since, granularity), "granularity_sec": granularity}
         names = {number: symbol for symbol, number in self._known_ids().items()}
@@ -341,9 +350,21 @@ class Tape:
 
         return StoredPrices(self.price_state, mids, closes)
 
-    def symbols(self) -> list[str]:
-        """Every symbol the tape has heard of, in alphabetical order."""
-        return sorted(self._known_ids())
+    def symbols(self, *kinds: SubjectKind) -> list[str]:
+        """Every symbol of some kinds the tape has heard of, or of all kinds, in alphabetical order."""
+        known = self._known_ids()
+        return sorted(symbol for symbol in known if not kinds or self._kinds[symbol] in kinds)
+
+    def kind_of(self, symbol: str) -> SubjectKind | None:
+        """The kind of a symbol; None of one the tape has not heard of."""
+        self._known_ids()
+        return self._kinds.get(symbol)
+
+    def source_rows(self, symbol: str, *, view: View) -> list[FeatureRow]:
+        """The newest row of a symbol in each family that a source declares."""
+        own = self.families[len(ALL_FAMILIES) :]
+        found = [self._newest(family, symbol, until=view.as_of, view=view) for family in own]
+        return [row for row in found if row is not None]
 
     def newest(self, kind: type[Fact], symbol: str, *, view: View) -> Fact | None:
         """The newest fact of a kind about a symbol."""
@@ -352,7 +373,7 @@ class Tape:
 
     def feature(self, family: str, symbol: str, *, view: View) -> FeatureRow | None:
         """The newest derived row of a family about a symbol."""
-        found: FeatureRow | None = self._newest(FAMILY_OF_FEATURE[family], symbol, until=view.as_of, view=view)
+        found: FeatureRow | None = self._newest(self._features[family], symbol, until=view.as_of, view=view)
         return found
 
     def funding_at(self, symbol: str, *, hour: int, view: View) -> FundingRate | None:
@@ -464,7 +485,7 @@ class Tape:
         each a fact's own fields and when it was known, without its commit.
         """
         symbol_id = self._id(symbol)
-        for family in ALL_FAMILIES if symbol_id is not None else ():
+        for family in self.families if symbol_id is not None else ():
             for length in BAR_LENGTHS if family.has_granularity else (0,):
                 first, last = family.chunk(since, length), family.chunk(view.as_of, length)
                 where = {"symbol_id": symbol_id, "granularity_sec": length, "since": since, "until": view.as_of}
@@ -497,7 +518,7 @@ class Tape:
                     found, family, family.queries.newest, first=chunk - 1, last=chunk, chunk=chunk, **where
                 )
             if found:
-                fact = FACT_MAKERS[family](symbol, *found[-1][:-1])
+                fact = family.make(symbol, *found[-1][:-1])
                 return fact if since is None or fact.bucket_ts >= since else None
             if since is not None:
                 limits = {"since": since, "until": until, "granularity_sec": granularity_sec}
@@ -527,7 +548,7 @@ class Tape:
             rows = self._cold.with_archived(rows, family, family.queries.between, first=first, last=last, **where)
         if len(set(map(family.bucket_of, rows))) < len(rows):
             rows = list({row[: family.key_width]: row for row in rows}.values())
-        make = FACT_MAKERS[family]
+        make = family.make
         return [make(symbol, *row[:-1]) for row in rows]
 
     def _id(self, symbol: str) -> int | None:
@@ -535,8 +556,21 @@ class Tape:
         return self._ids.get(symbol) or self._known_ids().get(symbol)
 
     def _known_ids(self) -> dict[str, int]:
-        self._ids = dict(self._db.all(_QUERIES.symbols))
+        rows = self._db.all(_QUERIES.symbols)
+        self._ids = {symbol: number for symbol, number, _ in rows}
+        self._kinds = {symbol: kind for symbol, _, kind in rows}
         return self._ids
+
+    def _note_kinds(self, kinds: Mapping[str, SubjectKind]) -> None:
+        """Remembers the kinds of symbols that get their numbers later, and corrects those that are stored otherwise."""
+        if not kinds:
+            return
+        self._declared |= kinds
+        self._known_ids()
+        for symbol in sorted(kinds.keys() & self._kinds.keys()):
+            if self._kinds[symbol] != kinds[symbol]:
+                self._db.execute(_QUERIES.set_kind, symbol_id=self._ids[symbol], kind=kinds[symbol])
+                self._seals.mark_changed("tape_symbols")
 
     def _add(self, family: Family, facts: list[Observation | MidFrame], place: CommitStamp) -> int:
         """Adds facts as revision 0, or as the next revision where they differ from what is stored."""
@@ -623,7 +657,8 @@ class Tape:
         ids = dict(self._known_ids())
         for symbol in sorted(symbols - ids.keys()):
             ids[symbol] = len(ids) + 1
-            self._db.execute(_QUERIES.add_symbol, symbol_id=ids[symbol], symbol=symbol)
+            kind = self._declared.get(symbol, "perp")
+            self._db.execute(_QUERIES.add_symbol, symbol_id=ids[symbol], symbol=symbol, kind=kind)
             self._seals.mark_changed("tape_symbols")
         return ids
 
@@ -643,51 +678,4 @@ class Tape:
             return 0
         known_at = place.known_at if place.assumed is None else place.assumed(fact)
         self._db.execute(_QUERIES.add_delisting, **msgspec.structs.asdict(fact), known_at=known_at, seq=place.seq)
-        return 1
-
-    def _note_gap(self, gap: Gap, place: CommitStamp) -> int:
-        """A gap that is new, or longer than it was known to be; the same again says nothing."""
-        known = self._gap(gap)
-        if known is None:
-            return self._add_gap(gap, place, found_at=place.known_at)
-        if gap.to_ts <= known.gap.to_ts:
-            return 0
-        longer = msgspec.structs.replace(known.gap, to_ts=gap.to_ts)
-        return self._add_gap(longer, place, found_at=known.found_at)
-
-    def _fill_gaps(self, filled: Gap, place: CommitStamp) -> int:
-        """Fills the open gaps of a subject as far as a range reaches: what lies outside of it stays open, split off."""
-        where = {name: getattr(filled, name) for name in ("source", "channel", "subject", "from_ts", "to_ts")}
-        return sum(
-            self._fill_part(Gap(*list(where.values())[:3], *row[:3]), row[3], filled, place)
-            for row in self._db.all(_QUERIES.open_gaps_within, **where)
-        )
-
-    def _fill_part(self, gap: Gap, found_at: int, filled: Gap, place: CommitStamp) -> int:
-        begins, ends = max(gap.from_ts, filled.from_ts), min(gap.to_ts, filled.to_ts)
-        bounds = msgspec.structs.replace
-        if gap.from_ts < begins:
-            self._add_gap(bounds(gap, to_ts=begins), place, found_at=found_at)
-        if ends < gap.to_ts:
-            self._leave_open(bounds(gap, from_ts=ends), place, found_at=found_at)
-        part = bounds(gap, from_ts=begins, to_ts=ends)
-        return self._add_gap(part, place, found_at=found_at, filled_at=place.known_at)
-
-    def _leave_open(self, rest: Gap, place: CommitStamp, *, found_at: int) -> None:
-        """What is left of a gap behind a filled part; another open gap that begins there may be longer."""
-        known = self._gap(rest)
-        if known is None or known.filled_at is not None:
-            self._add_gap(rest, place, found_at=found_at)
-        elif known.gap.to_ts < rest.to_ts:
-            self._add_gap(rest, place, found_at=min(found_at, known.found_at))
-
-    def _gap(self, gap: Gap) -> RecordedGap | None:
-        """What is known by now of the gap that begins here."""
-        if (row := self._db.one(_QUERIES.gap, **msgspec.structs.asdict(gap))) is None:
-            return None
-        return RecordedGap(msgspec.structs.replace(gap, to_ts=row[0], reason=row[1]), row[2], row[3])
-
-    def _add_gap(self, gap: Gap, place: CommitStamp, *, found_at: int, filled_at: int | None = None) -> int:
-        times = {"seq": place.seq, "known_at": place.known_at, "found_at": found_at, "filled_at": filled_at}
-        self._db.execute(_QUERIES.add_gap, **msgspec.structs.asdict(gap), **times)
         return 1

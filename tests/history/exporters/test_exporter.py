@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from tapebook import plug
 from tapebook.clock import VirtualClock
@@ -79,14 +80,12 @@ def test_json_is_a_list_of_objects(tmp_path: Path) -> None:
 
 
 def test_parquet_has_typed_columns(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
     schema = parquet.read_schema(export(tmp_path / "a.parquet", bars(3)))
     assert schema.names == list(exporter.COLUMNS)
     assert [str(field.type) for field in schema][:2] == ["timestamp[ms, tz=UTC]", "double"]
 
 
 def test_a_price_parquet_cannot_hold_is_refused(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     price = 2**62 + 1
     big = Candle("BTC", 60, MIDNIGHT, price, price, price, price, 1.0, 1.0, 1)
     with pytest.raises(BadInput, match=r"more digits than a double of Parquet holds: export to .csv"):
@@ -129,7 +128,6 @@ def test_export_and_import_is_the_identity(
 def test_export_and_import_is_the_identity_for_parquet(
     rows: list[Candle], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    pytest.importorskip("pyarrow")
     assert returned(".parquet", rows, tmp_path_factory.getbasetemp()) == rows
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tapebook.domain.instants import MINUTE
-from tapebook.domain.market import Candle, Gap, MidFrame, Observation
+from tapebook.domain.market import Candle, Gap, MidFrame, Observation, SubjectKind
 from tapebook.sources.hyperliquid import HyperliquidSourceSettings, create
 from tapebook.sources.hyperliquid.client import HyperliquidSource
 from tapebook.tape.source import Fact, SourceProblem
@@ -23,6 +23,7 @@ class Recorder:
         self.gaps: list[Gap] = []
         self.filled_ranges: list[Gap] = []
         self.problems: list[SourceProblem] = []
+        self.kinds: dict[str, SubjectKind] = {}
 
     def add_observations(self, observations: Sequence[Fact]) -> None:
         """Takes facts; a frame of midpoints as what it says of each symbol."""
@@ -42,6 +43,10 @@ class Recorder:
     def add_problem(self, problem: SourceProblem) -> None:
         """Takes what went wrong."""
         self.problems.append(problem)
+
+    def add_kinds(self, kinds: Mapping[str, SubjectKind]) -> None:
+        """Takes the kinds of symbols."""
+        self.kinds |= kinds
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """The facts of one kind."""

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.domain.instants import MINUTE
-from tapebook.domain.market import Gap
-from tapebook.sources.hyperliquid.gaps import KEPT_BARS, Cadence, first_kept_minute, missing_ranges, subject_of
+from tapebook.domain.market import Gap, subject_of
+from tapebook.sources.hyperliquid.gaps import KEPT_BARS, Cadence, first_kept_minute, missing_ranges
 
 
 def beat(*buckets: int, newest: int | None = None, slack: int = 1) -> list[tuple[int, int]]:

@@ -128,12 +128,7 @@ def test_a_desk_in_which_everything_failed(
     assert (code, err) == (0, "") and out.splitlines()[-1].startswith("1 decision (")
 
 
-def test_an_extra_that_is_not_installed(run: Run, own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "a.parquet").write_bytes(b"PAR1")
-    words = ("import", "candles", str(tmp_path / "a.parquet"), "--symbol", "BTC", "--interval", "1m", "--home", own)
-    code, _, err = run(*words)
-    assert (code, err.count("\n")) == (2, 1) and "pip install 'tapebook[archive]'" in err
+def test_an_extra_that_is_not_installed(run: Run, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tapebook.db.postgres", None)
     (Path(own) / "tapebook.toml").write_text('[store]\nbook = "postgresql://localhost/x"\n', "utf-8")
     code, _, err = run("agents", "--home", own)

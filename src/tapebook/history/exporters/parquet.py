@@ -10,7 +10,6 @@ from tapebook.domain.market import Candle
 from tapebook.domain.money import E8, to_units
 from tapebook.errors import BadInput
 from tapebook.history.exporter import COLUMNS, INTERVAL_NAMES
-from tapebook.history.tables import load_pyarrow
 
 # Below this a double is exact to the eighth decimal.
 _SURE = 9 * 10**6 * E8
@@ -25,7 +24,8 @@ class ParquetWriter:
     """Writes a row group per block."""
 
     def __init__(self, file: BinaryIO) -> None:
-        arrow = load_pyarrow()
+        # Loaded by those who write Parquet: it takes longer to load than most commands run.
+        import pyarrow as arrow
         from pyarrow import parquet
 
         types = [arrow.timestamp("ms", "UTC"), *[arrow.float64()] * 6, arrow.int64(), arrow.string()]
@@ -34,7 +34,8 @@ class ParquetWriter:
 
     def write(self, bars: Sequence[Candle]) -> None:
         """Adds bars."""
-        arrow = load_pyarrow()
+        import pyarrow as arrow
+
         columns = [
             [bar.bucket_ts for bar in bars],
             *([_double(getattr(bar, f"{name}_e8")) for bar in bars] for name in COLUMNS[1:5]),

@@ -19,12 +19,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tapebook.domain.instants import MINUTE, floor_to_step
-from tapebook.domain.market import Liquidity
+from tapebook.domain.market import EVERY_SUBJECT, Liquidity, dex_of
 from tapebook.domain.money import E8
-from tapebook.sources.hyperliquid.gaps import EVERY_SUBJECT, NO_ANSWER, NOT_RUNNING, Cadence, Outbox
+from tapebook.sources.hyperliquid.gaps import NO_ANSWER, NOT_RUNNING, Cadence, Outbox
 from tapebook.sources.hyperliquid.rest import Poll, RestQueue, RestRequest, rest_weight
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
-from tapebook.sources.hyperliquid.universe import ListedNames, dex_of, full_name
+from tapebook.sources.hyperliquid.universe import ListedNames, full_name
 from tapebook.sources.hyperliquid.wire import BookRow, LevelRow, Malformed, describe_malformed, price_e8, read_book
 
 LEVELS = 20

@@ -19,7 +19,7 @@ import msgspec
 
 from tapebook.domain.market import Liquidity
 from tapebook.errors import Retry
-from tapebook.sources.hyperliquid import rest, universe
+from tapebook.sources.hyperliquid import SYMBOL_SETTINGS_REMEDY, rest, universe
 from tapebook.sources.hyperliquid.connection import Disconnected, SharedConnection, SocketConnection, backoff_s
 from tapebook.sources.hyperliquid.rest import (
     RestRequest,
@@ -32,7 +32,7 @@ from tapebook.sources.hyperliquid.rest import (
 from tapebook.sources.hyperliquid.session import HyperliquidSession
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
 from tapebook.sources.hyperliquid.wire import CandlesFrame, Frame, Malformed, MidsFrame
-from tapebook.tape.source import RecordPayload, Sink
+from tapebook.tape.source import NO_CONNECTION, RecordPayload, Sink
 
 _BEAT_S = 0.25
 _WORKERS = 3
@@ -146,6 +146,21 @@ class HyperliquidSource:
             problems=dict(outbox.problems),
             recent_problems=tuple(outbox.recent),
         )
+
+    def connection_problem(self) -> str | None:
+        """Why nothing is heard, when no connection stands; the source goes on trying."""
+        recent = self._session.outbox.recent
+        if not recent or any(line.is_up for line in self._lines):
+            return None
+        return f"{NO_CONNECTION} ({recent[-1]})"
+
+    def unlisted_settings(self) -> tuple[str, ...]:
+        """What the settings ask for and the exchange does not list, a line each that says what to do."""
+        names = self._session.names
+        unknown = names.missing_names()[1]
+        if names.ready and not names.watched.perps and not unknown:
+            return (f"there is no perp to watch: {SYMBOL_SETTINGS_REMEDY}",)
+        return tuple(f"the exchange lists no {name}: {SYMBOL_SETTINGS_REMEDY}" for name in unknown)
 
     def elapsed_seconds(self) -> float:
         """The seconds by which silences, backoffs and budgets are counted: market time when it is virtual."""

@@ -7,17 +7,16 @@ had no answer: `missing_ranges` finds them between the first and the last row of
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from tapebook.domain.instants import MINUTE, floor_to_step
-from tapebook.domain.market import Gap
+from tapebook.domain.market import Gap, SubjectKind, subject_of
 from tapebook.domain.text import short_line
 from tapebook.sources.hyperliquid.wire import Malformed
 from tapebook.tape.source import Fact, Sink, SourceProblem
 
 SOURCE_NAME = "hyperliquid"
-EVERY_SUBJECT = "*"
 NOT_RUNNING = "not running"
 NO_ANSWER = "no answer"
 NO_FRAME = "no frame"
@@ -49,11 +48,6 @@ class Cadence:
         if bucket - expected <= (self._slack if punctual else 0) * self._step:
             return None
         return Gap(SOURCE_NAME, self._channel, self._subject, expected, bucket, reason)
-
-
-def subject_of(dex: str) -> str:
-    """All of a dex: `*` for the main one, `xyz:*` for a builder dex."""
-    return f"{dex}:{EVERY_SUBJECT}" if dex else EVERY_SUBJECT
 
 
 def channel_of(channel: str, dex: str) -> str:
@@ -92,6 +86,7 @@ class Outbox:
         self._facts: list[Fact] = []
         self._gaps: list[Gap] = []
         self._filled: list[Gap] = []
+        self._kinds: dict[str, SubjectKind] = {}
         self._untold: deque[SourceProblem] = deque(maxlen=_MOST_UNTOLD)
         self.problems: Counter[str] = Counter()
         self.recent: deque[str] = deque(maxlen=_RECENT)
@@ -110,6 +105,10 @@ class Outbox:
         """A range that was asked for and came; the facts of it were put before."""
         self._filled.append(Gap(SOURCE_NAME, channel, subject, *bounds, ""))
 
+    def add_kinds(self, kinds: Mapping[str, SubjectKind]) -> None:
+        """Symbols that are no perps."""
+        self._kinds |= kinds
+
     def add_problem(self, kind: str, text: str, *, subject: str = "") -> None:
         """Counts what went wrong, and keeps the latest for whoever looks; the sink gets it by subject."""
         self.problems[kind] += 1
@@ -127,6 +126,9 @@ class Outbox:
         gaps, self._gaps = self._gaps, []
         filled, self._filled = self._filled, []
         facts, self._facts = self._facts, []
+        kinds, self._kinds = self._kinds, {}
+        if kinds:
+            sink.add_kinds(kinds)
         for gap in gaps:
             sink.add_gap(gap)
         if facts:

@@ -22,11 +22,11 @@ from itertools import compress
 import msgspec
 
 from tapebook.domain.instants import HOUR, MINUTE, SECOND, floor_to_step
-from tapebook.domain.market import Candle, Gap, MidFrame
+from tapebook.domain.market import Candle, Gap, MidFrame, dex_of
 from tapebook.sources.hyperliquid.gaps import NO_BAR, NOT_RUNNING, Outbox, first_kept_minute, missing_ranges
 from tapebook.sources.hyperliquid.rest import Poll, RestQueue, RestRequest, SourceTime
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
-from tapebook.sources.hyperliquid.universe import dex_of, full_name
+from tapebook.sources.hyperliquid.universe import full_name
 from tapebook.sources.hyperliquid.wire import Malformed, MidsFrame, read_candles
 
 MIDS_BUCKET_MS = 5 * SECOND

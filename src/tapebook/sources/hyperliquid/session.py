@@ -17,15 +17,15 @@ from types import MappingProxyType
 import msgspec
 
 from tapebook.domain.instants import HOUR, floor_to_step
-from tapebook.domain.market import Liquidity
+from tapebook.domain.market import Liquidity, dex_of, subject_of
 from tapebook.sources.hyperliquid import universe
 from tapebook.sources.hyperliquid.books import BookPoll
 from tapebook.sources.hyperliquid.contexts import ContextPoll, FundingPoll
-from tapebook.sources.hyperliquid.gaps import NO_FRAME, NOT_RUNNING, Cadence, Outbox, channel_of, printable, subject_of
+from tapebook.sources.hyperliquid.gaps import NO_FRAME, NOT_RUNNING, Cadence, Outbox, channel_of, printable
 from tapebook.sources.hyperliquid.prices import MIDS_BUCKET_MS, CandleRepairs, MidStream
 from tapebook.sources.hyperliquid.rest import Poll, RestQueue, RestRequest, SourceTime
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
-from tapebook.sources.hyperliquid.universe import ListedNames, Subscription, dex_of
+from tapebook.sources.hyperliquid.universe import ListedNames, Subscription
 from tapebook.sources.hyperliquid.wire import (
     Ack,
     CandlesFrame,
@@ -107,7 +107,9 @@ class HyperliquidSession:
                 self.outbox.add_malformed([pairs])
                 return False
             self.outbox.add_malformed(pairs.problems)
-            self.names.learn_spots(pair.name for pair in pairs.good_rows())
+            spots = [pair.name for pair in pairs.good_rows()]
+            self.names.learn_spots(spots)
+            self.outbox.add_kinds(dict.fromkeys(spots, "spot"))
         else:
             perps = read_meta(body)
             if isinstance(perps, Malformed):

@@ -3,6 +3,8 @@
 Durations that count market time are `_ms`; timeouts of the wire are `_s` and count monotonic time.
 """
 
+from typing import Protocol
+
 import msgspec
 
 from tapebook.domain.instants import HOUR, MINUTE, SECOND
@@ -86,3 +88,56 @@ class HyperliquidSourceSettings(msgspec.Struct, frozen=True):
         for name in ("contexts_every_ms", "books_every_ms", "funding_every_ms", "spot_names_every_ms"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}: choose a positive number of milliseconds")
+
+
+class FeedSettings(Protocol):
+    """The section [hyperliquid] of a home's settings."""
+
+    @property
+    def url(self) -> str:
+        """Where the exchange is."""
+        ...
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols to watch; empty for all."""
+        ...
+
+    @property
+    def dexes(self) -> tuple[str, ...]:
+        """Builder dexes to watch beside the main one."""
+        ...
+
+    @property
+    def spot(self) -> bool:
+        """Whether the midpoints of spot markets are kept."""
+        ...
+
+    @property
+    def weight_share(self) -> float:
+        """The share of the exchange's request budget to use."""
+        ...
+
+    @property
+    def history_hours(self) -> float:
+        """Hours of candles and funding to fetch at the first start."""
+        ...
+
+    @property
+    def book_change_factor(self) -> float:
+        """By how much a book must have changed to be kept between two rounds."""
+        ...
+
+
+def source_settings(feed: FeedSettings, *, url: str | None, stepped: bool = False) -> HyperliquidSourceSettings:
+    """The settings of the source, from those of the home."""
+    return HyperliquidSourceSettings(
+        base_url=url or feed.url,
+        dexes=feed.dexes,
+        symbols=feed.symbols,
+        spot=feed.spot,
+        weight_share=feed.weight_share,
+        book_change_factor=feed.book_change_factor,
+        history_ms=int(feed.history_hours * HOUR),
+        stepped=stepped,
+    )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from tapebook.domain.market import dex_of
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
 from tapebook.sources.hyperliquid.wire import Perp
 
@@ -47,11 +48,6 @@ class WatchedNames(msgspec.Struct, frozen=True):
 def full_name(dex: str, name: str) -> str:
     """A coin's name with its dex, which some lists leave out."""
     return f"{dex}:{name}" if dex and ":" not in name else name
-
-
-def dex_of(name: str) -> str:
-    """The dex in a coin's name; empty for the main one."""
-    return name.partition(":")[0] if ":" in name else ""
 
 
 def choose_watched(settings: HyperliquidSourceSettings, universe: Universe) -> WatchedNames:

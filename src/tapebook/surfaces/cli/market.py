@@ -102,11 +102,15 @@ _DEPTHS = {"01": "0.1", "05": "0.5", "1": "1"}
 
 def _record(found: Mapping[str, Any]) -> dict[str, Any]:
     """A market for people: a line or two for each thing, with its unit and its age; --json has every figure."""
-    mid, regime = found["midPrice"], found["regime"]
     gaps = [
         f"{gap['channel']} from {gap['from'][11:19]} to {gap['to'][11:19]}, {'filled' if gap['filled'] else 'open'}"
         for gap in found["gaps"]
     ]
+    head, tail = f"{found['symbol']} as of {found['asOf']}", {"gaps": gaps or "none in the last hour"}
+    said = {name: _metrics_text(metrics) for name, metrics in found.get("channels", {}).items()}
+    if "kind" in found:
+        return {"symbol": head, "kind": found["kind"].replace("_", " "), **said, **tail}
+    mid, regime = found["midPrice"], found["regime"]
     known = {
         "price": mid and f"{_group_digits(price(mid['price']))} USD, {_age(mid)}",
         "regime": regime and f"{regime['tag']} ({plural(regime['bars'], 'bar')} of {regime['barMinutes']} min)",
@@ -115,11 +119,13 @@ def _record(found: Mapping[str, Any]) -> dict[str, Any]:
         "volatility": found["volatilityProfile"] and _volatility(found["volatilityProfile"]),
         "positioning": found["positioningPressure"] and _positioning(found["positioningPressure"]),
     }
-    return {
-        "symbol": f"{found['symbol']} as of {found['asOf']}",
-        **{name: words or _UNKNOWN for name, words in known.items()},
-        "gaps": gaps or "none in the last hour",
-    }
+    return {"symbol": head, **{name: words or _UNKNOWN for name, words in known.items()}, **said, **tail}
+
+
+def _metrics_text(metrics: dict[str, Any]) -> str:
+    """What a source said last of a subject, and when."""
+    told = ", ".join(f"{name} {value}" for name, value in metrics.items() if name not in ("at", "ageSeconds"))
+    return f"{told}; {metrics['ageSeconds']} s ago"
 
 
 def _funding(found: dict[str, Any] | None) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""Writes the versions of gaps that one commit says: new ones, longer ones, and those that were filled since."""
+
+import msgspec
+
+from tapebook.db import Database, Queries
+from tapebook.domain.market import Gap
+from tapebook.tape.families import CommitStamp
+from tapebook.tape.view import RecordedGap
+
+_QUERIES = Queries.load("tapebook.tape")
+
+
+class GapTable:
+    """The gaps of a tape, inside one transaction; every change is a new version of a gap, known with the commit."""
+
+    def __init__(self, db: Database, place: CommitStamp) -> None:
+        self._db, self._place = db, place
+
+    def note(self, gap: Gap) -> int:
+        """A gap that is new, or longer than it was known to be; the same again says nothing."""
+        known = self._known(gap)
+        if known is None:
+            return self._add(gap, found_at=self._place.known_at)
+        if gap.to_ts <= known.gap.to_ts:
+            return 0
+        longer = msgspec.structs.replace(known.gap, to_ts=gap.to_ts)
+        return self._add(longer, found_at=known.found_at)
+
+    def fill(self, filled: Gap) -> int:
+        """Fills the open gaps of a subject as far as a range reaches: what lies outside of it stays open, split off."""
+        where = {name: getattr(filled, name) for name in ("source", "channel", "subject", "from_ts", "to_ts")}
+        return sum(
+            self._fill_part(Gap(*list(where.values())[:3], *row[:3]), row[3], filled)
+            for row in self._db.all(_QUERIES.open_gaps_within, **where)
+        )
+
+    def _fill_part(self, gap: Gap, found_at: int, filled: Gap) -> int:
+        begins, ends = max(gap.from_ts, filled.from_ts), min(gap.to_ts, filled.to_ts)
+        bounds = msgspec.structs.replace
+        if gap.from_ts < begins:
+            self._add(bounds(gap, to_ts=begins), found_at=found_at)
+        if ends < gap.to_ts:
+            self._leave_open(bounds(gap, from_ts=ends), found_at=found_at)
+        part = bounds(gap, from_ts=begins, to_ts=ends)
+        return self._add(part, found_at=found_at, filled_at=self._place.known_at)
+
+    def _leave_open(self, rest: Gap, *, found_at: int) -> None:
+        """What is left of a gap behind a filled part; another open gap that begins there may be longer."""
+        known = self._known(rest)
+        if known is None or known.filled_at is not None:
+            self._add(rest, found_at=found_at)
+        elif known.gap.to_ts < rest.to_ts:
+            self._add(rest, found_at=min(found_at, known.found_at))
+
+    def _known(self, gap: Gap) -> RecordedGap | None:
+        """What is known by now of the gap that begins here."""
+        if (row := self._db.one(_QUERIES.gap, **msgspec.structs.asdict(gap))) is None:
+            return None
+        return RecordedGap(msgspec.structs.replace(gap, to_ts=row[0], reason=row[1]), row[2], row[3])
+
+    def _add(self, gap: Gap, *, found_at: int, filled_at: int | None = None) -> int:
+        times = {"seq": self._place.seq, "known_at": self._place.known_at, "found_at": found_at, "filled_at": filled_at}
+        self._db.execute(_QUERIES.add_gap, **msgspec.structs.asdict(gap), **times)
+        return 1
