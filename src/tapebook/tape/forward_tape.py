@@ -248,8 +248,6 @@ class BarWindow:
 
 
 _EVER = NO_WATERMARK
-# Newest bars and prices that are remembered: those of a few symbols at the moments one tick asks about.
-_MOST_MOMENTS = 256
 _FAMILIES_BESIDE_PRICES = (BOOKS, CONTEXTS, VOLATILITY, PRESSURE, POSITIONING)
 
 _BufferKey = tuple[Family, str, int]
@@ -276,12 +274,11 @@ class ForwardTape(Tape):
         seq, known_at = super().head()
         self._head = (seq if watermark is None else min(seq, watermark), known_at)
         self._numbers = self._known_ids()
+        # Caches that nothing invalidates: what lies up to the commit this was opened at never changes.
         self._extents: dict[tuple[Family, int], tuple[int, int] | None] = {}
         self._tracks = _RowBuffers(self._new_buffer)
         self._lengths = [length for length in BAR_LENGTHS if self._extent(CANDLES, length)]
         self._tracks_of: dict[str, list[tuple[int, RowBuffer]]] = {}
-        self._newest_bars: dict[tuple[str, int], Candle | None] = {}
-        self._prices: dict[tuple[str, int], Mid | None] = {}
         self._prices_alone: dict[str, bool] = {}
         self._delistings: dict[str, list[tuple[int, int, int | None]]] = {}
         for symbol, *columns in self._db.all(_QUERIES.delistings, watermark=self._head[0]):
@@ -289,7 +286,6 @@ class ForwardTape(Tape):
         self._strips: dict[tuple[str, int, int], list[tuple[int, BarWindow]]] = {}
         self._derivers: dict[str, HistoryDeriver] = {}
         self._lengths_within: dict[tuple[str, int], tuple[int, ...]] = {}
-        self._stored: dict[tuple[str, int], tuple[int, int]] = {}
 
     def head(self) -> tuple[int, int]:
         """The newest commit it reaches to, and when the newest of the tape was known as it was opened."""
@@ -334,19 +330,9 @@ class ForwardTape(Tape):
         return self.bars(symbol, minutes=minutes, count=count, view=view), end if is_stored else 0
 
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
-        """The bar that ended last; a tick asks for the same one several times."""
-        if view.watermark < self._head[0]:
-            return super().newest_bar(symbol, view=view)
-        key = symbol, view.as_of
-        if key not in self._newest_bars:
-            if len(self._newest_bars) >= _MOST_MOMENTS:
-                self._newest_bars.clear()
-            self._newest_bars[key] = self._find_newest_bar(symbol, view)
-        return self._newest_bars[key]
-
-    def _find_newest_bar(self, symbol: str, view: View) -> Candle | None:
+        """The bar that ended last, of the finest there are."""
         tracks = self._bar_buffers(symbol)
-        if len(tracks) == 1:
+        if len(tracks) == 1 and view.watermark >= self._head[0]:
             # Of one length the newest is mostly of the last hour.
             length, track = tracks[0]
             last = view.as_of - length * SECOND
@@ -364,37 +350,12 @@ class ForwardTape(Tape):
             found = self._tracks_of[symbol] = [(each, track) for each, track in tracks if track is not None]
         return found
 
-    def last_price(self, symbol: str, *, view: View) -> Mid | None:
-        """The price last observed; a tick asks for that of now several times, and for that of midnight all day."""
-        if view.watermark < self._head[0]:
-            return super().last_price(symbol, view=view)
-        key = symbol, view.as_of
-        if key not in self._prices:
-            if len(self._prices) >= _MOST_MOMENTS:
-                self._prices.clear()
-            self._prices[key] = super().last_price(symbol, view=view)
-        return self._prices[key]
-
     def lengths_within(self, symbol: str, minutes: int) -> tuple[int, ...]:
         """The lengths that bars of a size can be made of and that there are bars of."""
         found = self._lengths_within.get((symbol, minutes))
         if found is None:
             found = tuple(each for each in lengths_dividing(minutes) if self._tracks[CANDLES, symbol, each] is not None)
             self._lengths_within[symbol, minutes] = found
-        return found
-
-    def is_stored_until(self, symbol: str, end: int, *, minutes: int, view: View) -> bool:
-        """Whether a bar that ends then or later is stored.
-
-        A cache of the latest end that was, by the moment it was asked as of: it is for whoever looks later, since rows
-        do not go away, and is asked again for a later end or an earlier view.
-        """
-        until, since = self._stored.get((symbol, minutes), (-1, 0))
-        if end <= until and view.as_of >= since and view.watermark >= self._head[0]:
-            return True
-        found = super().is_stored_until(symbol, end, minutes=minutes, view=view)
-        if found and end > until and view.watermark >= self._head[0]:
-            self._stored[symbol, minutes] = end, view.as_of
         return found
 
     def first_known(
