@@ -24,6 +24,7 @@ import tapebook
 from bench.figure import Figure, cpu_seconds
 from tapebook.backtest import run as lab
 from tapebook.backtest.home import BacktestHome
+from tapebook.backtest.plan import MemoryMode
 from tapebook.backtest.planning import BacktestRequest, make_plan
 from tapebook.clock import SystemClock
 from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
@@ -121,7 +122,7 @@ class Pace(msgspec.Struct, frozen=True):
     measuring: float
 
 
-def _pace(home: Path, memory: str) -> Pace:
+def _pace(home: Path, memory: MemoryMode) -> Pace:
     found: list[Any] = []
     spent: dict[str, float] = defaultdict(float)
 

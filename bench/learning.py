@@ -73,7 +73,7 @@ def _rooms() -> Iterator[tuple[Rooms, Deployment]]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         make_home(home)
-        rooms = Rooms(home, clock=VirtualClock(T0), sole=True)
+        rooms = Rooms(home, clock=VirtualClock(T0), single_writer=True)
         rooms.book.save_agent(AgentProfile("a", SYMBOLS, engine="ensemble", members=MEMBERS), at=T0)
         agent = deploy_agent(rooms, "a")
         with rooms.log.one_transaction():

@@ -52,7 +52,7 @@ def run() -> list[Figure]:
         small, _ = _measured(Path(folder) / "small", SMALL)
         large, packet = _measured(Path(folder) / "large", LARGE)
     figures = []
-    for name, aim in (("market shared", "≤ 1,000"), ("market read and drawn", "≤ 3,000")):
+    for name, aim in (("warm", "≤ 1,500"), ("market shared", "≤ 1,000"), ("market read and drawn", "≤ 3,000")):
         figures.append(Figure(f"packet, {name}, {SMALL:,} trades", small[name], "µs", aim=aim))
         ratio = small[name] / large[name]
         figures.append(Figure(f"packet, {name}, {LARGE:,} trades", large[name], "µs", small[name], ratio, "≥ 0.83"))
@@ -81,26 +81,32 @@ def _measured(home: Path, trades: int) -> tuple[dict[str, float], Packet]:
     rooms = Rooms(home, clock=clock)
     _market(rooms)
     print(f"  {trades:,} trades written in {seconds(lambda: _fill(home / 'book.db', trades)):.0f} s", flush=True)
-    known = Watermarks(tape=rooms.tape.head()[0], book=trades + 100)
+    known = Watermarks(tape=rooms.tape.head()[0], book=rooms.book.head(DEPLOYMENT.id))
     shelf = MarketCache()
 
-    # What stays from one tick to the next is `bench.ticks`' to measure; here all of it is drawn.
-    def shared() -> Packet:
+    # What stays from one tick to the next is `bench.ticks`' to measure; here all of it is drawn, and all but the warm
+    # one is read: another generation of the log is trusted in nothing.
+    def warm() -> Packet:
         packet_cache.cache_clear()
         return assemble_packet(
             _full(gather_situation(rooms, DEPLOYMENT, "BTC", as_of=NOON, watermarks=known, shelf=shelf))
         )
 
+    def shared() -> Packet:
+        rooms.log.generation += 1
+        return warm()
+
     def alone() -> Packet:
+        rooms.log.generation += 1
         packet_cache.cache_clear()
         market_section_caches.cache_clear()
         return assemble_packet(_full(gather_situation(rooms, DEPLOYMENT, "BTC", as_of=NOON, watermarks=known)))
 
     packet = shared()
-    assert packet == alone()
+    assert packet == alone() == warm()
     found = packet.section("recent_trades")
     assert found is not None and len(found.rows) + found.dropped == 30
-    times: dict[str, Callable[[], Packet]] = {"market shared": shared, "market read and drawn": alone}
+    times: dict[str, Callable[[], Packet]] = {"warm": warm, "market shared": shared, "market read and drawn": alone}
     # The best of many: a busy machine adds to a time and never takes from it.
     measured = {name: 1e6 * min(seconds(work) for _ in range(600)) for name, work in times.items()}
     rooms.close()
@@ -173,6 +179,7 @@ INSERT INTO positions (owner, deployment, symbol, seq, trade_id, size_e8, cost_u
     funded_until)
     VALUES ({_PLACE}, :symbol, :seq, :id, 383436, 250000272, 2, 383436, 250000272, 0, 0, 0, 0, 0, 0, 0, 0);
 """
+_HEAD = f"INSERT INTO log_events VALUES ({_PLACE}, :seq, 'situation.seen', 1, :at, :at, '{{}}', '', NULL)"
 
 
 def _fill(path: Path, trades: int) -> None:
@@ -187,4 +194,5 @@ def _fill(path: Path, trades: int) -> None:
         for number, symbol in enumerate(OPEN, start=1):
             place = {"id": f"o{number}", "symbol": symbol, "seq": trades + number, "at": NOON - 2 * HOUR}
             connection.execute(_OPEN, place | {"words": _WORDS}).fetchall()
+        connection.execute(_HEAD, {"seq": trades + 100, "at": NOON}).fetchall()
     connection.close()

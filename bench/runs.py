@@ -15,6 +15,7 @@ import msgspec
 import tapebook
 from bench.backtest import AGENT, START, YEAR, fill
 from bench.figure import Figure
+from tapebook.backtest.plan import ChunkKind
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.desk.agents import deploy_agent
 from tapebook.desk.librarian import OldRunArchiver
@@ -94,7 +95,7 @@ def _left(home: Path) -> Bytes:
 def _backtest(home: Path, *, days: int) -> Bytes:
     """Everything in the home of a backtest."""
     with tapebook.open(home) as book:
-        chunks = "quarter" if days == YEAR else "none"
+        chunks: ChunkKind = "quarter" if days == YEAR else "none"
         result = book.backtest(AGENT, memory="on", chunks=chunks, start=START, end=START + days * DAY)
     folder = home / "backtests" / result.id
     _book_bytes(folder)

@@ -113,7 +113,7 @@ def _tick(times: Times, past: Past, engine: Engine, number: int) -> None:
     name = decision_run_id("local/bench.paper", "BTC", scheduled_for=seen.as_of, trigger="backtest", branch="main")
     pairs = list(zip(decision.actions, decision.verdicts, strict=True))
     orders = times.timed(
-        "orders", lambda: orders_for_actions(name, pairs, held=limits.held, mark_e8=limits.mark_e8, at=limits.at)
+        "orders", lambda: orders_for_actions(name, pairs, held=limits.position, mark_e8=limits.mark_e8, at=limits.at)
     )
     made = _run(name, seen, packet, answer=answer, decision=decision, orders=len(orders))
     times.timed("event", lambda: _event(made, number))

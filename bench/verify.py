@@ -81,7 +81,7 @@ def _fill(home: Path, trades: int) -> None:
     first = rooms.book.stream(deployment.id)
     events = list(rooms.log.events(first))
     rooms.close()
-    writer = Rooms(home, clock=VirtualClock(NOON), sole=True)
+    writer = Rooms(home, clock=VirtualClock(NOON), single_writer=True)
     for copy in range(1, trades // _BATCH):
         writer.log.restore_events(_renamed(events, Stream(first.owner, f"a{copy}.paper"), copy))
     anchor_heads(writer)

@@ -1,9 +1,13 @@
 """The documents are true: the README runs, and every command, option, setting and error is written down."""
 
+import ast
+import io
 import re
 import shlex
 import subprocess
 import sys
+import tokenize
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -129,3 +133,95 @@ def test_links_between_documents_lead_somewhere() -> None:
         targets = re.findall(r"\]\((?!https?://)([^)#]+)\)", page.read_text("utf-8"))
         lost = [target for target in targets if not (page.parent / target).exists()]
         assert not lost, f"{page.name} links to {lost}"
+
+
+WHERE = re.findall(
+    r"^\| (.+?) \| `([\w/]+\.py):([\w.]+)` \| .+ \|$", (ROOT / "docs" / "where.md").read_text("utf-8"), re.MULTILINE
+)
+
+
+def names_defined_in(text: str) -> set[str]:
+    """The functions and classes of a module, methods as `Class.method`."""
+    body = ast.parse(text).body
+    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    classes = [node for node in body if isinstance(node, ast.ClassDef)]
+    methods = {f"{of.name}.{node.name}" for of in classes for node in of.body if isinstance(node, defined)}
+    return methods | {node.name for node in body if isinstance(node, defined)}
+
+
+@pytest.mark.parametrize(("behaviour", "file", "name"), WHERE, ids=[behaviour for behaviour, _, _ in WHERE])
+def test_a_behaviour_is_where_the_page_says(behaviour: str, file: str, name: str) -> None:
+    path = ROOT / "src" / "tapebook" / file
+    assert path.is_file(), f"{behaviour}: there is no {file}"
+    assert name in names_defined_in(path.read_text("utf-8")), f"{behaviour}: {file} has no {name}"
+
+
+def test_the_page_of_places_is_whole() -> None:
+    page = (ROOT / "docs" / "where.md").read_text("utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("|") and not line.startswith(("| where", "|--"))]
+    assert len(rows) == len(WHERE) == len({behaviour for behaviour, _, _ in WHERE}) >= 20
+    assert names_defined_in("class A:\n    def f(self): pass\nasync def g(): pass\nx = 1\n") == {"A", "A.f", "g"}
+
+
+PACKAGE = ROOT / "src" / "tapebook"
+QUOTED = re.compile(r"`([A-Za-z_]\w*(?:\.\w+)*(?:\([^`]*\))?|[\w./-]+/[\w.-]+\.(?:py|sql))`")
+# Examples of what users write, files of a home, and names of other programs.
+EXAMPLES = re.compile(
+    r"_2|_e12|_ms|_s|c2|L6|MaxLeverage|run_1a2b|(dis|re)connects?|BTCUSDT|time_utc|start_position|\w+_BTC|clone_id|"
+    r"userFills(ByTime)?|commissionAsset|closedPnl|bm25|renderer_3\.tar\.xz|CHANGELOG\.md|BROAD_HANDLERS|PURE_CACHES"
+)
+
+
+@cache
+def words_and_quotes() -> tuple[set[str], list[tuple[str, str]]]:
+    """Every word of the source's code and SQL, and what docstrings and comments quote, with its file and line."""
+    words = {path.stem for path in PACKAGE.rglob("*")} | {path.name for path in PACKAGE.rglob("*")}
+    quotes = []
+    for path in [*PACKAGE.rglob("*.sql"), ROOT / "Makefile", ROOT / "pyproject.toml"]:
+        words.update(re.findall(r"\w+", path.read_text("utf-8")))
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text("utf-8")
+        alone = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)]
+        prose = {(node.lineno, node.col_offset) for node in alone if isinstance(node, ast.Constant)}
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT or token.start in prose:
+                place = f"{path.relative_to(ROOT)}:{token.start[0]}"
+                quotes += [(place, quote) for quote in QUOTED.findall(token.string)]
+            elif token.type in (tokenize.NAME, tokenize.STRING):
+                words.update(re.findall(r"\w+", token.string))
+    return words, quotes
+
+
+def unknown_quotes(quotes: list[tuple[str, str]], words: set[str]) -> list[str]:
+    """What is quoted as a name and is none: a path without a file, or a name whose parts occur nowhere in the code."""
+    found = []
+    for place, quote in quotes:
+        if "/" in quote and not quote.endswith(")"):
+            is_known = any((folder / quote).exists() for folder in (PACKAGE, ROOT)) or quote.startswith("migrations/")
+        else:
+            parts = quote.partition("(")[0].split(".")
+            is_known = all(part in words for part in parts) or EXAMPLES.fullmatch(quote.partition("(")[0]) is not None
+        found += [] if is_known else [f"{place} {quote}"]
+    return found
+
+
+def test_names_in_docstrings_and_comments_exist() -> None:
+    words, quotes = words_and_quotes()
+    assert len(quotes) > 500
+    assert not unknown_quotes(quotes, words)
+
+
+def test_names_in_the_documents_exist() -> None:
+    words, _ = words_and_quotes()
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    texts = {page: re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL) for page in pages}
+    quotes = [(str(page.relative_to(ROOT)), quote) for page, text in texts.items() for quote in QUOTED.findall(text)]
+    assert len(quotes) > 500
+    assert not unknown_quotes(quotes, words)
+
+
+def test_quotes_of_what_is_not_there() -> None:
+    text = "`tick/story.py` `tick/loop.py` `Log.append` `Log.forget` `head()` `gone(a, b)` `--json` `a b` `c2`"
+    quotes = [("here", quote) for quote in QUOTED.findall(text)]
+    found = unknown_quotes(quotes, {"Log", "append", "head"})
+    assert found == ["here tick/loop.py", "here Log.forget", "here gone(a, b)"]

@@ -1,13 +1,25 @@
-"""The name in the config is the module."""
+"""The name in the config is the module, of the package or of an entry point of another."""
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+import tapebook
 from tapebook import plug
-from tapebook.errors import UnknownName
+from tapebook.errors import ConfigError, PluginError, UnknownName
+from tests.backtest.bars import bars, fill_tape, make_home
+from tests.packages import EXAMPLE, install, install_example
+
+ENTRIES = {"tapebook.indexes": {"foreign": "more_adapters", "trend": "more_adapters"}}
+FOLDERS = {
+    **{"engines": "tapebook.decision.engines", "reflectors": "tapebook.lessons.reflectors"},
+    **{"indexes": "tapebook.search.indexes", "embedders": "tapebook.search.embedders"},
+    **{"brokers": "tapebook.broker.brokers", "archives": "tapebook.archive.archives"},
+    **{"exporters": "tapebook.history.exporters", "models": "tapebook.llm.models", "sources": "tapebook.sources"},
+}
 
 
 @pytest.fixture
@@ -20,6 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (indexes / "notes.txt").touch()
     for name in [name for name in sys.modules if name.startswith("plugged")]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "more_adapters", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     return "plugged.indexes"
 
@@ -45,3 +58,89 @@ def test_new_file_is_found_without_a_registry(folder: str, tmp_path: Path) -> No
     importlib.invalidate_caches()
     assert "fresh" in plug.names(folder)
     assert plug.load(folder, "fresh").NAME == "fresh"
+
+
+def test_an_entry_point_of_another_package_is_found_by_its_name(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = install(tmp_path / "site", monkeypatch, name="more", version="1", entries=ENTRIES)
+    (place / "more_adapters.py").write_text("NAME = 'foreign'\ndef create(): ...\n")
+    assert plug.names(folder) == ["deep", "foreign", "hold", "trend"]
+    assert plug.load(folder, "foreign").NAME == "foreign"
+    # What stands in the folder is never replaced by what somebody installs.
+    assert plug.load(folder, "trend").NAME == "trend"
+    with pytest.raises(UnknownName, match="choose one of: deep, foreign, hold, trend"):
+        plug.load(folder, "nobody")
+
+
+def test_the_page_names_every_folder_and_the_example() -> None:
+    page = (EXAMPLE.parent.parent / "docs" / "add-a-plugin.md").read_text("utf-8")
+    assert dict(re.findall(r"^\| `tapebook\.([a-z]+)` \| `([a-z.]+)` \|", page, re.MULTILINE)) == FOLDERS
+    for entry in ('[project.entry-points."tapebook.engines"]', 'contrarian = "tapebook_contrarian.engine"'):
+        assert entry in page and entry in (EXAMPLE / "pyproject.toml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("kinds", sorted(FOLDERS))
+def test_every_folder_has_a_group_of_entry_points(kinds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {f"tapebook.{kinds}": {"foreign": f"more_{kinds}"}}
+    place = install(tmp_path, monkeypatch, name="more", version="1", entries=entries)
+    (place / f"more_{kinds}.py").write_text("def create(): ...\n")
+    assert plug.load(FOLDERS[kinds], "foreign").__name__ == f"more_{kinds}"
+    assert "foreign" in plug.names(FOLDERS[kinds])
+
+
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [
+        ("import nowhere", "cannot be loaded (ModuleNotFoundError: No module named 'nowhere')"),
+        ("def create(:", "cannot be loaded (SyntaxError: invalid syntax (more_adapters.py, line 1))"),
+        ("raise RuntimeError('two\\nlines')", "cannot be loaded (RuntimeError: two lines)"),
+        ("NAME = 'foreign'", "is no module with a function `create`"),
+        (None, "cannot be loaded (ModuleNotFoundError: No module named 'more_adapters')"),
+    ],
+)
+def test_a_broken_entry_point_is_one_line_that_names_the_package(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str | None, says: str
+) -> None:
+    place = install(tmp_path / "site", monkeypatch, name="more", version="1.0", entries=ENTRIES)
+    if module is not None:
+        (place / "more_adapters.py").write_text(module)
+    with pytest.raises(PluginError) as caught:
+        plug.load(folder, "foreign")
+    place_of_entry = "more 1.0 is broken: its entry point foreign = 'more_adapters' in tapebook.indexes"
+    assert str(caught.value) == f"{place_of_entry} {says}; correct that package, or uninstall it"
+
+
+def test_a_name_in_two_packages_is_refused(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "other"):
+        install(tmp_path / name, monkeypatch, name=name, version="2", entries=ENTRIES)
+    with pytest.raises(PluginError) as caught:
+        plug.load(folder, "foreign")
+    assert str(caught.value).startswith("one 2 and other 2 both have 'foreign' in their entry points tapebook.indexes")
+
+
+def test_an_agent_decides_with_the_engine_of_the_example_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_home(tmp_path, days=0)
+    with tapebook.open(home) as book, pytest.raises(UnknownName, match="no 'contrarian' among the engines"):
+        book.edit_agent("tester", {"engine": "contrarian", "members": ""})
+    modules = install_example(tmp_path / "site", monkeypatch)
+    fill_tape(home, list(bars("BTC", seed=1, days=2)))
+    with tapebook.open(home) as book:
+        saved = book.edit_agent("tester", {"engine": "contrarian", "members": ""})
+        assert saved.changes[0]["after"] == "contrarian"
+        run = book.tick("tester", "BTC")
+        assert (run.engine, run.error) == ("contrarian", None)
+        assert run.actions[0].reason == "the last bar did not move"
+        result = book.backtest("tester", chunks="none", memory="off")
+        assert result.total.trades > 5
+        book.edit_agent("tester", {"engine_settings": "bars=2"})
+        other = book.backtest("tester", chunks="none", memory="off")
+        assert other.id != result.id and other.total.trades > result.total.trades
+        with pytest.raises(ConfigError, match="engine contrarian: `bars` of `engine_settings` is 0 but must"):
+            book.edit_agent("tester", {"engine_settings": "bars=0"})
+        assert [stored["stale"] for stored in book.backtests.all()] == [[], []]
+        # Its whole package counts, not only the module that the entry point names.
+        (modules / "streaks.py").write_text((modules / "streaks.py").read_text() + "# another line\n")
+        assert [stored["stale"] for stored in book.backtests.all()] == [["code"], ["code"]]

@@ -5,10 +5,12 @@
     │   ├── ConfigError      a key or value in tapebook.toml
     │   ├── HomeError        no home, a home of another kind, or one that is in use
     │   ├── UnknownName      an agent, symbol, run or adapter that does not exist
+    │   ├── PluginError      an adapter of another package that cannot be used
     │   └── BadInput         a file, time or number that cannot be read
     ├── Retry          nothing is wrong, try again: exit code 75
     │   ├── Busy             another process holds the database
     │   │   └── DatabaseAway     its server does not answer: it restarts, or cannot be reached
+    │   ├── BrokerAway       the broker cannot be asked about an account
     │   └── StaleWriter      another writer was first; read again, then decide
     └── Stop           do not go on before a person has looked: exit code 3
         ├── Damaged          stored data contradict themselves
@@ -43,6 +45,10 @@ class UnknownName(Fix):
     """An agent, symbol, run or adapter of that name does not exist; the message names those that do."""
 
 
+class PluginError(Fix):
+    """An adapter of another package cannot be loaded; the message names the package and what is wrong with it."""
+
+
 class BadInput(Fix):
     """A file, time or number cannot be read."""
 
@@ -59,6 +65,10 @@ class Busy(Retry):
 
 class DatabaseAway(Busy):
     """The database server does not answer. What was being written is there whole or not at all: ask for it again."""
+
+
+class BrokerAway(Retry):
+    """The broker does not say what an account holds; nothing is decided or booked on a guess, ask again."""
 
 
 class StaleWriter(Retry):

@@ -116,8 +116,8 @@ def _file_lock(path: Path, what: str, how: int, *, refusal: Callable[[str], str]
         except BlockingIOError:
             file.seek(0)
             process = f"process {file.read().strip() or '?'}"
-            said = f"{path} is in use by {process}: stop it, or use another --home"
-            raise HomeError(refusal(process) if refusal else said) from None
+            sentence = f"{path} is in use by {process}: stop it, or use another --home"
+            raise HomeError(refusal(process) if refusal else sentence) from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

@@ -1,4 +1,4 @@
-"""The composition root: the only place that knows which concrete thing stands behind each port."""
+"""The composition root: opens the stores of a home and puts the configured adapters behind their ports."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ from tapebook.broker import Broker, PaperTerms
 from tapebook.clock import Clock, ScaledClock, VirtualClock, elapsed_seconds
 from tapebook.db import Database, connect, migrate
 from tapebook.db.buffered import BufferedDatabase
-from tapebook.decision import Engine, EngineTerms
+from tapebook.decision import Engine, EngineTerms, make_engine
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE, SECOND, iso_text
 from tapebook.domain.text import redact_passwords
@@ -60,32 +60,50 @@ _logger = logging.getLogger("tapebook.clock")
 class Rooms:
     """Everything a tick needs, opened on one home with one clock.
 
-    `sole` says that nobody else writes this book for as long as it is open, as in a backtest: what was written is
-    remembered, rows wait for the end of their transaction, and nothing waits for the disk. The bytes are the same.
+    `single_writer` says that nobody else writes this book for as long as it is open, as in a backtest: what was
+    written is remembered, rows wait for the end of their transaction, and nothing waits for the disk. The bytes are
+    the same.
+    `read_with` makes a reader beside those who have that configuration open: its connections write nothing.
     """
 
-    def __init__(self, home: Path, *, clock: Clock, sole: bool = False, slot: str | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        clock: Clock,
+        single_writer: bool = False,
+        slot: str | None = None,
+        read_with: Config | None = None,
+    ) -> None:
         require_home(home)
         make_home_private(home)
         self.home = home
         self.clock = clock
-        self.config: Config = with_slot(load_config(home), slot)
-        self.book_db = _open_database(home, self.config.store.book, BOOK_PACKAGES, durable=not sole, large_pages=sole)
-        if sole:
+        self.config: Config = read_with or with_slot(load_config(home), slot)
+        reads = read_with is not None
+        self.book_db = _open_database(
+            home,
+            self.config.store.book,
+            BOOK_PACKAGES,
+            durable=not single_writer,
+            large_pages=single_writer,
+            read_only=reads,
+        )
+        if single_writer:
             self.book_db = BufferedDatabase(self.book_db)
         try:
-            self.tape_db = _open_database(home, self.config.store.tape, TAPE_PACKAGES, durable=False)
+            self.tape_db = _open_database(home, self.config.store.tape, TAPE_PACKAGES, durable=False, read_only=reads)
         except BaseException:
             self.book_db.close()
             raise
         # As durable as the book that names what is in it: a backtest is made again, and must not wait for the disk.
         archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
-            home / self.config.archive.place, durable=not sole
+            home / self.config.archive.place, durable=not single_writer
         )
-        self.archive = SpooledArchive(archive, home / SPOOL, durable=not sole)
+        self.archive = SpooledArchive(archive, home / SPOOL, durable=not single_writer)
         # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
-        may_go_back = None if sole or isinstance(clock, VirtualClock) else self._accept_clock_set_back
-        self.log = self._log(may_go_back, sole=sole)
+        may_go_back = None if single_writer or isinstance(clock, VirtualClock) else self._accept_clock_set_back
+        self.log = self._log(may_go_back, single_writer=single_writer)
         self.leases = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
@@ -103,9 +121,9 @@ class Rooms:
         )
         self.tape = Tape(self.tape_db, clock=clock, fetch=self.archive.get, may_go_back=may_go_back)
         # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
-        self._tape_synced: int | None = None if sole else 0
+        self._tape_synced: int | None = None if single_writer else 0
         self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
-        self.indexes = IndexFiles(home, self._index, chosen=search_terms(self.config), alone=sole)
+        self.indexes = IndexFiles(home, self._index, chosen=search_terms(self.config), alone=single_writer)
         # For each deployment the last moment at which nothing was to be learned; see `tick.learn`.
         self.nothing_to_learn_at: dict[str, tuple[object, ...]] = {}
         # For each deployment how many trades a reflection was for that could not be written; see `tick.learn`.
@@ -114,12 +132,12 @@ class Rooms:
         # What models that are made from now on were asked before, and may cost; a backtest has one.
         self.ledger: SpendLedger = NoSpendLedger()
         self._askers: dict[tuple[str, str], Asker] = {}
-        self._engines: dict[tuple[str, str, tuple[str, ...], int], Engine] = {}
+        self._engines: dict[tuple[str, EngineTerms], Engine] = {}
         self._last_engine: tuple[AgentProfile, Engine] | None = None
         self._brokers: dict[str, Broker] = {}
 
-    def _log(self, may_go_back: AcceptSetBack | None, *, sole: bool) -> Log:
-        if sole:
+    def _log(self, may_go_back: AcceptSetBack | None, *, single_writer: bool) -> Log:
+        if single_writer:
             return SingleWriterLog(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get)
         return Log(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get, may_go_back=may_go_back)
 
@@ -129,10 +147,10 @@ class Rooms:
         The exchange stamps bars itself, so a machine's clock that is behind the newest bar is wrong. The clock of an
         invented world is right by definition: one that is started again begins anew.
         """
-        heard = self.tape.newest_buckets().get("candles", 0)
-        if now < heard and not isinstance(self.clock, ScaledClock):
-            told = f"the clock says {iso_text(now)}, but a bar of {iso_text(heard)} is known"
-            raise Busy(f"{told}: set the clock of this machine right; nothing is written before")
+        newest_bar = self.tape.newest_buckets().get("candles", 0)
+        if now < newest_bar and not isinstance(self.clock, ScaledClock):
+            problem = f"the clock says {iso_text(now)}, but a bar of {iso_text(newest_bar)} is known"
+            raise Busy(f"{problem}: set the clock of this machine right; nothing is written before")
         back = (known_before - now) // SECOND
         _logger.warning("the clock was set back by %s s, from %s to %s", back, iso_text(known_before), iso_text(now))
         return now
@@ -157,21 +175,22 @@ class Rooms:
         last = self._last_engine
         if last is not None and last[0] is agent:
             return last[1]
-        name = agent.engine or self.config.engine.default
-        key = (name, agent.model, agent.members, agent.caps.max_model_usd_e6_per_run)
-        found = self._engines.get(key) or self._new_engine(*key)
+        found = self._engine(agent.engine or self.config.engine.default, self._engine_terms(agent))
         self._last_engine = agent, found
         return found
 
-    def _new_engine(self, name: str, model: str, members: tuple[str, ...], cap: int) -> Engine:
-        terms = EngineTerms(model, members, cap, member=self._member, asker=self._asker)
-        made: Engine = plug.load("tapebook.decision.engines", name).create(terms)
-        self._engines[name, model, members, cap] = made
-        return made
+    def _engine_terms(self, agent: AgentProfile) -> EngineTerms:
+        cap, settings = agent.caps.max_model_usd_e6_per_run, agent.engine_settings or ()
+        return EngineTerms(agent.model, agent.members, cap, self._member, self._asker, settings)
+
+    def _engine(self, name: str, terms: EngineTerms) -> Engine:
+        if (name, terms) not in self._engines:
+            self._engines[name, terms] = make_engine(name, terms)
+        return self._engines[name, terms]
 
     def _member(self, entry: str, cap: int) -> Engine:
         name, _, model = entry.partition(":")
-        return self._engines.get((name, model, (), cap)) or self._new_engine(name, model, (), cap)
+        return self._engine(name, EngineTerms(model, (), cap, self._member, self._asker))
 
     def _asker(self, provider: str, model: str) -> Asker:
         """A provider's model, under the home's budget; its connections are shared by all who ask it."""
@@ -185,24 +204,23 @@ class Rooms:
         deciding: dict[str, Asker] = {}
         writing: dict[str, Asker] = {}
 
-        def noting(found: dict[str, Asker]) -> Callable[[str, str], Asker]:
-            def give(provider: str, model: str) -> Asker:
+        def collect_into(found: dict[str, Asker]) -> Callable[[str, str], Asker]:
+            def asker_for(provider: str, model: str) -> Asker:
                 made = self._asker(provider, model)
                 return found.setdefault(made.identity, made)
 
-            return give
+            return asker_for
 
-        def engine(entry: str, cap: int, members: tuple[str, ...] = ()) -> Engine:
+        def member(entry: str, cap: int) -> Engine:
             name, _, model = entry.partition(":")
-            terms = EngineTerms(model, members, cap, member=engine, asker=noting(deciding))
-            made: Engine = plug.load("tapebook.decision.engines", name).create(terms)
-            return made
+            return make_engine(name, EngineTerms(model, (), cap, member, collect_into(deciding)))
 
-        cap = agent.caps.max_model_usd_e6_per_run
-        engine(f"{agent.engine or self.config.engine.default}:{agent.model}", cap, agent.members)
+        cap, own = agent.caps.max_model_usd_e6_per_run, self._engine_terms(agent)
+        terms = replace(own, member=member, asker=collect_into(deciding))
+        make_engine(agent.engine or self.config.engine.default, terms)
         if agent.reflection.cadence != "off":
-            terms = ReflectorTerms(agent.model, cap, noting(writing))
-            plug.load("tapebook.lessons.reflectors", agent.reflection.reflector).create(terms)
+            writes = ReflectorTerms(agent.model, cap, collect_into(writing))
+            plug.load("tapebook.lessons.reflectors", agent.reflection.reflector).create(writes)
         return list(deciding.values()), list(writing.values())
 
     def reflector(self, agent: AgentProfile) -> Reflector:
@@ -300,15 +318,24 @@ def paper_terms(config: Config) -> PaperTerms:
         limit_order_ms=paper.limit_order_minutes * MINUTE,
         default_max_leverage=paper.default_max_leverage,
         fill=paper.fill,
+        lots=paper.lots,
     )
 
 
 def _open_database(
-    home: Path, place: str, packages: tuple[str, ...], *, durable: bool, large_pages: bool = False
+    home: Path,
+    place: str,
+    packages: tuple[str, ...],
+    *,
+    durable: bool,
+    large_pages: bool = False,
+    read_only: bool = False,
 ) -> Database:
-    db = connect(place if "://" in place else str(home / place), durable=durable, large_pages=large_pages)
+    place = place if "://" in place else str(home / place)
+    db = connect(place, durable=durable, large_pages=large_pages, read_only=read_only)
     try:
-        migrate(db, packages)
+        if not read_only:
+            migrate(db, packages)
     except BaseException:
         db.close()
         raise

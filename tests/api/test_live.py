@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tapebook.api.home_layers import HomeLayers
+from tapebook.api.horizons import HomeLayers
+from tapebook.api.open_home import OpenHome
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import DAY, MINUTE, SECOND
 from tapebook.domain.market import Candle
@@ -20,11 +21,7 @@ TODAY = "2026-01-05"
 
 def layers(floor: Desk) -> HomeLayers:
     """The layers of a desk's home."""
-
-    def moment(at: int | str | None) -> int:
-        return at if isinstance(at, int) else floor.clock.now()
-
-    return HomeLayers(floor.rooms, moment=moment, scope_of=lambda name: f"{name}.paper")
+    return HomeLayers(OpenHome(floor.rooms))
 
 
 def long(floor: Desk, agent: Deployment) -> None:

@@ -12,6 +12,7 @@ from tapebook.backtest.result import BacktestResult
 from tapebook.book.events import FillObserved, FundingObserved, event_body
 from tapebook.clock import SystemClock
 from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.order import FillRule
 from tapebook.wiring import Rooms
 from tests.backtest import bare_loop
 from tests.backtest.bars import START, bars, fill_tape, make_home
@@ -35,7 +36,7 @@ OTHERS = [pytest.param(fill, marks=pytest.mark.soak) for fill in ("worst", "bar_
 
 
 @pytest.mark.parametrize("fill", ["next_open", *OTHERS])
-def test_every_fill_is_that_of_a_bare_loop(home: Path, fill: str) -> None:
+def test_every_fill_is_that_of_a_bare_loop(home: Path, fill: FillRule) -> None:
     with tapebook.open(home) as book:
         result = book.backtest("tester", chunks="none", memory="off", fill=fill)
     rows = [bare_loop.Bar(bar.bucket_ts, bar.open_e8, bar.high_e8, bar.low_e8, bar.close_e8) for bar in market()]

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import tapebook
+from tapebook.api.backtests import BacktestView
 from tapebook.backtest import identity
 from tapebook.backtest.home import BacktestHome
 from tapebook.backtest.identity import PlanFingerprints
@@ -34,12 +35,13 @@ FIRST_BUILD = Path(__file__).with_name("first_build_plan.json")
 FIRST_ID = "840e050ae48df1da2222"
 
 PLUGIN = """
+from tapebook.decision import EngineTerms
 from tapebook.decision.engines import trend
 
 class Mine:
     identity = ""
     def decide(self, packet):
-        return trend.create(None).decide(packet)
+        return trend.create(EngineTerms()).decide(packet)
 
 def create(terms):
     return Mine()
@@ -59,7 +61,7 @@ def asked(home: Path, **wish: Any) -> BacktestResult:
         return book.backtest("tester", **({"chunks": "none", "memory": "off"} | wish))
 
 
-def listed(home: Path) -> dict[str, dict[str, Any]]:
+def listed(home: Path) -> dict[str, BacktestView]:
     with tapebook.open(home) as book:
         return {row["id"]: row for row in book.backtests.all()}
 

@@ -22,6 +22,7 @@ from tapebook.backtest.run import BacktestCallbacks, BacktestRun
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.decision import Engine
 from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.views import TradeView
 from tapebook.errors import BadInput, Damaged
 from tapebook.lessons import hash_lessons_text
 from tapebook.log import Event, Stream
@@ -102,6 +103,22 @@ def test_made_again_it_is_the_same(home: Path, result: BacktestResult) -> None:
         with pytest.raises(BadInput, match=r"no chunk 'x'; chunks: 2022-W52"):
             book.backtest_again("tester", chunks="week", chunk="x")
     assert kept(home, result) == before and not list((home / ".again").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"chunks": "quater"}, "there is no kind of chunks 'quater': choose quarter, month, week, none"),
+        ({"memory": "of"}, "there is no memory mode 'of': choose on, off, frozen"),
+        ({"fill": "best"}, "there is no fill rule 'best': choose next_open, bar_close, worst"),
+        ({"start": "soon"}, "'soon' is not a time: write it like 2026-01-31T12:05:00Z or as epoch milliseconds"),
+        ({"chunk": "week"}, "a backtest has no option 'chunk': choose from start, end, chunks, memory, freeze_at, "),
+    ],
+)
+def test_an_option_that_is_none_is_one_line(home: Path, options: dict[str, Any], says: str) -> None:
+    with tapebook.open(home) as book, pytest.raises(BadInput) as refused:
+        book.backtest("tester", **options)
+    assert str(refused.value).startswith(says) and "\n" not in str(refused.value)
 
 
 def test_the_fast_path_is_the_plain_one(home: Path, result: BacktestResult, tmp_path: Path) -> None:
@@ -216,7 +233,7 @@ def test_without_memory_it_trades_as_one_that_has_none(home: Path, tmp_path: Pat
     assert not kinds & {"note", "experience", "outcome", "layer"}
 
 
-def trades(home: Path, result: BacktestResult) -> list[dict[str, Any]]:
+def trades(home: Path, result: BacktestResult) -> list[TradeView]:
     with tapebook.open(home / "backtests" / result.id) as book:
         return book.trades("tester", most=1000)
 

@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from tapebook.book import events as ev
 from tapebook.book.events import Posting
-from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_funding
-from tapebook.book.projection import PROJECTION, TABLES
-from tapebook.book.store import (
-    _QUERIES,
-    MIGRATIONS,
-    MOST_UNDER_WAY,
-    Book,
+from tapebook.book.materializer import (
+    Account,
     LastClose,
     Session,
+    TradeCause,
     activity_of_session,
     day_start,
     day_start_equity,
     losing_streak,
+    settle_fill,
+    settle_funding,
 )
+from tapebook.book.projection import PROJECTION, TABLES
+from tapebook.book.store import _QUERIES, MIGRATIONS, MOST_UNDER_WAY, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
@@ -356,16 +356,16 @@ def test_streak_is_counted_as_far_as_it_is_shown() -> None:
 # The cost does not follow the table
 
 TIMED = {
-    "session_rejections": {"r": "decision_runs_as_of"},
     "session_refusals": {"r": "decision_runs_as_of", "o": "orders_intended"},
-    "session_sums": {"orders": "orders_intended", "wallet_ledger": "wallet_ledger_happened"},
+    "session_intended": {"orders": "orders_intended"},
+    "session_results": {"wallet_ledger": "wallet_ledger_happened"},
     "session_fills": {"fills": "fills_happened"},
     "session_nets": {"trade_history": "trade_history_closed"},
     "session_closes": {"t": "trade_history_symbol", "n": "trade_history_symbol"},
     "orders_under_way": {"orders": "orders_intended"},
     "closed_trades": {"t": "trade_history_closed"},
 }
-TIMES: dict[str, Any] = {"unreadable": "", "seq": 9, "as_of": 9, "hour": 5, "today": 0, "until": 99}
+TIMES: dict[str, Any] = {"unreadable": "", "seq": 9, "as_of": 9, "hour": 5, "since": 5, "today": 0, "until": 99}
 WHERE = TIMES | {"owner": "o", "deployment": "d", "most": MOST_UNDER_WAY, "partial": 0}
 
 

@@ -14,7 +14,7 @@ from tapebook.book.projection import PROJECTION
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.order import Order
+from tapebook.domain.order import Order, OrderEnd
 from tapebook.domain.run import DecisionRun, RunStatus, Watermarks
 from tapebook.errors import StaleWriter
 from tapebook.log import Leases, Log
@@ -130,13 +130,14 @@ def test_another_owner_sees_nothing(bench: Bench) -> None:
     assert (bo.waiting_deployments(most=9), bo.queued_for("d1"), bo.counts_by_state()) == ([], [], {})
 
 
-def test_what_stirs(bench: Bench) -> None:
+def test_exposure_is_an_order_under_way(bench: Bench) -> None:
     assert not bench.book.has_exposure("d1")
     order = Order("c1", "run-1", "BTC", "buy", 1, "market", None, False, 1, NOON)
     bench.book.append("d1", [ev.draft_event(NOON, ev.OrderIntended(order))], expected_seq=0)
     assert bench.book.has_exposure("d1") and not bench.book.has_exposure("d2")
     assert (bench.work.deployments_with_orders(), bench.work.deployments_with_positions(before=NOON)) == (["d1"], [])
-    bench.db.execute(sql("UPDATE orders SET ended_seq = 2"))
+    ended = ev.draft_event(NOON, ev.OrderEnded(OrderEnd("c1", NOON, "filled")))
+    bench.book.append("d1", [ended], expected_seq=1)
     assert not bench.book.has_exposure("d1") and bench.work.deployments_with_orders() == []
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tapebook.book.events import flatten_order, order_client_id, orders_for_actions
 from tapebook.domain.money import E6, E8, notional_usd_e6
-from tapebook.domain.order import Order
+from tapebook.domain.order import Increments, Order
 from tapebook.domain.position import Position
 from tapebook.domain.run import Action, ActionKind, Verdict
 
@@ -88,6 +88,41 @@ def test_ids_never_change() -> None:
     assert order_client_id(run, 0) == "e3094822969d99af7b0a"
     assert order_client_id(run, 1) == "3d411142b1451037af31"
     assert len({order_client_id(run, index) for index in range(100)} | {order_client_id("other", 0)}) == 101
+
+
+@given(st.text(), st.integers(0, 10**6), st.text(), st.integers(0, 10**15))
+def test_ids_are_hex_digits_of_at_most_128_bits(run: str, index: int, stream: str, at: int) -> None:
+    flattened = flatten_order(stream, Position("BTC", E8, 100 * E6), at=at)
+    for client_id in (order_client_id(run, index), flattened.client_id):
+        assert client_id == f"{int(client_id, 16):0{len(client_id)}x}" and int(client_id, 16) < 2**128
+
+
+LOTS = Increments(10**5, 10**6, 5)
+
+
+@pytest.mark.parametrize(
+    ("usd", "held", "limit", "expected"),
+    [
+        pytest.param(33.3333, 0, None, [(333 * 10**5, None)], id="down to a lot"),
+        pytest.param(0.0999, 0, None, [], id="less than a lot"),
+        pytest.param(33.3, 0, 99.987, [(333 * 10**5, 99_980_000_00)], id="a limit on the grid"),
+        pytest.param(20, 0.100_05, 99.987, [(20_000_000, 99_980_000_00)], id="what is held does not matter"),
+    ],
+)
+def test_orders_are_in_the_steps_of_the_exchange(
+    usd: float, held: float, limit: float | None, expected: list[tuple[int, int | None]]
+) -> None:
+    price = None if limit is None else round(limit * E8)
+    proposed = action("open", "long", usd, order_type="limit" if limit else "market", limit_price_e8=price)
+    position = Position("BTC", round(held * E8), round(held * 100 * E6)) if held else None
+    found = orders_for_actions("r", [(proposed, ALLOWED)], held=position, mark_e8=MARK, at=0, increments=LOTS)
+    assert [(each.size_e8, each.limit_price_e8) for each in found] == expected
+
+
+def test_close_of_what_is_off_the_lot_leaves_no_dust() -> None:
+    position = Position("BTC", 12_345, 1_234)
+    found = orders_for_actions("r", [(action("close"), ALLOWED)], held=position, mark_e8=MARK, at=0, increments=LOTS)
+    assert [each.signed_size_e8 for each in found] == [-12_345]
 
 
 PRICES = st.integers(1, 10**14)

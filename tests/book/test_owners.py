@@ -88,6 +88,7 @@ READS: dict[str, Read] = {
     "seq_as_of": lambda book, it: book.seq_as_of(it.agent.id, it.now),
     "agents": lambda book, it: book.agents(),
     "agent": lambda book, it: book.agent(it.agent.agent.name) or book.agent(it.agent.agent.name, version=1),
+    "find_agent": lambda book, it: _found_agent(book, it.agent.agent.name),
     "agent_as_of": lambda book, it: book.agent_as_of(it.agent.agent.name, as_of=it.now),
     "removed_at": lambda book, it: book.removed_at(GONE),
     "agent_history": lambda book, it: book.agent_history(it.agent.agent.name),
@@ -163,6 +164,13 @@ def _maker(book: Book, trade: str) -> tuple[str, int] | None:
         return None
 
 
+def _found_agent(book: Book, name: str) -> Deployment | None:
+    try:
+        return book.find_agent(name)
+    except UnknownName:
+        return None
+
+
 def _found(book: Book, run: str) -> DecisionRun | None:
     try:
         return book.find_run(run)
@@ -208,6 +216,9 @@ def spoilt(theirs: Theirs) -> Theirs:
     theirs.book.append(theirs.agent.id, [spot], expected_seq=theirs.book.head(theirs.agent.id))
     theirs.book.save_agent(msgspec.structs.replace(BRIEF, name=GONE), at=1)
     theirs.book.remove_agent(GONE, at=2, reason="mine")
+    # Rows changed behind the log's back are seen by whoever comes new.
+    rooms = theirs.floor.rooms
+    theirs.book = Book(rooms.log, rooms.book_db, owner=rooms.book.owner)
     return theirs
 
 

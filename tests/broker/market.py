@@ -6,7 +6,17 @@ from typing import Any
 import msgspec
 
 from tapebook.book.events import apply_fill, apply_funding, apply_insurance
-from tapebook.broker import Broker, BrokerAccount, BrokerActivity, Exposure, OrderBook, PaperTerms, Quotes, Settlement
+from tapebook.broker import (
+    BookedAccount,
+    Broker,
+    BrokerAccount,
+    BrokerActivity,
+    Exposure,
+    OrderBook,
+    PaperTerms,
+    Quotes,
+    Settlement,
+)
 from tapebook.domain.agent import MarginMode
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
@@ -100,6 +110,13 @@ class WrittenQuotes:
         return self._market.rate(symbol, hour)
 
 
+def activity(
+    broker: Broker, account: BrokerAccount, orders: Iterable[Order], *, quotes: Quotes, until: int
+) -> BrokerActivity:
+    """What a broker says happened to an account and its orders up to a moment."""
+    return broker.activity_since(BookedAccount(account, tuple(orders), quotes, until))
+
+
 class Teller:
     """An account that books every word of a broker through the ledger, as a reconciliation does."""
 
@@ -110,6 +127,7 @@ class Teller:
         self._funded = {each.position.symbol: each.funded_until for each in account.exposures}
         self.walked_until = account.walked_until
         self._orders = {order.client_id: order for order in orders}
+        self._sent = dict(self._orders)
         self.events: list[BrokerEvent] = []
 
     def ask(self, broker: Broker, market: Market, *, until: int) -> BrokerActivity:
@@ -118,13 +136,36 @@ class Teller:
 
     def hear(self, broker: Broker, quotes: Quotes, *, until: int) -> BrokerActivity:
         """The same of any market."""
-        known = [order for order in self._orders.values() if order.intended_at <= until]
-        said = broker.activity(self.account(), known, quotes=quotes, until=until)
+        said = broker.activity_since(self.booked(quotes, until=until))
         for event in said.events:
             self.book(event)
         if self.portfolio.positions:
             self.walked_until = said.walked_until
         return said
+
+    def booked(self, quotes: Quotes, *, until: int) -> BookedAccount:
+        """All that a broker is told; orders are known from the moment they were intended."""
+        known = [order for order in self._orders.values() if order.intended_at <= until]
+        return BookedAccount(self.account(), tuple(known), quotes, until)
+
+    def add(self, order: Order) -> None:
+        """An order the broker has."""
+        self._orders.setdefault(order.client_id, order)
+        self._sent[order.client_id] = order
+
+    def drop(self, client_id: str) -> None:
+        """An order that was taken out of the market; what was executed before may be told later."""
+        self._orders.pop(client_id, None)
+
+    def working(self) -> list[Order]:
+        """Orders that have not ended."""
+        return list(self._orders.values())
+
+    def has(self, event: BrokerEvent) -> bool:
+        """Whether an event is booked."""
+        if isinstance(event, OrderEnd):
+            return event.client_id not in self._orders
+        return event in self.events
 
     def account(self) -> BrokerAccount:
         """The account as the broker is told of it."""
@@ -137,7 +178,7 @@ class Teller:
         before = self.portfolio
         match event:
             case Fill():
-                leverage = self._orders[event.client_id].leverage if event.client_id else 1
+                leverage = self._sent[event.client_id].leverage if event.client_id else 1
                 self.portfolio, _ = apply_fill(before, event, leverage=leverage)
                 self._fund_from(event, before)
             case FundingPayment():

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tapebook.broker.margin import MarginTiers, covers_initial_margin
+from tapebook.broker.margin import MarginTiers, covers_initial_margin, listed_increments, listed_symbols
 from tapebook.domain.money import E6, E8
+from tapebook.domain.order import Increments
 from tapebook.domain.position import Position
 
 MARGINS = MarginTiers(default_max_leverage=7)
@@ -110,3 +111,9 @@ def test_what_was_won_counts() -> None:
     # Ten percent up: 1,100 USD need 275, of which 100 were won.
     assert covers_initial_margin(175 * E6, held, {"BTC": 110 * E8})
     assert not covers_initial_margin(175 * E6 - 1, held, {"BTC": 110 * E8})
+
+
+def test_every_listed_coin_has_its_steps() -> None:
+    known = {symbol: listed_increments(symbol) for symbol in listed_symbols()[1]}
+    assert known["BTC"] == Increments(10**3, 10**7, 5) and known["kPEPE"] == Increments(10**8, 10**2, 5)
+    assert all(known.values()) and listed_increments("no such coin") is None

@@ -15,7 +15,7 @@ from tapebook.broker import Broker, BrokerActivity
 from tapebook.broker.brokers import paper
 from tapebook.domain.order import BrokerEvent, Fill, FillRule, FundingPayment, InsurancePayment, OrderEnd
 from tapebook.domain.position import Portfolio
-from tests.broker.market import Teller, WrittenQuotes
+from tests.broker.market import Teller, WrittenQuotes, activity
 from tests.broker.scenarios import END, START, Scenario, scenarios
 from tests.broker.slow_model import SlowDesk
 from tests.matrix import examples
@@ -90,7 +90,7 @@ def test_small_steps_are_one_big_step(scenario: Scenario, anywhere: list[int], g
 def test_asked_again_after_a_crash(scenario: Scenario, stop: int) -> None:
     def asked() -> BrokerActivity:
         quotes = WrittenQuotes(scenario.market)
-        return broker(scenario).activity(scenario.account, scenario.orders, quotes=quotes, until=stop)
+        return activity(broker(scenario), scenario.account, scenario.orders, quotes=quotes, until=stop)
 
     # Nothing was booked: another process asks the same and hears the same.
     assert asked() == asked()

@@ -10,13 +10,13 @@ from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Mid
 from tapebook.domain.money import E8
 from tapebook.domain.order import Fill, FillRule
-from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, bar, held, mid, order
+from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, activity, bar, held, mid, order
 
 
 def walked(bars: list[Candle], of: BrokerAccount, *, minutes: float, mids: tuple[Mid, ...] = ()) -> BrokerActivity:
     """What a broker says by so many minutes after noon."""
     quotes = WrittenQuotes(Market(mids, tuple(bars)))
-    return paper.create(TERMS).activity(of, (), quotes=quotes, until=NOON + round(minutes * MINUTE))
+    return activity(paper.create(TERMS), of, (), quotes=quotes, until=NOON + round(minutes * MINUTE))
 
 
 def fallen(said: BrokerActivity) -> list[tuple[str, float, float]]:
@@ -102,7 +102,7 @@ def test_what_was_filled_at_the_open_of_a_bar_goes_through_all_of_it(fill: FillR
     bars = tuple(bar(5 * number, 100, 101, low, 100, minutes=5) for number, low in enumerate((50, 100)))
     terms, sent = replace(TERMS, fill=fill), order(2 / 60, size=30, leverage=5)
     quotes = WrittenQuotes(Market((), bars))
-    events = paper.create(terms).activity(account(cash=1_000), [sent], quotes=quotes, until=NOON + 5 * MINUTE).events
+    events = activity(paper.create(terms), account(cash=1_000), [sent], quotes=quotes, until=NOON + 5 * MINUTE).events
     fills = [each for each in events if isinstance(each, Fill)]
     assert [each.liquidation for each in fills] == ([] if lasts else [False, True])
     assert [each.happened_at for each in fills] == ([] if lasts else [NOON + 2_500, NOON + 5 * MINUTE])

@@ -60,7 +60,7 @@ def test_rows_stay_while_the_heading_or_the_room_changes() -> None:
 
 
 def test_of_a_window_that_moves_on_one_line_is_written() -> None:
-    counted = Counted(row=each, oldest_first=True)
+    counted = Counted(by_item=True, oldest_first=True)
     panel = SectionCache(counted.layout)
     for start in range(3):
         panel.render(("t", tuple((str(number), "") for number in range(start, start + 5))))
@@ -68,7 +68,7 @@ def test_of_a_window_that_moves_on_one_line_is_written() -> None:
 
 
 def test_of_items_that_come_and_go_those_that_were_there_are_not_written_again() -> None:
-    counted = Counted(row=each)
+    counted = Counted(by_item=True)
     panel = SectionCache(counted.layout)
     for names in ("abc", "xabc", "cb", "a"):
         panel.render(("t", tuple((name, "") for name in names)))
@@ -90,7 +90,7 @@ ASKED = st.lists(st.tuples(VIEWS, st.none() | st.integers(-5, 70)), max_size=10)
 
 @given(ASKED, st.booleans(), st.booleans())
 def test_whatever_was_drawn_before_leaves_no_trace(asked: list[Any], moves: bool, oldest_first: bool) -> None:
-    layout = Counted(oldest_first=oldest_first, row=each if moves else None).layout
+    layout = Counted(oldest_first=oldest_first, by_item=moves).layout
     panel = SectionCache(layout)
     for view, cap in asked:
         assert panel.render(view, cap=cap) == SectionCache(layout).render(view, cap=cap)

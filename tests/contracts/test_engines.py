@@ -6,7 +6,7 @@ that the parser refuses because a model wrote it, or a problem.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
@@ -14,9 +14,10 @@ from hypothesis import given
 
 from tapebook import plug
 from tapebook.context import Situation, assemble_packet
-from tapebook.decision import Engine, EngineAnswer, EngineTerms, Reply, parse_reply
+from tapebook.decision import Engine, EngineAnswer, EngineTerms, Reply, make_engine, parse_reply
 from tapebook.domain.money import short_price
 from tapebook.domain.packet import Packet, Section
+from tapebook.errors import ConfigError
 from tapebook.llm import Asker, Budget, Completion, Failure, Price, WaitClock
 from tests.caches import forget
 from tests.context.situations import LONGEST, empty_situation, patient, situation, situations
@@ -26,6 +27,7 @@ FOLDER = "tapebook.decision.engines"
 ENGINES = plug.names(FOLDER)
 ASK_A_MODEL = {"anthropic", "openai"}
 RULES = ["breakout", "carry", "hold", "reversion", "trend"]
+SETTABLE = {"breakout", "carry", "reversion", "trend"}
 
 every_engine = pytest.mark.parametrize("name", ENGINES)
 
@@ -165,3 +167,80 @@ def test_a_model_that_fails_or_rambles_is_no_exception(name: str) -> None:
 def test_an_ensemble_has_a_vote_of_every_member() -> None:
     answer = ask(create("ensemble"), assemble_packet(situation()))
     assert [vote.engine for vote in answer.votes] == ["trend", "reversion", "breakout", "carry"]
+
+
+@every_engine
+def test_settings_have_defaults_and_say_what_they_may_be(name: str) -> None:
+    kind = getattr(plug.load(FOLDER, name), "SETTINGS", None)
+    assert (kind is not None) == (name in SETTABLE)
+    if kind is not None:
+        defaults = [(each, str(value)) for each, value in msgspec.to_builtins(kind()).items()]
+        assert EngineTerms(settings=tuple(defaults)).settings_as(kind) == kind()
+        hints = get_type_hints(kind, include_extras=True)
+        assert all(hint.__metadata__[0].description for hint in hints.values())
+
+
+@every_engine
+def test_a_setting_that_nobody_knows_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_engine(name, EngineTerms(settings=(("patience", "3"),)))
+    first = f"engine {name}: `engine_settings` has no `patience`; choose one of: notional_usd, leverage, "
+    none = f"the engine {name} takes no settings: remove patience from `engine_settings`"
+    assert str(caught.value).startswith(first) if name in SETTABLE else str(caught.value) == none
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "says"),
+    [
+        ("trend", {"fast": "0"}, "`fast` @ is 0 but must be a whole number of bars from 1 to 500"),
+        (
+            "trend",
+            {"slow": "4.5"},
+            "`slow` @ is 4.5 but must be a whole number of bars from 1 to 500",
+        ),
+        ("trend", {"fats": "4"}, "`engine_settings` has no `fats`; did you mean `fast`?"),
+        (
+            "trend",
+            {"fast": "32"},
+            "`engine_settings` cannot be: fast must be below slow, and leave_bps at",
+        ),
+        (
+            "carry",
+            {"enter_pct": "nan"},
+            "`enter_pct` @ is nan but must be a number of percent an hour ",
+        ),
+        (
+            "carry",
+            {"enter_pct": "inf"},
+            "`enter_pct` @ is inf but must be a number of percent an hour ",
+        ),
+        ("breakout", {"leave_bars": "31"}, "`engine_settings` cannot be: leave_bars must be at most enter_bars"),
+        (
+            "reversion",
+            {"enter": "many"},
+            "`enter` @ is many but must be a number of deviations above 0",
+        ),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_in_one_line(engine: str, settings: dict[str, str], says: str) -> None:
+    says = says.replace("@", "of `engine_settings`")
+    with pytest.raises(ConfigError) as caught:
+        make_engine(engine, EngineTerms(settings=tuple(settings.items())))
+    assert str(caught.value).startswith(f"engine {engine}: {says}")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("trend", {"fast": "1", "slow": "2", "enter_bps": "0", "leave_bps": "0"}),
+        ("trend", {"fast": "499", "slow": "500", "notional_usd": "0.01"}),
+        ("reversion", {"bars": "1", "enter": "0.001"}),
+        ("reversion", {"bars": "500", "enter": "20", "leverage": "100"}),
+        ("breakout", {"enter_bars": "1", "leave_bars": "1"}),
+        ("carry", {"enter_pct": "100", "leave_pct": "100"}),
+    ],
+)
+def test_answers_with_settings_at_their_limits(name: str, settings: dict[str, str]) -> None:
+    engine = make_engine(name, EngineTerms(settings=tuple(settings.items())))
+    for packet in (assemble_packet(situation()), assemble_packet(empty_situation("BTC")), packet_of()):
+        check_answer(packet, ask(engine, packet))

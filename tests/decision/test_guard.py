@@ -241,7 +241,7 @@ def test_orders_let_through_one_after_the_other_never_exceed_the_cap(story: list
     for at, (proposed, fills) in enumerate(story):
         known = judged_by(held_e8, under_way, at)
         (verdict,) = judge_actions([proposed], known)
-        under_way += orders_for_actions(f"r{at}", [(proposed, verdict)], held=known.held, mark_e8=MARK, at=at)
+        under_way += orders_for_actions(f"r{at}", [(proposed, verdict)], held=known.position, mark_e8=MARK, at=at)
         cap = CAPS.max_position_usd_e6 + 2
         for size in reachable(held_e8, under_way):
             assert abs(notional_usd_e6(size, MARK)) <= cap, (held_e8, under_way)

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.decision.rule_engine import LEVERAGE, NOTIONAL_USD, Signal, follow_signal, read_packet
+from tapebook.decision.rule_engine import RuleSettings, Signal, follow_signal, read_packet
 from tapebook.domain.money import E6
 from tests.decision.engines.seen import FLAT, LONG, SHORT, action_in, facts, packet_of, portfolio
 
+USUAL = RuleSettings()
 UP = Signal("up", "long", 0.7, ("long",))
 AMOUNTS = st.decimals(-(10**6), 10**6, places=2)
 
@@ -20,8 +21,8 @@ def test_size_and_leverage_are_within_the_caps(cap: Any, equity: Any, leverage: 
     proposed = action_in(follow_signal(read_packet(packet_of(shown)), UP))
     assert (proposed.action == "open") == (cap > 0 and equity > 0 and leverage >= 1)
     if proposed.action == "open":
-        assert 0 < proposed.notional_usd_e6 <= min(cap, equity, NOTIONAL_USD) * E6
-        assert 1 <= proposed.leverage <= min(leverage, LEVERAGE)
+        assert 0 < proposed.notional_usd_e6 <= min(cap, equity, USUAL.notional_usd) * E6
+        assert 1 <= proposed.leverage <= min(leverage, USUAL.leverage)
     else:
         assert proposed.action == ("close" if held == SHORT else "hold")
 

@@ -14,9 +14,10 @@ from tapebook.desk import agents, control
 from tapebook.desk.agents import deploy_agent
 from tapebook.desk.executor import Executor
 from tapebook.desk.worker import Worker
+from tapebook.domain.canonical import canonical_json
 from tapebook.domain.instants import HOUR, parse_instant
 from tapebook.domain.market import FundingRate
-from tapebook.errors import BadInput, UnknownName
+from tapebook.errors import BadInput, ConfigError, UnknownName
 from tapebook.home import make_home
 from tapebook.settings import profiles
 from tapebook.tick.decide import Slot
@@ -70,6 +71,22 @@ def test_a_change_makes_a_version_and_the_same_again_makes_none(rooms: Rooms) ->
         ({"watch": "BTC", "broker": "nope"}, "there is no 'nope' among the brokers; choose one of: "),
         ({"watch": "BTC", "members": "trend,nope:x"}, "there is no 'nope' among the engines; choose one of: "),
         ({"watch": "BTC", "members": "trend,ensemble"}, "`members` names ensemble: "),
+        ({"watch": "BTC", "reflector": "nope"}, "there is no 'nope' among the reflectors; choose one of: "),
+        ({"watch": "BTC", "engine": "hold", "engine_settings": "fast=5"}, "the engine hold takes no settings: "),
+        (
+            {"watch": "BTC", "engine": "trend", "engine_settings": "fast=40"},
+            "engine trend: `engine_settings` cannot be",
+        ),
+        (
+            {"watch": "BTC", "engine": "trend", "engine_settings": {"fast": 0}},
+            "engine trend: `fast` of `engine_settings`",
+        ),
+        ({"watch": "BTC", "engine": "trend", "engine_settings": "fast"}, '"fast" of `engine_settings` has no value: '),
+        ({"watch": "BTC", "engine_settings": {"fast": [1]}}, "`engine_settings` is "),
+        ({"watch": "BTC", "engine_settings": {"fast": {"a": 1}}}, "`engine_settings` is "),
+        ({"watch": "BTC", "engine_settings": {"Fast": 1}}, "`engine_settings` is "),
+        ({"watch": "BTC", "engine_settings": {"fast": float("nan")}}, "`engine_settings` is "),
+        ({"watch": "BTC", "engine_settings": 5}, "`engine_settings` is 5 but must be a section of the engine's own "),
         ({"watch": "BTC", "strategy": "word " * 5_000}, "strategy takes "),
         ({"watch": "BTC", "manual": "word\n" * 5_000}, "manual takes "),
         ({"watch": "BTC", "avoid": ["word " * 45] * 20}, "avoid takes "),
@@ -77,15 +94,32 @@ def test_a_change_makes_a_version_and_the_same_again_makes_none(rooms: Rooms) ->
     ],
 )
 def test_what_could_not_run_is_not_saved(rooms: Rooms, words: dict[str, Any], says: str) -> None:
-    with pytest.raises((BadInput, UnknownName)) as refused:
+    with pytest.raises((BadInput, UnknownName, ConfigError)) as refused:
         add(rooms, "a", **words)
     assert str(refused.value).startswith(says) and "\n" not in str(refused.value)
     assert rooms.book.agents() == []
     add(rooms, "a", watch="BTC")
     if words and "name" not in words:
-        with pytest.raises((BadInput, UnknownName)):
+        with pytest.raises((BadInput, UnknownName, ConfigError)):
             edit(rooms, "a", **words)
         assert rooms.book.agent("a", version=2) is None
+
+
+def test_settings_of_an_engine_are_part_of_the_version(rooms: Rooms) -> None:
+    add(rooms, "a", watch="BTC", engine="trend")
+    changed = edit(rooms, "a", engine_settings={"slow": 20, "fast": 5, "enter_bps": 7.5})
+    after = {"enter_bps": "7.5", "fast": "5", "slow": "20"}
+    assert (changed.version, changed.changes) == (2, [{"key": "engine_settings", "before": {}, "after": after}])
+    assert edit(rooms, "a", engine_settings="fast=5,enter_bps=7.5,slow=20").version == 2
+    (_, first), (_, second) = (found for at in (1, 2) if (found := rooms.book.agent("a", version=at)) is not None)
+    assert rooms.engine(first) is not rooms.engine(second)
+    with pytest.raises(ConfigError, match="engine carry: `engine_settings` has no `enter_bps`"):
+        edit(rooms, "a", engine="carry")
+    assert edit(rooms, "a", engine="carry", engine_settings="").version == 3
+    # A profile without settings has the bytes it had before there were any.
+    assert b"engine_settings" not in canonical_json(first) and b"engine_settings" in canonical_json(second)
+    (_, third) = rooms.book.agent("a") or (0, second)
+    assert b"engine_settings" not in canonical_json(third)
 
 
 def test_names_are_checked_and_taken_once(rooms: Rooms) -> None:
@@ -128,7 +162,7 @@ def test_a_file_and_words_together(tmp_path: Path) -> None:
     with app.open(tmp_path / "home") as book:
         book.add_agent("a", {"max_leverage": 3}, file=tmp_path / "a.toml")
         view = book.agent("a")
-        assert (view["watch"], view["max_leverage"], view["shadow"]["memory"]) == (["BTC"], 3, False)
+        assert (view["watch"], view["max_leverage"], (view["shadow"] or {})["memory"]) == (["BTC"], 3, False)
         assert (view["deployment"], view["closed_trades"], view["net_pnl_usd"]) == (None, 0, 0.0)
         with pytest.raises(BadInput, match="the file is about 'a', not about 'b'"):
             book.add_agent("b", file=tmp_path / "a.toml")

@@ -74,12 +74,12 @@ def test_answers_that_come_while_the_server_is_away_are_recorded_when_it_is_back
 ) -> None:
     asks = Later()
     worker = one.worker(asks)
-    worker.turn(patience=0)
+    worker.turn(wait_seconds=0)
     server.stop(how)
     assert asks.ask() == 2
     for _ in range(2):
         with pytest.raises(DatabaseAway):
-            worker.turn(patience=0)
+            worker.turn(wait_seconds=0)
     server.start()
     one.rooms.leases.recover_after_outage()
     work(worker)
@@ -114,7 +114,7 @@ def test_a_cut_at_any_statement_of_a_worker_neither_loses_nor_doubles(
 def work_through(turn: Callable[..., bool], shop: Shop) -> bool:
     """A turn, as a role takes it: after an outage it recovers."""
     try:
-        return turn(patience=0)
+        return turn(wait_seconds=0)
     except DatabaseAway:
         shop.rooms.leases.recover_after_outage()
         return True
@@ -180,7 +180,7 @@ def test_nobody_is_taken_for_dead_because_the_server_was_away(stage: Stage, serv
         one.quote("BTC", "ETH")
         one.list_due()
         first = one.worker(asks := Later())
-        first.turn(patience=0)
+        first.turn(wait_seconds=0)
         other.wait()
         server.kill_backends()
         with pytest.raises(DatabaseAway):
@@ -189,7 +189,7 @@ def test_nobody_is_taken_for_dead_because_the_server_was_away(stage: Stage, serv
         work(second := other.worker())
         assert second.made == 0, "the first could not give a sign of life meanwhile"
         with pytest.raises(DatabaseAway):
-            first.turn(patience=0)
+            first.turn(wait_seconds=0)
         one.rooms.leases.recover_after_outage()
         asks.ask()
         work(first)
@@ -313,8 +313,8 @@ def test_a_call_is_tried_again_until_it_works_or_a_stop_is_asked_for() -> None:
             raise error
         return "here"
 
-    assert when_database_answers(call, until=None, stopped=lambda: False, say=lines.append) == "here"
+    assert when_database_answers(call, until=None, stopped=lambda: False, report=lines.append) == "here"
     assert len(lines) == 3 and lines[0] == lines[1] and lines[2].startswith("database back after")
     answers = iter([DatabaseAway("gone; come back")])
     with pytest.raises(DatabaseAway):
-        when_database_answers(call, until=None, stopped=lambda: True, say=lines.append)
+        when_database_answers(call, until=None, stopped=lambda: True, report=lines.append)

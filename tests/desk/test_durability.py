@@ -62,9 +62,9 @@ def test_worker_waits_once_for_all_decisions_of_a_batch(tmp_path: Path, monkeypa
         assert len(shop.runs()) == 2 and all(run.packet_key and run.reply_key for run in shop.runs())
 
 
-@pytest.mark.parametrize(("sole", "durable"), [(False, True), (True, False)])
+@pytest.mark.parametrize(("single_writer", "durable"), [(False, True), (True, False)])
 def test_archive_is_as_durable_as_the_book(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sole: bool, durable: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, single_writer: bool, durable: bool
 ) -> None:
     asked: list[bool] = []
     made = folder.create
@@ -77,7 +77,7 @@ def test_archive_is_as_durable_as_the_book(
     with desk(tmp_path / "home") as floor:
         floor.quote(BTC=100)
         clock = floor.clock
-    rooms = Rooms(tmp_path / "home", clock=clock, sole=sole)
+    rooms = Rooms(tmp_path / "home", clock=clock, single_writer=single_writer)
     monkeypatch.setattr(rooms.tape_db, "sync", lambda: asked.append(True))
     rooms.sync_tape(1)
     rooms.close()

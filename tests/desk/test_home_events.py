@@ -280,7 +280,7 @@ def test_a_watch_begins_where_it_was_made_however_late_the_database_comes(
 
         monkeypatch.setattr(home_events, "Rooms", open_rooms)
         totals = HomeTotals()
-        watch = HomeWatch(tmp_path / "home", clock=floor.clock, show=shown.append, totals=totals, say=fail)
+        watch = HomeWatch(tmp_path / "home", clock=floor.clock, show=shown.append, totals=totals, print_line=fail)
         with watch:
             floor.later(SECOND, BTC=100)
             floor.say(agent, reply("hold"))
@@ -299,7 +299,7 @@ def test_lines_that_nobody_takes_end_the_watcher(tmp_path: Path) -> None:
     with desk(tmp_path / "home") as floor:
         agent = floor.hire()
         floor.quote(BTC=100)
-        watch = HomeWatch(tmp_path / "home", clock=floor.clock, show=closed, totals=HomeTotals(), say=fail)
+        watch = HomeWatch(tmp_path / "home", clock=floor.clock, show=closed, totals=HomeTotals(), print_line=fail)
         with watch:
             watch.raise_if_failed()
             floor.later(SECOND, BTC=100)

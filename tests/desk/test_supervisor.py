@@ -55,7 +55,7 @@ class Ear:
 
     def run(self, commands: dict[str, list[str]], stop: StopSignal | None = None) -> None:
         """Supervises."""
-        supervise_processes(commands, stop=stop or StopSignal(), told=self.lines.append, report=self.report)
+        supervise_processes(commands, stop=stop or StopSignal(), print_line=self.lines.append, report=self.report)
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +112,7 @@ def test_time_is_kept_by_children_that_are_started_again(tmp_path: Path) -> None
     dies = "import sys; print('left', sys.argv[2], file=sys.stderr); sys.exit(75)"
     with pytest.raises(Retry, match="the worker could not do its work until the end"):
         supervise_processes(
-            {"worker": program(dies)}, stop=StopSignal(), told=ear.lines.append, report=ear.report, seconds=0.6
+            {"worker": program(dies)}, stop=StopSignal(), print_line=ear.lines.append, report=ear.report, seconds=0.6
         )
     given = [float(line.split()[-1]) for line in ear.lines if line.startswith("worker: left")]
     assert given and given == sorted(given, reverse=True) and all(0 < each <= 0.6 for each in given)
@@ -122,7 +122,7 @@ def test_child_that_does_not_keep_its_time_is_stopped(tmp_path: Path, monkeypatc
     monkeypatch.setattr(module, "_OVERTIME_SECONDS", 0.2)
     ear, file = Ear(), tmp_path / "left"
     supervise_processes(
-        {"worker": program(WAITS, file)}, stop=StopSignal(), told=ear.lines.append, report=ear.report, seconds=1.0
+        {"worker": program(WAITS, file)}, stop=StopSignal(), print_line=ear.lines.append, report=ear.report, seconds=1.0
     )
     assert file.read_text() == "left"
 
@@ -177,7 +177,7 @@ def test_pauses_grow_and_are_forgotten_by_a_healthy_child(monkeypatch: pytest.Mo
     seconds = [0.0]
     monkeypatch.setattr(module, "elapsed_seconds", lambda: seconds[0])
     monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.5)
-    child = module._RoleProcess("worker", program("pass"), told=lambda name, line: None)
+    child = module._RoleProcess("worker", program("pass"), on_line=lambda name, line: None)
     pauses = []
     for lived in (1, 1, 1, 100, 1):
         child.start_if_due()

@@ -73,7 +73,7 @@ def test_what_one_holds_the_other_leaves_alone(two: tuple[Shop, Shop]) -> None:
     one, other = two
     asks = Later()
     first = one.worker(asks)
-    first.turn(patience=0)
+    first.turn(wait_seconds=0)
     assert holders(one) == ["a.paper", "b.paper"] and other.rooms.work.counts_by_state() == {"running": 3}
     work(second := other.worker())
     assert second.made == 0 and not other.engine.packets
@@ -86,7 +86,7 @@ def test_taken_over_with_what_it_knew_and_the_first_writes_nothing(two: tuple[Sh
     one, other = two
     asks = Later()
     first = one.worker(asks)
-    first.turn(patience=0)
+    first.turn(wait_seconds=0)
     began = {item.run_id: item.known for name in ("a.paper", "b.paper") for item in one.rooms.work.queued_for(name)}
     one.clock.advance(START + MINUTE)
     one.quote("BTC", "ETH", price_e8=2 * 10**10)
@@ -215,7 +215,7 @@ def test_busy_database_leaves_everything_to_whoever_comes_first(
     with monkeypatch.context() as patch:
         patch.setattr(worker_module, "stored_answer", refuse(Busy("held by another process")))
         with pytest.raises(Busy):
-            worker.turn(patience=0)
+            worker.turn(wait_seconds=0)
     assert holders(one) == [] and not worker.is_busy
     work(helper := other.worker())
     work(worker)
@@ -246,7 +246,7 @@ def test_orders_leave_once(home: Path) -> None:
         one.list_due()
         asks = Later()
         first = one.worker(asks)
-        first.turn(patience=0)
+        first.turn(wait_seconds=0)
         other.wait()
         work(other.worker())
         asks.ask()
@@ -283,7 +283,7 @@ def test_room_in_flight_and_batches_are_kept(home: Path) -> None:
         worker = one.worker(asks)
         most = 0
         while one.rooms.work.counts_by_state():
-            worker.turn(patience=0)
+            worker.turn(wait_seconds=0)
             assert len(holders(one)) <= 4
             most = max(most, asks.ask())
         assert (worker.made, most) == (10, 2)
@@ -296,7 +296,7 @@ def test_stale_worker_cannot_fail_a_run_either(two: tuple[Shop, Shop]) -> None:
     one, other = two
     asks = Later()
     first = one.worker(asks)
-    first.turn(patience=0)
+    first.turn(wait_seconds=0)
     other.wait()
     work(other.worker())
     one.rooms.leases.heartbeat()
@@ -341,7 +341,7 @@ def decided_under_load(home: Path, *, slots: int, takes_ms: int, batch: int, at_
             one.list_due()
             pool.answer()
             for _ in range(4):
-                worker.turn(patience=0)
+                worker.turn(wait_seconds=0)
         runs = one.runs()
         late = [run for run in runs if run.status == "held" and run.as_of >= run.scheduled_for + 5 * MINUTE]
         assert not late, "a slot that was over was decided"

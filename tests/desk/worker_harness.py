@@ -118,7 +118,7 @@ class Shop:
 
 def work(worker: Worker) -> None:
     """Turns until nothing is left."""
-    while worker.turn(patience=0):
+    while worker.turn(wait_seconds=0):
         pass
 
 

@@ -432,7 +432,7 @@ def test_a_file_in_two_parts_gives_the_trades_of_the_whole(book: app.Tapebook, t
         market(other, hours=4)
         brought(other, answered(tmp_path, FILL, more, end))
         fields = ("net_pnl_usd", "funding_usd", "mfe_usd", "mae_usd", "lacks")
-        ours, whole = book.trades("btc-5m")[0], other.trades("btc-5m")[0]
+        ours, whole = dict(book.trades("btc-5m")[0]), dict(other.trades("btc-5m")[0])
         assert [ours[name] for name in fields] == [whole[name] for name in fields] and not whole["lacks"]
 
 
@@ -520,7 +520,7 @@ def test_learning_goes_on_where_it_was_killed(
         brought(book, path)
     assert len(all_learned(book)[0]) == 12
     with app.open(tmp_path / "home", clock=VirtualClock(NOW)) as again:
-        rooms, deployment = again._rooms, again._deployment("btc-5m")
+        rooms, deployment = again._rooms, again._rooms.book.find_agent("btc-5m")
         # As every decision does before it is made.
         for count in (16, 20, 24, 28, 30, 30):
             assert learn_what_is_due(rooms, deployment) == ()

@@ -136,7 +136,7 @@ def test_a_run_is_explained_with_the_words_it_was_given_after_the_file_changed(t
         run = decide(shelf, reply("hold", cites=["c1"]))
         file.unlink()
         shelf.sync()
-        (shown,) = explain_run(shelf.rooms, run)["citations"]
+        (shown,) = explain_run(shelf.rooms, run)["citations"] or []
         assert shown["path"] == "agents/ann/memory/rules.md" and shown["startLine"] == 2
         assert shown["text"] == RULE and shown["cited"] is True
 

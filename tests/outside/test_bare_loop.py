@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tapebook
+from tapebook.domain.order import FillRule
 from tests.backtest.bare_loop import HOUR, Bar
 from tests.backtest.test_bare_loop import compare
 
@@ -30,7 +31,7 @@ def scaled(value: float, unit: int) -> int:
 
 
 @pytest.mark.parametrize("fill", ["next_open"])
-def test_a_year_of_fills_is_that_of_a_bare_loop(tmp_path: Path, fill: str) -> None:
+def test_a_year_of_fills_is_that_of_a_bare_loop(tmp_path: Path, fill: FillRule) -> None:
     files = Path(os.environ["TAPEBOOK_OUTSIDE_DATA"]) / "candles"
     candles, funding = files / "BTC_5m_2023.parquet", files / "BTC_funding_8h_2023.parquet"
     home = tmp_path / "home"

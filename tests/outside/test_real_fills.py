@@ -8,7 +8,7 @@ import gzip
 import json
 import os
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -168,7 +168,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def check_extremes(trade: dict[str, Any], results_usd_e6: list[int]) -> None:
+def check_extremes(trade: Mapping[str, Any], results_usd_e6: list[int]) -> None:
     """Best and worst result are those of every bar and mark of the trade's life, and of its fills."""
     results = [0, round(trade["realized_pnl_usd"] * E6), *results_usd_e6]
     assert (round(trade["mae_usd"] * E6), round(trade["mfe_usd"] * E6)) == (min(results), max(results))

@@ -54,5 +54,5 @@ class Crew:
         while self._executor.turn():
             pass
         self._scheduler.turn()
-        while self._worker.turn(patience=0):
+        while self._worker.turn(wait_seconds=0):
             pass

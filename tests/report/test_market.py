@@ -47,7 +47,7 @@ def test_a_price_says_how_old_it_is(later: int, stale: bool) -> None:
 def test_a_feature_says_how_old_it_is(family: str, later: int, stale: bool) -> None:
     names = {"pressure": FEATURES[1], "volatility": FEATURES[2], "positioning": FEATURES[3]}
     tape = tape_with(FeatureRow("BTC", T0, '{"figure":0.5,"regime":null}', family))
-    found = market_view(tape, "BTC", view=View(T0 + later))
+    found = dict(market_view(tape, "BTC", view=View(T0 + later)))
     assert found[names[family]] == {
         **{"figure": 0.5, "regime": None, "at": iso_text(T0)},
         **{"ageSeconds": later // SECOND, "stale": stale},
@@ -58,6 +58,7 @@ def test_a_feature_says_how_old_it_is(family: str, later: int, stale: bool) -> N
 def test_the_book_is_profiled_at_the_moment_of_the_question() -> None:
     tape = tape_with(Liquidity("BTC", T0, 10**8, 1.5, 10.0, 50.0, 100.0, 0.25))
     found = market_view(tape, "BTC", view=View(T0 + 10 * MINUTE))["liquidityProfile"]
+    assert found is not None
     assert float(found["spreadBps"]) == 1.5 and float(found["depthUsd1Pct"]) == 100.0 and found["regime"] is None
     assert (found["at"], found["ageSeconds"], found["stale"]) == (iso_text(T0), 600, False)
 
@@ -88,5 +89,6 @@ def test_a_gap_is_not_filled_before_it_was() -> None:
 
 def test_nothing_of_the_future_is_shown() -> None:
     facts: list[Observation] = [Mid("BTC", T0, 1), FeatureRow("BTC", T0, "{}", "pressure")]
-    found = market_view(tape_with(*facts, gaps=[gap("mids", "*", -MINUTE, 0)]), "BTC", view=View(T0 - 1))
+    tape = tape_with(*facts, gaps=[gap("mids", "*", -MINUTE, 0)])
+    found = dict(market_view(tape, "BTC", view=View(T0 - 1)))
     assert found["midPrice"] is None and not any(found[name] for name in FEATURES) and found["gaps"] == []

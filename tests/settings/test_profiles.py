@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from tapebook.domain.agent import (
     HORIZONS,
@@ -93,6 +94,9 @@ profiles = st.builds(
         neighbours=st.integers(5, 200),
     ),
     skills=st.lists(names, max_size=3, unique=True).map(tuple),
+    engine_settings=st.dictionaries(names, names | st.integers().map(str), max_size=3).map(
+        lambda found: tuple(sorted(found.items())) or UNSET
+    ),
 )
 
 

@@ -1,12 +1,13 @@
 """Rows that left are read back as if they had stayed, in any order of reads, with a bounded scratch database."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
 from tapebook.clock import VirtualClock
-from tapebook.db import Database
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.db import Database, Query, Row
+from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, Liquidity, Mid
 from tapebook.errors import Damaged
 from tapebook.ingest.live import retention_by_channel
@@ -107,6 +108,60 @@ def test_the_scratch_database_stays_small_and_says_the_same(desk: Desk, most_row
             assert read(hour, hour + MINUTE) == [hour % 97 + number for number in range(13)]
     assert len(read(T0, T0 + 4 * HOUR)) == 80
     assert (len(opened) == len(desk.shelf.objects)) == (most_rows == 10**6)
+
+
+class StatementLog:
+    """A database that keeps the names of the statements that read rows, and calls back after each of them."""
+
+    def __init__(self, db: Database) -> None:
+        self.names: list[str] = []
+        self.after: Callable[[], object] = lambda: None
+        self._db = db
+
+    def all(self, query: Query, **params: Any) -> list[Row]:
+        found = self._db.all(query, **params)
+        self.names.append(query.name)
+        self.after()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+
+def test_a_read_that_touches_no_archived_chunk_is_one_statement(desk: Desk) -> None:
+    desk.say(*(bar(T0 + number * MINUTE, 100 + number) for number in range(60)), Mid("BTC", T0, 1), at=T0 + HOUR)
+    desk.retire(at=T0 + 40 * MINUTE)
+    desk.say(Mid("BTC", T0 + HOUR, 2), at=T0 + HOUR + 1)
+    log = StatementLog(desk.db)
+    tape, view = Tape(cast("Database", log), clock=desk.clock, fetch=desk.shelf.get), View(T0 + HOUR + 1)
+    tape.symbols()
+    log.names.clear()
+    assert len(tape.candles("BTC", granularity_sec=60, since=T0 + 40 * MINUTE, view=view)) == 20
+    newest = tape.newest(Mid, "BTC", view=view)
+    assert newest is not None and newest.price_e8 == 2 and log.names == ["between", "newest"]
+    assert len(tape.candles("BTC", granularity_sec=60, since=T0, view=view)) == 60, "rows in the archive were missed"
+
+
+@pytest.mark.parametrize("at_statement", range(1, 4))
+def test_chunks_that_another_process_archives_during_a_read_are_not_missed(desk: Desk, at_statement: int) -> None:
+    desk.say(*(bar(T0 + number * MINUTE, 100 + number) for number in range(60)), at=T0 + HOUR)
+    log, view = StatementLog(desk.db), View(T0 + HOUR)
+    tape = Tape(cast("Database", log), clock=desk.clock, fetch=desk.shelf.get)
+    limits: dict[str, Any] = {"granularity_sec": 60, "since": T0, "view": view}
+    before = tape.candles("BTC", **limits), tape.last_bar("BTC", **limits)
+    assert len(before[0]) == 60 and before[1] == before[0][-1]
+    log.names.clear()
+
+    def archive_half() -> None:
+        if len(log.names) == at_statement:
+            desk.retire(at=T0 + 40 * MINUTE)
+
+    log.after = archive_half
+    for _ in range(2):
+        assert (tape.candles("BTC", **limits), tape.last_bar("BTC", **limits)) == before
+    assert desk.shelf.objects, "nothing was archived"
+    desk.retire(at=T0 + DAY)
+    assert (tape.candles("BTC", **limits), tape.last_bar("BTC", **limits)) == before
 
 
 def test_a_lost_object_is_said_and_named(desk: Desk) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.book import events as ev
-from tapebook.broker import BrokerAccount, BrokerActivity, OrderState, Quotes
+from tapebook.broker import BookedAccount, BrokerActivity, OpenOrder, OrderState
 from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
 from tapebook.desk import agents, control
@@ -23,7 +23,8 @@ from tapebook.desk.worker import Worker
 from tapebook.domain.agent import AgentProfile, RiskCaps
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.money import E6, E8
-from tapebook.domain.order import Order
+from tapebook.domain.order import Increments, Order
+from tapebook.domain.position import Portfolio
 from tapebook.errors import BadInput
 from tapebook.library.log_documents import write_log_documents
 from tapebook.log import Draft, Event
@@ -44,15 +45,29 @@ class Untouchable:
         """Fails the test."""
         return _called(order.client_id)
 
-    def order_state(self, client_id: str) -> OrderState:
+    def cancel(self, client_id: str, booked: BookedAccount) -> OrderState:
         """Fails the test."""
         return _called(client_id)
 
-    def activity(
-        self, account: BrokerAccount, orders: Sequence[Order], *, quotes: Quotes, until: int
-    ) -> BrokerActivity:
+    def order_state(self, client_id: str, booked: BookedAccount) -> OrderState:
         """Fails the test."""
-        return _called(f"{len(orders)} orders")
+        return _called(client_id)
+
+    def open_orders(self, booked: BookedAccount) -> tuple[OpenOrder, ...]:
+        """Fails the test."""
+        return _called("open orders")
+
+    def activity_since(self, booked: BookedAccount) -> BrokerActivity:
+        """Fails the test."""
+        return _called(f"{len(booked.orders)} orders")
+
+    def account_state(self, booked: BookedAccount) -> Portfolio:
+        """Fails the test."""
+        return _called("account state")
+
+    def increments(self, symbol: str) -> Increments | None:
+        """The steps of sizes and prices are no secret of an account, so they may be asked for."""
+        return None
 
     @property
     def account(self) -> str:

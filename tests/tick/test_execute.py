@@ -158,3 +158,19 @@ def test_nothing_is_placed_twice_unless_the_first_time_was_lost(floor: Desk, mon
     # The same client id both times: an exchange takes it once.
     assert len(broker.placed) == 2 and len(set(broker.placed)) == 1
     assert len(floor.working(agent)) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "price"),
+    [("", 499_975_001, 9_998_765_432), ("[paper]\nlots = true", 499_975_000, 9_990_000_000)],
+)
+def test_sizes_and_limits_are_in_lots_where_the_settings_say_so(
+    tmp_path: Path, settings: str, size: int, price: int
+) -> None:
+    """BTC goes in steps of 0.00001, its price in steps of 0.1 and five digits."""
+    with desk(tmp_path / "lots", settings=settings) as opened:
+        agent = opened.hire()
+        opened.quote(BTC=100.005)
+        opened.say(agent, reply("open", "long", 500, order_type="limit", limit_price=99.98765432))
+        (order,) = opened.working(agent)
+        assert (order.size_e8, order.limit_price_e8) == (size, price)

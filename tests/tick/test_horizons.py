@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapebook.api import app
-from tapebook.api.home_layers import HomeLayers
+from tapebook.api.horizons import HomeLayers
+from tapebook.api.open_home import OpenHome
 from tapebook.clock import VirtualClock
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, LayerRow, ReflectionSettings
@@ -104,7 +105,7 @@ def test_layers_are_what_the_days_that_are_over_give(floor: Desk, exits: list[Tr
 
 def check(rooms: Rooms, agent: Deployment, exits: list[TradeExit]) -> None:
     """The layers say of some trades what arithmetic says, in every layer; what was posted is beside it."""
-    conn = HomeLayers(rooms, moment=lambda _: rooms.clock.now(), scope_of=str)
+    conn = HomeLayers(OpenHome(rooms))
     check_conservation(conn, exits, scope=agent.id)
     found, expected = stored(conn, exits, scope=agent.id), from_scratch(exits)
     posted = {place: values.pop("ledger_pnl") for place, values in found.items() if "ledger_pnl" in values}
@@ -309,23 +310,25 @@ def learned(home: Path, agent: Deployment, *, dies_at: int = 0) -> tuple[Tables,
 
 def test_a_sole_writer_in_one_transaction_writes_and_tells_the_same(tmp_path: Path) -> None:
     found = []
-    for sole in (False, True):
-        make_home(tmp_path / str(sole))
+    for single_writer in (False, True):
+        make_home(tmp_path / str(single_writer))
         clock = VirtualClock(START)
-        rooms = Rooms(tmp_path / str(sole), clock=clock, sole=sole)
+        rooms = Rooms(tmp_path / str(single_writer), clock=clock, single_writer=single_writer)
         rooms.book.save_agent(QUIET, at=START)
         agent, seen = deploy_agent(rooms, QUIET.name), []
-        with rooms.log.one_transaction() if sole else nullcontext():
+        with rooms.log.one_transaction() if single_writer else nullcontext():
             for day in range(START // DAY, START // DAY + 12):
                 clock.advance(day * DAY + 20 * HOUR)
                 booked(rooms, agent, [exit_at(day * DAY + hour * HOUR, hour - 9.5) for hour in (9, 19) if day % 3])
                 learn_what_is_due(rooms, agent)
                 seen.append(rooms.horizons.packet_rows(agent.id, seq=rooms.book.head(agent.id), as_of=clock.now()))
         assert len(set(seen)) == 9 and rolled(rooms, agent) == 8
-        # The events of a sole writer lie in packs, and are the same.
+        # The events of a single writer lie in packs, and are the same.
         events = [event.hash for stream in rooms.log.streams() for event in rooms.log.events(stream)]
         rooms.close()
-        rows = {name: rows for name, rows in tables(tmp_path / str(sole)).items() if not name.startswith("log_")}
+        rows = {
+            name: rows for name, rows in tables(tmp_path / str(single_writer)).items() if not name.startswith("log_")
+        }
         found.append((seen, events, rows))
     assert found[0] == found[1]
 

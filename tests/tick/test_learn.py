@@ -141,7 +141,7 @@ def alone(home: Path) -> Iterator[Desk]:
     """A desk whose book nobody else writes."""
     make_home(home)
     clock = VirtualClock(START)
-    with closing(Rooms(home, clock=clock, sole=True)) as rooms:
+    with closing(Rooms(home, clock=clock, single_writer=True)) as rooms:
         yield Desk(rooms, clock)
 
 
@@ -185,7 +185,7 @@ def test_who_writes_alone_looks_again_only_when_something_could_be_due(
 
 def test_who_writes_alone_learns_the_same(tmp_path: Path) -> None:
     heads = []
-    for floor_of, name in ((desk, "shared"), (alone, "sole")):
+    for floor_of, name in ((desk, "shared"), (alone, "single_writer")):
         with floor_of(tmp_path / name) as floor:
             agent = floor.hire(replace(LEARNER, reflection=ReflectionSettings("daily")))
             for number in range(4):
@@ -205,7 +205,7 @@ def test_a_process_that_has_just_begun_learns_what_is_due(tmp_path: Path) -> Non
         learn_what_is_due(floor.rooms, agent)
         trade(floor, agent, "BTC", wins=True, odd=0.0)
         clock = floor.clock
-    with closing(Rooms(tmp_path / "home", clock=clock, sole=True)) as rooms:
+    with closing(Rooms(tmp_path / "home", clock=clock, single_writer=True)) as rooms:
         before = rooms.book.head(agent.id)
         learn_what_is_due(rooms, agent)
         assert rooms.book.head(agent.id) == before + 1

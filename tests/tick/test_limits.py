@@ -28,7 +28,7 @@ def slot(floor: Desk, deployment: Deployment, symbol: str = "BTC") -> Slot:
 def test_fresh_account(floor: Desk) -> None:
     agent = floor.hire()
     known = limits_now(floor.rooms, slot(floor, agent))
-    assert (known.held, known.mark_e8, known.data_age_ms, known.halted) == (None, None, None, None)
+    assert (known.position, known.mark_e8, known.data_age_ms, known.halted) == (None, None, None, None)
     assert known.equity_usd_e6 == known.activity.day_start_equity_usd_e6 == 10_000 * E6
     assert (known.working, known.seq) == ((), floor.rooms.book.head(agent.id))
 
@@ -42,7 +42,7 @@ def test_positions_orders_and_prices_of_all_symbols(floor: Desk) -> None:
     floor.say(agent, reply("open", "short", 300, symbol="ETH", order_type="limit", limit_price=10.1), symbol="ETH")
     floor.later(7_000)
     known = limits_now(floor.rooms, slot(floor, agent, "ETH"))
-    assert known.held is None and known.held_usd_e6("BTC") == 550 * E6
+    assert known.position is None and known.held_usd_e6("BTC") == 550 * E6
     assert (known.mark_e8, known.data_age_ms) == (10 * E8, 7_000)
     (move,) = known.working
     assert (move.symbol, move.buys, move.usd_e6, move.limit_price_e8) == ("ETH", False, 300 * E6, 1_010_000_000)

@@ -107,7 +107,7 @@ class HostileDesk:
         scheduler.turn()
         assert scheduler.added == len(self.names) + 1
         with closing(Worker(self.rooms)) as worker:
-            while worker.turn(patience=0.2):
+            while worker.turn(wait_seconds=0.2):
                 pass
             return worker
 

@@ -315,8 +315,9 @@ def test_reads_of_one_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
             count = _counted(patch, desk)
             desk.reconcile(minutes)
         counts.append(count[: count.index("append")])
-    assert counts[0] == counts[1]
-    assert len(counts[0]) <= 19
+    # Funding has moved the account meanwhile, so it is read again.
+    assert [name for name in counts[1] if name not in ("cash", "open_trades")] == counts[0]
+    assert len(counts[1]) <= 19
 
 
 def _bars_until(minutes: float) -> list[Candle]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -91,7 +92,7 @@ def test_a_shadow_places_nothing(beside: Path) -> None:
 
 def test_a_shadow_changes_nothing_for_the_real_decisions(beside: Path, tmp_path: Path) -> None:
     play(tmp_path / "plain", PLAIN)
-    told = []
+    told = list[dict[str, Any]]()
     for home in (beside, tmp_path / "plain"):
         with rooms_of(home) as rooms:
             runs = [run for run in all_runs(rooms) if run.branch == "main"]

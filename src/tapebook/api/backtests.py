@@ -1,32 +1,96 @@
-"""Lists, shows, compares, exports and removes the backtests of a home, for surfaces and programs.
+"""Backtests: run one, make it again, and list, show, compare, export and remove those that were made.
 
+    tb.backtest("btc-5m", start="2025-01-01", chunks="month")
     tb.backtests.show("1f0c")["total"]["sharpe"]
 
 A backtest is named by its id, or by the beginning of it.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
+from tapebook.api.open_home import HomePart
 from tapebook.backtest.home import BacktestHome, backtest_home, backtest_homes
 from tapebook.backtest.identity import PlanFingerprints
 from tapebook.backtest.plan import BacktestPlan
+from tapebook.backtest.planning import BacktestOptions, plan_for
 from tapebook.backtest.result import BacktestResult, ChunkResult
-from tapebook.backtest.spending import SpendingTotals, spending_of
+from tapebook.backtest.run import BacktestCallbacks, BacktestProgress, run_backtest
+from tapebook.backtest.spending import CostEstimate, SpendingTotals, estimate_cost, max_spending, spending_of
 from tapebook.backtest.summary import spending_text, stale_sentences
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
 from tapebook.errors import BadInput, Damaged
 from tapebook.home import exclusive_lock
+from tapebook.lab.rerun import RerunComparison, rerun_backtest
 from tapebook.report.backtest import chunk_lines, chunk_view, result_view, spending_view, summary_lines
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
     from tapebook.report.comparison import BacktestComparison
+
+
+class BacktestRuns(HomePart):
+    """Runs an agent of a home over past bars. Options are those of `BacktestOptions`."""
+
+    def backtest(
+        self,
+        agent: str,
+        *,
+        progress: Callable[[BacktestProgress], None] = lambda progress: None,
+        chunk_done: Callable[[ChunkResult], None] = lambda result: None,
+        max_usd: float | None = None,
+        agree: Callable[[CostEstimate], bool] = lambda estimate: False,
+        **options: Unpack[BacktestOptions],
+    ) -> BacktestResult:
+        """Runs an agent over past bars, or goes on where it stopped, or gives what is there.
+
+        Where models are asked, `agree` hears what they may cost before the first question. They may cost `max_usd` in
+        all; without it, the estimate, if `agree` says so. At the limit it stops with SpendLimit: nothing is lost.
+        """
+        with self._home.read() as rooms:
+            plan = plan_for(rooms, rooms.book.find_agent(agent), options)
+            estimate, home, config = estimate_cost(rooms, plan), rooms.home, rooms.config
+        most = max_spending(estimate, max_usd=max_usd, agree=agree)
+        return run_backtest(home, config, plan, watch=BacktestCallbacks(progress, chunk_done), max_usd_e6=most)
+
+    def backtest_again(
+        self,
+        agent: str,
+        *,
+        chunk: str | None = None,
+        progress: Callable[[BacktestProgress], None] = lambda progress: None,
+        **options: Unpack[BacktestOptions],
+    ) -> RerunComparison:
+        """Makes a finished backtest, or one chunk of it, a second time and compares what is kept, byte for byte."""
+        with self._home.read() as rooms:
+            plan = plan_for(rooms, rooms.book.find_agent(agent, removed=True), options)
+            home, config = rooms.home, rooms.config
+        return rerun_backtest(home, config, plan, chunk=chunk, progress=progress)
+
+
+class BacktestView(TypedDict):
+    """A backtest in the list; what cannot be read of a damaged one is null, `stale` names inputs that have changed."""
+
+    id: str
+    status: str
+    agent: str | None
+    agent_version: int | None
+    start: str | None
+    end: str | None
+    memory: str | None
+    chunks_done: int | None
+    chunks_planned: int | None
+    trades: int | None
+    change_usd: float | None
+    spent: dict[str, Any] | None
+    stopped: str | None
+    fill: str | None
+    stale: list[str]
 
 
 class Backtests:
@@ -35,7 +99,7 @@ class Backtests:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> list[BacktestView]:
         """Every backtest with how far it has come and what it came to, by the beginning of its range.
 
         `stale` names the inputs that are others by now; it is empty for one that is current.
@@ -52,12 +116,12 @@ class Backtests:
         home = backtest_home(self._home, name)
         result, pace = home.result(), home.speed().ticks_per_second
         if result is not None:
-            stale, spent = self._stale(home), self._spent(home)
+            stale, spent = self._stale(home), self._spending_of(home)
             return result_view(result, ticks_per_second=pace, stale=stale, spent=spent) | {"status": "done"}
         chunks = [chunk_view(chunk) for chunk in _finished_chunks(home)]
         with self._fingerprints() as fingerprints:
             row = self._row(home, fingerprints)
-        return row | {"ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
+        return {**row, "ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
 
     def lines(self, name: str, *, chunks: bool = False) -> list[str]:
         """The same for people; with `chunks`, what each of them taught."""
@@ -67,23 +131,23 @@ class Backtests:
         each = [f"STALE: {sentence}" for sentence in stale_sentences(agent, stale)]
         each += [line for chunk in done for line in (*chunk_lines(chunk), "")]
         if result is not None:
-            return [*(each if chunks else []), *summary_lines(result, stale=stale, spent=self._spent(home))]
+            return [*(each if chunks else []), *summary_lines(result, stale=stale, spent=self._spending_of(home))]
         then = "begins another: its inputs are no longer the same" if stale else "goes on with it"
-        paid = [f"  models  {said}" for said in filter(None, [spending_text(self._spent(home))])]
+        paid = [f"  models  {said}" for said in filter(None, [spending_text(self._spending_of(home))])]
         stopped = [f"  stopped: {reason}" for reason in filter(None, [home.stop_reason()])]
         so_far = f"{home.id}: {_progress_text(home.plan(), done)}; the same `tapebook backtest` again {then}"
         return [*each, so_far, *paid, *stopped]
 
-    def spent(self, name: str) -> SpendingTotals:
+    def spending(self, name: str) -> SpendingTotals:
         """What the models of a backtest cost by now."""
-        return self._spent(backtest_home(self._home, name))
+        return self._spending_of(backtest_home(self._home, name))
 
     def compare(self, first: str, second: str) -> "BacktestComparison":
         """Two finished backtests side by side."""
         # It brings numpy, which a list of backtests has no use for.
         from tapebook.report.comparison import compare_backtests
 
-        both = [self._finished(name) for name in (first, second)]
+        both = [self._finished_result(name) for name in (first, second)]
         stale = {home.id: self._stale(home) for home, _ in both}
         return compare_backtests(both[0][1], both[1][1], stale=stale)
 
@@ -100,7 +164,7 @@ class Backtests:
         from tapebook.report.export import csv_files, json_bytes, market_bars, report_data, write_csv, write_text
         from tapebook.report.html_page import report_html
 
-        home, result = self._finished(name)
+        home, result = self._finished_result(name)
         if csv is html is json is None:
             raise BadInput("say what to write: --csv, --html or --json with a place")
         if json is not None:
@@ -108,13 +172,13 @@ class Backtests:
                 result,
                 ticks_per_second=home.speed().ticks_per_second,
                 stale=self._stale(home),
-                spent=self._spent(home),
+                spent=self._spending_of(home),
             )
             write_text(Path(json), json_bytes(view), overwrite=overwrite)
         if csv is not None or html is not None:
             plan = home.plan()
             with closing(Rooms(home.folder, clock=VirtualClock(plan.end))) as rooms:
-                told = report_data(rooms, plan, result, stale=self._stale(home), spent=self._spent(home))
+                told = report_data(rooms, plan, result, stale=self._stale(home), spent=self._spending_of(home))
                 if csv is not None:
                     write_csv(Path(csv), csv_files(told), overwrite=overwrite)
                 if html is not None:
@@ -131,17 +195,16 @@ class Backtests:
             shutil.rmtree(home.folder)
         return home.id
 
-    def _spent(self, home: BacktestHome) -> SpendingTotals:
+    def _spending_of(self, home: BacktestHome) -> SpendingTotals:
         return spending_of(self._home, home.id)
 
-    def _row(self, home: BacktestHome, fingerprints: PlanFingerprints) -> dict[str, Any]:
+    def _row(self, home: BacktestHome, fingerprints: PlanFingerprints) -> BacktestView:
         """A line of the list; what is damaged is listed too, so that it can be removed."""
-        nothing = dict.fromkeys(("agent", "agent_version", "start", "end", "memory", "chunks_done", "chunks_planned"))
-        counted = dict.fromkeys(("trades", "change_usd", "spent", "stopped"))
         try:
             plan, done, finished, stopped = home.plan(), _finished_chunks(home), home.result(), home.stop_reason()
         except Damaged:
-            return {"id": home.id, "status": "damaged", **nothing, **counted, "fill": None, "stale": []}
+            unknown = dict.fromkeys(BacktestView.__annotations__)
+            return cast(BacktestView, unknown | {"id": home.id, "status": "damaged", "stale": []})
         progress = f"stopped at its limit, {_progress_text(plan, done)}" if stopped else _progress_text(plan, done)
         return {
             "id": home.id,
@@ -155,7 +218,7 @@ class Backtests:
             "chunks_planned": len(plan.chunks),
             "trades": sum(chunk.trades for chunk in done),
             "change_usd": sum(chunk.change_usd_e6 for chunk in done) / E6,
-            "spent": spending_view(self._spent(home)),
+            "spent": spending_view(self._spending_of(home)),
             "stopped": stopped,
             "fill": plan.fill,
             "stale": list(fingerprints.changed_inputs(plan)),
@@ -172,7 +235,7 @@ class Backtests:
         with closing(Rooms(self._home, clock=VirtualClock(0))) as rooms:
             yield PlanFingerprints(rooms)
 
-    def _finished(self, name: str) -> tuple[BacktestHome, BacktestResult]:
+    def _finished_result(self, name: str) -> tuple[BacktestHome, BacktestResult]:
         home = backtest_home(self._home, name)
         result = home.result()
         if result is None:

@@ -1,4 +1,4 @@
-"""Starts homes, and runs what needs no open home: `init`, `ingest`, `demo`, `find_damage`."""
+"""Homes: starts them, checks and repairs them, and runs what needs no open home (`init`, `ingest`, `demo`)."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,17 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from tapebook.anchors import anchor_heads
+from tapebook.api.open_home import HomePart
 from tapebook.clock import SystemClock, VirtualClock, elapsed_seconds
 from tapebook.desk import agents
 from tapebook.desk import demo as demo_loop
 from tapebook.desk.demo import DemoProgress
+from tapebook.desk.health import Check, health_checks
+from tapebook.desk.librarian import clean_archive
 from tapebook.desk.supervisor import claim_role
-from tapebook.desk.verify import verify_home
+from tapebook.desk.verify import rebuild_book, verify_home
 from tapebook.errors import HomeError
 from tapebook.home import exclusive_lock, is_home, make_home, require_home
 from tapebook.ingest.live import IngestProgress, ingest_live
 from tapebook.ingest.world_process import clock_of_source
-from tapebook.log import Finding
+from tapebook.log import Finding, RebuiltTables
 from tapebook.report.demo import DemoReport, demo_report
 from tapebook.settings import profiles
 from tapebook.settings.config import load_config
@@ -44,12 +47,14 @@ async def ingest(
     end = None if seconds is None else elapsed_seconds() + seconds
     clock = await clock_of_source(url or load_config(home).hyperliquid.url)
 
-    def say(line: str) -> None:
+    def report_wait(line: str) -> None:
         report(IngestProgress(clock.now(), {}, 0, line))
 
     with exclusive_lock(home, "tape"):
         # Nothing else runs in this loop yet, so it may stand still for as long as the wait lasts.
-        rooms = when_database_answers(lambda: Rooms(home, clock=clock), until=end, stopped=lambda: False, say=say)
+        rooms = when_database_answers(
+            lambda: Rooms(home, clock=clock), until=end, stopped=lambda: False, report=report_wait
+        )
         try:
             claim_role(rooms.tape_db, "ingest", owner=rooms.config.owner)
             left = None if end is None else max(0.0, end - elapsed_seconds())
@@ -78,6 +83,46 @@ def init(home: str | Path) -> list[str]:
         "agent btc-5m (engine: the default of the settings) watches BTC",
         "agent demo-ensemble (engine: ensemble of the rule engines) watches BTC, ETH",
     ]
+
+
+class HomeHealth(HomePart):
+    """Whether a home is whole."""
+
+    def verify(
+        self,
+        *,
+        tape: bool = False,
+        archive: bool = False,
+        progress: Callable[[str], None] = lambda words: None,
+        notice: Callable[[str], None] = lambda words: None,
+    ) -> list[Finding]:
+        """Everything that contradicts itself; empty when all is whole.
+
+        `tape` compares every row of the tape with its checksum, `archive` reads every object.
+        `progress` is told how far it has come; `notice` what cannot be checked, such as rows older than checksums.
+        """
+        with self._home.read() as rooms:
+            return verify_home(rooms, tape=tape, archive=archive, progress=progress, notice=notice)
+
+    def rebuild(self, *, progress: Callable[[str], None] = lambda words: None) -> RebuiltTables:
+        """Computes tables of the book again that contradict its log, in one transaction; nothing else may run."""
+        with self._home.write() as rooms:
+            try:
+                return rebuild_book(rooms, progress=progress)
+            finally:
+                self._home.discard_readers()
+
+    def doctor(self, *, fix: bool = False) -> list[Check]:
+        """The state of the home, point by point.
+
+        With `fix`, after what waits for the archive was moved there and what killed writers left in it was deleted.
+        """
+        if fix:
+            with self._home.write() as rooms:
+                rooms.archive.drain()
+                clean_archive(rooms, everywhere=True)
+        with self._home.read() as rooms:
+            return health_checks(rooms)
 
 
 def find_damage(home: str | Path, *, archive: bool = False) -> list[Finding]:

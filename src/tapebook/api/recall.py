@@ -6,14 +6,16 @@ Reads give values in people's units; the only writes are those of the policy (do
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import msgspec
 
+from tapebook.api.open_home import AsOf, HomePart, parse_moment
 from tapebook.desk import document_writes
 from tapebook.desk.document_writes import AppendedEntry, DecidedProposal, ProposalDiff
-from tapebook.domain.instants import iso_text, parse_instant
+from tapebook.domain.instants import iso_text
 from tapebook.errors import BadInput
 from tapebook.library.search import (
     IndexProgress,
@@ -25,18 +27,43 @@ from tapebook.library.search import (
     search_documents,
 )
 from tapebook.library.sync import SyncReport, sync_documents, watch_documents
+from tapebook.search import IndexReport
 from tapebook.wiring import Rooms
 
 __all__ = ["AppendedEntry", "DecidedProposal", "ProposalDiff", "Recall", "RecallStatus", "SearchResult", "SyncReport"]
 
-View = dict[str, Any]
+
+class ProposalView(TypedDict):
+    """A proposed manual, and what came of it."""
+
+    proposal_id: str
+    agent: str
+    base_sha256: str
+    sha256: str
+    written_by: str
+    run_id: str
+    known_at: str
+    status: str
+    decided_by: str
+    decided_at: str | None
+    version: int
 
 
-class Recall:
+class WriteView(TypedDict):
+    """One thing that was written by way of the policy."""
+
+    seq: int
+    known_at: str
+    kind: str
+    agent: str
+    written_by: str
+    run_id: str
+    sha256: str
+    place: str
+
+
+class Recall(HomePart):
     """The documents of a home."""
-
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
 
     def search(
         self,
@@ -44,44 +71,56 @@ class Recall:
         *,
         agent: str | None = None,
         limit: int = 10,
-        as_of: int | str | None = None,
+        as_of: AsOf = None,
         kinds: Iterable[str] | None = None,
     ) -> SearchResult:
         """Places in documents that answer a question: those an agent may see, or all; now, or as known at a moment."""
-        moment = parse_instant(as_of) if isinstance(as_of, str) else as_of
-        chosen = None if kinds is None else frozenset(kinds)
-        return search_documents(self._rooms, query, agent=agent, limit=limit, as_of=moment, kinds=chosen)
+        with self._home.read() as rooms:
+            moment = None if as_of is None else parse_moment(as_of)
+            chosen = None if kinds is None else frozenset(kinds)
+            return search_documents(rooms, query, agent=agent, limit=limit, as_of=moment, kinds=chosen)
 
     def status(self) -> RecallStatus:
         """How it goes: documents, chunks, the last sync, what was refused, and how far the index is."""
-        return documents_status(self._rooms)
+        with self._home.read() as rooms:
+            return documents_status(rooms)
 
     def sync(self, *, progress: IndexProgress = no_progress) -> SyncReport:
         """Brings documents and index up to date."""
-        return sync_documents(self._rooms, progress=progress)
+        with self._home.write() as rooms:
+            return sync_documents(rooms, progress=progress)
 
-    def reindex(self, *, progress: IndexProgress = no_progress) -> View:
+    def reindex(self, *, progress: IndexProgress = no_progress) -> IndexReport:
         """Builds the index anew and puts it in place of the old one."""
-        report: View = msgspec.to_builtins(reindex(self._rooms, progress=progress))
-        return report
+        with self._home.write() as rooms:
+            return reindex(rooms, progress=progress)
 
     def watch(self, *, seconds: float | None = None) -> Iterator[SyncReport]:
         """Syncs now, whenever a file changes, and every `recall.sync_minutes`; gives what each sync found."""
-        return watch_documents(self._rooms, seconds=seconds)
+        # With rooms of its own: it may wait for ever, and nobody else could write.
+        beside = self._home.writer
+        with closing(Rooms(beside.home, clock=beside.clock, slot=beside.config.recall.slot)) as rooms:
+            try:
+                yield from watch_documents(rooms, seconds=seconds)
+            finally:
+                self._home.anchor_written(rooms)
 
     def add(self, folder: str | Path, *, progress: IndexProgress = no_progress) -> SyncReport:
         """Makes the texts of a folder documents for every agent."""
-        document_writes.add_folder(self._rooms, Path(folder))
-        return sync_documents(self._rooms, progress=progress)
+        with self._home.write() as rooms:
+            document_writes.add_folder(rooms, Path(folder))
+            return sync_documents(rooms, progress=progress)
 
     def remove(self, folder: str, *, progress: IndexProgress = no_progress) -> SyncReport:
         """Ends what `add` began, by the folder's name or place; searches as of before still find its texts."""
-        document_writes.remove_folder(self._rooms, folder)
-        return sync_documents(self._rooms, progress=progress)
+        with self._home.write() as rooms:
+            document_writes.remove_folder(rooms, folder)
+            return sync_documents(rooms, progress=progress)
 
     def append(self, what: str, agent: str, text: str, *, run: str | None = None, by: str = "owner") -> AppendedEntry:
         """Appends to an agent's `journal`, or to its `learning`s or `note`s."""
-        return document_writes.append_entry(self._rooms, agent, what, text, run_id=run or "", by=by)
+        with self._home.write() as rooms:
+            return document_writes.append_entry(rooms, agent, what, text, run_id=run or "", by=by)
 
     def propose(
         self,
@@ -93,33 +132,40 @@ class Recall:
         by: str = "owner",
     ) -> ProposalDiff:
         """Proposes a manual, from a text or a file; it stands when the owner approves it."""
-        if (text is None) == (file is None):
-            raise BadInput("a proposal is a text or a file: give one of the two")
-        proposed = document_writes.read_manual_file(Path(file)) if file is not None else text or ""
-        return document_writes.propose_manual(self._rooms, agent, proposed, run_id=run or "", by=by)
+        with self._home.write() as rooms:
+            if (text is None) == (file is None):
+                raise BadInput("a proposal is a text or a file: give one of the two")
+            proposed = document_writes.read_manual_file(Path(file)) if file is not None else text or ""
+            return document_writes.propose_manual(rooms, agent, proposed, run_id=run or "", by=by)
 
-    def proposals(self, agent: str | None = None, *, most: int = 20) -> list[View]:
+    def proposals(self, agent: str | None = None, *, most: int = 20) -> list[ProposalView]:
         """Proposals, newest first, of one agent or of all."""
-        found = self._rooms.documents.proposals(agent or "", most=most)
-        return [_with_iso_times(msgspec.to_builtins(each), "known_at", "decided_at") for each in found]
+        with self._home.read() as rooms:
+            found = rooms.documents.proposals(agent or "", most=most)
+            return [cast(ProposalView, _with_iso_times(each, "known_at", "decided_at")) for each in found]
 
     def proposal(self, proposal_id: str) -> ProposalDiff:
         """One proposal, with what it changes."""
-        return document_writes.proposal_with_diff(self._rooms, proposal_id)
+        with self._home.read() as rooms:
+            return document_writes.proposal_with_diff(rooms, proposal_id)
 
     def approve(self, proposal_id: str, *, by: str = "owner") -> DecidedProposal:
         """Makes a proposed manual the agent's: a new version of its profile."""
-        return document_writes.approve_proposal(self._rooms, proposal_id, by=by)
+        with self._home.write() as rooms:
+            return document_writes.approve_proposal(rooms, proposal_id, by=by)
 
     def reject(self, proposal_id: str, *, by: str = "owner") -> DecidedProposal:
         """Ends a proposal; the manual stays as it is."""
-        return document_writes.reject_proposal(self._rooms, proposal_id, by=by)
+        with self._home.write() as rooms:
+            return document_writes.reject_proposal(rooms, proposal_id, by=by)
 
-    def writes(self, agent: str | None = None, *, most: int = 50) -> list[View]:
+    def writes(self, agent: str | None = None, *, most: int = 50) -> list[WriteView]:
         """Everything that was appended, proposed or approved, newest first: who, in which run, when, and its hash."""
-        found = self._rooms.documents.writes(agent or "", most=most)
-        return [_with_iso_times(msgspec.to_builtins(each), "known_at") for each in found]
+        with self._home.read() as rooms:
+            found = rooms.documents.writes(agent or "", most=most)
+            return [cast(WriteView, _with_iso_times(each, "known_at")) for each in found]
 
 
-def _with_iso_times(row: View, *names: str) -> View:
+def _with_iso_times(record: msgspec.Struct, *names: str) -> dict[str, Any]:
+    row = msgspec.structs.asdict(record)
     return row | {name: None if row[name] is None else iso_text(row[name]) for name in names}

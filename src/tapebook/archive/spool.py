@@ -72,14 +72,14 @@ def check_archive(
             progress(objects)
         for place in archive.stray_files():
             yield ArchiveFinding(place, "misplaced", f"{place} is no object of the archive; {_LOOK}")
-    told: set[str] = set()
+    reported: set[str] = set()
     for reference in referenced:
         found = damaged.pop(reference.key, None)
         if found is not None:
             yield msgspec.structs.replace(found, by=reference.by)
-        elif reference.key not in told and not any(archive.has(reference.key) for archive in archives):
-            if len(told) < _MOST_REMEMBERED:
-                told.add(reference.key)
+        elif reference.key not in reported and not any(archive.has(reference.key) for archive in archives):
+            if len(reported) < _MOST_REMEMBERED:
+                reported.add(reference.key)
             lost = f"the archive has lost {reference.key}; {_BACKUP}"
             yield ArchiveFinding(reference.key, "missing", lost, reference.by)
     yield from damaged.values()

@@ -90,7 +90,7 @@ def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, indent
         return []
     lines = [headings, *([plain_text(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [" " * indent + _aligned(line, widths) for line in lines]
+    return [" " * indent + _aligned_line(line, widths) for line in lines]
 
 
 def text_record(pairs: Sequence[tuple[str, str]], *, indent: int = 2) -> list[str]:
@@ -99,6 +99,6 @@ def text_record(pairs: Sequence[tuple[str, str]], *, indent: int = 2) -> list[st
     return [f"{' ' * indent}{name:<{width}}  {plain_text(value)}" for name, value in pairs if value]
 
 
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _aligned_line(cells: Sequence[str], widths: Sequence[int]) -> str:
     first, *others = zip(cells, widths, strict=True)
     return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]).rstrip()

@@ -147,11 +147,16 @@ def _adapters_of_agent(rooms: Rooms, agent: AgentProfile) -> Iterator[tuple[str,
 
 
 def _files_outside(folder: str, name: str) -> list[Path]:
-    """The files of an adapter that are no part of the package: its module, or all of it if it is a folder."""
+    """The files of an adapter that are no part of this package: its module, or all of the package that it is in."""
     file = Path(plug.load(folder, name).__file__ or "")
     if file.is_relative_to(_PACKAGE):
         return []
-    return sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    if not (file.parent / "__init__.py").exists():
+        return [file]
+    top = file.parent
+    while (top.parent / "__init__.py").exists():
+        top = top.parent
+    return sorted(path for path in top.rglob("*") if path.suffix in _SOURCES)
 
 
 def _file_sha256(path: Path) -> str:

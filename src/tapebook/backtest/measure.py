@@ -297,7 +297,7 @@ class _ChunkMeasure:
         """All measures."""
         chunk = self._chunk
         daily = tuple((day, self._equity(day)) for day in midnights(chunk.start, chunk.end))
-        ticks, told = self._book.packets_digest()
+        ticks, digest = self._book.packets_digest()
         return ChunkResult(
             name=chunk.name,
             start=chunk.start,
@@ -307,7 +307,7 @@ class _ChunkMeasure:
             exposure=round_fixed(share_held(self._book, chunk.start, chunk.end), RATE_DIGITS),
             parts=self._parts(),
             daily=daily,
-            packets_sha256=told,
+            packets_sha256=digest,
             **self._money(),
             **self._tables(daily),
             **self._memory(),

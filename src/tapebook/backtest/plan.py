@@ -67,16 +67,16 @@ class BacktestPlan(msgspec.Struct, frozen=True):
         """The name of the backtest and of its folder: the one it was stored under, or will be."""
         if self.stored_id:
             return self.stored_id
-        said = msgspec.to_builtins(self)
-        del said["stored_id"]
+        fields = msgspec.to_builtins(self)
+        del fields["stored_id"]
         if self.inputs is not None:
-            del said["tape_seq"]
+            del fields["tape_seq"]
         else:
             # As the first build took it.
-            del said["inputs"], said["agent"]["mode"]
+            del fields["inputs"], fields["agent"]["mode"]
             if self.fill == "bar_close":
-                del said["fill"]
-        return short_id("bt", msgspec.json.encode(said, order="sorted").decode())
+                del fields["fill"]
+        return short_id("bt", msgspec.json.encode(fields, order="sorted").decode())
 
 
 _SHORTEST = {"quarter": 90 * DAY, "month": 28 * DAY, "week": 7 * DAY}

@@ -12,7 +12,7 @@ it did not come in one answer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, TypedDict, get_args
 
 import msgspec
 
@@ -129,10 +129,10 @@ class _QuietMinutes:
     def _is_heard(self, minute: int) -> bool:
         begins = minute - minute % _STRETCH
         if begins != self._heard[0]:
-            self._heard = begins, self._observed(Candle, begins, begins + _STRETCH)
-        return minute in self._heard[1] or bool(self._observed(Mid, minute, minute + MINUTE))
+            self._heard = begins, self._observed_minutes(Candle, begins, begins + _STRETCH)
+        return minute in self._heard[1] or bool(self._observed_minutes(Mid, minute, minute + MINUTE))
 
-    def _observed(self, channel: type[Candle] | type[Mid], since: int, until: int) -> set[int]:
+    def _observed_minutes(self, channel: type[Candle] | type[Mid], since: int, until: int) -> set[int]:
         return self._tape.observed_minutes(channel, of=self._is_of_dex, since=since, until=until)
 
     def _is_of_dex(self, symbol: str) -> bool:
@@ -140,6 +140,18 @@ class _QuietMinutes:
 
 
 _MOMENTS = ("start", "end", "freeze_at")
+
+
+class BacktestOptions(TypedDict, total=False):
+    """A `BacktestRequest` as programs write it, by name; moments may be ISO-8601 text."""
+
+    start: int | str | None
+    end: int | str | None
+    chunks: ChunkKind
+    memory: MemoryMode
+    freeze_at: int | str | None
+    gaps: bool
+    fill: FillRule | None
 
 
 class BacktestRequest(msgspec.Struct, frozen=True):
@@ -155,11 +167,22 @@ class BacktestRequest(msgspec.Struct, frozen=True):
 
 
 def plan_for(rooms: Rooms, deployment: Deployment, wish: Mapping[str, Any]) -> BacktestPlan:
-    """The plan of an agent for a wish given by name; its moments may be text."""
-    said = {key: value for key, value in wish.items() if key in _MOMENTS and isinstance(value, str)}
-    asked = BacktestRequest(**(dict(wish) | {key: parse_instant(value) for key, value in said.items()}))
+    """The plan of an agent for a request given by name; its moments may be text."""
+    asked = _read_request(wish)
     plan = make_plan(rooms.tape, rooms.config, deployment.agent, version=deployment.version, wish=asked)
     return PlanFingerprints(rooms).with_inputs(plan)
+
+
+def _read_request(wish: Mapping[str, Any]) -> BacktestRequest:
+    known = BacktestRequest.__struct_fields__
+    if unknown := sorted(wish.keys() - set(known)):
+        raise BadInput(f"a backtest has no option {unknown[0]!r}: choose from {', '.join(known)}")
+    said = {key: value for key, value in wish.items() if key in _MOMENTS and isinstance(value, str)}
+    try:
+        moments = {key: parse_instant(value) for key, value in said.items()}
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    return BacktestRequest(**(dict(wish) | moments))
 
 
 def make_plan(tape: Tape, config: Config, agent: AgentProfile, *, version: int, wish: BacktestRequest) -> BacktestPlan:
@@ -194,10 +217,17 @@ def _check_request(wish: BacktestRequest) -> None:
         raise BadInput(
             f"the range ends at {iso_text(wish.end)}, before it begins at {iso_text(wish.start)}: swap --from and --to"
         )
-    if wish.fill is not None and wish.fill not in get_args(FillRule):
-        raise BadInput(f"there is no fill rule {wish.fill!r}: choose {', '.join(get_args(FillRule))}")
+    _require_one_of("kind of chunks", wish.chunks, get_args(ChunkKind))
+    _require_one_of("memory mode", wish.memory, get_args(MemoryMode))
+    if wish.fill is not None:
+        _require_one_of("fill rule", wish.fill, get_args(FillRule))
     if wish.freeze_at is not None and wish.memory != "frozen":
         raise BadInput("--freeze-at says when a memory stops learning: use it with --memory frozen")
+
+
+def _require_one_of(what: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise BadInput(f"there is no {what} {given!r}: choose {', '.join(known)}")
 
 
 def _no_bars_message(tape: Tape, agent: AgentProfile, wish: BacktestRequest) -> str:

@@ -91,7 +91,7 @@ def run_backtest(
 
 def open_backtest_rooms(home: BacktestHome, plan: BacktestPlan, clock: VirtualClock) -> Rooms:
     """The rooms of a backtest: its own book, its fill rule, and the tape as far as the plan may see it."""
-    rooms = Rooms(home.folder, clock=clock, sole=True)
+    rooms = Rooms(home.folder, clock=clock, single_writer=True)
     # The settings of the first build's backtests have no rule of their own.
     rooms.config = replace(rooms.config, paper=replace(rooms.config.paper, fill=plan.fill))
     rooms.tape = ForwardTape(rooms.tape_db, clock=clock, fetch=rooms.archive.get, watermark=plan.tape_seq)

@@ -13,7 +13,17 @@ import msgspec
 
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import canonical_json, short_id
-from tapebook.domain.order import Fill, FundingPayment, InsurancePayment, Order, OrderEnd, SpotFill
+from tapebook.domain.order import (
+    Fill,
+    FundingPayment,
+    Increments,
+    InsurancePayment,
+    Order,
+    OrderEnd,
+    SpotFill,
+    round_price,
+    round_size,
+)
 from tapebook.domain.position import (
     ClosedTrade,
     MissingFact,
@@ -336,17 +346,34 @@ def order_client_id(run_id: str, index: int) -> str:
 
 
 def orders_for_actions(
-    run_id: str, actions: Sequence[tuple[Action, Verdict]], *, held: Position | None, mark_e8: int | None, at: int
+    run_id: str,
+    actions: Sequence[tuple[Action, Verdict]],
+    *,
+    held: Position | None,
+    mark_e8: int | None,
+    at: int,
+    increments: Increments | None = None,
 ) -> list[Order]:
-    """The orders that allowed actions ask for; a hold, or a size of nothing, asks for none."""
+    """The orders that allowed actions ask for; a hold, or a size of nothing or of less than a lot, asks for none.
+
+    `increments` are the steps of the symbol that is traded, so that the book has the order as the broker gets it.
+    """
     orders = []
     for index, (action, verdict) in enumerate(actions):
         size = signed_size_e8(action, held, mark_e8) if verdict.allowed and mark_e8 else 0
+        if increments is not None:
+            size = round_size(size, increments, held_e8=held.size_e8 if held else 0)
         if size:
-            orders.append(
-                _order_of_action(action, size, held, client=order_client_id(run_id, index), run_id=run_id, at=at)
-            )
+            order = _order_of_action(action, size, held, client=order_client_id(run_id, index), run_id=run_id, at=at)
+            orders.append(order if increments is None else _with_price_on_grid(order, increments))
     return orders
+
+
+def _with_price_on_grid(order: Order, increments: Increments) -> Order:
+    if order.limit_price_e8 is None:
+        return order
+    price = round_price(order.limit_price_e8, increments, buying=order.side == "buy")
+    return msgspec.structs.replace(order, limit_price_e8=price)
 
 
 def flatten_order(stream: str, held: Position, *, at: int) -> Order:

@@ -18,18 +18,30 @@ observed before it, so it counts in a step without one alone.
 
 `settle_fill`, `settle_funding`, `settle_insurance` and `settle_marks` take an account and an event and return the
 next account and the bodies of new events. The caller appends all bodies of one reconciliation in one transaction.
+
+Recent activity is a pure function of two parts:
+
+    session    the rows of the last hour and of the day so far, as the store reads them
+    marks      what the positions of 00:00 UTC were worth then, which only the market can say
+
+The day starts at 00:00 UTC. Its equity is computed from the ledger, never remembered by a process: cash now, less
+all that was posted today, plus what the positions held at midnight had not realised. Transfers are left where they
+are, so a deposit at noon is no gain.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
 
 import msgspec
 
 from tapebook.book import events as ev
 from tapebook.book.events import Posting, apply_fill, apply_funding, apply_insurance
 from tapebook.domain.canonical import short_id
+from tapebook.domain.instants import DAY, floor_to_step
 from tapebook.domain.money import divide_half_even, notional_usd_e6
 from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
 from tapebook.domain.position import ClosedTrade, Portfolio, Position, PriceRange, TradeState
+from tapebook.domain.run import Activity
 
 
 class MaterializerContext(msgspec.Struct, frozen=True):
@@ -268,7 +280,7 @@ def settle_fill(
         path={} if path is None else {fill.symbol: path},
         order_id=fill.client_id,
     )
-    return _settle(account, portfolio, context, cause=cause, said=[ev.FillObserved(fill)], postings=postings)
+    return _settle(account, portfolio, context, cause=cause, first_bodies=[ev.FillObserved(fill)], postings=postings)
 
 
 def settle_funding(account: Account, payment: FundingPayment, cause: TradeCause) -> SettleResult:
@@ -281,7 +293,9 @@ def settle_funding(account: Account, payment: FundingPayment, cause: TradeCause)
         open_trades=account.open_trades,
         funding={payment.symbol: payment.amount_usd_e6},
     )
-    return _settle(account, portfolio, context, cause=cause, said=[ev.FundingObserved(payment)], postings=postings)
+    return _settle(
+        account, portfolio, context, cause=cause, first_bodies=[ev.FundingObserved(payment)], postings=postings
+    )
 
 
 def settle_insurance(account: Account, payment: InsurancePayment) -> SettleResult:
@@ -305,18 +319,18 @@ def settle_marks(
     A mark may be from before a position was opened: what a trade has been through, the path alone says.
     """
     portfolio, trades = account.portfolio, account.open_trades
-    said: list[msgspec.Struct] = [
+    bodies: list[msgspec.Struct] = [
         ev.MarksObserved(marks, portfolio.cash_usd_e6, portfolio.equity_usd_e6(marks), walked_until)
     ]
     # Within what a trade has been through already, as most prices are, there is nothing to be said of it.
     if not any(
         _widens_extremes(trades.get(symbol), held, path.get(symbol)) for symbol, held in portfolio.positions.items()
     ):
-        return account, said
+        return account, bodies
     context = MaterializerContext(
         at=at, source_id=f"marks {at}", stream=cause.stream, open_trades=trades, path=dict(path)
     )
-    return _settle(account, portfolio, context, cause=cause, said=said, postings=[])
+    return _settle(account, portfolio, context, cause=cause, first_bodies=bodies, postings=[])
 
 
 def _widens_extremes(trade: TradeState | None, held: Position, path: PriceRange | None) -> bool:
@@ -333,10 +347,10 @@ def _settle(
     context: MaterializerContext,
     *,
     cause: TradeCause,
-    said: list[msgspec.Struct],
+    first_bodies: list[msgspec.Struct],
     postings: list[Posting],
 ) -> SettleResult:
-    bodies = list(said)
+    bodies = list(first_bodies)
     if postings:
         bodies.append(ev.LedgerPosted(context.source_id, tuple(postings), portfolio.cash_usd_e6))
     trades = dict(account.open_trades)
@@ -362,3 +376,72 @@ def _events_of_op(
     if isinstance(op, OpenTrade):
         return [ev.TradeOpened(cause.agent, cause.agent_version, op.trade, position)]
     return [ev.TradeUpdated(op.trade, position)]
+
+
+UNREADABLE_REPLY = "UNREADABLE_REPLY"
+
+
+BROKER_REFUSED = "BROKER_REFUSED"
+
+
+AT_SEND = " at send: "
+"""Between the rule and the detail of an order that the send gate refused."""
+
+
+def refusal_code(detail: str) -> str:
+    """The code of an order that was refused: the rule of the send gate, or the broker."""
+    rule, at_send, _ = detail.partition(AT_SEND)
+    return rule if at_send else BROKER_REFUSED
+
+
+class LastClose(msgspec.Struct, frozen=True):
+    """How a symbol's newest round trip ended."""
+
+    symbol: str
+    at: int
+    net_usd_e6: int
+
+
+class Session(msgspec.Struct, frozen=True):
+    """What the tables say as of one moment; `held` are the positions of the day's start, `nets` newest first."""
+
+    cash_usd_e6: int
+    results_usd_e6: int
+    held: dict[str, Position]
+    rejections: tuple[str, ...]
+    executed: int
+    orders: int
+    nets: tuple[int, ...]
+    closes: tuple[LastClose, ...]
+    refusals: tuple[str, ...] = ()
+
+
+def day_start(as_of: int) -> int:
+    """00:00 UTC of a moment's day."""
+    return floor_to_step(as_of, DAY)
+
+
+def activity_of_session(session: Session, marks: Mapping[str, int]) -> Activity:
+    """The activity of a session, with the marks of the day's start."""
+    return Activity(
+        rejections=session.rejections,
+        executed_today=session.executed,
+        orders_last_hour=session.orders,
+        realised_today_usd_e6=session.results_usd_e6,
+        day_start_equity_usd_e6=day_start_equity(session, marks),
+        losing_streak=losing_streak(session.nets),
+        last_close_at={close.symbol: close.at for close in session.closes},
+        last_loss_at={close.symbol: close.at for close in session.closes if close.net_usd_e6 < 0},
+        refusals=session.refusals,
+    )
+
+
+def day_start_equity(session: Session, marks: Mapping[str, int]) -> int:
+    """Equity at 00:00 UTC, as if all transfers of the day had been made before."""
+    unrealised = sum(held.unrealised_usd_e6(marks[symbol]) for symbol, held in session.held.items())
+    return session.cash_usd_e6 - session.results_usd_e6 + unrealised
+
+
+def losing_streak(nets: Iterable[int]) -> int:
+    """How many of the newest results in a row were losses; breaking even ends a row."""
+    return sum(1 for _ in takewhile(lambda net: net < 0, nets))

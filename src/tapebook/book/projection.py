@@ -103,14 +103,14 @@ def _run_decided(event: Event) -> list[Write]:
     run = ev.event_body(event, ev.RunDecided).run
     place = (event.stream.owner, event.stream.deployment, event.seq)
     lacked = (_json_texts(run.degraded), _json_texts(run.degraded_causes))
-    told = (*lacked, *_usage_values(run.usage))
-    writes = [Write(_QUERIES.run, (*place, event.known_at, *told, *_run_values(run)))]
+    optional_values = (*lacked, *_usage_values(run.usage))
+    writes = [Write(_QUERIES.run, (*place, event.known_at, *optional_values, *_run_values(run)))]
     if run.trigger != "backtest":
         # No table of ours, but the desk's to-do list, which no backtest has: a decision leaves it with its run.
         writes.append(Write(_QUERIES.done, (run.run_id,)))
     for number, (action, verdict) in enumerate(zip(run.actions, run.verdicts, strict=True)):
-        said = (int(verdict.allowed), verdict.rule, verdict.detail, _json_texts(verdict.flags))
-        row = (*place, number, run.run_id, _json_texts(action.cites), *said, *_action_values(action))
+        verdict_values = (int(verdict.allowed), verdict.rule, verdict.detail, _json_texts(verdict.flags))
+        row = (*place, number, run.run_id, _json_texts(action.cites), *verdict_values, *_action_values(action))
         writes.append(Write(_QUERIES.action, row))
     return writes
 

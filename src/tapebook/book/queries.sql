@@ -202,12 +202,6 @@ WHERE owner || '' = :owner AND (:deployment = '' OR deployment = :deployment)
     AND ended_seq IS NULL AND placed_seq IS NULL AND detail <> ''
 ORDER BY intended_at, deployment, client_id;
 
--- name: stirs
--- Whether a deployment has an order that has not ended, or holds something.
-SELECT 1 WHERE
-    EXISTS (SELECT 1 FROM orders WHERE owner = :owner AND deployment = :deployment AND ended_seq IS NULL)
-    OR EXISTS (SELECT 1 FROM trade_history WHERE owner = :owner AND deployment = :deployment AND status = 'open');
-
 -- name: order_reason
 -- The run that placed an order, and the reason it gave; a hold beside it places nothing.
 SELECT o.run_id, a.reason, r.book_seq FROM orders o
@@ -375,6 +369,12 @@ SELECT MAX(happened_at) FROM fills WHERE owner = :owner AND deployment = :deploy
 SELECT fill_id, symbol, happened_at, signed_size_e8, price_e8, fee_usd_e6, maker, client_id, liquidation
 FROM fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
 
+-- name: has_funding
+-- Whether the funding of a symbol at a moment is there.
+SELECT 1 FROM wallet_ledger
+WHERE owner = :owner AND deployment = :deployment AND happened_at = :at AND kind = 'funding' AND symbol = :symbol
+LIMIT 1;
+
 -- name: has_spot_fill
 -- Whether a spot fill is there, by its id.
 SELECT 1 FROM spot_fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
@@ -387,29 +387,21 @@ SELECT exit_seq FROM trade_history WHERE owner = :owner AND id = :id;
 -- What is not known of a trade.
 SELECT lacks FROM trade_history WHERE owner = :owner AND id = :id;
 
--- name: session_rejections
--- The rules that refused an action between two moments, oldest first; what a shadow proposed is nobody's. The plus
--- before seq, here and below, keeps SQLite from searching by it: few rows are of the hour, all are before the watermark.
--- For replay there is an end too, far enough that nothing known lies beyond it.
-SELECT a.rule FROM decision_runs r
-JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq AND a.rule IS NOT NULL
-WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
-    AND r.branch = 'main' AND r.run_trigger <> 'shadow'
-ORDER BY r.seq, a.position;
-
 -- name: session_refusals
 -- What was refused between two moments, in the order it was: by a rule of the guard, as no readable reply, or as an order
--- at the gate or by the broker, with the words then. A shadow's are nobody's, and a flattening is no decision.
-SELECT r.seq AS at_seq, a.position AS place, a.rule AS rule, '' AS detail FROM decision_runs r
+-- at the gate or by the broker, with the words then. A shadow's are nobody's, and a flattening is no decision. The plus
+-- before seq, here and below, keeps SQLite from searching by it: few rows are of the hour, all are before the watermark.
+-- For replay there is an end too, far enough that nothing known lies beyond it.
+SELECT r.seq AS at_seq, a.position AS place, a.rule AS rule, '' AS detail, 1 AS by_guard FROM decision_runs r
 JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq AND a.rule IS NOT NULL
 WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
     AND r.branch = 'main' AND r.run_trigger <> 'shadow'
 UNION ALL
-SELECT r.seq, 0, :unreadable, '' FROM decision_runs r
+SELECT r.seq, 0, :unreadable, '', 0 FROM decision_runs r
 WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
     AND r.branch = 'main' AND r.run_trigger <> 'shadow' AND r.status = 'rejected' AND r.error IS NOT NULL
 UNION ALL
-SELECT o.ended_seq, 0, NULL, o.detail FROM orders o
+SELECT o.ended_seq, 0, NULL, o.detail, 0 FROM orders o
 WHERE o.owner = :owner AND o.deployment = :deployment AND o.intended_at > :hour AND o.intended_at <= :as_of
     AND +o.ended_seq <= :seq AND o.status = 'rejected' AND o.run_id <> ''
 ORDER BY at_seq, place;
@@ -422,16 +414,16 @@ SELECT
     CASE WHEN ended_seq <= :seq THEN detail ELSE '' END
 FROM orders WHERE owner = :owner AND run_id = :run_id AND seq <= :seq ORDER BY seq, client_id;
 
--- name: session_sums
--- How many orders were intended within the hour, and all that was posted today save what was paid in or out, or a dry run noted.
-SELECT (
-    SELECT COUNT(*) FROM orders
-    WHERE owner = :owner AND deployment = :deployment AND intended_at > :hour AND intended_at <= :until AND +seq <= :seq
-), (
-    SELECT COALESCE(CAST(SUM(amount_usd_e6) AS BIGINT), 0) FROM wallet_ledger
-    WHERE owner = :owner AND deployment = :deployment AND happened_at >= :today AND happened_at <= :until AND +seq <= :seq
-        AND kind NOT IN ('deposit', 'withdrawal', 'dry_order')
-);
+-- name: session_intended
+-- When orders were intended since a moment.
+SELECT intended_at FROM orders
+WHERE owner = :owner AND deployment = :deployment AND intended_at > :since AND intended_at <= :until AND +seq <= :seq;
+
+-- name: session_results
+-- All that was posted today save what was paid in or out, or a dry run noted.
+SELECT COALESCE(CAST(SUM(amount_usd_e6) AS BIGINT), 0) FROM wallet_ledger
+WHERE owner = :owner AND deployment = :deployment AND happened_at >= :today AND happened_at <= :until AND +seq <= :seq
+    AND kind NOT IN ('deposit', 'withdrawal', 'dry_order');
 
 -- name: session_fills
 -- What was executed today, by symbol: how many orders, and what was held before the first fill; a size of zero is nothing.

@@ -2,7 +2,7 @@
 
 `StreamState` sees every event of a stream in order and is a function of them; nothing else invalidates it. It
 answers what a tick asks of the book over and over. Every answer of `SingleWriterBook` equals that of `Book`;
-whatever the state does not know, and every older moment, is read from the tables. `tests/book/test_fold.py`
+whatever the state does not know, and every older moment, is read from the tables. `tests/book/test_stream_state.py`
 compares the two.
 """
 
@@ -15,18 +15,8 @@ import msgspec
 
 from tapebook.book import events as ev
 from tapebook.book.events import EVENT_KINDS, DeskFlattened
-from tapebook.book.materializer import Account
-from tapebook.book.store import (
-    MOST_UNDER_WAY,
-    NO_LIMIT,
-    UNREADABLE_REPLY,
-    AccountSnapshot,
-    Book,
-    LastClose,
-    Session,
-    day_start,
-    refusal_code,
-)
+from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, day_start, refusal_code
+from tapebook.book.store import MOST_UNDER_WAY, NO_LIMIT, AccountSnapshot, Book
 from tapebook.db import Database
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import DAY, HOUR
@@ -149,13 +139,13 @@ class StreamState:
             refusals=tuple(code for at, code in self._refusals if hour < at <= as_of),
         )
 
-    def _posted(self, body: ev.LedgerPosted, event: Event) -> None:
+    def _on_ledger_posted(self, body: ev.LedgerPosted, event: Event) -> None:
         self.portfolio = msgspec.structs.replace(self.portfolio, cash_usd_e6=body.balance_usd_e6)
         self._results.extend(
             (event.happened_at, line.amount_usd_e6) for line in body.lines if line.kind not in _TRANSFERS
         )
 
-    def _decided(self, body: ev.RunDecided, event: Event) -> None:
+    def _on_run_decided(self, body: ev.RunDecided, event: Event) -> None:
         run = body.run
         run_id, status = run.run_id, run.status
         self._run_ids.add(run_id)
@@ -176,28 +166,28 @@ class StreamState:
             self._refusals.extend((run.as_of, rule) for rule in rules)
             self._told = None
 
-    def _ended(self, body: ev.RunEnded, event: Event) -> None:
+    def _on_run_ended(self, body: ev.RunEnded, event: Event) -> None:
         if body.run_id in self.placed:
             self.placed[body.run_id] = msgspec.structs.replace(self.placed[body.run_id], status=body.status)
         for symbol, run in self.runs.items():
             if run.run_id == body.run_id:
                 self.runs[symbol] = msgspec.structs.replace(run, status=body.status)
 
-    def _intend(self, body: ev.OrderIntended, event: Event) -> None:
+    def _on_order_intended(self, body: ev.OrderIntended, event: Event) -> None:
         self._set_working(body.order.client_id, (body.order, False, self._orders))
         self._orders += 1
         self._intended.append(body.order.intended_at)
 
-    def _dry_run(self, body: ev.OrderDryRun, event: Event) -> None:
+    def _on_dry_run(self, body: ev.OrderDryRun, event: Event) -> None:
         """Counted as one that was intended, and under way at no time."""
         self._orders += 1
         self._intended.append(body.order.intended_at)
 
-    def _placed(self, body: ev.OrderPlaced, event: Event) -> None:
+    def _on_order_placed(self, body: ev.OrderPlaced, event: Event) -> None:
         order, _, number = self._working[body.client_id]
         self._set_working(body.client_id, (order, True, number))
 
-    def _order_ended(self, body: ev.OrderEnded, event: Event) -> None:
+    def _on_order_ended(self, body: ev.OrderEnded, event: Event) -> None:
         end, order = body.end, self._working[body.end.client_id][0]
         if end.status == "rejected" and order.run_id:
             self._refusals.append((order.intended_at, refusal_code(end.detail)))
@@ -210,21 +200,21 @@ class StreamState:
             self._working[client_id] = entry
         self.working = [(order, placed) for order, placed, _ in self._working.values()]
 
-    def _filled(self, body: ev.FillObserved, event: Event) -> None:
+    def _on_fill(self, body: ev.FillObserved, event: Event) -> None:
         fill = body.fill
         held = self.portfolio.positions.get(fill.symbol)
         before = None if held is None else Position(held.symbol, held.size_e8, held.cost_usd_e6, held.leverage)
         self._fills.append(SessionFill(fill.happened_at, fill.symbol, fill.client_id, before))
 
-    def _marked(self, body: ev.MarksObserved, event: Event) -> None:
+    def _on_marks(self, body: ev.MarksObserved, event: Event) -> None:
         self.snapshot = AccountSnapshot(
             event.happened_at, body.cash_usd_e6, body.equity_usd_e6, body.walked_until, body.marks
         )
 
-    def _traded(self, body: ev.TradeOpened | ev.TradeUpdated, event: Event) -> None:
+    def _on_trade_changed(self, body: ev.TradeOpened | ev.TradeUpdated, event: Event) -> None:
         self._hold(body.trade.symbol, body.position if body.position.size_e8 else None, body.trade)
 
-    def _closed(self, body: ev.TradeClosed, event: Event) -> None:
+    def _on_trade_closed(self, body: ev.TradeClosed, event: Event) -> None:
         trade = body.trade
         self._hold(trade.state.symbol, None, trade.state)
         self.closed.append(trade)
@@ -247,18 +237,18 @@ class StreamState:
 _HANDLERS: dict[str, tuple[type[msgspec.Struct], Callable[..., None]]] = {
     ev.EVENT_KINDS[body]: (body, take)
     for body, take in (
-        (ev.LedgerPosted, StreamState._posted),
-        (ev.RunDecided, StreamState._decided),
-        (ev.RunEnded, StreamState._ended),
-        (ev.OrderIntended, StreamState._intend),
-        (ev.OrderDryRun, StreamState._dry_run),
-        (ev.OrderPlaced, StreamState._placed),
-        (ev.OrderEnded, StreamState._order_ended),
-        (ev.FillObserved, StreamState._filled),
-        (ev.MarksObserved, StreamState._marked),
-        (ev.TradeOpened, StreamState._traded),
-        (ev.TradeUpdated, StreamState._traded),
-        (ev.TradeClosed, StreamState._closed),
+        (ev.LedgerPosted, StreamState._on_ledger_posted),
+        (ev.RunDecided, StreamState._on_run_decided),
+        (ev.RunEnded, StreamState._on_run_ended),
+        (ev.OrderIntended, StreamState._on_order_intended),
+        (ev.OrderDryRun, StreamState._on_dry_run),
+        (ev.OrderPlaced, StreamState._on_order_placed),
+        (ev.OrderEnded, StreamState._on_order_ended),
+        (ev.FillObserved, StreamState._on_fill),
+        (ev.MarksObserved, StreamState._on_marks),
+        (ev.TradeOpened, StreamState._on_trade_changed),
+        (ev.TradeUpdated, StreamState._on_trade_changed),
+        (ev.TradeClosed, StreamState._on_trade_closed),
     )
 }
 
@@ -328,39 +318,39 @@ class SingleWriterBook(Book):
 
     def account(self, deployment: str, *, seq: int) -> Account:
         """Cash, positions and open trades as of a sequence number."""
-        fold = self._folds[deployment]
-        if fold.seq != seq:
+        state = self._folds[deployment]
+        if state.seq != seq:
             return super().account(deployment, seq=seq)
-        return Account(seq, fold.portfolio, fold.open_trades)
+        return Account(seq, state.portfolio, state.open_trades)
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first."""
-        fold = self._folds[deployment]
-        if fold.seq != seq:
+        state = self._folds[deployment]
+        if state.seq != seq:
             return super().closed_trades(deployment, seq=seq, most=most)
-        return fold.closed[: -most - 1 : -1]
+        return state.closed[: -most - 1 : -1]
 
     def closed_after(self, deployment: str, *, after: int, seq: int, most: int = NO_LIMIT) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""
-        fold = self._folds[deployment]
-        if fold.seq != seq:
+        state = self._folds[deployment]
+        if state.seq != seq:
             return super().closed_after(deployment, after=after, seq=seq, most=most)
-        return fold.closed_after(after)[:most]
+        return state.closed_after(after)[:most]
 
     def closed_count_since(self, deployment: str, *, after: int, seq: int) -> tuple[int, int | None]:
         """How many trades ended after one sequence number and up to another, and when the first of them did."""
-        fold = self._folds[deployment]
-        if fold.seq != seq:
+        state = self._folds[deployment]
+        if state.seq != seq:
             return super().closed_count_since(deployment, after=after, seq=seq)
-        closed = fold.closed_after(after)
+        closed = state.closed_after(after)
         return len(closed), min([each.exit_tick_at for each in closed], default=None)
 
     def last_run(self, deployment: str, symbol: str, *, seq: int, expired_orders: bool = True) -> DecisionRun | None:
         """The newest decision on a symbol as of a sequence number; also one whose order expired at the gate, or not."""
-        fold = self._folds[deployment]
-        if fold.seq != seq or not expired_orders:
+        state = self._folds[deployment]
+        if state.seq != seq or not expired_orders:
             return super().last_run(deployment, symbol, seq=seq, expired_orders=expired_orders)
-        return fold.runs.get(symbol)
+        return state.runs.get(symbol)
 
     def has_run(self, run_id: str) -> bool:
         """Whether this decision was made already."""
@@ -368,12 +358,12 @@ class SingleWriterBook(Book):
 
     def run(self, run_id: str) -> DecisionRun | None:
         """One decision with its actions and verdicts; those that placed orders are asked for again."""
-        found = [fold.placed[run_id] for fold in self._folds.values() if run_id in fold.placed]
+        found = [state.placed[run_id] for state in self._folds.values() if run_id in state.placed]
         return found[0] if found else super().run(run_id)
 
     def order_reason(self, client_id: str) -> tuple[str, str, int] | None:
         """The run that placed an order, the reason it gave, and how far it had read the book."""
-        found = [reason for fold in self._folds.values() if (reason := fold.order_reason(client_id))]
+        found = [reason for state in self._folds.values() if (reason := state.order_reason(client_id))]
         return found[0] if found else super().order_reason(client_id)
 
     def working_orders(self, deployment: str) -> list[tuple[Order, bool]]:
@@ -382,24 +372,24 @@ class SingleWriterBook(Book):
 
     def orders_under_way(self, deployment: str, *, seq: int, as_of: int) -> tuple[Order, ...]:
         """Orders that had not ended as of a sequence number, oldest first."""
-        fold = self._folds[deployment]
-        known = fold.orders_under_way(MOST_UNDER_WAY) if fold.seq == seq else None
+        state = self._folds[deployment]
+        known = state.orders_under_way(MOST_UNDER_WAY) if state.seq == seq else None
         return super().orders_under_way(deployment, seq=seq, as_of=as_of) if known is None else known
 
     def has_exposure(self, deployment: str) -> bool:
         """Whether a deployment has an order that has not ended, or holds something."""
-        fold = self._folds[deployment]
-        return bool(fold.open_trades or fold.working)
+        state = self._folds[deployment]
+        return bool(state.open_trades or state.working)
 
     def newest_snapshot(self, deployment: str, *, seq: int) -> AccountSnapshot | None:
         """What the account was worth when it was last valued."""
-        fold = self._folds[deployment]
-        return fold.snapshot if fold.seq == seq else super().newest_snapshot(deployment, seq=seq)
+        state = self._folds[deployment]
+        return state.snapshot if state.seq == seq else super().newest_snapshot(deployment, seq=seq)
 
     def session(self, deployment: str, account: Account, *, as_of: int) -> Session:
         """What a deployment did in the hour and the day before a moment, as of its account's sequence number."""
-        fold = self._folds[deployment]
-        known = fold.session(as_of) if fold.seq == account.seq else None
+        state = self._folds[deployment]
+        known = state.session(as_of) if state.seq == account.seq else None
         return super().session(deployment, account, as_of=as_of) if known is None else known
 
     def _apply_event(self, event: Event) -> None:

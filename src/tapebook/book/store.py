@@ -1,98 +1,24 @@
 """The book in its database: appends events to the log, reads projections as of a sequence number.
 
 Every read names an owner through the store it is asked of; nothing crosses owners.
-
-Recent activity is a pure function of two parts:
-
-    session    the rows of the last hour and of the day so far, as the store reads them
-    marks      what the positions of 00:00 UTC were worth then, which only the market can say
-
-The day starts at 00:00 UTC. Its equity is computed from the ledger, never remembered by a process: cash now, less
-all that was posted today, plus what the positions held at midnight had not realised. Transfers are left where they
-are, so a deposit at noon is no gain.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from tapebook.book import events as ev
-from tapebook.book.materializer import Account
+from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, day_start, refusal_code
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, HOUR, floor_to_step, iso_text
+from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
+from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Position, TradeState
-from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Usage, Verdict, Vote, Watermarks
+from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, Usage, Verdict, Vote, Watermarks
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
-from tapebook.log.store import StreamSetBack
-
-UNREADABLE_REPLY = "UNREADABLE_REPLY"
-BROKER_REFUSED = "BROKER_REFUSED"
-AT_SEND = " at send: "
-"""Between the rule and the detail of an order that the send gate refused."""
-
-
-def refusal_code(detail: str) -> str:
-    """The code of an order that was refused: the rule of the send gate, or the broker."""
-    rule, at_send, _ = detail.partition(AT_SEND)
-    return rule if at_send else BROKER_REFUSED
-
-
-class LastClose(msgspec.Struct, frozen=True):
-    """How a symbol's newest round trip ended."""
-
-    symbol: str
-    at: int
-    net_usd_e6: int
-
-
-class Session(msgspec.Struct, frozen=True):
-    """What the tables say as of one moment; `held` are the positions of the day's start, `nets` newest first."""
-
-    cash_usd_e6: int
-    results_usd_e6: int
-    held: dict[str, Position]
-    rejections: tuple[str, ...]
-    executed: int
-    orders: int
-    nets: tuple[int, ...]
-    closes: tuple[LastClose, ...]
-    refusals: tuple[str, ...] = ()
-
-
-def day_start(as_of: int) -> int:
-    """00:00 UTC of a moment's day."""
-    return floor_to_step(as_of, DAY)
-
-
-def activity_of_session(session: Session, marks: Mapping[str, int]) -> Activity:
-    """The activity of a session, with the marks of the day's start."""
-    return Activity(
-        rejections=session.rejections,
-        executed_today=session.executed,
-        orders_last_hour=session.orders,
-        realised_today_usd_e6=session.results_usd_e6,
-        day_start_equity_usd_e6=day_start_equity(session, marks),
-        losing_streak=losing_streak(session.nets),
-        last_close_at={close.symbol: close.at for close in session.closes},
-        last_loss_at={close.symbol: close.at for close in session.closes if close.net_usd_e6 < 0},
-        refusals=session.refusals,
-    )
-
-
-def day_start_equity(session: Session, marks: Mapping[str, int]) -> int:
-    """Equity at 00:00 UTC, as if all transfers of the day had been made before."""
-    unrealised = sum(held.unrealised_usd_e6(marks[symbol]) for symbol, held in session.held.items())
-    return session.cash_usd_e6 - session.results_usd_e6 + unrealised
-
-
-def losing_streak(nets: Iterable[int]) -> int:
-    """How many of the newest results in a row were losses; breaking even ends a row."""
-    return sum(1 for _ in takewhile(lambda net: net < 0, nets))
-
+from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
 
 MIGRATIONS = "tapebook.book"
 NO_LIMIT = 2**62
@@ -104,6 +30,9 @@ MOST_UNDER_WAY = 50
 # Runs that are named when the beginning of an id fits several.
 _RUNS_NAMED = 5
 
+# A decision by itself moves no account, and a mark is a snapshot: every tick has both.
+_ACCOUNT_KINDS = frozenset(ev.EVENT_KINDS.values()) - {ev.EVENT_KINDS[ev.RunDecided], ev.EVENT_KINDS[ev.MarksObserved]}
+
 # What of a trade is a row per move, in `positions`; in `trade_history` it is as of the trade's end, or of now.
 _MOVED = TradeState.__struct_fields__[TradeState.__struct_fields__.index("entered_e8") : -1]
 _TRADE_COLUMNS = ("id", *TradeState.__struct_fields__[1:])
@@ -113,6 +42,17 @@ _QUERIES = Queries.load(
     trade_as_of=", ".join(f"{'p' if name in _MOVED else 't'}.{name}" for name in _TRADE_COLUMNS),
     exit=", ".join(f"t.{name}" for name in ClosedTrade.__struct_fields__[1:]),
 )
+
+
+class _SessionDay(msgspec.Struct, frozen=True):
+    """What a session says of one day, whatever the moment of it."""
+
+    today: int
+    results_usd_e6: int
+    fills: list[Row]
+    intended: tuple[int, ...]
+    nets: tuple[int, ...]
+    closes: tuple[LastClose, ...]
 
 
 class TradeTotals(msgspec.Struct, frozen=True):
@@ -200,6 +140,10 @@ class Book:
         self._leases = leases
         self.owner = owner
         self._streams: dict[str, Stream] = {}
+        # What a tick asks over and over; marks and decisions that place nothing change none of it.
+        self._account_cache = ReadCache(log, _ACCOUNT_KINDS)
+        self._run_cache = ReadCache(log, (ev.EVENT_KINDS[ev.RunEnded],))
+        self._set_back_cache = ReadCache(log, (SET_BACK_KIND,))
 
     def stream(self, deployment: str = "") -> Stream:
         """The stream of a deployment, or the owner's own; the same object again, which knows its hash."""
@@ -210,7 +154,8 @@ class Book:
 
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""
-        return self._log.head(self.stream(deployment)).seq
+        stream = self.stream(deployment)
+        return self._log.head(stream, lease=self._leases.lease_of(stream) if self._leases else None).seq
 
     def seq_as_of(self, deployment: str, as_of: int) -> int:
         """The newest sequence number known at a moment."""
@@ -224,7 +169,8 @@ class Book:
 
     def record_set_back(self, deployment: str = "") -> None:
         """Writes that the clock has gone back, if it has and the stream does not say so yet."""
-        if self._log.is_ahead_of_clock(self.stream(deployment)):
+        stream = self.stream(deployment)
+        if self._log.is_ahead_of_clock(stream, lease=self._leases.lease_of(stream) if self._leases else None):
             self.append(deployment, [], expected_seq=self.head(deployment))
 
     def set_back_count(self, deployment: str) -> int:
@@ -234,8 +180,12 @@ class Book:
 
     def set_back_after(self, deployment: str, *, seq: int, as_of: int) -> StreamSetBack | None:
         """The step back of the clock in a stream, up to a sequence number, that follows events of moments after one."""
-        backs = self._log.set_backs(self.stream(deployment), until=seq)
-        return next((back for back in backs if back.known_before > as_of), None)
+        return next((back for back in self._set_backs(deployment, seq) if back.known_before > as_of), None)
+
+    def _set_backs(self, deployment: str, seq: int) -> list[StreamSetBack]:
+        stream = self.stream(deployment)
+        read = partial(self._log.set_backs, stream, until=seq)
+        return self._set_back_cache.read(deployment, stream, seq=seq, read=read)
 
     def save_agent(self, profile: AgentProfile, *, at: int) -> int:
         """Stores a profile as a new version, unless it equals the newest; returns the version."""
@@ -249,13 +199,11 @@ class Book:
 
     def remove_agent(self, name: str, *, at: int, reason: str) -> int:
         """Ends an agent that is there, with a last version that is not enabled; returns that version."""
-        known = self.agent(name)
-        if known is None or self.removed_at(name) is not None:
-            raise UnknownName(f"there is no agent called {name!r} to remove; `tapebook agents` lists them")
-        last = msgspec.structs.replace(known[1], enabled=False)
-        removed = ev.draft_event(at, ev.AgentRemoved(known[0] + 1, last, reason))
+        known = self.find_agent(name)
+        last = msgspec.structs.replace(known.agent, enabled=False)
+        removed = ev.draft_event(at, ev.AgentRemoved(known.version + 1, last, reason))
         self.append("", [removed], expected_seq=self.head())
-        return known[0] + 1
+        return known.version + 1
 
     def removed_at(self, name: str) -> int | None:
         """When an agent was removed; None for one that is there, again or still, and for one that never was."""
@@ -285,6 +233,33 @@ class Book:
         row = self._db.one(_QUERIES.agent_as_of, owner=self.owner, agent=name, seq=seq)
         return _profile(row) if row and not row[2] else None
 
+    def find_agent(
+        self, name: str, *, version: int | None = None, as_of: int | None = None, removed: bool = False
+    ) -> Deployment:
+        """The deployment of an agent with its newest profile, a given version of it, or that of a past moment.
+
+        UnknownName says why there is none. An agent that was removed is found in its past, or when `removed` says so.
+        """
+        found = self.agent(name, version=version) if as_of is None else self.agent_as_of(name, as_of=as_of)
+        if found is None:
+            raise UnknownName(self._why_not_found(name, version, as_of))
+        if version is None and as_of is None and not removed and (gone := self.removed_at(name)) is not None:
+            raise UnknownName(_removed_text(name, gone))
+        return Deployment(self.owner, deployment_id(found[1]), found[1], found[0])
+
+    def _why_not_found(self, name: str, version: int | None, as_of: int | None) -> str:
+        newest, gone = self.agent(name), self.removed_at(name)
+        if newest is None:
+            known = ", ".join(profile.name for _, profile in self.agents()) or "none yet"
+            return f"there is no agent called {name!r}; agents: {known}"
+        if as_of is None:
+            return f"{name} has no version {version}; its newest is {newest[0]}"
+        if gone is not None and gone <= as_of:
+            return _removed_text(name, gone)
+        added = iso_text([known_at for known_at, _ in self.agent_history(name) if known_at > as_of][-1])
+        remedy = "--version 1 shows what that version would have been told"
+        return f"{name} did not exist at {iso_text(as_of)}: it was added at {added}; {remedy}"
+
     def agent_history(self, name: str) -> list[tuple[int, AgentProfile]]:
         """Every version of an agent with when it became known, newest first."""
         rows = self._db.all(_QUERIES.agent_history, owner=self.owner, agent=name)
@@ -292,8 +267,12 @@ class Book:
 
     def deployed_version(self, deployment: str, *, seq: int) -> int | None:
         """The agent version a deployment runs as of a sequence number."""
-        row = self._db.one(_QUERIES.deployed, owner=self.owner, deployment=deployment, seq=seq)
-        return row[1] if row else None
+
+        def read() -> int | None:
+            row = self._db.one(_QUERIES.deployed, owner=self.owner, deployment=deployment, seq=seq)
+            return row[1] if row else None
+
+        return self._account_cache.read(("deployed", deployment), self.stream(deployment), seq=seq, read=read)
 
     def halts(self) -> dict[str, str]:
         """What may not trade now, with the reason that was given: deployments, or an empty name for all of them."""
@@ -310,6 +289,11 @@ class Book:
 
     def account(self, deployment: str, *, seq: int) -> Account:
         """Cash, positions and open trades as of a sequence number."""
+        read = partial(self._read_account, deployment, seq)
+        known = self._account_cache.read(("account", deployment), self.stream(deployment), seq=seq, read=read)
+        return known if known.seq == seq else Account(seq, known.portfolio, known.open_trades)
+
+    def _read_account(self, deployment: str, seq: int) -> Account:
         where = {"owner": self.owner, "deployment": deployment, "seq": seq}
         cash = self._db.one(_QUERIES.cash, **where)
         positions, trades = {}, {}
@@ -321,7 +305,8 @@ class Book:
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first; without those that lack fills."""
-        return self._closed_trades(deployment, seq=seq, most=most, partial=0)
+        read = partial(self._closed_trades, deployment, seq=seq, most=most, partial=0)
+        return self._account_cache.read(("closed", deployment, most), self.stream(deployment), seq=seq, read=read)
 
     def all_closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first, whatever is known of them."""
@@ -402,7 +387,12 @@ class Book:
         """The newest decision on a symbol as of a sequence number; also one whose order expired at the gate, or not."""
         where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "seq": seq}
         row = self._db.one(_QUERIES.last_run, without_expired=int(not expired_orders), **where)
-        return self.run(row[0]) if row else None
+        if row is None:
+            return None
+        # Of a run that was decided nothing changes but how it ended.
+        key, read = ("last_run", deployment, symbol), partial(self.run, row[0])
+        known = self._run_cache.read(key, self.stream(deployment), seq=seq, read=read)
+        return known if known is not None and known.run_id == row[0] else self._run_cache.replace(key, read())
 
     def last_run_until(self, deployment: str, symbol: str, *, seq: int, until: int) -> DecisionRun | None:
         """The newest decision on a symbol that was made by a moment: for streams in which the clock has gone back."""
@@ -470,8 +460,13 @@ class Book:
 
     def working_orders(self, deployment: str) -> list[tuple[Order, bool]]:
         """Orders that have not ended, oldest first, each with whether the broker has it."""
-        rows = self._db.all(_QUERIES.working_orders, owner=self.owner, deployment=deployment)
-        return [(_order(row), row[10] is not None) for row in rows]
+
+        def read() -> list[tuple[Order, bool]]:
+            rows = self._db.all(_QUERIES.working_orders, owner=self.owner, deployment=deployment)
+            return [(_order(row), row[10] is not None) for row in rows]
+
+        seq = self.head(deployment)
+        return self._account_cache.read(("working", deployment), self.stream(deployment), seq=seq, read=read)
 
     def unanswered_orders(self, deployment: str = "") -> list[OrderRecord]:
         """Orders nobody knows whether the broker has, of a deployment or of all, oldest first; `detail` says why."""
@@ -480,7 +475,7 @@ class Book:
 
     def has_exposure(self, deployment: str) -> bool:
         """Whether a deployment has an order that has not ended, or holds something."""
-        return self._db.one(_QUERIES.stirs, owner=self.owner, deployment=deployment) is not None
+        return bool(self.working_orders(deployment) or self.account(deployment, seq=self.head(deployment)).open_trades)
 
     def order_reason(self, client_id: str) -> tuple[str, str, int] | None:
         """The run that placed an order, the reason it gave, and how far it had read the book."""
@@ -552,6 +547,11 @@ class Book:
         row = self._db.one(_QUERIES.fill, owner=self.owner, deployment=deployment, fill_id=fill_id)
         return _fill(row) if row else None
 
+    def has_funding(self, deployment: str, symbol: str, *, at: int) -> bool:
+        """Whether the funding of a symbol at a moment was booked."""
+        where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "at": at}
+        return self._db.one(_QUERIES.has_funding, **where) is not None
+
     def has_spot_fill(self, deployment: str, fill_id: str) -> bool:
         """Whether a spot fill was booked."""
         where = {"owner": self.owner, "deployment": deployment, "fill_id": fill_id}
@@ -560,27 +560,56 @@ class Book:
     def orders_under_way(self, deployment: str, *, seq: int, as_of: int) -> tuple[Order, ...]:
         """Orders that had not ended as of a sequence number, oldest first."""
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "until": as_of + DAY}
-        rows = self._db.all(_QUERIES.orders_under_way, most=MOST_UNDER_WAY, **where)
-        return tuple(_order(row) for row in rows)
+
+        def read() -> tuple[Order, ...]:
+            rows = self._db.all(_QUERIES.orders_under_way, most=MOST_UNDER_WAY, **where)
+            return tuple([_order(row) for row in rows])
+
+        if self._set_backs(deployment, seq):
+            return read()
+        return self._account_cache.read(("under_way", deployment), self.stream(deployment), seq=seq, read=read)
 
     def session(self, deployment: str, account: Account, *, as_of: int) -> Session:
         """What a deployment did in the hour and the day before a moment, as of its account's sequence number."""
-        where = {"owner": self.owner, "deployment": deployment, "seq": account.seq}
-        today, hour, until = day_start(as_of), as_of - HOUR, as_of + DAY
-        (sums,) = self._db.all(_QUERIES.session_sums, hour=hour, today=today, until=until, **where)
-        fills = self._db.all(_QUERIES.session_fills, today=today, until=until, **where)
-        rejections = self._db.all(_QUERIES.session_rejections, hour=hour, as_of=as_of, **where)
+        seq, hour = account.seq, as_of - HOUR
+        day = self._session_day(deployment, seq, as_of)
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq}
         refused = self._db.all(_QUERIES.session_refusals, hour=hour, as_of=as_of, unreadable=UNREADABLE_REPLY, **where)
         return Session(
             cash_usd_e6=account.portfolio.cash_usd_e6,
-            results_usd_e6=sums[1],
-            held=_held_before(account.portfolio, fills),
-            rejections=tuple(row[0] for row in rejections),
-            executed=sum(row[1] for row in fills),
-            orders=sums[0],
-            nets=tuple(row[0] for row in self._db.all(_QUERIES.session_nets, most=LONGEST_STREAK, **where)),
-            closes=tuple(LastClose(*row) for row in self._db.all(_QUERIES.session_closes, **where)),
-            refusals=tuple(rule or refusal_code(detail) for _, _, rule, detail in refused),
+            results_usd_e6=day.results_usd_e6,
+            held=_held_before(account.portfolio, day.fills),
+            rejections=tuple([rule for _, _, rule, _, by_guard in refused if by_guard]),
+            executed=sum([row[1] for row in day.fills]),
+            orders=sum([at > hour for at in day.intended]),
+            nets=day.nets,
+            closes=day.closes,
+            refusals=tuple([rule or refusal_code(detail) for _, _, rule, detail, _ in refused]),
+        )
+
+    def _session_day(self, deployment: str, seq: int, as_of: int) -> _SessionDay:
+        """What was done on the day of a moment; where the clock never went back, until something is done again."""
+        read = partial(self._read_session_day, deployment, seq, as_of)
+        if self._set_backs(deployment, seq):
+            return read()
+        key = "session", deployment
+        known = self._account_cache.read(key, self.stream(deployment), seq=seq, read=read)
+        return known if known.today == day_start(as_of) else self._account_cache.replace(key, read())
+
+    def _read_session_day(self, deployment: str, seq: int, as_of: int) -> _SessionDay:
+        today, until = day_start(as_of), as_of + DAY
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq}
+        # Also the hour before midnight: orders are counted by the hour.
+        since = min(today, as_of) - HOUR
+        intended = self._db.all(_QUERIES.session_intended, since=since, until=until, **where)
+        results = self._db.one(_QUERIES.session_results, today=today, until=until, **where)
+        return _SessionDay(
+            today=today,
+            results_usd_e6=results[0] if results else 0,
+            fills=self._db.all(_QUERIES.session_fills, today=today, until=until, **where),
+            intended=tuple([row[0] for row in intended]),
+            nets=tuple([row[0] for row in self._db.all(_QUERIES.session_nets, most=LONGEST_STREAK, **where)]),
+            closes=tuple([LastClose(*row) for row in self._db.all(_QUERIES.session_closes, **where)]),
         )
 
 
@@ -589,6 +618,10 @@ def _held_before(now: Portfolio, fills: list[Row]) -> dict[str, Position]:
     filled = {row[0]: row[2:] for row in fills}
     kept = {symbol: position for symbol, position in now.positions.items() if symbol not in filled}
     return kept | {symbol: Position(symbol, *held) for symbol, held in filled.items() if held[0]}
+
+
+def _removed_text(name: str, removed_at: int) -> str:
+    return f"{name} was removed at {iso_text(removed_at)}: `tapebook agents add {name}` brings it back"
 
 
 def _profile(row: Row) -> tuple[int, AgentProfile]:
@@ -633,13 +666,13 @@ class _RunEvent(msgspec.Struct, frozen=True):
 _RUN_DETAILS = msgspec.json.Decoder(_RunEvent)
 
 
-def _run(row: Row, told: _RunDetails, acted: list[Row]) -> DecisionRun:
+def _run(row: Row, details: _RunDetails, acted: list[Row]) -> DecisionRun:
     # The columns stand in the order of the struct's fields, with four columns for its watermarks.
-    before = (*row[:10], Watermarks(*row[10:14]), row[14], told.inputs_sha256, *row[15:21])
+    before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
     actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
-    said = (tuple(msgspec.json.decode(row[21])), told.note, row[22], told.votes)
+    reply_values = (tuple(msgspec.json.decode(row[21])), details.note, row[22], details.votes)
     usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
-    fields: Row = (*before, actions, verdicts, *said, usage, causes, row[29])
+    fields: Row = (*before, actions, verdicts, *reply_values, usage, causes, row[29])
     return DecisionRun(*fields)
 
 

@@ -6,10 +6,12 @@ never:  decides, explains, writes a store
 """
 
 from tapebook.broker.port import (
+    BookedAccount,
     Broker,
     BrokerAccount,
     BrokerActivity,
     Exposure,
+    OpenOrder,
     OrderBook,
     OrderState,
     PaperTerms,
@@ -18,10 +20,12 @@ from tapebook.broker.port import (
 )
 
 __all__ = [
+    "BookedAccount",
     "Broker",
     "BrokerAccount",
     "BrokerActivity",
     "Exposure",
+    "OpenOrder",
     "OrderBook",
     "OrderState",
     "PaperTerms",

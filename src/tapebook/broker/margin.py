@@ -3,9 +3,9 @@
 As on Hyperliquid: a coin has tiers, each with the value it begins at and a largest leverage. The maintenance rate
 of a tier is half its initial rate, 1 / (2 × largest leverage), and counts for the part of the value that lies in
 the tier, so that it never jumps. `margin_tables.json` holds the tiers of every coin the exchange listed on the day
-its `vintage` names; before and after that day they may have been others. A coin it does not know has one tier. All
-comparisons are exact: values are USD e16 (a size times a price), shares are counted in parts of a number every
-leverage divides, and nothing is rounded.
+its `vintage` names, and the decimals of their sizes; before and after that day they may have been others. A coin it
+does not know has one tier. All comparisons are exact: values are USD e16 (a size times a price), shares are counted
+in parts of a number every leverage divides, and nothing is rounded.
 
 Margin is checked window by window (`MarginWindows`): as long as the bars of what is held, a minute as a rule; with
 bars of several lengths, as long as the longest. Two minutes after a window has ended, a bar that is still missing
@@ -35,7 +35,7 @@ import msgspec
 from tapebook.broker.port import Quotes
 from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Candle
-from tapebook.domain.order import FillRule
+from tapebook.domain.order import FillRule, Increments
 from tapebook.domain.position import Position
 
 MAX_LEVERAGE = 50
@@ -52,6 +52,7 @@ class _MarginTable(msgspec.Struct, frozen=True):
 class _MarginTables(msgspec.Struct, frozen=True):
     vintage: str
     tables: tuple[_MarginTable, ...]
+    size_decimals: dict[str, int]
 
 
 class _MarginTier(msgspec.Struct, frozen=True):
@@ -110,6 +111,18 @@ def covers_initial_margin(cash_usd_e6: int, positions: Mapping[str, Position], m
 def listed_symbols() -> tuple[str, frozenset[str]]:
     """The day of the margin tables, and every coin the exchange listed then."""
     return _margin_tables().vintage, frozenset(_known_tiers())
+
+
+# A price of a perp has five significant digits, and together with its sizes six decimals.
+_PRICE_DIGITS, _DECIMALS = 5, 6
+
+
+def listed_increments(symbol: str) -> Increments | None:
+    """The steps in which the exchange takes sizes and prices of a coin; None of one it did not list then."""
+    decimals = _margin_tables().size_decimals.get(symbol)
+    if decimals is None:
+        return None
+    return Increments(10 ** (8 - decimals), 10 ** (8 - _DECIMALS + decimals), _PRICE_DIGITS)
 
 
 @cache

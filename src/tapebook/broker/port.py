@@ -7,8 +7,8 @@ import msgspec
 
 from tapebook.domain.agent import MarginMode
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.order import BrokerEvent, FillRule, Order
-from tapebook.domain.position import Position
+from tapebook.domain.order import BrokerEvent, FillRule, Increments, Order
+from tapebook.domain.position import Portfolio, Position
 
 
 class Exposure(msgspec.Struct, frozen=True):
@@ -62,6 +62,7 @@ class PaperTerms(msgspec.Struct, frozen=True, kw_only=True):
     limit_order_ms: int
     default_max_leverage: int
     fill: FillRule
+    lots: bool = False
 
 
 class Quotes(Protocol):
@@ -100,35 +101,90 @@ class Quotes(Protocol):
         ...
 
 
+OrderStatus = Literal["resting", "filled", "cancelled", "rejected", "never seen", "unknown"]
+
+
 class OrderState(msgspec.Struct, frozen=True):
     """What a broker knows of an order; `detail` says why, of a refusal and of what is not known.
 
-    placed       it has the order, whatever became of it since: `activity` tells that
+    resting      it has the order, and some of it is not executed yet
+    filled       it has executed all of it
+    cancelled    it had the order, and the rest of it will never be executed
     rejected     it refused the order, for good
     never seen   it does not have the order, and one that was sent before cannot arrive any more, or does no harm
     unknown      nobody can say: the request or the answer was lost
     """
 
-    status: Literal["placed", "rejected", "never seen", "unknown"]
+    status: OrderStatus
     detail: str = ""
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether the broker has taken the order, whatever became of it since: `activity_since` tells that."""
+        return self.status in ("resting", "filled", "cancelled")
+
+
+class OpenOrder(msgspec.Struct, frozen=True):
+    """An order that rests at a broker, and how much of it is left; one that is not ours may have no client id."""
+
+    client_id: str | None
+    symbol: str
+    signed_left_e8: int
+
+
+class BookedAccount(msgspec.Struct, frozen=True):
+    """An account as our book has it, up to a moment, and the market as far as it is known.
+
+    A broker without a state of its own (paper) computes its answers from this; an exchange is asked by its adapter,
+    which needs little of it: `since` is a moment before which everything is booked, `until` is now.
+    """
+
+    account: BrokerAccount
+    orders: tuple[Order, ...]
+    quotes: Quotes
+    until: int
+    since: int = 0
 
 
 class Broker(Protocol):
     """A place that executes orders.
 
-    Losing a connection is an answer ("unknown") and no exception: whoever asked must know that nothing is known.
+    A connection that is lost while an order is placed, cancelled or asked for is an answer ("unknown") and no
+    exception: whoever asked must know that nothing is known. The three reads have no such answer, for an account
+    that cannot be read must not look like an empty one: they raise `BrokerAway`, and nothing is decided on it.
     """
 
     def place(self, order: Order) -> OrderState:
-        """Hands an order over and says what came of that, never "never seen"; a client id counts once."""
+        """Hands an order over: resting, filled, rejected or unknown; a client id counts once."""
         ...
 
-    def order_state(self, client_id: str) -> OrderState:
-        """What became of an order that may have been handed over, asked for by its client id."""
+    def cancel(self, client_id: str, booked: BookedAccount) -> OrderState:
+        """Takes an order out of the market; "cancelled" also of one that was, anything else says why it is not.
+
+        What was executed before is told by `activity_since`, so that is asked after it.
+        """
         ...
 
-    def activity(
-        self, account: BrokerAccount, orders: Sequence[Order], *, quotes: Quotes, until: int
-    ) -> BrokerActivity:
-        """What happened up to a moment to working orders and open positions."""
+    def order_state(self, client_id: str, booked: BookedAccount) -> OrderState:
+        """What became of an order that may have been handed over."""
+        ...
+
+    def open_orders(self, booked: BookedAccount) -> tuple[OpenOrder, ...]:
+        """Every order that rests for the account, ours or not."""
+        ...
+
+    def activity_since(self, booked: BookedAccount) -> BrokerActivity:
+        """Fills, funding and ends of orders that are not booked yet, in time order: partial fills one by one.
+
+        What is booked already may be among them; it is told apart by the id of a fill, by symbol and moment of a
+        funding payment, and by the client id of an order that has ended.
+        """
+        ...
+
+    def account_state(self, booked: BookedAccount) -> Portfolio:
+        """What the broker says the account holds now: the booked account, moved by all that is not booked yet."""
+        ...
+
+    def increments(self, symbol: str) -> Increments | None:
+        """The steps in which sizes and prices of a symbol go; None where any will do."""
         ...

@@ -28,12 +28,12 @@ from tapebook.broker.margin import (
     liquidation_prices,
 )
 from tapebook.broker.matching import Match, market_price_e8, match_order
-from tapebook.broker.port import BrokerAccount, BrokerActivity, PaperTerms, Quotes, Settlement
+from tapebook.broker.port import BookedAccount, BrokerActivity, OpenOrder, PaperTerms, Settlement
 from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.money import E12, divide_half_even, notional_usd_e6
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd, OrderEndStatus
-from tapebook.domain.position import Position, position_after_fill
+from tapebook.domain.position import Portfolio, Position, position_after_fill
 
 FUNDING_WAIT_MS = HOUR
 """A funding rate that is not known so long after its hour is left out."""
@@ -44,16 +44,8 @@ _PPM = 1_000_000
 class AccountSimulation:
     """An account on its way; the events it meets are collected."""
 
-    def __init__(
-        self,
-        account: BrokerAccount,
-        orders: Sequence[Order],
-        *,
-        quotes: Quotes,
-        terms: PaperTerms,
-        margins: MarginTiers,
-        until: int,
-    ) -> None:
+    def __init__(self, booked: BookedAccount, *, terms: PaperTerms, margins: MarginTiers) -> None:
+        account, orders, quotes, until = booked.account, booked.orders, booked.quotes, booked.until
         self._quotes = quotes
         self._terms = terms
         self._until = until
@@ -109,6 +101,15 @@ class AccountSimulation:
                 self._settle_delisted(self._ending.pop(), at)
             else:
                 self._execute_order(self._matches.pop())
+
+    def open_orders(self) -> tuple[OpenOrder, ...]:
+        """Orders that have not ended, in the order they were given."""
+        left = self._orders.values()
+        return tuple(OpenOrder(order.client_id, order.symbol, order.signed_size_e8) for order in left)
+
+    def portfolio(self) -> Portfolio:
+        """The account as it is by now."""
+        return Portfolio(dict(self._held), self._cash)
 
     def _match_orders(self, orders: Sequence[Order]) -> None:
         self._orders = {order.client_id: order for order in orders}

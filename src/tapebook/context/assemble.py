@@ -88,11 +88,11 @@ def system_segments(
 ) -> tuple[Segment, ...]:
     """The parts of the system message; one with nothing to say is absent."""
     words, name, footer = _OLD_WRITERS.get(renderer, (plain_line, symbol_text, FOOTER))
-    said = sanitised_profile(agent) if version_of(renderer).sanitised else agent
+    profile = sanitised_profile(agent) if version_of(renderer).sanitised else agent
     texts = {
-        "header": HEADER.format(name=said.name),
-        "leash": leash_text(said),
-        "strategy": f"Strategy:\n{said.strategy}" if said.strategy else "",
+        "header": HEADER.format(name=profile.name),
+        "leash": leash_text(profile),
+        "strategy": f"Strategy:\n{profile.strategy}" if profile.strategy else "",
         "lessons": lessons_text(lessons, words=words) if lessons else "",
         "footer": footer.replace("SYMBOL", name(symbol)),
     }

@@ -45,7 +45,7 @@ def count_pieces(encoded: bytes) -> int:
 
 @lru_cache(maxsize=8_192)
 def count_shape_pieces(shape: bytes) -> int:
-    """The estimate for a text as `SHAPES` translates it."""
+    """The estimate for a text whose letters and digits are translated by `TOKEN_SHAPES`."""
     return len(PIECE.findall(shape.decode("utf-8", "surrogatepass")))
 
 

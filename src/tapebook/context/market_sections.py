@@ -28,7 +28,7 @@ from tapebook.context.formatting import (
 from tapebook.context.render import FACT_COLUMNS, Row, Rows, SectionLayout, fact_text
 from tapebook.context.situation import Feature, Market, Situation, agent_name
 from tapebook.domain.agent import RiskCaps
-from tapebook.domain.instants import MINUTE, floor_to_step, minute_text, time_of_day_text
+from tapebook.domain.instants import DAY_MINUTES, MINUTE, TIMES_OF_DAY, floor_to_step, minute_text, time_of_day_text
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
 from tapebook.domain.money import (
     E8,
@@ -53,15 +53,18 @@ def bars_title(market: Market, name: SymbolFormatter = symbol_text) -> str:
 
 
 def bar_rows(bars: tuple[Candle, ...]) -> Rows:
-    """One per bar; the open is left out because it is the close before it."""
-    return tuple(map(bar_row, bars))
-
-
-def bar_row(bar: Candle) -> Row:
-    """When it began, and its figures."""
-    when = _bar_time(bar.bucket_ts, bar.granularity_sec // 60)
-    high, low, close = short_price(bar.high_e8), short_price(bar.low_e8), short_price(bar.close_e8)
-    return when, high, low, close, three_digits_text(bar.volume_base)
+    """One per bar: when it began, and its figures; the open is left out because it is the close before it."""
+    rows = []
+    # A hundred bars are most of a packet: what is cheap is done in place.
+    for bar in bars:
+        when = TIMES_OF_DAY[bar.bucket_ts // MINUTE % DAY_MINUTES]
+        if bar.granularity_sec >= 3_600:
+            when = _bar_time(bar.bucket_ts, bar.granularity_sec // 60)
+        volume = f"{bar.volume_base + 0.0:.3g}"
+        if "e" in volume:
+            volume = three_digits_text(bar.volume_base)
+        rows.append((when, short_price(bar.high_e8), short_price(bar.low_e8), short_price(bar.close_e8), volume))
+    return tuple(rows)
 
 
 def _unfinished_text(market: Market) -> str:
@@ -93,7 +96,7 @@ BARS_SECTION: SectionLayout[Market, tuple[Candle, ...]] = SectionLayout(
     look=attrgetter("bars"),
     rows=bar_rows,
     text=bar_text,
-    row=bar_row,
+    by_item=True,
     oldest_first=True,
     bare=True,
 )
@@ -312,9 +315,9 @@ def _entry_price_text(cost_usd_e6: int, size_e8: int) -> str:
 
 
 def _orders_text(working: list[Order], name: SymbolFormatter) -> str:
-    told = [_order_text(order, name) for order in working[:MAX_ORDERS_SHOWN]]
-    more = len(working) - len(told)
-    return "; ".join([*told, f"{more} more"] if more else told)
+    texts = [_order_text(order, name) for order in working[:MAX_ORDERS_SHOWN]]
+    more = len(working) - len(texts)
+    return "; ".join([*texts, f"{more} more"] if more else texts)
 
 
 def _order_text(order: Order, name: SymbolFormatter) -> str:

@@ -179,9 +179,9 @@ def _activity_rows_in_shape(activity: Activity, *, tail: int, rules: int) -> Row
 def _rule_counts(codes: Sequence[str], rules: int) -> str:
     """`R3_POSITION_CAP=4, R6_RATE_LIMIT=1`: the most frequent first."""
     counted = sorted(Counter(codes).items(), key=lambda pair: (-pair[1], pair[0]))
-    told = [f"{code}={count}" for code, count in counted[:rules]]
-    more = len(counted) - len(told)
-    return ", ".join([*told, f"{more} more rules"] if more else told)
+    texts = [f"{code}={count}" for code, count in counted[:rules]]
+    more = len(counted) - len(texts)
+    return ", ".join([*texts, f"{more} more rules"] if more else texts)
 
 
 def _code_sequence(codes: Sequence[str], tail: int) -> str:
@@ -251,8 +251,8 @@ def _trade_row(trade: ClosedTrade, words: LineFormatter, name: SymbolFormatter) 
 
 def _exit_text(trade: ClosedTrade, words: LineFormatter) -> str:
     """The reason of the decision that closed it, in quotes; or what else ended it, which no decision can claim."""
-    said = words(trade.exit_reason, TRADE_EXIT_CHARS)
-    return said if trade.exit_run_id is None else f'"{said}"'
+    reason = words(trade.exit_reason, TRADE_EXIT_CHARS)
+    return reason if trade.exit_run_id is None else f'"{reason}"'
 
 
 @lru_cache(maxsize=16_384)
@@ -368,14 +368,9 @@ OPEN_POSITIONS_SECTION = SectionLayout(
 EXPERIENCE_COLUMNS = ("kind", "name", "value")
 
 
-def experience_rows(learned: tuple[ExperienceRow, ...]) -> Rows:
+def experience_rows(learned: tuple[ExperienceRow, ...], words: LineFormatter = plain_line) -> Rows:
     """One per thing learned, as the room of experience ordered them."""
-    return tuple(map(experience_row, learned))
-
-
-def experience_row(learned: ExperienceRow, words: LineFormatter = plain_line) -> Row:
-    """A thing learned."""
-    return words(learned.kind, 20), words(learned.name, 60), words(learned.value, 120)
+    return tuple([(words(each.kind, 20), words(each.name, 60), words(each.value, 120)) for each in learned])
 
 
 def experience_text(rows: Rows) -> str:
@@ -391,7 +386,7 @@ EXPERIENCE_SECTION: SectionLayout[Situation, tuple[ExperienceRow, ...]] = Sectio
     look=attrgetter("experience"),
     rows=experience_rows,
     text=experience_text,
-    row=experience_row,
+    by_item=True,
     memory=True,
 )
 
@@ -399,14 +394,11 @@ EXPERIENCE_SECTION: SectionLayout[Situation, tuple[ExperienceRow, ...]] = Sectio
 HORIZON_COLUMNS = ("layer", "timeframe", "key", "value")
 
 
-def horizon_rows(layers: tuple[LayerRow, ...]) -> Rows:
+def horizon_rows(layers: tuple[LayerRow, ...], words: LineFormatter = plain_line) -> Rows:
     """One per key of a layer; its value is quoted, for people write some of them."""
-    return tuple(map(horizon_row, layers))
-
-
-def horizon_row(layer: LayerRow, words: LineFormatter = plain_line) -> Row:
-    """A key and what it says."""
-    return words(layer.layer, 12), words(layer.timeframe, 20), words(layer.key, 60), words(layer.value, 120)
+    return tuple(
+        [(words(row.layer, 12), words(row.timeframe, 20), words(row.key, 60), words(row.value, 120)) for row in layers]
+    )
 
 
 def horizon_text(rows: Rows) -> str:
@@ -422,7 +414,7 @@ HORIZONS_SECTION: SectionLayout[Situation, tuple[LayerRow, ...]] = SectionLayout
     look=attrgetter("horizons"),
     rows=horizon_rows,
     text=horizon_text,
-    row=horizon_row,
+    by_item=True,
     memory=True,
 )
 

@@ -116,10 +116,10 @@ def _warning(part: PreviewPart, *, memory: int) -> str | None:
     full = 100 * part.tokens // part.cap
     if not part.dropped and full < NEARLY_FULL_PERCENT:
         return None
-    said = [f"{part.name}: {full} % of {part.cap:,} tokens used"]
+    parts = [f"{part.name}: {full} % of {part.cap:,} tokens used"]
     if part.dropped:
-        said.append(f"{part.dropped} of {part.shown + part.dropped} rows dropped")
+        parts.append(f"{part.dropped} of {part.shown + part.dropped} rows dropped")
     if part.name == "recent_trades" and part.dropped and 100 * memory >= NEARLY_FULL_PERCENT * MEMORY_CAP:
-        said.append(f"the memory together uses {memory:,} of {MEMORY_CAP:,}")
+        parts.append(f"the memory together uses {memory:,} of {MEMORY_CAP:,}")
     remedy = _REMEDIES.get(part.name)
-    return "; ".join([*said, remedy] if remedy else said)
+    return "; ".join([*parts, remedy] if remedy else parts)

@@ -33,11 +33,12 @@ FACT_COLUMNS = ("name", "value")
 class SectionLayout(msgspec.Struct, Generic[Source, Looked], frozen=True):
     """How a section is made: its cap in tokens, its title, what it looks at, its rows, and their text.
 
-    A title that is always the same is text. Where every item it looks at is one row, `row` says which. A section
-    without rows is left out, unless it is shown `bare`. Rows are shortened before one of the first that are `wanted` is
-    left out: `shorten` says how a row looks in each of so many `shapes`, the longest first. One of `memory` is left out
-    for an agent that has none; one that `shares` leaves the closed trades less room. One that must be `whole` is
-    refused rather than cut, with the name of the agent that should shorten it.
+    A title that is always the same is text. With `by_item` it looks at a tuple of items, each of which is one row
+    and one line whatever stands beside it. A section without rows is left out, unless it is shown `bare`. Rows are
+    shortened before one of the first that are `wanted` is left out: `shorten` says how a row looks in each of so many
+    `shapes`, the longest first. One of `memory` is left out for an agent that has none; one that `shares` leaves the
+    closed trades less room. One that must be `whole` is refused rather than cut, with the name of the agent that should
+    shorten it.
     """
 
     name: str
@@ -47,7 +48,7 @@ class SectionLayout(msgspec.Struct, Generic[Source, Looked], frozen=True):
     look: Callable[[Source], Looked]
     rows: Callable[[Looked], Rows]
     text: Callable[[Rows], str]
-    row: Callable[[Any], Row] | None = None
+    by_item: bool = False
     oldest_first: bool = False
     bare: bool = False
     memory: bool = False
@@ -235,8 +236,8 @@ class SectionCache(Generic[Source]):
         self._head = make_heading(layout.title) if isinstance(layout.title, str) else None
         self._title: Any = layout.title
         # Rows that are made one by one are kept one by one, with their lines.
-        self._make = layout.rows if layout.row is None else _lines_by_item(layout, layout.row)
-        self._draw: Callable[..., RenderedSection] = render_rows if layout.row is None else render_lines
+        self._make = _lines_by_item(layout) if layout.by_item else layout.rows
+        self._draw: Callable[..., RenderedSection] = render_lines if layout.by_item else render_rows
         self.kept = _NOTHING_CACHED
 
     def render(self, source: Source, cap: int | None = None) -> RenderedSection | None:
@@ -270,14 +271,17 @@ def _too_long_error(layout: SectionLayout[Any, Any], agent: str) -> BadInput:
     return BadInput(f"{what} and are never cut: shorten them and save the agent again")
 
 
-def _lines_by_item(layout: SectionLayout[Any, Any], row: Callable[[Any], Row]) -> Callable[[Any], RenderedLines | None]:
+def _lines_by_item(layout: SectionLayout[Any, Any]) -> Callable[[Any], RenderedLines | None]:
     """Lines of items that each keep what was written for them; what is oldest first moves on by one."""
-    text = layout.text
 
-    def write(item: Any) -> WrittenRow:
-        made = row(item)
-        line = text((made,))
-        return made, line, line_cost(line), encode_row(made)
+    def write(items: tuple[Any, ...]) -> list[WrittenRow]:
+        rows = layout.rows(items)
+        lines = layout.text(rows).split("\n")
+        if len(lines) != len(rows):
+            lines = [layout.text((row,)) for row in rows]
+        shapes = [line.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES) for line in lines]
+        costs = [count_shape_pieces(shape) + 1 for shape in shapes]
+        return list(zip(rows, lines, costs, map(encode_row, rows), strict=True))
 
     items: Callable[[Any], Any] = SlidingMap(write) if layout.oldest_first else _reuse_written_items(write)
 
@@ -290,17 +294,15 @@ def _lines_by_item(layout: SectionLayout[Any, Any], row: Callable[[Any], Row]) -
     return lines
 
 
-def _reuse_written_items(write: Callable[[Any], WrittenRow]) -> Callable[[Any], list[WrittenRow]]:
+def _reuse_written_items(write: Callable[[tuple[Any, ...]], list[WrittenRow]]) -> Callable[[Any], list[WrittenRow]]:
     """Writes the items that were not there the time before."""
     kept: dict[Any, WrittenRow] = {}
 
     def each(items: Any) -> list[WrittenRow]:
         nonlocal kept
-        before, now, found = kept, {}, []
-        for item in items:
-            written = now[item] = before.get(item) or write(item)
-            found.append(written)
-        kept = now
-        return found
+        new = tuple([item for item in dict.fromkeys(items) if item not in kept])
+        known = kept | dict(zip(new, write(new), strict=True)) if new else kept
+        kept = {item: known[item] for item in items}
+        return [known[item] for item in items]
 
     return each

@@ -97,12 +97,12 @@ def _last_decision_rows(seen: tuple[DecisionRun | None, tuple[str, ...]]) -> Row
     run, watched = seen
     if run is None:
         return ()
-    each = [_decided(*pair, watched) for pair in zip(run.actions, run.verdicts, strict=True)]
+    each = [_decision_row(*pair, watched) for pair in zip(run.actions, run.verdicts, strict=True)]
     error = (("not understood", f'"{plain_line(run.error, 120)}"'),) if run.error else ()
     return ("at", minute_text(run.as_of)), *each, *error
 
 
-def _decided(action: Action, verdict: Verdict, watched: tuple[str, ...]) -> Row:
+def _decision_row(action: Action, verdict: Verdict, watched: tuple[str, ...]) -> Row:
     symbol = action.symbol if action.symbol in watched else "another symbol"
     what = f"{action.action} {symbol}" + (f" {action.side}" if action.side else "")
     outcome = "allowed" if verdict.allowed else f'refused by {verdict.rule}: "{plain_line(verdict.detail, 120)}"'
@@ -249,9 +249,9 @@ MARKET_SECTIONS: tuple[SectionLayout[Market, Any], ...] = (
         attrgetter("bars"),
         market_sections.bar_rows,
         market_sections.bar_text,
-        market_sections.bar_row,
-        True,
-        True,
+        by_item=True,
+        oldest_first=True,
+        bare=True,
     ),
     SectionLayout("market", 700, MARKET_TITLE, FACT_COLUMNS, lambda seen: seen, _market_rows, fact_text),
 )

@@ -16,7 +16,6 @@ from tapebook.context import market_sections, memory_sections
 from tapebook.context.formatting import CHARACTERS_PER_TOKEN, truncate_between_words, truncate_to_tokens
 from tapebook.context.render import Rows, SectionLayout
 from tapebook.context.situation import Market, Situation
-from tapebook.domain.agent import ExperienceRow, LayerRow
 
 _HIDDEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
@@ -52,16 +51,8 @@ def question_lines(text: str) -> list[str]:
     return [line for line in found if line]
 
 
-def _unchanged(symbol: str) -> str:
+def _same_symbol(symbol: str) -> str:
     return symbol
-
-
-def _layer_row(layer: LayerRow) -> tuple[str, ...]:
-    return memory_sections.horizon_row(layer, plain_line)
-
-
-def _experience_row(learned: ExperienceRow) -> tuple[str, ...]:
-    return memory_sections.experience_row(learned, plain_line)
 
 
 def _position_rows(seen: memory_sections.OpenPositionsView) -> Rows:
@@ -90,7 +81,7 @@ OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
     PORTFOLIO_SECTION,
     _replace(
         memory_sections.LAST_DECISION_SECTION,
-        rows=partial(memory_sections.last_decision_rows, words=plain_line, name=_unchanged),
+        rows=partial(memory_sections.last_decision_rows, words=plain_line, name=_same_symbol),
     ),
     memory_sections.RECENT_ACTIVITY_SECTION,
     _replace(
@@ -101,10 +92,9 @@ OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
     _replace(memory_sections.OPEN_POSITIONS_SECTION, rows=_position_rows),
     _replace(
         memory_sections.EXPERIENCE_SECTION,
-        rows=lambda learned: tuple(map(_experience_row, learned)),
-        row=_experience_row,
+        rows=partial(memory_sections.experience_rows, words=plain_line),
     ),
-    _replace(memory_sections.HORIZONS_SECTION, rows=lambda layers: tuple(map(_layer_row, layers)), row=_layer_row),
+    _replace(memory_sections.HORIZONS_SECTION, rows=partial(memory_sections.horizon_rows, words=plain_line)),
     RULES_SECTION,
     _replace(memory_sections.CITATIONS_SECTION, rows=partial(memory_sections.citation_rows, words=plain_line)),
 )

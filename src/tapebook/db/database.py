@@ -120,7 +120,7 @@ Row = tuple[Any, ...]
 
 
 class Database(Protocol):
-    """One connection, used by one thread.
+    """One connection, used by one thread at a time.
 
     Values are text, integers of 64 bits, floats, bytes and None; a truth value is written as 0 or 1.
     An integer that is longer raises BadInput. Text may hold a NUL on SQLite and may not on PostgreSQL.
@@ -193,25 +193,28 @@ class Database(Protocol):
         ...
 
 
-def connect(place: str, *, durable: bool = True, create: bool = True, large_pages: bool = False) -> Database:
+def connect(
+    place: str, *, durable: bool = True, create: bool = True, large_pages: bool = False, read_only: bool = False
+) -> Database:
     """Opens a database. `durable` decides whether a commit survives a power cut: True for the book, False for the tape.
     `large_pages` suit a file of SQLite that is written in large transactions; one that is there keeps those it has.
+    `read_only` makes every write on this connection fail.
 
     Drivers are imported here and not above: PostgreSQL's is an extra.
     """
     if place.startswith(("postgresql://", "postgres://")):
-        return _connect_postgres(place, durable=durable)
+        return _connect_postgres(place, durable=durable, read_only=read_only)
     from tapebook.db.sqlite import SqliteDatabase
 
-    return SqliteDatabase(place, durable=durable, create=create, large_pages=large_pages)
+    return SqliteDatabase(place, durable=durable, create=create, large_pages=large_pages, read_only=read_only)
 
 
-def _connect_postgres(url: str, *, durable: bool) -> Database:
+def _connect_postgres(url: str, *, durable: bool, read_only: bool) -> Database:
     try:
         from tapebook.db.postgres import PostgresDatabase
     except ModuleNotFoundError as error:
         raise HomeError("PostgreSQL needs its driver: pip install 'tapebook[postgres]'") from error
-    return PostgresDatabase(url, durable=durable)
+    return PostgresDatabase(url, durable=durable, read_only=read_only)
 
 
 _QUERIES = Queries.load("tapebook.db", "migrations.sql")

@@ -86,12 +86,12 @@ class _WatchedConnection(psycopg.Connection[Row]):
     def wait(self, gen: PQGen[Result], *args: Any, **how: Any) -> Result:
         """Waits for an answer; OperationalError, and the connection is closed, when nothing answers any more."""
         try:
-            return super().wait(self._watched(gen), *args, **how)
+            return super().wait(self._watch_silence(gen), *args, **how)
         except _ServerHangs as silence:
             self.pgconn.finish()
             raise psycopg.OperationalError(str(silence)) from None
 
-    def _watched(self, gen: PQGen[Result]) -> PQGen[Result]:
+    def _watch_silence(self, gen: PQGen[Result]) -> PQGen[Result]:
         silent = 0
         try:
             wanted = next(gen)
@@ -121,9 +121,10 @@ class _ServerHangs(Exception):
 class PostgresDatabase:
     """One connection to one PostgreSQL database, made again when it died."""
 
-    def __init__(self, url: str, *, durable: bool) -> None:
+    def __init__(self, url: str, *, durable: bool, read_only: bool = False) -> None:
         self._url = url
         self._durable = durable
+        self._read_only = read_only
         self._in_transaction = self._ended = False
         self._claims: dict[str, str] = {}
         # Two streams may be open at once.
@@ -138,15 +139,17 @@ class PostgresDatabase:
             connection.adapters.register_dumper(int, Int8Dumper)
             if not self._durable:
                 connection.execute("SET synchronous_commit = off")
+            if self._read_only:
+                connection.execute("SET default_transaction_read_only = on")
             taken = {name: _claim(connection, name, holder) for name, holder in self._claims.items()}
         except psycopg.Error as error:
-            said = redact_driver_message(self._url, _first_line(error))
+            message = redact_driver_message(self._url, _first_line(error))
             # A name that nobody knows is a mistake in the address, unless it was known before.
             unknown = first and _UNKNOWN_HOST.search(str(error))
             if not isinstance(error, psycopg.OperationalError) or unknown or _HOPELESS.search(str(error)):
                 # Without the driver's error behind it: that may quote the URL with its password.
-                raise HomeError(f"cannot open PostgreSQL: {said}; check the URL and its user") from None
-            raise _database_away(said) from None
+                raise HomeError(f"cannot open PostgreSQL: {message}; check the URL and its user") from None
+            raise _database_away(message) from None
         for name, other in taken.items():
             if other is not None:
                 connection.close()
@@ -161,17 +164,17 @@ class PostgresDatabase:
 
     def all(self, query: Query, **params: Any) -> list[Row]:
         """Every row of a query."""
-        with self._translated():
+        with self._translate_errors():
             return self._execute(query, query.values_in_order(params)).fetchall()
 
     def one(self, query: Query, **params: Any) -> Row | None:
         """The first row of a query, or None."""
-        with self._translated():
+        with self._translate_errors():
             return self._execute(query, query.values_in_order(params)).fetchone()
 
     def stream(self, query: Query, **params: Any) -> Iterator[Row]:
         """The rows of a query one by one, some thousand in each round trip."""
-        with self._translated(), self._live_connection().cursor(name=f"stream_{next(self._streams)}") as cursor:
+        with self._translate_errors(), self._live_connection().cursor(name=f"stream_{next(self._streams)}") as cursor:
             cursor.itersize = _ROWS_AT_ONCE
             yield from cursor.execute(query.postgres.encode(), query.values_in_order(params))
 
@@ -185,18 +188,18 @@ class PostgresDatabase:
 
     def execute_row(self, query: Query, row: Row) -> None:
         """The same for values in their order."""
-        with self._translated():
+        with self._translate_errors():
             self._execute(query, row)
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
         """Executes a statement once per row, in one round trip."""
-        with self._translated(), self._live_connection().cursor() as cursor:
+        with self._translate_errors(), self._live_connection().cursor() as cursor:
             cursor.executemany(query.postgres.encode(), rows)
             return cursor.rowcount
 
     def execute_script(self, sql: str) -> None:
         """Executes the statements of a migration."""
-        with self._translated():
+        with self._translate_errors():
             self._live_connection().execute((_SCRIPT_LOCK + to_postgres_dialect(sql)).encode())
 
     @contextmanager
@@ -219,13 +222,13 @@ class PostgresDatabase:
 
     def sync(self) -> None:
         """Waits until the server has written everything that was committed."""
-        with self._translated(), self._live_connection().transaction():
+        with self._translate_errors(), self._live_connection().transaction():
             self._connection.execute("SET LOCAL synchronous_commit = on")
             self._connection.execute(_SYNC_RECORD)
 
     def claim(self, name: str, *, holder: str) -> str | None:
         """Claims a name until this process ends, across connections; returns who has it, if somebody else does."""
-        with self._translated():
+        with self._translate_errors():
             taken = _claim(self._live_connection(), name, holder)
         if taken is None:
             self._claims[name] = holder
@@ -249,7 +252,7 @@ class PostgresDatabase:
     def _open_transaction(self) -> Iterator[None]:
         if self._in_transaction:
             raise RuntimeError("a transaction is open on this connection already: they are not nested")
-        with self._translated():
+        with self._translate_errors():
             connection = self._live_connection()
             self._in_transaction = True
             try:
@@ -260,7 +263,7 @@ class PostgresDatabase:
                 self._in_transaction = False
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
@@ -304,20 +307,20 @@ def _claim(connection: "psycopg.Connection[Row]", name: str, holder: str) -> str
     return found[0] if found else "another session"
 
 
-def _database_away(said: str) -> DatabaseAway:
-    return DatabaseAway(f"PostgreSQL does not answer: {said}; see that the server runs, then try again")
+def _database_away(message: str) -> DatabaseAway:
+    return DatabaseAway(f"PostgreSQL does not answer: {message}; see that the server runs, then try again")
 
 
 def _known_error(error: psycopg.Error) -> TapebookError | None:
-    said = _first_line(error)
+    message = _first_line(error)
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.SerializationFailure):
-        return Busy(f"PostgreSQL: {said}; try again")
+        return Busy(f"PostgreSQL: {message}; try again")
     if isinstance(error, errors.DiskFull | errors.ReadOnlySqlTransaction):
-        return StoreFailed(f"PostgreSQL refused a write: {said}")
+        return StoreFailed(f"PostgreSQL refused a write: {message}")
     if isinstance(error, psycopg.DataError):
-        return BadInput(f"PostgreSQL refused a value: {said}; check its unit and its text")
+        return BadInput(f"PostgreSQL refused a value: {message}; check its unit and its text")
     if isinstance(error, psycopg.OperationalError):
-        return Stop(f"PostgreSQL could not go on: {said}; check the server and start again")
+        return Stop(f"PostgreSQL could not go on: {message}; check the server and start again")
     return None
 
 

@@ -33,8 +33,12 @@ _ONE_ROW = re.compile(r"(?<=\bVALUES )\(\?(?:, \?)*\)")
 class SqliteDatabase:
     """One SQLite file, or `:memory:`; `large_pages` are of a new file: a large transaction writes fewer of them."""
 
-    def __init__(self, path: str, *, durable: bool, create: bool = True, large_pages: bool = False) -> None:
+    def __init__(
+        self, path: str, *, durable: bool, create: bool = True, large_pages: bool = False, read_only: bool = False
+    ) -> None:
         self._path = path
+        # Not SQLITE_OPEN_READONLY: such a connection cannot make the files of the write-ahead log, if they are gone.
+        self._query_only = "ON" if read_only else "OFF"
         self._failed = False
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         if create and path != ":memory:":
@@ -51,6 +55,8 @@ class SqliteDatabase:
         # FULL waits for the disk at every commit; NORMAL only at checkpoints and can lose the newest commits
         # in a power cut, which the tape can fetch again and the book cannot.
         self._execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        if read_only:
+            self._execute("PRAGMA query_only = ON")
 
     @property
     def description(self) -> str:
@@ -64,7 +70,7 @@ class SqliteDatabase:
 
     def one(self, query: Query, **params: Any) -> Row | None:
         """The first row of a query, or None."""
-        rows = self.all(query, **params)
+        rows = self._execute(query.sqlite, tuple(map(params.__getitem__, query.params)))
         return rows[0] if rows else None
 
     def stream(self, query: Query, **params: Any) -> Iterator[Row]:
@@ -100,7 +106,7 @@ class SqliteDatabase:
         return self._connection.total_changes() - before
 
     def _execute_many(self, query: Query, rows: list[Row]) -> None:
-        width, wide = len(query.params) * ROWS_AT_ONCE, _widened(query.sqlite)
+        width, wide = len(query.params) * ROWS_AT_ONCE, _multi_row_insert(query.sqlite)
         whole = len(rows) // ROWS_AT_ONCE * ROWS_AT_ONCE if wide and set(map(len, rows)) == {len(query.params)} else 0
         if wide and whole:
             values = list(chain.from_iterable(rows[:whole]))
@@ -146,7 +152,7 @@ class SqliteDatabase:
         try:
             yield
         finally:
-            self._execute("ROLLBACK; PRAGMA query_only = OFF")
+            self._execute(f"ROLLBACK; PRAGMA query_only = {self._query_only}")
 
     def sync(self) -> None:
         """Syncs the write-ahead log: what is not in it any more was synced when it was moved to the database."""
@@ -173,7 +179,7 @@ class SqliteDatabase:
         self._execute(sql)
 
     def _execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        # Not with `_translated`: a context manager costs as much as a small statement.
+        # Errors are translated here: a context manager costs as much as a small statement.
         try:
             # Fetched to the end: apsw runs the statements of a text only as far as rows are asked for.
             return self._connection.execute(sql, values).fetchall()
@@ -213,7 +219,7 @@ def _make_private(path: str) -> None:
 
 
 @cache
-def _widened(sql: str) -> str | None:
+def _multi_row_insert(sql: str) -> str | None:
     """An insert of one row of parameters as an insert of several; None when it is something else."""
     found = _ONE_ROW.findall(sql)
     return _ONE_ROW.sub(lambda row: ", ".join([row[0]] * ROWS_AT_ONCE), sql) if len(found) == 1 else None

@@ -6,7 +6,7 @@ never:  places orders, retrieves anything, changes a rule because a text says so
 """
 
 from tapebook.decision.guard import Limits, Move, gate_order, judge_actions, move_of_order
-from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members, make_engine
 from tapebook.decision.reply import Reply, ReplyRefusal, parse_reply, unexplained_numbers
 
 __all__ = [
@@ -18,7 +18,9 @@ __all__ = [
     "Reply",
     "ReplyRefusal",
     "gate_order",
+    "has_members",
     "judge_actions",
+    "make_engine",
     "move_of_order",
     "parse_reply",
     "unexplained_numbers",

@@ -88,7 +88,7 @@ class Limits(msgspec.Struct, frozen=True):
     settled_at_e8: int | None = None
 
     @property
-    def held(self) -> Position | None:
+    def position(self) -> Position | None:
         """The position in the run's symbol."""
         return self.portfolio.positions.get(self.symbol)
 
@@ -212,7 +212,7 @@ def stale_data_rule(asked: ProposedOrder, limits: Limits) -> str | None:
 
 def no_position_rule(asked: ProposedOrder, limits: Limits) -> str | None:
     """Closing and adjusting need a position; adjusting needs it on the side that is named."""
-    size = limits.held.size_e8 if limits.held else 0
+    size = limits.position.size_e8 if limits.position else 0
     held = "long" if size > 0 else "short" if size < 0 else None
     if asked.action == "close" and held is None:
         return "there is no position to close"
@@ -424,7 +424,7 @@ def _move_of_action(action: Action, limits: Limits) -> Move | None:
     """The order an action comes to, in the dollars that were asked for: its size is rounded down from them."""
     if action.action == "hold" or action.symbol != limits.symbol or not limits.mark_e8:
         return None
-    mark, held = limits.mark_e8, limits.held
+    mark, held = limits.mark_e8, limits.position
     size = signed_size_e8(action, held, mark)
     have = limits.held_usd_e6(action.symbol)
     wanted = 0 if action.action == "close" else action.notional_usd_e6 * (1 if action.side == "long" else -1)

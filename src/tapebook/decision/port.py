@@ -1,14 +1,25 @@
-"""What an engine is: one call, a packet in, an answer out."""
+"""What an engine is: one call, a packet in, an answer out.
 
+`make_engine` makes the one of a name. An engine with settings of its own declares their type as `SETTINGS` of its
+module: a frozen struct whose fields have defaults, and a description of what each may be. `create` gets them from its
+terms with `EngineTerms.settings_as`; an agent that gives settings to an engine without any is refused.
+"""
+
+import difflib
 from collections.abc import Callable
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar, get_type_hints
 
 import msgspec
 
+from tapebook import plug
+from tapebook.domain.agent import EngineSettingPairs
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Usage, Vote
 from tapebook.errors import ConfigError
 from tapebook.llm import Asker
+
+ENGINES_FOLDER = "tapebook.decision.engines"
+SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 
 
 class EngineAnswer(msgspec.Struct, frozen=True, cache_hash=True):
@@ -41,11 +52,15 @@ def _not_available(_name: str, _of: object) -> NoReturn:
     raise ConfigError("this engine can only be made by a home, which knows its members and models")
 
 
+class EngineSettingError(ConfigError):
+    """A setting of an engine cannot be; the message names it, and whoever makes the engine adds which one it is."""
+
+
 class EngineTerms(msgspec.Struct, frozen=True):
     """What an engine may need to be made: the agent's choice of model and members, and what it may spend on a run.
 
     `member` makes a member, `name` or `name:model`, that may spend so much; `asker` gives a provider's
-    model, or its usual one when none is named.
+    model, or its usual one when none is named. `settings` are the engine's own, as the agent's profile has them.
     """
 
     model: str = ""
@@ -53,3 +68,40 @@ class EngineTerms(msgspec.Struct, frozen=True):
     max_usd_e6: int = 0
     member: Callable[[str, int], Engine] = _not_available
     asker: Callable[[str, str], Asker] = _not_available
+    settings: EngineSettingPairs = ()
+
+    def settings_as(self, kind: type[SettingsT]) -> SettingsT:
+        """The settings with their types, defaults where none are given; EngineSettingError names one that cannot be."""
+        hints = get_type_hints(kind, include_extras=True)
+        for name, text in self.settings:
+            if name not in hints:
+                close = difflib.get_close_matches(name, hints, 1)
+                choose = f"did you mean `{close[0]}`?" if close else f"choose one of: {', '.join(hints)}"
+                raise EngineSettingError(f"`engine_settings` has no `{name}`; {choose}")
+            try:
+                msgspec.convert(text, hints[name], strict=False)
+            except msgspec.ValidationError as error:
+                may_be = hints[name].__metadata__[0].description
+                raise EngineSettingError(f"`{name}` of `engine_settings` is {text} but must be {may_be}") from error
+        try:
+            return msgspec.convert(dict(self.settings), kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise EngineSettingError(f"`engine_settings` cannot be: {error}") from error
+
+
+def has_members(name: str) -> bool:
+    """Whether the engine of that name asks others: its module names those it asks by default in `MEMBERS`."""
+    return hasattr(plug.load(ENGINES_FOLDER, name), "MEMBERS")
+
+
+def make_engine(name: str, terms: EngineTerms) -> Engine:
+    """The engine of that name; UnknownName or ConfigError when there is none, or none with such settings."""
+    module = plug.load(ENGINES_FOLDER, name)
+    if terms.settings and not hasattr(module, "SETTINGS"):
+        given = ", ".join(each for each, _ in terms.settings)
+        raise ConfigError(f"the engine {name} takes no settings: remove {given} from `engine_settings`")
+    try:
+        made: Engine = module.create(terms)
+    except EngineSettingError as error:
+        raise ConfigError(f"engine {name}: {error}") from error
+    return made

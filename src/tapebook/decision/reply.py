@@ -281,7 +281,7 @@ def _numbers_in_line(line: str) -> tuple[float, ...]:
 
 
 def _number_value(number: str, unit: str) -> float:
-    """What `_figures` says of a number; without a Decimal as long as that would not round it."""
+    """The value of a number with its unit; a Decimal is used only where a float would round it twice."""
     digits, scale = number.replace(",", ""), _SCALES.get(unit, 0)
     return float(f"{digits}e{scale}") if len(digits) <= _EXACT_DIGITS else float(Decimal(digits).scaleb(scale))
 

@@ -13,9 +13,10 @@ A rule that cannot see enough abstains: it holds with no confidence, so that in 
 
 import math
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from tapebook.decision.port import EngineAnswer
 from tapebook.decision.reply import make_answer_on
@@ -106,7 +107,7 @@ def _packet_bars(prices: tuple[_BarPrices | None, ...]) -> PacketBars:
 def _price_reader(columns: tuple[str, ...]) -> SlidingMap[tuple[str, ...], _BarPrices | None]:
     """What gives the prices of rows under these columns, or None for a row that is not whole."""
     if not set(_PRICE_COLUMNS) <= set(columns):
-        return SlidingMap(lambda _: None)
+        return SlidingMap(lambda rows: [None] * len(rows))
     high, low, close = (columns.index(name) for name in _PRICE_COLUMNS)
 
     def prices(row: tuple[str, ...]) -> _BarPrices | None:
@@ -117,11 +118,9 @@ def _price_reader(columns: tuple[str, ...]) -> SlidingMap[tuple[str, ...], _BarP
             return None
         return found if all(map(math.isfinite, found)) else None
 
-    return SlidingMap(prices)
+    return SlidingMap(lambda rows: [prices(row) for row in rows])
 
 
-NOTIONAL_USD = 1_000.0
-LEVERAGE = 2
 _CAP_FACTS = (
     "max_position_usd",
     "equity_usd",
@@ -130,6 +129,19 @@ _CAP_FACTS = (
     "max_account_usd",
     "account_used_usd",
 )
+
+
+WholeBars = Annotated[int, Meta(ge=1, le=500, description="a whole number of bars from 1 to 500")]
+SettingUsd = Annotated[float, Meta(gt=0, le=1_000_000_000, description="a number of USD above 0, up to 1000000000")]
+SettingLeverage = Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 to 100")]
+SettingBps = Annotated[float, Meta(ge=0, lt=10_000, description="a number of bps from 0 to below 10000")]
+
+
+class RuleSettings(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
+    """What every rule can be told: the size of its orders and their leverage, both within the caps of the agent."""
+
+    notional_usd: SettingUsd = 1_000.0
+    leverage: SettingLeverage = 2
 
 
 class Signal(msgspec.Struct, frozen=True, cache_hash=True):
@@ -146,12 +158,15 @@ class Signal(msgspec.Struct, frozen=True, cache_hash=True):
     leave_confidence: float = 0.4
 
 
-def follow_signal(reading: PacketReading, signal: Signal) -> EngineAnswer:
+_USUAL_SETTINGS = RuleSettings()
+
+
+def follow_signal(reading: PacketReading, signal: Signal, settings: RuleSettings = _USUAL_SETTINGS) -> EngineAnswer:
     """The proposal that follows from a signal."""
     held = reading.held
     if signal.wants is None or signal.wants == held:
         return _close_or_hold(reading.symbol, signal, held)
-    order = _order_within_caps(reading.portfolio)
+    order = _order_within_caps(reading.portfolio, settings)
     if order:
         sure, side = signal.confidence, signal.wants
         return make_answer_on(reading.symbol, "open", reason=signal.story, confidence=sure, side=side, **order)
@@ -174,13 +189,13 @@ def abstain(symbol: str, why: str) -> EngineAnswer:
     return make_answer_on(symbol, "hold", reason=why, confidence=0.0)
 
 
-def _order_within_caps(portfolio: Facts) -> dict[str, object] | None:
+def _order_within_caps(portfolio: Facts, settings: RuleSettings) -> dict[str, object] | None:
     """Size and leverage within what the portfolio section allows; None when it allows nothing or is not there."""
     cap, equity, leverage, least, account, used = [parse_number(portfolio.get(name)) for name in _CAP_FACTS]
     if cap is None or equity is None or leverage is None or leverage < 1:
         return None
     # No less than asked for where the cap of the whole account is not shown.
-    left = NOTIONAL_USD if account is None or used is None else account - used
-    size = round(min(NOTIONAL_USD, cap, equity, left), 2)
+    left = settings.notional_usd if account is None or used is None else account - used
+    size = round(min(settings.notional_usd, cap, equity, left), 2)
     enough = size > 0 and size >= (least or 0.0)
-    return {"notional_usd": size, "leverage": int(min(LEVERAGE, leverage))} if enough else None
+    return {"notional_usd": size, "leverage": int(min(settings.leverage, leverage))} if enough else None

@@ -11,39 +11,26 @@ from typing import Any
 
 import msgspec
 
-from tapebook import plug
 from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
-from tapebook.book.store import Book
 from tapebook.broker.margin import MarginTiers, listed_symbols
 from tapebook.context import oversize_problems
+from tapebook.decision import has_members
 from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6
 from tapebook.domain.text import plural
-from tapebook.errors import BadInput, UnknownName
+from tapebook.errors import BadInput
 from tapebook.settings.profiles import apply_settings, differences, require_name
 from tapebook.tape.view import View
 from tapebook.tick.quotes import TapeQuotes, position_marks
 from tapebook.wiring import Rooms
 
 
-def require_agent(book: Book, name: str) -> tuple[int, AgentProfile]:
-    """The newest version of an agent that is there; UnknownName for any other."""
-    found, removed_at = book.agent(name), book.removed_at(name)
-    if found is None:
-        known = ", ".join(profile.name for _, profile in book.agents()) or "none yet"
-        raise UnknownName(f"there is no agent called {name!r}; agents: {known}")
-    if removed_at is not None:
-        raise UnknownName(f"{name} was removed at {iso_text(removed_at)}: `tapebook agents add {name}` brings it back")
-    return found
-
-
 def deploy_agent(rooms: Rooms, name: str) -> Deployment:
     """The deployment of an agent's newest version, opened if it is new, moved on if the version is."""
-    version, profile = require_agent(rooms.book, name)
-    deployment = Deployment(rooms.book.owner, deployment_id(profile), profile, version)
+    deployment = rooms.book.find_agent(name)
     seq = rooms.book.head(deployment.id)
-    if rooms.book.deployed_version(deployment.id, seq=seq) != version:
+    if rooms.book.deployed_version(deployment.id, seq=seq) != deployment.version:
         _append_opening(rooms, deployment, seq)
     return deployment
 
@@ -108,10 +95,6 @@ def refuse_shared_accounts(deployments: Iterable[Deployment], account_of: Callab
             raise BadInput(f"{other} and {deployment.id} are on one account ({account}): disable one of the two agents")
 
 
-ENGINES_FOLDER = "tapebook.decision.engines"
-BROKERS_FOLDER = "tapebook.broker.brokers"
-
-
 class SavedAgent(msgspec.Struct, frozen=True):
     """An agent after it was added or changed: what differs from before, and what its owner should know.
 
@@ -155,13 +138,13 @@ def add_agent(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> SavedAgen
 
 def edit_agent(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> SavedAgent:
     """An agent with changes; the same as before makes no new version."""
-    _, before = require_agent(rooms.book, name)
+    before = rooms.book.find_agent(name).agent
     return _save_agent(rooms, before, apply_settings(before, _require_same_name(name, settings)), new=False)
 
 
 def remove_agent(rooms: Rooms, name: str, *, reason: str) -> RemovedAgent:
     """Ends an agent: it decides no more, and all it did can be read as before. One that holds something stays."""
-    require_agent(rooms.book, name)
+    rooms.book.find_agent(name)
     held, orders = set[str](), 0
     for deployment, _ in rooms.book.deployments(name):
         held |= rooms.book.account(deployment, seq=rooms.book.head(deployment)).portfolio.positions.keys()
@@ -191,21 +174,19 @@ def _save_agent(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new:
 
 def _require_runnable(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> None:
     """Refuses what could not run, before it is kept."""
-    for folder, names in ((ENGINES_FOLDER, _engine_names(rooms, after)), (BROKERS_FOLDER, [after.broker])):
-        for name in names:
-            plug.load(folder, name)
-    if any(member.partition(":")[0] == "ensemble" for member in after.members):
-        raise BadInput("`members` names ensemble: an ensemble cannot be a member of an ensemble")
+    for member in (entry.partition(":")[0] for entry in after.members):
+        if has_members(member):
+            raise BadInput(f"`members` names {member}: an engine with members of its own cannot be a member")
+    # Making them asks nobody, and only an engine knows which settings it takes.
+    rooms.engine(after)
+    rooms.reflector(after)
+    rooms.broker(after.broker)
     too_long = oversize_problems(after)
     if too_long:
         raise BadInput("; ".join(too_long))
     begun = rooms.book.head(deployment_id(after)) > 0
     if begun and after.starting_cash_usd_e6 != before.starting_cash_usd_e6:
         raise BadInput(f"{after.name} has begun with its cash already: add another agent to begin with another amount")
-
-
-def _engine_names(rooms: Rooms, agent: AgentProfile) -> list[str]:
-    return [agent.engine or rooms.config.engine.default, *(member.partition(":")[0] for member in agent.members)]
 
 
 def _agent_notes(rooms: Rooms, agent: AgentProfile) -> list[str]:
@@ -224,13 +205,13 @@ def unlisted_symbols(rooms: Rooms, agent: AgentProfile) -> list[str]:
 def _unlisted_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
     day, listed = listed_symbols()
     known = {symbol.lower(): symbol for symbol in sorted({*listed, *rooms.tape.symbols()})}
-    said = []
+    warnings = []
     for symbol in unlisted_symbols(rooms, agent):
         # Coins worth little are listed by the thousand.
         meant = known.get(symbol.lower()) or known.get(f"k{symbol.lower()}")
         remedy = f"did you mean {meant}?" if meant else "check how it is written"
-        said.append(f"{symbol} is neither in the tape nor listed by the exchange on {day}: {remedy}")
-    return said
+        warnings.append(f"{symbol} is neither in the tape nor listed by the exchange on {day}: {remedy}")
+    return warnings
 
 
 def leverage_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
@@ -262,17 +243,17 @@ def _unattended_warnings(rooms: Rooms, before: AgentProfile, after: AgentProfile
     alone = {*held, *placed} if moved or stopped else left & {*held, *placed}
     when = "while it is disabled" if stopped and not moved else "any more"
     marks = position_marks(TapeQuotes(rooms.tape, View(rooms.clock.now())), held.values(), at=rooms.clock.now())
-    said = []
+    warnings = []
     for symbol in sorted(alone):
         command = f"`tapebook flatten {after.name} --symbol {symbol}`"
         if symbol in held:
             side = "long" if held[symbol].size_e8 > 0 else "short"
             usd = decimal_text(abs(notional_usd_e6(held[symbol].size_e8, marks[symbol])), E6, 2)
             what = f"{after.name} holds {symbol} {side} {usd} USD"
-            said.append(f"{what}: nobody decides on it {when}; margin and funding go on; {command} closes it")
+            warnings.append(f"{what}: nobody decides on it {when}; margin and funding go on; {command} closes it")
         if symbol in placed:
             many = placed.count(symbol) > 1
             what = f"{after.name} has {plural(placed.count(symbol), 'order')}"
             it, them = ("they", "them") if many else ("it", "it")
-            said.append(f"{what} for {symbol} at the broker: {it} can still fill; {command} cancels {them}")
-    return said
+            warnings.append(f"{what} for {symbol} at the broker: {it} can still fill; {command} cancels {them}")
+    return warnings

@@ -11,7 +11,6 @@ import msgspec
 
 from tapebook.context import oversize_problems
 from tapebook.desk import agents
-from tapebook.desk.agents import require_agent
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.files import write_whole
@@ -182,7 +181,7 @@ def _require_open(rooms: Rooms, proposal_id: str) -> ManualProposal:
 
 
 def _profile(rooms: Rooms, agent: str) -> AgentProfile:
-    return require_agent(rooms.book, agent)[1]
+    return rooms.book.find_agent(agent).agent
 
 
 def _whole_run_id(rooms: Rooms, agent: str, text: str) -> str:

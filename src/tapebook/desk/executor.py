@@ -51,9 +51,9 @@ class Executor:
         self._rooms.leases.release_all()
 
     def _due(self) -> list[str]:
-        now, said = self._rooms.clock.now(), self._rooms.book.head()
-        valued_before = floor_to_step(now, MINUTE) if said == self._said else now
-        self._said = said
+        now, head = self._rooms.clock.now(), self._rooms.book.head()
+        valued_before = floor_to_step(now, MINUTE) if head == self._said else now
+        self._said = head
         held = self._rooms.work.deployments_with_positions(before=valued_before)
         # Whoever waited longest comes first, so that a batch that is always full leaves nobody out.
         return sorted(

@@ -8,13 +8,16 @@ import msgspec
 
 from tapebook.broker.margin import listed_symbols
 from tapebook.clock import SystemClock, VirtualClock
-from tapebook.desk.agents import leverage_warnings, unlisted_symbols
+from tapebook.desk.agents import DeploymentDirectory, leverage_warnings, unlisted_symbols
+from tapebook.domain.agent import is_dry_run
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.domain.text import plural
+from tapebook.errors import BrokerAway, UnknownName
 from tapebook.home import places_open_to_others
 from tapebook.ingest.live import SYMBOL_SETTINGS_REMEDY
 from tapebook.log.store import is_clock_set_back
 from tapebook.tape.view import Channel, RecordedProblem
+from tapebook.tick.execute import account_differences
 from tapebook.wiring import Rooms
 
 _MIN_FREE_BYTES = 500 * 2**20
@@ -66,6 +69,7 @@ def health_checks(rooms: Rooms) -> list[Check]:
         _streams(rooms),
         _cash(rooms),
         _orders(rooms),
+        *_accounts(rooms),
         _clock(rooms),
         *_channels(rooms),
         _gaps(rooms),
@@ -73,9 +77,9 @@ def health_checks(rooms: Rooms) -> list[Check]:
         _agents(rooms),
         *_watchlists(rooms),
         *_leverage(rooms),
-        _degraded(rooms),
+        _degraded_runs(rooms),
         _spool(rooms),
-        _healed(rooms),
+        _repaired_objects(rooms),
         _wal(rooms),
         _disk(rooms),
     ]
@@ -107,17 +111,32 @@ def _orders(rooms: Rooms) -> Check:
     return Check("orders", not lost, "; ".join(lost) or "the broker's answer to every order is known")
 
 
+def _accounts(rooms: Rooms) -> list[Check]:
+    """Accounts that are not at the broker what they are in the book, or that it does not say anything of."""
+    found, directory = [], DeploymentDirectory(rooms)
+    for name, _ in rooms.book.deployments():
+        deployment = None if is_dry_run(name) else directory.opened_deployment(name)
+        if deployment is None:
+            continue
+        try:
+            texts = account_differences(rooms, deployment)
+        except (BrokerAway, UnknownName) as error:
+            texts = [str(error)]
+        found += [Check("accounts", False, f"{name}: {text}") for text in texts]
+    return found
+
+
 def _clock(rooms: Rooms) -> Check:
     """Whether the clock was set back in the last day, and whether what is stored is ahead of it."""
     now, head = rooms.clock.now(), rooms.tape.head()[1]
     backs = [back for back in rooms.tape.set_backs() if back.known_at > now - DAY]
     if backs:
-        said = [
+        jumps = [
             f"from {iso_text(back.known_before)[:19]} to {iso_text(back.known_at)[:19]}" for back in backs[-_SHOWN:]
         ]
         what = "rows and decisions of the time in between are left out; see that NTP keeps the clock right"
         often = plural(len(backs), "time")
-        return Check("clock", False, f"set back {often} in the last day ({'; '.join(said)}): {what}")
+        return Check("clock", False, f"set back {often} in the last day ({'; '.join(jumps)}): {what}")
     machine = SystemClock().now()
     if not isinstance(rooms.clock, VirtualClock) and is_clock_set_back(head, machine):
         ahead = (head - machine) // SECOND
@@ -185,8 +204,8 @@ def _agents(rooms: Rooms) -> Check:
     # What was decided in the moment of a removal may have become a position after it.
     holding = [name for name in gone if any(rooms.book.has_exposure(each) for each, _ in rooms.book.deployments(name))]
     if holding:
-        said = [f"{name} was removed and holds something: `tapebook flatten {name}` closes it" for name in holding]
-        return Check("agents", False, "; ".join(said))
+        warnings = [f"{name} was removed and holds something: `tapebook flatten {name}` closes it" for name in holding]
+        return Check("agents", False, "; ".join(warnings))
     return Check("agents", bool(names), ", ".join(names) or "no agent yet")
 
 
@@ -219,7 +238,7 @@ def _leverage(rooms: Rooms) -> list[Check]:
     ]
 
 
-def _degraded(rooms: Rooms) -> Check:
+def _degraded_runs(rooms: Rooms) -> Check:
     """What decisions of the last day had to do without, how often, and why the newest of them did."""
     runs = rooms.book.degraded_runs(since=_now(rooms, rooms.tape.channels()) - DAY)
     if not runs:
@@ -227,11 +246,11 @@ def _degraded(rooms: Rooms) -> Check:
     counts: Counter[str] = Counter()
     newest: dict[str, str] = {}
     for _, causes in runs:
-        said = dict(cause.partition(": ")[::2] for cause in reversed(causes))
-        counts.update(said.keys())
-        newest = said | newest
-    told = [f"{name} ×{count} ({newest[name]})" for name, count in counts.most_common()]
-    return Check("memory", False, f"degraded in the last 24 h: {', '.join(told)}; newest run {runs[0][0]}")
+        cause_by_name = dict(cause.partition(": ")[::2] for cause in reversed(causes))
+        counts.update(cause_by_name.keys())
+        newest = cause_by_name | newest
+    texts = [f"{name} ×{count} ({newest[name]})" for name, count in counts.most_common()]
+    return Check("memory", False, f"degraded in the last 24 h: {', '.join(texts)}; newest run {runs[0][0]}")
 
 
 def _spool(rooms: Rooms) -> Check:
@@ -246,7 +265,7 @@ def _spool(rooms: Rooms) -> Check:
     return Check("spool", False, f"{detail}: see that it can be written, then `tapebook doctor --fix` moves them")
 
 
-def _healed(rooms: Rooms) -> Check:
+def _repaired_objects(rooms: Rooms) -> Check:
     """Objects of the archive that were torn or altered and could be replaced by the right bytes."""
     healed = rooms.archive.repaired_objects()
     if not healed:

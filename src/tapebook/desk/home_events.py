@@ -163,7 +163,7 @@ class HomeEvents:
         make = _LINES.get(event.kind)
         return list(make(self, event)) if make else []
 
-    def _decided(self, event: Event) -> Iterable[HomeEvent]:
+    def _on_run_decided(self, event: Event) -> Iterable[HomeEvent]:
         """A decision, what was refused of it, what a model cost, and what it had to do without."""
         run, totals = ev.event_body(event, ev.RunDecided).run, self.totals
         named: dict[str, Any] = {"run_id": run.run_id, "status": run.status}
@@ -200,8 +200,8 @@ class HomeEvents:
         else:
             self.totals.decisions += 1
             self.totals.holds += holds
-        said = "; ".join(_action_text(action) for action in run.actions) or "nothing"
-        return f"shadow, never sent: {said}" if run.trigger == "shadow" else said
+        text = "; ".join(_action_text(action) for action in run.actions) or "nothing"
+        return f"shadow, never sent: {text}" if run.trigger == "shadow" else text
 
     def _model_line(
         self, event: Event, usage: Usage, *, symbol: str = "", named: Mapping[str, Any] | None = None
@@ -225,14 +225,14 @@ class HomeEvents:
         return self._orders.get(client_id) or self._rooms.book.order(client_id)
 
     def _order_line(
-        self, event: Event, kind: EventKind, client_id: str, *, said: str = "{}", **values: Any
+        self, event: Event, kind: EventKind, client_id: str, *, template: str = "{}", **values: Any
     ) -> HomeEvent:
         order = self._order(client_id)
         named = {"client_id": client_id} | ({} if order is None else _order_values(order)) | values
         symbol, what = ("", client_id) if order is None else (order.symbol, _order_text(order))
-        return HomeEvent(event.known_at, kind, _agent(event), symbol, _short(said.replace("{}", what)), named)
+        return HomeEvent(event.known_at, kind, _agent(event), symbol, _short(template.replace("{}", what)), named)
 
-    def _intended(self, event: Event) -> Iterable[HomeEvent]:
+    def _on_order_intended(self, event: Event) -> Iterable[HomeEvent]:
         order = ev.event_body(event, ev.OrderIntended).order
         self._orders[order.client_id] = order
         return ()
@@ -244,32 +244,32 @@ class HomeEvents:
         values = {"client_id": order.client_id, **_order_values(order), "status": "dry"}
         return [HomeEvent(event.known_at, "order", _agent(event), order.symbol, text, values)]
 
-    def _placed(self, event: Event) -> Iterable[HomeEvent]:
+    def _on_order_placed(self, event: Event) -> Iterable[HomeEvent]:
         line = self._order_line(event, "order", ev.event_body(event, ev.OrderPlaced).client_id, status="sent")
         self.totals.orders_sent += 1
         return [line]
 
-    def _unanswered(self, event: Event) -> Iterable[HomeEvent]:
+    def _on_order_unanswered(self, event: Event) -> Iterable[HomeEvent]:
         body = ev.event_body(event, ev.OrderUnanswered)
-        line = self._order_line(event, "failure", body.client_id, said=f"order {{}}: {body.detail}")
+        line = self._order_line(event, "failure", body.client_id, template=f"order {{}}: {body.detail}")
         self.totals.failures += 1
         return [line]
 
-    def _ended(self, event: Event) -> Iterable[HomeEvent]:
+    def _on_order_ended(self, event: Event) -> Iterable[HomeEvent]:
         """An order that was refused or cancelled; one that was filled has its fills."""
         end = ev.event_body(event, ev.OrderEnded).end
         line = None
         if end.status == "rejected":
-            said = f"order {{}}: {end.detail}"
-            line = self._order_line(event, "refusal", end.client_id, said=said, status="rejected")
+            template = f"order {{}}: {end.detail}"
+            line = self._order_line(event, "refusal", end.client_id, template=template, status="rejected")
             self.totals.refusals += 1
         elif end.status == "cancelled":
-            said = "cancelled: {}" + (f" ({end.detail})" if end.detail else "")
-            line = self._order_line(event, "order", end.client_id, said=said, status="cancelled")
+            template = "cancelled: {}" + (f" ({end.detail})" if end.detail else "")
+            line = self._order_line(event, "order", end.client_id, template=template, status="cancelled")
         self._orders.pop(end.client_id, None)
         return [line] if line else ()
 
-    def _filled(self, event: Event) -> Iterable[HomeEvent]:
+    def _on_fill(self, event: Event) -> Iterable[HomeEvent]:
         fill = ev.event_body(event, ev.FillObserved).fill
         self.totals.fills += 1
         side, size = "buy" if fill.signed_size_e8 > 0 else "sell", abs(fill.signed_size_e8)
@@ -288,7 +288,7 @@ class HomeEvents:
         }
         return [HomeEvent(event.known_at, "fill", _agent(event), fill.symbol, text, values)]
 
-    def _closed(self, event: Event) -> Iterable[HomeEvent]:
+    def _on_trade_closed(self, event: Event) -> Iterable[HomeEvent]:
         trade = ev.event_body(event, ev.TradeClosed).trade
         self.totals.trades += 1
         state, minutes = trade.state, trade.holding_ms // MINUTE
@@ -297,18 +297,18 @@ class HomeEvents:
         return [HomeEvent(event.known_at, "trade", _agent(event), state.symbol, text, values)]
 
     def _note_written(self, event: Event) -> Iterable[HomeEvent]:
-        return self._reflected(event, msgspec.json.decode(event.body, type=NoteWritten).note)
+        return self._on_note(event, msgspec.json.decode(event.body, type=NoteWritten).note)
 
     def _note_refused(self, event: Event) -> Iterable[HomeEvent]:
         body = msgspec.json.decode(event.body, type=NoteRefused)
         self.totals.failures += 1
         text = _short(f"reflection: {body.problem}")
-        return [HomeEvent(event.known_at, "failure", _agent(event), "", text), *self._reflected(event, body.note)]
+        return [HomeEvent(event.known_at, "failure", _agent(event), "", text), *self._on_note(event, body.note)]
 
-    def _reflected(self, event: Event, note: Note) -> Iterable[HomeEvent]:
+    def _on_note(self, event: Event, note: Note) -> Iterable[HomeEvent]:
         return [] if note.usage is None else [self._model_line(event, note.usage, named={"note_id": note.note_id})]
 
-    def _switched(self, event: Event) -> Iterable[HomeEvent]:
+    def _on_switch(self, event: Event) -> Iterable[HomeEvent]:
         """A halt, its end, or the wish to be flat."""
         # All three name whom it is about and why; the last may name a symbol.
         body = msgspec.json.decode(event.body, type=ev.DeskFlattened)
@@ -317,17 +317,17 @@ class HomeEvents:
 
 
 _LINES: dict[str, Callable[[HomeEvents, Event], Iterable[HomeEvent]]] = {
-    ev.EVENT_KINDS[ev.RunDecided]: HomeEvents._decided,
-    ev.EVENT_KINDS[ev.OrderIntended]: HomeEvents._intended,
+    ev.EVENT_KINDS[ev.RunDecided]: HomeEvents._on_run_decided,
+    ev.EVENT_KINDS[ev.OrderIntended]: HomeEvents._on_order_intended,
     ev.EVENT_KINDS[ev.OrderDryRun]: HomeEvents._dry_run,
-    ev.EVENT_KINDS[ev.OrderPlaced]: HomeEvents._placed,
-    ev.EVENT_KINDS[ev.OrderUnanswered]: HomeEvents._unanswered,
-    ev.EVENT_KINDS[ev.OrderEnded]: HomeEvents._ended,
-    ev.EVENT_KINDS[ev.FillObserved]: HomeEvents._filled,
-    ev.EVENT_KINDS[ev.TradeClosed]: HomeEvents._closed,
-    ev.EVENT_KINDS[ev.DeskHalted]: HomeEvents._switched,
-    ev.EVENT_KINDS[ev.DeskResumed]: HomeEvents._switched,
-    ev.EVENT_KINDS[ev.DeskFlattened]: HomeEvents._switched,
+    ev.EVENT_KINDS[ev.OrderPlaced]: HomeEvents._on_order_placed,
+    ev.EVENT_KINDS[ev.OrderUnanswered]: HomeEvents._on_order_unanswered,
+    ev.EVENT_KINDS[ev.OrderEnded]: HomeEvents._on_order_ended,
+    ev.EVENT_KINDS[ev.FillObserved]: HomeEvents._on_fill,
+    ev.EVENT_KINDS[ev.TradeClosed]: HomeEvents._on_trade_closed,
+    ev.EVENT_KINDS[ev.DeskHalted]: HomeEvents._on_switch,
+    ev.EVENT_KINDS[ev.DeskResumed]: HomeEvents._on_switch,
+    ev.EVENT_KINDS[ev.DeskFlattened]: HomeEvents._on_switch,
     NOTE_WRITTEN: HomeEvents._note_written,
     NOTE_REFUSED: HomeEvents._note_refused,
 }
@@ -487,9 +487,9 @@ class HomeWatch:
         clock: Clock,
         show: Callable[[HomeEvent], None],
         totals: HomeTotals,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
-        self._home, self._clock, self._show, self._totals, self._say = home, clock, show, totals, say
+        self._home, self._clock, self._show, self._totals, self._print_line = home, clock, show, totals, print_line
         self._ready, self._over = threading.Event(), threading.Event()
         self._broken: OSError | None = None
         self._rooms: Rooms | None = None
@@ -519,7 +519,7 @@ class HomeWatch:
         except OSError as error:
             self._broken = error
         except TapebookError as error:
-            self._say(f"what happens is not shown any more: {error}")
+            self._print_line(f"what happens is not shown any more: {error}")
         finally:
             self._ready.set()
 
@@ -530,7 +530,7 @@ class HomeWatch:
                 is_last = self._over.is_set()
                 # A database that is away is what the roles speak of; the next look finds what this one could not.
                 with suppress(Retry):
-                    self._look(since=began if self._ready.is_set() else None)
+                    self._show_new_events(since=began if self._ready.is_set() else None)
                 self._ready.set()
                 if not is_last:
                     self._over.wait(_LOOK_SECONDS)
@@ -538,7 +538,7 @@ class HomeWatch:
             if self._rooms is not None:
                 self._rooms.close()
 
-    def _look(self, *, since: int | None) -> None:
+    def _show_new_events(self, *, since: int | None) -> None:
         self._rooms = self._rooms or Rooms(self._home, clock=self._clock)
         self._events = self._events or HomeEvents(self._rooms, since=since, totals=self._totals)
         for event in self._events.new_events():

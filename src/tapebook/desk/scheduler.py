@@ -95,7 +95,7 @@ class Scheduler:
         now = self._rooms.clock.now()
         begun = slots_of_pairs(self._rooms, due_pairs(self._roster.enabled_deployments(), self._listed, now=now))
         slots = ready_slots(self._rooms.tape, begun, limit=self._limit, now=now)
-        late = [_item_of_slot(passed) for slot in slots for passed in self._missed(slot)]
+        late = [_item_of_slot(passed) for slot in slots for passed in self._missed_slots(slot)]
         # Oldest first: one that is killed here is found where it stopped.
         for first in range(0, len(late), _ITEMS_PER_APPEND):
             self.missed += self._rooms.work.enqueue(late[first : first + _ITEMS_PER_APPEND])
@@ -112,7 +112,7 @@ class Scheduler:
     def close(self) -> None:
         """Nothing is in hand."""
 
-    def _missed(self, slot: Slot) -> list[Slot]:
+    def _missed_slots(self, slot: Slot) -> list[Slot]:
         """The slots of a pair that passed since its last one, oldest first."""
         deployment, symbol, cadence = slot.deployment, slot.symbol, slot.deployment.agent.cadence_ms
         last = self._listed.get((deployment.id, symbol))

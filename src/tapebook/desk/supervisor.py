@@ -56,14 +56,14 @@ class _RoleProcess:
     """One role: its process now, and when it may be started again."""
 
     def __init__(
-        self, name: str, command: Sequence[str], *, told: Callable[[str, str], None], end: float | None = None
+        self, name: str, command: Sequence[str], *, on_line: Callable[[str, str], None], end: float | None = None
     ) -> None:
         self.name = name
         self.restarts = 0
         self.refusals = 0
         self.code: int | None = None
         self._command = command
-        self._told = told
+        self._on_line = on_line
         self._end = end
         self._pause = _FIRST_PAUSE_SECONDS
         self._start_at = 0.0
@@ -130,7 +130,7 @@ class _RoleProcess:
         assert process.stderr
         with process.stderr as lines:
             for line in lines:
-                self._told(self.name, line.rstrip())
+                self._on_line(self.name, line.rstrip())
 
 
 class SupervisorProgress(msgspec.Struct, frozen=True):
@@ -148,14 +148,14 @@ class _DatabaseOutages:
 
     def is_news(self, role: str, line: str) -> bool:
         """Whether a line of a role is to be passed on."""
-        said = line.removeprefix("warning: ")
-        if said.startswith(NO_CONNECTION):
+        text = line.removeprefix("warning: ")
+        if text.startswith(NO_CONNECTION):
             # The tape has it too, and whoever watches the home reads it there.
             return False
-        if said.startswith(DATABASE_AWAY):
+        if text.startswith(DATABASE_AWAY):
             self._away.add(role)
             return len(self._away) == 1
-        return not said.startswith(DATABASE_BACK) or self.is_last(role)
+        return not text.startswith(DATABASE_BACK) or self.is_last(role)
 
     def is_last(self, role: str) -> bool:
         """Forgets a role; whether no other is without the database."""
@@ -167,7 +167,7 @@ def supervise_processes(
     commands: Mapping[str, Sequence[str]],
     *,
     stop: StopSignal,
-    told: PrintLine,
+    print_line: PrintLine,
     report: Callable[[SupervisorProgress], None],
     seconds: float | None = None,
 ) -> None:
@@ -176,27 +176,27 @@ def supervise_processes(
     With `seconds`, each command is started with the option `--seconds` and what is left of them.
     A child that dies is started again, later each time; see above for those that end them all.
     """
-    said: dict[str, str] = {}
+    last_line: dict[str, str] = {}
     outages, is_over = _DatabaseOutages(), False
 
     def listen(name: str, line: str) -> None:
         # What a role says of its progress begins with its name; everything else is for people to see.
         if line.startswith(f"{name} "):
-            said[name] = line.removeprefix(name).strip()
+            last_line[name] = line.removeprefix(name).strip()
         elif is_over and line.startswith("stopped; "):
             # What a command says on Ctrl-C, and here it was not asked by a person.
             return
         elif line and outages.is_news(name, line):
-            told(f"{name}: {line}")
+            print_line(f"{name}: {line}")
 
     end = None if seconds is None else elapsed_seconds() + seconds
-    children = [_RoleProcess(name, command, told=listen, end=end) for name, command in commands.items()]
+    children = [_RoleProcess(name, command, on_line=listen, end=end) for name, command in commands.items()]
     running = list(children)
     try:
         while running and not stop.asked and (end is None or elapsed_seconds() < end + _OVERTIME_SECONDS):
             over = end is not None and elapsed_seconds() > end - _SHORTEST_LIFE_SECONDS
-            running = [child for child in running if _is_needed(child, told, outages, over=over)]
-            report(SupervisorProgress(said, sum(child.restarts for child in children)))
+            running = [child for child in running if _is_needed(child, print_line, outages, over=over)]
+            report(SupervisorProgress(last_line, sum(child.restarts for child in children)))
             time.sleep(_POLL_SECONDS)
     finally:
         is_over = True
@@ -207,7 +207,7 @@ def supervise_processes(
         raise kind(f"the {child.name} could not do its work until the end (code {child.code}, see above)")
 
 
-def _is_needed(child: _RoleProcess, told: PrintLine, outages: _DatabaseOutages, *, over: bool) -> bool:
+def _is_needed(child: _RoleProcess, print_line: PrintLine, outages: _DatabaseOutages, *, over: bool) -> bool:
     """Whether a child is needed any longer; starts it, or starts it again. Raises what ends them all."""
     code = child.exit_code()
     if code is not None:
@@ -221,7 +221,7 @@ def _is_needed(child: _RoleProcess, told: PrintLine, outages: _DatabaseOutages, 
         raise Fix(f"the {child.name} cannot run as things are (see above); everything was stopped")
     if code is not None:
         child.restarts += 1
-        told(f"{child.name} ended with code {code}; it is started again")
+        print_line(f"{child.name} ended with code {code}; it is started again")
     child.start_if_due()
     return True
 
@@ -259,26 +259,28 @@ def serve_role(
     end = None if seconds is None else elapsed_seconds() + seconds
     clock = asyncio.run(clock_of_source(url or load_config(home).hyperliquid.url))
 
-    def say(line: str) -> None:
+    def report_wait(line: str) -> None:
         report(RoleProgress(role, "nothing was done", line))
 
     with (
         shared_lock(home),
         _exclusive_role(home, role),
         StopSignal() as stop,
-        _observe_home(home, clock, lookout, say) as check,
+        _observe_home(home, clock, lookout, report_wait) as check,
     ):
 
-        def checked(progress: RoleProgress) -> None:
+        def check_and_report(progress: RoleProgress) -> None:
             check()
             report(progress)
 
-        rooms = when_database_answers(lambda: Rooms(home, clock=clock), until=end, stopped=lambda: stop.asked, say=say)
+        rooms = when_database_answers(
+            lambda: Rooms(home, clock=clock), until=end, stopped=lambda: stop.asked, report=report_wait
+        )
         try:
             if role not in REPEATABLE_ROLES:
                 claim_role(rooms.book_db, role, owner=rooms.config.owner)
             left = None if end is None else max(0.0, end - elapsed_seconds())
-            run_role(rooms, role, stop=stop, seconds=left, report=checked)
+            run_role(rooms, role, stop=stop, seconds=left, report=check_and_report)
         finally:
             rooms.close()
 
@@ -289,7 +291,7 @@ def run_desk(
     with_ingest: bool,
     url: str | None,
     seconds: float | None,
-    told: PrintLine,
+    print_line: PrintLine,
     report: Callable[[SupervisorProgress], None],
     lookout: HomeObserver | None = None,
 ) -> None:
@@ -311,24 +313,24 @@ def run_desk(
         if with_ingest:
             with exclusive_lock(home, "tape"):
                 pass
-        with _observe_home(home, clock, lookout, told) as check:
+        with _observe_home(home, clock, lookout, print_line) as check:
 
-            def checked(progress: SupervisorProgress) -> None:
+            def check_and_report(progress: SupervisorProgress) -> None:
                 check()
                 report(progress)
 
-            supervise_processes(commands, stop=stop, told=told, report=checked, seconds=seconds)
+            supervise_processes(commands, stop=stop, print_line=print_line, report=check_and_report, seconds=seconds)
 
 
 @contextmanager
 def _observe_home(
-    home: Path, clock: Clock, lookout: HomeObserver | None, say: Callable[[str], None]
+    home: Path, clock: Clock, lookout: HomeObserver | None, print_line: PrintLine
 ) -> Iterator[Callable[[], None]]:
     """Follows the home for whoever looks out; gives what raises when they cannot be told any more."""
     if lookout is None:
         yield lambda: None
         return
-    with HomeWatch(home, clock=clock, show=lookout.show, totals=lookout.totals, say=say) as watch:
+    with HomeWatch(home, clock=clock, show=lookout.show, totals=lookout.totals, print_line=print_line) as watch:
         yield watch.raise_if_failed
 
 

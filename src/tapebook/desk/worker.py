@@ -2,7 +2,7 @@
 
 One turn (`Worker.turn`):
 
-1. `_expire` records what waited for too long, and `_take` takes the leases of deployments that have something to
+1. `_expire` records what waited for too long, and `_take_tasks` takes the leases of deployments that have something to
    decide, a batch at a time: whose last decision is the oldest come first, so that too much work is shed fairly;
 2. `_begin` makes packets as far as there is room in flight (`begin_task`), stores what each decision may know (an
    earlier attempt's watermarks count), and asks the engines in a pool of threads;
@@ -31,7 +31,7 @@ from tapebook.domain.agent import Deployment, agent_name_of, deployment_id
 from tapebook.domain.instants import floor_to_step
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import plural
-from tapebook.errors import DatabaseAway, Retry, Stop, UnknownName
+from tapebook.errors import BrokerAway, DatabaseAway, Retry, Stop, UnknownName
 from tapebook.log import Lease
 from tapebook.log.store import is_clock_set_back
 from tapebook.tick.decide import MarketCut, PreparedDecision, Slot, store_answer, stored_answer
@@ -128,9 +128,14 @@ class WorkerError(msgspec.Struct, frozen=True):
 
 
 def result_or_error(call: Callable[[], T]) -> T | WorkerError:
-    """What a call gives, or what went wrong in it; what concerns the whole process (Retry, Stop) is raised."""
+    """What a call gives, or what went wrong in it; what concerns the whole process (Retry, Stop) is raised.
+
+    A broker that cannot be read concerns the accounts that are with it: the others must not wait for it.
+    """
     try:
         return call()
+    except BrokerAway as error:
+        return WorkerError(f"{type(error).__name__}: {error}")
     except (Retry, Stop):
         raise
     except Exception as error:
@@ -162,14 +167,14 @@ class Worker:
         # Of what no run says: whoever watches the home reads the runs.
         self.problem: str | None = None
 
-    def turn(self, *, patience: float = 0.05) -> bool:
-        """One turn; waits for an answer for `patience` seconds at most. True when there may be more at once."""
-        before = self._settled
+    def turn(self, *, wait_seconds: float = 0.05) -> bool:
+        """One turn; waits for an answer for `wait_seconds` seconds at most. True when there may be more at once."""
+        before = self._settled_count
         try:
             self._expire()
-            self._take()
+            self._take_tasks()
             self._begin()
-            self._conclude(patience)
+            self._conclude(wait_seconds)
             self._release()
             self._rooms.leases.heartbeat_if_due()
         except DatabaseAway:
@@ -178,14 +183,14 @@ class Worker:
         except Retry:
             self._let_go()
             raise
-        return self._settled > before or self.is_busy
+        return self._settled_count > before or self.is_busy
 
     @property
     def _in_flight(self) -> int:
         return self._flights.total()
 
     @property
-    def _settled(self) -> int:
+    def _settled_count(self) -> int:
         return self.made + self.expired + self.failed + self.lost
 
     @property
@@ -213,7 +218,7 @@ class Worker:
             self._pool.shutdown(wait=False, cancel_futures=True)
         self._rooms.leases.release_all()
 
-    def _take(self) -> None:
+    def _take_tasks(self) -> None:
         if self._waiting or self._in_flight >= self._most:
             return
         leases, book = self._rooms.leases, self._rooms.book
@@ -278,7 +283,7 @@ class Worker:
             self._waiting = deque(task for task in self._waiting if not has_expired(task.slot, now))
             by_lease: dict[Lease, list[Task]] = {}
             for task in late:
-                if self._stands(task):
+                if self._is_still_ours(task):
                     by_lease.setdefault(task.lease, []).append(task)
             for tasks in by_lease.values():
                 record_unmade_runs(self._rooms, [task.slot for task in tasks], status="expired", error=_EXPIRED_REASON)
@@ -291,7 +296,7 @@ class Worker:
         room = min(len(self._waiting), self._most - self._in_flight, self._batch)
         tasks = [self._waiting.popleft() for _ in range(room)]
         look = MarketCut(self._rooms.clock.now(), self._rooms.tape.head()[0], self._shelf)
-        flights = [flight for task in tasks if (flight := self._opened(task, look)) is not None]
+        flights = [flight for task in tasks if (flight := self._open_task(task, look)) is not None]
         if not flights:
             return
         try:
@@ -306,8 +311,8 @@ class Worker:
         for flight in flights:
             self._ask(flight)
 
-    def _opened(self, task: Task, look: MarketCut) -> PendingAnswer | None:
-        if not self._stands(task):
+    def _open_task(self, task: Task, look: MarketCut) -> PendingAnswer | None:
+        if not self._is_still_ours(task):
             return None
         try:
             opened = result_or_error(lambda: begin_task(self._rooms, task, look))
@@ -351,11 +356,11 @@ class Worker:
             answer = EngineAnswer("", problem=f"the engine broke: {type(error).__name__}: {error}")
         self._answers.put((flight, answer))
 
-    def _conclude(self, patience: float) -> None:
+    def _conclude(self, wait_seconds: float) -> None:
         """Records every answer that is there, after waiting a little for the first."""
-        while arrived := self._arrived(patience):
-            patience = 0.0
-            ours = deque((flight, answer) for flight, answer in arrived if self._stands(flight.task))
+        while arrived := self._new_answers(wait_seconds):
+            wait_seconds = 0.0
+            ours = deque((flight, answer) for flight, answer in arrived if self._is_still_ours(flight.task))
             try:
                 self._keep_answers(ours)
                 self._archive_together(ours)
@@ -391,11 +396,11 @@ class Worker:
             spoken = [(flight.opened.packet, answer.reply, answer.reasoning) for flight, answer in ours]
             self._rooms.archive.store_contents(text for each in spoken for text in archived_texts(*each))
 
-    def _arrived(self, patience: float) -> "list[tuple[PendingAnswer, EngineAnswer]]":
+    def _new_answers(self, wait_seconds: float) -> "list[tuple[PendingAnswer, EngineAnswer]]":
         found: list[tuple[PendingAnswer, EngineAnswer]] = []
         while self._in_flight and len(found) < _RUNS_PER_COMMIT:
             try:
-                wait_for = 0.0 if found else patience
+                wait_for = 0.0 if found else wait_seconds
                 found.append(self._answers.get(timeout=wait_for) if wait_for else self._answers.get_nowait())
             except Empty:
                 break
@@ -407,7 +412,7 @@ class Worker:
         if len(arrived) < 2 or any(flight.task.item.run_id in self._in_doubt for flight, _ in arrived):
             return False
         try:
-            runs = result_or_error(lambda: self._recorded(arrived))
+            runs = result_or_error(lambda: self._record_runs(arrived))
         except DatabaseAway:
             self._in_doubt.update(flight.task.item.run_id for flight, _ in arrived)
             return False
@@ -419,15 +424,15 @@ class Worker:
             self._count(flight.task, run)
         return True
 
-    def _recorded(self, arrived: "Collection[tuple[PendingAnswer, EngineAnswer]]") -> list[DecisionRun]:
+    def _record_runs(self, arrived: "Collection[tuple[PendingAnswer, EngineAnswer]]") -> list[DecisionRun]:
         with self._rooms.log.one_transaction():
             return [finish_task(self._rooms, flight, answer) for flight, answer in arrived]
 
     def _finish(self, flight: PendingAnswer, answer: EngineAnswer) -> None:
-        if not self._stands(flight.task):
+        if not self._is_still_ours(flight.task):
             return
         try:
-            run = result_or_error(lambda: self._made(flight) or finish_task(self._rooms, flight, answer))
+            run = result_or_error(lambda: self._committed_run(flight) or finish_task(self._rooms, flight, answer))
         except Retry:
             self._rooms.leases.heartbeat()
             self._arrive(flight, answer)
@@ -437,7 +442,7 @@ class Worker:
         else:
             self._count(flight.task, run)
 
-    def _made(self, flight: PendingAnswer) -> DecisionRun | None:
+    def _committed_run(self, flight: PendingAnswer) -> DecisionRun | None:
         """The run, if a transaction whose end nobody heard of was committed."""
         run_id = flight.task.item.run_id
         return self._rooms.book.run(run_id) if run_id in self._in_doubt else None
@@ -471,7 +476,7 @@ class Worker:
         if follows is not None:
             self._waiting.append(follows)
 
-    def _stands(self, task: Task) -> bool:
+    def _is_still_ours(self, task: Task) -> bool:
         """Whether a decision is still ours to make."""
         if self._rooms.leases.lease_of(task.lease.stream) == task.lease:
             return True

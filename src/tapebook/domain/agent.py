@@ -122,6 +122,9 @@ class SkillNote(msgspec.Struct, frozen=True):
     content_hash: str
 
 
+EngineSettingPairs = tuple[tuple[str, str], ...]
+"""Settings of an engine by name, in the order of their names: text, since a float has no canonical bytes."""
+
 Horizon = Literal["scalp", "intraday", "swing", "position"]
 MarginMode = Literal["cross", "isolated"]
 TradingMode = Literal["trade", "dry_run"]
@@ -181,7 +184,8 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     An empty engine means the default of the home's settings; `model` and `members` are for engines that need them.
     `shadow` is a second context profile whose decisions are recorded beside the real ones and never traded. `skills`
     name whose promoted lessons it is told besides those of its own name. In the mode `dry_run` it decides and is
-    guarded, and its orders are written down without being sent.
+    guarded, and its orders are written down without being sent. `engine_settings` are for the engine; without any the
+    field is left out, so that the bytes of such a profile are those of before there were any.
     """
 
     name: str
@@ -204,6 +208,7 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     experience: ExperienceSettings = ExperienceSettings()
     skills: tuple[str, ...] = ()
     mode: TradingMode = "trade"
+    engine_settings: EngineSettingPairs | msgspec.UnsetType = msgspec.UNSET
 
 
 # No name of a broker has a hyphen, so no other deployment can end like this.

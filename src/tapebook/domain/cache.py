@@ -8,7 +8,7 @@ Equal arguments must give equal results: a function that tells 1 from True or 1.
 may share a cache, since argument and result are one tuple that is read and replaced at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 Argument = TypeVar("Argument")
@@ -32,11 +32,11 @@ class LastCall(Generic[Argument, Result]):
 
 
 class SlidingMap(Generic[Argument, Result]):
-    """A pure function over the items of a window; when it has moved on by one, it is called for the new item alone."""
+    """A pure function of the items of a window, one result each; when it has moved on by one, of the new one alone."""
 
     __slots__ = ("_kept", "_make")
 
-    def __init__(self, make: Callable[[Argument], Result]) -> None:
+    def __init__(self, make: Callable[[tuple[Argument, ...]], Sequence[Result]]) -> None:
         self._make = make
         self._kept: tuple[tuple[Argument, ...], tuple[Result, ...]] = ((), ())
 
@@ -46,8 +46,8 @@ class SlidingMap(Generic[Argument, Result]):
             return made
         # One item is compared first: most windows that differ have not just moved.
         if len(before) > 1 and items and before[1] == items[0] and before[1:] == items[:-1]:
-            made = (*made[1:], self._make(items[-1]))
+            made = (*made[1:], *self._make(items[-1:]))
         else:
-            made = tuple(map(self._make, items))
+            made = tuple(self._make(items))
         self._kept = (items, made)
         return made

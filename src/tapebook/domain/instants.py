@@ -14,9 +14,9 @@ _EPOCH_MS = re.compile(r"-?[0-9]{9,15}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The years 1 to 9999: what can be written as a date.
 _FIRST_INSTANT, _LAST_INSTANT = -62_135_596_800_000, 253_402_300_799_999
-_DAY_MINUTES = DAY // MINUTE
+DAY_MINUTES = DAY // MINUTE
 # Every time of day there is: a packet writes many.
-_TIMES_OF_DAY = tuple(f"{minute // 60:02d}:{minute % 60:02d}" for minute in range(_DAY_MINUTES))
+TIMES_OF_DAY = tuple(f"{minute // 60:02d}:{minute % 60:02d}" for minute in range(DAY_MINUTES))
 
 
 def parse_instant(text: str) -> int:
@@ -42,12 +42,12 @@ def iso_text(instant: int) -> str:
 
 def minute_text(instant: int) -> str:
     """An instant as `2026-01-31T12:05`, for lines people and models read."""
-    return f"{_day_text(instant // DAY)}T{_TIMES_OF_DAY[instant // MINUTE % _DAY_MINUTES]}"
+    return f"{_day_text(instant // DAY)}T{TIMES_OF_DAY[instant // MINUTE % DAY_MINUTES]}"
 
 
 def time_of_day_text(instant: int) -> str:
     """The time of day of an instant as `12:05`."""
-    return _TIMES_OF_DAY[instant // MINUTE % _DAY_MINUTES]
+    return TIMES_OF_DAY[instant // MINUTE % DAY_MINUTES]
 
 
 @lru_cache(maxsize=1_024)

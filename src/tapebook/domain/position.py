@@ -64,7 +64,7 @@ def position_after_fill(held: Position | None, fill: Fill, *, leverage: int) -> 
     if size == 0:
         return held, 0
     if held is None or (held.size_e8 > 0) == (size > 0):
-        return _increased(held or Position(fill.symbol, 0, 0), fill, leverage), 0
+        return _increase(held or Position(fill.symbol, 0, 0), fill, leverage), 0
     left = held.size_e8 + size
     if left and (left > 0) == (held.size_e8 > 0):
         released = divide_half_even(held.cost_usd_e6 * abs(size), abs(held.size_e8))
@@ -74,10 +74,10 @@ def position_after_fill(held: Position | None, fill: Fill, *, leverage: int) -> 
         return shrunk, notional_usd_e6(-size, price) - released
     realised = notional_usd_e6(held.size_e8, price) - held.cost_usd_e6
     rest = msgspec.structs.replace(fill, signed_size_e8=left)
-    return _increased(Position(fill.symbol, 0, 0), rest, leverage) if left else None, realised
+    return _increase(Position(fill.symbol, 0, 0), rest, leverage) if left else None, realised
 
 
-def _increased(held: Position, fill: Fill, leverage: int) -> Position:
+def _increase(held: Position, fill: Fill, leverage: int) -> Position:
     paid = notional_usd_e6(fill.signed_size_e8, fill.price_e8)
     allotted = -(-abs(paid) // max(1, leverage))
     return Position(

@@ -252,11 +252,11 @@ def redact_driver_message(url: str, text: str) -> str:
     user, _, _ = secret.partition(":")
     known = f"{secret} {unquote(secret)}"
 
-    def hidden(quoted: re.Match[str]) -> str:
+    def redact_piece(quoted: re.Match[str]) -> str:
         mark, piece = quoted[1], quoted[2]
         before, _, host = piece.rpartition("@")
         if before:
             return f"{mark}{REDACTED}@{host}{mark}"
         return f"{mark}{REDACTED}{mark}" if piece in known and piece != user else quoted[0]
 
-    return _QUOTED_PIECE.sub(hidden, redact_passwords(text))
+    return _QUOTED_PIECE.sub(redact_piece, redact_passwords(text))

@@ -86,9 +86,9 @@ def body_of(event: Event, kind: type[Body]) -> Body:
     return msgspec.json.decode(event.body, type=kind)
 
 
-def draft_situation_seen(run_id: str, symbol: str, sight: MarketFeatures) -> Draft:
+def draft_situation_seen(run_id: str, symbol: str, features: MarketFeatures) -> Draft:
     """What an opening run saw: appended with its decision, and joined to the outcome when the trade ends."""
-    return draft(sight.as_of, SituationSeen(run_id, symbol, feature_vector_of(sight), conditions_of(sight)))
+    return draft(features.as_of, SituationSeen(run_id, symbol, feature_vector_of(features), conditions_of(features)))
 
 
 def outcome_learned_body(

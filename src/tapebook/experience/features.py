@@ -112,16 +112,16 @@ class BarFeatures:
         return past.features()
 
 
-def feature_vector_of(sight: MarketFeatures) -> FeatureVector:
+def feature_vector_of(features: MarketFeatures) -> FeatureVector:
     """A sight as integers, one per name in FIELDS."""
     bars = _bar_fields(
-        (sight.return_15m, sight.return_1h, sight.return_4h, sight.return_24h),
-        (sight.volatility_1h, sight.volatility_24h),
-        (sight.range_position_4h, sight.range_position_24h),
+        (features.return_15m, features.return_1h, features.return_4h, features.return_24h),
+        (features.volatility_1h, features.volatility_24h),
+        (features.range_position_4h, features.range_position_24h),
     )
-    market = _market_fields(sight.funding, sight.premium, sight.imbalance, sight.spread_bps)
-    time = sight.as_of % DAY // HALF_HOUR
-    return (*bars, *market, _quantised(float(sight.held)), *_time_fields(time))
+    market = _market_fields(features.funding, features.premium, features.imbalance, features.spread_bps)
+    time = features.as_of % DAY // HALF_HOUR
+    return (*bars, *market, _quantise(float(features.held)), *_time_fields(time))
 
 
 def _bar_fields(moves: _Values, volatilities: _Values, positions: _Values) -> FeatureVector:
@@ -129,7 +129,7 @@ def _bar_fields(moves: _Values, volatilities: _Values, positions: _Values) -> Fe
     hour, day = volatilities
     hourly = day / math.sqrt(24) if day else hour
     deviations = [_in_deviations(move, hourly, hours) for move, hours in zip(moves, _HOURS, strict=True)]
-    return tuple([_quantised(value) for value in (*deviations, *map(_logarithm, volatilities), *positions)])
+    return tuple([_quantise(value) for value in (*deviations, *map(_logarithm, volatilities), *positions)])
 
 
 @lru_cache(maxsize=256)
@@ -138,23 +138,23 @@ def _market_fields(
 ) -> FeatureVector:
     """The fields of the newest book and funding, which may stay for as long as an hour."""
     rates = [None if rate is None else math.asinh(rate / _USUAL_RATE) for rate in (funding, premium)]
-    return tuple([_quantised(value) for value in (*rates, imbalance, _logarithm(spread_bps))])
+    return tuple([_quantise(value) for value in (*rates, imbalance, _logarithm(spread_bps))])
 
 
 @cache
 def _time_fields(half_hour: int) -> FeatureVector:
     """The fields of a time of day: a few minutes later it is no other situation, and nothing is looked for again."""
     turn = 2 * math.pi * half_hour * HALF_HOUR / DAY
-    return _quantised(math.sin(turn)), _quantised(math.cos(turn))
+    return _quantise(math.sin(turn)), _quantise(math.cos(turn))
 
 
-def conditions_of(sight: MarketFeatures) -> tuple[tuple[str, str], ...]:
+def conditions_of(market: MarketFeatures) -> tuple[tuple[str, str], ...]:
     """What is known of the conditions at an entry, as text for its outcome."""
     known = {
-        "funding": sight.funding,
-        "spread_bps": sight.spread_bps,
-        "volatility_1h": sight.volatility_1h,
-        "volatility_24h": sight.volatility_24h,
+        "funding": market.funding,
+        "spread_bps": market.spread_bps,
+        "volatility_1h": market.volatility_1h,
+        "volatility_24h": market.volatility_24h,
     }
     return tuple((name, f"{value:.6f}") for name, value in known.items() if value is not None and math.isfinite(value))
 
@@ -249,7 +249,7 @@ def _logarithm(value: float | None) -> float | None:
     return math.log(value) if value and value > 0 else None
 
 
-def _quantised(value: float | None) -> int | None:
+def _quantise(value: float | None) -> int | None:
     if value is None:
         return None
     scaled = value * FEATURE_UNIT

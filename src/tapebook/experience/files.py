@@ -152,39 +152,39 @@ def _outcome_file(outcome: Outcome, reading: FeatureVector | None) -> OutcomeFil
 
 def _outcome(path: Path) -> OutcomeWithFeatures:
     """The outcome of a file; ValueError when it contradicts itself or its name."""
-    said = msgspec.json.decode(_checked_bytes(path), type=OutcomeFile)
+    stored = msgspec.json.decode(_checked_bytes(path), type=OutcomeFile)
     outcome = Outcome(
-        trade_id=said.trade_id,
-        run_id=said.decision_id,
-        symbol=said.asset,
-        side=said.side,
-        provider=said.provider,
+        trade_id=stored.trade_id,
+        run_id=stored.decision_id,
+        symbol=stored.asset,
+        side=stored.side,
+        provider=stored.provider,
         votes=tuple(
-            OutcomeVote(vote.provider, vote.action, vote.side, _confidence(vote.confidence)) for vote in said.votes
+            OutcomeVote(vote.provider, vote.action, vote.side, _confidence(vote.confidence)) for vote in stored.votes
         ),
-        confidence_e4=None if said.decision_confidence is None else _confidence(said.decision_confidence),
-        regime=said.regime,
-        conditions=tuple(sorted(said.market_conditions.items())),
-        entry_price_e8=to_units(said.entry_price, E8),
-        exit_price_e8=to_units(said.exit_price, E8),
-        entered_at=parse_instant(said.entry_time),
-        exited_at=parse_instant(said.exit_time),
-        notional_usd_e6=to_units(said.notional_usd, E6),
-        gross_usd_e6=to_units(said.gross_pnl, E6),
-        net_usd_e6=to_units(said.realized_pnl, E6),
-        exit_reason=said.exit_reason,
+        confidence_e4=None if stored.decision_confidence is None else _confidence(stored.decision_confidence),
+        regime=stored.regime,
+        conditions=tuple(sorted(stored.market_conditions.items())),
+        entry_price_e8=to_units(stored.entry_price, E8),
+        exit_price_e8=to_units(stored.exit_price, E8),
+        entered_at=parse_instant(stored.entry_time),
+        exited_at=parse_instant(stored.exit_time),
+        notional_usd_e6=to_units(stored.notional_usd, E6),
+        gross_usd_e6=to_units(stored.gross_pnl, E6),
+        net_usd_e6=to_units(stored.realized_pnl, E6),
+        exit_reason=stored.exit_reason,
     )
-    _refuse_contradictions(said, outcome, path.name)
-    return outcome, _features_in_file(said)
+    _refuse_contradictions(stored, outcome, path.name)
+    return outcome, _features_in_file(stored)
 
 
-def _features_in_file(said: OutcomeFile) -> FeatureVector | None:
-    if said.situation is None:
+def _features_in_file(stored: OutcomeFile) -> FeatureVector | None:
+    if stored.situation is None:
         return None
-    strange = [name for name, each in said.situation.items() if name not in FIELDS or abs(each) > MOST_FEATURE]
+    strange = [name for name, each in stored.situation.items() if name not in FIELDS or abs(each) > MOST_FEATURE]
     if strange:
         raise ValueError(f"{strange[0][:40]!r} in situation is no field, or beyond ±{MOST_FEATURE}")
-    return tuple(said.situation.get(name) for name in FIELDS)
+    return tuple(stored.situation.get(name) for name in FIELDS)
 
 
 def _snapshot(path: Path) -> ChunkSnapshot:
@@ -200,14 +200,21 @@ def _refuse_strange(texts: Iterable[str]) -> None:
         raise ValueError(f"a text is longer than {_LONGEST} characters or holds characters that are not seen")
 
 
-def _refuse_contradictions(said: OutcomeFile, outcome: Outcome, name: str) -> None:
-    texts = [said.trade_id, said.asset, said.provider, said.regime, said.exit_reason, said.decision_id or ""]
+def _refuse_contradictions(stored: OutcomeFile, outcome: Outcome, name: str) -> None:
+    texts = [
+        stored.trade_id,
+        stored.asset,
+        stored.provider,
+        stored.regime,
+        stored.exit_reason,
+        stored.decision_id or "",
+    ]
     texts += [text for pair in outcome.conditions for text in pair] + [vote.provider for vote in outcome.votes]
     _refuse_strange(texts)
-    if not _PLAIN_ID.fullmatch(said.trade_id) or name != f"outcome_{said.trade_id}.json":
-        raise ValueError(f"it is about trade {said.trade_id!r}, which its name does not say")
-    if (said.outcome == "win") != outcome.is_win:
-        raise ValueError(f"it says {said.outcome!r} and a realized_pnl of {said.realized_pnl}")
+    if not _PLAIN_ID.fullmatch(stored.trade_id) or name != f"outcome_{stored.trade_id}.json":
+        raise ValueError(f"it is about trade {stored.trade_id!r}, which its name does not say")
+    if (stored.outcome == "win") != outcome.is_win:
+        raise ValueError(f"it says {stored.outcome!r} and a realized_pnl of {stored.realized_pnl}")
     if outcome.exited_at < outcome.entered_at or outcome.notional_usd_e6 < 0:
         raise ValueError("it ends before it begins, or its notional is negative")
     amounts = (outcome.entry_price_e8, outcome.exit_price_e8, outcome.notional_usd_e6, outcome.gross_usd_e6)

@@ -60,7 +60,7 @@ def fit_whitening(readings: FeatureRows, *, last: int) -> Fit:
     fields = readings.T.astype(np.int64)
     scales = [_median_and_multiplier(field[field != MISSING]) for field in fields]
     medians, multipliers = tuple(each[0] for each in scales), tuple(each[1] for each in scales)
-    scaled = _scaled(readings, _steps(medians, multipliers, len(readings))).astype(np.int64)
+    scaled = _scale(readings, _steps(medians, multipliers, len(readings))).astype(np.int64)
     sums = np.einsum("ij,kj->ik", scaled, scaled)
     covariance = [[int(sums[i, k]) / (len(readings) * DEVIATION**2) for k in range(WIDTH)] for i in range(WIDTH)]
     matrix = tuple(tuple(round(_ONE * each) for each in row) for row in _whitener(covariance))
@@ -73,8 +73,8 @@ def whitened_vectors(fit: Fit, readings: FeatureRows, out: Vectors | None = None
     matrix, steps = whitening_matrix(fit), _steps(fit.medians, fit.multipliers, min(_BLOCK, len(readings)))
     found = np.empty((WIDTH, len(readings)), np.float32) if out is None else out
     for start in range(0, len(readings), _BLOCK):
-        scaled = _scaled(readings[start : start + _BLOCK], steps)
-        found[:, start : start + _BLOCK] = _rounded(np.matmul(matrix, scaled))
+        scaled = _scale(readings[start : start + _BLOCK], steps)
+        found[:, start : start + _BLOCK] = _round_block(np.matmul(matrix, scaled))
     return found
 
 
@@ -89,10 +89,10 @@ def whitened_vector(fit: Fit, matrix: NDArray[np.float32], reading: FeatureVecto
         0 if value is None else ((value - median) * multiplier + _HALF) >> _SHIFT
         for value, median, multiplier in zip(reading, fit.medians, fit.multipliers, strict=True)
     ]
-    return _clamped(list(map(round, matrix.dot(np.array(_clamped(fields), np.float32)).tolist())))
+    return _clamp(list(map(round, matrix.dot(np.array(_clamp(fields), np.float32)).tolist())))
 
 
-def _clamped(numbers: list[int]) -> list[int]:
+def _clamp(numbers: list[int]) -> list[int]:
     """Keeps all within bounds; looking first is cheaper, since hardly any are beyond."""
     if min(numbers) >= -MOST_COORDINATE and max(numbers) <= MOST_COORDINATE:
         return numbers
@@ -102,7 +102,7 @@ def _clamped(numbers: list[int]) -> list[int]:
     ]
 
 
-def _rounded(block: NDArray[np.float32]) -> NDArray[np.float32]:
+def _round_block(block: NDArray[np.float32]) -> NDArray[np.float32]:
     return _clip_in_place(np.rint(block, out=block))
 
 
@@ -134,7 +134,7 @@ def _steps(medians: Sequence[int], multipliers: Sequence[int], width: int) -> tu
     return wide[0], wide[1]
 
 
-def _scaled(readings: FeatureRows, steps: tuple[Steps, Steps]) -> NDArray[np.float32]:
+def _scale(readings: FeatureRows, steps: tuple[Steps, Steps]) -> NDArray[np.float32]:
     """Fields as rows in 1/64 of their spread, whole numbers; what is not known is in the middle."""
     # Row by row first: in packed rows they stand at odd places, which is slow to read across.
     fields = np.ascontiguousarray(np.ascontiguousarray(readings).T)
@@ -306,7 +306,7 @@ class Situations:
         close, away = self._nearest_places(fit, reading, count=count, most=most)
         if len(away) > most:
             # Equals, of which not all are among the nearest.
-            close, away = self._sorted(close, away, most)
+            close, away = self._sort_nearest(close, away, most)
         sides, results = self._sides[close].tolist(), self._results[close].tolist()
         return Neighbours(tuple(sides), tuple(results), min(away, default=None), count, fit.far)
 
@@ -314,7 +314,7 @@ class Situations:
         self, fit: Fit, reading: FeatureVector, *, count: int, most: int = DEFAULT_NEIGHBOURS
     ) -> NearestNeighbours:
         """The nearest of the first `count` situations, one by one."""
-        chosen, distances = self._sorted(*self._nearest_places(fit, reading, count=count, most=most), most)
+        chosen, distances = self._sort_nearest(*self._nearest_places(fit, reading, count=count, most=most), most)
         return NearestNeighbours(
             sides=tuple(self._sides[chosen].tolist()),
             results_ppm=tuple(self._results[chosen].tolist()),
@@ -325,7 +325,7 @@ class Situations:
             distances=tuple(distances),
         )
 
-    def _sorted(self, close: Places, away: list[int], most: int) -> tuple[Places, list[int]]:
+    def _sort_nearest(self, close: Places, away: list[int], most: int) -> tuple[Places, list[int]]:
         """The nearest first; equals by the trade's id, and where trades have one id too, the first stays first."""
         keys = list(zip(away, self._ids[close].tolist(), strict=True))
         order = sorted(range(len(keys)), key=keys.__getitem__)[:most]

@@ -105,16 +105,16 @@ def stable_rows(question: ExperienceQuery, records: Mapping[RecordKey, Record], 
     )
 
 
-def experience_rows(standing: StableRows, *, company: "Neighbours | None", recent: Record) -> tuple[ExperienceRow, ...]:
+def experience_rows(stable: StableRows, *, company: "Neighbours | None", recent: Record) -> tuple[ExperienceRow, ...]:
     """Everything there is to say to a decision."""
-    return _cached_joined_rows((standing, _similar_rows(company) if company else (), record_rows(recent.name, recent)))
+    return _cached_joined_rows((stable, _similar_rows(company) if company else (), record_rows(recent.name, recent)))
 
 
 def _joined_rows(
-    said: tuple[StableRows, tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]],
+    groups: tuple[StableRows, tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]],
 ) -> tuple[ExperienceRow, ...]:
-    standing, similar, recent = said
-    return (*standing.weights, *similar, *standing.here, *recent, *standing.rest)
+    stable, similar, recent = groups
+    return (*stable.weights, *similar, *stable.here, *recent, *stable.rest)
 
 
 # The rows of before as long as they say the same: whoever shows them sees at once that nothing changed.
@@ -125,7 +125,7 @@ def bps_text(mean: Estimate) -> str:
     """A mean result, such as `+12.1 bps a trade (n=34, 95% +3.0 to +21.2)`; below two trades there is no interval."""
     if mean.n < 2:
         return f"too few trades (n={mean.n})"
-    value, low, high = _signed(mean.value), _signed(mean.low), _signed(mean.high)
+    value, low, high = _signed_text(mean.value), _signed_text(mean.low), _signed_text(mean.high)
     return f"{value} bps a trade (n={mean.n}, 95% {low} to {high})"
 
 
@@ -184,7 +184,7 @@ def _calibration_rows(records: Mapping[RecordKey, Record], prior: float) -> list
     ]
 
 
-def _signed(value: float) -> str:
+def _signed_text(value: float) -> str:
     text = f"{value:+.1f}"
     return "+0.0" if text == "-0.0" else text
 
@@ -274,9 +274,9 @@ class Experience:
         # Of one moment by symbol: ids differ between live and a backtest, and what is learned first counts.
         new.sort(key=lambda pair: (pair[0].exit_tick_at, pair[0].state.symbol, pair[0].state.trade_id))
         outcomes = [self._outcome_with_features(deployment, trade, run, seq=seq) for trade, run in new]
-        standing = self.records_as_of(deployment, seq=seq)
-        return self._page_and_fit_drafts(standing, at=outcomes[-1][0].exited_at) + self._outcome_drafts(
-            standing, outcomes
+        records = self.records_as_of(deployment, seq=seq)
+        return self._page_and_fit_drafts(records, at=outcomes[-1][0].exited_at) + self._outcome_drafts(
+            records, outcomes
         )
 
     def learn_outcomes(
@@ -288,8 +288,8 @@ class Experience:
         if not new:
             return []
         new.sort(key=lambda pair: (pair[0].exited_at, pair[0].trade_id))
-        standing = self.records_as_of(deployment, seq=seq)
-        return self._page_and_fit_drafts(standing, at=new[-1][0].exited_at) + self._outcome_drafts(standing, new)
+        records = self.records_as_of(deployment, seq=seq)
+        return self._page_and_fit_drafts(records, at=new[-1][0].exited_at) + self._outcome_drafts(records, new)
 
     def learned_up_to(
         self, deployment: str, *, seq: int, ended: Callable[[str], int | None] = lambda trade_id: None
@@ -357,14 +357,16 @@ class Experience:
         return self._fits[deployment][1]
 
     def nearest(
-        self, deployment: str, sight: MarketFeatures, *, seq: int, most: int = DEFAULT_NEIGHBOURS
+        self, deployment: str, features: MarketFeatures, *, seq: int, most: int = DEFAULT_NEIGHBOURS
     ) -> "NearestNeighbours | None":
         """The situations like this one whose trades had ended; None before there was a fit."""
-        standing = self.records_as_of(deployment, seq=seq)
-        fit, count = self._cached_fit(standing), standing.situations
+        records = self.records_as_of(deployment, seq=seq)
+        fit, count = self._cached_fit(records), records.situations
         if fit is None:
             return None
-        return self._situations_up_to(deployment, count).nearest(fit, feature_vector_of(sight), count=count, most=most)
+        return self._situations_up_to(deployment, count).nearest(
+            fit, feature_vector_of(features), count=count, most=most
+        )
 
     def recent_record(self, deployment: str, settings: ExperienceSettings, *, seq: int, as_of: int) -> Record:
         """The record of the last days: the newest outcomes by time, at most `max_memory_size`."""
@@ -382,35 +384,35 @@ class Experience:
         self,
         deployment: str,
         question: ExperienceQuery,
-        sight: MarketFeatures | None,
+        features: MarketFeatures | None,
         *,
         seq: int,
         settings: ExperienceSettings,
     ) -> tuple[ExperienceRow, ...]:
         """What a decision is told, most important first; nothing when experience is off or empty."""
-        reading = feature_vector_of(sight) if sight else None
+        reading = feature_vector_of(features) if features else None
         return self.rows_for_packet(self.records_as_of(deployment, seq=seq), question, reading, settings=settings)
 
     def rows_for_packet(
         self,
-        standing: RecordsAsOf,
+        records: RecordsAsOf,
         question: ExperienceQuery,
         reading: FeatureVector | None,
         *,
         settings: ExperienceSettings,
     ) -> tuple[ExperienceRow, ...]:
         """The same for whoever has asked already what was known, and read what is seen."""
-        if not settings.enabled or not standing.seq:
+        if not settings.enabled or not records.seq:
             return ()
-        recent = self._cached_recent_record(standing, settings, question.as_of)
+        recent = self._cached_recent_record(records, settings, question.as_of)
         asked = (question.regime, question.providers, reading, recent, settings)
-        kept = standing.rows_by_symbol.get(question.symbol)
+        kept = records.rows_by_symbol.get(question.symbol)
         if kept is None or kept[0] != asked:
-            company = None if reading is None else self._neighbours(standing, reading, settings.neighbours)
+            company = None if reading is None else self._neighbours(records, reading, settings.neighbours)
             rows = experience_rows(
-                self._cached_stable_rows(standing, question, settings), company=company, recent=recent
+                self._cached_stable_rows(records, question, settings), company=company, recent=recent
             )
-            kept = standing.rows_by_symbol[question.symbol] = asked, rows
+            kept = records.rows_by_symbol[question.symbol] = asked, rows
         return kept[1]
 
     def outcomes(self, deployment: str, *, seq: int, most: int, since: int = 0) -> list[Outcome]:
@@ -485,78 +487,79 @@ class Experience:
         fresh.continue_from(known, [msgspec.json.decode(row[1], type=Outcome) for row in rows])
         return True
 
-    def _record_by_name(self, standing: RecordsAsOf, key: RecordKey) -> Record:
+    def _record_by_name(self, records: RecordsAsOf, key: RecordKey) -> Record:
         """A record that not every decision asks for."""
-        found = standing.records_by_name.get(key)
+        found = records.records_by_name.get(key)
         if found is None:
-            found = standing.records_by_name[key] = self.record(standing.deployment, key, seq=standing.seq)
+            found = records.records_by_name[key] = self.record(records.deployment, key, seq=records.seq)
         return found
 
     def _cached_stable_rows(
-        self, standing: RecordsAsOf, question: ExperienceQuery, settings: ExperienceSettings
+        self, records: RecordsAsOf, question: ExperienceQuery, settings: ExperienceSettings
     ) -> StableRows:
         key = (question.symbol, question.regime, question.providers, settings.prior_trades)
-        said = standing.rows.get(key)
-        if said is None:
+        rows = records.rows.get(key)
+        if rows is None:
             named = {
-                key: self._record_by_name(standing, key)
-                for key in ((REGIME, question.regime), (ASSET, question.symbol))
+                key: self._record_by_name(records, key) for key in ((REGIME, question.regime), (ASSET, question.symbol))
             }
-            said = stable_rows(question, standing.records | named, prior=settings.prior_trades)
-            standing.rows[key] = said
-        return said
+            rows = stable_rows(question, records.records | named, prior=settings.prior_trades)
+            records.rows[key] = rows
+        return rows
 
-    def _neighbours(self, standing: RecordsAsOf, reading: FeatureVector, most: int) -> "Neighbours | None":
-        fit, count = self._cached_fit(standing), standing.situations
+    def _neighbours(self, records: RecordsAsOf, reading: FeatureVector, most: int) -> "Neighbours | None":
+        fit, count = self._cached_fit(records), records.situations
         if fit is None:
             return None
-        return self._situations_up_to(standing.deployment, count).neighbours(fit, reading, count=count, most=most)
+        return self._situations_up_to(records.deployment, count).neighbours(fit, reading, count=count, most=most)
 
-    def _cached_fit(self, standing: RecordsAsOf) -> Fit | None:
+    def _cached_fit(self, records: RecordsAsOf) -> Fit | None:
         """The fit in force; a new one is written together with the outcome behind it, so it changes with them."""
-        if not standing.fits:
-            standing.fits.append(self.fit_as_of(standing.deployment, seq=standing.seq))
-        return standing.fits[0]
+        if not records.fits:
+            records.fits.append(self.fit_as_of(records.deployment, seq=records.seq))
+        return records.fits[0]
 
-    def _cached_recent_record(self, standing: RecordsAsOf, settings: ExperienceSettings, as_of: int) -> Record:
+    def _cached_recent_record(self, records: RecordsAsOf, settings: ExperienceSettings, as_of: int) -> Record:
         """The record of the last days from memory; a moment that memory does not reach is asked of the tables."""
         since, most = as_of - settings.context_window * DAY, settings.max_memory_size
-        kept = standing.recent.get(settings)
+        kept = records.recent.get(settings)
         found = None if kept is None else kept.record(since=since, as_of=as_of)
         if found is not None:
             return found
-        where = self._where(standing.deployment) | {"seq": standing.seq, "since": since, "most": most}
+        where = self._where(records.deployment) | {"seq": records.seq, "since": since, "most": most}
         ended = self._db.all(_QUERIES.results, **where)[::-1]
-        kept = standing.recent[settings] = RecentRecord(ended, name=_days_name(settings), most=most)
+        kept = records.recent[settings] = RecentRecord(ended, name=_days_name(settings), most=most)
         found = kept.record(since=since, as_of=as_of)
-        return found or self.recent_record(standing.deployment, settings, seq=standing.seq, as_of=as_of)
+        return found or self.recent_record(records.deployment, settings, seq=records.seq, as_of=as_of)
 
     def _outcome_with_features(
         self, deployment: str, trade: ClosedTrade, run: DecisionRun | None, *, seq: int
     ) -> tuple[Outcome, FeatureVector | None]:
         run_id = trade.state.entry_run_id
         row = self._db.one(_QUERIES.sight, **self._where(deployment), run_id=run_id, seq=seq) if run_id else None
-        sight = msgspec.json.decode(row[0], type=ev.SituationSeen) if row else None
-        return outcome_of(trade, run, conditions=sight.conditions if sight else ()), sight.reading if sight else None
+        situation = msgspec.json.decode(row[0], type=ev.SituationSeen) if row else None
+        return outcome_of(
+            trade, run, conditions=situation.conditions if situation else ()
+        ), situation.reading if situation else None
 
     def _outcome_drafts(
-        self, standing: RecordsAsOf, outcomes: Sequence[tuple[Outcome, FeatureVector | None]]
+        self, records: RecordsAsOf, outcomes: Sequence[tuple[Outcome, FeatureVector | None]]
     ) -> list[Draft]:
-        known, count = dict(standing.records), standing.situations
+        known, count = dict(records.records), records.situations
         drafts = []
         for outcome, reading in outcomes:
             for key in ((REGIME, outcome.regime), (ASSET, outcome.symbol)):
                 if key not in known:
-                    known[key] = self._record_by_name(standing, key)
+                    known[key] = self._record_by_name(records, key)
             body = events.outcome_learned_body(outcome, known, situations=count, reading=reading)
             known |= {record.key: record for record in body.records}
             count = body.situations
             drafts.append(ev.draft(outcome.exited_at, body))
         return drafts
 
-    def _page_and_fit_drafts(self, standing: RecordsAsOf, *, at: int) -> list[Draft]:
+    def _page_and_fit_drafts(self, records: RecordsAsOf, *, at: int) -> list[Draft]:
         """Pages that are full by now, and a new fit when it is due."""
-        deployment, count = standing.deployment, standing.situations
+        deployment, count = records.deployment, records.situations
         newest = self._db.one(_QUERIES.last_page, **self._where(deployment))
         first = 0 if newest is None or newest[0] is None else newest[0] + 1
         drafts = [
@@ -565,7 +568,7 @@ class Experience:
             )
             for page in range(first, count // PAGE_ROWS)
         ]
-        if count >= FEWEST_TO_FIT and refit_due(count, self._cached_fit(standing)):
+        if count >= FEWEST_TO_FIT and refit_due(count, self._cached_fit(records)):
             drafts.append(events.draft_fit(self._situations_up_to(deployment, count).fit_newest(count), at=at))
         return drafts
 

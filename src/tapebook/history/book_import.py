@@ -362,10 +362,10 @@ class _Booking:
             return
         stated, known = _short_amount(row.start_e8), _short_amount(held_e8)
         words = f"{fill.symbol} stood at {stated} before it, by the fills known {known}"
-        said = f"row {row.number}: {words}"
+        sentence = f"row {row.number}: {words}"
         if not allowed:
-            self.objections.append(said)
-        self.bridges.append(said)
+            self.objections.append(sentence)
+        self.bridges.append(sentence)
         name = f"bridge {short_id('bridge', fill.fill_id)}"
         price = fill.price_e8
         if held is None:

@@ -391,12 +391,12 @@ def _fill_row(number: int, row: Cells, at: int, *, now: int, account: str | None
 
 def _side(row: Cells, direction: str) -> int:
     """1 for a buy, -1 for a sell, from the side or else the direction; ValueError when they contradict each other."""
-    said, known = _cell_text(row.get("side")), _DIRECTIONS.get(direction)
-    side = _SIDES.get(said.lower()) if said else known
+    text, known = _cell_text(row.get("side")), _DIRECTIONS.get(direction)
+    side = _SIDES.get(text.lower()) if text else known
     if side is None:
-        raise ValueError(f"side is {said or direction!r}: write buy or sell")
+        raise ValueError(f"side is {text or direction!r}: write buy or sell")
     if known is not None and known != side:
-        raise ValueError(f"side is {said!r} and dir {direction!r}: one of them is wrong")
+        raise ValueError(f"side is {text!r} and dir {direction!r}: one of them is wrong")
     return side
 
 
@@ -417,11 +417,11 @@ def _is_maker(row: Cells) -> bool:
 
 def _is_liquidation(row: Cells, start: int | None, signed: int, *, account: str | None) -> bool:
     """Whether a fill ended this account's position by force: whoever took it over is told of it, too."""
-    said = row.get("liquidation")
-    forced = _cell_text(row.get("dir")).startswith("Liquidated") or _cell_text(said).lower() not in _EMPTY
+    stated = row.get("liquidation")
+    forced = _cell_text(row.get("dir")).startswith("Liquidated") or _cell_text(stated).lower() not in _EMPTY
     if not forced or (start is not None and start * signed >= 0):
         return False
-    user = said.get(_LIQUIDATED_USER) if isinstance(said, dict) else None
+    user = stated.get(_LIQUIDATED_USER) if isinstance(stated, dict) else None
     mine = account or _cell_text(row.get("account"))
     return not user or not mine or str(user).lower() == mine.lower()
 

@@ -169,5 +169,5 @@ def _refusal_text(there: Candle, length: int) -> str:
         remedy = f"bars of {new} are made of these when they are read, so nothing needs importing there"
     else:
         remedy = f"import bars of {has} for this range, or use another home for bars of {new}"
-    said = f"the tape has {there.symbol} in bars of {has} in this range (at {iso_text(there.bucket_ts)})"
-    return f"{said}, and a range holds one length: {remedy}"
+    conflict = f"the tape has {there.symbol} in bars of {has} in this range (at {iso_text(there.bucket_ts)})"
+    return f"{conflict}, and a range holds one length: {remedy}"

@@ -99,12 +99,12 @@ class RecordedAnswers:
         """The facts of an answer, and what cannot be read of it."""
         self._now = now
         try:
-            said = _envelope.decode(frame).data
-            question = _question.decode(said.request)
+            envelope = _envelope.decode(frame).data
+            question = _question.decode(envelope.request)
         except READ_ERRORS as error:
             return [], [describe_malformed("answer", error, frame[:200].decode(errors="replace"))]
         reader = _READERS.get(question.type)
-        return reader(self, question, bytes(said.answer), said.asked_at) if reader else ([], [])
+        return reader(self, question, bytes(envelope.answer), envelope.asked_at) if reader else ([], [])
 
     def _meta(self, question: _Question, body: bytes, asked_at: int) -> FactsAndProblems:
         perps = read_meta(body)
@@ -129,7 +129,7 @@ class RecordedAnswers:
         facts, problems = contexts_of(answer, dex=question.dex, watched=live, bucket_ts=floor_to_step(asked_at, MINUTE))
         return list(facts), [*answer.problems, *problems]
 
-    def _predicted(self, question: _Question, body: bytes, asked_at: int) -> FactsAndProblems:
+    def _predicted_rates(self, question: _Question, body: bytes, asked_at: int) -> FactsAndProblems:
         answer = read_predicted(body)
         if isinstance(answer, Malformed):
             return [], [answer]
@@ -202,7 +202,7 @@ _READERS: dict[str, _AnswerReader] = {
     "meta": RecordedAnswers._meta,
     "spotMeta": RecordedAnswers._spots,
     "metaAndAssetCtxs": RecordedAnswers._contexts,
-    "predictedFundings": RecordedAnswers._predicted,
+    "predictedFundings": RecordedAnswers._predicted_rates,
     "fundingHistory": RecordedAnswers._funding,
     "candleSnapshot": RecordedAnswers._candles,
     "l2Book": RecordedAnswers._book,
@@ -318,7 +318,7 @@ class _StreamReplay:
     def _frame(self, frame: Frame, at: int) -> None:
         if isinstance(frame, MidsFrame):
             dex = frame.dex or dex_of(next(iter(frame.prices_e8), ""))
-            stream = self._mids.setdefault(dex, MidStream(dex, wanted=self._wanted))
+            stream = self._mids.setdefault(dex, MidStream(dex, wanted=self._is_wanted))
             self._add_facts(stream.mids_of_frame(frame, at=at), at)
         elif isinstance(frame, CandlesFrame):
             for candle in frame.candles:
@@ -358,8 +358,8 @@ class _StreamReplay:
     def _pass_time(self, at: int) -> None:
         """Lets bars become final by the clock at the moments they did live: the grace past a minute."""
         before, self._at = self._at, at
-        patience = _LIVE_SETTINGS.mids_silence_s if self._mids else _LIVE_SETTINGS.candles_silence_s
-        if before and at - before > patience * SECOND:
+        silence_s = _LIVE_SETTINGS.mids_silence_s if self._mids else _LIVE_SETTINGS.candles_silence_s
+        if before and at - before > silence_s * SECOND:
             self._silences.append((before, at))
             self._bars.mark_doubtful({symbol for symbol, _ in self._seen})
         due = floor_to_step(before - _LIVE_SETTINGS.grace_ms, MINUTE) + _LIVE_SETTINGS.grace_ms + MINUTE
@@ -368,13 +368,13 @@ class _StreamReplay:
             self._add_facts(self._bars.finish_by_clock(moment), moment)
 
     def _bar(self, candle: Candle, at: int) -> None:
-        if not self._wanted(candle.symbol) or _is_ahead(candle, at):
+        if not self._is_wanted(candle.symbol) or _is_ahead(candle, at):
             return
         if candle.sample_count:
             self._seen.setdefault((candle.symbol, candle.bucket_ts), False)
         self._add_facts(self._bars.add_frame(candle), at)
 
-    def _wanted(self, name: str) -> bool:
+    def _is_wanted(self, name: str) -> bool:
         # Sides of outcomes are not watched live either, unless they are named; nor are perps that are delisted.
         if self._symbol or not self._names.ready:
             return self._is_asked_for(name)

@@ -148,8 +148,8 @@ def require_spacing(times: Sequence[int], wanted: int | None) -> None:
     found = usual_spacing(times)
     if found is None or wanted is None or found == wanted or math.gcd(*map(sub, times[1:], times)) == wanted:
         return
-    there, said = span_text(found), span_text(wanted)
-    raise BadInput(f"the rows are {there} apart but --interval says {said}: use --interval {there}, or another file")
+    there, stated = span_text(found), span_text(wanted)
+    raise BadInput(f"the rows are {there} apart but --interval says {stated}: use --interval {there}, or another file")
 
 
 def row_gaps(times: Sequence[int], step: int | None) -> list[GapBounds]:
@@ -284,7 +284,7 @@ def parse_candles(table: Table, ask: ImportRequest, *, problems: RowProblems, pr
         require_spacing(found.times, step)
     found.drop_rows([at % step > 0 for at in found.times], f"does not begin a bar of {span_text(step)}", problems)
     found.drop_rows([at + step > ask.now for at in found.times], "begins a bar that has not ended", problems)
-    told = file_findings(
+    findings = file_findings(
         *(table, columns, found),
         used=("time", *_PRICES, *_AMOUNTS, "interval"),
         times=reader.times,
@@ -295,7 +295,7 @@ def parse_candles(table: Table, ask: ImportRequest, *, problems: RowProblems, pr
         notes=[*detected, *reader.notes()],
     )
     stated = tuple(column for name, column in _FIELDS.items() if columns.has(name))
-    return ParsedFile(found.facts, assumed_known_at, stated, problems.first(), problems.count, told)
+    return ParsedFile(found.facts, assumed_known_at, stated, problems.first(), problems.count, findings)
 
 
 def _with_length(table: Table, columns: Columns, step: int | None) -> tuple[Table, int, list[str]]:
@@ -361,8 +361,8 @@ class _CandleReader:
         """Whether the file says how long its bars are. BadInput when that is another length."""
         lengths = {parse_span(text) for text in self._lengths}
         for length in lengths - {None, step}:
-            there, said = span_text(length or 0), span_text(step)
-            raise BadInput(f"the file says its bars are {there} but --interval says {said}: use --interval {there}")
+            there, stated = span_text(length or 0), span_text(step)
+            raise BadInput(f"the file says its bars are {there} but --interval says {stated}: use --interval {there}")
         return lengths == {step}
 
     def notes(self) -> list[str]:
@@ -423,9 +423,9 @@ def parse_funding(table: Table, ask: ImportRequest, *, problems: RowProblems, pr
     points.read_table(ask, problems=problems, progress=progress)
     rates = points.found.facts
     notes = _rate_notes(columns, rate, points.step)
-    told = points.findings(used=("time", rate, "premium"), values=_rate_range_text(rates), notes=notes)
+    findings = points.findings(used=("time", rate, "premium"), values=_rate_range_text(rates), notes=notes)
     stated = ("rate_e12", "premium_e12") if columns.has("premium") else ("rate_e12",)
-    return ParsedFile(rates, assumed_known_at, stated, problems.first(), problems.count, told)
+    return ParsedFile(rates, assumed_known_at, stated, problems.first(), problems.count, findings)
 
 
 class _RatePoints(PointReader[FundingRate]):
@@ -494,8 +494,8 @@ def parse_marks(table: Table, ask: ImportRequest, *, problems: RowProblems, prog
     mids, thinned = _first_of_bucket(points.found)
     values = f"prices as written, to 8 decimals (the file uses {_decimals_of_marks(mids)})"
     notes = [*_mark_notes(price), *([f"{thinned:,} prices have another in their five seconds"] if thinned else [])]
-    told = points.findings(used=("time", price), values=values, notes=notes)
-    return ParsedFile(mids, assumed_known_at, ("price_e8",), problems.first(), problems.count, told)
+    findings = points.findings(used=("time", price), values=values, notes=notes)
+    return ParsedFile(mids, assumed_known_at, ("price_e8",), problems.first(), problems.count, findings)
 
 
 class _MarkPoints(PointReader[Mid]):

@@ -192,9 +192,9 @@ def read_csv(file: BinaryIO, problems: RowProblems, *, is_header: IsHeader) -> T
     notes += ["decimal commas"] if comma else []
     start = above if at is None else above[at + 1 :]
     blocks = _csv_blocks(rows, start, width=len(names), problems=problems)
-    said = f"CSV separated by {_SEPARATORS[separator]}"
+    format_text = f"CSV separated by {_SEPARATORS[separator]}"
     return Table(
-        said, "line", names, at is not None, map(_with_points, blocks) if comma else blocks, notes=tuple(notes)
+        format_text, "line", names, at is not None, map(_with_points, blocks) if comma else blocks, notes=tuple(notes)
     )
 
 

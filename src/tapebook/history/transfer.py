@@ -55,18 +55,18 @@ class ImportReport(msgspec.Struct, frozen=True):
 
     def lines(self) -> list[str]:
         """What was found, for people; said before anything is written."""
-        told = self.told
+        findings = self.told
         subject = f" of {self.symbol}" if self.symbol else ""
-        columns = ", ".join(field if field == name else f"{field} = {name}" for field, name in told.columns.items())
+        columns = ", ".join(field if field == name else f"{field} = {name}" for field, name in findings.columns.items())
         return [
-            f"{self.file}: {told.format}, {plural(told.rows_read, told.row_name)}",
-            *([f"columns: {columns}{_unused_columns(told)}"] if columns else []),
-            f"times: {told.times}",
-            f"values: {told.values}",
-            *(f"note: {note}" for note in told.notes),
-            f"{self.kind}{subject}: {plural(self.rows, 'row')}{_time_range(told)}",
+            f"{self.file}: {findings.format}, {plural(findings.rows_read, findings.row_name)}",
+            *([f"columns: {columns}{_unused_columns(findings)}"] if columns else []),
+            f"times: {findings.times}",
+            f"values: {findings.values}",
+            *(f"note: {note}" for note in findings.notes),
+            f"{self.kind}{subject}: {plural(self.rows, 'row')}{_time_range(findings)}",
             *([f"{self.symbol} is new to the tape: check how it is written"] if self.new_symbol else []),
-            f"gaps: {_gaps_text(told)}; repeated rows: {told.duplicates:,}",
+            f"gaps: {_gaps_text(findings)}; repeated rows: {findings.duplicates:,}",
             f"in the tape: {self.same_rows:,} are there, {self.differing_rows:,} differ, {self.new_rows:,} are new",
             *self._bad_rows(),
         ]
@@ -297,24 +297,24 @@ def _require_symbol(rooms: Rooms, symbol: str) -> None:
         raise UnknownName(f"the tape has nothing of {symbol!r}; it has: {shown}{more}")
 
 
-def _unused_columns(told: FileFindings) -> str:
-    return f" (not used: {', '.join(told.unused)})" if told.unused else ""
+def _unused_columns(findings: FileFindings) -> str:
+    return f" (not used: {', '.join(findings.unused)})" if findings.unused else ""
 
 
-def _time_range(told: FileFindings) -> str:
-    if told.first_ts is None or told.last_ts is None:
+def _time_range(findings: FileFindings) -> str:
+    if findings.first_ts is None or findings.last_ts is None:
         return ""
-    every = f", every {span_text(told.spacing_ms)}" if told.spacing_ms else ""
-    return f" from {iso_text(told.first_ts)} to {iso_text(told.last_ts)}{every}"
+    every = f", every {span_text(findings.spacing_ms)}" if findings.spacing_ms else ""
+    return f" from {iso_text(findings.first_ts)} to {iso_text(findings.last_ts)}{every}"
 
 
-def _gaps_text(told: FileFindings) -> str:
-    if not told.gap_count:
+def _gaps_text(findings: FileFindings) -> str:
+    if not findings.gap_count:
         return "none"
-    shown = ", ".join(f"{minute_text(first)} to {minute_text(after)}" for first, after in told.longest_gaps)
-    missing = f" with {plural(told.missing, 'row')} missing" if told.missing else ""
-    which = "the longest: " if told.gap_count > len(told.longest_gaps) else ""
-    return f"{told.gap_count:,}{missing} ({which}{shown})"
+    shown = ", ".join(f"{minute_text(first)} to {minute_text(after)}" for first, after in findings.longest_gaps)
+    missing = f" with {plural(findings.missing, 'row')} missing" if findings.missing else ""
+    which = "the longest: " if findings.gap_count > len(findings.longest_gaps) else ""
+    return f"{findings.gap_count:,}{missing} ({which}{shown})"
 
 
 def _known_at_text(kind: ImportKind) -> str:

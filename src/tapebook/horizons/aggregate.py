@@ -275,7 +275,7 @@ def leaf_of(day: Period, exits: Iterable[TradeExit], *, ledger_usd_e6: int | Non
     if not ended:
         return Aggregate(ledger_usd_e6=ledger_usd_e6)
     net = sum(each.net_usd_e6 for each in ended)
-    said = [each.confidence_e4 for each in ended if each.confidence_e4 is not None]
+    confidences = [each.confidence_e4 for each in ended if each.confidence_e4 is not None]
     notable = [_notable(each) for each in ended]
     return Aggregate(
         trades=len(ended),
@@ -290,7 +290,7 @@ def leaf_of(day: Period, exits: Iterable[TradeExit], *, ledger_usd_e6: int | Non
         first_day=day.start // DAY,
         last_day=day.start // DAY,
         daily=Sums(1, net, net * net),
-        confidence_e4=Sums(len(said), sum(said), sum(value * value for value in said)),
+        confidence_e4=Sums(len(confidences), sum(confidences), sum(value * value for value in confidences)),
         path=_running_total(ended),
         symbols=_tallies_by_name([(each.symbol, each) for each in ended]),
         strategies=_tallies_by_name([(each.strategy, each) for each in ended]),

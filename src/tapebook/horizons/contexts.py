@@ -67,17 +67,17 @@ class StatedLeaves:
     def leaf(self, scope: str, day: Period, *, until: Mapping[str, int]) -> Aggregate:
         """What was written of a day."""
         found = self._store.values(scope, ContextLayer.L6_DAILY, day.key, seq=until[scope])
-        said = {each.key: msgspec.json.decode(each.value) for each in found if each.origin == "observed"}
-        return leaf_of_stated_values(day, said)
+        values = {each.key: msgspec.json.decode(each.value) for each in found if each.origin == "observed"}
+        return leaf_of_stated_values(day, values)
 
 
-def leaf_of_stated_values(day: Period, said: Mapping[str, Any]) -> Aggregate:
+def leaf_of_stated_values(day: Period, values: Mapping[str, Any]) -> Aggregate:
     """A leaf from the values of a day; without a result there is none."""
-    net, trades = _scaled_number(said, "total_pnl", E6), _scaled_number(said, "trade_count", 1)
+    net, trades = _scaled_number(values, "total_pnl", E6), _scaled_number(values, "trade_count", 1)
     if net is None:
         return Aggregate()
-    count, sure = max(trades or 0, 0), _scaled_number(said, "avg_confidence", 10_000)
-    won = divide_half_even(count * (_scaled_number(said, "win_rate", E6) or 0), 100 * E6)
+    count, sure = max(trades or 0, 0), _scaled_number(values, "avg_confidence", 10_000)
+    won = divide_half_even(count * (_scaled_number(values, "win_rate", E6) or 0), 100 * E6)
     return Aggregate(
         trades=count,
         wins=max(0, min(count, won)),
@@ -92,8 +92,8 @@ def leaf_of_stated_values(day: Period, said: Mapping[str, Any]) -> Aggregate:
     )
 
 
-def _scaled_number(said: Mapping[str, Any], key: str, unit: int) -> int | None:
-    value = said.get(key)
+def _scaled_number(values: Mapping[str, Any], key: str, unit: int) -> int | None:
+    value = values.get(key)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
@@ -211,11 +211,13 @@ class ContextStore:
     def set_context(self, layer: ContextLayer, timeframe: str, key: str, value: Any) -> None:
         """Writes a value that JSON can hold. Above the days it is the owner's comment: marked, and never summed."""
         seq, now = self._conn.head(self._scope), self._conn.now()
-        told = checked_values(layer, timeframe, {key: value})
+        checked = checked_values(layer, timeframe, {key: value})
         first = self._conn.store.first_kept(self._scope, layer, seq=seq)
         if timeframe < first:
             raise BadInput(f"{timeframe} of {layer} is past its time: the oldest that is kept is {first}")
-        self._conn.append(self._scope, [draft_values_written(told, owner=self._conn.owner, at=now)], expected_seq=seq)
+        self._conn.append(
+            self._scope, [draft_values_written(checked, owner=self._conn.owner, at=now)], expected_seq=seq
+        )
 
     def get_context(
         self,
@@ -314,9 +316,9 @@ def checked_values(layer: ContextLayer, timeframe: str, values: Mapping[str, Any
     return ev.TimeframeValues(layer, timeframe, {key: value_text(value) for key, value in values.items()})
 
 
-def draft_values_written(told: ev.TimeframeValues, *, owner: str, at: int) -> Draft:
+def draft_values_written(values: ev.TimeframeValues, *, owner: str, at: int) -> Draft:
     """The event of values by hand: observed in the leaf layers, curated above them."""
-    return ev.draft(at, ev.LayerObserved(told) if is_leaf(told.layer) else ev.LayerCurated(owner, told))
+    return ev.draft(at, ev.LayerObserved(values) if is_leaf(values.layer) else ev.LayerCurated(owner, values))
 
 
 def values_by_key(found: Iterable[LayerValue]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ class _RawFolds(msgspec.Struct):
 
 def _project_rolled(event: Event) -> list[Write]:
     body = body_of(event, LayerRolled)
-    writes = [_change_write(event), *(write for told in body.told for write in _value_writes(event, told, "rollup"))]
+    writes = [_change_write(event), *(write for group in body.told for write in _value_writes(event, group, "rollup"))]
     # Sums as they were written: a field that aggregates get later must not change the row of an old one.
     for fold in msgspec.json.decode(event.body, type=_RawFolds).folds:
         row = {"kind": fold.kind, "timeframe": fold.timeframe, "whole_json": bytes(fold.whole).decode()}
@@ -132,10 +132,10 @@ def _change_write(event: Event) -> Write:
     return Write(_QUERIES.change, event.columns())
 
 
-def _value_writes(event: Event, told: TimeframeValues, origin: Origin) -> list[Write]:
-    place = event.columns() | {"layer": told.layer.value, "timeframe": told.timeframe, "origin": origin}
+def _value_writes(event: Event, group: TimeframeValues, origin: Origin) -> list[Write]:
+    place = event.columns() | {"layer": group.layer.value, "timeframe": group.timeframe, "origin": origin}
     writes = []
-    for key, value in told.values.items():
+    for key, value in group.values.items():
         row = place | {"key": key, "value": value}
         writes += [Write(_QUERIES.key, row), Write(_QUERIES.version, row)]
     return writes

@@ -245,8 +245,8 @@ class _PlannedLayers:
     def add(self, plan: RollupPlan) -> None:
         """Counts a plan as written."""
         self._folds |= {parse_period(fold.kind, fold.timeframe): fold.whole for fold in plan.folds}
-        for told in plan.told:
-            self._values.setdefault((told.layer, told.timeframe), {}).update(told.values)
+        for group in plan.told:
+            self._values.setdefault((group.layer, group.timeframe), {}).update(group.values)
 
     def folds(self, kind: PeriodKind, within: Period) -> dict[Period, Aggregate]:
         """The sums of a kind inside a period."""

@@ -73,13 +73,13 @@ def layer_rows(store: Horizons, scope: str, *, seq: int, as_of: int, curated: in
 
 
 def _rollup_rows(layer: ContextLayer, found: Sequence[LayerValue], keys: Sequence[str]) -> Iterator[LayerRow]:
-    told = [each for each in found if each.origin == "rollup"]
-    values = {each.key: msgspec.json.decode(each.value) for each in told}
+    rolled_up = [each for each in found if each.origin == "rollup"]
+    values = {each.key: msgspec.json.decode(each.value) for each in rolled_up}
     for key in keys:
         text = _value_text(key, values)
         if text is not None:
             name = f"{key}_usd" if key in _MONEY else key
-            yield LayerRow(layer.short, told[0].timeframe, name, text)
+            yield LayerRow(layer.short, rolled_up[0].timeframe, name, text)
 
 
 def _curated_rows(layer: ContextLayer, found: Sequence[LayerValue], mark: str) -> Iterator[LayerRow]:

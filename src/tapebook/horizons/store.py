@@ -33,7 +33,7 @@ class Horizons:
     def __init__(self, db: Database, *, owner: str, answers: ReadCache | None = None) -> None:
         self._db = db
         self.owner = owner
-        self._values: dict[str, tuple[int, dict[tuple[ContextLayer, str], tuple[LayerValue, ...]]]] = {}
+        self._values: dict[str, tuple[tuple[int, int], dict[tuple[ContextLayer, str], tuple[LayerValue, ...]]]] = {}
         self._answers = answers or ReadCache()
         self.last_change = self._answers.cached_read(self._read_last_change, owner=owner)
 
@@ -43,8 +43,8 @@ class Horizons:
         Where changes are remembered, what was read since the newest is kept: packets are told it, and the next roll-up
         compares with it.
         """
-        changed, kept = self._answers.last_change_seq(Stream(self.owner, scope)), self._values.get(scope)
-        if changed is None or seq < changed:
+        changed, kept = self._answers.last_change(Stream(self.owner, scope), seq=seq), self._values.get(scope)
+        if changed is None:
             return self._read_values(scope, layer, timeframe, seq=seq)
         if kept is None or kept[0] != changed:
             kept = self._values[scope] = changed, {}

@@ -101,7 +101,7 @@ def values_of(period: Period, whole: Aggregate, terms: RollupTerms) -> Values:
 
 def usd_json(amount_e6: int) -> str:
     """Money as a JSON number: all of its decimals, and no idle zeros."""
-    return _trimmed(decimal_text(amount_e6, E6, 6))
+    return _trim_zeros(decimal_text(amount_e6, E6, 6))
 
 
 def sharpe_ratio(daily: Sums, *, days: int) -> Estimate | None:
@@ -131,19 +131,19 @@ def correlation(whole: Aggregate) -> float | None:
     return max(-1.0, min(1.0, shared / room))
 
 
-def mean_confidence(said: Sums) -> Estimate | None:
+def mean_confidence(sums: Sums) -> Estimate | None:
     """The mean of stated confidences; without a second one nothing is known of its spread."""
-    if not said.n:
+    if not sums.n:
         return None
-    middle = said.total / said.n / _MEAN_E4
+    middle = sums.total / sums.n / _MEAN_E4
     # Others state confidence in percent.
     most = max(1.0, middle)
-    if said.n == 1:
+    if sums.n == 1:
         return Estimate(middle, 0.0, most, 1)
-    deviation = math.sqrt((said.n * said.square - said.total**2) / (said.n * (said.n - 1))) / _MEAN_E4
-    quantile = student_quantile(0.975, said.n - 1) if said.n <= _LARGE else _Z
-    half = quantile * deviation / math.sqrt(said.n)
-    return Estimate(middle, max(0.0, middle - half), min(most, middle + half), said.n)
+    deviation = math.sqrt((sums.n * sums.square - sums.total**2) / (sums.n * (sums.n - 1))) / _MEAN_E4
+    quantile = student_quantile(0.975, sums.n - 1) if sums.n <= _LARGE else _Z
+    half = quantile * deviation / math.sqrt(sums.n)
+    return Estimate(middle, max(0.0, middle - half), min(most, middle + half), sums.n)
 
 
 def _daily(whole: Aggregate, terms: RollupTerms) -> Values:
@@ -202,7 +202,7 @@ def _annual(whole: Aggregate, terms: RollupTerms) -> Values:
         values |= {"best_strategy": value_text(name), "best_strategy_pnl": usd_json(best.net_usd_e6)}
         values |= {"best_strategy_n": str(best.trades)}
     if whole.worst:
-        values["worst_mistake"] = _encoded(_trade_json(whole.worst[0]))
+        values["worst_mistake"] = _encode(_trade_json(whole.worst[0]))
     return values
 
 
@@ -211,7 +211,7 @@ def _legacy(whole: Aggregate, terms: RollupTerms) -> Values:
     values = {"total_pnl": usd_json(whole.net_usd_e6), "years_traded": str(years)} | _win_values(whole)
     if years:
         values["avg_annual_pnl"] = usd_json(divide_half_even(whole.net_usd_e6, years))
-    return values | {"greatest_trades": _encoded([_trade_json(trade) for trade in whole.best])}
+    return values | {"greatest_trades": _encode([_trade_json(trade) for trade in whole.best])}
 
 
 _VALUES_OF_LAYER: dict[ContextLayer, Callable[[Aggregate, RollupTerms], Values]] = {
@@ -230,7 +230,7 @@ def _win_values(whole: Aggregate) -> Values:
     share = rate_estimate(whole.wins, whole.trades)
     percent = decimal_text(100 * whole.wins, whole.trades, 4)
     interval = f"[{_number(100 * share.low)},{_number(100 * share.high)}]"
-    return {"win_rate": _trimmed(percent), "win_rate_n": str(whole.trades), "win_rate_interval": interval}
+    return {"win_rate": _trim_zeros(percent), "win_rate_n": str(whole.trades), "win_rate_interval": interval}
 
 
 def _confidence_values(whole: Aggregate) -> Values:
@@ -245,7 +245,7 @@ def _drawdown_values(whole: Aggregate) -> Values:
     path = whole.path
     values = {"max_drawdown": usd_json(path.drawdown)}
     if path.drawdown:
-        values["recovery"] = _trimmed(decimal_text(min(path.regained, path.drawdown), path.drawdown, 4))
+        values["recovery"] = _trim_zeros(decimal_text(min(path.regained, path.drawdown), path.drawdown, 4))
     return values
 
 
@@ -272,16 +272,16 @@ def _trade_json(trade: Notable) -> dict[str, Any]:
     }
 
 
-def _encoded(value: Any) -> str:
+def _encode(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
 def _number(value: float) -> str:
-    text = _trimmed(f"{value:.4f}")
+    text = _trim_zeros(f"{value:.4f}")
     return "0.0" if text == "-0.0" else text
 
 
-def _trimmed(text: str) -> str:
+def _trim_zeros(text: str) -> str:
     """Without idle zeros, but with the one that makes it a decimal."""
     short = text.rstrip("0")
     return f"{short}0" if short.endswith(".") else short

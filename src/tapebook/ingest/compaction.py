@@ -72,7 +72,7 @@ class Compaction:
 
     def do_due_work(self, *, at_once: int | None) -> None:
         """Does all that is due, or as much as concerns so many symbols or one chunk; what fails is due again."""
-        while hours := self._unrolled(at_once):
+        while hours := self._hours_to_roll(at_once):
             self._roll_up(hours)
             if at_once:
                 return
@@ -80,7 +80,7 @@ class Compaction:
         while self._retires and not at_once:
             self._retire_some()
 
-    def _unrolled(self, at_once: int | None) -> list[UnrolledHour]:
+    def _hours_to_roll(self, at_once: int | None) -> list[UnrolledHour]:
         """The hours to be rolled up next: all of them, or some of the first so many symbols."""
         found = self._rooms.tape.unrolled_hours(before=self._hour, most=_HOURS_PER_STEP)
         symbols = list(dict.fromkeys(each.symbol for each in found))[:at_once]

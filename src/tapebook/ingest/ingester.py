@@ -141,8 +141,8 @@ class FeatureDeriver:
             try:
                 found += self._rows_due_of(symbol, now)
             except _FEATURE_ERRORS as error:
-                said = f"{type(error).__name__}: {error}"[:_MAX_PROBLEM_CHARS]
-                problems.append(SourceProblem("tapebook", "features", symbol, said))
+                detail = f"{type(error).__name__}: {error}"[:_MAX_PROBLEM_CHARS]
+                problems.append(SourceProblem("tapebook", "features", symbol, detail))
         return found, problems
 
     def _rows_due_of(self, symbol: str, now: int) -> list[DerivedRow]:

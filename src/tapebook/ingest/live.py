@@ -120,12 +120,12 @@ def _newest_by_dex(tape: Tape, newest: Mapping[str, int], dexes: Iterable[str], 
 
     What keeps a beat counts as missing for as far back as is looked; what can be asked for again, as far as is asked.
     """
-    heard = {dex_of(symbol) for symbol in tape.symbols()}
+    stored_dexes = {dex_of(symbol) for symbol in tape.symbols()}
     found = {}
     for channel in newest.keys() & {"mids", "contexts", "candles", "funding"}:
         first = newest[channel] - _DEX_LOOKBACK_MS if channel in ("mids", "contexts") else since
         by_symbol = tape.newest_by_symbol(channel, since=first)
-        for dex in heard & {"", *dexes}:
+        for dex in stored_dexes & {"", *dexes}:
             buckets = (bucket for symbol, bucket in by_symbol.items() if dex_of(symbol) == dex)
             found[channel_of(channel, dex)] = max(buckets, default=first)
     return found
@@ -173,11 +173,11 @@ async def ingest_live(
     try:
         while end is None or elapsed_seconds() < end:
             try:
-                said = await listening.restart_if_set_back() if wait.should_retry else None
+                line = await listening.restart_if_set_back() if wait.should_retry else None
             except DatabaseAway as error:
-                said = wait.note_away(error)
-            if said:
-                report(msgspec.structs.replace(newest, problem=said))
+                line = wait.note_away(error)
+            if line:
+                report(msgspec.structs.replace(newest, problem=line))
             if listening.is_stopped:
                 await asyncio.sleep(FLUSH_SECONDS)
                 continue

@@ -19,7 +19,7 @@ class _WorldTime(msgspec.Struct):
     speed: float
 
 
-async def serve_world(*, seed: int, port: int, speed: float, storm: bool, told: Callable[[str], None]) -> None:
+async def serve_world(*, seed: int, port: int, speed: float, storm: bool, on_ready: Callable[[str], None]) -> None:
     """Serves a seeded market whose present is the machine's, with two days of history, until cancelled."""
     # Loaded by those who serve: HTTP takes longer to load than all else together.
     from tapebook.world.server import Faults, WorldServer
@@ -33,7 +33,7 @@ async def serve_world(*, seed: int, port: int, speed: float, storm: bool, told: 
         url = await server.start(port=port)
     except OSError as error:
         raise HomeError(f"port {port} cannot be used ({error.strerror}): choose another with --port") from error
-    told(url)
+    on_ready(url)
     try:
         await advance_in_real_time(server, speed=speed, monotonic=elapsed_seconds, sleep=asyncio.sleep)
     finally:
@@ -53,7 +53,7 @@ async def clock_of_source(url: str) -> Clock:
     except (aiohttp.ClientError, TimeoutError) as error:
         raise HomeError(f"nothing answers at {url}: start it with `tapebook world`, or give another --url") from error
     try:
-        said = msgspec.json.decode(content, type=_WorldTime)
+        world = msgspec.json.decode(content, type=_WorldTime)
     except msgspec.DecodeError:
         return SystemClock()
-    return ScaledClock(said.now, speed=said.speed)
+    return ScaledClock(world.now, speed=world.speed)

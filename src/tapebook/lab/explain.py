@@ -7,14 +7,14 @@ or lost is left out with a line in `problems`. `compare_runs` and `compare_shado
 import difflib
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from tapebook import views
 from tapebook.book.store import Book, OrderRecord, TradeRecord
 from tapebook.context import PACKET_VERSIONS, preview_packet
 from tapebook.decision import EngineAnswer
+from tapebook.domain import views
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E8
 from tapebook.domain.packet import Citation, Packet
@@ -30,7 +30,7 @@ from tapebook.wiring import Rooms
 Readable = TypeVar("Readable")
 
 
-def explain_run(rooms: Rooms, run: DecisionRun) -> views.View:
+def explain_run(rooms: Rooms, run: DecisionRun) -> views.ExplainedRunView:
     """Everything about one decision. `packet`, `reply` and `sections` are null where they are not kept any more.
 
     What is damaged or lost is left out, with a line in `problems`: nothing altered is shown as what was said.
@@ -39,64 +39,60 @@ def explain_run(rooms: Rooms, run: DecisionRun) -> views.View:
     packet = _read_or_note(problems, lambda: rebuild_if_equal(rooms, run))
     kept = _read_or_note(problems, lambda: _archived_text(rooms, run.packet_key))
     reply = _read_or_note(problems, lambda: _archived_text(rooms, run.reply_key))
-    return (
-        run_record_view(rooms, run)
-        | _lessons_view(rooms, run)
-        | {
-            "sections": None
-            if packet is None
-            else [msgspec.to_builtins(part) for part in preview_packet(packet).parts],
-            "citations": None
-            if packet is None
-            else [_citation_view(rooms, each, run, problems=problems) for each in packet.citations],
-            "packet": kept if kept is not None else _sent_text(packet),
-            "reply": reply if reply is not None else _paid_reply(rooms, run),
-            "reasoning": _read_or_note(problems, lambda: _reasoning(rooms, run)),
-            "orders": [known_order_view(known) for known in book.orders_of_run(run.run_id)],
-            "fills": [views.fill_view(fill) for fill in book.fills_of_run(run.run_id)],
-            "trades": [_trade_view(book, known, run.run_id) for known in book.trades_of_run(run.run_id)],
-            "problems": list(dict.fromkeys(problems)),
-        }
-    )
+    lessons_hash, lessons = _lessons_of(rooms, run)
+    parts = None if packet is None else [msgspec.to_builtins(part) for part in preview_packet(packet).parts]
+    found = packet.citations if packet else ()
+    cited = [_citation_view(rooms, each, run, problems=problems) for each in found]
+    return {
+        **run_record_view(rooms, run),
+        "lessons_hash": lessons_hash,
+        "lessons": lessons,
+        "sections": parts,
+        "citations": None if packet is None else cited,
+        "packet": kept if kept is not None else _sent_text(packet),
+        "reply": reply if reply is not None else _paid_reply(rooms, run),
+        "reasoning": _read_or_note(problems, lambda: _reasoning(rooms, run)),
+        "orders": [known_order_view(known) for known in book.orders_of_run(run.run_id)],
+        "fills": [views.fill_view(fill) for fill in book.fills_of_run(run.run_id)],
+        "trades": [_trade_view(book, known, run.run_id) for known in book.trades_of_run(run.run_id)],
+        "problems": list(dict.fromkeys(problems)),
+    }
 
 
-def run_record_view(rooms: Rooms, run: DecisionRun) -> views.View:
+def run_record_view(rooms: Rooms, run: DecisionRun) -> views.RecordedRunView:
     """A decision with its times, what it could have been about, and what became of each action."""
     record, profile = rooms.book.run_record(run.run_id), rooms.book.agent(run.agent, version=run.agent_version)
-    view = views.run_view(run) | {
+    if record is None:
+        raise Damaged(f"run {run.run_id} has no row; `tapebook rebuild` makes the tables again from the log")
+    view = views.run_view(run)
+    for action, became in zip(view["actions"], record.actions, strict=True):
+        action["status"], action["order_id"] = became.status, became.order_id
+        action["quantity"] = None if became.quantity_e8 is None else became.quantity_e8 / E8
+    return {
+        **view,
         "candidate_symbols": list(profile[1].watchlist) if profile else [],
         "prompt_key": run.packet_key,
         "context_key": run.packet_key,
         "response_key": run.reply_key,
+        "started_at": None if record.started_at is None else iso_text(record.started_at),
+        "completed_at": None if record.completed_at is None else iso_text(record.completed_at),
+        "created_at": iso_text(record.created_at),
+        "updated_at": iso_text(record.updated_at),
     }
-    if record is None:
-        return view
-    names = ("started_at", "completed_at", "created_at", "updated_at")
-    moments = {name: getattr(record, name) for name in names}
-    became = [
-        {
-            "status": each.status,
-            "order_id": each.order_id,
-            "quantity": None if each.quantity_e8 is None else each.quantity_e8 / E8,
-        }
-        for each in record.actions
-    ]
-    actions = [action | outcome for action, outcome in zip(view["actions"], became, strict=True)]
-    return view | {name: at if at is None else iso_text(at) for name, at in moments.items()} | {"actions": actions}
 
 
-def _lessons_view(rooms: Rooms, run: DecisionRun) -> views.View:
+def _lessons_of(rooms: Rooms, run: DecisionRun) -> tuple[str | None, list[views.LessonView] | None]:
     """The hash that joins a run to the note it was told, and all notes it was told; null when that is not known."""
     if not run.packet_sha256 or "lessons" in run.degraded:
-        return {"lessons_hash": None, "lessons": None}
+        return None, None
     deployment, seq = deployment_of(rooms, run), run.watermarks.book
     if not deployment.agent.context.memory:
-        return {"lessons_hash": NO_LESSONS, "lessons": []}
-    told = [
+        return NO_LESSONS, []
+    told: list[views.LessonView] = [
         {"agent": note.agent, "note_id": note.note_id, "content_hash": note.content_hash}
         for note in notes_of_lessons(rooms, deployment, seq=seq)
     ]
-    return {"lessons_hash": lessons_for(rooms, deployment, seq=seq).content_hash, "lessons": told}
+    return lessons_for(rooms, deployment, seq=seq).content_hash, told
 
 
 def _read_or_note(problems: list[str], read: Callable[[], Readable | None]) -> Readable | None:
@@ -108,17 +104,24 @@ def _read_or_note(problems: list[str], read: Callable[[], Readable | None]) -> R
         return None
 
 
-def known_order_view(known: OrderRecord) -> views.View:
+def known_order_view(known: OrderRecord) -> views.OrderView:
     """An order of the book with the newest word on it."""
-    view = views.order_view(known.order, deployment=known.deployment, status=known.status, detail=known.detail)
-    return view | {"created_at": iso_text(known.created_at), "updated_at": iso_text(known.updated_at)}
+    times = known.created_at, known.updated_at
+    return views.order_view(
+        known.order, deployment=known.deployment, status=known.status, detail=known.detail, times=times
+    )
 
 
-def trade_times_view(book: Book, trade_id: str) -> views.View:
-    """When a trade was written, when it was changed last, and what is not known of it."""
+def recorded_trade_view(book: Book, trade: TradeState | ClosedTrade, *, deployment: str) -> views.TradeView:
+    """A trade of the book with when it was written, when it was changed last, and what is not known of it."""
+    trade_id = trade.state.trade_id if isinstance(trade, ClosedTrade) else trade.trade_id
     created, updated = book.trade_times(trade_id)
-    lacks = list(book.trade_lacks(trade_id))
-    return {"created_at": iso_text(created), "updated_at": iso_text(updated), "lacks": lacks}
+    return {
+        **views.trade_view(trade, deployment=deployment, maker=book.trade_agent(trade_id)),
+        "created_at": iso_text(created),
+        "updated_at": iso_text(updated),
+        "lacks": list(book.trade_lacks(trade_id)),
+    }
 
 
 def rebuild_if_equal(rooms: Rooms, run: DecisionRun) -> Packet | None:
@@ -139,7 +142,7 @@ def _sent_text(packet: Packet | None) -> str | None:
     return None if packet is None else f"{packet.system}\n\n{packet.text}"
 
 
-def _citation_view(rooms: Rooms, citation: Citation, run: DecisionRun, *, problems: list[str]) -> views.View:
+def _citation_view(rooms: Rooms, citation: Citation, run: DecisionRun, *, problems: list[str]) -> dict[str, Any]:
     """A citation with the lines it names, as they were then, and whether an action of the run cites it."""
     key = f"sha256/{citation.content_sha256[:2]}/{citation.content_sha256}"
     content = _read_or_note(problems, lambda: _archived_text(rooms, key))
@@ -170,13 +173,14 @@ def _archived_text(rooms: Rooms, key: str | None) -> str | None:
     return content.decode()
 
 
-def _trade_view(book: Book, known: TradeRecord, run_id: str) -> views.View:
-    state = known.trade.state if isinstance(known.trade, ClosedTrade) else known.trade
-    role = {"role": _role_in_trade(known.trade, run_id)} | trade_times_view(book, state.trade_id)
-    return role | views.trade_view(known.trade, deployment=known.deployment, maker=(known.agent, known.agent_version))
+def _trade_view(book: Book, known: TradeRecord, run_id: str) -> views.RunTradeView:
+    view = recorded_trade_view(book, known.trade, deployment=known.deployment)
+    # What the run did to it, and the times, come first in the JSON.
+    times = {"created_at": view["created_at"], "updated_at": view["updated_at"], "lacks": view["lacks"]}
+    return cast(views.RunTradeView, {"role": _role_in_trade(known.trade, run_id), **times, **view})
 
 
-def _role_in_trade(trade: TradeState | ClosedTrade, run_id: str) -> str:
+def _role_in_trade(trade: TradeState | ClosedTrade, run_id: str) -> Literal["entry", "exit", "change"]:
     """What a run did to a trade: `entry`, `exit`, or `change` for an add or a part of a close."""
     if isinstance(trade, ClosedTrade):
         return "exit" if trade.exit_run_id == run_id else _role_in_trade(trade.state, run_id)
@@ -247,7 +251,7 @@ def compare_shadow(
     )
 
 
-def compare_runs(rooms: Rooms, first: DecisionRun, second: DecisionRun) -> views.View:
+def compare_runs(rooms: Rooms, first: DecisionRun, second: DecisionRun) -> views.RunComparison:
     """Both decisions, and their packets line by line; `diff` is null where a text is not kept any more."""
     before, after = (packet_text(rooms, run, rebuild_if_equal(rooms, run)) for run in (first, second))
     diff = None

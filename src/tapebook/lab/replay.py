@@ -45,8 +45,8 @@ def replay_runs(
             if run is None:
                 different.append(f"{run_id}: the run is not in the book")
             elif run.packet_sha256 and run.renderer not in PACKET_VERSIONS:
-                is_equal, said = _compare_inputs(rooms, run)
-                (inputs_equal if is_equal else different).append(f"{run_id}: {said}")
+                is_equal, result = _compare_inputs(rooms, run)
+                (inputs_equal if is_equal else different).append(f"{run_id}: {result}")
             elif problem := _packet_difference(rooms, run):
                 different.append(f"{run_id}: {problem}")
         except Damaged as error:

@@ -1,6 +1,6 @@
 """What closed trades say in numbers: every grouping a slot asks about, each against the rest, with its evidence.
 
-1. each slot splits the trades in its own way (`_SPLITS`): by hour, size, symbol, holding time, regime;
+1. each slot splits the trades in its own way (`_splits`): by hour, size, symbol, holding time, regime;
 2. every group with enough trades is compared with the rest by Welch's test on the net result in basis points;
 3. of all these comparisons, those are believed that keep the share of lucky ones at `FALSE_SHARE`.
 

@@ -49,19 +49,21 @@ class ModelReflector:
         problem = asked.problem or _problem_in(asked.text)
         if problem is not None:
             return ReflectorNote("", asked.usage.model, asked.usage, problem)
-        slots = _decoded(asked.text)
+        slots = _decode_slots(asked.text)
         lines = {slot: [" ".join(sanitise(bullet).split()) for bullet in slots.get(slot, [])] for slot in SLOTS}
-        told = {slot: [bullet for bullet in found if bullet and bullet != EMPTY_SLOT] for slot, found in lines.items()}
-        return ReflectorNote(note_text(told), asked.usage.model, asked.usage)
+        bullets = {
+            slot: [bullet for bullet in found if bullet and bullet != EMPTY_SLOT] for slot, found in lines.items()
+        }
+        return ReflectorNote(note_text(bullets), asked.usage.model, asked.usage)
 
 
-def _decoded(text: str) -> dict[str, list[str]]:
+def _decode_slots(text: str) -> dict[str, list[str]]:
     return msgspec.json.decode(text, type=dict[str, list[str]])
 
 
 def _problem_in(text: str) -> str | None:
     try:
-        _decoded(text)
+        _decode_slots(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         return f"not the JSON that was asked for: {error}"[:200]
     return None

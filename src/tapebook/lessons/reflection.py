@@ -97,7 +97,7 @@ def check_note(
     slots = read_slots(text)
     if isinstance(slots, str):
         return RejectedNote(slots)
-    copied = [rule for rule in avoid if rule.strip() and _normalised(rule) in _normalised(text)]
+    copied = [rule for rule in avoid if rule.strip() and _normalise(rule) in _normalise(text)]
     if copied:
         return RejectedNote(f"it repeats the avoid rule {copied[0][:60]!r}: rules stand above lessons")
     strange = _unsupported_number(slots, trades, active)
@@ -158,7 +158,7 @@ def _ways_to_write(estimate: Estimate) -> Iterator[float]:
     yield float(estimate.n)
 
 
-def _normalised(text: str) -> str:
+def _normalise(text: str) -> str:
     return " ".join(sanitise(text).lower().split())
 
 

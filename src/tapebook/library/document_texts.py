@@ -120,10 +120,10 @@ def _action_line(action: Action, verdict: Verdict) -> str:
     what = [action.action, action.side or "", safe_name(action.symbol)]
     if action.action in ("open", "adjust"):
         what.append(f"for {signed_usd(action.notional_usd_e6).lstrip('+')} at {action.leverage}x")
-    said = "allowed" if verdict.allowed else f"refused by {verdict.rule}, {quote_line(verdict.detail)}"
+    outcome = "allowed" if verdict.allowed else f"refused by {verdict.rule}, {quote_line(verdict.detail)}"
     cited = f"; cites {', '.join(map(safe_name, action.cites))}" if action.cites else ""
     sure = decimal_text(action.confidence_e4, 10_000, 2)
-    return f"- {' '.join(filter(None, what))}, confidence {sure}: {said}; because {quote_line(action.reason)}{cited}"
+    return f"- {' '.join(filter(None, what))}, confidence {sure}: {outcome}; because {quote_line(action.reason)}{cited}"
 
 
 def _vote_line(vote: Vote) -> str:
@@ -182,8 +182,8 @@ class FeedOutage(msgspec.Struct, frozen=True):
 def failed_run_line(run: DecisionRun) -> str:
     """What is wrong with a run, in a line."""
     missing = f" without {', '.join(map(safe_name, run.degraded))}" if run.degraded else ""
-    said = f": {quote_line(run.error)}" if run.error else ""
-    return f"{minute_text(run.as_of)} {safe_name(run.symbol)} {failure_state(run)}{missing}, run {run.run_id}{said}"
+    error = f": {quote_line(run.error)}" if run.error else ""
+    return f"{minute_text(run.as_of)} {safe_name(run.symbol)} {failure_state(run)}{missing}, run {run.run_id}{error}"
 
 
 def decisions_incident(agent: str, trouble: Outage) -> Document:
@@ -203,8 +203,8 @@ def lessons_incident(agent: str, trouble: Outage) -> Document:
 
 
 def _incident(agent: str, trouble: Outage, *, name: str, title: str, facts: Sequence[str]) -> Document:
-    told = sum(trouble.counts.values())
-    more = [f"- and {told - len(trouble.said)} more"] if told > len(trouble.said) else []
+    total = sum(trouble.counts.values())
+    more = [f"- and {total - len(trouble.said)} more"] if total > len(trouble.said) else []
     lines = [
         f"# Incident: {title}",
         "",

@@ -129,9 +129,9 @@ class _StreamPage:
     def read_event(self, event: Event) -> None:
         """Reads one event; most kinds tell nothing."""
         if event.kind == _RUN:
-            self._decided(book_events.event_body(event, book_events.RunDecided).run)
+            self._add_decision(book_events.event_body(event, book_events.RunDecided).run)
         elif event.kind == _CLOSED:
-            self._closed(book_events.event_body(event, book_events.TradeClosed).trade)
+            self._add_trade(book_events.event_body(event, book_events.TradeClosed).trade)
         elif event.kind == NOTE_REFUSED:
             problem = msgspec.json.decode(event.body, type=NoteRefused).problem
             words = f"{iso_text(event.happened_at)[:16]} {quote_line(problem)}"
@@ -143,10 +143,10 @@ class _StreamPage:
 
     def documents(self) -> list[Document]:
         """All that was told."""
-        transcripts = [each for day, told in self._days.items() for each in self._transcripts(day, told)]
+        transcripts = [each for day, lines in self._days.items() for each in self._transcripts(day, lines)]
         return [*self._trades, *transcripts, *self._incidents.values()]
 
-    def _decided(self, run: DecisionRun) -> None:
+    def _add_decision(self, run: DecisionRun) -> None:
         # A shadow's decisions are nobody's.
         if run.trigger == "shadow":
             return
@@ -157,12 +157,12 @@ class _StreamPage:
             self._note_outage("decisions", found)
         name = entry_id_for(run.run_id)
         if sanitise_lines(run.note) and self._rooms.documents.entry(name) is None:
-            said = self._pen.draft_entry(
+            entry = self._pen.draft_entry(
                 self._agent, "journal", run.note, by=self._agent, run_id=run.run_id, at=run.as_of, entry_id=name
             )
-            self.entries.append(said)
+            self.entries.append(entry)
 
-    def _closed(self, trade: ClosedTrade) -> None:
+    def _add_trade(self, trade: ClosedTrade) -> None:
         book = self._rooms.book
         if "fills" in book.trade_lacks(trade.state.trade_id):
             # What is partly assumed is nothing to be found and learned from.
@@ -171,20 +171,20 @@ class _StreamPage:
         self._trades.append(docs.trade_document(self._agent, trade, entry=entry, exit_run=left))
 
     def _note_outage(self, name: str, found: Outage) -> None:
-        told = document_texts.decisions_incident if name == "decisions" else document_texts.lessons_incident
-        document = told(self._agent, found)
+        incident = document_texts.decisions_incident if name == "decisions" else document_texts.lessons_incident
+        document = incident(self._agent, found)
         self._incidents[document.path] = document
         if found.ended_at:
             self.troubles.pop(name, None)
         else:
             self.troubles[name] = found
 
-    def _transcripts(self, day: str, told: Sequence[str]) -> list[Document]:
+    def _transcripts(self, day: str, lines: Sequence[str]) -> list[Document]:
         """The last part of a day with what is new, and as many more as it takes."""
         part, there = 1, self._stored_decisions(day, 1)
         while more := self._stored_decisions(day, part + 1):
             part, there = part + 1, more
-        decisions = [*there, *told]
+        decisions = [*there, *lines]
         size = docs.DECISIONS_PER_PART
         parts = [decisions[start : start + size] for start in range(0, len(decisions), size)]
         return [
@@ -209,16 +209,16 @@ def _write_halts(rooms: Rooms) -> int:
     if rooms.documents.read_mark(_OWNER_STREAM).until == head:
         return 0
     stood: dict[str, Halt] = {}
-    told: list[Halt] = []
+    ended: list[Halt] = []
     for event in rooms.log.events(rooms.book.stream(), until=head):
         if event.kind == _HALTED:
             halted = book_events.event_body(event, book_events.DeskHalted)
-            told += _end_halt(stood, halted.subject, at=event.happened_at, reason=f"halted again: {halted.reason}")
+            ended += _end_halt(stood, halted.subject, at=event.happened_at, reason=f"halted again: {halted.reason}")
             stood[halted.subject] = Halt(agent_name_of(halted.subject), event.happened_at, halted.reason)
         elif event.kind == _RESUMED:
             resumed = book_events.event_body(event, book_events.DeskResumed)
-            told += _end_halt(stood, resumed.subject, at=event.happened_at, reason=resumed.reason)
-    drafts = new_version_drafts(rooms, map(document_texts.halt_incident, [*told, *stood.values()]))
+            ended += _end_halt(stood, resumed.subject, at=event.happened_at, reason=resumed.reason)
+    drafts = new_version_drafts(rooms, map(document_texts.halt_incident, [*ended, *stood.values()]))
     rooms.documents.append([*drafts, draft_document_event(rooms.clock.now(), LogRead(_OWNER_STREAM, head))])
     return len(drafts)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from tapebook.domain.instants import iso_text
 from tapebook.domain.packet import Citation
-from tapebook.errors import BadInput, StaleWriter, StoreFailed, UnknownName
+from tapebook.errors import BadInput, StaleWriter, StoreFailed
 from tapebook.home import exclusive_lock
 from tapebook.library import workspace
 from tapebook.library.entries import archived_body
@@ -45,20 +45,20 @@ def documents_watermark(rooms: Rooms) -> int:
     if not rooms.indexes.has_index():
         return 0
     until = rooms.documents.log_head()
-    standing = rooms.documents.state_as_of(until)
-    indexed = rooms.indexes.open_index(decode_search_terms(standing.terms)).head()
+    documents = rooms.documents.state_as_of(until)
+    indexed = rooms.indexes.open_index(decode_search_terms(documents.terms)).head()
     # Terms count from their own event on, which may be behind the newest version.
-    return until if indexed >= standing.newest > 0 else min(indexed, until)
+    return until if indexed >= documents.newest > 0 else min(indexed, until)
 
 
 def index_as_of(rooms: Rooms, seq: int) -> Index:
     """The index with the terms of a watermark, knowing all versions up to it."""
-    standing = rooms.documents.state_as_of(seq)
-    terms = decode_search_terms(standing.terms)
+    documents = rooms.documents.state_as_of(seq)
+    terms = decode_search_terms(documents.terms)
     index = rooms.indexes.open_index(terms)
-    if index.head() < standing.newest:
+    if index.head() < documents.newest:
         # No further than the watermark: what came later may be damaged, and a replay of before does not need it.
-        fill_index(rooms, index, until=standing.newest)
+        fill_index(rooms, index, until=documents.newest)
     return index
 
 
@@ -224,12 +224,9 @@ def documents_status(rooms: Rooms) -> RecallStatus:
 
 
 def _visible_scopes(rooms: Rooms, agent: str | None) -> tuple[str, ...]:
-    names = rooms.book.agent_names()
-    if agent is None:
-        return (GLOBAL_SCOPE, *names)
-    if agent not in names:
-        raise UnknownName(f"there is no agent called {agent!r}; agents: {', '.join(names) or 'none yet'}")
-    return (GLOBAL_SCOPE, agent)
+    if agent is not None:
+        return (GLOBAL_SCOPE, rooms.book.find_agent(agent, removed=True).agent.name)
+    return (GLOBAL_SCOPE, *(profile.name for _, profile in rooms.book.agents(removed=True)))
 
 
 def _differing_manuals(rooms: Rooms) -> list[str]:

@@ -143,14 +143,14 @@ class _FileSync:
                 return False
             digest = sha256_hex(read)
             if known is None or known.sha256 != digest:
-                self._keep(found, read, digest)
+                self._store_version(found, read, digest)
         if known is not None and known.sha256 == digest:
             self.unchanged += 1
         if workspace.is_stamp_reliable(found.stamp, now_ms=self._machine_now):
             self.now_seen[found.path] = (found.stamp, digest)
         return True
 
-    def _keep(self, found: WorkspaceFile, content: bytes, digest: str) -> None:
+    def _store_version(self, found: WorkspaceFile, content: bytes, digest: str) -> None:
         self._rooms.archive.store_content_or_raise(content)
         trust: Trust = "agent" if found.kind in _AGENT_WRITTEN_KINDS else "owner"
         self._write(DocumentKept(found.scope, found.path, found.kind, digest, len(content), "file", trust))

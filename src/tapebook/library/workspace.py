@@ -212,8 +212,8 @@ def drop_duplicates(found: Sequence[WorkspaceFile]) -> tuple[list[WorkspaceFile]
 
 
 def _duplicate_sentence(owner: str, count: int) -> str:
-    said = "is a document" if count == 1 else "are documents"
-    return f"{count} of its files {said} of {owner} already: each is found once"
+    verb = "is a document" if count == 1 else "are documents"
+    return f"{count} of its files {verb} of {owner} already: each is found once"
 
 
 def document_kind(area: WorkspaceArea, path: str) -> str:

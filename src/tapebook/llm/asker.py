@@ -288,15 +288,15 @@ def extract_json(text: str) -> str:
 
     A text with anything else around its JSON stays as it is, and whoever reads it says so.
     """
-    said = text.rpartition(_THOUGHT_ENDS)[2].strip()
-    fenced = _FENCED.findall(said) if "```" in said else []
-    return fenced[0].strip() if len(fenced) == 1 else said
+    answer = text.rpartition(_THOUGHT_ENDS)[2].strip()
+    fenced = _FENCED.findall(answer) if "```" in answer else []
+    return fenced[0].strip() if len(fenced) == 1 else answer
 
 
 def _reasoning(completion: Completion, text: str) -> str:
     """What a model said beside its answer: what its server tells apart, or the whole of a text that holds more."""
-    said = completion.reasoning or ("" if completion.text.strip() == text else completion.text)
-    return said[:MAX_ANSWER_CHARS]
+    reasoning = completion.reasoning or ("" if completion.text.strip() == text else completion.text)
+    return reasoning[:MAX_ANSWER_CHARS]
 
 
 def _question_with_problem(user: str, problem: str) -> str:

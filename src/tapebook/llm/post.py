@@ -121,9 +121,9 @@ def _status_failure(response: "ClientResponse", body: bytes, key: Key) -> Failur
     fault = _FAULT_BY_STATUS.get(status, "server_error" if status >= 500 else "rejected")
     if fault == "unauthorised":
         return Failure(fault, f"the server refused the key (status {status})", status=status)
-    said = short_error_line(key.redact(_error_message(body)))
+    message = short_error_line(key.redact(_error_message(body)))
     after = retry_after_seconds(response.headers.get("retry-after", ""))
-    return Failure(fault, f"status {status}{': ' if said else ''}{said}", after, status=status)
+    return Failure(fault, f"status {status}{': ' if message else ''}{message}", after, status=status)
 
 
 def _error_message(body: bytes) -> str:

@@ -9,6 +9,11 @@ RETURNING seq;
 -- The newest event of each kind among the rows of a stream.
 SELECT kind, MAX(seq) FROM log_events WHERE owner = :owner AND deployment = :deployment GROUP BY kind;
 
+-- name: kinds_between
+-- The newest event of each kind among the rows between two numbers, and how many there are.
+SELECT kind, MAX(seq), COUNT(*) FROM log_events
+WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until GROUP BY kind;
+
 -- name: add_pack
 -- Adds a pack of a stream that nobody else writes.
 INSERT INTO log_packs (

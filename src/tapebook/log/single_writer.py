@@ -37,7 +37,7 @@ class SingleWriterLog(Log):
         """Calls somebody with every event from now on, in the order they are written."""
         self._followers.append(follower)
 
-    def head(self, stream: Stream) -> Head:
+    def head(self, stream: Stream, *, lease: Lease | None = None) -> Head:
         """The end of a stream."""
         known = self._heads.get(stream)
         if known is None:
@@ -75,6 +75,10 @@ class SingleWriterLog(Log):
         yield from super().events(stream, after=after, until=loose[0].seq - 1 if loose else until)
         yield from loose
 
+    def event(self, stream: Stream, seq: int) -> Event | None:
+        """One event by its number."""
+        return next(self.events(stream, after=seq - 1, until=seq), None)
+
     def seq_as_of(self, stream: Stream, as_of: int) -> int:
         """The watermark of a moment: the newest sequence number known then."""
         self._pack_loose(stream)
@@ -97,7 +101,7 @@ class SingleWriterLog(Log):
             known = self._of_kinds[stream] = super().newest_of_kinds(stream)
         return known
 
-    def last_change_seq(self, stream: Stream, kinds: frozenset[str]) -> int | None:
+    def last_change_seq(self, stream: Stream, kinds: frozenset[str], *, seq: int = 0) -> int | None:
         """The newest sequence number of an event of some kinds, 0 without any."""
         known = self._newest.get((stream, kinds))
         if known is None:

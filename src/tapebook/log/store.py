@@ -24,7 +24,7 @@ counts as set back, and `known_at` goes back with it, once, behind an event (`cl
 `verify` accepts no other step back. Smaller steps are bridged.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from heapq import merge
 from operator import attrgetter
@@ -89,11 +89,25 @@ ResultCo = TypeVar("ResultCo", covariant=True)
 
 
 class ChangeTracker(Protocol):
-    """Who knows when a stream last got an event of some kinds."""
+    """Who knows when a stream last got an event of some kinds; `generation` grows when events were taken back."""
 
-    def last_change_seq(self, stream: Stream, kinds: frozenset[str]) -> int | None:
-        """The newest sequence number of such an event, 0 without any; None when that is not known."""
+    generation: int
+
+    def last_change_seq(self, stream: Stream, kinds: frozenset[str], *, seq: int) -> int | None:
+        """The newest sequence number of such an event as far as `seq`; None when that is not known."""
         ...
+
+
+class StreamChanges(msgspec.Struct):
+    """A cache: which kinds of events a stream got since it was first looked at, as far as `until`.
+
+    What came before the first look counts as changed there. Reading the head and appending bring it up to date; an
+    append that fails drops it.
+    """
+
+    first: int
+    until: int
+    newest: dict[str, int]
 
 
 class ReadAsOf(Protocol[ResultCo]):
@@ -112,31 +126,51 @@ class CachedRead(Generic[Result]):
         self._owner = owner
         self._log = log
         self._kinds = kinds
-        self._answers: dict[str, tuple[Stream, int, Result]] = {}
+        self._answers: dict[str, tuple[Stream, tuple[int, int], Result]] = {}
 
     def __call__(self, deployment: str, *, seq: int) -> Result:
         """The answer as of a sequence number."""
         kept = self._answers.get(deployment)
         # A stream that was kept knows its hash.
         stream = Stream(self._owner, deployment) if kept is None else kept[0]
-        changed = self._log.last_change_seq(stream, self._kinds)
+        changed = self._log.last_change_seq(stream, self._kinds, seq=seq)
         if changed is None or seq < changed:
             return self._read(deployment, seq=seq)
-        if kept is None or kept[1] != changed:
-            kept = self._answers[deployment] = (stream, changed, self._read(deployment, seq=seq))
+        since = self._log.generation, changed
+        if kept is None or kept[1] != since:
+            kept = self._answers[deployment] = (stream, since, self._read(deployment, seq=seq))
         return kept[2]
 
 
 class ReadCache:
-    """What may change the answers of one room: events of some kinds in a log. Without a log, nothing is kept."""
+    """A cache of reads that events of some kinds in a log may change, and nothing else. Without a log, it is empty."""
 
     def __init__(self, log: ChangeTracker | None = None, kinds: Iterable[str] = ()) -> None:
         self._log = log
         self._kinds = frozenset(kinds)
+        self._values: dict[Hashable, tuple[tuple[int, int], Any]] = {}
 
-    def last_change_seq(self, stream: Stream) -> int | None:
-        """The newest sequence number of an event that may change them; None where that is not remembered."""
-        return self._log.last_change_seq(stream, self._kinds) if self._log else None
+    def read(self, key: Hashable, stream: Stream, *, seq: int, read: Callable[[], Result]) -> Result:
+        """What `read` gives as of a sequence number; kept under its key until the stream changes."""
+        since = self.last_change(stream, seq=seq)
+        if since is None:
+            return read()
+        known = self._values.get(key)
+        if known is None or known[0] != since:
+            known = self._values[key] = since, read()
+        found: Result = known[1]
+        return found
+
+    def replace(self, key: Hashable, value: Result) -> Result:
+        """Puts another value where one is kept that no longer fits for other reasons than an event."""
+        if key in self._values:
+            self._values[key] = self._values[key][0], value
+        return value
+
+    def last_change(self, stream: Stream, *, seq: int) -> tuple[int, int] | None:
+        """What the answers as of `seq` are as old as, to be compared; None where that is not known."""
+        changed = self._log.last_change_seq(stream, self._kinds, seq=seq) if self._log else None
+        return None if changed is None or changed > seq or not self._log else (self._log.generation, changed)
 
     def cached_read(self, read: ReadAsOf[Result], *, owner: str) -> ReadAsOf[Result]:
         """The same read, which remembers."""
@@ -175,15 +209,15 @@ def is_clock_set_back(newest_known_at: int, now: int) -> bool:
     return newest_known_at - now > TOLERATED_MS
 
 
-def set_back_draft(said: ClockSetBack) -> Draft:
+def set_back_draft(set_back: ClockSetBack) -> Draft:
     """The event that lets `known_at` go back."""
-    return Draft.from_body(SET_BACK_KIND, said.known_at, said)
+    return Draft.from_body(SET_BACK_KIND, set_back.known_at, set_back)
 
 
 def _project_set_back(event: Event) -> list[Write]:
-    said = msgspec.json.decode(event.body, type=ClockSetBack)
+    set_back = msgspec.json.decode(event.body, type=ClockSetBack)
     place = {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
-    return [Write(QUERIES.add_set_back, place | msgspec.structs.asdict(said))]
+    return [Write(QUERIES.add_set_back, place | msgspec.structs.asdict(set_back))]
 
 
 SET_BACK_PROJECTION = Projection(tables=("log_set_backs",), projectors={SET_BACK_KIND: _project_set_back})
@@ -254,14 +288,49 @@ class Log:
         self._may_go_back = may_go_back
         self._unpacked: dict[tuple[Stream, int, str], list[Event]] = {}
         self._joined = False
+        self._changes: dict[Stream, StreamChanges] = {}
+        # A cache of where streams end for as long as a lease keeps others from writing them.
+        self._held_heads: dict[Stream, tuple[Lease, Head]] = {}
+        self.generation = 0
         self.written = 0
         self.projections = tuple(projections)
         self._projectors = projectors_by_kind(projections)
 
-    def head(self, stream: Stream) -> Head:
-        """The end of a stream; seq 0 when it has no events."""
+    def head(self, stream: Stream, *, lease: Lease | None = None) -> Head:
+        """The end of a stream, seq 0 when it has no events; under a lease it is read once.
+
+        Whoever lost the lease unawares sees an old end, and cannot append to it.
+        """
+        held = self._held_heads.get(stream) if lease else None
+        if held is not None and held[0] == lease:
+            return held[1]
+        head = self._read_head(stream)
+        if lease is not None:
+            self._held_heads[stream] = lease, head
+        return head
+
+    def _read_head(self, stream: Stream) -> Head:
         row = self._db.one(QUERIES.head, owner=stream.owner, deployment=stream.deployment)
-        return Head(*row) if row else Head()
+        head = Head(*row) if row else Head()
+        self._note_changes(stream, head.seq)
+        return head
+
+    def _note_changes(self, stream: Stream, seq: int) -> None:
+        """Learns which kinds of events a stream got since it was looked at, up to its head."""
+        known = self._changes.get(stream)
+        if known is None or seq < known.until:
+            self._changes[stream] = StreamChanges(seq, seq, {})
+        elif seq > known.until:
+            where = {"owner": stream.owner, "deployment": stream.deployment, "after": known.until, "until": seq}
+            rows = self._db.all(QUERIES.kinds_between, **where)
+            known.newest.update((kind, newest) for kind, newest, _ in rows)
+            # Rows that have left for a pack meanwhile could be of any kind.
+            known.first = known.first if sum(row[2] for row in rows) == seq - known.until else seq
+            known.until = seq
+
+    def _forget_changes(self) -> None:
+        """After an append that was rolled back, what was read meanwhile may be of events that never were."""
+        self._changes, self._held_heads, self.generation = {}, {}, self.generation + 1
 
     def newest_rows(self, owner: str) -> dict[str, int]:
         """By deployment, the newest sequence number that is a row: one query for whoever follows all streams."""
@@ -276,11 +345,16 @@ class Log:
         """
         if self._joined:
             return self._append(stream, drafts, expected_seq=expected_seq, lease=lease)
-        with self._db.transaction():
-            return self._append(stream, drafts, expected_seq=expected_seq, lease=lease)
+        try:
+            with self._db.transaction():
+                return self._append(stream, drafts, expected_seq=expected_seq, lease=lease)
+        except BaseException:
+            self._forget_changes()
+            raise
 
     def restore_events(self, events: Iterable[Event]) -> None:
         """Writes events of another log as they are, with their rows, in one transaction."""
+        self._forget_changes()
         with self._db.transaction():
             for event in events:
                 self._write(event)
@@ -288,12 +362,15 @@ class Log:
     @contextmanager
     def one_transaction(self) -> Iterator[None]:
         """Appends inside are written in one transaction, all of them or none: one wait for the disk."""
-        with self._db.transaction():
-            self._joined = True
-            try:
+        try:
+            with self._db.transaction():
+                self._joined = True
                 yield
-            finally:
-                self._joined = False
+        except BaseException:
+            self._forget_changes()
+            raise
+        finally:
+            self._joined = False
 
     def events(self, stream: Stream, *, after: int = 0, until: int = _NO_END) -> Iterator[Event]:
         """A stream's events in order, read page by page; Damaged where one cannot be read."""
@@ -311,6 +388,10 @@ class Log:
 
     def event(self, stream: Stream, seq: int) -> Event | None:
         """One event by its number."""
+        where = {"owner": stream.owner, "deployment": stream.deployment, "after": seq - 1, "until": seq}
+        rows = self._db.all(QUERIES.events, page=1, **where)
+        if rows:
+            return self._event(stream, rows[0])
         return next(self.events(stream, after=seq - 1, until=seq), None)
 
     def seq_as_of(self, stream: Stream, as_of: int) -> int:
@@ -338,13 +419,18 @@ class Log:
         where = {"owner": stream.owner, "deployment": stream.deployment, "until": until}
         return [StreamSetBack(*row) for row in self._db.all(QUERIES.set_backs, **where)]
 
-    def is_ahead_of_clock(self, stream: Stream) -> bool:
+    def is_ahead_of_clock(self, stream: Stream, *, lease: Lease | None = None) -> bool:
         """Whether a stream was written by a clock that was ahead, and the step back is not in it yet."""
-        return self._may_go_back is not None and is_clock_set_back(self.head(stream).known_at, self._clock.now())
+        if self._may_go_back is None:
+            return False
+        return is_clock_set_back(self.head(stream, lease=lease).known_at, self._clock.now())
 
-    def last_change_seq(self, stream: Stream, kinds: frozenset[str]) -> int | None:
-        """The newest sequence number of an event of some kinds; None here, where others may write at any moment."""
-        return None
+    def last_change_seq(self, stream: Stream, kinds: frozenset[str], *, seq: int) -> int | None:
+        """The newest sequence number of an event of some kinds; None beyond the head that was read last."""
+        known = self._changes.get(stream)
+        if known is None or seq > known.until:
+            return None
+        return max([known.first, *[known.newest[kind] for kind in kinds & known.newest.keys()]])
 
     def newest_of_kinds(self, stream: Stream) -> dict[str, int]:
         """The newest sequence number of each kind of event there is."""
@@ -436,15 +522,19 @@ class Log:
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None
     ) -> list[Event]:
         fence_write(self._db, stream, lease)
-        head, before = self.head(stream), list[Draft]()
+        head, before = self.head(stream, lease=lease), list[Draft]()
         if self._may_go_back is not None and is_clock_set_back(head.known_at, now := self._clock.now()):
             known_at = self._may_go_back(head.known_at, now)
             before = [set_back_draft(self._step_back(stream, head, known_at))]
             head = msgspec.structs.replace(head, known_at=known_at - 1)
         events = self._chain_to_head(head, [*before, *drafts], stream=stream, expected_seq=expected_seq)
+        known = self._changes[stream]
         for event in events:
             self._write(event)
+            known.newest[event.kind] = known.until = event.seq
         self.written += len(events)
+        if lease is not None and events:
+            self._held_heads[stream] = lease, Head(events[-1].seq, events[-1].hash, events[-1].known_at)
         return events[len(before) :]
 
     def _step_back(self, stream: Stream, head: Head, known_at: int) -> ClockSetBack:
@@ -552,8 +642,8 @@ class Log:
 def event_row(event: Event) -> Row:
     """An event as its table's columns, in their order."""
     when, packed = (event.kind, event.schema, event.happened_at, event.known_at), pack_body(event.body)
-    said = (event.body, None) if packed is None else ("", packed)
-    return event.stream.owner, event.stream.deployment, event.seq, *when, *said, event.hash
+    content = (event.body, None) if packed is None else ("", packed)
+    return event.stream.owner, event.stream.deployment, event.seq, *when, *content, event.hash
 
 
 def pack_row(events: Sequence[Event], *, key: str | None = None, content: bytes | None = None) -> Row:

@@ -49,7 +49,7 @@ class DemoReport(msgspec.Struct, frozen=True):
         """The report for people."""
         hours = (self.market_until - self.market_from) / HOUR
         ticks = sum(self.decisions.values())
-        told = ", ".join(f"{count:,} {status}" for status, count in self.decisions.items())
+        decisions = ", ".join(f"{count:,} {status}" for status, count in self.decisions.items())
         refused = ", ".join(f"{rule} {count:,}" for rule, count in self.refused.items()) or "none"
         equal, checked = self.replayed.equal, self.replayed.checked
         span = f"{iso_text(self.market_from)[:16]} to {iso_text(self.market_until)[:16]} UTC"
@@ -57,7 +57,7 @@ class DemoReport(msgspec.Struct, frozen=True):
             f"market time   {span} ({hours:.1f} h), seed {self.seed}",
             f"tape          {plural(self.rows, 'row')}",
             f"ticks         {ticks:,}",
-            f"decisions     {told}",
+            f"decisions     {decisions}",
             f"refused       {refused}",
             *(_agent_line(result) for result in self.agents),
             f"replay        {equal:,} of {checked:,} packets equal byte for byte",

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from tapebook import views
 from tapebook.backtest.book_range import TradeOutcome, book_range
 from tapebook.backtest.equity import EquityPoint, equity_points
 from tapebook.backtest.plan import BacktestPlan
 from tapebook.backtest.price_series import BarColumns, finest_bars
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.spending import SpendingTotals
+from tapebook.domain import views
 from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
@@ -73,12 +73,12 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 _HIDDEN = ("deployment_id", "skill_id", "skill_version")
 
 
-def csv_files(told: ReportData) -> dict[str, str]:
+def csv_files(data: ReportData) -> dict[str, str]:
     """Every file by its name."""
-    result = told.result
+    result = data.result
     chunks = [_chunk_row(chunk) for chunk in (*result.chunks, result.total)]
-    trades = [_trade_row(told, place) for place in range(len(told.trades))]
-    equity = [{"at": iso_text(point.at), "equity_usd": point.usd_e6 / E6} for point in told.points]
+    trades = [_trade_row(data, place) for place in range(len(data.trades))]
+    equity = [{"at": iso_text(point.at), "equity_usd": point.usd_e6 / E6} for point in data.points]
     return {
         "chunks.csv": _csv(chunks, list(chunks[0])),
         "trades.csv": _csv(trades, list(trades[0]) if trades else ["id"]),
@@ -161,11 +161,11 @@ def _parts(chunk: ChunkResult) -> Iterable[tuple[str, int]]:
     return [(name, getattr(chunk.parts, name)) for name in named]
 
 
-def _trade_row(told: ReportData, place: int) -> dict[str, Any]:
-    each, result = told.trades[place], told.result
-    view = views.closed_trade_view(each.trade, deployment="", maker=(result.agent, result.agent_version))
+def _trade_row(data: ReportData, place: int) -> dict[str, Any]:
+    each, result = data.trades[place], data.result
+    view = views.trade_view(each.trade, deployment="", maker=(result.agent, result.agent_version))
     kept = {name: value for name, value in view.items() if name not in _HIDDEN}
-    return {"chunk": told.chunk_of(place).name, "provider": each.outcome.provider, **kept}
+    return {"chunk": data.chunk_of(place).name, "provider": each.outcome.provider, **kept}
 
 
 def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """The market of a symbol now: its price and the features from their rows, with how old each is."""
 
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import msgspec
 
@@ -18,24 +18,65 @@ STALE_AFTER_MS = {"mids": 60_000, "books": 15 * 60_000, "features": 15 * 60_000}
 REGIME_BAR_MINUTES, REGIME_BARS = 5, 100
 """The window a regime is told of; an agent's packet has that of its own bars."""
 
-_FEATURES = {"fundingPressure": "pressure", "volatilityProfile": "volatility", "positioningPressure": "positioning"}
+
+class PriceView(TypedDict):
+    """A price, and how old it is."""
+
+    price: float
+    at: str
+    ageSeconds: int
+    stale: bool
 
 
-def market_view(tape: Tape, symbol: str, *, view: View) -> dict[str, Any]:
+class RegimeView(TypedDict):
+    """The tag of the market's regime, and the bars it was made of."""
+
+    tag: str
+    bars: int
+    barMinutes: int
+
+
+# The keys of what is missing are words of Python.
+GapView = TypedDict("GapView", {"channel": str, "from": str, "to": str, "filled": bool})
+
+
+class MarketView(TypedDict):
+    """The market of one symbol; the figures of a feature are decimal text, and null where they are not known."""
+
+    symbol: str
+    asOf: str
+    midPrice: PriceView | None
+    regime: RegimeView | None
+    liquidityProfile: dict[str, Any] | None
+    fundingPressure: dict[str, Any] | None
+    volatilityProfile: dict[str, Any] | None
+    positioningPressure: dict[str, Any] | None
+    gaps: list[GapView]
+
+
+def market_view(tape: Tape, symbol: str, *, view: View) -> MarketView:
     """The market of one symbol as a mapping; what is not known is null, what is old says so."""
     mid = tape.last_price(symbol, view=view)
     price = None if mid is None else {"price": mid.price_e8 / E8, **_age_view(mid.bucket_ts, view, "mids")}
-    found: dict[str, Any] = {"symbol": symbol, "asOf": iso_text(view.as_of), "midPrice": price}
-    found["regime"] = _regime_view(tape, symbol, view)
-    found["liquidityProfile"] = _liquidity_view(tape, symbol, view)
-    for name, family in _FEATURES.items():
-        row = tape.feature(family, symbol, view=view)
-        found[name] = None if row is None else _metrics(row) | _age_view(row.bucket_ts, view, "features")
-    found["gaps"] = [_gap_view(each, view) for each in tape.gaps(as_of=view.as_of) if _concerns(each.gap, symbol, view)]
-    return found
+    return {
+        "symbol": symbol,
+        "asOf": iso_text(view.as_of),
+        "midPrice": cast(PriceView | None, price),
+        "regime": _regime_view(tape, symbol, view),
+        "liquidityProfile": _liquidity_view(tape, symbol, view),
+        "fundingPressure": _feature_view(tape, symbol, view, family="pressure"),
+        "volatilityProfile": _feature_view(tape, symbol, view, family="volatility"),
+        "positioningPressure": _feature_view(tape, symbol, view, family="positioning"),
+        "gaps": [_gap_view(each, view) for each in tape.gaps(as_of=view.as_of) if _concerns(each.gap, symbol, view)],
+    }
 
 
-def _regime_view(tape: Tape, symbol: str, view: View) -> dict[str, Any] | None:
+def _feature_view(tape: Tape, symbol: str, view: View, *, family: str) -> dict[str, Any] | None:
+    row = tape.feature(family, symbol, view=view)
+    return None if row is None else _metrics(row) | _age_view(row.bucket_ts, view, "features")
+
+
+def _regime_view(tape: Tape, symbol: str, view: View) -> RegimeView | None:
     """The tag of the window it was made for; None without bars, `unknown` with too few."""
     bars = finished_bars(tape, symbol, minutes=REGIME_BAR_MINUTES, count=REGIME_BARS, view=view).bars
     tag = regime_of(bars) if bars else None
@@ -51,7 +92,7 @@ def _concerns(gap: Gap, symbol: str, view: View) -> bool:
     return gap.subject in ("*", symbol) and gap.to_ts > view.as_of - HOUR
 
 
-def _gap_view(recorded: RecordedGap, view: View) -> dict[str, Any]:
+def _gap_view(recorded: RecordedGap, view: View) -> GapView:
     gap = recorded.gap
     # A gap that was filled later was open at the moment that is asked about.
     filled = recorded.filled_at is not None and recorded.filled_at <= view.as_of

@@ -107,7 +107,7 @@ class ServerEmbedder:
                 return self._ask_once(texts, is_question)
             except _RequestFailed as refusal:
                 if not refusal.passes:
-                    raise self._misconfigured(refusal) from None
+                    raise self._config_error(refusal) from None
                 if attempt == self._terms.attempts:
                     times = plural(attempt, "time")
                     raise Retry(f"{self.name} was asked {times}: {refusal}; try again later") from None
@@ -115,7 +115,7 @@ class ServerEmbedder:
                 self._terms.sleep(min(pause, _LONGEST_WAIT))
         raise Retry(f"{self.name} was not asked: `attempts` is {self._terms.attempts}")
 
-    def _misconfigured(self, refusal: _RequestFailed) -> ConfigError:
+    def _config_error(self, refusal: _RequestFailed) -> ConfigError:
         variable = self._dialect.key_variable
         if refusal.status in _KEY_REFUSED_STATUSES and variable:
             return ConfigError(f"{self._dialect.provider} refused the key (status {refusal.status}): set {variable}")
@@ -132,9 +132,9 @@ class ServerEmbedder:
         except urllib.error.HTTPError as error:
             raise self._failure_of(error) from None
         except (OSError, http.client.HTTPException) as error:
-            said = getattr(error, "reason", None) or error
+            reason = getattr(error, "reason", None) or error
             raise _RequestFailed(
-                f"no answer ({short_error_line(str(said)) or type(said).__name__})", passes=True
+                f"no answer ({short_error_line(str(reason)) or type(reason).__name__})", passes=True
             ) from None
         try:
             return self._dialect.read(content)
@@ -151,9 +151,11 @@ class ServerEmbedder:
     def _failure_of(self, error: urllib.error.HTTPError) -> _RequestFailed:
         status, passes = error.code, error.code in _BUSY_STATUSES or error.code >= 500
         with error:
-            said = short_error_line(self._terms.key.redact(_error_message(error.read(10_000))))
+            message = short_error_line(self._terms.key.redact(_error_message(error.read(10_000))))
         after = retry_after_seconds(error.headers.get("Retry-After", ""))
-        return _RequestFailed(f"status {status}{': ' if said else ''}{said}", passes=passes, after=after, status=status)
+        return _RequestFailed(
+            f"status {status}{': ' if message else ''}{message}", passes=passes, after=after, status=status
+        )
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -196,10 +198,10 @@ def _text_batches(texts: Sequence[str], most: int) -> Iterator[list[str]]:
 def _error_message(content: bytes) -> str:
     """What a server says is wrong, in any of the words they use for it."""
     try:
-        said = msgspec.json.decode(content)
+        found = msgspec.json.decode(content)
     except msgspec.DecodeError:
         return ""
     for name in ("error", "detail", "message"):
-        if isinstance(said, dict) and name in said:
-            said = said[name]
-    return said if isinstance(said, str) else ""
+        if isinstance(found, dict) and name in found:
+            found = found[name]
+    return found if isinstance(found, str) else ""

@@ -242,12 +242,12 @@ class IndexBatchBuilder:
         self._rows[scope_id] = row + 1
         headings = "\n".join(chunk.headings)
         self.batch.chunks.append((scope_id, row, document, identity, 1, headings, chunk.text))
-        said = count_terms(f"{headings}\n{chunk.text}")
-        length = min(sum(said.values()), MAX_CHUNK_LENGTH)
+        term_counts = count_terms(f"{headings}\n{chunk.text}")
+        length = min(sum(term_counts.values()), MAX_CHUNK_LENGTH)
         for term in path_terms(version.path):
-            said.setdefault(term, 1)
+            term_counts.setdefault(term, 1)
         postings = self.batch.postings[scope_id]
-        for term, times in said.items():
+        for term, times in term_counts.items():
             postings[term].append(pack_posting(row, times))
         numbers = (version.seq, NEVER, document, length, self._kind(version.kind), passage_count(chunk.text))
         self.batch.rows.setdefault(scope_id, []).append(numbers)

@@ -237,9 +237,9 @@ class IndexStore:
 
     def chunk_as_of(self, scope_id: int, row: int, *, seq: int) -> FoundChunk:
         """All that is said of a chunk as of a sequence."""
-        said = self._db.one(_QUERIES.found, scope_id=scope_id, row_number=row, seq=seq)
-        assert said is not None
-        path, headings, text, *rest = said
+        found = self._db.one(_QUERIES.found, scope_id=scope_id, row_number=row, seq=seq)
+        assert found is not None
+        path, headings, text, *rest = found
         return FoundChunk(path, _split_headings(headings), text, *rest)
 
     def texts(self, scope_id: int, first: int, end: int) -> list[tuple[tuple[str, ...], str]]:

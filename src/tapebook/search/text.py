@@ -225,8 +225,8 @@ class QueryTerms(msgspec.Struct, frozen=True):
 
 def query_terms(question: str) -> QueryTerms:
     """The terms and names of a question; any text will do."""
-    said = tokens(question[:MAX_QUERY_CHARACTERS])
-    telling = [token for token in said if not _is_stop_word(token)] or said
+    asked = tokens(question[:MAX_QUERY_CHARACTERS])
+    telling = [token for token in asked if not _is_stop_word(token)] or asked
     terms = dict.fromkeys(term for token in telling for term in token_terms(token))
     names = dict.fromkeys(
         fold_case(token)[:MAX_TERM_CHARACTERS] for token in telling if _is_name(token, alone=len(telling) == 1)

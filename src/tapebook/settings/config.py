@@ -105,6 +105,7 @@ class PaperSettings(msgspec.Struct, frozen=True):
     liquidation_fee_bps: Bps = 50.0
     default_max_leverage: Leverage = 5
     fill: FillRuleSetting = "next_open"
+    lots: Switch = False
 
 
 class HyperliquidFeedSettings(msgspec.Struct, frozen=True):
@@ -357,13 +358,13 @@ def _statements(text: str) -> list[tuple[int, dict[str, Any]]]:
 
 def _line_of(text: str, key: SettingKey) -> int:
     """The line on which a key or section of a readable file begins."""
-    return next(line for line, said in _statements(text) if _has_key(said, key))
+    return next(line for line, statement in _statements(text) if _has_key(statement, key))
 
 
-def _has_key(said: Any, key: SettingKey) -> bool:
+def _has_key(statement: Any, key: SettingKey) -> bool:
     if not key:
         return True
-    return isinstance(said, dict) and key[0] in said and _has_key(said[key[0]], key[1:])
+    return isinstance(statement, dict) and key[0] in statement and _has_key(statement[key[0]], key[1:])
 
 
 def _problems(found: dict[str, Any]) -> Iterator[tuple[SettingKey, str]]:

@@ -11,6 +11,7 @@ A value that cannot be is refused in one line that names the key, and in a file 
 
 import difflib
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ from tapebook.domain.agent import (
     REFLECTION_CADENCES,
     AgentProfile,
     ContextProfile,
+    EngineSettingPairs,
     MarginMode,
     TradingMode,
 )
@@ -44,6 +46,7 @@ _MOST_USD = 10**9
 _MOST_SYMBOLS = 500
 _MOST_RULES = 20
 _MOST_TEXT = 100_000
+_MOST_SETTING = 200
 _PPM_OF_BPS = 100
 _RATE = 10_000
 
@@ -151,11 +154,28 @@ def _one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
     return read
 
 
+def _engine_settings(value: str | Mapping[str, Any]) -> EngineSettingPairs | msgspec.UnsetType:
+    """A section, or `fast=5,slow=20`, as text by name; what each may be is known to the engine."""
+    pairs = [_pair("engine_settings", part) for part in value.split(",")] if isinstance(value, str) and value else value
+    found = dict(pairs or {})
+    for name, each in found.items():
+        if not _ADAPTER_NAME.fullmatch(name) or isinstance(each, Mapping | list) or len(f"{each}") > _MOST_SETTING:
+            raise ValueError
+        if isinstance(each, float) and not math.isfinite(each):
+            raise ValueError
+    written = {name: json.dumps(each) if isinstance(each, bool) else f"{each}" for name, each in found.items()}
+    return tuple(sorted(written.items())) or msgspec.UNSET
+
+
 # Ways to show.
 
 
 def _show_same(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _show_engine_settings(value: EngineSettingPairs | msgspec.UnsetType) -> dict[str, str]:
+    return dict(value or ())
 
 
 def _show_in_units(unit: int) -> Callable[[int], float]:
@@ -174,6 +194,10 @@ KEYS: dict[str, ProfileKey] = {
         "symbols such as BTC, ETH: each once, of up to 40 letters, digits, . _ : or -",
     ),
     "engine": ProfileKey("engine", _text_matching(_ADAPTER_NAME, empty=True), _show_same, _ENGINE_MAY_BE),
+    "engine_settings": ProfileKey(
+        *("engine_settings", _engine_settings, _show_engine_settings),
+        "a section of the engine's own settings, such as fast=5,slow=20, or empty",
+    ),
     "model": ProfileKey(
         "model", _text_matching(_MODEL_NAME, empty=True), _show_same, "the name of a model, without spaces, or empty"
     ),
@@ -345,7 +369,7 @@ def _shadow(value: Any, place: LinePlace) -> dict[str, Any] | None:
     if value is None or value is False or value in ("", "off"):
         return None
     if isinstance(value, str):
-        value = dict(_pair(part) for part in value.split(","))
+        value = dict(_pair("shadow", part) for part in value.split(","))
     if not isinstance(value, dict):
         raise BadInput(f"{place(('shadow',))}`shadow` is a section of {', '.join(CONTEXT_KEYS)}, or off")
     changes = {}
@@ -357,10 +381,11 @@ def _shadow(value: Any, place: LinePlace) -> dict[str, Any] | None:
     return changes
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(key: str, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise BadInput(f"{_brief(text)} of `shadow` has no value: write it like memory=off,trades=0")
+        example = "memory=off,trades=0" if key == "shadow" else "fast=5,slow=20"
+        raise BadInput(f"{_brief(text)} of `{key}` has no value: write it like {example}")
     return name.strip(), value.strip()
 
 

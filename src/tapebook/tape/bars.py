@@ -18,7 +18,7 @@ of:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from itertools import chain
 from typing import Protocol
 
 import msgspec
@@ -30,41 +30,37 @@ from tapebook.tape.view import GRACE_MS, INTERVALS, NO_WATERMARK, View
 
 def roll_up(minutes: Iterable[Candle], *, granularity_sec: int) -> list[Candle]:
     """Bars of `granularity_sec` from one symbol's minutes in order; a bucket appears when any of its minutes does."""
-    step = granularity_sec * SECOND
-    bars: list[Candle] = []
-    group: list[Candle] = []
-    bucket_ts = 0
-    for minute in minutes:
-        begin = minute.bucket_ts - minute.bucket_ts % step
-        if begin != bucket_ts and group:
-            bars.append(_merge_minutes(group, bucket_ts, granularity_sec))
-            group = []
-        bucket_ts = begin
-        group.append(minute)
-    return [*bars, _merge_minutes(group, bucket_ts, granularity_sec)] if group else bars
-
-
-def _merge_minutes(minutes: list[Candle], bucket_ts: int, granularity_sec: int) -> Candle:
-    """One pass in order: every packet does it a hundred times, and `sum` of floats differs between Pythons."""
-    traded = [minute for minute in minutes if minute.volume_base > 0] or [_flat_minute(minutes[-1])]
-    first = traded[0]
-    high, low = first.high_e8, first.low_e8
-    base, quote, samples = 0.0, 0.0, 0
-    for minute in traded:
+    # One pass in one function, since every packet rolls up hundreds of minutes. Volumes are added one by one, since
+    # `sum` of floats differs between Pythons.
+    step, bars, symbol = granularity_sec * SECOND, list[Candle](), ""
+    bucket_ts, is_traded = -1, False
+    opened = high = low = close = samples = 0
+    base = quote = 0.0
+    for minute in chain(minutes, (None,)):
+        begin = -1 if minute is None else minute.bucket_ts - minute.bucket_ts % step
+        if begin != bucket_ts and bucket_ts >= 0:
+            bars.append(Candle(symbol, granularity_sec, bucket_ts, opened, high, low, close, base, quote, samples))
+        if minute is None:
+            break
+        if begin != bucket_ts:
+            bucket_ts, symbol, is_traded = begin, minute.symbol, False
+        if minute.volume_base <= 0:
+            if not is_traded:
+                opened = high = low = close = minute.close_e8
+                base, quote, samples = 0.0 + minute.volume_base, 0.0 + minute.volume_quote_usd, minute.sample_count
+            continue
+        if not is_traded:
+            opened, high, low = minute.open_e8, minute.high_e8, minute.low_e8
+            base, quote, samples, is_traded = 0.0, 0.0, 0, True
         if minute.high_e8 > high:
             high = minute.high_e8
         if minute.low_e8 < low:
             low = minute.low_e8
+        close = minute.close_e8
         base += minute.volume_base
         quote += minute.volume_quote_usd
         samples += minute.sample_count
-    prices = (first.open_e8, high, low, traded[-1].close_e8)
-    return Candle(first.symbol, granularity_sec, bucket_ts, *prices, base, quote, samples)
-
-
-def _flat_minute(minute: Candle) -> Candle:
-    close = minute.close_e8
-    return msgspec.structs.replace(minute, open_e8=close, high_e8=close, low_e8=close)
+    return bars
 
 
 BAR_LENGTHS = tuple(sorted(INTERVALS.values()))
@@ -95,42 +91,50 @@ class StoredBars(Protocol):
         ...
 
 
-def newest_bars(tape: StoredBars, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
-    """The newest complete bars of a size, of those smaller ones that had ended."""
-    end = floor_to_step(view.as_of, minutes * MINUTE)
+def newest_bars(
+    tape: StoredBars, symbol: str, *, minutes: int, count: int, view: View
+) -> tuple[tuple[Candle, ...], int]:
+    """The newest complete bars of a size, and when the last stored bar they are made of ended; 0 without any."""
+    end = view.as_of - view.as_of % (minutes * MINUTE)
     since = end - count * minutes * MINUTE
     for length in stored_lengths_dividing(tape, minutes):
-        found = bars_from_length(tape, symbol, length, minutes=minutes, since=since, end=end, view=view)
+        stored = bars_of_length(tape, symbol, length, minutes=minutes, since=since, end=end, view=view)
+        found = tuple(roll_up(stored, granularity_sec=minutes * 60))
         if is_finest(found, length, minutes=minutes, end=end):
-            return found
-    return ()
+            return found, stored[-1].end
+    return (), 0
 
 
-@cache
-def lengths_dividing(minutes: int) -> tuple[int, ...]:
+def lengths_dividing(minutes: int) -> list[int]:
     """The lengths bars of a size can be made of, finest first."""
-    return tuple(length for length in BAR_LENGTHS if minutes * 60 % length == 0)
+    return [length for length in BAR_LENGTHS if minutes * 60 % length == 0]
 
 
 def stored_lengths_dividing(tape: StoredBars, minutes: int) -> Iterator[int]:
-    """The same as far as there are any, finest first. Most ask for the first alone, so the tape is asked after it."""
+    """The lengths bars of a size can be made of, finest first; after the first, only those there are bars of."""
     first, *others = lengths_dividing(minutes)
     yield first
+    # Most callers ask for the first alone, so the tape is asked after it.
     stored = tape.stored_lengths() if others else ()
     yield from (
         each for each in others if any(length in stored for length in lengths_counted_as(each, minutes=minutes))
     )
 
 
+def bars_of_length(
+    tape: StoredBars, symbol: str, length: int, *, minutes: int, since: int, end: int, view: View
+) -> list[Candle]:
+    """The stored bars of a length between two moments, of which those of a size are made."""
+    if minutes % 60 == 0 and length in _HOURS:
+        return _hours_and_minutes(tape, symbol, since=since, end=end, view=view)
+    return tape.candles(symbol, granularity_sec=length, since=since, until=end - length * SECOND, view=view)
+
+
 def bars_from_length(
     tape: StoredBars, symbol: str, length: int, *, minutes: int, since: int, end: int, view: View
 ) -> tuple[Candle, ...]:
     """Bars of a size made of those of a length between two moments."""
-    if minutes % 60 == 0 and length in _HOURS:
-        stored = _hours_and_minutes(tape, symbol, since=since, end=end, view=view)
-    else:
-        last = end - length * SECOND
-        stored = tape.candles(symbol, granularity_sec=length, since=since, until=last, view=view)
+    stored = bars_of_length(tape, symbol, length, minutes=minutes, since=since, end=end, view=view)
     return tuple(roll_up(stored, granularity_sec=minutes * 60))
 
 
@@ -182,8 +186,8 @@ def _hours_and_minutes(tape: StoredBars, symbol: str, *, since: int, end: int, v
 class ObservedBars(Protocol):
     """Bars and midpoints as far as they were observed."""
 
-    def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
-        """The newest bars of a size, oldest first."""
+    def bars_and_end(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[tuple[Candle, ...], int]:
+        """The newest bars of a size, oldest first, and when the last stored bar they are made of ended."""
         ...
 
     def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
@@ -218,9 +222,9 @@ class FinishedBars(msgspec.Struct, frozen=True):
 
 def finished_bars(tape: ObservedBars, symbol: str, *, minutes: int, count: int, view: View) -> FinishedBars:
     """The newest bars of a size without one that is not finished; of `count` bars it is the newest that may lack."""
-    bars, step = tape.bars(symbol, minutes=minutes, count=count, view=view), minutes * MINUTE
+    (bars, stored_until), step = tape.bars_and_end(symbol, minutes=minutes, count=count, view=view), minutes * MINUTE
     end = view.as_of - view.as_of % step
-    if tape.is_stored_until(symbol, end, minutes=minutes, view=view):
+    if stored_until >= end or tape.is_stored_until(symbol, end, minutes=minutes, view=view):
         return FinishedBars(bars)
     settled = _heard_until(tape, symbol, view)
     if settled >= end:
@@ -257,13 +261,13 @@ def decision_moment(
         )
         if known < found:
             found = known
-    heard = slot + GRACE_MS
+    source_alive_at = slot + GRACE_MS
     # No midpoint settles a slot before its grace is over.
-    if found <= heard:
+    if found <= source_alive_at:
         return max(found, slot)
-    if tape.newest(Mid, symbol, view=View(heard, watermark)) is not None:
-        heard = tape.first_known(Mid, symbol, since=heard, until=last, view=view)
-    return min(found, heard)
+    if tape.newest(Mid, symbol, view=View(source_alive_at, watermark)) is not None:
+        source_alive_at = tape.first_known(Mid, symbol, since=source_alive_at, until=last, view=view)
+    return min(found, source_alive_at)
 
 
 def _heard_until(tape: ObservedBars, symbol: str, view: View) -> int:

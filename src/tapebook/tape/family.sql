@@ -11,8 +11,11 @@ ON CONFLICT ({key}, revision) DO NOTHING;
 SELECT revision, {values}, known_at, seq FROM {table} WHERE {same_key} ORDER BY seq DESC, revision DESC LIMIT 1;
 
 -- name: newest
--- A symbol's newest row of a chunk and the one before it, as of a moment and a watermark.
-SELECT {fields} FROM {table}
+-- A symbol's newest row of a chunk and the one before it, as of a moment and a watermark, and whether rows of these chunks
+-- have left for the archive.
+SELECT {fields}, EXISTS (
+    SELECT 1 FROM tape_archived WHERE table_name = '{table}' AND tape_archived.granularity_sec = :granularity_sec
+        AND tape_archived.chunk IN (:chunk, :chunk - 1)) FROM {table}
 WHERE {granularity}chunk IN (:chunk, :chunk - 1) AND symbol_id = :symbol_id
     AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
     AND NOT EXISTS (
@@ -25,15 +28,18 @@ ORDER BY bucket_ts DESC, seq DESC, revision DESC LIMIT 1;
 SELECT MAX(chunk) FROM {table} WHERE {granularity}chunk < :chunk;
 
 -- name: between
--- A symbol's rows from one moment to another, every revision known. The chunks there are get stepped through, so the cost
--- follows the length of the stretch and not the number of symbols.
+-- A symbol's rows from one moment to another, every revision known, each with whether rows of these chunks have left for
+-- the archive. The chunks there are get stepped through, so the cost follows the length of the stretch and not the number
+-- of symbols.
 WITH RECURSIVE chunks (number) AS (
     SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk
     UNION ALL
     SELECT (SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk > chunks.number AND chunk <= :last_chunk)
     FROM chunks WHERE chunks.number IS NOT NULL
 )
-SELECT {fields} FROM chunks
+SELECT {fields}, EXISTS (
+    SELECT 1 FROM tape_archived WHERE table_name = '{table}' AND tape_archived.granularity_sec = :granularity_sec
+        AND tape_archived.chunk >= :first_chunk AND tape_archived.chunk <= :last_chunk) FROM chunks
 JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
 WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
     AND NOT EXISTS (

@@ -28,6 +28,7 @@ from tapebook.tape.bars import (
     lengths_counted_as,
     lengths_dividing,
     newest_bar,
+    newest_bars,
 )
 from tapebook.tape.families import (
     BOOKS,
@@ -283,8 +284,8 @@ class ForwardTape(Tape):
         self._prices: dict[tuple[str, int], Mid | None] = {}
         self._prices_alone: dict[str, bool] = {}
         self._delistings: dict[str, list[tuple[int, int, int | None]]] = {}
-        for symbol, *told in self._db.all(_QUERIES.delistings, watermark=self._head[0]):
-            self._delistings.setdefault(symbol, []).append((told[0], told[1], told[2]))
+        for symbol, *columns in self._db.all(_QUERIES.delistings, watermark=self._head[0]):
+            self._delistings.setdefault(symbol, []).append((columns[0], columns[1], columns[2]))
         self._strips: dict[tuple[str, int, int], list[tuple[int, BarWindow]]] = {}
         self._derivers: dict[str, HistoryDeriver] = {}
         self._lengths_within: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -313,7 +314,7 @@ class ForwardTape(Tape):
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
         """The newest complete bars of a size; those that were there before are the same objects again."""
         if view.watermark < self._head[0]:
-            return super().bars(symbol, minutes=minutes, count=count, view=view)
+            return newest_bars(self, symbol, minutes=minutes, count=count, view=view)[0]
         step = minutes * 60 * SECOND
         end = view.as_of - view.as_of % step
         strips = self._strips.get((symbol, minutes, count))
@@ -324,6 +325,12 @@ class ForwardTape(Tape):
             if is_finest(found, length, minutes=minutes, end=end):
                 return found
         return ()
+
+    def bars_and_end(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[tuple[Candle, ...], int]:
+        """The same bars, and their end if they are made of all that is stored up to it."""
+        end = view.as_of - view.as_of % (minutes * 60 * SECOND)
+        is_stored = self.is_stored_until(symbol, end, minutes=minutes, view=view)
+        return self.bars(symbol, minutes=minutes, count=count, view=view), end if is_stored else 0
 
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
         """The bar that ended last; a tick asks for the same one several times."""
@@ -409,8 +416,8 @@ class ForwardTape(Tape):
 
     def delisting(self, symbol: str, *, view: View) -> KnownDelisting | None:
         """The settlement of a perp that the exchange does not list any more; None while it does, as far as is known."""
-        told = self._delistings.get(symbol, ())
-        known = [each for each in told if each[0] <= view.as_of and each[1] <= view.watermark] if told else []
+        versions = self._delistings.get(symbol, ())
+        known = [each for each in versions if each[0] <= view.as_of and each[1] <= view.watermark] if versions else []
         return KnownDelisting(known[-1][0], known[-1][2]) if known and known[-1][2] is not None else None
 
     def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
@@ -450,7 +457,7 @@ class ForwardTape(Tape):
         found = track.newest_fact(-_EVER if since is None else since, until, view)
         if found is not None:
             return found[0]
-        far = self._capped(view)
+        far = self._capped_view(view)
         return super()._newest(family, symbol, until=until, view=far, since=since, granularity_sec=granularity_sec)
 
     def _between(
@@ -462,10 +469,10 @@ class ForwardTape(Tape):
         found = track.facts_between(since, until, view)
         if found is not None:
             return found
-        far = self._capped(view)
+        far = self._capped_view(view)
         return super()._between(family, symbol, since=since, until=until, view=far, granularity_sec=granularity_sec)
 
-    def _capped(self, view: View) -> View:
+    def _capped_view(self, view: View) -> View:
         return View(view.as_of, min(view.watermark, self._head[0]))
 
     def _new_buffer(self, family: Family, symbol: str, granularity_sec: int) -> RowBuffer | None:

@@ -112,10 +112,10 @@ class HistoryDeriver:
         boundary -= boundary % CADENCE
         if self._last.bucket_ts != boundary:
             found = self._ahead.get(boundary)
-            self._last = self._derived(boundary, view.watermark) if found is None else found
+            self._last = self._derive_ahead(boundary, view.watermark) if found is None else found
         return self._last
 
-    def _derived(self, boundary: int, watermark: int) -> HistoryFeatures:
+    def _derive_ahead(self, boundary: int, watermark: int) -> HistoryFeatures:
         """The features of a boundary; of the next ones too, for who asks for one after the other.
 
         Each is what it would be when its turn comes: it sees what was known at its own moment. Derived in a row they

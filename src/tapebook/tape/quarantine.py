@@ -167,7 +167,10 @@ class StoredPrices(msgspec.Struct, frozen=True):
 
 
 class Quarantine:
-    """The states of all symbols, and the facts that pass. A cache of the tape: `forget` when a commit has failed."""
+    """The price states of all symbols, and the facts that pass.
+
+    A cache of the tape, which only commits change: call `clear_cache` when one has failed.
+    """
 
     def __init__(self, rules: PriceRules, stored: StoredPrices) -> None:
         self._rules = rules

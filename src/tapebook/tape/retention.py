@@ -46,10 +46,19 @@ class ArchivedRows:
     def rows_with_archived(self, family: Family, query: Query, *, first: int, last: int, **params: Any) -> list[Row]:
         """The rows of a query from the database and, where chunks were archived, from the archive, in bucket order."""
         rows = self._db.all(query, **params)
+        return self.with_archived(rows, family, query, first=first, last=last, **params)
+
+    def with_archived(
+        self, rows: list[Row], family: Family, query: Query, *, first: int, last: int, **params: Any
+    ) -> list[Row]:
+        """Rows that a query found in the database, and with them those it finds in archived chunks, in bucket order.
+
+        The note of an archived chunk is read after the rows: a chunk that leaves in between is seen twice, never lost.
+        """
         where = {"table_name": family.table, "granularity_sec": params.get("granularity_sec", 0)}
         archived = self._db.all(_QUERIES.archived, first_chunk=first, last_chunk=last, **where)
         # An object may hold the rows of several chunks.
-        keys = list(dict.fromkeys(row[1] for row in archived))
+        keys = list(dict.fromkeys([key for _, key in archived]))
         if not keys:
             return rows
         away = self._scratch_with(family, keys).all(query, **params)

@@ -416,8 +416,10 @@ def _check_table(
         if rows and not older:
             yield Finding(table, f"no checksum of {plural(len(rows), 'row')}", _REMEDY.get(table, _BACKUP))
     elif (found.rows, found.digest or found.rows) != (seal.rows, seal.digest or seal.rows):
-        said = "a row was changed" if found.rows == seal.rows else f"{plural(found.rows, 'row')}, {seal.rows:,} written"
-        yield Finding(table, f"{said}: the checksum is another", _REMEDY.get(table, _BACKUP))
+        difference = (
+            "a row was changed" if found.rows == seal.rows else f"{plural(found.rows, 'row')}, {seal.rows:,} written"
+        )
+        yield Finding(table, f"{difference}: the checksum is another", _REMEDY.get(table, _BACKUP))
     elif anchor is not None and table in BY_COMMIT:
         then = _sum_of_batches((seq, batch) for seq, batch in _batches_by_commit(rows) if seq <= anchor.seq)
         if then.digest != anchor.digest:

@@ -389,6 +389,10 @@ class Tape:
 
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
         """The newest complete bars of a size, rolled up from smaller ones that had ended, oldest first."""
+        return self.bars_and_end(symbol, minutes=minutes, count=count, view=view)[0]
+
+    def bars_and_end(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[tuple[Candle, ...], int]:
+        """The same bars, and when the last stored bar they are made of ended."""
         return newest_bars(self, symbol, minutes=minutes, count=count, view=view)
 
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
@@ -468,7 +472,9 @@ class Tape:
                 rows = self._cold.rows_with_archived(family, family.queries.known, first=first, last=last, **where)
                 yield family.table, length, rows
 
-    # What these two give are facts of the family: the callers know of which type.
+    # What these two give are facts of the family: the callers know of which type. Each row ends with whether chunks of
+    # its range have left for the archive, so that most reads are one statement, and no row is lost that another
+    # process archives meanwhile.
     def _newest(
         self,
         family: Family,
@@ -480,16 +486,18 @@ class Tape:
         granularity_sec: int = 0,
     ) -> Any:
         """Looks in the chunk of the moment, then back through the chunks there are, here and in the archive."""
-        symbol_id = self._id(symbol)
-        chunk: int | None = family.chunk(until, granularity_sec)
+        symbol_id = self._ids.get(symbol) or self._known_ids().get(symbol)
+        chunk: int | None = until // (granularity_sec * family.span_per_granularity or family.span_ms)
         where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "until": until}
         where |= {"as_of": view.as_of, "watermark": view.watermark}
         while symbol_id is not None and chunk is not None:
-            found = self._cold.rows_with_archived(
-                family, family.queries.newest, first=chunk - 1, last=chunk, chunk=chunk, **where
-            )
+            found = self._db.all(family.queries.newest, chunk=chunk, **where)
+            if not found or found[-1][-1]:
+                found = self._cold.with_archived(
+                    found, family, family.queries.newest, first=chunk - 1, last=chunk, chunk=chunk, **where
+                )
             if found:
-                fact = FACT_MAKERS[family](symbol, *found[-1])
+                fact = FACT_MAKERS[family](symbol, *found[-1][:-1])
                 return fact if since is None or fact.bucket_ts >= since else None
             if since is not None:
                 limits = {"since": since, "until": until, "granularity_sec": granularity_sec}
@@ -506,17 +514,21 @@ class Tape:
         self, family: Family, symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
     ) -> list[Any]:
         """Facts in order of their bucket, each in its newest revision."""
-        symbol_id = self._id(symbol)
+        symbol_id = self._ids.get(symbol) or self._known_ids().get(symbol)
         if symbol_id is None or until < since:
             return []
-        first, last = family.chunk(since, granularity_sec), family.chunk(until, granularity_sec)
+        span = granularity_sec * family.span_per_granularity or family.span_ms
         where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "since": since, "until": until}
-        where |= {"first_chunk": first, "last_chunk": last, "as_of": view.as_of, "watermark": view.watermark}
-        rows = self._cold.rows_with_archived(family, family.queries.between, first=first, last=last, **where)
+        where |= {"as_of": view.as_of, "watermark": view.watermark}
+        first, last = since // span, until // span
+        where |= {"first_chunk": first, "last_chunk": last}
+        rows = self._db.all(family.queries.between, **where)
+        if not rows or rows[0][-1]:
+            rows = self._cold.with_archived(rows, family, family.queries.between, first=first, last=last, **where)
         if len(set(map(family.bucket_of, rows))) < len(rows):
             rows = list({row[: family.key_width]: row for row in rows}.values())
         make = FACT_MAKERS[family]
-        return [make(symbol, *row) for row in rows]
+        return [make(symbol, *row[:-1]) for row in rows]
 
     def _id(self, symbol: str) -> int | None:
         """A symbol's number; another process may have given it since this one looked."""
@@ -590,9 +602,9 @@ class Tape:
         stored = self._db.one(family.queries.stored, **values)
         if stored is None:
             return 0
-        revision, *said, known_at, seq = stored
+        revision, *stored_values, known_at, seq = stored
         # Without key and revision, the stored values are the last of the row before its revision and times.
-        if tuple(said) == row[-3 - len(said) : -3] and self._is_stamp_valid(known_at, seq):
+        if tuple(stored_values) == row[-3 - len(stored_values) : -3] and self._is_stamp_valid(known_at, seq):
             if seq == row[-1]:
                 same = (*row[:-3], revision, *row[-2:])
                 written.setdefault(family.key_of(same), same)

@@ -16,7 +16,7 @@ import msgspec
 
 from tapebook.book.decision_queue import StoredReply
 from tapebook.book.events import decision_run_id
-from tapebook.book.store import day_start
+from tapebook.book.materializer import day_start
 from tapebook.context import MarketCache, Situation
 from tapebook.decision import (
     EngineAnswer,
@@ -165,8 +165,8 @@ def _spend_limit_answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer 
     spent = rooms.replies.spent_usd_e6(opened.slot.deployment.id, since=today)
     if spent < most:
         return None
-    said = f"${decimal_text(spent, E6, 2)} spent on models today; ${decimal_text(most, E6, 2)} are allowed"
-    return EngineAnswer("", problem=f"R11_MODEL_SPEND: {said}")
+    detail = f"${decimal_text(spent, E6, 2)} spent on models today; ${decimal_text(most, E6, 2)} are allowed"
+    return EngineAnswer("", problem=f"R11_MODEL_SPEND: {detail}")
 
 
 def _without_cost(answer: EngineAnswer) -> EngineAnswer:

@@ -9,20 +9,22 @@ that, or the broker's answer was lost. So `execute_orders` asks the broker for i
 4. nobody can say: the order stays intended, the book says why (`OrderUnanswered`), and the next turn asks again.
 
 A request to be flat comes first (`flatten_if_due`). It is an event of the owner; whoever works on a deployment
-finds it there, cancels orders and intends closes of what had begun when it was made. It is done when nothing of
-before it is left, so a close that found no price is tried again and a second call finds nothing to do.
+finds it there, has the broker cancel orders and intends closes of what had begun when it was made. It is done when
+nothing of before it is left, so a cancellation whose answer was lost is sent again, as is a close that found no
+price, and a second call finds nothing to do.
 
 `reconcile_account` writes one transaction:
 
 1. the account and its working orders are read; with neither positions nor orders that is all;
-2. the broker says what happened up to now (`_broker_account` is what it is given);
+2. the broker says what happened up to now (`_booked_account` is what it is given); what is booked already, because
+   an exchange was asked for a time twice, is left out (`_is_booked`);
 3. fills, funding, insurance and ends of orders go one by one through ledger and materializer (`_settle_event`), a
    fill with the prices observed of what it changes since that was last valued (`PricePath`);
 4. what is still held is valued, once per moment (`_valuation_events`): equity by the marks, extremes by the prices
    observed up to now, and how far margin was checked.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -35,12 +37,20 @@ from tapebook.book.events import (
     draft_event,
     flatten_order,
 )
-from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_funding, settle_insurance, settle_marks
-from tapebook.book.store import AT_SEND, AccountSnapshot
-from tapebook.broker import BrokerAccount as Standing
-from tapebook.broker import Exposure, OrderState
+from tapebook.book.materializer import (
+    AT_SEND,
+    Account,
+    TradeCause,
+    settle_fill,
+    settle_funding,
+    settle_insurance,
+    settle_marks,
+)
+from tapebook.book.store import AccountSnapshot
+from tapebook.broker import BookedAccount, BrokerAccount, Exposure, OrderState
 from tapebook.decision import gate_order
 from tapebook.domain.agent import Deployment
+from tapebook.domain.money import E8, decimal_text
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
 from tapebook.domain.run import RunStatus, Verdict
 from tapebook.domain.text import short_line
@@ -60,25 +70,26 @@ def reconcile_account(rooms: Rooms, deployment: Deployment) -> None:
     """Catches up with the broker to this moment; asked again at the same moment it writes nothing."""
     seq = rooms.book.head(deployment.id)
     found = rooms.book.working_orders(deployment.id)
-    orders = [order for order, placed in found if placed] if found else []
     account = rooms.book.account(deployment.id, seq=seq)
-    if not orders and not account.portfolio.positions:
+    if not account.portfolio.positions and not any(placed for _, placed in found):
         return
     now, newest = rooms.clock.now(), rooms.book.newest_snapshot(deployment.id, seq=seq)
     if newest is not None and newest.happened_at > now:
         # The clock was ahead: what it has dated counts as of now, and everything is followed from here.
         account, newest = account_not_after(account, now), _snapshot_not_after(newest, now)
-        orders = [msgspec.structs.replace(order, intended_at=min(order.intended_at, now)) for order in orders]
+        found = [
+            (msgspec.structs.replace(order, intended_at=min(order.intended_at, now)), placed) for order, placed in found
+        ]
     quotes = TapeQuotes(rooms.tape, View(now))
-    broker = rooms.broker(deployment.agent.broker)
-    said = broker.activity(_broker_account(account, deployment, newest), orders, quotes=quotes, until=now)
+    booked = _booked_account(account, deployment, newest, orders=found, quotes=quotes, until=now)
+    activity = rooms.broker(deployment.agent.broker).activity_since(booked)
     path = PricePath(quotes, now=now, valued_at=newest.happened_at if newest else 0)
     drafts: list[Draft] = []
-    if said.events:
-        account, drafts = _settle_events(rooms, deployment, account, said.events, orders=orders, path=path)
-    if drafts or newest is None or newest.happened_at < now or newest.walked_until < said.walked_until:
+    if activity.events:
+        account, drafts = _settle_events(rooms, deployment, account, activity.events, orders=found, path=path)
+    if drafts or newest is None or newest.happened_at < now or newest.walked_until < activity.walked_until:
         marked = _valuation_events(
-            account, deployment, newest, quotes=quotes, path=path, at=now, walked_until=said.walked_until
+            account, deployment, newest, quotes=quotes, path=path, at=now, walked_until=activity.walked_until
         )
         drafts += [draft_event(now, body) for body in marked]
     if drafts:
@@ -90,8 +101,16 @@ def _snapshot_not_after(newest: AccountSnapshot, now: int) -> AccountSnapshot:
     return msgspec.structs.replace(newest, happened_at=now - 1, walked_until=min(newest.walked_until, now))
 
 
-def _broker_account(account: Account, deployment: Deployment, newest: AccountSnapshot | None) -> Standing:
-    """The account as a broker must know it."""
+def _booked_account(
+    account: Account,
+    deployment: Deployment,
+    newest: AccountSnapshot | None,
+    *,
+    orders: Sequence[tuple[Order, bool]],
+    quotes: TapeQuotes,
+    until: int,
+) -> BookedAccount:
+    """The account as a broker must know it; `orders` are all that have not ended, each with whether it is placed."""
     exposures = []
     for symbol, held in sorted(account.portfolio.positions.items()):
         trade = account.open_trades[symbol]
@@ -99,7 +118,52 @@ def _broker_account(account: Account, deployment: Deployment, newest: AccountSna
         since = held if held.moved_at else msgspec.structs.replace(held, moved_at=trade.entry_tick_at)
         exposures.append(Exposure(since, trade.funded_until))
     walked = newest.walked_until if newest else 0
-    return Standing(account.portfolio.cash_usd_e6, tuple(exposures), deployment.agent.margin, walked)
+    standing = BrokerAccount(account.portfolio.cash_usd_e6, tuple(exposures), deployment.agent.margin, walked)
+    # An account that holds something is valued whenever it is booked; an order may have been filled ever since it left.
+    booked_until = [newest.happened_at] if newest is not None and exposures else []
+    since_ms = min([*booked_until, *[order.intended_at for order, _ in orders]], default=0)
+    return BookedAccount(standing, tuple([order for order, placed in orders if placed]), quotes, until, since_ms)
+
+
+def _booked_now(rooms: Rooms, deployment: Deployment, *, seq: int) -> BookedAccount:
+    """The account as a broker must know it at this moment."""
+    account, newest = rooms.book.account(deployment.id, seq=seq), rooms.book.newest_snapshot(deployment.id, seq=seq)
+    orders, now = rooms.book.working_orders(deployment.id), rooms.clock.now()
+    quotes = TapeQuotes(rooms.tape, View(now))
+    return _booked_account(account, deployment, newest, orders=orders, quotes=quotes, until=now)
+
+
+def account_differences(rooms: Rooms, deployment: Deployment) -> list[str]:
+    """Where the broker's account is not what the book will have when everything is booked; BrokerAway if unknown.
+
+    Sizes are compared, and which orders are open; the broker may hold what nobody here has ordered.
+    """
+    seq, broker = rooms.book.head(deployment.id), rooms.broker(deployment.agent.broker)
+    booked = _booked_now(rooms, deployment, seq=seq)
+    account, working = rooms.book.account(deployment.id, seq=seq), {order.client_id: order for order in booked.orders}
+    sizes = {symbol: held.size_e8 for symbol, held in account.portfolio.positions.items()}
+    for event in broker.activity_since(booked).events:
+        if _is_booked(rooms, deployment, account, event, working=working):
+            continue
+        if isinstance(event, Fill):
+            sizes[event.symbol] = sizes.get(event.symbol, 0) + event.signed_size_e8
+        elif isinstance(event, OrderEnd):
+            del working[event.client_id]
+    held = {symbol: each.size_e8 for symbol, each in broker.account_state(booked).positions.items()}
+    texts = [
+        f"{symbol}: the broker holds {_size_text(held.get(symbol, 0))}, the book {_size_text(sizes.get(symbol, 0))}"
+        for symbol in sorted(held.keys() | sizes.keys())
+        if held.get(symbol, 0) != sizes.get(symbol, 0)
+    ]
+    opened = {order.client_id: order.symbol for order in broker.open_orders(booked)}
+    foreign = [symbol for client_id, symbol in opened.items() if client_id not in working]
+    texts += [f"{symbol}: the broker has an open order that the book does not have" for symbol in sorted(foreign)]
+    gone = [order for client_id, order in working.items() if client_id not in opened]
+    return texts + [f"{order.symbol}: the broker does not have the open order {order.client_id}" for order in gone]
+
+
+def _size_text(size_e8: int) -> str:
+    return decimal_text(size_e8, E8, 8)
 
 
 def _settle_events(
@@ -108,16 +172,38 @@ def _settle_events(
     account: Account,
     events: Sequence[BrokerEvent],
     *,
-    orders: Iterable[Order],
+    orders: Sequence[tuple[Order, bool]],
     path: PricePath,
 ) -> tuple[Account, list[Draft]]:
-    """The account after all that happened, and what is to be written of it."""
-    working = {order.client_id: order for order in orders}
+    """The account after all that happened, and what is to be written of it; `orders` say whether they are placed."""
+    working = {order.client_id: order for order, _ in orders}
+    unplaced = {order.client_id for order, placed in orders if not placed}
     drafts: list[Draft] = []
     for event in events:
+        if _is_booked(rooms, deployment, account, event, working=working):
+            continue
+        if isinstance(event, Fill | OrderEnd) and event.client_id in unplaced:
+            # A fill may come before the answer to its order, or instead of one that was lost.
+            unplaced.remove(event.client_id)
+            drafts.append(draft_event(event.happened_at, OrderPlaced(event.client_id)))
         account, bodies = _settle_event(rooms, deployment, account, event, working=working, path=path)
         drafts += [draft_event(event.happened_at, body) for body in bodies]
     return account, drafts
+
+
+def _is_booked(
+    rooms: Rooms, deployment: Deployment, account: Account, event: BrokerEvent, *, working: Mapping[str, Order]
+) -> bool:
+    """Whether a broker tells again what the book has; an exchange that is asked from a moment on may."""
+    if isinstance(event, Fill):
+        return rooms.book.fill(deployment.id, event.fill_id) is not None
+    if isinstance(event, FundingPayment):
+        trade = account.open_trades.get(event.symbol)
+        if trade is not None and trade.funded_until < event.happened_at:
+            return False
+        # It is told again, or late: of a position that has been closed by now.
+        return rooms.book.has_funding(deployment.id, event.symbol, at=event.happened_at)
+    return isinstance(event, OrderEnd) and event.client_id not in working
 
 
 def _settle_event(
@@ -131,8 +217,7 @@ def _settle_event(
 ) -> tuple[Account, EventBodies]:
     if isinstance(event, Fill):
         mark = TapeQuotes(rooms.tape, View(rooms.clock.now())).mark_e8(event.symbol, at=event.happened_at)
-        order = working[event.client_id] if event.client_id else None
-        cause, seen = _fill_cause(rooms, deployment, event, order), path.range_before(event, account)
+        cause, seen = _fill_cause(rooms, deployment, event, working), path.range_before(event, account)
         return settle_fill(account, event, cause, mark_e8=mark, path=seen)
     if isinstance(event, FundingPayment):
         return settle_funding(account, event, _deployment_cause(deployment))
@@ -167,12 +252,17 @@ def _deployment_cause(deployment: Deployment) -> TradeCause:
     return TradeCause(deployment.agent.name, deployment.version, stream=deployment.stream)
 
 
-def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill, order: Order | None) -> TradeCause:
+def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill, working: Mapping[str, Order]) -> TradeCause:
     """The run that placed the order gives the reason; the bars before the fill give the regime."""
     tag = regime_at(rooms.tape, deployment, fill.symbol, view=View(fill.happened_at))
     cause = msgspec.structs.replace(_deployment_cause(deployment), regime=tag)
-    if order is None:
+    if fill.client_id is None:
         return cause
+    # A fill may be told after the end of its order: a part that was executed just before the rest was cancelled.
+    order = working.get(fill.client_id) or rooms.book.order(fill.client_id)
+    if order is None:
+        # An order of somebody else on this account.
+        return msgspec.structs.replace(cause, exit_label="external_flatten")
     if not order.run_id:
         # No decision asked for it: somebody at the desk did.
         return msgspec.structs.replace(cause, leverage=order.leverage, exit_label="external_flatten")
@@ -209,12 +299,15 @@ def flatten_if_due(rooms: Rooms, deployment: Deployment) -> None:
     asked = rooms.book.flatten_due(deployment.id)
     if not asked:
         return
+    cancelled = _cancel_at_broker(rooms, deployment, asked)
+    if cancelled:
+        # What was filled before the broker let go is booked before the closes are sized.
+        reconcile_account(rooms, deployment)
     seq, now = rooms.book.head(deployment.id), rooms.clock.now()
     found = rooms.book.working_orders(deployment.id)
     bodies: list[msgspec.Struct] = []
-    for order, placed in found:
-        began = bool(order.run_id) and order.intended_at <= asked.get(order.symbol, 0)
-        if began and (placed or _has_not_left(rooms, deployment, order)):
+    for order, _ in found:
+        if order.client_id in cancelled:
             bodies += _cancel_events(order, now)
     closing = {order.symbol for order, _ in found if not order.run_id}
     account = rooms.book.account(deployment.id, seq=seq)
@@ -226,10 +319,24 @@ def flatten_if_due(rooms: Rooms, deployment: Deployment) -> None:
         rooms.book.append(deployment.id, [draft_event(now, body) for body in bodies], expected_seq=seq)
 
 
-def _has_not_left(rooms: Rooms, deployment: Deployment, order: Order) -> bool:
-    """Whether an order that is not placed has certainly not left; one that may have is asked for first (`execute`)."""
-    state = rooms.broker(deployment.agent.broker).order_state(order.client_id)
-    return state.status in ("never seen", "rejected")
+def _cancel_at_broker(rooms: Rooms, deployment: Deployment, asked: Mapping[str, int]) -> set[str]:
+    """Client ids of decisions' orders that had begun when somebody wanted them gone, and certainly will not fill.
+
+    One the broker has filled, or of which nobody can say, is left to the next turn. One that is not placed and was
+    never seen has not left.
+    """
+    found = [(order, placed) for order, placed in rooms.book.working_orders(deployment.id) if order.run_id]
+    begun = [(order, placed) for order, placed in found if order.intended_at <= asked.get(order.symbol, 0)]
+    if not begun:
+        return set()
+    broker = rooms.broker(deployment.agent.broker)
+    booked = _booked_now(rooms, deployment, seq=rooms.book.head(deployment.id))
+    gone = set()
+    for order, placed in begun:
+        status = broker.cancel(order.client_id, booked).status
+        if status in ("cancelled", "rejected") or (status == "never seen" and not placed):
+            gone.add(order.client_id)
+    return gone
 
 
 def _cancel_events(order: Order, now: int) -> list[msgspec.Struct]:
@@ -248,10 +355,13 @@ def execute_orders(rooms: Rooms, deployment: Deployment) -> None:
     # Read behind the head, so that whoever else places them is noticed.
     seq, found = rooms.book.head(deployment.id), rooms.book.working_orders(deployment.id)
     working = [order for order, placed in found if placed]
-    broker = rooms.broker(deployment.agent.broker)
+    intended = [order for order, placed in found if not placed]
+    if not intended:
+        return
+    broker, booked = rooms.broker(deployment.agent.broker), _booked_now(rooms, deployment, seq=seq)
     bodies: list[msgspec.Struct] = []
-    for order in (order for order, placed in found if not placed):
-        state = broker.order_state(order.client_id)
+    for order in intended:
+        state = broker.order_state(order.client_id, booked)
         if state.status == "never seen":
             verdict = _gate_verdict(rooms, deployment, order, others=working, seq=seq)
             if not verdict.allowed:
@@ -271,7 +381,7 @@ def _broker_answer_events(
     rooms: Rooms, deployment: Deployment, order: Order, state: OrderState
 ) -> list[msgspec.Struct]:
     """What is written of a broker's answer."""
-    if state.status == "placed":
+    if state.has_arrived:
         return [OrderPlaced(order.client_id)]
     why = short_line(state.detail, _MAX_DETAIL_CHARS) or "it gave no reason"
     if state.status == "rejected":

@@ -86,7 +86,7 @@ class DatabaseWait:
 
 
 def when_database_answers(
-    call: Callable[[], T], *, until: float | None, stopped: Callable[[], bool], say: Callable[[str], None]
+    call: Callable[[], T], *, until: float | None, stopped: Callable[[], bool], report: Callable[[str], None]
 ) -> T:
     """What a call gives, tried again while the database is away; DatabaseAway when time or a stop ends the wait."""
     waiting = DatabaseWait()
@@ -94,11 +94,11 @@ def when_database_answers(
         try:
             found = call()
         except DatabaseAway as error:
-            say(waiting.note_away(error))
+            report(waiting.note_away(error))
             if not waiting.sleep_until_retry(until=until, stopped=stopped):
                 raise
             continue
         back = waiting.note_back()
         if back is not None:
-            say(back)
+            report(back)
         return found

@@ -108,11 +108,13 @@ def _try_append(rooms: Rooms, deployment: Deployment, drafts: list[Draft], *, se
 
 
 def _learning_state(rooms: Rooms, deployment: Deployment) -> _LearningState | None:
-    """The moment it is; None where others write too, and only a look tells."""
-    own = rooms.log.last_change_seq(rooms.book.stream(deployment.id), _TEACHING_KINDS)
-    if own is None:
-        return None
-    return deployment, rooms.clock.now() // DAY, own, rooms.log.last_change_seq(rooms.book.stream(), _TEACHING_KINDS)
+    """What there is to learn is a function of: the day, and the newest events that teach; None when not known."""
+    streams = rooms.book.stream(deployment.id), rooms.book.stream()
+    seqs = rooms.book.head(deployment.id), rooms.book.head()
+    own, shared = (
+        rooms.log.last_change_seq(stream, _TEACHING_KINDS, seq=seq) for stream, seq in zip(streams, seqs, strict=True)
+    )
+    return None if own is None else (deployment, rooms.clock.now() // DAY, own, shared)
 
 
 class _DueReflection(msgspec.Struct, frozen=True):

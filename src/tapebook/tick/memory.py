@@ -11,7 +11,7 @@
 Caches here hold the last window or note asked for and are compared by value, so nothing has to invalidate them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 
 import msgspec
@@ -64,8 +64,8 @@ def experience_rows_for(
 ) -> tuple[ExperienceRow, ...]:
     """What experience says of a situation as of a sequence number."""
     settings = deployment.agent.experience
-    standing = rooms.experience.records_as_of(deployment.id, seq=seq) if settings.enabled else None
-    if standing is None or not standing.seq:
+    records = rooms.experience.records_as_of(deployment.id, seq=seq) if settings.enabled else None
+    if records is None or not records.seq:
         return ()
     read = _feature_vector_cache(
         market.symbol, market.bar_minutes, len(market.bars), held=_held_sign(market, portfolio)
@@ -74,17 +74,17 @@ def experience_rows_for(
     # Bars that could not be classified are asked about like trades without a tag.
     regime = market_regime(market, version=version) or UNKNOWN_REGIME
     question = ExperienceQuery(market.as_of, market.symbol, regime, _providers(rooms, deployment.agent))
-    return rooms.experience.rows_for_packet(standing, question, reading, settings=settings)
+    return rooms.experience.rows_for_packet(records, question, reading, settings=settings)
 
 
 def situation_draft(run_id: str, situation: Situation) -> Draft:
     """What a decision saw that opens something: joined to the outcome when the trade ends."""
     market, held = situation.market, _held_sign(situation.market, situation.portfolio)
     shape = _bar_features_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
-    sight = _market_features(
+    features = _market_features(
         market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=held
     )
-    return draft_situation_seen(run_id, situation.symbol, sight)
+    return draft_situation_seen(run_id, situation.symbol, features)
 
 
 def market_regime(market: Market, *, version: PacketVersion) -> str | None:
@@ -250,33 +250,6 @@ class Promotion(msgspec.Struct, frozen=True):
         return f"{len(self.bullets)} lessons of {self.agent} are promoted to {self.skill}; told: {whom}"
 
 
-class HomeSkills:
-    """Skills by the names of agents: what `Tapebook.skills` gives. `find` gives the deployment of an agent."""
-
-    def __init__(self, rooms: Rooms, *, find: Callable[[str], Deployment]) -> None:
-        self._rooms = rooms
-        self._find = find
-
-    def promote(self, agent: str, *, to: str | None = None, skill: str | None = None) -> Promotion:
-        """Has others told an agent's lessons: one other agent, all with a skill, or else its own other deployments."""
-        own = self._find(agent)
-        return promote(self._rooms, own, self._find(to).agent.name if to else skill or own.agent.name)
-
-    def demote(self, skill: str) -> Promotion:
-        """Takes back what was promoted to a skill or an agent."""
-        return demote(self._rooms, skill)
-
-    def promoted_notes(self) -> list[SkillNote]:
-        """What holds for each skill now."""
-        return promotions(self._rooms)
-
-    def notes_for(self, agent: str) -> list[SkillNote]:
-        """What an agent is told of others' lessons at its next decision."""
-        own = self._find(agent)
-        wanted = _skills_of(own.agent)
-        return [each for each in promotions(self._rooms) if each.skill in wanted and each.source != own.id]
-
-
 def promote(rooms: Rooms, deployment: Deployment, skill: str) -> Promotion:
     """Makes the note that stands for a deployment hold for a skill."""
     require_skill(skill)
@@ -290,11 +263,11 @@ def promote(rooms: Rooms, deployment: Deployment, skill: str) -> Promotion:
 
 def demote(rooms: Rooms, skill: str) -> Promotion:
     """Ends what was promoted to a skill."""
-    standing = {each.skill: each for each in promotions(rooms)}
-    if skill not in standing:
-        known = ", ".join(standing) or "none"
+    promoted = {each.skill: each for each in promotions(rooms)}
+    if skill not in promoted:
+        known = ", ".join(promoted) or "none"
         raise UnknownName(f"nothing is promoted to {skill!r}; skills with lessons: {known}")
-    ended = msgspec.structs.replace(standing[skill], happened_at=rooms.clock.now(), lessons_text="", content_hash="")
+    ended = msgspec.structs.replace(promoted[skill], happened_at=rooms.clock.now(), lessons_text="", content_hash="")
     return _append_promotion(rooms, ended)
 
 
@@ -311,12 +284,12 @@ def require_skill(name: str) -> None:
 
 def promoted_notes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The events by which a deployment is told what was promoted, or taken back, since it was last told."""
-    wanted = _skills_of(deployment.agent)
+    wanted = skills_of(deployment.agent)
     held = [each for each in rooms.notes.skill_notes("", seq=_NEWEST_SEQ) if each.skill in wanted]
     if not held:
         return []
-    told = {each.skill: each for each in rooms.notes.skill_notes(deployment.id, seq=seq)}
-    news = [(_note_for(deployment, each), told.get(each.skill)) for each in held]
+    stored = {each.skill: each for each in rooms.notes.skill_notes(deployment.id, seq=seq)}
+    news = [(_note_for(deployment, each), stored.get(each.skill)) for each in held]
     return [draft_note_promoted(new) for new, old in news if (new.lessons_text if old is None else new != old)]
 
 
@@ -336,8 +309,8 @@ def notes_of_lessons(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[
     return [*own, *_promoted_notes(deployment.agent, held)]
 
 
-def _join_lessons(told: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]]) -> Lessons:
-    agent, (note, held) = told
+def _join_lessons(inputs: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]]) -> Lessons:
+    agent, (note, held) = inputs
     own = note_bullets(note.lessons_text) if note else ()
     shared = _promoted_notes(agent, held)
     lines = [
@@ -349,7 +322,7 @@ def _join_lessons(told: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, 
 
 
 def _promoted_notes(agent: AgentProfile, held: Iterable[SkillNote]) -> list[SkillNote]:
-    wanted = _skills_of(agent)
+    wanted = skills_of(agent)
     return [each for each in held if each.lessons_text and each.skill in wanted]
 
 
@@ -360,18 +333,18 @@ _lessons_cache = LastCall(_join_lessons)
 def _append_promotion(rooms: Rooms, note: SkillNote) -> Promotion:
     with shared_lock(rooms.home):
         rooms.book.append("", [draft_note_promoted(note)], expected_seq=rooms.book.head())
-    told = [
+    lines = [
         name
         for _, agent in rooms.book.agents()
-        if note.skill in _skills_of(agent)
+        if note.skill in skills_of(agent)
         for name, _ in rooms.book.deployments(agent.name)
         if name != note.source
     ]
-    said = note_bullets(note.lessons_text)
-    return Promotion(note.skill, note.note_id, note.agent, note.content_hash, said, tuple(told))
+    bullets = note_bullets(note.lessons_text)
+    return Promotion(note.skill, note.note_id, note.agent, note.content_hash, bullets, tuple(lines))
 
 
-def _skills_of(agent: AgentProfile) -> frozenset[str]:
+def skills_of(agent: AgentProfile) -> frozenset[str]:
     return frozenset((agent.name, *agent.skills))
 
 

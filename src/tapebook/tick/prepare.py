@@ -77,7 +77,7 @@ class OptionalReads:
         self._causes = list(causes)
 
     @property
-    def degraded(self) -> tuple[str, ...]:
+    def degraded_names(self) -> tuple[str, ...]:
         """What was not read, and what could not be."""
         return tuple(self._degraded)
 
@@ -119,8 +119,8 @@ class OptionalReads:
 def cause_of(name: str, error: Exception) -> str:
     """What went wrong where. The text may be long and may hold anything: `safe_causes` makes it fit to be kept."""
     # It copes with errors that cannot say what they are.
-    said = " ".join(traceback.format_exception_only(error)).partition(": ")[2]
-    return f"{name}: {type(error).__name__}: {said}" if said.strip() else f"{name}: {type(error).__name__}"
+    message = " ".join(traceback.format_exception_only(error)).partition(": ")[2]
+    return f"{name}: {type(error).__name__}: {message}" if message.strip() else f"{name}: {type(error).__name__}"
 
 
 def safe_causes(rooms: Rooms, causes: Iterable[str]) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ def _history_features_cache(_symbol: str) -> LastCall[HistoryFeatures, tuple[Fea
     """What writes down the features of history: those of a boundary are the same for every tick until the next."""
     funding = LastCall(_funding_line)
 
-    def shown(derived: HistoryFeatures) -> tuple[Feature, ...]:
+    def features_of(derived: HistoryFeatures) -> tuple[Feature, ...]:
         at, volatility, positioning = derived.bucket_ts, derived.volatility, derived.positioning
         found = []
         if derived.settled is not None:
@@ -235,7 +235,7 @@ def _history_features_cache(_symbol: str) -> LastCall[HistoryFeatures, tuple[Fea
             found.append(Feature("positioningPressure", at, (), line))
         return tuple(found)
 
-    return LastCall(shown)
+    return LastCall(features_of)
 
 
 def _funding_line(settled: SettledFunding) -> str:
@@ -326,7 +326,7 @@ def gather_situation(
         marks=_situation_marks(rooms.tape, market, account.portfolio.positions, working=working, view=view),
         open_trades=account.open_trades,
         working=working,
-        degraded=optional.degraded,
+        degraded=optional.degraded_names,
         renderer=renderer,
         **memory,
     )
@@ -377,7 +377,7 @@ def _read_shared_market(
 ) -> Market:
     profile = deployment.agent.context
     minutes, count = profile.bar_minutes, profile.bar_count
-    if shelf is None or "features" in optional.degraded:
+    if shelf is None or "features" in optional.degraded_names:
         market = read_market(tape, symbol, minutes=minutes, count=count, view=view, version=version)
         return optional.read_or_default("features", market, with_features, tape, market, view=view, version=version)
     key = MarketKey(symbol, minutes, count, view.as_of, view.watermark)
@@ -385,7 +385,7 @@ def _read_shared_market(
     if found is None:
         found = _read_shared_market(tape, deployment, symbol, view=view, optional=optional, shelf=None, version=version)
         # Only what was read whole is for others.
-        if "features" not in optional.degraded:
+        if "features" not in optional.degraded_names:
             shelf.store_market(key, found)
     return found
 

@@ -20,8 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tapebook.book.materializer import Account
-from tapebook.book.store import Session, activity_of_session, day_start
+from tapebook.book.materializer import Account, Session, activity_of_session, day_start
 from tapebook.broker import OrderBook, Settlement
 from tapebook.domain.agent import Deployment
 from tapebook.domain.cache import LastCall
@@ -50,13 +49,13 @@ class TapeQuotes:
         A bar counts when it has ended; its close comes before whatever else was observed at that moment.
         """
         mids = self.tape.mids(symbol, since=since, until=until, view=self._view)
-        told, length = {mid.bucket_ts // MINUTE for mid in mids}, self.bar_ms(symbol)
-        if length == MINUTE and told.issuperset(range(-(-since // MINUTE), until // MINUTE)):
+        minutes_with_mids, length = {mid.bucket_ts // MINUTE for mid in mids}, self.bar_ms(symbol)
+        if length == MINUTE and minutes_with_mids.issuperset(range(-(-since // MINUTE), until // MINUTE)):
             return mids
         bars = self.bars(symbol, since=since - length, until=until)
-        begun = [bar for bar in bars if bar.bucket_ts >= since and bar.bucket_ts // MINUTE not in told]
+        begun = [bar for bar in bars if bar.bucket_ts >= since and bar.bucket_ts // MINUTE not in minutes_with_mids]
         # Of a minute the close is left out: the next one opens at the same moment.
-        ended = [bar for bar in bars if length > MINUTE and (bar.end - 1) // MINUTE not in told]
+        ended = [bar for bar in bars if length > MINUTE and (bar.end - 1) // MINUTE not in minutes_with_mids]
         opens = [Mid(symbol, bar.bucket_ts, bar.open_e8) for bar in begun]
         closes = [Mid(symbol, bar.end, bar.close_e8) for bar in ended]
         return sorted([*closes, *mids, *opens], key=lambda mid: mid.bucket_ts)
@@ -240,14 +239,14 @@ def extremes(bars: Sequence[Candle], mids: Sequence[Mid], moved_at: int) -> Pric
         for bar in bars:
             prices += (bar.low_e8, bar.high_e8) if bar.bucket_ts >= moved_at else (bar.close_e8,)
         return PriceRange(min(prices), max(prices)) if prices else None
-    told = {mid.bucket_ts // MINUTE for mid in mids}
+    minutes_with_mids = {mid.bucket_ts // MINUTE for mid in mids}
     prices += [mid.price_e8 for mid in mids if mid.bucket_ts >= moved_at]
     for bar in bars:
         last = (bar.end - 1) // MINUTE
         if bar.bucket_ts < moved_at:
-            if last not in told:
+            if last not in minutes_with_mids:
                 prices.append(bar.close_e8)
-        elif not told.issuperset(range(bar.bucket_ts // MINUTE, last + 1)):
+        elif not minutes_with_mids.issuperset(range(bar.bucket_ts // MINUTE, last + 1)):
             prices += (bar.low_e8, bar.high_e8)
     return PriceRange(min(prices), max(prices)) if prices else None
 

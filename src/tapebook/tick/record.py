@@ -32,7 +32,7 @@ from tapebook.wiring import Rooms
 
 def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, limits: Limits) -> DecisionRun:
     """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
-    orders, agent = _intended_orders(opened, decision, limits), opened.slot.deployment.agent
+    orders, agent = _intended_orders(rooms, opened, decision, limits), opened.slot.deployment.agent
     optional = OptionalReads(causes=opened.causes)
     seen = None
     if agent.mode == "trade" and orders and not all(order.reduce_only for order in orders):
@@ -55,12 +55,15 @@ def archived_texts(packet: Packet, reply: str, reasoning: str) -> list[bytes]:
     return [text.encode(errors="backslashreplace") for text in texts]
 
 
-def _intended_orders(opened: PreparedDecision, decision: Decision, limits: Limits) -> list[Order]:
+def _intended_orders(rooms: Rooms, opened: PreparedDecision, decision: Decision, limits: Limits) -> list[Order]:
     # Most decisions are to hold, which asks for nothing.
     if opened.slot.trigger == "shadow" or all([action.action == "hold" for action in decision.actions]):
         return []
-    judged = list(zip(decision.actions, decision.verdicts, strict=True))
-    return orders_for_actions(opened.slot.run_id(), judged, held=limits.held, mark_e8=limits.mark_e8, at=limits.at)
+    slot, judged = opened.slot, list(zip(decision.actions, decision.verdicts, strict=True))
+    increments = rooms.broker(slot.deployment.agent.broker).increments(slot.symbol)
+    return orders_for_actions(
+        slot.run_id(), judged, held=limits.position, mark_e8=limits.mark_e8, at=limits.at, increments=increments
+    )
 
 
 def _dry_run_event(order: Order, limits: Limits) -> OrderDryRun:
@@ -172,7 +175,7 @@ def record_unmade_runs(
 
 def _skipped_slot_notes(rooms: Rooms, slots: Sequence[Slot]) -> dict[str, str]:
     """What is said of slots, by their run, after which others of the pair passed that are not listed one by one."""
-    told: dict[str, str] = {}
+    notes: dict[str, str] = {}
     by_pair: dict[tuple[str, str], list[Slot]] = {}
     for slot in slots:
         by_pair.setdefault((slot.symbol, slot.branch), []).append(slot)
@@ -184,5 +187,7 @@ def _skipped_slot_notes(rooms: Rooms, slots: Sequence[Slot]) -> dict[str, str]:
             ends = [msgspec.structs.replace(slot, scheduled_for=at) for at in (*between[:1], *between[-1:])]
             # Slots that were decided in their time lie between two late ones as well.
             if between and not any(rooms.book.has_run(each.run_id()) for each in ends):
-                told[slot.run_id()] = f"; the next {len(between):,} slots passed as well, until {iso_text(between[-1])}"
-    return told
+                notes[slot.run_id()] = (
+                    f"; the next {len(between):,} slots passed as well, until {iso_text(between[-1])}"
+                )
+    return notes

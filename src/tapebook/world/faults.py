@@ -178,7 +178,7 @@ class FrameMangler:
         return ready
 
     def _damaged_payloads(self, frame: Frame, at: int) -> list[bytes]:
-        payload = self._broken(frame, at) if self._strikes("corrupt", frame, at) else frame.payload
+        payload = self._break_frame(frame, at) if self._strikes("corrupt", frame, at) else frame.payload
         if frame.lane in self._held:
             return [payload, self._held.pop(frame.lane)[1]]
         if self._strikes("reorder", frame, at):
@@ -192,7 +192,7 @@ class FrameMangler:
             self._record.add_or_extend(InjectedFault(kind, frame.channel, frame.subject, at, at))
         return strikes
 
-    def _broken(self, frame: Frame, at: int) -> bytes:
+    def _break_frame(self, frame: Frame, at: int) -> bytes:
         """Cut off in the middle, or what a proxy says when the exchange is gone."""
         cut = self._faults.uniform_draw("cut", frame.lane, at) < 0.7
         return frame.payload[: len(frame.payload) * 2 // 3] if cut else _BAD_GATEWAY
@@ -210,7 +210,7 @@ class BarAmender:
         faults = self._faults
         if not (faults.late or faults.correct) or not bars or bars[0].end - bars[0].bucket_ts != MINUTE:
             return bars
-        return [self._corrected(bar, now) for bar in bars if not self._is_late(bar, now)]
+        return [self._correct(bar, now) for bar in bars if not self._is_late(bar, now)]
 
     def _is_late(self, bar: Candle, now: int) -> bool:
         late = (
@@ -222,7 +222,7 @@ class BarAmender:
             self._record.add_or_extend(InjectedFault("late", "candles", bar.symbol, bar.bucket_ts, bar.end))
         return late
 
-    def _corrected(self, bar: Candle, now: int) -> Candle:
+    def _correct(self, bar: Candle, now: int) -> Candle:
         due = bar.sample_count and now >= bar.end + self._faults.correct_after_ms
         if not due or not self._faults.happens("correct", bar.symbol, bar.bucket_ts):
             return bar

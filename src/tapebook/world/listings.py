@@ -263,26 +263,26 @@ class Carry:
         return PerpState(self._premium, average, self._momentum * _MOMENTUM_SCALE, base)
 
 
-def context_of(asset: Asset, standing: PerpState, *, at: int, mid_e8: int) -> AssetContext:
+def context_of(asset: Asset, perp: PerpState, *, at: int, mid_e8: int) -> AssetContext:
     """The exchange's view at an instant. The mark is the mid, so the premium is all that parts it from the oracle."""
     return AssetContext(
         symbol=asset.symbol,
         bucket_ts=at,
-        funding_e12=round(hourly_rate(standing.average_premium) * E12),
-        premium_e12=round(standing.premium * E12),
-        open_interest_base=round(standing.open_interest_base, asset.size_decimals),
+        funding_e12=round(hourly_rate(perp.average_premium) * E12),
+        premium_e12=round(perp.premium * E12),
+        open_interest_base=round(perp.open_interest_base, asset.size_decimals),
         mark_e8=mid_e8,
-        oracle_e8=quote_e8(mid_e8 / E8 / (1 + standing.premium), asset.price_decimals),
+        oracle_e8=quote_e8(mid_e8 / E8 / (1 + perp.premium), asset.price_decimals),
     )
 
 
-def funding_of(asset: Asset, standing: PerpState, *, at: int) -> FundingRate:
+def funding_of(asset: Asset, perp: PerpState, *, at: int) -> FundingRate:
     """The rate settled at a full hour, given the standing at the end of the hour."""
     return FundingRate(
         symbol=asset.symbol,
         bucket_ts=at,
-        rate_e12=round(hourly_rate(standing.average_premium) * E12),
-        premium_e12=round(standing.average_premium * E12),
+        rate_e12=round(hourly_rate(perp.average_premium) * E12),
+        premium_e12=round(perp.average_premium * E12),
     )
 
 

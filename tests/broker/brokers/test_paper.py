@@ -10,7 +10,7 @@ from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
 from tapebook.domain.money import E8, to_units
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
-from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, bar, held, limit, mid, order
+from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, activity, bar, held, limit, mid, order
 
 DEEP = (10**18, 10**18, 10**18)
 
@@ -18,7 +18,7 @@ DEEP = (10**18, 10**18, 10**18)
 def told(mine: BrokerAccount, orders: list[Order], market: Market, *, until: float = 600) -> list[BrokerEvent]:
     """What happens to an account up to so many minutes after noon."""
     asked = NOON + round(until * MINUTE)
-    return list(paper.create(TERMS).activity(mine, orders, quotes=WrittenQuotes(market), until=asked).events)
+    return list(activity(paper.create(TERMS), mine, orders, quotes=WrittenQuotes(market), until=asked).events)
 
 
 def said(
@@ -343,9 +343,9 @@ def test_minute_that_was_checked_is_not_checked_again() -> None:
 def test_bar_is_checked_when_it_has_ended_and_not_before() -> None:
     broker, market = paper.create(TERMS), minute_by_minute(bar(3, 100, 100, 50, 100))
     mine = account(held(10), cash=50)
-    before = broker.activity(mine, [], quotes=WrittenQuotes(market), until=NOON + 4 * MINUTE - 1)
+    before = activity(broker, mine, [], quotes=WrittenQuotes(market), until=NOON + 4 * MINUTE - 1)
     assert (before.events, before.walked_until) == ((), NOON + 3 * MINUTE)
-    after = broker.activity(mine, [], quotes=WrittenQuotes(market), until=NOON + 4 * MINUTE)
+    after = activity(broker, mine, [], quotes=WrittenQuotes(market), until=NOON + 4 * MINUTE)
     assert (len(after.events), after.walked_until) == (1, NOON + 4 * MINUTE)
 
 
@@ -460,7 +460,7 @@ def test_delisted_symbol_is_settled_after_funding_and_before_orders() -> None:
     arrives, rests = order(60 - 500 / MINUTE), limit(80, 30, client_id="c2")
     late = order(60.5, client_id="c3")
     broker, orders = paper.create(TERMS), [arrives, rests, late]
-    said = broker.activity(account(held(1)), orders, quotes=WrittenQuotes(market), until=end + MINUTE)
+    said = activity(broker, account(held(1)), orders, quotes=WrittenQuotes(market), until=end + MINUTE)
     rate = FundingPayment("BTC", end, -9_000, 10**8)
     fill = said.events[1]
     assert isinstance(fill, Fill) and fill.delisted and not fill.liquidation and fill.client_id is None
@@ -472,15 +472,15 @@ def test_delisted_symbol_is_settled_after_funding_and_before_orders() -> None:
         OrderEnd("c2", end, "cancelled", "delisted"),
         OrderEnd("c3", end + MINUTE, "rejected", "delisted"),
     )
-    sooner = broker.activity(account(held(1)), orders, quotes=WrittenQuotes(market), until=end - 1)
+    sooner = activity(broker, account(held(1)), orders, quotes=WrittenQuotes(market), until=end - 1)
     assert sooner.events == ()
 
 
 def test_isolated_position_that_settles_below_its_margin_is_made_up_for() -> None:
     market = Market((mid(0, 100),), settlements={"BTC": Settlement(NOON + MINUTE, 40 * E8)})
     exposure = held(1, leverage=2)
-    said = paper.create(TERMS).activity(
-        account(exposure, margin="isolated"), [], quotes=WrittenQuotes(market), until=NOON + MINUTE
+    said = activity(
+        paper.create(TERMS), account(exposure, margin="isolated"), [], quotes=WrittenQuotes(market), until=NOON + MINUTE
     )
     # Half of a hundred dollars was there to lose, and sixty were lost.
     assert said.events[1:] == (InsurancePayment("BTC", NOON + MINUTE, 10_000_000),)

@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.decision.engines import breakout
-from tapebook.decision.engines.breakout import ENTER_BARS, LEAVE_BARS
+from tapebook.decision.engines.breakout import BreakoutSettings
 from tapebook.domain.run import Action
 from tests.decision.engines.seen import FLAT, LONG, SHORT, Prices, proposed_by, seen
 
+ENTER_BARS, LEAVE_BARS = BreakoutSettings().enter_bars, BreakoutSettings().leave_bars
 # A wide channel of 90 to 110, narrow at its end: 97 to 103.
 PAST: list[Prices] = [(110.0, 90.0, 100.0)] * (ENTER_BARS - LEAVE_BARS) + [(103.0, 97.0, 100.0)] * LEAVE_BARS
 

@@ -4,11 +4,13 @@ import pytest
 
 from tapebook.context import assemble_packet
 from tapebook.decision.engines import carry
-from tapebook.decision.engines.carry import ENTER_PCT, LEAVE_PCT, OLDEST_SECONDS
+from tapebook.decision.engines.carry import OLDEST_SECONDS, CarrySettings
 from tapebook.decision.rule_engine import read_packet
 from tapebook.domain.packet import Packet
 from tests.context.situations import situation
 from tests.decision.engines.seen import FLAT, LONG, SHORT, facts, packet_of, portfolio, proposed_by
+
+ENTER_PCT, LEAVE_PCT = CarrySettings().enter_pct, CarrySettings().leave_pct
 
 
 def paying(rate: float | str, *, held: int = FLAT, age: str = "60") -> Packet:

@@ -7,9 +7,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tapebook.decision.engines import reversion
-from tapebook.decision.engines.reversion import BARS, ENTER
+from tapebook.decision.engines.reversion import ReversionSettings
 from tapebook.domain.run import Action
 from tests.decision.engines.seen import FLAT, LONG, SHORT, proposed_by, seen
+
+BARS, ENTER = ReversionSettings().bars, ReversionSettings().enter
 
 
 def decided(closes: list[float], *, held: int = FLAT) -> Action:

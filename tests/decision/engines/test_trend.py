@@ -2,12 +2,15 @@
 
 import pytest
 
+from tapebook.decision import EngineTerms
 from tapebook.decision.engines import trend
-from tapebook.decision.engines.trend import ENTER_BPS, FAST, LEAVE_BPS, SLOW
-from tapebook.decision.rule_engine import LEVERAGE, NOTIONAL_USD
+from tapebook.decision.engines.trend import TrendSettings
 from tapebook.domain.money import E6
 from tapebook.domain.run import Action
-from tests.decision.engines.seen import FLAT, LONG, SHORT, proposed_by, seen
+from tests.decision.engines.seen import FLAT, LONG, SHORT, action_in, proposed_by, seen
+
+USUAL = TrendSettings()
+FAST, SLOW, ENTER_BPS, LEAVE_BPS = USUAL.fast, USUAL.slow, USUAL.enter_bps, USUAL.leave_bps
 
 
 def decided(closes: list[float], *, held: int = FLAT) -> Action:
@@ -49,7 +52,7 @@ def test_band(bps: float, held: int, kind: str, side: str | None) -> None:
 
 def test_open_has_a_size_and_a_story() -> None:
     proposed = decided(gap(100))
-    assert (proposed.notional_usd_e6, proposed.leverage) == (round(NOTIONAL_USD * E6), LEVERAGE)
+    assert (proposed.notional_usd_e6, proposed.leverage) == (round(USUAL.notional_usd * E6), USUAL.leverage)
     assert proposed.confidence_e4 == 7_500
     assert proposed.reason == f"average of {FAST} bars is +100.0 bps from the average of {SLOW}"
 
@@ -67,3 +70,20 @@ def test_only_the_newest_bars_count() -> None:
 def test_prices_of_nothing_open_nothing() -> None:
     assert decided([0.0] * SLOW).action == "hold"
     assert decided([0.0] * SLOW, held=LONG).action == "close"
+
+
+def test_settings_decide_how_many_bars_count_and_how_much_is_traded() -> None:
+    rising = seen([(price, price, price) for price in (100.0, 100.0, 101.0, 102.0)])
+    assert proposed_by(trend, rising).reason == f"fewer than {SLOW} bars"
+    settings = (("fast", "2"), ("leverage", "3"), ("notional_usd", "250.5"), ("slow", "4"))
+    proposed = action_in(trend.create(EngineTerms(settings=settings)).decide(rising))
+    assert (proposed.action, proposed.side, proposed.notional_usd_e6, proposed.leverage) == (
+        "open",
+        "long",
+        250_500_000,
+        3,
+    )
+    assert proposed.reason == "average of 2 bars is +74.4 bps from the average of 4"
+    # Two engines with other settings share no answer.
+    wide = action_in(trend.create(EngineTerms(settings=(*settings, ("enter_bps", "500")))).decide(rising))
+    assert wide.action == "hold"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tapebook.lab.experience import ExperienceFiles, RebuiltExperience
+from tapebook.api.experience import ExperienceFiles, RebuiltExperience
 
 Run = Callable[..., tuple[int, str, str]]
 

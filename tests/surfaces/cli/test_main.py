@@ -25,7 +25,7 @@ SOURCE = str(Path(__file__).parents[3] / "src")
 CALL = "import sys; from tapebook.surfaces.cli import main; sys.exit(main())"
 HEAVY = [
     *("apsw", "psycopg", "numpy", "aiohttp", "pyarrow", "msgspec", "asyncio", "rich"),
-    *("tapebook.api.app", "tapebook.tick", "tapebook.settings.config", "tapebook.db", "tapebook.views"),
+    *("tapebook.api.app", "tapebook.tick", "tapebook.settings.config", "tapebook.db", "tapebook.domain.views"),
 ]
 
 

@@ -2,17 +2,17 @@
 
 What happens to an account is a function of the account, its orders and the tape, so a process that died asks again
 and gets the same answer. Each question is one simulation (`broker/simulation.py`): orders meet observations and pay
-for their size (`matching`), need margin and may be liquidated (`margin`).
+for their size (`matching`), need margin and may be liquidated (`margin`). An order has been handed over when the book
+says so, and has been taken out of the market when the book has written that.
 """
 
-from collections.abc import Sequence
-
-from tapebook.broker.margin import MarginTiers
-from tapebook.broker.port import BrokerAccount, BrokerActivity, OrderState, PaperTerms, Quotes
+from tapebook.broker.margin import MarginTiers, listed_increments
+from tapebook.broker.port import BookedAccount, BrokerActivity, OpenOrder, OrderState, PaperTerms
 from tapebook.broker.simulation import AccountSimulation
-from tapebook.domain.order import Order
+from tapebook.domain.order import Increments, Order, OrderEnd
+from tapebook.domain.position import Portfolio
 
-_PLACED, _NEVER_SEEN = OrderState("placed"), OrderState("never seen")
+_RESTING, _NEVER_SEEN, _CANCELLED = OrderState("resting"), OrderState("never seen"), OrderState("cancelled")
 
 
 class PaperBroker:
@@ -24,18 +24,44 @@ class PaperBroker:
 
     def place(self, order: Order) -> OrderState:
         """Takes every order. Nothing has to leave: the order is in the book, and the tape decides."""
-        return _PLACED
+        return _RESTING
 
-    def order_state(self, client_id: str) -> OrderState:
-        """No order ever left, so none is known here and placing one again does no harm."""
-        return _NEVER_SEEN
+    def cancel(self, client_id: str, booked: BookedAccount) -> OrderState:
+        """Lets go of an order that rests; it is gone once the book has written that."""
+        state = self.order_state(client_id, booked)
+        return _CANCELLED if state == _RESTING else state
 
-    def activity(
-        self, account: BrokerAccount, orders: Sequence[Order], *, quotes: Quotes, until: int
-    ) -> BrokerActivity:
+    def order_state(self, client_id: str, booked: BookedAccount) -> OrderState:
+        """How far the tape has carried an order; one the book does not call placed was never seen."""
+        if all(order.client_id != client_id for order in booked.orders):
+            return _NEVER_SEEN
+        for event in self.activity_since(booked).events:
+            if isinstance(event, OrderEnd) and event.client_id == client_id:
+                return OrderState(event.status, event.detail)
+        return _RESTING
+
+    def open_orders(self, booked: BookedAccount) -> tuple[OpenOrder, ...]:
+        """Orders that the tape has not ended."""
+        simulation = self._simulation(booked)
+        simulation.simulate()
+        return simulation.open_orders()
+
+    def activity_since(self, booked: BookedAccount) -> BrokerActivity:
         """Fills, funding, liquidations and cancellations up to a moment."""
-        walk = AccountSimulation(account, orders, quotes=quotes, terms=self._terms, margins=self._margins, until=until)
-        return walk.simulate()
+        return self._simulation(booked).simulate()
+
+    def account_state(self, booked: BookedAccount) -> Portfolio:
+        """The account at the end of its simulation."""
+        simulation = self._simulation(booked)
+        simulation.simulate()
+        return simulation.portfolio()
+
+    def increments(self, symbol: str) -> Increments | None:
+        """The exchange's steps where the settings ask for them (`paper.lots`) and they are known."""
+        return listed_increments(symbol) if self._terms.lots else None
+
+    def _simulation(self, booked: BookedAccount) -> AccountSimulation:
+        return AccountSimulation(booked, terms=self._terms, margins=self._margins)
 
 
 def create(terms: PaperTerms) -> PaperBroker:

@@ -6,13 +6,39 @@ packet says that settlements are apart.
 """
 
 from functools import lru_cache
+from typing import Annotated
+
+from msgspec import Meta
 
 from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
-from tapebook.decision.rule_engine import Facts, PositionSide, Signal, abstain, follow_signal, parse_number, read_packet
+from tapebook.decision.rule_engine import (
+    Facts,
+    PositionSide,
+    RuleSettings,
+    Signal,
+    abstain,
+    follow_signal,
+    parse_number,
+    read_packet,
+)
 from tapebook.domain.packet import Packet
 
-ENTER_PCT, LEAVE_PCT = 0.005, 0.002
 OLDEST_SECONDS = 7_200
+HourlyPct = Annotated[float, Meta(gt=0, le=100, description="a number of percent an hour above 0, up to 100")]
+
+
+class CarrySettings(RuleSettings, frozen=True, kw_only=True, cache_hash=True):
+    """The hourly rate from which a side is taken, and the one below which it is left."""
+
+    enter_pct: HourlyPct = 0.005
+    leave_pct: HourlyPct = 0.002
+
+    def __post_init__(self) -> None:
+        if self.leave_pct > self.enter_pct:
+            raise ValueError("leave_pct must be at most enter_pct")
+
+
+SETTINGS = CarrySettings
 
 
 class CarryEngine:
@@ -20,30 +46,34 @@ class CarryEngine:
 
     identity = ""
 
+    def __init__(self, settings: CarrySettings) -> None:
+        self._settings = settings
+
     def decide(self, packet: Packet) -> EngineAnswer:
         """Opens on the side that is paid, closes when the pay is gone or has turned, holds otherwise."""
-        reading = read_packet(packet)
-        told = reading.market.get("funding_rate_1h_pct")
-        signal = _signal(told) if told else None
+        reading, settings = read_packet(packet), self._settings
+        rate_text = reading.market.get("funding_rate_1h_pct")
+        signal = _signal(rate_text, settings) if rate_text else None
         if signal is None:
             return abstain(packet.symbol, "the funding rate is not known")
         age = parse_number(reading.market.get("funding_age_s"))
         if age is None or (age > OLDEST_SECONDS and age > OLDEST_SECONDS * _interval_hours(reading.market)):
             return abstain(packet.symbol, "the funding rate is too old to count on")
-        return follow_signal(reading, signal)
+        return follow_signal(reading, signal, settings)
 
 
 @lru_cache(maxsize=256)
-def _signal(told: str) -> Signal | None:
+def _signal(rate_text: str, settings: CarrySettings) -> Signal | None:
     """What a rate says, None when it is no number; cached, since it stays for as long as it is the newest."""
-    rate = parse_number(told)
+    rate = parse_number(rate_text)
     if rate is None:
         return None
-    wants: PositionSide | None = "short" if rate > ENTER_PCT else "long" if rate < -ENTER_PCT else None
-    stays: tuple[PositionSide, ...] = ("short",) if rate >= LEAVE_PCT else ("long",) if rate <= -LEAVE_PCT else ()
+    enter, leave = settings.enter_pct, settings.leave_pct
+    wants: PositionSide | None = "short" if rate > enter else "long" if rate < -enter else None
+    stays: tuple[PositionSide, ...] = ("short",) if rate >= leave else ("long",) if rate <= -leave else ()
     paid = "longs pay shorts" if rate > 0 else "shorts pay longs" if rate < 0 else "nobody pays"
     story = f"funding is {rate:.5f} % an hour: {paid}"
-    return Signal(story, wants, min(0.9, 0.4 + 0.1 * abs(rate) / ENTER_PCT), stays)
+    return Signal(story, wants, min(0.9, 0.4 + 0.1 * abs(rate) / enter), stays)
 
 
 def _interval_hours(market: Facts) -> float:
@@ -51,6 +81,6 @@ def _interval_hours(market: Facts) -> float:
     return parse_number(market.get("funding_interval_h")) or 1.0
 
 
-def create(_terms: EngineTerms) -> Engine:
+def create(terms: EngineTerms) -> Engine:
     """The adapter's entry point."""
-    return CarryEngine()
+    return CarryEngine(terms.settings_as(CarrySettings))

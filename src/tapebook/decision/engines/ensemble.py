@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import msgspec
 
-from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members
 from tapebook.decision.reply import MAX_REASON_CHARS, ReplyRefusal, make_answer_on, parse_reply
 from tapebook.decision.rule_engine import parse_number
 from tapebook.domain.cache import LastCall
@@ -48,8 +48,8 @@ class EnsembleEngine:
         # Rules answer the same for as long as the bars stay, so what the votes come to is often known.
         self._together = LastCall(_majority_answer)
         # Empty when every member is a pure function of the packet.
-        told = " + ".join(f"{name} {engine.identity}".strip() for name, engine in members)
-        self.identity = told if any(engine.identity for _, engine in members) else ""
+        identities = " + ".join(f"{name} {engine.identity}".strip() for name, engine in members)
+        self.identity = identities if any(engine.identity for _, engine in members) else ""
 
     def decide(self, packet: Packet) -> EngineAnswer:
         """The proposal of the majority, with everybody's vote."""
@@ -96,9 +96,11 @@ def _ballot(name: str, given: EngineAnswer, weight_e4: int, symbol: str) -> Ball
     own = [action for action in parsed.actions if action.symbol == symbol]
     if not own:
         return _make_ballot(Vote(name, "hold", None, 0, weight_e4, f"no word on {symbol}"))
-    said = own[0] if len(own) == 1 else next((action for action in own if action.action != "hold"), own[0])
-    side = said.side if said.action in _ORDERS else None
-    return _make_ballot(Vote(name, said.action, side, said.confidence_e4, weight_e4, said.reason), said)
+    own_action = own[0] if len(own) == 1 else next((action for action in own if action.action != "hold"), own[0])
+    side = own_action.side if own_action.action in _ORDERS else None
+    return _make_ballot(
+        Vote(name, own_action.action, side, own_action.confidence_e4, weight_e4, own_action.reason), own_action
+    )
 
 
 def _make_ballot(vote: Vote, action: Action | None = None) -> Ballot:
@@ -165,7 +167,7 @@ def _usage(answers: Sequence[tuple[str, EngineAnswer]]) -> Usage | None:
 def create(terms: EngineTerms) -> Engine:
     """The adapter's entry point."""
     names = terms.members or MEMBERS
-    if any(name.partition(":")[0] == "ensemble" for name in names):
+    if any(has_members(name.partition(":")[0]) for name in names):
         raise ConfigError("an ensemble cannot be a member of an ensemble: name its members instead")
     paid = sum(bool(terms.member(name, terms.max_usd_e6).identity) for name in names)
     share = terms.max_usd_e6 // max(1, paid)

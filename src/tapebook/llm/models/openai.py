@@ -63,8 +63,8 @@ class OpenAIModel:
         for step, form in list(enumerate(_formats(schema)))[self._step :]:
             if isinstance(outcome, Failure) and elapsed() >= ends:
                 return outcome
-            told = system if step == 0 else f"{system}\n\n{_schema_instruction(schema)}"
-            messages = [{"role": "system", "content": told}, {"role": "user", "content": user}]
+            instructions = system if step == 0 else f"{system}\n\n{_schema_instruction(schema)}"
+            messages = [{"role": "system", "content": instructions}, {"role": "user", "content": user}]
             outcome = self._send({"messages": messages, limit: max_tokens, **form}, max(0.1, ends - elapsed()))
             if isinstance(outcome, Completion):
                 self._step = step
@@ -87,12 +87,12 @@ class OpenAIModel:
             return unreadable_response(key.redact(str(error)))
         if not chat.choices:
             return unreadable_response("no choices")
-        said, stop = chat.choices[0].message, _STOPS.get(chat.choices[0].finish_reason or "", "end")
-        text = key.redact(said.content or said.refusal or "")
+        message, stop = chat.choices[0].message, _STOPS.get(chat.choices[0].finish_reason or "", "end")
+        text = key.redact(message.content or message.refusal or "")
         prompt = estimate_tokens(*(each["content"] for each in asked["messages"]))
         used = chat.usage or _OpenAIUsage(prompt, estimate_tokens(text))
-        thought = next((each for each in (said.reasoning_content, said.reasoning) if isinstance(each, str)), "")
-        stop = "refused" if said.refusal else stop
+        thought = next((each for each in (message.reasoning_content, message.reasoning) if isinstance(each, str)), "")
+        stop = "refused" if message.refusal else stop
         return Completion(text, used.prompt_tokens, used.completion_tokens, stop, key.redact(thought))
 
 

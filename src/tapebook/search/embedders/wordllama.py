@@ -68,9 +68,9 @@ def _weights() -> NDArray[np.float16]:
     path = _wheel_folder() / "weights" / f"{MODEL}_{DIMENSION}.safetensors"
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        said = json.loads(file.read(length))["embedding.weight"]
+        header = json.loads(file.read(length))["embedding.weight"]
     # Mapped, so that processes share it and only rows of words in use are read.
-    return np.asarray(np.memmap(path, np.float16, "r", 8 + length + said["data_offsets"][0], tuple(said["shape"])))
+    return np.asarray(np.memmap(path, np.float16, "r", 8 + length + header["data_offsets"][0], tuple(header["shape"])))
 
 
 @cache

@@ -159,7 +159,7 @@ class HyperliquidSource:
         if self._settings.stepped:
             self._inbox.append((line.place, event))
         else:
-            self._handle(line, event, at)
+            self._on_event(line, event, at)
             self._session.outbox.flush(self._sink)
 
     def _now(self) -> int:
@@ -171,19 +171,19 @@ class HyperliquidSource:
     async def _learn_names(self) -> None:
         attempt = 0
         while not self._session.names.ready:
-            patience = backoff_s("names", attempt)
+            pause_s = backoff_s("names", attempt)
             for errand in self._session.name_requests():
                 answer = await self._post(errand)
                 if isinstance(answer, rest.RestRefusal):
                     asked = f"names {errand.subject}".strip()
                     self._session.outbox.add_problem("refused", f"{asked}: {answer.why}", subject=asked)
-                    patience = max(patience, answer.wait_s)
+                    pause_s = max(pause_s, answer.wait_s)
                 else:
                     self._session.learn_names(errand, answer.body, at=answer.now.at)
             if not self._session.names.ready:
                 # Nothing else would be told of while this lasts.
                 self._session.outbox.flush(self._sink)
-                await self._sleep(patience)
+                await self._sleep(pause_s)
                 attempt += 1
 
     def _open_connections(self, http: aiohttp.ClientSession) -> None:
@@ -209,25 +209,25 @@ class HyperliquidSource:
                 await self._opened.wait()
                 await asyncio.gather(*(line.sync() for line in self._lines if chosen(line)))
         except TimeoutError:
-            said = f"{self._settings.base_url} did not bring everything within {limit:g} s"
-            raise Retry(f"{said}: is it up, and is the source running?") from None
+            sentence = f"{self._settings.base_url} did not bring everything within {limit:g} s"
+            raise Retry(f"{sentence}: is it up, and is the source running?") from None
         self._handle_inbox(now)
 
     def _handle_inbox(self, now: int) -> None:
         """What the lines received since the last step, line by line, each in its order."""
         inbox, self._inbox = self._inbox, []
         for place, event in sorted(inbox, key=lambda entry: entry[0]):
-            self._handle(self._lines[place], event, now)
+            self._on_event(self._lines[place], event, now)
 
-    def _handle(self, line: SocketConnection, event: Frame | Disconnected, at: int) -> None:
-        heard = self._heard[line.place]
+    def _on_event(self, line: SocketConnection, event: Frame | Disconnected, at: int) -> None:
+        last_message = self._heard[line.place]
         if isinstance(event, Disconnected):
-            since = heard.candles_at if event.channel == "candles" else heard.at
+            since = last_message.candles_at if event.channel == "candles" else last_message.at
             self._session.on_disconnected(line.subscriptions, since=since, reason=event.reason)
             return
-        heard.at = at
+        last_message.at = at
         if isinstance(event, CandlesFrame):
-            heard.candles_at = at
+            last_message.candles_at = at
             line.watch.on_message("candles", self.elapsed_seconds())
             for found in event.bad:
                 self._session.on_damaged_frame(found, line.subscriptions, at=at)

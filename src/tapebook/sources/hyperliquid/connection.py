@@ -165,12 +165,12 @@ class SocketConnection:
 
     async def _answers_ping(self) -> bool:
         """Whether the connection answers a ping; one that does not is given up."""
-        patience = self._wires.settings.pong_s
+        limit_s = self._wires.settings.pong_s
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(limit_s):
                 return await (await self._ping())
         except TimeoutError:
-            await self.give_up(Disconnected(f"no pong within {patience:g} s"))
+            await self.give_up(Disconnected(f"no pong within {limit_s:g} s"))
         except _WIRE_ERRORS as error:
             await self.give_up(Disconnected(f"cannot ping: {type(error).__name__} {error}"))
         return False

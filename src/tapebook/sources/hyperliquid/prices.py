@@ -212,8 +212,8 @@ class CandleRepairs:
             if gap:
                 self._start_gaps[dex] = gap
             # A bar is final after the grace. One minute may have been quiet everywhere, so the mids are heard too.
-            heard = floor_to_step((alive.get(dex) or 0) - self._settings.grace_ms, MINUTE)
-            self._not_running[dex] = max(minute + MINUTE, heard, self._start[dex])
+            last_minute = floor_to_step((alive.get(dex) or 0) - self._settings.grace_ms, MINUTE)
+            self._not_running[dex] = max(minute + MINUTE, last_minute, self._start[dex])
 
     def follow_symbols(self, symbols: Iterable[str], *, at: int) -> None:
         """The symbols watched from now on; what is new is owed from the start."""
@@ -244,11 +244,11 @@ class CandleRepairs:
         hurt = [symbol for symbol in symbols if symbol in self._followed]
         self._bars.mark_doubtful(hurt)
         for symbol in hurt:
-            self._damaged.setdefault(symbol, self._ended(at))
+            self._damaged.setdefault(symbol, self._final_until(at))
 
     def tick(self, at: int) -> None:
         """Bars made final by the clock, and ranges that have to be asked for because their time has come."""
-        over = self._ended(at)
+        over = self._final_until(at)
         for symbol in [symbol for symbol, since in self._damaged.items() if since < over]:
             since = self._damaged.pop(symbol)
             self._doubtful.setdefault(symbol, []).append((since, over))
@@ -275,7 +275,7 @@ class CandleRepairs:
         lost = [symbol for symbol in symbols if symbol in self._followed]
         self._bars.mark_doubtful(lost)
         # A bar is not final before the grace is over, so the one before the loss may be part of it.
-        since = self._ended(since)
+        since = self._final_until(since)
         for symbol in lost:
             self._owed[symbol] = min(since, self._owed.get(symbol, since))
             self._cut_off.setdefault(symbol, (since, reason))
@@ -285,7 +285,7 @@ class CandleRepairs:
 
         The minutes that ended meanwhile are a gap until the answer fills it.
         """
-        since, ended = self._owed.pop(symbol, None), self._ended(at)
+        since, ended = self._owed.pop(symbol, None), self._final_until(at)
         first, reason = self._cut_off.pop(symbol, (since, ""))
         if since is not None:
             self._errands.add(RestRequest("candles", symbol, since))
@@ -294,7 +294,7 @@ class CandleRepairs:
             if reason:
                 self._outbox.add_gap("candles", symbol, (first, ended), reason)
 
-    def _ended(self, at: int) -> int:
+    def _final_until(self, at: int) -> int:
         """The end of the last minute whose bar is final by the clock."""
         return floor_to_step(at - self._settings.grace_ms, MINUTE)
 
@@ -325,8 +325,8 @@ class CandleRepairs:
         usable = []
         for candle in candles:
             if candle.symbol != symbol:
-                said = f"asked for bars of {symbol}, answered with {candle.symbol}"
-                self._outbox.add_problem("malformed", said, subject=symbol)
+                problem = f"asked for bars of {symbol}, answered with {candle.symbol}"
+                self._outbox.add_problem("malformed", problem, subject=symbol)
             elif self._is_ahead(candle, at=at):
                 continue
             else:
@@ -336,13 +336,13 @@ class CandleRepairs:
     def _is_ahead(self, candle: Candle, *, at: int) -> bool:
         if candle.bucket_ts <= at + _MOST_AHEAD:
             return False
-        said = f"a bar of {candle.symbol} begins at {candle.bucket_ts}, after {at}"
-        self._outbox.add_problem("malformed", said, subject=candle.symbol)
+        problem = f"a bar of {candle.symbol} begins at {candle.bucket_ts}, after {at}"
+        self._outbox.add_problem("malformed", problem, subject=candle.symbol)
         return True
 
     def _fill_gaps(self, errand: RestRequest, there: set[int], now: SourceTime) -> None:
         """The stretches of an answer that show every minute, as far as bars are final."""
-        shown = sorted(minute for minute in there if errand.since <= minute < self._ended(now.at))
+        shown = sorted(minute for minute in there if errand.since <= minute < self._final_until(now.at))
         if shown:
             edges = [
                 shown[0],

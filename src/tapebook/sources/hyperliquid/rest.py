@@ -308,15 +308,15 @@ async def post_request(
         return RestRefusal(f"{type(error).__name__}: {error}")
     if response.status == 200:
         return body
-    said = f"{response.status} {body[:100].decode(errors='replace')}"
+    reason = f"{response.status} {body[:100].decode(errors='replace')}"
     if response.status == _TOO_MANY:
-        return RestRefusal(said, limited=True, wait_s=_retry_after_s(response.headers.get("Retry-After", "")))
-    return RestRefusal(said)
+        return RestRefusal(reason, limited=True, wait_s=_retry_after_s(response.headers.get("Retry-After", "")))
+    return RestRefusal(reason)
 
 
-def _retry_after_s(said: str) -> float:
+def _retry_after_s(header: str) -> float:
     """The seconds to wait; 0 when none are named. A date is not read: whose clock it is by, nobody knows."""
-    return min(float(said), MOST_WAIT_S) if said.isascii() and said.isdecimal() else 0.0
+    return min(float(header), MOST_WAIT_S) if header.isascii() and header.isdecimal() else 0.0
 
 
 def answer_frame(request: EncodedRequest, answer: bytes, *, asked_at: int) -> bytes:

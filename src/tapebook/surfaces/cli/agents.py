@@ -1,6 +1,6 @@
 """Commands on agents: `agents` lists them, `agents add|edit|enable|disable|remove|show` make, change and show one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -166,11 +166,11 @@ def _list(home: str | None, json: bool, *, removed: bool) -> None:
         print_table([_mark_removed(agent) for agent in found], AGENTS, empty="no agents yet")
 
 
-def _mark_removed(agent: dict[str, Any]) -> dict[str, Any]:
+def _mark_removed(agent: Mapping[str, Any]) -> Mapping[str, Any]:
     """An agent for the list; one that was removed says so, and one whose orders are never sent."""
     if agent["removed"]:
-        agent = agent | {"enabled": "removed"}
-    return agent | {"broker": f"{agent['broker']} (dry run)"} if agent["mode"] == "dry_run" else agent
+        agent = {**agent, "enabled": "removed"}
+    return {**agent, "broker": f"{agent['broker']} (dry run)"} if agent["mode"] == "dry_run" else agent
 
 
 def _switch(name: str, on: bool, home: str | None, json: bool) -> None:
@@ -204,14 +204,17 @@ def _print_saved(saved: "SavedAgent", json: bool) -> None:
         warn(warning)
 
 
-def _record(agent: dict[str, Any]) -> dict[str, Any]:
+def _record(agent: Mapping[str, Any]) -> dict[str, Any]:
     """An agent for people: texts line by line, what it did at the end."""
-    result = f"{agent.pop('closed_trades'):,} closed trades, net {money(agent.pop('net_pnl_usd'))} USD"
+    result = f"{agent['closed_trades']:,} closed trades, net {money(agent['net_pnl_usd'])} USD"
     texts = {key: agent[key].split("\n") for key in ("strategy", "manual")}
     begun = {"deployment": agent["deployment"] or "has not begun"}
-    noted = agent.pop("dry_orders")
+    noted = agent["dry_orders"]
     dry = {"dry run": f"{plural(noted, 'order')} noted, never sent"} if noted or agent["mode"] == "dry_run" else {}
-    return agent | texts | begun | {"shadow": _shadow(agent["shadow"]), "result": result} | dry
+    pairs = {"shadow": _shadow(agent["shadow"]), "engine_settings": _shadow(agent["engine_settings"] or None)}
+    told = ("closed_trades", "net_pnl_usd", "dry_orders")
+    kept = {key: value for key, value in agent.items() if key not in told}
+    return kept | texts | begun | pairs | {"result": result} | dry
 
 
 def _shadow(shadow: dict[str, Any] | None) -> str | None:

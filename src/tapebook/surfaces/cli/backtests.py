@@ -61,21 +61,26 @@ def backtest(
     }
     with open_home(home) as book, progress("backtest") as show:
 
-        def tell(step: app.BacktestProgress) -> None:
-            show(step.done, f"{step.chunk}  {step.ticks:,} ticks  {step.ticks_per_second:,.0f}/s{_paid(step.spent)}")
+        def show_progress(step: app.BacktestProgress) -> None:
+            show(
+                step.done,
+                f"{step.chunk}  {step.ticks:,} ticks  {step.ticks_per_second:,.0f}/s{_spending_suffix(step.spent)}",
+            )
 
         def agree(estimate: app.CostEstimate) -> bool:
             return _agree(app.cost_sentence(estimate), limit=max_usd, costs=bool(estimate.most_usd_e6))
 
         if again:
-            _print_comparison(book.backtest_again(agent, chunk=chunk, progress=tell, **wish), json=json)
+            _print_comparison(book.backtest_again(agent, chunk=chunk, progress=show_progress, **wish), json=json)
             return
-        told = (lambda result: None) if json else (lambda result: print("", *app.chunk_lines(result), sep="\n"))
-        result = book.backtest(agent, progress=tell, chunk=told, max_usd=max_usd, agree=agree, **wish)
+        print_chunk = (lambda result: None) if json else (lambda result: print("", *app.chunk_lines(result), sep="\n"))
+        result = book.backtest(
+            agent, progress=show_progress, chunk_done=print_chunk, max_usd=max_usd, agree=agree, **wish
+        )
         if html:
             book.backtests.export(result.id, html=html)
         found = book.backtests.show(result.id)
-        spent = book.backtests.spent(result.id)
+        spent = book.backtests.spending(result.id)
     print_json(found) if json else print("", *app.summary_lines(result, spent=spent), sep="\n")
 
 
@@ -93,7 +98,7 @@ def _agree(sentence: str, *, limit: float | None, costs: bool) -> bool:
     return True
 
 
-def _paid(spent: Any) -> str:
+def _spending_suffix(spent: Any) -> str:
     return f"  {plural(spent.calls, 'call')}  {spent.cost_usd_e6 / 1e6:,.2f} USD" if spent else ""
 
 

@@ -40,7 +40,7 @@ def context(
             return
         packet = book.context(agent, symbol, as_of=moment, version=version)
     if json:
-        from tapebook import views
+        from tapebook.domain import views
 
         print_json(views.packet_view(packet))
     else:

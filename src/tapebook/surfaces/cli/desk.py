@@ -60,7 +60,7 @@ def up(
                     with_ingest=with_ingest,
                     url=url,
                     seconds=seconds,
-                    told=printer.print_notice,
+                    print_line=printer.print_notice,
                     report=desk,
                     lookout=lookout,
                 )

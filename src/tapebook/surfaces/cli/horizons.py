@@ -1,6 +1,6 @@
 """Commands on the layers: `horizons show`, `horizons rollup`, `horizons cleanup`, `horizons set`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from json import JSONDecodeError, dumps, loads
 from typing import TYPE_CHECKING, Annotated, Any
@@ -97,7 +97,7 @@ def set_value(
         print_lines([f"{key} of {timeframe} is set for {agent or EVERYBODY}"])
 
 
-def print_tree(entries: list[dict[str, Any]], whose: str) -> None:
+def print_tree(entries: Sequence[Mapping[str, Any]], whose: str) -> None:
     """The layers as a tree: a branch for each timeframe, a line for each key; only a terminal cuts lines."""
     from rich.console import Console
     from rich.tree import Tree
@@ -110,17 +110,17 @@ def print_tree(entries: list[dict[str, Any]], whose: str) -> None:
     Console(highlight=False, width=width).print(tree, no_wrap=True, overflow="ellipsis", crop=True)
 
 
-def _add_rows(branch: "Tree", rows: list[dict[str, Any]]) -> None:
+def _add_rows(branch: "Tree", rows: Sequence[Mapping[str, Any]]) -> None:
     values = {row["key"]: row["value"] for row in rows if row["origin"] == "rollup"}
     shown = [row for row in rows if not _is_part(row["key"], values)]
     names = [one_line(row["key"]) + ("" if _is_computed(row) else f" ({row['origin']})") for row in shown]
     width = max(map(len, names))
     for name, row in zip(names, shown, strict=True):
-        said = _words(row["value"]) + (_interval(row["key"], values) if _is_computed(row) else "")
-        branch.add(_plain(f"{name:<{width}}  {said}"))
+        text = _words(row["value"]) + (_interval(row["key"], values) if _is_computed(row) else "")
+        branch.add(_plain(f"{name:<{width}}  {text}"))
 
 
-def _is_computed(row: dict[str, Any]) -> bool:
+def _is_computed(row: Mapping[str, Any]) -> bool:
     return row["origin"] in ("rollup", "live")
 
 

@@ -1,6 +1,7 @@
 """The commands about the market: the invented one as a server, ingestion, and what is known of a symbol."""
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,10 +34,10 @@ def world(
 
     from tapebook.api import app
 
-    def told(url: str) -> None:
+    def print_url(url: str) -> None:
         print(f"serving at {url} (seed {seed}, speed {speed:g}); stop with Ctrl-C", flush=True)
 
-    asyncio.run(app.serve_world(seed=seed, port=port, speed=speed, storm=storm, told=told))
+    asyncio.run(app.serve_world(seed=seed, port=port, speed=speed, storm=storm, on_ready=print_url))
 
 
 def ingest(url: Url = None, seconds: Seconds = None, home: Home = None) -> None:
@@ -46,9 +47,9 @@ def ingest(url: Url = None, seconds: Seconds = None, home: Home = None) -> None:
     from tapebook.api import app
 
     with progress("ingest") as show:
-        told = _IngestReporter(show)
-        asyncio.run(app.ingest(home_folder(home), url=url, seconds=seconds, report=told))
-    print_lines(told.lines())
+        reporter = _IngestReporter(show)
+        asyncio.run(app.ingest(home_folder(home), url=url, seconds=seconds, report=reporter))
+    print_lines(reporter.lines())
 
 
 def market(symbol: Symbol, as_of: AsOf = None, home: Home = None, as_json: Json = False) -> None:
@@ -99,7 +100,7 @@ _VENUE_RATE = "fundingRate8h"
 _DEPTHS = {"01": "0.1", "05": "0.5", "1": "1"}
 
 
-def _record(found: dict[str, Any]) -> dict[str, Any]:
+def _record(found: Mapping[str, Any]) -> dict[str, Any]:
     """A market for people: a line or two for each thing, with its unit and its age; --json has every figure."""
     mid, regime = found["midPrice"], found["regime"]
     gaps = [
@@ -126,7 +127,9 @@ def _funding(found: dict[str, Any] | None) -> dict[str, Any]:
         return {"funding": None}
     rate = float(found.get("fundingRate1h") or 0)
     paid = "longs pay" if rate > 0 else "shorts pay" if rate < 0 else "nobody pays"
-    said = f"{_percent(found, 'fundingRate1h', 5)} per hour, {_percent(found, 'fundingRateAnnual', 2)} a year: {paid}"
+    sentence = (
+        f"{_percent(found, 'fundingRate1h', 5)} per hour, {_percent(found, 'fundingRateAnnual', 2)} a year: {paid}"
+    )
     venues = [
         f"{_VENUES.get(name.removeprefix(_VENUE_RATE), name.removeprefix(_VENUE_RATE))} {_percent(found, name, 4)}"
         for name in sorted(found)
@@ -141,7 +144,7 @@ def _funding(found: dict[str, Any] | None) -> dict[str, Any]:
     side = "under" if float(premium or 0) < 0 else "over"
     return {
         "funding": [
-            f"{said}, {found.get('regime') or 'regime not known'}; {_age(found)}",
+            f"{sentence}, {found.get('regime') or 'regime not known'}; {_age(found)}",
             *([f"8 hours: {', '.join(venues)}{beside}"] if venues else []),
         ],
         "open interest": f"change {', '.join(changes)}",
@@ -196,7 +199,7 @@ def _group_digits(number: str) -> str:
     return f"{int(whole):,}{point}{rest}"
 
 
-def _age(found: dict[str, Any]) -> str:
+def _age(found: Mapping[str, Any]) -> str:
     """`0 s old`, or `stale, 90 min old`."""
     seconds = found["ageSeconds"]
     spans = ((172_800, 86_400, "days"), (7_200, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))

@@ -165,8 +165,8 @@ def print_record(record: Mapping[str, Any]) -> None:
 
 
 def _are_numbers(texts: Iterable[str]) -> bool:
-    said = [text for text in texts if text != _NOTHING]
-    return bool(said) and all(map(_NUMBER.fullmatch, said))
+    filled = [text for text in texts if text != _NOTHING]
+    return bool(filled) and all(map(_NUMBER.fullmatch, filled))
 
 
 def _fit(widths: list[int], words: list[int]) -> None:

@@ -128,7 +128,7 @@ def reindex(*, home: Home = None, json: Json = False) -> None:
     if json:
         print_json(report)
     else:
-        print_lines([f"{plural(report['versions'], 'version')} indexed, {plural(report['written'], 'chunk')} written"])
+        print_lines([f"{plural(report.versions, 'version')} indexed, {plural(report.written, 'chunk')} written"])
 
 
 @group.command()
@@ -170,7 +170,7 @@ def _print_report(report: "SyncReport", json: bool) -> None:
     if json:
         print_json(report)
         return
-    told = [
+    counts = [
         (report.kept, f"{plural(report.kept, 'file')} changed"),
         (report.removed, f"{report.removed:,} removed"),
         (report.unchanged, f"{report.unchanged:,} unchanged"),
@@ -178,7 +178,7 @@ def _print_report(report: "SyncReport", json: bool) -> None:
         (report.entries, f"{plural(report.entries, 'entry', 'entries')} written"),
         (report.indexed.written, f"{plural(report.indexed.written, 'chunk')} indexed"),
     ]
-    words = ", ".join(text for count, text in told if count) or "there are no documents"
+    words = ", ".join(text for count, text in counts if count) or "there are no documents"
     print_lines([words])
     print_lines(f"refused {each.path}: {each.why}" for each in report.refused[:SHOWN_REFUSALS])
     if len(report.refused) > SHOWN_REFUSALS:

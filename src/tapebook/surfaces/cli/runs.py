@@ -1,5 +1,6 @@
 """Commands on decisions: `tick`, `runs`, `replay`, `compare`."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -97,7 +98,7 @@ def tick(agent: Agent, symbol: Symbol, *, home: Home = None, json: Json = False)
         earlier = book.made_earlier(agent, symbol)
         run = book.run(earlier.run.run_id if earlier else book.tick(agent, symbol).run_id)
     if json:
-        print_json(run | {"made_earlier": earlier is not None})
+        print_json({**run, "made_earlier": earlier is not None})
     elif earlier:
         name = run["run_id"]
         go_on = f"tapebook demo --seconds {earlier.demo_seconds}" + (f" --home {home}" if home else "")
@@ -114,7 +115,7 @@ def tick(agent: Agent, symbol: Symbol, *, home: Home = None, json: Json = False)
         raise typer.Exit(1)
 
 
-def _why_not_done(run: dict[str, Any]) -> str:
+def _why_not_done(run: Mapping[str, Any]) -> str:
     """What kept a decision from being carried out: the engine, the guard, the gate or the broker."""
     refused = [f"{action['rule']}: {action['detail']}" for action in run["actions"] if action["rule"]]
     ended = [order["detail"] for order in run["orders"] if order["status"] == "rejected"]
@@ -149,7 +150,7 @@ def replay(
         raise typer.Exit(Stop.exit_code)
 
 
-def _print_texts(run: dict[str, Any], names: list[str]) -> None:
+def _print_texts(run: Mapping[str, Any], names: list[str]) -> None:
     """A text as it was sent or answered, without anything around it."""
     for name in names:
         if run[name] is None and run["problems"]:
@@ -163,7 +164,7 @@ def _print_texts(run: dict[str, Any], names: list[str]) -> None:
         print_text(run[name])
 
 
-def print_run(run: dict[str, Any]) -> None:
+def print_run(run: Mapping[str, Any]) -> None:
     """One decision for people: what was known, what was decided, what the guard said, what came of it."""
     actions = run["actions"]
     parts = [f"{part['name']} {part['tokens']:,}{_dropped_text(part)}" for part in run["sections"] or []]
@@ -197,24 +198,24 @@ def print_run(run: dict[str, Any]) -> None:
     print_record({key: value for key, value in record.items() if value or key in ("degraded", "error")})
 
 
-def _mark_dry(run: dict[str, Any]) -> dict[str, Any]:
+def _mark_dry(run: Mapping[str, Any]) -> Mapping[str, Any]:
     """A run for the list; one that was never to be traded says so, and one that lacked something."""
     marks = ["shadow"] * (run["trigger"] == "shadow") + ["dry"] * run["dry"] + ["degraded"] * bool(run["degraded"])
-    return run | {"status": f"{run['status']} ({', '.join(marks)})"} if marks else run
+    return {**run, "status": f"{run['status']} ({', '.join(marks)})"} if marks else run
 
 
-def _dropped_text(part: dict[str, Any]) -> str:
+def _dropped_text(part: Mapping[str, Any]) -> str:
     return f" ({part['shown']} of {part['shown'] + part['dropped']} rows)" if part["dropped"] else ""
 
 
-def _vote(vote: dict[str, Any]) -> str:
+def _vote(vote: Mapping[str, Any]) -> str:
     what = " ".join(filter(None, [vote["action"], vote["side"]]))
     return (
         f"{vote['engine']}: {what}, confidence {vote['confidence']:.2f}, weight {vote['weight']:.2f}: {vote['reason']}"
     )
 
 
-def _usage(usage: dict[str, Any] | None) -> str | None:
+def _usage(usage: Mapping[str, Any] | None) -> str | None:
     if usage is None:
         return None
     if usage.get("reused"):
@@ -223,14 +224,14 @@ def _usage(usage: dict[str, Any] | None) -> str | None:
     return f"{usage['model']}: {tokens}, {usage['cost_usd']:.6f} USD, attempts: {usage['attempts']}"
 
 
-def _citation(citation: dict[str, Any]) -> str:
+def _citation(citation: Mapping[str, Any]) -> str:
     used = ", cited" if citation["cited"] else ""
     place = f"{citation['path']}:{citation['startLine']}-{citation['endLine']}"
     text = one_line(citation["text"] or citation["snippet"])
     return f"[{citation['id']}{used}] {place} {citation['score']:.2f}: {shorten_on_screen(text, SHOWN_LINES)}"
 
 
-def _order(order: dict[str, Any]) -> str:
+def _order(order: Mapping[str, Any]) -> str:
     limit = f" at {price(order['limit_price'])}" if order["limit_price"] is not None else ""
     only = ", reduce only" if order["reduce_only"] else ""
     detail = f" ({order['detail']})" if order["detail"] else ""
@@ -238,17 +239,17 @@ def _order(order: dict[str, Any]) -> str:
     return f"{what}: {order['status']}{detail}"
 
 
-def _fill(fill: dict[str, Any]) -> str:
+def _fill(fill: Mapping[str, Any]) -> str:
     what = f"{fill['side']} {amount(fill['size'])} {fill['symbol']} at {price(fill['price'])}"
     return f"{fill['happened_at']} {what}, fee {money(fill['fee_usd'])} USD, {'maker' if fill['maker'] else 'taker'}"
 
 
-def _trade(trade: dict[str, Any]) -> str:
+def _trade(trade: Mapping[str, Any]) -> str:
     ended = f"closed after {whole(trade['holding_minutes'])} min, " if trade["status"] == "closed" else "open, "
     return f"{trade['role']} of {trade['side']} {trade['symbol']}: {ended}net {money(trade['net_pnl_usd'])} USD"
 
 
-def _short_action(action: dict[str, Any]) -> str:
+def _short_action(action: Mapping[str, Any]) -> str:
     """`long 250` for opening one, beside a column that has the symbol."""
     if action["action"] in ("hold", "close"):
         return str(action["action"])
@@ -256,7 +257,7 @@ def _short_action(action: dict[str, Any]) -> str:
     return f"{verb}{action['side']} {whole(action['notional_usd'])}"
 
 
-def action_sentence(action: dict[str, Any]) -> str:
+def action_sentence(action: Mapping[str, Any]) -> str:
     """An action with its verdict."""
     words = [action["action"], action["side"], action["symbol"]]
     if action["action"] in ("open", "adjust"):
@@ -323,7 +324,7 @@ def _print_shadow(report: "ShadowReport") -> None:
     print_table(first_on_screen(differing, SHOWN_TICKS), SHADOW_TICKS, empty="every pair decided the same")
 
 
-def _print_runs(found: dict[str, Any]) -> None:
+def _print_runs(found: Mapping[str, Any]) -> None:
     for name in ("first", "second"):
         run = found[name]
         print_lines([f"{run['run_id']} {run['agent']} {run['symbol']} as of {run['as_of']}: {run['status']}"])

@@ -166,7 +166,7 @@ def _print_export(report: "ExportReport | StreamReport", *, json: bool) -> None:
 def _import(kind: Kind, file: Path, flags: ImportFlags, *, symbol: str | None, interval: str | None) -> None:
     found: list[ImportReport] = []
 
-    def tell(report: "ImportReport") -> None:
+    def print_report(report: "ImportReport") -> None:
         found.append(report)
         if not flags.json:
             print_lines(report.lines())
@@ -179,7 +179,7 @@ def _import(kind: Kind, file: Path, flags: ImportFlags, *, symbol: str | None, i
                 file,
                 symbol=symbol,
                 interval=interval,
-                tell=tell,
+                tell=print_report,
                 progress=lambda rows: show(None, f"{plural(rows, 'row')} read"),
                 **flags.how,
             )

@@ -81,8 +81,8 @@ class StepFrames:
 
     def _context(self, wanted: ContextSubscription) -> Frame:
         shown = self._coin(wanted.coin) or self._exchange.delisted[wanted.coin]
-        told = {"coin": wanted.coin, "ctx": shown.context()}
-        return Frame("contexts", wanted.coin, msgspec.json.encode({"channel": "activeAssetCtx", "data": told}))
+        payload = {"coin": wanted.coin, "ctx": shown.context()}
+        return Frame("contexts", wanted.coin, msgspec.json.encode({"channel": "activeAssetCtx", "data": payload}))
 
     def _trades(self, wanted: TradeSubscription) -> Frame | None:
         coin = self._coin(wanted.coin)

@@ -1,7 +1,8 @@
-"""The layers of a home as people and programs use them: what `Tapebook.horizons` gives.
+"""Horizons: the layers of a home as people and programs use them.
 
 `HomeLayers` is a connection, so the seed's classes work on it: `ContextStore(tb)`, `ContextAggregator(tb,
-scope="btc-5m.paper")`. Writes to the stream of a deployment wait for its lease, as every other writer does.
+scope="btc-5m.paper")`. Writes to the stream of a deployment wait for its lease, as every other writer does. Its own
+methods may be called from any thread; what is built on it belongs to the thread that opened the home.
 
 L7, the layer of this moment, is computed from book and tape when asked for (`LiveView`); nothing of it is stored:
 
@@ -11,12 +12,13 @@ L7, the layer of this moment, is computed from book and tape when asked for (`Li
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
+from tapebook.api.open_home import AsOf, OpenHome
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import DAY, MINUTE, floor_to_step
@@ -54,18 +56,18 @@ class LiveView:
         """Of everything that is watched or held."""
         agents = [profile for _, profile in self._rooms.book.agents()]
         watched = [set(agent.watchlist) for agent in agents if scope in ("", deployment_id(agent))]
-        symbols = self._held(scope, at).keys() | set().union(*watched)
+        symbols = self._sizes_and_costs(scope, at).keys() | set().union(*watched)
         return [f"{kind}{symbol}" for kind in (POSITION_KEY, PRICE_KEY, VOLATILITY_KEY) for symbol in sorted(symbols)]
 
     def _value(self, scope: str, key: str, at: int) -> Any:
         if key.startswith(POSITION_KEY):
-            held = self._held(scope, at).get(key.removeprefix(POSITION_KEY))
+            held = self._sizes_and_costs(scope, at).get(key.removeprefix(POSITION_KEY))
             return None if held is None else {"size": held[0] / E8, "cost_usd": held[1] / E6}
         if key.startswith(PRICE_KEY):
             return self._price(key.removeprefix(PRICE_KEY), at)
         return self._volatility(key.removeprefix(VOLATILITY_KEY), at) if key.startswith(VOLATILITY_KEY) else None
 
-    def _held(self, scope: str, at: int) -> dict[str, tuple[int, int]]:
+    def _sizes_and_costs(self, scope: str, at: int) -> dict[str, tuple[int, int]]:
         """Sizes and costs by symbol."""
         book, held = self._rooms.book, dict[str, tuple[int, int]]()
         for name in [scope] if scope else [deployment for deployment, _ in book.deployments()]:
@@ -78,8 +80,8 @@ class LiveView:
     def _price(self, symbol: str, at: int) -> float | None:
         tape, view, today = self._rooms.tape, View(at), floor_to_step(at, DAY)
         mid = tape.newest(Mid, symbol, view=view)
-        told = mid is not None and mid.bucket_ts >= today
-        if not told and not tape.candles(symbol, granularity_sec=60, since=today, view=view):
+        has_mid = mid is not None and mid.bucket_ts >= today
+        if not has_mid and not tape.candles(symbol, granularity_sec=60, since=today, view=view):
             return None
         price = TapeQuotes(tape, view).mark_e8(symbol, at=at)
         return None if price is None else price / E8
@@ -96,14 +98,22 @@ class LiveView:
         return round(math.sqrt(sum_of_squares(inside) * _VOLATILITY_SPAN_MS / covered), 8)
 
 
-ReadMoment = Callable[[int | str | None], int]
-ScopeOf = Callable[[str], str]
+class LayerView(TypedDict):
+    """A key of a layer; the value is whatever was written, or computed, for it."""
+
+    layer: str
+    timeframe: str
+    scope: str
+    key: str
+    value: Any
+    origin: str
 
 
 class HomeLayers(LayerConnection):
-    """The layers of every agent of a home. `moment` reads times, `scope_of` gives the deployment of an agent."""
+    """The layers of every agent of a home, on the rooms that may write, or on others to read with."""
 
-    def __init__(self, rooms: Rooms, *, moment: ReadMoment, scope_of: ScopeOf) -> None:
+    def __init__(self, home: OpenHome, rooms: Rooms | None = None) -> None:
+        rooms = rooms or home.writer
         super().__init__(
             rooms.book_db,
             rooms.log,
@@ -113,25 +123,26 @@ class HomeLayers(LayerConnection):
             live=LiveView(rooms),
             leases=rooms.leases,
         )
+        self._home = home
         self._rooms = rooms
-        self._moment = moment
-        self._scope_of = scope_of
 
     def now(self) -> int:
         """The moment the home is at."""
-        return self._moment(None)
+        return self._home.moment(None)
 
-    def show(
-        self, agent: str | None = None, *, layer: str | None = None, as_of: int | str | None = None
-    ) -> list[dict[str, Any]]:
+    def show(self, agent: str | None = None, *, layer: str | None = None, as_of: AsOf = None) -> list[LayerView]:
         """The newest timeframe of every layer, from all time to now; or of one layer all that is kept."""
+        with self._home.read() as rooms:
+            return HomeLayers(self._home, rooms)._rows(agent, layer, as_of)
+
+    def _rows(self, agent: str | None, layer: str | None, as_of: AsOf) -> list[LayerView]:
         scope = self._scope_of(agent) if agent else ""
-        store, at = ContextStore(self, scope=scope), None if as_of is None else self._moment(as_of)
+        store, at = ContextStore(self, scope=scope), None if as_of is None else self._home.moment(as_of)
         rows = []
         for one in [layer_named(layer)] if layer else list(ContextLayer):
             found = store.entries(one, as_of=at)
             newest = [each for each in found if layer or each.timeframe == found[0].timeframe]
-            rows += [_layer_row(one, scope, each) for each in newest]
+            rows += [_layer_view(one, scope, each) for each in newest]
         return rows
 
     def rollup(self, agent: str | None = None) -> dict[str, bool]:
@@ -139,28 +150,31 @@ class HomeLayers(LayerConnection):
 
         For each scope, whether there was anything new.
         """
-        scopes = [self._scope_of(agent)] if agent else [*self._scopes(), ""]
-        before = {scope: self.head(scope) for scope in scopes}
-        for scope in scopes:
-            ContextAggregator(self, scope=scope).run_all_aggregations()
-        return {scope: self.head(scope) > seq for scope, seq in before.items()}
+        with self._home.write():
+            scopes = [self._scope_of(agent)] if agent else [*self._scopes(), ""]
+            before = {scope: self.head(scope) for scope in scopes}
+            for scope in scopes:
+                ContextAggregator(self, scope=scope).run_all_aggregations()
+            return {scope: self.head(scope) > seq for scope, seq in before.items()}
 
     def cleanup(self) -> dict[str, int]:
         """Drops what is past its time in every scope; how many keys of each layer."""
         counts = dict.fromkeys((layer.value for layer in ContextLayer), 0)
-        for scope in [*self._scopes(), ""]:
-            for layer, count in ContextStore(self, scope=scope).cleanup_expired_contexts().items():
-                counts[layer.value] += count
+        with self._home.write():
+            for scope in [*self._scopes(), ""]:
+                for layer, count in ContextStore(self, scope=scope).cleanup_expired_contexts().items():
+                    counts[layer.value] += count
         return counts
 
     def set(self, layer: str, timeframe: str, key: str, value: Any, *, agent: str | None = None) -> None:
         """Writes a value by the owner's hand: for one agent, or for all of them."""
-        scope = self._scope_of(agent) if agent else ""
-        with self._writing(scope):
-            if agent:
-                # A stream begins with its deployment.
-                deploy_agent(self._rooms, agent)
-            ContextStore(self, scope=scope).set_context(layer_named(layer), timeframe, key, value)
+        with self._home.write():
+            scope = self._scope_of(agent) if agent else ""
+            with self._writing(scope):
+                if agent:
+                    # A stream begins with its deployment.
+                    deploy_agent(self._rooms, agent)
+                ContextStore(self, scope=scope).set_context(layer_named(layer), timeframe, key, value)
 
     def append(self, scope: str, drafts: Sequence[Draft], *, expected_seq: int) -> None:
         """Writes events under the scope's lease; StaleWriter when the stream moved on."""
@@ -168,6 +182,9 @@ class HomeLayers(LayerConnection):
             raise UnknownName(f"there is no deployment {scope!r} yet: it begins with its agent's first decision")
         with self._writing(scope):
             super().append(scope, drafts, expected_seq=expected_seq)
+
+    def _scope_of(self, agent: str) -> str:
+        return self._rooms.book.find_agent(agent, removed=True).id
 
     def _scopes(self) -> list[str]:
         return [name for name, _ in self._rooms.book.deployments()]
@@ -183,7 +200,7 @@ class HomeLayers(LayerConnection):
             yield
 
 
-def _layer_row(layer: ContextLayer, scope: str, found: LayerValue) -> dict[str, Any]:
+def _layer_view(layer: ContextLayer, scope: str, found: LayerValue) -> LayerView:
     return {
         "layer": layer.value,
         "timeframe": found.timeframe,

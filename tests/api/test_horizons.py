@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tapebook.api import app
-from tapebook.api.home_layers import layer_named
+from tapebook.api.horizons import layer_named
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import DAY, HOUR

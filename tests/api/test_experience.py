@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tapebook.api.experience import HomeExperience
+from tapebook.api.open_home import OpenHome
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, Deployment, ExperienceSettings
 from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text
@@ -15,7 +17,6 @@ from tapebook.errors import BadInput, HomeError
 from tapebook.experience import ExperienceQuery
 from tapebook.experience.events import draft_situation_seen
 from tapebook.home import shared_lock
-from tapebook.lab.experience import HomeExperience
 from tapebook.tick.memory import append_experience_snapshot
 from tests.db.places import sql
 from tests.desk.desks import Desk, desk, reply
@@ -58,10 +59,7 @@ def append(floor: Desk, agent: Deployment, drafts: list) -> None:  # type: ignor
 
 
 def home(floor: Desk) -> HomeExperience:
-    def moment(as_of: int | str | None) -> int:
-        return floor.clock.now() if as_of is None else int(as_of)
-
-    return HomeExperience(floor.rooms, moment=moment, find=lambda name: deploy_agent(floor.rooms, name))
+    return HomeExperience(OpenHome(floor.rooms))
 
 
 def rows(floor: Desk, agent: str) -> tuple[object, ...]:

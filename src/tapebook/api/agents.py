@@ -1,0 +1,171 @@
+"""Agents: list, add, change, remove, halt, resume and flatten them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypedDict, cast
+
+import msgspec
+
+from tapebook.api.open_home import HomePart
+from tapebook.desk import agents, control
+from tapebook.desk.agents import RemovedAgent, SavedAgent
+from tapebook.desk.control import FlattenReport, HaltReport
+from tapebook.domain.agent import AgentProfile, deployment_id
+from tapebook.domain.instants import iso_text
+from tapebook.domain.money import E6
+from tapebook.settings import profiles
+from tapebook.wiring import Rooms
+
+
+class ProfileView(TypedDict):
+    """An agent's profile by the keys of docs/agents.md, with its name, its version and its end, if any."""
+
+    name: str
+    version: int
+    watch: list[str]
+    engine: str
+    model: str
+    members: list[str]
+    broker: str
+    mode: Literal["trade", "dry_run"]
+    every_minutes: float
+    strategy: str
+    avoid: list[str]
+    manual: str
+    cash_usd: float
+    margin: Literal["cross", "isolated"]
+    horizon: str
+    bar_minutes: int
+    bar_count: int
+    recent_trades_k: int
+    memory: bool
+    max_position_usd: float
+    max_account_usd: float
+    max_daily_loss_usd: float
+    min_notional_usd: float
+    max_leverage: int
+    max_orders_per_hour: int
+    max_price_deviation_bps: float
+    max_data_age_seconds: float
+    cooldown_minutes: float
+    max_model_usd_per_run: float
+    max_model_usd_per_day: float
+    reflection: str
+    reflection_trades: int
+    reflector: str
+    skills: list[str]
+    experience: bool
+    max_memory_size: int
+    learning_rate: float
+    context_window: int
+    neighbours: int
+    enabled: bool
+    shadow: dict[str, Any] | None
+    removed: str | None
+
+
+class AgentView(ProfileView):
+    """An agent, where it runs, and how its trades did."""
+
+    deployment: str | None
+    closed_trades: int
+    net_pnl_usd: float
+    dry_orders: int
+
+
+class Agents(HomePart):
+    """The agents of a home."""
+
+    def agents(self, *, removed: bool = False) -> list[ProfileView]:
+        """Every agent with its newest profile; when asked, those too that were removed."""
+        with self._home.read() as rooms:
+            book = rooms.book
+            return [
+                profile_view(version, profile, removed_at=book.removed_at(profile.name) if removed else None)
+                for version, profile in book.agents(removed=removed)
+            ]
+
+    def agent(self, name: str, *, version: int | None = None) -> AgentView:
+        """One agent: its newest profile or an older one, where it runs, and how its trades did."""
+        with self._home.read() as rooms:
+            book, deployment = rooms.book, rooms.book.find_agent(name, version=version, removed=True)
+            totals = book.trade_totals(deployment.id)
+            dry = deployment_id(msgspec.structs.replace(deployment.agent, mode="dry_run"))
+            gone = book.removed_at(name) if version is None else None
+            return {
+                **profile_view(deployment.version, deployment.agent, removed_at=gone),
+                "deployment": deployment.id if book.head(deployment.id) else None,
+                "closed_trades": totals.count,
+                "net_pnl_usd": totals.net_usd_e6 / E6,
+                "dry_orders": book.dry_order_count(dry),
+            }
+
+    def add_agent(
+        self, name: str, settings: Mapping[str, Any] | None = None, *, file: str | Path | None = None
+    ) -> SavedAgent:
+        """A new agent, by the keys of docs/agents.md, from a TOML file, or both; what is given here wins."""
+        with self._home.write() as rooms:
+            return agents.add_agent(rooms, name, _settings_from(settings, file))
+
+    def edit_agent(
+        self, name: str, settings: Mapping[str, Any] | None = None, *, file: str | Path | None = None
+    ) -> SavedAgent:
+        """Changes an agent: a new version, unless nothing differs."""
+        with self._home.write() as rooms:
+            return agents.edit_agent(rooms, name, _settings_from(settings, file))
+
+    def remove_agent(self, name: str, *, reason: str = "by hand") -> RemovedAgent:
+        """Ends an agent that holds nothing; its runs, orders, trades and lessons can be read as before."""
+        with self._home.write() as rooms:
+            return agents.remove_agent(rooms, name, reason=reason)
+
+    def halt(self, agent: str | None = None, *, reason: str = "by hand") -> HaltReport:
+        """Stops an agent, or all of them, from sending orders; a running desk obeys within a tick."""
+        with self._home.write() as rooms:
+            return control.halt(rooms, _scope(rooms, agent), reason=reason)
+
+    def resume(self, agent: str | None = None, *, reason: str = "by hand") -> HaltReport:
+        """Ends the halt of an agent, or that of the whole desk."""
+        with self._home.write() as rooms:
+            return control.resume(rooms, _scope(rooms, agent), reason=reason)
+
+    def flatten(
+        self, agent: str | None = None, *, symbol: str | None = None, reason: str = "by hand"
+    ) -> list[FlattenReport]:
+        """Cancels the orders and closes the positions of an agent, or of all, in one symbol or in all of them.
+
+        The agent may trade again unless it is halted.
+        """
+        with self._home.write() as rooms:
+            name = rooms.book.find_agent(agent, removed=True).agent.name if agent else ""
+            found = [deployment for deployment, _ in rooms.book.deployments(name)]
+            if symbol is not None:
+                control.require_traded(rooms, found, symbol)
+            self._home.catch_up()
+            flattened = control.flatten(rooms, found, reason=reason, symbol=symbol or "")
+            if not self._home.play_market_on(found):
+                return flattened
+            return [_split_closing(rooms, each) for each in flattened]
+
+
+def profile_view(version: int, profile: AgentProfile, *, removed_at: int | None = None) -> ProfileView:
+    """An agent as `tapebook agents` lists it."""
+    end = None if removed_at is None else iso_text(removed_at)
+    keys = profiles.profile_by_keys(profile)
+    return cast(ProfileView, {"name": profile.name, "version": version, **keys, "removed": end})
+
+
+def _scope(rooms: Rooms, agent: str | None) -> str:
+    return rooms.book.find_agent(agent, removed=True).id if agent else ""
+
+
+def _split_closing(rooms: Rooms, flattened: FlattenReport) -> FlattenReport:
+    """What was to be closed, after the market moved on."""
+    working = {order.symbol for order, _ in rooms.book.working_orders(flattened.deployment)}
+    closed = [symbol for symbol in flattened.closing if symbol not in working]
+    still = [symbol for symbol in flattened.closing if symbol in working]
+    return msgspec.structs.replace(flattened, closing=still, closed=closed)
+
+
+def _settings_from(settings: Mapping[str, Any] | None, file: str | Path | None) -> dict[str, Any]:
+    return (profiles.settings_from_file(Path(file)) if file else {}) | profiles.settings_from_mapping(settings or {})

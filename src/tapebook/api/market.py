@@ -1,0 +1,55 @@
+"""The market: what the tape knows of a symbol, and files of history in and out."""
+
+from pathlib import Path
+from typing import Any
+
+from tapebook.api.open_home import AsOf, HomePart
+from tapebook.desk.agents import deploy_agent
+from tapebook.errors import UnknownName
+from tapebook.history import transfer
+from tapebook.history.book_import import FillsReport, import_fills
+from tapebook.history.importer import ImportKind
+from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
+from tapebook.home import exclusive_lock, shared_lock
+from tapebook.report.market import MarketView, market_view
+from tapebook.tape.view import View
+
+
+class MarketHistory(HomePart):
+    """The tape of a home."""
+
+    def market(self, symbol: str, *, as_of: AsOf = None) -> MarketView:
+        """What is known of a symbol: price, liquidity, funding, volatility, positioning, gaps."""
+        with self._home.read() as rooms:
+            known = rooms.tape.symbols()
+            if symbol not in known:
+                seen = ", ".join(known[:12]) or "none yet; run `tapebook ingest` first"
+                raise UnknownName(f"the tape has nothing of {symbol!r}; it has: {seen}{'…' if len(known) > 12 else ''}")
+            return market_view(rooms.tape, symbol, view=View(self._home.moment(as_of)))
+
+    def import_file(self, kind: ImportKind, path: str | Path, **options: Any) -> ImportReport:
+        """Brings history from a file into the tape, whole or not at all; options as in `transfer.import_file`."""
+        with self._home.write() as rooms, exclusive_lock(rooms.home, "tape"):
+            return transfer.import_file(rooms, kind, Path(path), **options)
+
+    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> FillsReport:
+        """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone.
+
+        Options as in `history.book_import.import_fills`.
+        """
+        with self._home.write() as rooms:
+            deployment = rooms.book.find_agent(agent)
+            if dry_run:
+                return import_fills(rooms, Path(path), deployment, dry_run=True, **options)
+            with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
+                return import_fills(rooms, Path(path), deploy_agent(rooms, agent), **options)
+
+    def export_candles(self, path: str | Path, **options: Any) -> ExportReport:
+        """Writes bars of the tape to a file; options as in `history.transfer.export_candles`."""
+        with self._home.read() as rooms:
+            return transfer.export_candles(rooms, Path(path), **options)
+
+    def export_stream(self, path: str | Path, **options: Any) -> StreamReport:
+        """Writes recorded payloads to a file; options as in `history.transfer.export_stream`."""
+        with self._home.read() as rooms:
+            return transfer.export_stream(rooms, Path(path), **options)

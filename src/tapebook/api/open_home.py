@@ -1,0 +1,195 @@
+"""Defines `OpenHome`, what every part of the façade works on: one writer and a pool of readers, for any threads.
+
+1. `write` gives the rooms that may write. There is one set of them, and whoever asks waits for whoever has them.
+2. `read` gives rooms to read with. The thread that opened the home reads with the writer's while nobody writes, so
+   that a program of one thread has one connection. Every other read borrows a reader from the pool: rooms of its
+   own, with connections that cannot write and caches that no other thread sees. At most `MOST_READERS` are open;
+   whoever comes then waits for the next that is given back.
+3. What a thread has in hand it is given again when it asks inside, so that a read is of one set of rooms.
+
+`HomePart` is the base of the nouns: each takes an `OpenHome`, and borrows from it in every method.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tapebook.anchors import try_anchor_heads
+from tapebook.clock import Clock, SystemClock, VirtualClock
+from tapebook.desk import demo as demo_loop
+from tapebook.domain.instants import iso_text, parse_instant
+from tapebook.errors import BadInput
+from tapebook.wiring import Rooms
+
+MOST_READERS = 8
+"""Readers of one home. Python runs one thread at a time, so more of them only take memory."""
+
+AsOf = int | str | None
+"""A moment: epoch milliseconds, ISO-8601 text, or None for now."""
+
+
+class OpenHome:
+    """A home, opened for any number of threads; `demo_clock` is that of a demo, whose market stands still."""
+
+    def __init__(self, rooms: Rooms, *, demo_clock: VirtualClock | None = None) -> None:
+        self.writer = rooms
+        self.demo_clock = demo_clock
+        self._write_lock = threading.RLock()
+        self._opened_by = threading.get_ident()
+        self._in_hand = threading.local()
+        self._readers: list[Rooms] = []
+        self._idle: list[Rooms] = []
+        self._returned = threading.Condition()
+        self._opening = 0
+        self._closed = False
+        self.anchor_problem: str | None = None
+        self.catch_up()
+
+    @classmethod
+    def at(cls, path: Path, *, clock: Clock | None = None, recall: str | None = None) -> "OpenHome":
+        """Opens the home at a path."""
+        demo = clock is None and demo_loop.is_demo_home(path)
+        demo_clock, system = VirtualClock(demo_loop.DEMO_START) if demo else None, SystemClock()
+        rooms = Rooms(path, clock=clock or demo_clock or system, slot=recall)
+        # What is done now is done after all that is known, also where a world runs faster than real time.
+        system.catch_up(rooms.tape.head()[1])
+        return cls(rooms, demo_clock=demo_clock)
+
+    @contextmanager
+    def write(self) -> Iterator[Rooms]:
+        """The rooms that may write, for one thread at a time."""
+        with self._write_lock, self._holding(self.writer):
+            yield self.writer
+
+    @contextmanager
+    def read(self) -> Iterator[Rooms]:
+        """Rooms to read with, for this thread alone."""
+        held: Rooms | None = getattr(self._in_hand, "rooms", None)
+        if held is not None:
+            yield held
+        elif threading.get_ident() == self._opened_by and self._write_lock.acquire(blocking=False):
+            try:
+                with self._holding(self.writer):
+                    yield self.writer
+            finally:
+                self._write_lock.release()
+        else:
+            reader = self._borrow()
+            try:
+                with self._holding(reader):
+                    yield reader
+            finally:
+                self._give_back(reader)
+
+    def moment(self, as_of: AsOf) -> int:
+        """A moment as people write it; now by default, and BadInput for one that has not come."""
+        with self.read() as rooms:
+            # A world that runs faster than real time can be ahead of the machine's clock.
+            now = max(rooms.clock.now(), rooms.tape.head()[1])
+        moment = now if as_of is None else parse_moment(as_of)
+        if moment > now:
+            raise BadInput(f"{iso_text(moment)} lies in the future: nothing is known after {iso_text(now)}")
+        return moment
+
+    def catch_up(self) -> None:
+        """In a demo home "now" is where its market stopped, and after all that was written since."""
+        if self.demo_clock is None:
+            return
+        rooms = self.writer
+        # A folder of documents is thousands of events, which are no reason to be thousands of moments ahead.
+        streams = [stream for stream in rooms.log.streams() if stream != rooms.documents.stream]
+        written = max((rooms.log.head(stream).known_at for stream in streams), default=0)
+        self.demo_clock.advance(max(self.demo_clock.now(), rooms.tape.head()[1], written + 1))
+
+    def play_market_on(self, deployments: Sequence[str]) -> bool:
+        """Moves the market of a demo home on until market orders of deployments have ended; False if none waits."""
+        clock, rooms = self.demo_clock, self.writer
+
+        def is_done() -> bool:
+            working = [order for each in deployments for order, _ in rooms.book.working_orders(each)]
+            return all(order.type != "market" for order in working)
+
+        if clock is None or is_done():
+            return False
+        asyncio.run(demo_loop.play_until(rooms, clock, until=is_done))
+        return True
+
+    def discard_readers(self) -> None:
+        """Has readers opened anew: what they remember was computed again, though nothing was appended."""
+        with self._returned:
+            idle, self._idle = self._idle, []
+            # Those in use end when they are given back.
+            self._readers = []
+            self._returned.notify_all()
+        for reader in idle:
+            reader.close()
+
+    def close(self) -> None:
+        """Ends all connections; what was written is anchored before. A reader in use ends when it is given back."""
+        try:
+            if not self._closed:
+                self.anchor_written(self.writer)
+        finally:
+            self._closed = True
+            self.discard_readers()
+            self.writer.close()
+
+    def anchor_written(self, rooms: Rooms) -> None:
+        """Anchors the heads of the log, if these rooms have written; `anchor_problem` says why they could not be."""
+        if rooms.log.written or rooms.tape.commits:
+            self.anchor_problem = try_anchor_heads(rooms)
+
+    def _borrow(self) -> Rooms:
+        """A reader that nobody has, opened if there may be another."""
+        with self._returned:
+            self._returned.wait_for(lambda: self._idle or len(self._readers) + self._opening < MOST_READERS)
+            if self._idle:
+                return self._idle.pop()
+            self._opening += 1
+        # Outside the lock: opening takes some milliseconds, and who gives a reader back must not wait for it.
+        try:
+            reader = Rooms(self.writer.home, clock=self.writer.clock, read_with=self.writer.config)
+        except BaseException:
+            with self._returned:
+                self._opening -= 1
+                self._returned.notify()
+            raise
+        with self._returned:
+            self._opening -= 1
+            self._readers.append(reader)
+        return reader
+
+    def _give_back(self, reader: Rooms) -> None:
+        with self._returned:
+            kept = reader in self._readers
+            if kept:
+                self._idle.append(reader)
+                self._returned.notify()
+        if not kept:
+            reader.close()
+
+    @contextmanager
+    def _holding(self, rooms: Rooms) -> Iterator[None]:
+        before = getattr(self._in_hand, "rooms", None)
+        self._in_hand.rooms = rooms
+        try:
+            yield
+        finally:
+            self._in_hand.rooms = before
+
+
+def parse_moment(given: int | str) -> int:
+    """A moment as people write it, in epoch milliseconds; BadInput for a text that is none."""
+    try:
+        return parse_instant(given) if isinstance(given, str) else given
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+class HomePart:
+    """A noun of the façade, on an open home."""
+
+    def __init__(self, home: OpenHome) -> None:
+        self._home = home

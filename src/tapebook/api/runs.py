@@ -1,0 +1,139 @@
+"""Decisions: what an agent would see, one decision now, those that were made, and whether their packets are the same.
+
+`Runs` gives decisions newest first.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from tapebook.api.open_home import AsOf, HomePart
+from tapebook.context import Preview, assemble_packet, preview_packet
+from tapebook.desk import demo as demo_loop
+from tapebook.desk.agents import deploy_agent
+from tapebook.domain.agent import Deployment
+from tapebook.domain.instants import iso_text
+from tapebook.domain.packet import Packet
+from tapebook.domain.run import DecisionRun, Watermarks
+from tapebook.domain.views import ExplainedRunView, RecordedRunView, RunComparison
+from tapebook.errors import BadInput, UnknownName
+from tapebook.home import shared_lock
+from tapebook.lab.explain import ShadowReport, compare_runs, compare_shadow, explain_run, run_record_view
+from tapebook.lab.replay import ReplayReport, replay_runs
+from tapebook.library.search import documents_watermark
+from tapebook.tick.decide import Slot
+from tapebook.tick.heartbeat import ask_with_heartbeat
+from tapebook.tick.memory import curated_until
+from tapebook.tick.prepare import gather_situation, watermarks_now
+from tapebook.tick.story import repeated_run, shadow_tick, tick
+from tapebook.wiring import Rooms
+
+_ALL = 2**31 - 1
+
+
+class EarlierRun(msgspec.Struct, frozen=True):
+    """A decision that was made earlier on a market that stands still, and which demo would move that market on."""
+
+    run: DecisionRun
+    demo_seconds: int
+
+
+class Runs(HomePart):
+    """The decisions of a home."""
+
+    def context(self, agent: str, symbol: str, *, as_of: AsOf = None, version: int | None = None) -> Packet:
+        """What an agent would see of a symbol now, or what it would have seen at any past moment.
+
+        Its profile is that of the moment; or a given version, also of a moment at which it did not exist.
+        """
+        with self._home.read() as rooms:
+            moment = self._home.moment(as_of)
+            then = moment if as_of is not None and version is None else None
+            deployment = rooms.book.find_agent(agent, version=version, as_of=then)
+            _require_symbol(deployment, symbol, as_of=then)
+            known = watermarks_now(rooms, deployment) if as_of is None else _watermarks_at(rooms, deployment, moment)
+            return assemble_packet(gather_situation(rooms, deployment, symbol, as_of=moment, watermarks=known))
+
+    def preview(self, agent: str, symbol: str, *, as_of: AsOf = None, version: int | None = None) -> Preview:
+        """What that takes: tokens of every part against its cap, rows left out, and warnings at high settings."""
+        return preview_packet(self.context(agent, symbol, as_of=as_of, version=version))
+
+    def tick(self, agent: str, symbol: str) -> DecisionRun:
+        """Makes one decision now and carries it out.
+
+        On the market of a demo home, which stands still, a decision that was `made_earlier` is given again; what is
+        ordered there fills, for the market is moved on until it has.
+        """
+        with self._home.write() as rooms:
+            earlier = self.made_earlier(agent, symbol)
+            if earlier is not None:
+                return earlier.run
+            deployment = rooms.book.find_agent(agent)
+            if not deployment.agent.enabled:
+                raise BadInput(f"{agent} is disabled: enable it with `tapebook agents enable {agent}` first")
+            with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
+                self._home.catch_up()
+                slot = Slot(deploy_agent(rooms, agent), symbol, rooms.clock.now(), trigger="manual")
+                run = tick(rooms, slot, ask=ask_with_heartbeat)
+                shadow_tick(rooms, slot, run, ask=ask_with_heartbeat)
+            return rooms.book.run(run.run_id) or run if self._home.play_market_on([deployment.id]) else run
+
+    def made_earlier(self, agent: str, symbol: str) -> EarlierRun | None:
+        """The decision that a tick would only repeat, on a market that stands still; None where it would decide."""
+        with self._home.read() as rooms:
+            deployment = rooms.book.find_agent(agent)
+            _require_symbol(deployment, symbol)
+            if self._home.demo_clock is None:
+                return None
+            run = repeated_run(rooms, deployment, symbol)
+            return None if run is None else EarlierRun(run, demo_loop.demo_seconds_beyond(self._home.moment(None)))
+
+    def runs(self, agent: str | None = None, *, most: int = 20) -> list[RecordedRunView]:
+        """The newest decisions, of one agent or of all."""
+        with self._home.read() as rooms:
+            deployment = rooms.book.find_agent(agent, removed=True).id if agent else ""
+            found = (rooms.book.run(run_id) for run_id in rooms.book.run_ids(deployment, most=most))
+            return [run_record_view(rooms, run) for run in found if run is not None]
+
+    def run(self, run_id: str) -> ExplainedRunView:
+        """One decision, explained: what was told, said and allowed, and the orders, fills and trades it led to.
+
+        Here and wherever a run is named, the beginning of its id is enough.
+        """
+        with self._home.read() as rooms:
+            return explain_run(rooms, rooms.book.find_run(run_id))
+
+    def replay(self, run_id: str | None = None, *, progress: Callable[[int], None] = lambda done: None) -> ReplayReport:
+        """Rebuilds the packet of one run, or of all, and compares it byte for byte."""
+        with self._home.read() as rooms:
+            chosen = [rooms.book.find_run(run_id).run_id] if run_id else rooms.book.run_ids(most=_ALL)
+            return replay_runs(rooms, chosen, progress=progress)
+
+    def compare_shadow(
+        self, agent: str, *, most: int = 500, progress: Callable[[int], None] = lambda done: None
+    ) -> ShadowReport:
+        """An agent's decisions beside those of its shadow, the newest pairs of them."""
+        with self._home.read() as rooms:
+            deployment = rooms.book.find_agent(agent, removed=True)
+            return compare_shadow(rooms, agent, deployment.id, most=most, progress=progress)
+
+    def compare_runs(self, first: str, second: str) -> RunComparison:
+        """Two decisions, and what differs between the packets they were made from."""
+        with self._home.read() as rooms:
+            return compare_runs(rooms, rooms.book.find_run(first), rooms.book.find_run(second))
+
+
+def _watermarks_at(rooms: Rooms, deployment: Deployment, moment: int) -> Watermarks:
+    """How far each store could be read at a past moment."""
+    docs = min(documents_watermark(rooms), rooms.documents.seq_as_of(moment))
+    seq, curated = rooms.book.seq_as_of(deployment.id, moment), curated_until(rooms, as_of=moment)
+    return Watermarks(rooms.tape.head()[0], seq, docs=docs, curated=curated)
+
+
+def _require_symbol(deployment: Deployment, symbol: str, *, as_of: int | None = None) -> None:
+    if symbol in deployment.agent.watchlist:
+        return
+    name, watched = deployment.agent.name, ", ".join(deployment.agent.watchlist)
+    if as_of is None:
+        raise UnknownName(f"{name} does not watch {symbol!r}; it watches: {watched}")
+    raise UnknownName(f"{name} did not watch {symbol!r} at {iso_text(as_of)}; it watched: {watched}")
