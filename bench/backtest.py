@@ -165,11 +165,11 @@ def _parts(home: Path) -> dict[str, float]:
 def _timed(spent: dict[str, float]) -> Iterator[None]:
     """Puts a clock around the parts of a tick."""
     names = {
-        "gather": "gather: reading market, book and memory",
-        "assemble": "assemble: the packet",
-        "conclude": "conclude: judging and recording",
-        "execute": "execute: handing orders over",
-        "reconcile": "reconcile: fills, funding, margin, marks",
+        "gather_situation": "gather: reading market, book and memory",
+        "assemble_packet": "assemble: the packet",
+        "conclude_decision": "conclude: judging and recording",
+        "execute_orders": "execute: handing orders over",
+        "reconcile_account": "reconcile: fills, funding, margin, marks",
     }
     clocked = {name: _clocked(getattr(story, name), spent, words) for name, words in names.items()}
     learning = _clocked(learn_what_is_due, spent, "learn: outcomes, layers, lessons")

@@ -105,7 +105,6 @@ def _searching(path: str, floor: apsw.Connection, questions: list[str], *, many:
     ):
         with indexed(slot, path=path) as index:
             _ask(index, questions[0])
-            # Makes what later ones are answered sooner by.
             second = 1e3 * seconds(partial(_ask, index, questions[1]))
             times = _in_turn(partial(_ask, index), below, questions)
         figures += _figures(f"a question {name}, {many}", times)

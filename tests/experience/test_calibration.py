@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.domain.estimate import rate_estimate
-from tapebook.experience.records import calibrated_rate, calibration_curve, confidence_bucket, isotonic_regression
+from tapebook.experience.records import calibration_curve, confidence_bucket, isotonic_regression
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,6 @@ def test_curve_never_falls_and_stays_a_rate(found: list[tuple[int, int, int]]) -
     levels = [point.believed for point in points]
     assert levels == sorted(levels)
     assert all(0 <= level <= 1 for level in levels)
-    assert all((calibrated_rate(points, place * 1_000) is None) == (not points) for place in range(10))
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4)), min_size=1, max_size=5))
@@ -55,10 +54,3 @@ def test_isotonic_is_the_nearest_of_all_on_a_grid(pairs: list[tuple[int, int]]) 
     found = isotonic_regression(values, weights)
     assert found == sorted(found)
     assert away(found) <= best + 1e-9
-
-
-def test_calibrated_takes_the_nearest_bucket() -> None:
-    points = calibration_curve([("0.2-0.3", 100, 30), ("0.8-0.9", 100, 70)], prior=1)
-    assert calibrated_rate(points, 9_500) == points[1].believed
-    assert calibrated_rate(points, 0) == points[0].believed
-    assert calibrated_rate((), 5_000) is None

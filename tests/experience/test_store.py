@@ -99,9 +99,6 @@ def test_situation_is_no_neighbour_before_its_trade_has_ended(desk: Desk) -> Non
     assert (waiting.searched, ended.searched) == (110, 111)
     assert waiting.neighbours[0].distance > 0
     assert (ended.neighbours[0].distance, ended.neighbours[0].result_ppm) == (0, 30_000)
-    twin = desk.experience.outcome_of_situation("d", ended.neighbours[0].number)
-    assert twin is not None and twin.trade_id == "t500"
-    assert twin.conditions[0][0] == "funding"
 
 
 def test_outcome_without_a_sight_counts_and_is_no_neighbour(desk: Desk) -> None:

@@ -38,11 +38,6 @@ TABLES = (
 _NO_USAGE: Row = ("", 0, 0, 0, 0)
 
 
-def _event_columns(event: Event) -> dict[str, Any]:
-    stream = event.stream
-    return {"owner": stream.owner, "deployment": stream.deployment, "seq": event.seq, "known_at": event.known_at}
-
-
 class _SavedProfile(msgspec.Struct):
     profile: msgspec.Raw
 
@@ -60,15 +55,13 @@ def _agent_version(event: Event, body: ev.AgentSaved | ev.AgentRemoved, *, remov
     written = msgspec.json.decode(event.body, type=_SavedProfile)
     profile = bytes(written.profile).decode()
     row = {"agent": body.profile.name, "version": body.version, "profile_json": profile, "removed": removed}
-    return Write(_QUERIES.agent_version, _event_columns(event) | row)
+    return Write(_QUERIES.agent_version, event.columns() | row)
 
 
 def _deployment_opened(event: Event) -> list[Write]:
     body = ev.event_body(event, ev.DeploymentOpened)
     return [
-        Write(
-            _QUERIES.deployment, _event_columns(event) | msgspec.structs.asdict(body) | {"opened_at": event.happened_at}
-        )
+        Write(_QUERIES.deployment, event.columns() | msgspec.structs.asdict(body) | {"opened_at": event.happened_at})
     ]
 
 
@@ -82,13 +75,13 @@ def _desk_resumed(event: Event) -> list[Write]:
 
 def _desk_control(event: Event, body: ev.DeskHalted | ev.DeskResumed, *, halted: int) -> Write:
     row = msgspec.structs.asdict(body) | {"halted": halted, "known_at": event.known_at}
-    return Write(_QUERIES.control, _event_columns(event) | row)
+    return Write(_QUERIES.control, event.columns() | row)
 
 
 def _desk_flattened(event: Event) -> list[Write]:
     body = ev.event_body(event, ev.DeskFlattened)
     row = msgspec.structs.asdict(body) | {"known_at": event.known_at}
-    return [Write(_QUERIES.flattening, _event_columns(event) | row)]
+    return [Write(_QUERIES.flattening, event.columns() | row)]
 
 
 def _ledger_posted(event: Event) -> list[Write]:
@@ -102,7 +95,7 @@ def _ledger_posted(event: Event) -> list[Write]:
             "balance_usd_e6": balance,
             "happened_at": event.happened_at,
         }
-        writes.append(Write(_QUERIES.ledger_line, _event_columns(event) | row))
+        writes.append(Write(_QUERIES.ledger_line, event.columns() | row))
     return writes
 
 
@@ -152,21 +145,16 @@ def _usage_values(usage: Usage | None) -> Row:
 
 def _run_ended(event: Event) -> list[Write]:
     body = ev.event_body(event, ev.RunEnded)
-    return [Write(_QUERIES.end_run, {"run_id": body.run_id, "status": body.status} | _event_columns(event))]
+    return [Write(_QUERIES.end_run, {"run_id": body.run_id, "status": body.status} | event.columns())]
 
 
 def _order_intended(event: Event) -> list[Write]:
-    return [Write(_QUERIES.order, _order_row(ev.event_body(event, ev.OrderIntended).order) | _event_columns(event))]
+    return [Write(_QUERIES.order, _order_row(ev.event_body(event, ev.OrderIntended).order) | event.columns())]
 
 
 def _order_dry_run(event: Event) -> list[Write]:
     body = ev.event_body(event, ev.OrderDryRun)
-    row = (
-        _order_row(body.order)
-        | msgspec.structs.asdict(body)
-        | _event_columns(event)
-        | {"happened_at": event.happened_at}
-    )
+    row = _order_row(body.order) | msgspec.structs.asdict(body) | event.columns() | {"happened_at": event.happened_at}
     return [Write(_QUERIES.dry_order, row), Write(_QUERIES.dry_ledger_line, row)]
 
 
@@ -176,53 +164,47 @@ def _order_row(order: Order) -> dict[str, Any]:
 
 def _order_placed(event: Event) -> list[Write]:
     body = ev.event_body(event, ev.OrderPlaced)
-    return [Write(_QUERIES.place_order, {"client_id": body.client_id} | _event_columns(event))]
+    return [Write(_QUERIES.place_order, {"client_id": body.client_id} | event.columns())]
 
 
 def _order_unanswered(event: Event) -> list[Write]:
     body = ev.event_body(event, ev.OrderUnanswered)
-    return [Write(_QUERIES.doubt_order, msgspec.structs.asdict(body) | _event_columns(event))]
+    return [Write(_QUERIES.doubt_order, msgspec.structs.asdict(body) | event.columns())]
 
 
 def _order_ended(event: Event) -> list[Write]:
     end = ev.event_body(event, ev.OrderEnded).end
     row = {"client_id": end.client_id, "status": end.status, "detail": end.detail}
-    return [Write(_QUERIES.end_order, row | _event_columns(event))]
+    return [Write(_QUERIES.end_order, row | event.columns())]
 
 
 def _fill_observed(event: Event) -> list[Write]:
     fill = ev.event_body(event, ev.FillObserved).fill
     row = msgspec.structs.asdict(fill) | {"maker": int(fill.maker), "liquidation": int(fill.liquidation)}
-    return [Write(_QUERIES.fill, row | _event_columns(event))]
+    return [Write(_QUERIES.fill, row | event.columns())]
 
 
 def _spot_fill_observed(event: Event) -> list[Write]:
     fill = ev.event_body(event, ev.SpotFillObserved).fill
-    return [
-        Write(_QUERIES.spot_fill, msgspec.structs.asdict(fill) | {"maker": int(fill.maker)} | _event_columns(event))
-    ]
+    return [Write(_QUERIES.spot_fill, msgspec.structs.asdict(fill) | {"maker": int(fill.maker)} | event.columns())]
 
 
 def _token_fee_observed(event: Event) -> list[Write]:
     return [
         Write(
             _QUERIES.token_fee,
-            msgspec.structs.asdict(ev.event_body(event, ev.TokenFeeObserved)) | _event_columns(event),
+            msgspec.structs.asdict(ev.event_body(event, ev.TokenFeeObserved)) | event.columns(),
         )
     ]
 
 
 def _fill_bridged(event: Event) -> list[Write]:
-    return [
-        Write(_QUERIES.bridge_fill, {"fill_id": ev.event_body(event, ev.FillBridged).fill_id} | _event_columns(event))
-    ]
+    return [Write(_QUERIES.bridge_fill, {"fill_id": ev.event_body(event, ev.FillBridged).fill_id} | event.columns())]
 
 
 def _trade_marked(event: Event) -> list[Write]:
     body = ev.event_body(event, ev.TradeMarkedIncomplete)
-    return [
-        Write(_QUERIES.mark_trade, {"trade_id": body.trade_id, "lacks": ",".join(body.lacks)} | _event_columns(event))
-    ]
+    return [Write(_QUERIES.mark_trade, {"trade_id": body.trade_id, "lacks": ",".join(body.lacks)} | event.columns())]
 
 
 def _marks_observed(event: Event) -> list[Write]:
@@ -236,7 +218,7 @@ def _trade_opened(event: Event) -> list[Write]:
     body = ev.event_body(event, ev.TradeOpened)
     row = msgspec.structs.asdict(body.trade) | {"agent": body.agent, "agent_version": body.agent_version}
     return [
-        Write(_QUERIES.open_trade, row | _event_columns(event)),
+        Write(_QUERIES.open_trade, row | event.columns()),
         _position_version(event, body.trade, body.position),
     ]
 
@@ -254,12 +236,12 @@ def _trade_closed(event: Event) -> list[Write]:
         "exit_run_id": closed.exit_run_id,
     }
     gone = Position(closed.state.symbol, 0, 0, 0)
-    return [Write(_QUERIES.close_trade, row | _event_columns(event)), _position_version(event, closed.state, gone)]
+    return [Write(_QUERIES.close_trade, row | event.columns()), _position_version(event, closed.state, gone)]
 
 
 def _position_version(event: Event, trade: TradeState, position: Position) -> Write:
     row = msgspec.structs.asdict(trade) | msgspec.structs.asdict(position)
-    return Write(_QUERIES.position, row | _event_columns(event))
+    return Write(_QUERIES.position, row | event.columns())
 
 
 PROJECTION = Projection(

@@ -5,7 +5,7 @@ Drafting is pure, given what was known before. Projecting reads no table and no 
 
 import base64
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -131,14 +131,10 @@ class _RawOutcome(msgspec.Struct):
     outcome: msgspec.Raw
 
 
-def _event_columns(event: Event) -> dict[str, Any]:
-    return {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
-
-
 def _project_seen(event: Event) -> list[Write]:
     body = body_of(event, SituationSeen)
     row = {"run_id": body.run_id, "symbol": body.symbol, "seen_at": event.happened_at, "sight_json": event.body}
-    return [Write(_QUERIES.sight, _event_columns(event) | row)]
+    return [Write(_QUERIES.sight, event.columns() | row)]
 
 
 def _project_learned(event: Event) -> list[Write]:
@@ -154,27 +150,25 @@ def _project_learned(event: Event) -> list[Write]:
         "packed": None if body.reading is None else pack_situation(body.reading, body.outcome).hex(),
         "outcome_json": written,
     }
-    writes = [Write(_QUERIES.outcome, _event_columns(event) | row)]
-    return writes + [
-        Write(_QUERIES.record, _event_columns(event) | msgspec.structs.asdict(each)) for each in body.records
-    ]
+    writes = [Write(_QUERIES.outcome, event.columns() | row)]
+    return writes + [Write(_QUERIES.record, event.columns() | msgspec.structs.asdict(each)) for each in body.records]
 
 
 def _project_packed(event: Event) -> list[Write]:
     body = body_of(event, SituationsPacked)
-    return [Write(_QUERIES.page, _event_columns(event) | {"page": body.page, "packed": base64.b64decode(body.rows)})]
+    return [Write(_QUERIES.page, event.columns() | {"page": body.page, "packed": base64.b64decode(body.rows)})]
 
 
 def _project_fitted(event: Event) -> list[Write]:
     fit = body_of(event, SituationsFitted).fit
     row = {"first_situation": fit.first, "last_situation": fit.last, "fit_json": canonical_json(fit).decode()}
-    return [Write(_QUERIES.fit, _event_columns(event) | row)]
+    return [Write(_QUERIES.fit, event.columns() | row)]
 
 
 def _project_snapshot(event: Event) -> list[Write]:
     snapshot = body_of(event, SnapshotTaken).snapshot
     row = {"chunk": snapshot.chunk, "ended_at": snapshot.ended_at, "snapshot_json": canonical_json(snapshot).decode()}
-    return [Write(_QUERIES.snapshot, _event_columns(event) | row)]
+    return [Write(_QUERIES.snapshot, event.columns() | row)]
 
 
 PROJECTION = Projection(

@@ -73,11 +73,6 @@ ORDER BY exited_at DESC, trade_id DESC LIMIT :most;
 SELECT seq, outcome_json, situations, packed FROM experience_outcomes
 WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until ORDER BY seq LIMIT :page;
 
--- name: situation
--- The outcome of one situation.
-SELECT outcome_json FROM experience_outcomes
-WHERE owner = :owner AND deployment = :deployment AND situations = :number AND packed IS NOT NULL;
-
 -- name: pages
 -- Full pages of situations.
 SELECT page, packed FROM experience_situations

@@ -72,14 +72,6 @@ def calibration_curve(counts: Sequence[tuple[str, int, int]], *, prior: float) -
     )
 
 
-def calibrated_rate(points: Sequence[CalibrationPoint], confidence_e4: int) -> float | None:
-    """What a confidence has been worth: the believed rate of the nearest bucket that has one; None without any."""
-    if not points:
-        return None
-    wanted = float(confidence_bucket(confidence_e4)[:3])
-    return min(points, key=lambda point: (abs(float(point.bucket[:3]) - wanted), point.bucket)).believed
-
-
 def isotonic_regression(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     """The non-decreasing sequence nearest to the values in weighted squares."""
     pools: list[tuple[float, float, int]] = []

@@ -420,11 +420,6 @@ class Experience:
         rows = self._db.all(_QUERIES.outcomes, **self._where(deployment), seq=seq, since=since, most=most)
         return [msgspec.json.decode(row[0], type=Outcome) for row in rows]
 
-    def outcome_of_situation(self, deployment: str, number: int) -> Outcome | None:
-        """The outcome of a situation by its number, such as a neighbour's."""
-        row = self._db.one(_QUERIES.situation, **self._where(deployment), number=number)
-        return msgspec.json.decode(row[0], type=Outcome) if row else None
-
     def history(self, deployment: str, *, seq: int) -> Iterator[LearnedOutcome]:
         """Every outcome in the order it was learned, read page by page."""
         after = 0

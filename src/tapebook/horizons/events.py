@@ -3,7 +3,7 @@
 Projecting reads no table and no clock.
 """
 
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -102,19 +102,15 @@ class _RawFolds(msgspec.Struct):
     folds: tuple[_RawFold, ...]
 
 
-def _event_columns(event: Event) -> dict[str, Any]:
-    return {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
-
-
 def _project_rolled(event: Event) -> list[Write]:
     body = body_of(event, LayerRolled)
     writes = [_change_write(event), *(write for group in body.told for write in _value_writes(event, group, "rollup"))]
     # Sums as they were written: a field that aggregates get later must not change the row of an old one.
     for fold in msgspec.json.decode(event.body, type=_RawFolds).folds:
         row = {"kind": fold.kind, "timeframe": fold.timeframe, "whole_json": bytes(fold.whole).decode()}
-        writes.append(Write(_QUERIES.fold, _event_columns(event) | row))
+        writes.append(Write(_QUERIES.fold, event.columns() | row))
     for source, until in body.until.items():
-        writes.append(Write(_QUERIES.mark, _event_columns(event) | {"source": source, "until_seq": until}))
+        writes.append(Write(_QUERIES.mark, event.columns() | {"source": source, "until_seq": until}))
     return writes
 
 
@@ -129,16 +125,15 @@ def _project_observed(event: Event) -> list[Write]:
 def _project_expired(event: Event) -> list[Write]:
     kept = body_of(event, LayerExpired).first_kept
     rows = ({"layer": layer.value, "first_kept": first} for layer, first in kept.items())
-    return [_change_write(event), *(Write(_QUERIES.cutoff, _event_columns(event) | row) for row in rows)]
+    return [_change_write(event), *(Write(_QUERIES.cutoff, event.columns() | row) for row in rows)]
 
 
 def _change_write(event: Event) -> Write:
-    return Write(_QUERIES.change, _event_columns(event))
+    return Write(_QUERIES.change, event.columns())
 
 
 def _value_writes(event: Event, group: TimeframeValues, origin: Origin) -> list[Write]:
-    place = _event_columns(event) | {"layer": group.layer.value, "timeframe": group.timeframe}
-    place |= {"origin": origin, "known_at": event.known_at}
+    place = event.columns() | {"layer": group.layer.value, "timeframe": group.timeframe, "origin": origin}
     writes = []
     for key, value in group.values.items():
         row = place | {"key": key, "value": value}

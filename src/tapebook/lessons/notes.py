@@ -120,7 +120,7 @@ _NO_USAGE = Usage("", 0, 0, 0, 0)
 def _note_written(event: Event) -> list[Write]:
     note = msgspec.json.decode(event.body, type=NoteWritten).note
     return [
-        Write(_PROJECTION_QUERIES.supersede, _event_columns(event)),
+        Write(_PROJECTION_QUERIES.supersede, event.columns()),
         Write(_PROJECTION_QUERIES.note, _note_columns(event, note, "active", "")),
     ]
 
@@ -132,16 +132,12 @@ def _note_refused(event: Event) -> list[Write]:
 
 def _note_promoted(event: Event) -> list[Write]:
     note = msgspec.json.decode(event.body, type=NotePromoted).note
-    return [Write(_PROJECTION_QUERIES.skill, msgspec.structs.asdict(note) | _event_columns(event))]
-
-
-def _event_columns(event: Event) -> dict[str, Any]:
-    return {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
+    return [Write(_PROJECTION_QUERIES.skill, msgspec.structs.asdict(note) | event.columns())]
 
 
 def _note_columns(event: Event, note: Note, status: str, problem: str) -> dict[str, Any]:
     used = msgspec.structs.asdict(note.usage or _NO_USAGE)
-    return msgspec.structs.asdict(note) | used | _event_columns(event) | {"status": status, "problem": problem}
+    return msgspec.structs.asdict(note) | used | event.columns() | {"status": status, "problem": problem}
 
 
 PROJECTION = Projection(

@@ -12,6 +12,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
+from typing import Any
 
 import msgspec
 
@@ -58,6 +59,11 @@ class Event(msgspec.Struct, frozen=True):
     known_at: int
     body: str
     hash: str
+
+    def columns(self) -> dict[str, Any]:
+        """Where it stands, as every table that is filled from events has it."""
+        stream = self.stream
+        return {"owner": stream.owner, "deployment": stream.deployment, "seq": self.seq, "known_at": self.known_at}
 
     def hash_after(self, previous: str) -> str:
         """The hash this event must have after an event with hash `previous`.

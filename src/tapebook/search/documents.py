@@ -329,13 +329,8 @@ _PROJECTION_QUERIES = Queries.load("tapebook.search", "projections.sql")
 _REMOVED_VERSION = {"sha256": "", "size": 0, "origin": "file", "trust": "owner"}
 
 
-def _stream_place(event: Event) -> dict[str, Any]:
-    return {"owner": event.stream.owner, "deployment": event.stream.deployment, "seq": event.seq}
-
-
 def _event_values(event: Event, body: msgspec.Struct) -> dict[str, Any]:
-    times = {"known_at": event.known_at, "happened_at": event.happened_at}
-    return msgspec.structs.asdict(body) | _stream_place(event) | times
+    return msgspec.structs.asdict(body) | event.columns() | {"happened_at": event.happened_at}
 
 
 def _project_version(event: Event) -> list[Write]:
