@@ -69,7 +69,8 @@ def anchor_heads(rooms: Rooms) -> int | None:
 
 
 def try_anchor_heads(rooms: Rooms) -> str | None:
-    """Anchors what has changed; returns why it could not, since what was done before it is done all the same."""
+    """Anchors what has changed; returns the reason when it could not."""
+    # Not raised: what the command did before it is done all the same.
     try:
         anchor_heads(rooms)
     except StaleWriter:

@@ -67,7 +67,7 @@ class Backtests:
         return row | {"ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
 
     def lines(self, name: str, *, chunks: bool = False) -> list[str]:
-        """The same for people; with `chunks`, what each of them taught."""
+        """The result as lines for people; with `chunks`, what each chunk taught."""
         home = backtest_home(self._home, name)
         result, done = home.result(), _finished_chunks(home)
         stale, agent = self._stale(home), home.plan().agent.name
@@ -142,7 +142,8 @@ class Backtests:
         return spending_of(self._home, home.id)
 
     def _row(self, home: BacktestHome, fingerprints: PlanFingerprints) -> dict[str, Any]:
-        """A line of the list; what is damaged is listed too, so that it can be removed."""
+        """A line of the list."""
+        # What is damaged is listed too, so that it can be removed.
         nothing = dict.fromkeys(("agent", "agent_version", "start", "end", "memory", "chunks_done", "chunks_planned"))
         counted = dict.fromkeys(("trades", "change_usd", "spent", "stopped"))
         try:

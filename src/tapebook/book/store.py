@@ -320,7 +320,7 @@ class Book:
         return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in self._db.all(_QUERIES.closed_trades, **where)]
 
     def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
-        """The same, without those that ended after a moment: for streams in which the clock has gone back."""
+        """Closed trades without those that ended after a moment: for streams in which the clock has gone back."""
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "until": until}
         rows = self._db.all(_QUERIES.closed_trades_until, **where)
         return [ClosedTrade(TradeState(*row[:-3]), *row[-3:]) for row in rows]

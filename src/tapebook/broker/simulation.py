@@ -116,7 +116,8 @@ class AccountSimulation:
         self._matches = sorted([each for each in found if each is not None], key=self._execution_order, reverse=True)
 
     def _execution_order(self, found: Match) -> tuple[int, int, str, str]:
-        """When an order has its turn: of one moment the older first, then by symbol; ids alone would be chance."""
+        """The key by which matched orders are executed: of one moment the older first, then by symbol."""
+        # Ids alone would be chance: they differ between live and a backtest.
         order = self._orders[found.client_id]
         return found.at, order.intended_at, order.symbol, order.client_id
 

@@ -83,7 +83,7 @@ class SqliteDatabase:
         self._execute(query.sqlite, query.values_in_order(params))
 
     def execute_row(self, query: Query, row: Row) -> None:
-        """The same for values in their order."""
+        """Executes a statement with values in their order."""
         self._execute(query.sqlite, row)
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:

@@ -299,7 +299,8 @@ def rate_limit_rule(asked: ProposedOrder, limits: Limits) -> str | None:
 
 
 def one_order_rule(asked: ProposedOrder, limits: Limits) -> str | None:
-    """A position that an order under way turns is not closed beside it: both together would sell it twice."""
+    """A position is not closed beside an order under way that turns it."""
+    # Both together would sell it twice.
     move = asked.move
     if move is None or not move.reduces:
         return None

@@ -269,7 +269,8 @@ def _figures_in(text: str) -> Iterator[_Figure]:
 
 
 def _numbers_in(text: str) -> set[float]:
-    """Every number of a text; line by line, since most lines of a packet were in the one before."""
+    """Every number of a text."""
+    # Line by line, since most lines of a packet were in the one before.
     # A unit at the beginning of a line belongs to the number before it.
     lines = [text] if _SPILLED.search(text) else text.split("\n")
     return set().union(*map(_numbers_in_line, lines))

@@ -94,7 +94,7 @@ def to_e8(text: str) -> int:
 
 
 def _float_to_units(number: float, unit: int) -> int | None:
-    """The same shortcut for the text of a float, and for zero; None when the text must be asked."""
+    """A shortcut for the text of a float, and for zero; None when the text must be parsed."""
     if not number:
         return 0
     value = number * unit

@@ -139,7 +139,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def gross_ppm(self) -> int:
-        """The same before fees and funding."""
+        """The result before fees and funding, in millionths of the notional at entry."""
         return ppm_of(self.gross_usd_e6, self.notional_usd_e6)
 
     @property

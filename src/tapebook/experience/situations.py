@@ -43,11 +43,14 @@ Number = TypeVar("Number", np.int32, np.float32)
 WIDTH = len(FIELDS)
 DEVIATION = 64
 MOST_COORDINATE = 1_023
+# One in a hundred situations counts as novel by this measure.
 FAR_SHARE = 0.99
 _ONE = 256
 _SHIFT = 14
 _HALF = 1 << (_SHIFT - 1)
+# Few situations make a covariance that can hardly be inverted; a tenth of the identity keeps it away from that.
 _SHRINK = 0.1
+# A field that hardly moved must not be blown up by its own small spread, nor one with wild outliers vanish.
 _LEAST_SCALE, _MOST_SCALE = FEATURE_UNIT // 16, 16 * FEATURE_UNIT
 # 15 × 15 × 1,024 products: below that, a library for linear algebra does not call in threads, which would wait for
 # one another on a busy machine.
@@ -93,7 +96,8 @@ def whitened_vector(fit: Fit, matrix: NDArray[np.float32], reading: FeatureVecto
 
 
 def _clamp(numbers: list[int]) -> list[int]:
-    """Keeps all within bounds; looking first is cheaper, since hardly any are beyond."""
+    """Clamps coordinates to the bounds."""
+    # Looking first is cheaper, since hardly any are beyond.
     if min(numbers) >= -MOST_COORDINATE and max(numbers) <= MOST_COORDINATE:
         return numbers
     return [
@@ -147,7 +151,8 @@ def _scale(readings: FeatureRows, steps: tuple[Steps, Steps]) -> NDArray[np.floa
 
 
 def _clip_in_place(block: NDArray[Number]) -> NDArray[Number]:
-    """Keeps all within bounds; looking first is cheaper, since hardly any are beyond."""
+    """Clips a block of coordinates to the bounds."""
+    # Looking first is cheaper, since hardly any are beyond.
     if block.max() > MOST_COORDINATE or block.min() < -MOST_COORDINATE:
         np.clip(block, -MOST_COORDINATE, MOST_COORDINATE, out=block)
     return block
@@ -187,6 +192,7 @@ def _usual_distance(columns: Vectors) -> int:
         part = columns[:, start : start + _LOO_BLOCK]
         dots = np.einsum("ij,ik->jk", part, columns).astype(np.int32)
         away = lengths[start : start + _LOO_BLOCK, None] + lengths[None, :] - 2 * dots
+        # A situation is not its own neighbour.
         away[np.arange(len(away)), np.arange(start, start + len(away))] = np.iinfo(np.int32).max
         nearest += away.min(axis=1).tolist()
     return int(sorted(nearest)[math.ceil(FAR_SHARE * count) - 1])
@@ -195,6 +201,7 @@ def _usual_distance(columns: Vectors) -> int:
 Places = NDArray[np.intp]
 
 _GROUPS_EACH = 4
+# A replay of the past uses the fit before the newest; older ones are seldom asked for.
 _FITS_KEPT = 2
 # 15 × 512 products: so few a library for linear algebra does not share among threads, and it is three times as fast.
 _FEW = 512
@@ -240,14 +247,14 @@ class Neighbours(msgspec.Struct, frozen=True):
 
 
 class NearestNeighbours(Neighbours, frozen=True):
-    """The same with who they are, nearest first."""
+    """Neighbours with their numbers and distances, nearest first."""
 
     numbers: tuple[int, ...]
     distances: tuple[int, ...]
 
     @property
     def neighbours(self) -> tuple[Neighbour, ...]:
-        """The same, one by one."""
+        """The neighbours one by one, nearest first."""
         sides = (LONG if side > 0 else SHORT for side in self.sides)
         return tuple(map(Neighbour, self.numbers, self.distances, sides, self.results_ppm))
 
@@ -266,6 +273,7 @@ class _FittedVectors:
         """Adds the vectors of the readings behind those it has."""
         until = self.count + len(readings)
         if until > len(self.lengths):
+            # Doubling keeps the cost of growing in proportion; the first time nobody knows whether more will come.
             room = 2 * until if self.count else until
             columns = np.empty((len(FIELDS), room), np.float32)
             columns[:, : self.count] = self.columns[:, : self.count]
@@ -349,7 +357,8 @@ class Situations:
         return close, [int(length - product) + own for length, product in pairs]
 
     def _set_rows(self, rows: NDArray[np.void]) -> None:
-        """Keeps rows, and their columns as views: to pick a few numbers is much cheaper than to pick rows."""
+        """Stores rows, and their columns as views."""
+        # To pick a few numbers is much cheaper than to pick rows.
         self._rows = rows
         self._ids, self._sides, self._results = rows["id"], rows["side"], rows["result"]
 
@@ -390,7 +399,7 @@ def _candidates(away: NDArray[np.float32], most: int) -> Places:
 
 
 def _with_room(array: NDArray[Any], room: int) -> NDArray[Any]:
-    """The same rows at the head of a longer array."""
+    """A longer array that begins with these rows."""
     longer = np.empty((room, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer

@@ -113,7 +113,8 @@ def _by_name(names: Sequence[str]) -> dict[str, int]:
 
 
 def _place_of_name(names: Sequence[str], known: Sequence[str]) -> int | None:
-    """The place of the first known name; one written exactly so comes first, since `t` and `T` are two columns."""
+    """The place of the first known name."""
+    # One written exactly so comes first, since `t` and `T` are two columns.
     plain = [_plain_name(name) for name in names]
     places = (here.index(name) for name in known for here in (list(names), plain) if name in here)
     return next(places, None)

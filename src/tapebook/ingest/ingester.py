@@ -273,7 +273,8 @@ class Ingester:
         return None
 
     def close(self) -> None:
-        """Commits what is waiting for the last time: what cannot be written now is lost, so that is an error."""
+        """Commits what is waiting for the last time."""
+        # What cannot be written now is lost, so that is an error.
         self._commit(self._intake.drain_pending())
 
     def _commit(self, waiting: PendingFacts) -> None:

@@ -73,6 +73,7 @@ def should_run_reflection(state: ReflectionState, reflection: ReflectionSettings
     return since is not None and as_of // DAY > since // DAY
 
 
+# As many as fit the budget of lessons in the packet.
 MOST_CHARS = 2_000
 MOST_PROPOSED_CHARS = 4_000
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\$?\d[\d,]*(?:\.\d+)?")
@@ -185,6 +186,7 @@ def run_reflection(
         return RejectedNote(reflected.problem, reflected.usage)
     text = check_note(reflected.text, avoid=agent.avoid, trades=trades, active=active)
     if isinstance(text, RejectedNote):
+        # A rejected note has been paid for as well.
         return RejectedNote(text.why, reflected.usage)
     return Lesson(
         text=text,

@@ -134,7 +134,8 @@ def _error_message(body: bytes) -> str:
 
 
 def retry_after_seconds(text: str) -> float | None:
-    """The seconds of a `Retry-After` header; a date is not read, since that would take a clock."""
+    """The seconds of a `Retry-After` header."""
+    # A date is not read, since that would take a clock.
     try:
         seconds = float(text)
     except ValueError:

@@ -139,7 +139,7 @@ class ReadCache:
         return self._log.last_change_seq(stream, self._kinds) if self._log else None
 
     def cached_read(self, read: ReadAsOf[Result], *, owner: str) -> ReadAsOf[Result]:
-        """The same read, which remembers."""
+        """A read that gives its last result again until an event of its kinds is appended."""
         return CachedRead(read, owner, log=self._log, kinds=self._kinds) if self._log else read
 
 

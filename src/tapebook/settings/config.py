@@ -279,7 +279,7 @@ def model_keys(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def embedder_keys(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The same for embedders that ask a server."""
+    """The settings of embedders that ask a server."""
     return _keys_from_environment(EMBEDDER_KEYS, environ)
 
 

@@ -403,7 +403,8 @@ def liquidity_profile(books: Sequence[Liquidity], *, as_of: int) -> LiquidityPro
 
 
 def _one_a_round(books: Iterable[Liquidity]) -> list[Liquidity]:
-    """The first book of every five minutes: those kept in between are of restless hours and would outweigh the rest."""
+    """The first book of every five minutes."""
+    # Those stored in between are of restless hours and would outweigh the rest.
     first: dict[int, Liquidity] = {}
     for book in books:
         first.setdefault(book.bucket_ts // ROUND_MS, book)

@@ -121,7 +121,8 @@ class Recorder:
         return None
 
     def close(self) -> None:
-        """Archives everything for the last time: what cannot be written now is lost, so that is an error."""
+        """Archives everything for the last time."""
+        # What cannot be written now is lost, so that is an error.
         self._rotate()
         self._store()
 

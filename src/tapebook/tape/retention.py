@@ -68,7 +68,8 @@ class ArchivedRows:
         return row[0] if row else None
 
     def _scratch_with(self, family: Family, keys: list[str]) -> Database:
-        """The scratch database with these objects in it; equal rows of two families would be one object."""
+        """The scratch database with these objects in it."""
+        # Equal rows of two families would be one object.
         missing = [(family.table, key) for key in keys if (family.table, key) not in self._loaded]
         if missing and self._rows_loaded > self._most_rows:
             self._close()

@@ -519,7 +519,8 @@ class Tape:
         return [make(symbol, *row) for row in rows]
 
     def _id(self, symbol: str) -> int | None:
-        """A symbol's number; another process may have given it since this one looked."""
+        """A symbol's number."""
+        # Another process may have given it since this one looked.
         return self._ids.get(symbol) or self._known_ids().get(symbol)
 
     def _known_ids(self) -> dict[str, int]:
@@ -606,7 +607,8 @@ class Tape:
         return not any(seq < back.seq and known_at > back.known_at for back in self.set_backs())
 
     def _number_symbols(self, symbols: set[str]) -> dict[str, int]:
-        """Numbers for symbols; new ones get theirs in alphabetical order, so that equal inputs give equal numbers."""
+        """Numbers for symbols."""
+        # New ones get theirs in alphabetical order, so that equal inputs give equal numbers.
         # The numbers given here are remembered only once they are read back: this transaction may still fail.
         ids = dict(self._known_ids())
         for symbol in sorted(symbols - ids.keys()):

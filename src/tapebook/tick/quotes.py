@@ -265,7 +265,7 @@ def activity_as_of(
 
 
 def account_activity(rooms: Rooms, deployment: Deployment, account: Account, *, view: View) -> Activity:
-    """The same, for whoever has read the account already."""
+    """The activity of a deployment whose account has been read already."""
     session = rooms.book.session(deployment.id, account, as_of=view.as_of)
     if any([close.at > view.as_of for close in session.closes]):
         # A clock that was ahead has dated it: no rest after a trade begins in the future.

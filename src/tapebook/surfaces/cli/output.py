@@ -49,7 +49,8 @@ def prepare_output() -> None:
 
 
 def discard_output() -> None:
-    """Sends what can no longer be printed nowhere; else Python would complain about it when it ends."""
+    """Sends what can no longer be printed nowhere."""
+    # Else Python would complain about it when it ends.
     try:
         sys.stdout.flush()
     except OSError:
