@@ -27,7 +27,9 @@ ANCHOR_SECONDS = 60.0
 """How often the processes of a desk write an anchor, if anything has changed."""
 
 _FOLDER = "anchors/"
+# An owner's stream has no deployment, and no file can have an empty name.
 _OWNER_STREAM = "-"
+# A folder with a hundred thousand files is slow to list on some file systems.
 _PER_FOLDER = 1_000
 _SHOWN = 5
 _ALTERED = "restore the archive's `anchors` folder from a backup; until then nothing shows what was cut off"

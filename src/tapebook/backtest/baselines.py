@@ -50,6 +50,7 @@ def uniform_below(draws: Draws, most: npt.NDArray[np.int64]) -> npt.NDArray[np.i
     return ((draws >> np.uint64(32)) * most.astype(np.uint64) >> np.uint64(32)).astype(np.int64)
 
 
+# Enough for the 5 % and 95 % quantiles to rest on twenty-five throws each.
 REPLICATIONS = 500
 _LOW, _HIGH = 0.05, 0.95
 # Draws at a time: enough for numpy to be fast, few enough to stay small.

@@ -95,6 +95,7 @@ def losing_streak(nets: Iterable[int]) -> int:
 
 
 MIGRATIONS = "tapebook.book"
+# Larger than any count, and an integer that both databases take.
 NO_LIMIT = 2**62
 """No limit to how many rows are read."""
 

@@ -131,7 +131,7 @@ def _tiers_highest_first(tiers: tuple[tuple[int, int], ...]) -> tuple[_MarginTie
     )
 
 
-# Fine enough that a step is below the tick of any coin, and found in twenty halvings.
+# A millionth of the way through a bar, found in twenty halvings.
 PRICE_STEPS = 1_000_000
 
 

@@ -14,11 +14,15 @@ from tapebook.db.database import Query, Row
 from tapebook.domain.files import PRIVATE_FILE, sync_file
 from tapebook.errors import BadInput, Busy, Damaged, HomeError, StoreFailed, TapebookError
 
+# Longer than any transaction here takes; a writer that holds on for longer is stuck.
 BUSY_TIMEOUT_MS = 10_000
+# Beyond it one statement of many rows is hardly faster, and its text grows.
 ROWS_AT_ONCE = 50
 
+# For books of one writer, whose rows are packs of many events: fewer of them spill over into further pages.
 _LARGE_PAGE = 16_384
 _MOST_PROBLEMS = 20
+# A checkpoint after so many bytes, however large a page is: seldom enough to be cheap, small enough to read past.
 _WAL_BYTES = 40_960_000
 _PRAGMAS = """
 PRAGMA cache_size = -65536;

@@ -120,6 +120,7 @@ def _price_reader(columns: tuple[str, ...]) -> SlidingMap[tuple[str, ...], _BarP
     return SlidingMap(prices)
 
 
+# Before the caps; an account of the demo has ten times as much.
 NOTIONAL_USD = 1_000.0
 LEVERAGE = 2
 _CAP_FACTS = (

@@ -17,7 +17,9 @@ from tapebook.log.store import is_clock_set_back
 from tapebook.tape.view import Channel, RecordedProblem
 from tapebook.wiring import Rooms
 
+# A day of a busy tape, and room for SQLite to make a copy of a table.
 _MIN_FREE_BYTES = 500 * 2**20
+# A log of this size was not written back for hours: a reader keeps it open.
 _MAX_WAL_BYTES = 512 * 2**20
 
 # Problems that are named; how many more there are is said.
@@ -143,6 +145,7 @@ def _channel(channel: Channel, now: int) -> Check:
     if not channel.newest_known_at:
         return Check(f"channel {channel.name}", True, f"imported: {plural(channel.rows, 'row')}")
     age = now - channel.newest_known_at
+    # By when it was known, not by its bucket: late bars of a repair are no sign of life.
     fresh = age <= STALE_AFTER_MS[channel.name]
     state = "fresh" if fresh else "stale"
     newest = f"newest {iso_text(channel.newest_bucket_ts)}, known {age // 1000} s ago"

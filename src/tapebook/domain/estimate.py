@@ -10,9 +10,11 @@ from statistics import NormalDist
 
 import msgspec
 
+# Stands in for zero in a continued fraction, which divides by its terms.
 _TINY = 1e-300
 _LEVEL = 0.95
 _Z_95 = 1.959963984540054
+# The fraction settles within some tens of steps; more would mean that it does not.
 _MOST_STEPS = 200
 
 

@@ -41,7 +41,7 @@ FeatureVector = tuple[int | None, ...]
 _Values = tuple[float | None, ...]
 
 _HOURS = (0.25, 1, 4, 24)
-# 0.01 % an hour is what perps pay in quiet times: about one unit of the transformed rate.
+# Below 0.01 % an hour, where most rates are, the transformed rate is nearly linear.
 _USUAL_RATE = 1e-4
 # A window that is covered by less says little about its span; one with a short gap still does.
 _LEAST_COVERED = 0.75
@@ -262,7 +262,9 @@ def _quantise(value: float | None) -> int | None:
     return (MOST_FEATURE if scaled > 0 else -MOST_FEATURE) if math.isfinite(value) else None
 
 
+# Fewer give no covariance of fifteen fields.
 FEWEST_TO_FIT = 100
+# Older situations come from other markets; the newest say what is usual now.
 FIT_WINDOW = 2_000
 DEFAULT_NEIGHBOURS = 25
 """How many situations are looked at where nobody says otherwise."""

@@ -40,6 +40,7 @@ from tapebook.domain.money import E6, decimal_text, divide_half_even
 from tapebook.domain.position import ClosedTrade, TradeSide
 from tapebook.domain.run import Action, ActionKind, DecisionRun
 
+# Confidence in steps of a tenth: finer ones would stay empty for years.
 BUCKETS = 10
 _ONE_E4 = 10_000
 
@@ -417,6 +418,7 @@ class RecentRecord:
         self._usd += sign * usd
 
 
+# A weight stays between half and one and a half: no record silences a provider or makes it decide alone.
 MOST_SHIFT = 0.5
 
 
@@ -453,6 +455,7 @@ def weight_rows(
     return tuple(rows)
 
 
+# Twenty-five years of quarters, or two of weeks.
 SNAPSHOTS_KEPT = 100
 _SNAPSHOT_KINDS = (PROVIDER, REGIME, ASSET)
 

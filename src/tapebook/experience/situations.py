@@ -41,6 +41,7 @@ Steps = NDArray[np.int32]
 Number = TypeVar("Number", np.int32, np.float32)
 
 WIDTH = len(FIELDS)
+# Integers per deviation: fine enough, and the products of 15 fields stay below 2²⁴.
 DEVIATION = 64
 MOST_COORDINATE = 1_023
 # One in a hundred situations counts as novel by this measure.
@@ -55,6 +56,7 @@ _LEAST_SCALE, _MOST_SCALE = FEATURE_UNIT // 16, 16 * FEATURE_UNIT
 # 15 × 15 × 1,024 products: below that, a library for linear algebra does not call in threads, which would wait for
 # one another on a busy machine.
 _BLOCK = 1_024
+# So many rows of distances at once: all of them would be a square of the number of situations.
 _LOO_BLOCK = 256
 
 

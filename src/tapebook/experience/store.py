@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 # Below five trades an interval spans everything, and a row would cost tokens to say nothing.
 FEWEST_SHOWN = 5
-# A rate within ten points of the truth needs about this many.
+# With fewer trades the interval of a rate is more than forty points wide.
 FEWEST_CALIBRATED = 20
 _MOST_BUCKETS = 3
 

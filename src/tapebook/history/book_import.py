@@ -53,6 +53,7 @@ from tapebook.tick.prepare import regime_at
 from tapebook.tick.quotes import TapeQuotes, extremes
 from tapebook.wiring import Rooms
 
+# Venues settle every hour to every eight hours; rates that lie farther apart have a gap between them.
 _LONGEST_SPACING = 8 * HOUR
 
 

@@ -51,6 +51,7 @@ def join_running_totals(first: RunningTotal, then: RunningTotal) -> RunningTotal
     return RunningTotal(first.total + then.total, high, low, drawdown, regained)
 
 
+# Kept in every sum, so that the greatest trades of a year need no second look at its days.
 MOST_BEST = 5
 MOST_WORST = 1
 

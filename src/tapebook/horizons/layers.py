@@ -147,6 +147,7 @@ def _instant(day: date) -> int:
     return (day - _EPOCH).days * DAY
 
 
+# Keys and values come from people: capped, so that none of them fills a packet or a page.
 MOST_KEY_CHARACTERS = 80
 MOST_VALUE_CHARACTERS = 20_000
 

@@ -169,6 +169,7 @@ def _features_by_family(features: SymbolFeatures) -> list[tuple[str, Feature]]:
 MAX_PENDING_FACTS = 2_000_000
 """Facts kept in memory while the disk refuses to take them; beyond it the process must stop."""
 
+# Problems are for people, who read the first of them.
 _MAX_PROBLEMS = 1_000
 
 

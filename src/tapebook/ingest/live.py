@@ -25,6 +25,7 @@ from tapebook.tape.view import View
 from tapebook.tick.heartbeat import DatabaseWait
 from tapebook.wiring import Rooms
 
+# One commit holds the frames of a quarter of a second: a row per commit would wait for the disk each time.
 FLUSH_SECONDS = 0.25
 NO_CONNECTION = "no connection to the exchange"
 """How the line begins that says so."""

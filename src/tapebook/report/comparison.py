@@ -31,12 +31,14 @@ from tapebook.domain.estimate import Estimate, mean_estimate, student_cdf, stude
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
 
+# The ends of a 95 % interval rest on fifty of them each.
 RESAMPLES = 2_000
 FEWEST_DAYS = 20
 """Days below which nothing is claimed, whatever the intervals say."""
 
 DIGITS = 3
 _LEVEL = 0.95
+# The normal quantile of a power of 80 %.
 _POWER_Z = 0.8416212335729143
 
 PairedVerdict = Literal["first", "second", "not enough evidence"]

@@ -296,6 +296,7 @@ def _money_html(value_e6: int) -> str:
     return f'<span class="{tone}">{usd_text(value_e6, signed=True)}</span>'
 
 
+# As many as a wide screen has pixels; a page stays below a few megabytes.
 MOST_POINTS = 2_000
 MOST_CANDLES = 30_000
 MOST_TRADES = 8_000

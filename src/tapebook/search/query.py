@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+# The usual constants of BM25.
 K1 = 1.2
 B = 0.75
 PIVOT = 100
@@ -174,6 +175,7 @@ def _nth_highest(scores: Scores, place: int) -> float:
 BLOCK = 4_096
 """Vectors that get their short forms together; what is behind the last whole block has none."""
 _COMPONENTS_PER_DIRECTION = 4
+# More vectors hardly move the main directions of a block.
 _SAMPLED_VECTORS = 2_048
 _POWER_ITERATIONS = 3
 

@@ -41,6 +41,7 @@ _MODEL_NAME = re.compile(r"[\x21-\x7e]{1,100}")
 _SPAN = re.compile(r"([0-9]{1,5})([mhd]?)")
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 _MOST_USD = 10**9
+# Every symbol is a decision of its own at every slot: a list of everything is a mistake.
 _MOST_SYMBOLS = 500
 _MOST_RULES = 20
 _MOST_TEXT = 100_000

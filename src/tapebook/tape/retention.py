@@ -105,6 +105,7 @@ class ArchivedRows:
 
 # Chunks of imported history that are passed over in one step; each has its rows looked at.
 _PASSED_AT_ONCE = 20
+# A step must not hold the writer's lock for longer than a source can wait.
 _COMMITS_AT_ONCE = 2_000
 
 RetentionPeriods = Mapping[str, int]

@@ -67,6 +67,7 @@ _QUERIES = Queries.load("tapebook.tape")
 RECENT_MS = 2 * MINUTE
 """A midpoint of the last two minutes is the price; without one, the newest price of any kind is looked for."""
 
+# A source that fails every second must not fill the disk with its complaints.
 MOST_PROBLEMS = 200
 """Subjects of which it is remembered that something went wrong."""
 

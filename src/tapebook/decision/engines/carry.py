@@ -11,7 +11,9 @@ from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
 from tapebook.decision.rule_engine import Facts, PositionSide, Signal, abstain, follow_signal, parse_number, read_packet
 from tapebook.domain.packet import Packet
 
+# Percent an hour. Entered well above the usual 0.00125, left well below the entry, so that it does not flicker.
 ENTER_PCT, LEAVE_PCT = 0.005, 0.002
+# Two settlements: an older rate says nothing of the next.
 OLDEST_SECONDS = 7_200
 
 

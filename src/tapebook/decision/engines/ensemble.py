@@ -27,6 +27,7 @@ from tapebook.errors import ConfigError
 
 MEMBERS = ("trend", "reversion", "breakout", "carry")
 ONE_E4 = 10_000
+# Weights are read from the packet; clamped, so that no member can outvote all others by a row of experience.
 MOST_WEIGHT = 10.0
 _ORDERS = ("open", "adjust")
 

@@ -11,6 +11,7 @@ from tapebook.decision.rule_engine import PacketBars, PositionSide, Signal, abst
 from tapebook.domain.packet import Packet
 
 BARS = 40
+# Deviations from the mean that few bars reach by chance.
 ENTER = 2.0
 
 
