@@ -119,6 +119,7 @@ def closed_trade_view(trade: ClosedTrade, *, deployment: str, maker: tuple[str, 
 
 def open_trade_view(trade: TradeState, *, deployment: str, maker: tuple[str, int]) -> View:
     """A round trip that is still open: everything about its exit is null."""
+    # Null rather than absent: open and closed trades have the same columns in every table and export.
     missing = ("exit_tick_at", "exit_price", "exit_reason", "exit_snapshot_id", "holding_minutes")
     return _trade_view(trade, deployment, maker) | {"status": "open"} | dict.fromkeys(missing)
 
@@ -166,6 +167,7 @@ def _vote_view(vote: Vote) -> View:
     return plain | {"confidence": vote.confidence_e4 / 10_000, "weight": vote.weight_e4 / 10_000}
 
 
+# A model that was asked has at least one attempt; a stored answer that was used again has none.
 def _is_reused(run: DecisionRun) -> bool:
     """Whether the answer had been paid for before, by another run."""
     return run.usage is not None and not run.usage.attempts and run.status != "failed"

@@ -206,10 +206,8 @@ class SqliteDatabase:
 
 
 def _make_private(path: str) -> None:
-    """Makes a file that is not there yet for its owner alone; SQLite gives those beside it the same mode.
-
-    Only a new one: closing a file that is in use gives up this process's locks on it.
-    """
+    """Makes a file that is not there yet for its owner alone; SQLite gives those beside it the same mode."""
+    # Only a new one: closing a file that is in use gives up this process's locks on it.
     with suppress(OSError):
         # What does not work here SQLite tries again, and says why.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))

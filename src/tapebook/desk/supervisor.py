@@ -279,6 +279,8 @@ def serve_role(
             lambda: Rooms(home, clock=clock), until=end, stopped=lambda: stop.asked, report=report_wait
         )
         try:
+            # Two schedulers of one book on two machines would queue every slot twice; any number of workers may share
+            # it.
             if role not in REPEATABLE_ROLES:
                 claim_role(rooms.book_db, role, owner=rooms.config.owner)
             left = None if end is None else max(0.0, end - elapsed_seconds())

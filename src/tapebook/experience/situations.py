@@ -342,12 +342,10 @@ class Situations:
         return close[order], [away[place] for place in order]
 
     def _nearest_places(self, fit: Fit, reading: FeatureVector, *, count: int, most: int) -> tuple[Places, list[int]]:
-        """The places of the nearest, and of those that are not farther; and their distances.
-
-        A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for all
-        in single precision. It may be rounded there, which never changes an order, so the nearest are among those
-        that are not farther than enough others; theirs is computed once more in Python's numbers.
-        """
+        """The places of the nearest, and of those that are not farther; and their distances."""
+        # A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for
+        # all in single precision. It may be rounded there, which never changes an order, so the nearest are among
+        # those that are not farther than enough others; theirs is computed once more in Python's numbers.
         view = self._vectors_under(fit)
         if view.count < count:
             view.fill(self._feature_rows(view.count, count))
@@ -386,10 +384,8 @@ def _products(twice_query: NDArray[np.float32], columns: Vectors) -> NDArray[np.
 
 
 def _candidates(away: NDArray[np.float32], most: int) -> Places:
-    """All places that can be among the nearest: as near as the nearest of the `most`-th best group, or nearer.
-
-    Taking the least of each group first is ten times as fast as partitioning all; of few, each is its own group.
-    """
+    """All places that can be among the nearest: as near as the nearest of the `most`-th best group, or nearer."""
+    # Taking the least of each group first is ten times as fast as partitioning all; of few, each is its own group.
     if len(away) <= most:
         return np.arange(len(away))
     groups = _GROUPS_EACH * most

@@ -117,10 +117,9 @@ def newest_books(tape: Tape, *, now: int) -> dict[str, Liquidity]:
 
 
 def _newest_by_dex(tape: Tape, newest: Mapping[str, int], dexes: Iterable[str], *, since: int) -> dict[str, int]:
-    """The same channels dex by dex: one dex can have been silent while another was heard.
-
-    What keeps a beat counts as missing for as far back as is looked; what can be asked for again, as far as is asked.
-    """
+    """The same channels dex by dex: one dex can have been silent while another was heard."""
+    # What keeps a beat counts as missing for as far back as is looked; what can be asked for again, as far as is
+    # asked.
     stored_dexes = {dex_of(symbol) for symbol in tape.symbols()}
     found = {}
     for channel in newest.keys() & {"mids", "contexts", "candles", "funding"}:
@@ -142,10 +141,8 @@ def _answered_gaps(tape: Tape, *, since: int, now: int) -> dict[str, list[Gap]]:
 
 
 def _first_long_gap(tape: Tape, symbol: str, *, since: int, now: int, asked: Sequence[Gap]) -> int | None:
-    """The beginning of the first hole in a symbol's bars that a start does not look at anyway and nobody asked for.
-
-    What is left open of an outage lies beside a part of it that was filled, so to touch such a part is enough.
-    """
+    """The beginning of the first hole in a symbol's bars that a start does not look at anyway and nobody asked for."""
+    # What is left open of an outage lies beside a part of it that was filled, so to touch such a part is enough.
     bars = tape.candles(symbol, granularity_sec=60, since=since, view=View(now))
     there = [since, *(bar.bucket_ts for bar in bars), floor_to_step(now, MINUTE)]
     for before, after in pairwise(there):

@@ -69,6 +69,7 @@ def should_run_reflection(state: ReflectionState, reflection: ReflectionSettings
         return False
     if reflection.cadence == "per_n_trades":
         return state.closed_since_note >= reflection.every_n_trades
+    # Without a note yet, the first closed trade begins the count of days.
     since = state.first_close_at if state.last_note_at is None else state.last_note_at
     return since is not None and as_of // DAY > since // DAY
 

@@ -292,6 +292,7 @@ def _mean_html(row: ResultRow) -> str:
 
 
 def _money_html(value_e6: int) -> str:
+    # Half a cent: what is shown as 0.00 has no colour.
     tone = "up" if value_e6 >= E6 // 200 else "down" if value_e6 <= -E6 // 200 else "flat"
     return f'<span class="{tone}">{usd_text(value_e6, signed=True)}</span>'
 
@@ -324,6 +325,7 @@ def chart_values(report: ReportData, bars: Sequence[BarColumns]) -> dict[str, An
     result, days = report.result, [day // SECOND for day, _ in report.result.total.daily]
     luck = next((each.luck for each in result.baselines if each.luck), None)
     symbols = [each.symbol for each in bars]
+    # Shared among the symbols: the page as a whole has to stay small.
     most = MOST_CANDLES // max(1, len(bars))
     return {
         "start": result.start // SECOND,
@@ -364,6 +366,7 @@ def coarser_bars(bars: BarColumns, most: int) -> BarColumns:
 def _market_values(bars: BarColumns, most: int) -> dict[str, Any]:
     """Rows of open, high, low and close; each row's place is counted in steps from the first."""
     few = coarser_bars(bars, most)
+    # Counts of steps instead of times: half the bytes of a row.
     places = ((few.at - few.at[0]) // few.step_ms).tolist()
     prices = zip(
         *(map(_six_digits, column.tolist()) for column in (few.open, few.high, few.low, few.close)), strict=True
@@ -416,6 +419,7 @@ def _page_file(name: str) -> str:
 
 def _fill_template(page: str, parts: Mapping[str, str]) -> str:
     """The template with its parts in place; what a part says is never looked at again."""
+    # Not str.format: the page's style and script are full of braces, and no text is filled in twice.
     pieces = page.split("{{")
     found = [pieces[0]]
     for piece in pieces[1:]:

@@ -584,10 +584,8 @@ class Tape:
         return found
 
     def _revise(self, family: Family, row: Row, written: dict[Row, Row]) -> int:
-        """Adds a row as a new revision if the newest stored one says something else.
-
-        `written` gets what this commit has written by now, by key and revision.
-        """
+        """Adds a row as a new revision if the newest stored one says something else."""
+        # `written` gets what this commit has written by now, by key and revision.
         values = dict(zip(family.queries.add.params, row, strict=True))
         stored = self._db.one(family.queries.stored, **values)
         if stored is None:
