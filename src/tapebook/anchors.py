@@ -31,6 +31,7 @@ _FOLDER = "anchors/"
 _OWNER_STREAM = "-"
 # A folder with a hundred thousand files is slow to list on some file systems.
 _PER_FOLDER = 1_000
+# More findings of one kind tell a person nothing new.
 _SHOWN = 5
 _ALTERED = "restore the archive's `anchors` folder from a backup; until then nothing shows what was cut off"
 _CUT = "restore book.db from a backup that is as new as the anchors; what was decided since is in no other place"

@@ -152,7 +152,8 @@ def _open_trade(after: Position, ctx: MaterializerContext, *, fee: int) -> Trade
 
 
 def _trade_id(symbol: str, ctx: MaterializerContext) -> str:
-    """The id of a trade: one account's own, for exchanges and files give the same fill to whoever asks for it."""
+    """The id of a trade, made of its account, its symbol and what began it."""
+    # The account's own, since exchanges and files give the same fill to whoever asks for it.
     return short_id("trade", *((ctx.stream,) if ctx.stream else ()), symbol, ctx.source_id)
 
 

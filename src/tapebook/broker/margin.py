@@ -39,6 +39,7 @@ from tapebook.domain.order import FillRule
 from tapebook.domain.position import Position
 
 MAX_LEVERAGE = 50
+# A size times a price, both e8, is USD e16.
 _E16_PER_USD_E6 = 10**10
 _E16_PER_USD = 10**16
 # Twice, for a maintenance rate is half of 1 / leverage: every rate is a whole number of parts.

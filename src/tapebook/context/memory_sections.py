@@ -140,6 +140,7 @@ LAST_DECISION_SECTION = SectionLayout(
 )
 
 
+# Tokens, with the nudges in it.
 ACTIVITY_CAP = 130
 ACTIVITY_TITLE = "Recent activity (this session)"
 REPEATED_REJECTION_NUDGE = "← same code in the last 3+ rejections; do not repeat the same proposal shape"
@@ -296,6 +297,7 @@ RECENT_TRADES_SECTION: SectionLayout[Situation, tuple[ClosedTrade, ...]] = Secti
 
 
 OPEN_POSITION_COLUMNS = ("what", "size", "entry", "mark", "mfe", "mae", "held", "reason")
+# A position is shown in every packet for as long as it is held, so its reason is short.
 OPEN_REASON_CHARS = 120
 
 OpenPositionsView = tuple[tuple[TradeState, Position, int, int], ...]

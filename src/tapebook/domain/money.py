@@ -14,6 +14,7 @@ from math import floor as whole
 E6 = 10**6
 E8 = 10**8
 E12 = 10**12
+# Beyond so many powers of ten a number is no price or size, and scaling it would take Decimal its time.
 _MAX_DIGITS = 30
 # Of what a size times a price is counted in for every millionth of a USD.
 _HALF_USD_E6 = 5 * 10**9

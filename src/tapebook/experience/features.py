@@ -139,14 +139,16 @@ def _bar_fields(moves: _Values, volatilities: _Values, positions: _Values) -> Fe
 def _market_fields(
     funding: float | None, premium: float | None, imbalance: float | None, spread_bps: float | None
 ) -> FeatureVector:
-    """The fields of the newest book and funding, which may stay for as long as an hour."""
+    """The fields of the newest book and funding."""
+    # Cached, since they may stay for as long as an hour.
     rates = [None if rate is None else math.asinh(rate / _USUAL_RATE) for rate in (funding, premium)]
     return tuple([_quantise(value) for value in (*rates, imbalance, _logarithm(spread_bps))])
 
 
 @cache
 def _time_fields(half_hour: int) -> FeatureVector:
-    """The fields of a time of day: a few minutes later it is no other situation, and nothing is looked for again."""
+    """The fields of a time of day, by its half hour."""
+    # A few minutes later it is no other situation, and nothing is searched for again.
     turn = 2 * math.pi * half_hour * HALF_HOUR / DAY
     return _quantise(math.sin(turn)), _quantise(math.cos(turn))
 

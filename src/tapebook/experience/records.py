@@ -203,6 +203,7 @@ PROVIDER_REGIME, CONFIDENCE = "provider_regime", "confidence"
 LONG, SHORT = "long", "short"
 RECORD_KINDS = (ALL, PROVIDER, REGIME, ASSET, PROVIDER_REGIME, CONFIDENCE)
 PPM_PER_BP = PPM // 10_000
+# Both ends of a 95 % interval.
 _TWO_SIDED = 0.975
 
 RecordKey = tuple[str, str]

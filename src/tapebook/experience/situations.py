@@ -89,7 +89,8 @@ def whitening_matrix(fit: Fit) -> NDArray[np.float32]:
 
 
 def whitened_vector(fit: Fit, matrix: NDArray[np.float32], reading: FeatureVector) -> list[int]:
-    """One reading as a vector; `matrix` is that of the fit. Small arrays cost more than Python's own integers."""
+    """One reading as a vector; `matrix` is that of the fit."""
+    # In Python's own integers: arrays so small cost more than they save.
     fields = [
         0 if value is None else ((value - median) * multiplier + _HALF) >> _SHIFT
         for value, median, multiplier in zip(reading, fit.medians, fit.multipliers, strict=True)
@@ -134,7 +135,8 @@ def _median(values: NDArray[np.int64]) -> int:
 
 
 def _steps(medians: Sequence[int], multipliers: Sequence[int], width: int) -> tuple[Steps, Steps]:
-    """What fields are multiplied with and what is added, as wide as a block: a third of the time of one column."""
+    """What fields are multiplied with and what is added, as wide as a block."""
+    # A third of the time of one column that numpy would spread out each time.
     offsets = [_HALF - median * multiplier for median, multiplier in zip(medians, multipliers, strict=True)]
     wide = [np.repeat(np.array(each, np.int32)[:, None], width, axis=1) for each in (multipliers, offsets)]
     return wide[0], wide[1]

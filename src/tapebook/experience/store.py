@@ -166,7 +166,8 @@ def _neighbour_row(name: str, record: Record) -> ExperienceRow:
 
 @lru_cache(maxsize=4_096)
 def record_rows(name: str, record: Record | None) -> tuple[ExperienceRow, ...]:
-    """The row of a record, if there is enough of it; few records change between two decisions."""
+    """The row of a record, if there is enough of it."""
+    # Cached, since few records change between two decisions.
     if record is None or record.n < FEWEST_SHOWN:
         return ()
     return (ExperienceRow("record", name, bps_text(record.mean_bps)),)

@@ -19,7 +19,8 @@ from tapebook.log import Draft, Event, Projection, ReadCache, Write
 
 
 def hash_lessons_text(text: str) -> str:
-    """Sixteen hex digits of the text with every run of white space as one space, so that two writers agree."""
+    """Sixteen hex digits of the text with every run of white space as one space."""
+    # So two writers of the same words agree, however they break lines.
     return sha256_hex(" ".join(text.split()).encode())[:16]
 
 
@@ -69,7 +70,8 @@ def read_slots(text: str) -> dict[str, tuple[str, ...]] | str:
 
 @lru_cache(maxsize=1_024)
 def note_bullets(text: str) -> tuple[str, ...]:
-    """The bullets of a note that was checked, each with its slot in front; a note is read by many ticks."""
+    """The bullets of a note that was checked, each with its slot in front."""
+    # Cached, since a note is read by many ticks.
     slots = read_slots(text)
     if isinstance(slots, str):
         return ()

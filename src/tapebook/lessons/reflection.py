@@ -76,6 +76,7 @@ def should_run_reflection(state: ReflectionState, reflection: ReflectionSettings
 
 # As many as fit the budget of lessons in the packet.
 MOST_CHARS = 2_000
+# Twice the cap: a note that is a little long is cut, one that is no note is refused.
 MOST_PROPOSED_CHARS = 4_000
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\$?\d[\d,]*(?:\.\d+)?")
 

@@ -76,7 +76,8 @@ MODEL_PRICES = {
 
 
 def price_of(model: str, *, unknown: Price) -> Price:
-    """The price of a model; a date at the end of its name and a vendor before it make no difference."""
+    """The price of a model."""
+    # A date at the end of its name and a vendor before it make no difference.
     return MODEL_PRICES.get(_DATE.sub("", model.rpartition("/")[2]), unknown)
 
 
@@ -92,6 +93,7 @@ class Budget(msgspec.Struct, frozen=True):
     """How often and how long a model is asked, and how much it may write."""
 
     attempts: int = 3
+    # A decision of a five-minute agent must come within its slot, retries included.
     timeout_seconds: float = 60.0
     total_seconds: float = 150.0
     max_tokens: int = 8_000

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MAX_RESPONSE_BYTES = 4_000_000
 """Bytes of an answer: a hundred times what a model writes within its limit of tokens."""
 
+# Small pieces, so that a body without an end is noticed soon.
 _CHUNK_BYTES = 65_536
 # Asking again later may help: a request that was too slow in coming or met another one, and a key that asked too often.
 _FAULT_BY_STATUS: dict[int, Fault] = {

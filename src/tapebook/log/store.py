@@ -264,7 +264,8 @@ class Log:
         return Head(*row) if row else Head()
 
     def newest_rows(self, owner: str) -> dict[str, int]:
-        """By deployment, the newest sequence number that is a row: one query for whoever follows all streams."""
+        """By deployment, the newest sequence number that is a row."""
+        # One query for whoever follows all streams.
         return {row[0]: row[1] for row in self._db.all(QUERIES.newest_rows, owner=owner)}
 
     def append(

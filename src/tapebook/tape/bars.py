@@ -109,6 +109,7 @@ def newest_bars(tape: StoredBars, symbol: str, *, minutes: int, count: int, view
 @cache
 def lengths_dividing(minutes: int) -> tuple[int, ...]:
     """The lengths bars of a size can be made of, finest first."""
+    # Cached: every read of bars asks for it.
     return tuple(length for length in BAR_LENGTHS if minutes * 60 % length == 0)
 
 

@@ -10,6 +10,7 @@ from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
 from tapebook.decision.rule_engine import PacketBars, PositionSide, Signal, abstain, follow_signal, read_packet
 from tapebook.domain.packet import Packet
 
+# Long enough for a mean, short enough to follow the market.
 BARS = 40
 # Deviations from the mean that few bars reach by chance.
 ENTER = 2.0
