@@ -297,7 +297,7 @@ def test_comments_are_few_but_there() -> None:
     rate = 100 * comments / max(code, 1)
     most = worst([(pair[0], name) for name, pair in counted.items()])
     assert rate <= 8, f"{rate:.2f} comments per 100 code lines, over 8\n{most}"
-    assert rate >= 2, f"{rate:.2f} comments per 100 code lines, under 2: say why\n{most}"
+    assert rate >= 3, f"{rate:.2f} comments per 100 code lines, under 3: say why\n{most}"
 
 
 # Where anything at all may be caught, and how often. Each records what it caught, and what concerns the whole process

@@ -27,8 +27,11 @@ ANCHOR_SECONDS = 60.0
 """How often the processes of a desk write an anchor, if anything has changed."""
 
 _FOLDER = "anchors/"
+# An owner's stream has no deployment, and no file can have an empty name.
 _OWNER_STREAM = "-"
+# A folder with a hundred thousand files is slow to list on some file systems.
 _PER_FOLDER = 1_000
+# More findings of one kind tell a person nothing new.
 _SHOWN = 5
 _ALTERED = "restore the archive's `anchors` folder from a backup; until then nothing shows what was cut off"
 _CUT = "restore book.db from a backup that is as new as the anchors; what was decided since is in no other place"
@@ -69,7 +72,8 @@ def anchor_heads(rooms: Rooms) -> int | None:
 
 
 def try_anchor_heads(rooms: Rooms) -> str | None:
-    """Anchors what has changed; returns why it could not, since what was done before it is done all the same."""
+    """Anchors what has changed; returns the reason when it could not."""
+    # Not raised: what the command did before it is done all the same.
     try:
         anchor_heads(rooms)
     except StaleWriter:

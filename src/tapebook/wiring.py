@@ -151,11 +151,9 @@ class Rooms:
         return Log(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get, may_go_back=may_go_back)
 
     def _accept_clock_set_back(self, known_before: int, now: int) -> int:
-        """The time of a clock that was set back; Busy when it is this clock that is wrong.
-
-        The exchange stamps bars itself, so a machine's clock that is behind the newest bar is wrong. The clock of an
-        invented world is right by definition: one that is started again begins anew.
-        """
+        """The time of a clock that was set back; Busy when it is this clock that is wrong."""
+        # The exchange stamps bars itself, so a machine's clock that is behind the newest bar is wrong. The clock of
+        # an invented world is right by definition: one that is started again begins anew.
         newest_bar = self.tape.newest_buckets().get("candles", 0)
         if now < newest_bar and not isinstance(self.clock, ScaledClock):
             problem = f"the clock says {iso_text(now)}, but a bar of {iso_text(newest_bar)} is known"
@@ -211,6 +209,7 @@ class Rooms:
 
     def askers(self, agent: AgentProfile) -> tuple[list[Asker], list[Asker]]:
         """The models that an agent's decisions ask, and those that its notes ask; nothing is asked here."""
+        # By identity: members of an ensemble that ask the same model count once.
         deciding: dict[str, Asker] = {}
         writing: dict[str, Asker] = {}
 

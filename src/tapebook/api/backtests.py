@@ -124,7 +124,7 @@ class Backtests:
         return {**row, "ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
 
     def lines(self, name: str, *, chunks: bool = False) -> list[str]:
-        """The same for people; with `chunks`, what each of them taught."""
+        """The result as lines for people; with `chunks`, what each chunk taught."""
         home = backtest_home(self._home, name)
         result, done = home.result(), _finished_chunks(home)
         stale, agent = self._stale(home), home.plan().agent.name

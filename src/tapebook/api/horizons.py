@@ -37,6 +37,7 @@ from tapebook.wiring import Rooms
 POSITION_KEY, PRICE_KEY, VOLATILITY_KEY = "current_position_", "live_price_", "volatility_5m_"
 
 _VOLATILITY_SPAN_MS = 5 * MINUTE
+# As for stored features: a window that is observed for less is not measured.
 _LEAST_COVERED = 0.75
 
 

@@ -50,6 +50,7 @@ def uniform_below(draws: Draws, most: npt.NDArray[np.int64]) -> npt.NDArray[np.i
     return ((draws >> np.uint64(32)) * most.astype(np.uint64) >> np.uint64(32)).astype(np.int64)
 
 
+# Enough for the 5 % and 95 % quantiles to rest on twenty-five throws each.
 REPLICATIONS = 500
 _LOW, _HIGH = 0.05, 0.95
 # Draws at a time: enough for numpy to be fast, few enough to stay small.
@@ -148,6 +149,7 @@ def _columns_of(path: PriceSeries, own: Sequence[ClosedTrade], *, chunk: Moments
     first = np.searchsorted(path.at, spans[chunk, 0], side="left")
     latest = path.place(spans[chunk, 1]) - bars
     # What was held for longer than its chunk may begin anywhere.
+    # A trade held longer than its chunk fits nowhere inside it.
     roams = latest < first
     first, latest = np.where(roams, 0, first), np.where(roams, last - bars, latest)
     usd = np.array([abs(trade.state.entered_usd_e6) / E6 for trade in own])
@@ -163,6 +165,7 @@ def _replicate(tickets: TradeColumns, costs: OrderCosts, seed: str, *, count: in
     end = begin + tickets.bars
     entry = path.price[begin]
     grown = path.price[end] / entry
+    # Longs pay a positive rate, so it is subtracted here and turned round by the side below.
     moved = grown - 1 - (path.funding[end] - path.funding[begin]) / entry
     result = tickets.usd * (tickets.side * moved - costs.each_way * (1 + grown))
     return result, path.at[end]
@@ -214,7 +217,7 @@ class Holdings(msgspec.Struct, frozen=True):
     costs: OrderCosts
 
     def equity(self, cash: float, moments: Moments) -> Numbers:
-        """What some cash and the holdings are worth at each moment, not given back yet."""
+        """The equity of some cash and the open holdings at each moment."""
         worth = np.full(len(moments), cash)
         for path, usd in zip(self.paths, self.usd, strict=True):
             place = path.place(moments)
@@ -224,7 +227,7 @@ class Holdings(msgspec.Struct, frozen=True):
         return worth
 
     def closing_costs(self) -> float:
-        """What it takes to give all of it back at the last prices."""
+        """What it costs to close all of it at the last prices."""
         fee, half = self.costs.fee, self.costs.half_spread
         values = [self._size(path, usd) * path.price[-1] for path, usd in zip(self.paths, self.usd, strict=True)]
         return float(sum(abs(value) * (half + fee * (1 - _sign(value) * half)) for value in values))
@@ -245,6 +248,7 @@ def _held_baseline(
     steps = np.append(np.arange(total.start, total.end, step, dtype=np.int64), total.end)
     worth = holdings.equity(cash, steps)
     last = worth[-1] - holdings.closing_costs()
+    # The last point is after closing: a baseline must not end with costs unpaid.
     worth[-1] = last
     daily = holdings.equity(cash, days)
     if len(days) and days[-1] == total.end:
@@ -271,6 +275,7 @@ def _cash_baseline(total: ChunkResult, chunks: Sequence[ChunkResult]) -> Baselin
 
 def _random_baseline(throws: Replications, total: ChunkResult, chunks: Sequence[ChunkResult]) -> Baseline:
     cash = total.equity_start_usd_e6
+    # Medians, since the mean of a few hundred throws is moved by a single lucky one.
     net, middle = (np.median(each, axis=0) for each in (throws.by_chunk, throws.by_day))
     return Baseline(
         name=RANDOM_ENTRIES,

@@ -30,6 +30,7 @@ FEWEST_RETURNS = 5
 """Days below which a Sharpe ratio says nothing."""
 
 _PPM = 1_000_000
+# The normal quantile of a 95 % interval.
 _Z = 1.959963984540054
 
 
@@ -60,6 +61,7 @@ def equity_points(book: BookRange) -> list[EquityPoint]:
     for seq, at, usd in _known_equity(book):
         while place < len(paid) and paid[place].seq <= seq:
             insured, place = insured + paid[place].usd_e6, place + 1
+        # A fill that was learned late is booked with its own, earlier time; the line goes on where it is.
         points.append(EquityPoint(max(at, points[-1].at) if points else at, usd, insured))
     return points
 
@@ -131,6 +133,7 @@ def sharpe_ratio(daily: Sequence[float]) -> Estimate | None:
     middle = math.fsum(daily) / n if n else 0.0
     spread = [value - middle for value in daily]
     second = math.fsum(value**2 for value in spread) / n if n else 0.0
+    # Returns that do not differ leave rounding errors, whose ratio means nothing.
     if n < FEWEST_RETURNS or second <= 1e-24:
         return None
     skew = math.fsum(value**3 for value in spread) / n / second**1.5
@@ -145,6 +148,7 @@ def thin_points(points: Sequence[EquityPoint], most: int) -> list[EquityPoint]:
     """At most so many points of a line, with the first, the last and the extremes of every stretch."""
     if len(points) <= most:
         return list(points)
+    # Every stretch keeps up to four points.
     size = -(-len(points) * 4 // most)
     kept: list[EquityPoint] = []
     for start in range(0, len(points), size):
@@ -158,6 +162,7 @@ def share_held(book: BookRange, start: int, end: int) -> float:
     """The share of a stretch of time in which anything was held."""
     held, until = 0, start
     for span in sorted(book.holding_spans(), key=lambda each: each.entered_at):
+        # Positions overlap: time in which several were held counts once.
         left = end if span.exited_at is None else min(span.exited_at, end)
         held += max(0, left - max(span.entered_at, until))
         until = max(until, left)

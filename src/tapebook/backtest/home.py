@@ -171,10 +171,8 @@ def backtest_home(parent: Path, name: str) -> BacktestHome:
 
 
 def _backtest_settings(config: Config, plan: BacktestPlan) -> Config:
-    """The parent's settings and the plan's fill rule; books are files, and packets are rebuilt rather than kept.
-
-    A password is not copied: whoever opens the backtest finds it in the settings of the parent (`config.load`).
-    """
+    """The parent's settings and the plan's fill rule; books are files, and packets are rebuilt rather than kept."""
+    # A password is not copied: whoever opens the backtest finds it in the settings of the parent (`config.load`).
     replace = msgspec.structs.replace
     paper = replace(config.paper, fill=plan.fill)
     tape = config.store.tape

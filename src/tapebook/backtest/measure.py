@@ -89,6 +89,7 @@ def symbol_paces(
     A symbol that had no price at the start begins with the mark at which it was entered first.
     """
     found = {}
+    # Newest first, so that the first entry of a symbol without a price is the one that stays.
     for trade in sorted(trades, key=lambda each: -each.state.entry_tick_at):
         symbol, entered_at = trade.state.symbol, trade.state.entry_tick_at
         first, last = prices.get(symbol, (None, None))
@@ -112,6 +113,7 @@ def attribute_result(trades: Sequence[ClosedTrade], paces: Mapping[str, float]) 
     moved, sized = round(math.fsum(market)), round(math.fsum(sizing))
     return ResultParts(
         market_usd_e6=moved,
+        # The rest, so that the parts sum to the result to the last millionth.
         timing_usd_e6=sum(trade.state.realised_usd_e6 for trade in trades) - moved - sized,
         sizing_usd_e6=sized,
         fees_usd_e6=-sum(trade.state.fees_usd_e6 for trade in trades),
@@ -164,6 +166,7 @@ def result_rows(
 def with_trend_directions(*tables: Sequence[ResultRow]) -> list[tuple[ResultRow, ...]]:
     """Tables whose trends say up or down only where that stands against having looked at so many."""
     chances = [row.trend.chance for table in tables for row in table if row.trend is not None]
+    # All tables together: who looks at enough rows always finds one that changed.
     stands = benjamini_hochberg(chances, false_share=FALSE_SHARE)
     most = max((chance for chance, stood in zip(chances, stands, strict=True) if stood), default=-1.0)
     return [tuple(_with_direction(row, most) for row in table) for table in tables]
@@ -216,7 +219,7 @@ def _with_direction(row: ResultRow, most: float) -> ResultRow:
 
 
 def _weights_now_and_before(provider: str, trusted: ProviderWeights) -> tuple[float, float]:
-    """How much a provider's word counts at the end and before, where nothing is known of its record in a regime."""
+    """A provider's weight at the end and before, where nothing is known of its record in a regime."""
     now, before = (_provider_weight(provider, records, trusted.prior) for records in (trusted.now, trusted.before))
     return now, before
 

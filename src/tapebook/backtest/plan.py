@@ -68,8 +68,10 @@ class BacktestPlan(msgspec.Struct, frozen=True):
         if self.stored_id:
             return self.stored_id
         fields = msgspec.to_builtins(self)
+        # The id cannot be part of what it is the hash of.
         del fields["stored_id"]
         if self.inputs is not None:
+            # The digest of the rows stands for it: an import of another symbol is no other backtest.
             del fields["tape_seq"]
         else:
             # As the first build took it.

@@ -288,7 +288,8 @@ def _with_memory_mode(agent: AgentProfile, memory: MemoryMode) -> AgentProfile:
 
 
 def _freeze_at(wish: BacktestRequest, chunks: Sequence[BacktestChunk]) -> int | None:
-    """When learning stops; by default at the end of the first chunk, so that there is something to read."""
+    """When learning stops."""
+    # By default at the end of the first chunk, so that there is something to read.
     if wish.memory != "frozen":
         return None
     return wish.freeze_at if wish.freeze_at is not None else chunks[0].end

@@ -21,8 +21,10 @@ from tapebook.wiring import Rooms, paper_terms
 Numbers = npt.NDArray[np.float64]
 Moments = npt.NDArray[np.int64]
 
+# A year of minutes at once would be half a million rows in memory.
 _PAGE = 30 * DAY
 # The finest bars that reach over nearly all of what any reach over.
+# A few missing days at the end must not make a year of minutes lose to daily bars.
 _ENOUGH = 0.95
 
 
@@ -111,7 +113,7 @@ class PriceSeries(msgspec.Struct, frozen=True):
 
 
 def price_series(rooms: Rooms, plan: BacktestPlan) -> list[PriceSeries]:
-    """The way of every symbol that has bars, in the order of the plan."""
+    """The price series of every symbol that has bars, in the order of the plan."""
     found = (finest_bars(rooms.tape, plan, symbol) for symbol in plan.symbols)
     return [_series_of(rooms.tape, plan, bars) for bars in found if bars is not None]
 
@@ -124,6 +126,7 @@ def order_costs(rooms: Rooms) -> OrderCosts:
 
 def _series_of(tape: Tape, plan: BacktestPlan, bars: BarColumns) -> PriceSeries:
     at = np.append(bars.at, bars.end[-1])
+    # Opens: they are what somebody who acts at a bar's beginning could have had.
     price = np.append(bars.open, bars.close[-1])
     bare = PriceSeries(bars.symbol, bars.step_ms, at, price, np.zeros(len(at)))
     return msgspec.structs.replace(bare, funding=_funding_paid(tape, plan, bare))

@@ -107,7 +107,7 @@ class ChunkResult(msgspec.Struct, frozen=True):
 
 
 class RandomTurnover(msgspec.Struct, frozen=True):
-    """The same trades at random moments, many times over; `beaten` is the share of them that the real trades beat.
+    """The trades replicated at random moments, many times; `beaten` is the share of them that the real trades beat.
 
     Low and high hold 90 of 100; the daily ones are equity at the moments of the total's `daily`.
     """

@@ -45,6 +45,7 @@ from tapebook.wiring import Rooms
 _LOG = logging.getLogger("tapebook.backtest")
 OpenRooms = Callable[[BacktestHome, BacktestPlan, VirtualClock], Rooms]
 
+# A commit costs as much as some ticks; a killed process repeats no more than these.
 TICKS_PER_COMMIT = 1_000
 # No further than the forward tape keeps rows behind, midpoints of five seconds too.
 _AHEAD_MS = 4 * HOUR

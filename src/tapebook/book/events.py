@@ -314,7 +314,7 @@ _PLACED_NOTHING: frozenset[RunStatus] = frozenset({"held", "rejected", "failed",
 
 
 def decision_run_id(stream: str, symbol: str, *, scheduled_for: int, trigger: Trigger, branch: str) -> str:
-    """The same decision has the same id on every attempt, so it cannot be made twice."""
+    """The id of a decision: equal on every attempt, so that it cannot be made twice."""
     return short_id("run", stream, symbol, scheduled_for, trigger, branch)
 
 

@@ -45,7 +45,7 @@ from tapebook.domain.run import Activity
 
 
 class MaterializerContext(msgspec.Struct, frozen=True):
-    """What explains one step: when, at which prices, on whose word, and the trades open before it.
+    """What explains one step: when, at which prices, by which source, and the trades open before it.
 
     `path` are the prices observed before the step, by symbol, of what was held until then; `order_id` is the order a
     fill belongs to; `stream` is the owner and the deployment whose account it is, and part of the ids of its trades.
@@ -102,6 +102,7 @@ Op = OpenTrade | UpdateMfeMae | CloseTrade | FlipTrade
 
 def reconcile_portfolio_delta(prev: Portfolio, next: Portfolio, ctx: MaterializerContext) -> list[Op]:
     """The ops that turn the trades open before a step into those after it."""
+    # In a fixed order, so that two runs write equal events.
     symbols = sorted({*prev.positions, *next.positions})
     changes = (_transition(_held_position(prev, symbol), _held_position(next, symbol), ctx) for symbol in symbols)
     return [op for op in changes if op is not None]
@@ -115,6 +116,7 @@ def _held_position(portfolio: Portfolio, symbol: str) -> Position | None:
 
 def _transition(before: Position | None, after: Position | None, ctx: MaterializerContext) -> Op | None:
     trade = ctx.open_trades.get(before.symbol) if before else None
+    # A position without a trade is from before our time: it is adopted as it is.
     if before is None or trade is None:
         return OpenTrade(_adopt_position(after, ctx)) if after else None
     for price in ctx.path.get(before.symbol, ()):
@@ -162,7 +164,8 @@ def _open_trade(after: Position, ctx: MaterializerContext, *, fee: int) -> Trade
 
 
 def _trade_id(symbol: str, ctx: MaterializerContext) -> str:
-    """The id of a trade: one account's own, for exchanges and files give the same fill to whoever asks for it."""
+    """The id of a trade, made of its account, its symbol and what began it."""
+    # The account's own, since exchanges and files give the same fill to whoever asks for it.
     return short_id("trade", *((ctx.stream,) if ctx.stream else ()), symbol, ctx.source_id)
 
 
@@ -176,6 +179,7 @@ def _close_trade(trade: TradeState, before: Position, ctx: MaterializerContext, 
         fees_usd_e6=trade.fees_usd_e6 + fee,
         funding_usd_e6=trade.funding_usd_e6 + ctx.funding.get(before.symbol, 0),
     )
+    # The exit is a result the trade has had: MAE ≤ final ≤ MFE.
     ended = _with_extremes(ended, ended.realised_usd_e6)
     return ClosedTrade(ended, ctx.at, ctx.exit_label or ctx.reason or "unknown", ctx.run_id)
 
@@ -203,6 +207,7 @@ def _resize_trade(trade: TradeState, before: Position, after: Position, ctx: Mat
         funding_usd_e6=trade.funding_usd_e6 + ctx.funding.get(before.symbol, 0),
         funded_until=max(ctx.at, trade.funded_until) if before.symbol in ctx.funding else trade.funded_until,
     )
+    # The price of a fill was observed at the fill; a mark beside it may be older than the position.
     seen = ctx.prices if before.symbol in ctx.prices else ctx.marks
     if before.symbol in seen:
         trade = _with_extremes(trade, trade.realised_usd_e6 + after.unrealised_usd_e6(seen[before.symbol]))
@@ -262,6 +267,7 @@ def settle_fill(
 
     `path` are the prices observed of its symbol since the account was last valued, before it.
     """
+    # Every order of ours has a client id: without one, somebody traded on the account beside us.
     label = cause.exit_label or (None if fill.client_id else "external_flatten")
     portfolio, postings = apply_fill(account.portfolio, fill, leverage=cause.leverage)
     context = MaterializerContext(
@@ -299,7 +305,8 @@ def settle_funding(account: Account, payment: FundingPayment, cause: TradeCause)
 
 
 def settle_insurance(account: Account, payment: InsurancePayment) -> SettleResult:
-    """A loss that was made up: money of the account and of no trade, so that a trade's result stays what it was."""
+    """A loss that the exchange made up, posted to the account."""
+    # Money of the account and of no trade, so that a trade's result stays what it was.
     portfolio, postings = apply_insurance(account.portfolio, payment)
     posted = ev.LedgerPosted(f"insurance {payment.happened_at}", tuple(postings), portfolio.cash_usd_e6)
     return Account(account.seq, portfolio, account.open_trades), [posted]
@@ -338,6 +345,7 @@ def _widens_extremes(trade: TradeState | None, held: Position, path: PriceRange 
     if trade is None or path is None:
         return trade is None
     ends = [trade.realised_usd_e6 + held.unrealised_usd_e6(price) for price in path]
+    # The result is linear in the price, so the two ends of the path bound it.
     return min(ends) < trade.mae_usd_e6 or max(ends) > trade.mfe_usd_e6
 
 

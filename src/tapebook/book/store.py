@@ -21,6 +21,7 @@ from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
 
 MIGRATIONS = "tapebook.book"
+# Larger than any count, and an integer that both databases take.
 NO_LIMIT = 2**62
 """No limit to how many rows are read."""
 
@@ -317,7 +318,7 @@ class Book:
         return [_closed_trade(row) for row in self._db.all(_QUERIES.closed_trades, **where)]
 
     def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
-        """The same, without those that ended after a moment: for streams in which the clock has gone back."""
+        """Closed trades without those that ended after a moment: for streams in which the clock has gone back."""
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "until": until}
         rows = self._db.all(_QUERIES.closed_trades_until, **where)
         return [_closed_trade(row) for row in rows]

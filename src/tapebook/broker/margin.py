@@ -39,8 +39,10 @@ from tapebook.domain.order import FillRule, Increments
 from tapebook.domain.position import Position
 
 MAX_LEVERAGE = 50
+# A size times a price, both e8, is USD e16.
 _E16_PER_USD_E6 = 10**10
 _E16_PER_USD = 10**16
+# Twice, for a maintenance rate is half of 1 / leverage: every rate is a whole number of parts.
 _SHARE_PARTS = 2 * lcm(*range(1, MAX_LEVERAGE + 1))
 
 
@@ -143,11 +145,12 @@ def _tiers_highest_first(tiers: tuple[tuple[int, int], ...]) -> tuple[_MarginTie
     )
 
 
+# A millionth of the way through a bar, found in twenty halvings.
 PRICE_STEPS = 1_000_000
 
 
 class AdverseMove(msgspec.Struct, frozen=True):
-    """How a price goes through a bar, as far as it matters: from its first to its worst."""
+    """The adverse part of a price's way through a bar: from its first to its worst."""
 
     first_e8: int
     worst_e8: int
@@ -177,6 +180,7 @@ def liquidation_prices(
     return prices(short)
 
 
+# The exchange gives the last bar of a minute within seconds; after two minutes it is missing.
 GRACE_MS = 2 * MINUTE
 NEVER = 2**62
 """Later than any moment."""
@@ -197,7 +201,7 @@ class MarginWindow(msgspec.Struct, frozen=True):
 
 
 class MarginWindows:
-    """The stretches up to a moment; bars are read once per symbol."""
+    """The windows up to a moment; bars are read once per symbol."""
 
     def __init__(self, quotes: Quotes, *, until: int, fill: FillRule) -> None:
         self._quotes = quotes
@@ -220,6 +224,7 @@ class MarginWindows:
             first = begun if begun < first else first
             longest = length if length > longest else longest
         start = walked if walked > first else first
+        # Windows lie on multiples of their length, so that a simulation in pieces sees the same ones.
         end = start - start % longest + longest
         return MarginWindow(start, end, NEVER) if end > self._until else self._with_bars(held, start, end)
 
@@ -274,6 +279,7 @@ class MarginWindows:
     def _extreme(self, held: Position, bars: Sequence[Candle], end: int) -> AdverseMove:
         if not bars:
             mark = self._quotes.mark_e8(held.symbol, at=max(held.moved_at, end))
+            # Nothing was ever observed of it: at its own cost it neither gains nor loses.
             known = mark or held.entry_price_e8
             return AdverseMove(known, known)
         first, is_long = bars[0], held.size_e8 > 0
@@ -286,6 +292,7 @@ class MarginWindows:
 
     def _filled_within(self, held: Position, bar: Candle) -> bool:
         """Whether a position that moved within a bar was filled at one of its prices, as if at its beginning."""
+        # At the close of a bar its extremes lie before the fill.
         if self._fill == "bar_close" or held.moved_at >= bar.end:
             return False
         return self._quotes.bar_alone(held.symbol, begins=bar.bucket_ts, until=self._until) is not None

@@ -44,6 +44,7 @@ from tapebook.domain.money import E6
 from tapebook.domain.order import Order
 
 _PPM = 1_000_000
+# The distances at which a book is recorded: 0.1, 0.5 and 1 % of the mid.
 _BANDS_PPM = (1_000, 5_000, 10_000)
 # A size times a price, both e8, is USD e16.
 _E16_PER_USD_E6 = 10**10
@@ -75,6 +76,7 @@ def _half_spread(book: OrderBook | None, terms: PaperTerms) -> Fraction:
 
 
 def _price_away_from_mid(mid_e8: int, offset_ppm: Fraction, *, buying: bool) -> int:
+    # Rounded up, which is the worse side for a buyer and a seller alike.
     distance = -(-mid_e8 * offset_ppm // _PPM)
     return mid_e8 + distance if buying else max(1, mid_e8 - distance)
 
@@ -103,6 +105,7 @@ def _average_ppm(wanted: Fraction, points: list[_Point], limit: Fraction) -> Fra
     return (paid + left * limit) / wanted
 
 
+# A market order that meets no price for so long was decided on a market that is gone.
 MARKET_ORDER_WAIT_MS = 5 * MINUTE
 
 OPEN_COUNTS_MS = 2 * MINUTE
@@ -126,6 +129,7 @@ def match_order(order: Order, quotes: Quotes, terms: PaperTerms, *, until: int) 
     seen = _observations(order, quotes, terms, since=since, until=last)
     if seen and _executes_at_once(order, seen[0], quotes, terms):
         return Match(seen[0].bucket_ts, order.client_id, "taker", seen[0].price_e8)
+    # Beyond, not at: at the limit itself others may have been first in the queue.
     passed = [mid for mid in seen[1:] if _is_beyond_limit(order, mid.price_e8)][:1]
     if seen:
         passed += _traded_through(order, quotes, since=seen[0].bucket_ts, until=last)
@@ -150,6 +154,7 @@ def _price_within_bar(order: Order, quotes: Quotes, terms: PaperTerms, *, at: in
     bar = quotes.bar_alone(order.symbol, begins=begins, until=until)
     if bar is None:
         return None
+    # The least favourable price of the bar: no fill can be worse than this assumption.
     worst = bar.high_e8 if order.side == "buy" else bar.low_e8
     return Mid(order.symbol, at, bar.open_e8 if terms.fill == "next_open" else worst)
 
@@ -181,5 +186,6 @@ def _traded_through(order: Order, quotes: Quotes, *, since: int, until: int) -> 
         return []
     for bar in quotes.bars(order.symbol, since=since, until=until):
         if _is_beyond_limit(order, bar.low_e8 if order.side == "buy" else bar.high_e8):
+            # When within the bar nobody knows, so it counts as filled at its end.
             return [Mid(order.symbol, bar.end, bar.close_e8)]
     return []

@@ -117,7 +117,8 @@ class AccountSimulation:
         self._matches = sorted([each for each in found if each is not None], key=self._execution_order, reverse=True)
 
     def _execution_order(self, found: Match) -> tuple[int, int, str, str]:
-        """When an order has its turn: of one moment the older first, then by symbol; ids alone would be chance."""
+        """The key by which matched orders are executed: of one moment the older first, then by symbol."""
+        # Ids alone would be chance: they differ between live and a backtest.
         order = self._orders[found.client_id]
         return found.at, order.intended_at, order.symbol, order.client_id
 
@@ -149,12 +150,14 @@ class AccountSimulation:
 
     def _liquidate(self, prices: dict[str, int], at: int) -> None:
         """Closes positions at the prices they fell at, and cancels what was still to come of them."""
+        # A liquidation takes from the book like any market order, and the exchange's fee comes on top.
         rate = self._terms.taker_fee_ppm + self._terms.liquidation_fee_ppm
         for symbol, price in sorted(prices.items()):
             size = -self._held[symbol].size_e8
             fill_id = short_id("liquidation", symbol, at)
             self._apply_fill(Fill(fill_id, symbol, at, size, price, _fee(size, price, rate), False, None, True))
         for order in sorted(self._orders.values(), key=lambda order: order.client_id):
+            # Under cross margin the whole account fell, so nothing that was under way may open it again.
             if order.intended_at < at and (order.symbol in prices or not self._isolated):
                 self._end_order(order, at, "cancelled", "liquidated")
 

@@ -39,6 +39,7 @@ from tapebook.domain.money import decimal_text
 from tapebook.domain.packet import Packet, Segment
 from tapebook.domain.text import sanitise, sanitise_lines
 
+# Tokens. Lessons, activity, trades and positions share `MEMORY_CAP` besides.
 LESSONS_CAP = 500
 BULLET_CHARS = 240
 
@@ -60,7 +61,7 @@ cites names citations of the packet, such as "c1"; without any it stays empty.""
 class SystemMessage(msgspec.Struct, frozen=True):
     """The system message, what it and its lessons cost, and its canonical bytes.
 
-    `begun` is the hash of a packet that has seen it and nothing of the sections: never changed, only copied to go on.
+    `begun` is the hash of the packet up to the sections. It is never changed, only copied and continued.
     """
 
     text: str
@@ -75,9 +76,11 @@ class SystemMessage(msgspec.Struct, frozen=True):
 def system_message(
     agent: AgentProfile, lessons: Lessons | None, *, symbol: str, renderer: int = CURRENT_RENDERER
 ) -> SystemMessage:
-    """The system message of an agent; cached, since it changes only with the agent or its lessons."""
+    """The system message of an agent."""
+    # Cached, since it changes only with the agent or its lessons.
     parts = system_segments(agent, lessons, symbol=symbol, renderer=renderer)
     text = "\n\n".join(part.text for part in parts)
+    # Lessons stand in the system message, but what they cost is taken from the budget of the memory.
     learned = sum(text_tokens(part.text) for part in parts if part.name == "lessons")
     begun = hashlib.sha256(f"{text}\n\n".encode())
     return SystemMessage(text, begun, parts, text_tokens(text), learned, canonical_json(text))
@@ -144,6 +147,7 @@ def lessons_text(lessons: Lessons, *, words: LineFormatter = plain_line) -> str:
     costs = [line_tokens(line) for line in lines]
     if line_tokens(LESSONS_HEADING) + sum(costs) <= LESSONS_CAP:
         return "\n".join([LESSONS_HEADING, *lines])
+    # No heading is longer than this one, so what fits beside it fits beside the real one.
     longest = _shown_lessons_heading(len(lines), len(lines))
     count = count_fitting(costs, LESSONS_CAP - line_tokens(longest))
     return "\n".join([_shown_lessons_heading(count, len(lines)), *lines[:count]])
@@ -188,6 +192,7 @@ def assemble_packet(situation: Situation) -> Packet:
     names, sections, texts, encoded, tokens, contents, openings = zip(*map(astuple, drawn), strict=True)
     opening, last = openings[0], sections[-1]
     inputs = board.begun_inputs((system.content, opening))
+    # Only what is shown may be cited: the guard refuses the rest.
     cited = len(last.rows) if last.name == memory_sections.CITATIONS_SECTION.name else 0
     return Packet(
         agent=agent.name,
@@ -208,7 +213,7 @@ def assemble_packet(situation: Situation) -> Packet:
 
 
 def _finish_hash(begun: "hashlib._Hash", rest: bytes) -> str:
-    """The hash of what a hash has seen and of the rest."""
+    """The hash of a begun text and its rest."""
     digest = begun.copy()
     digest.update(rest)
     return digest.hexdigest()

@@ -156,7 +156,7 @@ def usd_text(amount_e6: int) -> str:
 
 
 cached_usd_text = lru_cache(maxsize=1_024)(usd_text)
-"""The same for an amount that does not move with the mark."""
+"""The text of an amount that does not move with the mark."""
 
 
 @lru_cache(maxsize=1_024)

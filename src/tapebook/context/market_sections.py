@@ -287,7 +287,8 @@ def portfolio_rows(seen: PortfolioView, name: SymbolFormatter = symbol_text) -> 
 
 @lru_cache(maxsize=512)
 def _cap_rows(caps: RiskCaps) -> Rows:
-    """What an order has to keep to; cached, since it changes only with the agent."""
+    """What an order has to keep to."""
+    # Cached, since it changes only with the agent.
     return (
         ("max_position_usd", usd_text(caps.max_position_usd_e6)),
         ("max_account_usd", usd_text(caps.max_account_usd_e6)),
@@ -310,7 +311,8 @@ def _position_rows(position: Position, mark_e8: int, value_usd_e6: int) -> Rows:
 
 @lru_cache(maxsize=64)
 def _entry_price_text(cost_usd_e6: int, size_e8: int) -> str:
-    """What was paid on average; cached, since it stays until the size changes."""
+    """The average entry price."""
+    # Cached, since it stays until the size changes.
     return short_price(average_price_e8(cost_usd_e6, size_e8))
 
 

@@ -118,6 +118,7 @@ def _action_row(
 def _order_outcome_text(order: OrderOutcome, words: LineFormatter) -> str:
     """What became of an allowed order; one that was refused later is not called allowed."""
     if order.status == "rejected":
+        # The send gate writes its rule in front of the detail; a broker's refusal has none.
         rule, at_send, detail = order.detail.partition(" at send: ")
         if at_send:
             return f'refused at send by {words(rule, 40)}: "{words(detail, DECISION_DETAIL_CHARS)}"'
@@ -139,6 +140,7 @@ LAST_DECISION_SECTION = SectionLayout(
 )
 
 
+# Tokens, with the nudges in it.
 ACTIVITY_CAP = 130
 ACTIVITY_TITLE = "Recent activity (this session)"
 REPEATED_REJECTION_NUDGE = "← same code in the last 3+ rejections; do not repeat the same proposal shape"
@@ -171,6 +173,7 @@ def _activity_rows_in_shape(activity: Activity, *, tail: int, rules: int) -> Row
     if share.strip("+-0.%"):
         rows.append(("realized PnL today (UTC, vs day-start equity)", share))
     if activity.losing_streak:
+        # No more closes than that are read, so a longer streak is not known.
         more = "+" if activity.losing_streak >= LONGEST_STREAK else ""
         rows.append(("consecutive losing closes", f"{activity.losing_streak}{more} {LOSING_STREAK_NUDGE}"))
     return tuple(rows)
@@ -230,7 +233,8 @@ def _entry_key(trade: ClosedTrade) -> tuple[int, str, str]:
 
 @lru_cache(maxsize=4_096)
 def _trade_row(trade: ClosedTrade, words: LineFormatter, name: SymbolFormatter) -> Row:
-    """Cached, since a trade that has ended looks the same in every packet after it."""
+    """The row of a closed trade."""
+    # Cached, since a trade that has ended looks the same in every packet after it.
     state = trade.state
     size = state.entry_notional_usd_e6
     return (
@@ -252,6 +256,7 @@ def _trade_row(trade: ClosedTrade, words: LineFormatter, name: SymbolFormatter) 
 def _exit_text(trade: ClosedTrade, words: LineFormatter) -> str:
     """The reason of the decision that closed it, in quotes; or what else ended it, which no decision can claim."""
     reason = words(trade.exit_reason, TRADE_EXIT_CHARS)
+    # In quotes is what a model wrote; a label such as `liquidated` is ours.
     return reason if trade.exit_run_id is None else f'"{reason}"'
 
 
@@ -292,6 +297,7 @@ RECENT_TRADES_SECTION: SectionLayout[Situation, tuple[ClosedTrade, ...]] = Secti
 
 
 OPEN_POSITION_COLUMNS = ("what", "size", "entry", "mark", "mfe", "mae", "held", "reason")
+# A position is shown in every packet for as long as it is held, so its reason is short.
 OPEN_REASON_CHARS = 120
 
 OpenPositionsView = tuple[tuple[TradeState, Position, int, int], ...]
@@ -304,6 +310,7 @@ def look_at_open_positions(situation: Situation) -> OpenPositionsView:
     now, marks, symbol = situation.as_of, situation.marks, situation.market.symbol
     trades = list(situation.open_trades.values())
     if len(trades) > 1:
+        # The position at hand first: should the section be cut, it stays.
         trades.sort(key=lambda trade: (trade.symbol != symbol, trade.symbol))
     seen = []
     for trade in trades:
@@ -424,6 +431,7 @@ RULES_TITLE = "Rules (your manual)"
 
 def rule_rows(manual: str) -> Rows:
     """One per line; a line also ends at the breaks a reader may not see."""
+    # Not capped line by line: a manual is shown whole or refused when its agent is enabled.
     return tuple([(line,) for line in sanitise_lines(manual)])
 
 
@@ -445,6 +453,7 @@ RULES_SECTION: SectionLayout[Situation, str] = SectionLayout(
 
 
 CITATION_COLUMNS = ("id", "place", "score", "source", "snippet")
+# Enough for a paragraph's point; who wants more opens the place.
 CITATION_CHARS = 240
 
 

@@ -11,6 +11,7 @@ from tapebook.context.formatting import MEMORY_CAP, text_tokens
 from tapebook.domain.agent import MOST_TRADES_SHOWN, AgentProfile, ContextProfile
 from tapebook.domain.packet import Packet
 
+# Tokens; a longer strategy leaves no room for what happens.
 STRATEGY_CAP = 1_200
 LEASH_CAP = 500
 MAX_BARS = 500

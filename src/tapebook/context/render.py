@@ -181,7 +181,7 @@ def _lines_of_rows(layout: SectionLayout[Any, Any], rows: Rows) -> RenderedLines
 def render_lines(
     layout: SectionLayout[Any, Any], head: SectionHeading, lines: RenderedLines, room: int
 ) -> RenderedSection:
-    """The same for rows whose lines are known."""
+    """Renders a section whose lines are known."""
     tokens, dropped = head.tokens + lines.tokens, 0
     if tokens > room:
         dropped = len(lines.rows)

@@ -161,6 +161,7 @@ class MarketCache:
 
     def store_market(self, key: MarketKey, market: Market) -> None:
         """Keeps a market for others."""
+        # Markets come in the order of time, so the oldest entry is the one nobody asks for again.
         while len(self._markets) >= self._most:
             del self._markets[next(iter(self._markets))]
         self._markets[key] = market

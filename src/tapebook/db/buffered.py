@@ -52,7 +52,7 @@ class BufferedDatabase:
         self.execute_row(query, query.values_in_order(params))
 
     def execute_row(self, query: Query, row: Row) -> None:
-        """The same for values in their order."""
+        """Executes a statement with values in their order."""
         rows = self._last.get(query.sqlite)
         if rows is not None:
             rows.append(row)

@@ -152,7 +152,7 @@ class Database(Protocol):
         ...
 
     def execute_row(self, query: Query, row: Row) -> None:
-        """The same for values that stand in the order of `query.params`."""
+        """Executes a statement with values in the order of `query.params`."""
         ...
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:

@@ -187,7 +187,7 @@ class PostgresDatabase:
         self.execute_row(query, query.values_in_order(params))
 
     def execute_row(self, query: Query, row: Row) -> None:
-        """The same for values in their order."""
+        """Executes a statement with values in their order."""
         with self._translate_errors():
             self._execute(query, row)
 

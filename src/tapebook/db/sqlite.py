@@ -14,11 +14,15 @@ from tapebook.db.database import Query, Row
 from tapebook.domain.files import PRIVATE_FILE, sync_file
 from tapebook.errors import BadInput, Busy, Damaged, HomeError, StoreFailed, TapebookError
 
+# Longer than any transaction here takes; a writer that holds on for longer is stuck.
 BUSY_TIMEOUT_MS = 10_000
+# Beyond it one statement of many rows is hardly faster, and its text grows.
 ROWS_AT_ONCE = 50
 
+# For books of one writer, whose rows are packs of many events: fewer of them spill over into further pages.
 _LARGE_PAGE = 16_384
 _MOST_PROBLEMS = 20
+# A checkpoint after so many bytes, however large a page is: seldom enough to be cheap, small enough to read past.
 _WAL_BYTES = 40_960_000
 _PRAGMAS = """
 PRAGMA cache_size = -65536;
@@ -90,7 +94,7 @@ class SqliteDatabase:
         self._execute(query.sqlite, query.values_in_order(params))
 
     def execute_row(self, query: Query, row: Row) -> None:
-        """The same for values in their order."""
+        """Executes a statement with values in their order."""
         self._execute(query.sqlite, row)
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
@@ -209,10 +213,8 @@ class SqliteDatabase:
 
 
 def _make_private(path: str) -> None:
-    """Makes a file that is not there yet for its owner alone; SQLite gives those beside it the same mode.
-
-    Only a new one: closing a file that is in use gives up this process's locks on it.
-    """
+    """Makes a file that is not there yet for its owner alone; SQLite gives those beside it the same mode."""
+    # Only a new one: closing a file that is in use gives up this process's locks on it.
     with suppress(OSError):
         # What does not work here SQLite tries again, and says why.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))

@@ -277,6 +277,7 @@ def daily_loss_rule(asked: ProposedOrder, limits: Limits) -> str | None:
     """Once the day has lost more than it may, realised or not, nothing grows; nor while nobody knows what it lost."""
     if asked.growing_move and limits.activity_unread:
         return f"what was done today cannot be read ({limits.activity_unread})"
+    # Equity and not realised results: a loss that is held open is a loss of the day too.
     lost, most = limits.activity.day_start_equity_usd_e6 - limits.equity_usd_e6, limits.caps.max_daily_loss_usd_e6
     return f"{_usd_text(lost)} lost today exceeds {_usd_text(most)}" if asked.growing_move and lost > most else None
 
@@ -286,6 +287,7 @@ def cooldown_rule(asked: ProposedOrder, limits: Limits) -> str | None:
     lost_at = limits.activity.last_loss_at.get(asked.symbol)
     if asked.growing_move is None or lost_at is None:
         return None
+    # From the loss itself, so that a second decision in the meantime does not begin the rest anew.
     left = lost_at + limits.caps.cooldown_ms - limits.at
     return f"{asked.symbol} rests for {-(-left // 1000)} s more after a loss" if left > 0 else None
 
@@ -299,7 +301,8 @@ def rate_limit_rule(asked: ProposedOrder, limits: Limits) -> str | None:
 
 
 def one_order_rule(asked: ProposedOrder, limits: Limits) -> str | None:
-    """A position that an order under way turns is not closed beside it: both together would sell it twice."""
+    """A position is not closed beside an order under way that turns it."""
+    # Both together would sell it twice.
     move = asked.move
     if move is None or not move.reduces:
         return None

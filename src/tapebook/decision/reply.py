@@ -29,10 +29,12 @@ from tapebook.domain.packet import Packet
 from tapebook.domain.run import Action
 from tapebook.domain.text import short_line
 
+# A reply of eight actions with full reasons has a fifth of it.
 MAX_REPLY_CHARS = 20_000
 MAX_ACTIONS = 8
 MAX_SYMBOL_CHARS = 100
 MAX_CITES = 16
+# Beyond any account; integers of e6 and e8 still hold it.
 MAX_NOTIONAL_USD = 1e9
 
 
@@ -76,12 +78,14 @@ class ReplyRefusal(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def parse_reply(text: str) -> Reply | ReplyRefusal:
-    """Reads a reply; any deviation refuses all of it. Cached, since rules say the same for as long as the bars stay."""
+    """Reads a reply; any deviation refuses all of it."""
+    # Cached, since rules say the same for as long as the bars stay.
     if len(text) > MAX_REPLY_CHARS:
         return ReplyRefusal(f"the reply has {len(text)} characters; at most {MAX_REPLY_CHARS} are read")
     try:
         content = text.encode()
         wire = _WIRE_DECODER.decode(content)
+        # Only the slow reader sees keys that stand twice, and only foreign replies can have them.
         if not _is_compact(content):
             json.loads(text, object_pairs_hook=_refuse_repeated_keys)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -95,7 +99,8 @@ def parse_reply(text: str) -> Reply | ReplyRefusal:
 
 
 def _action_problem(wire: _WireAction) -> str | None:
-    """What makes an action meaningless, or None. `not 0 <= x` also catches NaN, which compares false to everything."""
+    """What makes an action meaningless, or None."""
+    # `not 0 <= x` also catches NaN, which compares false to everything.
     what = f"{wire.action} {short_line(wire.symbol, 20)}"
     # Refused and not cut: the beginning of a name can be the name of something else.
     cites, notional, leverage = wire.cites or (), wire.notional_usd or 0.0, wire.leverage
@@ -119,7 +124,8 @@ def _action_problem(wire: _WireAction) -> str | None:
 
 
 def _contradiction(actions: Sequence[Action]) -> str | None:
-    """One symbol is wanted long and short, or closed and opened: whichever was meant, the other was not."""
+    """Which symbol is wanted long and short, or closed and opened, in one reply."""
+    # Whichever was meant, the other was not: nothing of it is traded.
     if len(actions) < 2:
         return None
     wanted: dict[str, set[str]] = {}
@@ -139,7 +145,8 @@ def _is_compact(content: bytes) -> bool:
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
-    """Two readers of one object must not see two values: the guard one of them, a person the other."""
+    """Raises ValueError when a key stands twice in one object."""
+    # Two readers of one object must not see two values: the guard one of them, a person the other.
     names = [name for name, _ in pairs]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -175,6 +182,7 @@ def _strict_schema(node: Any, definitions: dict[str, Any]) -> Any:
     }
     if "properties" in kept:
         kept["required"] = list(kept["properties"])
+    # Providers refuse an enum without its type.
     if "enum" in kept:
         kept["type"] = "string"
     return kept
@@ -210,7 +218,8 @@ def make_answer_on(symbol: str, action: str, *, reason: str, confidence: float =
 # Typed, for the texts of 0 and 0.0 differ.
 @lru_cache(maxsize=1_024, typed=True)
 def _cached_answer(symbol: str, action: str, reason: str, confidence: float) -> EngineAnswer:
-    """Cached, since a rule holds for the same reason for as long as the bars stay."""
+    """The answer of a rule without further fields."""
+    # Cached, since a rule holds for the same reason for as long as the bars stay.
     return _encode_answer(_action_fields(symbol, action, reason, confidence))
 
 
@@ -233,8 +242,11 @@ _DIGIT = re.compile(r"\d")
 _SCALES = {"k": 3, "K": 3, "M": 6, "B": 9}
 _RELATIVE = {"%": 100, "bp": 10_000, "bps": 10_000}
 _SPILLED = re.compile(r"\n(?:%|bps?\b|[kKMB]\b)")
+# So many digits Decimal keeps by default: shorter numbers give the same float either way.
 _EXACT_DIGITS = 28
+# "3 of 5 bars", "the last 12 trades": counts are not claims about prices.
 _LARGEST_COUNT = 20
+# A reason has 240 characters; each number is compared with every pair of the packet's.
 _MAX_NUMBERS = 12
 
 
@@ -254,6 +266,7 @@ def unexplained_numbers(action: Action, packet: Packet) -> tuple[str, ...]:
     figures = [figure for figure in _figures_in(action.reason) if not _is_count(figure)][:_MAX_NUMBERS]
     if not figures:
         return ()
+    # Sorted once: every comparison is a bisection then.
     known = sorted({*_numbers_in(f"{packet.system}\n{packet.text}"), *_numbers_of_action(action)})
     return tuple(figure.text for figure in figures if not _is_explained(figure, known))
 
@@ -269,7 +282,8 @@ def _figures_in(text: str) -> Iterator[_Figure]:
 
 
 def _numbers_in(text: str) -> set[float]:
-    """Every number of a text; line by line, since most lines of a packet were in the one before."""
+    """Every number of a text."""
+    # Line by line, since most lines of a packet were in the one before.
     # A unit at the beginning of a line belongs to the number before it.
     lines = [text] if _SPILLED.search(text) else text.split("\n")
     return set().union(*map(_numbers_in_line, lines))
@@ -310,7 +324,8 @@ def _is_explained(figure: _Figure, known: Sequence[float]) -> bool:
 
 
 def _is_near_any(known: Sequence[float], wanted: Iterable[tuple[float, float]]) -> bool:
-    """Whether a number lies within the slack of a wanted one; a little more, for what floats lose."""
+    """Whether a number lies within the slack of a wanted one."""
+    # A little more than the slack, for what floats lose.
     count = len(known)
     for value, slack in wanted:
         slack += 1e-9 * abs(value)

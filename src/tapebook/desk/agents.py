@@ -225,10 +225,8 @@ def leverage_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
 
 
 def _unattended_warnings(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> list[str]:
-    """What a change leaves in the market without anybody who decides on it, and what becomes of that.
-
-    The executor follows every position and order, whoever watches the symbol: margin, funding, fills, settlement.
-    """
+    """What a change leaves in the market without anybody who decides on it, and what becomes of that."""
+    # The executor follows every position and order, whoever watches the symbol: margin, funding, fills, settlement.
     moved = deployment_id(before) != deployment_id(after)
     stopped = before.enabled and not after.enabled
     left = set(before.watchlist) - set(after.watchlist)

@@ -16,6 +16,7 @@ from tapebook.home import exclusive_lock
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.wiring import Rooms
 
+# Each lost race means that somebody else has written: five in a row do not happen by chance.
 _ATTEMPTS = 5
 
 
@@ -43,6 +44,7 @@ class FlattenReport(msgspec.Struct, frozen=True):
 def halt(rooms: Rooms, subject: str, *, reason: str) -> HaltReport:
     """From now on a deployment, or (empty) every one, sends no order; the same halt again changes nothing."""
     before = rooms.book.halts()
+    # An equal halt is not written again: a person may press it many times.
     if before.get(subject) != reason:
         _append_owner_event(rooms, DeskHalted(subject, reason))
     return HaltReport(subject, before.get(subject) != reason, rooms.book.halts())
@@ -92,7 +94,8 @@ def _flatten_deployment(rooms: Rooms, deployment: Deployment, symbol: str) -> Fl
 
 
 def _flatten_here_if_idle(rooms: Rooms, deployment: Deployment) -> bool:
-    """Does what is due at once, unless another process works here: then it finds the wish itself."""
+    """Executes what is due at once; False when another process works in this home."""
+    # That process finds the event itself: it reads the owner's stream before every decision.
     try:
         with exclusive_lock(rooms.home):
             return _execute_under_lease(rooms, deployment)

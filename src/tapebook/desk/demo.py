@@ -125,6 +125,7 @@ class VirtualDesk:
 
 
 DEMO_START = parse_instant("2026-01-05T00:00:00Z")
+# Thirty seconds show ten hours: enough for trades to close and for a note.
 MARKET_MS_PER_SECOND = 20 * MINUTE
 DEMO_HISTORY_MS = 12 * HOUR
 """The world is older than the demo: its bars are fetched at the start, so that agents have something to look at."""

@@ -22,7 +22,9 @@ from tapebook.tape.view import Channel, RecordedProblem
 from tapebook.tick.execute import account_differences
 from tapebook.wiring import Rooms
 
+# A day of a busy tape, and room for SQLite to make a copy of a table.
 _MIN_FREE_BYTES = 500 * 2**20
+# A log of this size was not written back for hours: a reader keeps it open.
 _MAX_WAL_BYTES = 512 * 2**20
 
 # Problems that are named; how many more there are is said.

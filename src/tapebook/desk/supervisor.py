@@ -38,12 +38,14 @@ from tapebook.tick.heartbeat import DATABASE_AWAY, DATABASE_BACK, when_database_
 from tapebook.wiring import Rooms
 
 _POLL_SECONDS = 0.1
+# A child that dies at once is started again at once, then ever later: it may be waiting for a disk or a network.
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 # A child that lived this long was well: its next death begins a new count.
 _HEALTHY_SECONDS = 60.0
 # Longer than a worker waits for its answers; who does not leave by then is killed, which loses nothing.
 _LEAVE_SECONDS = 15.0
+# What a child printed before it died is read for so long.
 _LAST_WORDS_SECONDS = 1.0
 # Children know when their time is over, and get so long to leave by themselves before they are told to.
 _OVERTIME_SECONDS = 5.0
@@ -285,6 +287,8 @@ def serve_role(
             lambda: Rooms(home, clock=clock), until=end, stopped=lambda: stop.asked, report=report_wait
         )
         try:
+            # Two schedulers of one book on two machines would queue every slot twice; any number of workers may share
+            # it.
             if role not in REPEATABLE_ROLES:
                 claim_role(rooms.book_db, role, owner=rooms.config.owner)
             left = None if end is None else max(0.0, end - elapsed_seconds())

@@ -377,10 +377,9 @@ class Worker:
             self._rooms.leases.heartbeat_if_due()
 
     def _keep_answers(self, ours: "deque[tuple[PendingAnswer, EngineAnswer]]") -> None:
-        """Keeps each answer by itself and first: what a model was paid for must not be lost with the others.
-
-        One that cannot be kept, since an engine says that it cost more than any number, fails its run and is removed.
-        """
+        """Keeps each answer by itself and first: what a model was paid for must not be lost with the others."""
+        # One that cannot be kept, since an engine says that it cost more than any number, fails its run and is
+        # removed.
         for each in list(ours):
             trouble = result_or_error(partial(store_answer, self._rooms, each[0].opened, each[1]))
             if isinstance(trouble, WorkerError):
@@ -388,10 +387,8 @@ class Worker:
                 self._fail(each[0].task, trouble)
 
     def _archive_together(self, ours: "Iterable[tuple[PendingAnswer, EngineAnswer]]") -> None:
-        """Stores all texts at once, and before a transaction is open: others write to the book while the disk works.
-
-        What does not work here is said when each decision is recorded.
-        """
+        """Stores all texts at once, and before a transaction is open: others write to the book while the disk works."""
+        # What does not work here is said when each decision is recorded.
         if self._rooms.config.archive.packets:
             spoken = [(flight.opened.packet, answer.reply, answer.reasoning) for flight, answer in ours]
             self._rooms.archive.store_contents(text for each in spoken for text in archived_texts(*each))

@@ -173,7 +173,8 @@ class ContextProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ca
 
 
 def context_for_horizon(horizon: Horizon) -> ContextProfile:
-    """A context profile with the bars of a horizon; pinned, so that a later table does not change who is there."""
+    """A context profile with the bars of a horizon."""
+    # Pinned, so that a later table does not change an agent that exists.
     minutes, count = HORIZONS[horizon]
     return ContextProfile(horizon=horizon, bar_minutes=minutes, bar_count=count)
 

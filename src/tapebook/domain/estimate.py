@@ -10,9 +10,11 @@ from statistics import NormalDist
 
 import msgspec
 
+# Stands in for zero in a continued fraction, which divides by its terms.
 _TINY = 1e-300
 _LEVEL = 0.95
 _Z_95 = 1.959963984540054
+# The fraction settles within some tens of steps; more would mean that it does not.
 _MOST_STEPS = 200
 
 
@@ -105,7 +107,8 @@ def _variance(values: Sequence[float], middle: float) -> float:
 
 
 def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function at x; `rest` is 1 - x, given since the subtraction would lose it."""
+    """The regularised incomplete beta function at x; `rest` is 1 - x."""
+    # Given, since the subtraction would lose digits near one.
     if x <= 0 or rest <= 0:
         return 0.0 if x <= 0 else 1.0
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest)

@@ -52,7 +52,8 @@ def time_of_day_text(instant: int) -> str:
 
 @lru_cache(maxsize=1_024)
 def _day_text(day: int) -> str:
-    """A day as `2026-01-31`; kept, since the moments of a run of ticks are of few days."""
+    """A day as `2026-01-31`."""
+    # Cached, since the moments of a run of ticks are of few days.
     return iso_text(day * DAY)[:10]
 
 

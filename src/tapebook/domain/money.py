@@ -14,6 +14,7 @@ from math import floor as whole
 E6 = 10**6
 E8 = 10**8
 E12 = 10**12
+# Beyond so many powers of ten a number is no price or size, and scaling it would take Decimal its time.
 _MAX_DIGITS = 30
 # Of what a size times a price is counted in for every millionth of a USD.
 _HALF_USD_E6 = 5 * 10**9
@@ -94,7 +95,7 @@ def to_e8(text: str) -> int:
 
 
 def _float_to_units(number: float, unit: int) -> int | None:
-    """The same shortcut for the text of a float, and for zero; None when the text must be asked."""
+    """A shortcut for the text of a float, and for zero; None when the text must be parsed."""
     if not number:
         return 0
     value = number * unit

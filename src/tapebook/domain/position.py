@@ -67,18 +67,21 @@ def position_after_fill(held: Position | None, fill: Fill, *, leverage: int) -> 
         return _increase(held or Position(fill.symbol, 0, 0), fill, leverage), 0
     left = held.size_e8 + size
     if left and (left > 0) == (held.size_e8 > 0):
+        # The part that leaves is rounded; what stays is the rest, so that nothing is lost over a lifetime.
         released = divide_half_even(held.cost_usd_e6 * abs(size), abs(held.size_e8))
         margin = held.margin_usd_e6 - divide_half_even(held.margin_usd_e6 * abs(size), abs(held.size_e8))
         cost = held.cost_usd_e6 - released
         shrunk = Position(held.symbol, left, cost, held.leverage, margin, fill.happened_at)
         return shrunk, notional_usd_e6(-size, price) - released
     realised = notional_usd_e6(held.size_e8, price) - held.cost_usd_e6
+    # A flip: the fill ends one position, and what is left of it begins another at the same price.
     rest = msgspec.structs.replace(fill, signed_size_e8=left)
     return _increase(Position(fill.symbol, 0, 0), rest, leverage) if left else None, realised
 
 
 def _increase(held: Position, fill: Fill, leverage: int) -> Position:
     paid = notional_usd_e6(fill.signed_size_e8, fill.price_e8)
+    # Up, so that no position is backed by less than its share.
     allotted = -(-abs(paid) // max(1, leverage))
     return Position(
         fill.symbol,

@@ -210,7 +210,8 @@ PIECE = re.compile(_PIECE)
 
 @lru_cache(maxsize=20_000)
 def line_tokens(line: str) -> int:
-    """The estimate for one line and its break; cached, since most bars of a packet were in the one before."""
+    """The estimate for one line and its break."""
+    # Cached, since most bars of a packet were in the one before.
     return len(PIECE.findall(line)) + 1
 
 

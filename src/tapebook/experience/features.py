@@ -41,7 +41,9 @@ FeatureVector = tuple[int | None, ...]
 _Values = tuple[float | None, ...]
 
 _HOURS = (0.25, 1, 4, 24)
+# Below 0.01 % an hour, where most rates are, the transformed rate is nearly linear.
 _USUAL_RATE = 1e-4
+# A window that is covered by less says little about its span; one with a short gap still does.
 _LEAST_COVERED = 0.75
 _LEAST_RETURNS = 3
 
@@ -71,7 +73,7 @@ class MarketFeatures(msgspec.Struct, frozen=True):
 def market_features(
     bars: Sequence[Candle], context: AssetContext | None, liquidity: Liquidity | None, *, held: int, as_of: int
 ) -> MarketFeatures:
-    """The sight from bars of one size, oldest first; bars that had not ended are left out."""
+    """Market features from bars of one size, oldest first; bars that had not ended are left out."""
     return market_features_at(
         as_of, features_of_bars([bar for bar in bars if bar.end <= as_of]), context, liquidity, held=held
     )
@@ -80,7 +82,7 @@ def market_features(
 def market_features_at(
     as_of: int, shape: MarketFeatures, context: AssetContext | None, liquidity: Liquidity | None, *, held: int
 ) -> MarketFeatures:
-    """The same from a shape, which many decisions may share."""
+    """Market features from those of the bars, which many decisions may share."""
     return msgspec.structs.replace(
         shape,
         as_of=as_of,
@@ -93,12 +95,12 @@ def market_features_at(
 
 
 def features_of_bars(bars: Sequence[Candle]) -> MarketFeatures:
-    """What bars that have ended say by themselves: the returns, volatilities and ranges of a sight."""
+    """The features that bars alone decide: returns, volatilities and range positions."""
     return _BarColumns(bars).features()
 
 
 class BarFeatures:
-    """The same of windows of bars that move on: all but the newest bar was looked at before."""
+    """Features of a window of bars that moves on; only what the newest bar changes is computed again."""
 
     def __init__(self) -> None:
         self._kept: tuple[tuple[Candle, ...], _BarColumns] = ((), _BarColumns(()))
@@ -113,7 +115,7 @@ class BarFeatures:
 
 
 def feature_vector_of(features: MarketFeatures) -> FeatureVector:
-    """A sight as integers, one per name in FIELDS."""
+    """Market features as integers, one per name in FIELDS."""
     bars = _bar_fields(
         (features.return_15m, features.return_1h, features.return_4h, features.return_24h),
         (features.volatility_1h, features.volatility_24h),
@@ -127,6 +129,7 @@ def feature_vector_of(features: MarketFeatures) -> FeatureVector:
 def _bar_fields(moves: _Values, volatilities: _Values, positions: _Values) -> FeatureVector:
     """The fields that only the bars decide."""
     hour, day = volatilities
+    # The day's volatility is the steadier measure of what is usual; the hour's is noise on quiet markets.
     hourly = day / math.sqrt(24) if day else hour
     deviations = [_in_deviations(move, hourly, hours) for move, hours in zip(moves, _HOURS, strict=True)]
     return tuple([_quantise(value) for value in (*deviations, *map(_logarithm, volatilities), *positions)])
@@ -136,14 +139,16 @@ def _bar_fields(moves: _Values, volatilities: _Values, positions: _Values) -> Fe
 def _market_fields(
     funding: float | None, premium: float | None, imbalance: float | None, spread_bps: float | None
 ) -> FeatureVector:
-    """The fields of the newest book and funding, which may stay for as long as an hour."""
+    """The fields of the newest book and funding."""
+    # Cached, since they may stay for as long as an hour.
     rates = [None if rate is None else math.asinh(rate / _USUAL_RATE) for rate in (funding, premium)]
     return tuple([_quantise(value) for value in (*rates, imbalance, _logarithm(spread_bps))])
 
 
 @cache
 def _time_fields(half_hour: int) -> FeatureVector:
-    """The fields of a time of day: a few minutes later it is no other situation, and nothing is looked for again."""
+    """The fields of a time of day, by its half hour."""
+    # A few minutes later it is no other situation, and nothing is searched for again.
     turn = 2 * math.pi * half_hour * HALF_HOUR / DAY
     return _quantise(math.sin(turn)), _quantise(math.cos(turn))
 
@@ -179,7 +184,7 @@ class _BarColumns:
         return len(self._starts)
 
     def shifted_by(self, bar: Candle) -> "_BarColumns":
-        """The same without the oldest bar and with a newer one, which has a price."""
+        """These columns without the oldest bar and with a newer one, which has a price."""
         past = _BarColumns(())
         past._lows = [*self._lows[1:], bar.low_e8]
         past._highs = [*self._highs[1:], bar.high_e8]
@@ -255,13 +260,17 @@ def _quantise(value: float | None) -> int | None:
     scaled = value * FEATURE_UNIT
     if -MOST_FEATURE <= scaled <= MOST_FEATURE:
         return round(scaled)
+    # Beyond the range of int16 every value is an extreme one, and which does not matter.
     return (MOST_FEATURE if scaled > 0 else -MOST_FEATURE) if math.isfinite(value) else None
 
 
+# Fewer give no covariance of fifteen fields.
 FEWEST_TO_FIT = 100
+# Older situations come from other markets; the newest say what is usual now.
 FIT_WINDOW = 2_000
 DEFAULT_NEIGHBOURS = 25
 """How many situations are looked at where nobody says otherwise."""
+# A fit changes little when a quarter more situations are in it.
 _GROWTH = 1.25
 
 
@@ -288,6 +297,7 @@ def refit_due(count: int, fit: Fit | None) -> bool:
 
 
 PAGE_ROWS = 512
+# The lowest int16, which `MOST_FEATURE` keeps every real value away from.
 MISSING = -(2**15)
 _ROW = struct.Struct(f"<{len(FIELDS)}hiQb")
 ROW_BYTES = _ROW.size

@@ -28,6 +28,7 @@ from tapebook.experience.features import FIELDS, MOST_FEATURE, FeatureVector
 from tapebook.experience.records import PROVIDER, REGIME, ChunkSnapshot, Outcome, OutcomeVote, Record, RecordKey
 from tapebook.experience.store import bps_text, rate_text
 
+# An outcome has a few kilobytes; a larger file is something else.
 MOST_BYTES = 100_000
 _E4 = 10_000
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")

@@ -40,6 +40,7 @@ from tapebook.domain.money import E6, decimal_text, divide_half_even
 from tapebook.domain.position import ClosedTrade, TradeSide
 from tapebook.domain.run import Action, ActionKind, DecisionRun
 
+# Confidence in steps of a tenth: finer ones would stay empty for years.
 BUCKETS = 10
 _ONE_E4 = 10_000
 
@@ -131,7 +132,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def gross_ppm(self) -> int:
-        """The same before fees and funding."""
+        """The result before fees and funding, in millionths of the notional at entry."""
         return ppm_of(self.gross_usd_e6, self.notional_usd_e6)
 
     @property
@@ -194,6 +195,7 @@ PROVIDER_REGIME, CONFIDENCE = "provider_regime", "confidence"
 LONG, SHORT = "long", "short"
 RECORD_KINDS = (ALL, PROVIDER, REGIME, ASSET, PROVIDER_REGIME, CONFIDENCE)
 PPM_PER_BP = PPM // 10_000
+# Both ends of a 95 % interval.
 _TWO_SIDED = 0.975
 
 RecordKey = tuple[str, str]
@@ -409,6 +411,7 @@ class RecentRecord:
         self._usd += sign * usd
 
 
+# A weight stays between half and one and a half: no record silences a provider or makes it decide alone.
 MOST_SHIFT = 0.5
 
 
@@ -445,6 +448,7 @@ def weight_rows(
     return tuple(rows)
 
 
+# Twenty-five years of quarters, or two of weeks.
 SNAPSHOTS_KEPT = 100
 _SNAPSHOT_KINDS = (PROVIDER, REGIME, ASSET)
 

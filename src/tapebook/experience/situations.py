@@ -41,17 +41,22 @@ Steps = NDArray[np.int32]
 Number = TypeVar("Number", np.int32, np.float32)
 
 WIDTH = len(FIELDS)
+# Integers per deviation: fine enough, and the products of 15 fields stay below 2²⁴.
 DEVIATION = 64
 MOST_COORDINATE = 1_023
+# One in a hundred situations counts as novel by this measure.
 FAR_SHARE = 0.99
 _ONE = 256
 _SHIFT = 14
 _HALF = 1 << (_SHIFT - 1)
+# Few situations make a covariance that can hardly be inverted; a tenth of the identity keeps it away from that.
 _SHRINK = 0.1
+# A field that hardly moved must not be blown up by its own small spread, nor one with wild outliers vanish.
 _LEAST_SCALE, _MOST_SCALE = FEATURE_UNIT // 16, 16 * FEATURE_UNIT
 # 15 × 15 × 1,024 products: below that, a library for linear algebra does not call in threads, which would wait for
 # one another on a busy machine.
 _BLOCK = 1_024
+# So many rows of distances at once: all of them would be a square of the number of situations.
 _LOO_BLOCK = 256
 
 
@@ -84,7 +89,8 @@ def whitening_matrix(fit: Fit) -> NDArray[np.float32]:
 
 
 def whitened_vector(fit: Fit, matrix: NDArray[np.float32], reading: FeatureVector) -> list[int]:
-    """One reading as a vector; `matrix` is that of the fit. Small arrays cost more than Python's own integers."""
+    """One reading as a vector; `matrix` is that of the fit."""
+    # In Python's own integers: arrays so small cost more than they save.
     fields = [
         0 if value is None else ((value - median) * multiplier + _HALF) >> _SHIFT
         for value, median, multiplier in zip(reading, fit.medians, fit.multipliers, strict=True)
@@ -93,7 +99,8 @@ def whitened_vector(fit: Fit, matrix: NDArray[np.float32], reading: FeatureVecto
 
 
 def _clamp(numbers: list[int]) -> list[int]:
-    """Keeps all within bounds; looking first is cheaper, since hardly any are beyond."""
+    """Clamps coordinates to the bounds."""
+    # Looking first is cheaper, since hardly any are beyond.
     if min(numbers) >= -MOST_COORDINATE and max(numbers) <= MOST_COORDINATE:
         return numbers
     return [
@@ -128,7 +135,8 @@ def _median(values: NDArray[np.int64]) -> int:
 
 
 def _steps(medians: Sequence[int], multipliers: Sequence[int], width: int) -> tuple[Steps, Steps]:
-    """What fields are multiplied with and what is added, as wide as a block: a third of the time of one column."""
+    """What fields are multiplied with and what is added, as wide as a block."""
+    # A third of the time of one column that numpy would spread out each time.
     offsets = [_HALF - median * multiplier for median, multiplier in zip(medians, multipliers, strict=True)]
     wide = [np.repeat(np.array(each, np.int32)[:, None], width, axis=1) for each in (multipliers, offsets)]
     return wide[0], wide[1]
@@ -147,7 +155,8 @@ def _scale(readings: FeatureRows, steps: tuple[Steps, Steps]) -> NDArray[np.floa
 
 
 def _clip_in_place(block: NDArray[Number]) -> NDArray[Number]:
-    """Keeps all within bounds; looking first is cheaper, since hardly any are beyond."""
+    """Clips a block of coordinates to the bounds."""
+    # Looking first is cheaper, since hardly any are beyond.
     if block.max() > MOST_COORDINATE or block.min() < -MOST_COORDINATE:
         np.clip(block, -MOST_COORDINATE, MOST_COORDINATE, out=block)
     return block
@@ -187,6 +196,7 @@ def _usual_distance(columns: Vectors) -> int:
         part = columns[:, start : start + _LOO_BLOCK]
         dots = np.einsum("ij,ik->jk", part, columns).astype(np.int32)
         away = lengths[start : start + _LOO_BLOCK, None] + lengths[None, :] - 2 * dots
+        # A situation is not its own neighbour.
         away[np.arange(len(away)), np.arange(start, start + len(away))] = np.iinfo(np.int32).max
         nearest += away.min(axis=1).tolist()
     return int(sorted(nearest)[math.ceil(FAR_SHARE * count) - 1])
@@ -195,6 +205,7 @@ def _usual_distance(columns: Vectors) -> int:
 Places = NDArray[np.intp]
 
 _GROUPS_EACH = 4
+# A replay of the past uses the fit before the newest; older ones are seldom asked for.
 _FITS_KEPT = 2
 # 15 × 512 products: so few a library for linear algebra does not share among threads, and it is three times as fast.
 _FEW = 512
@@ -240,14 +251,14 @@ class Neighbours(msgspec.Struct, frozen=True):
 
 
 class NearestNeighbours(Neighbours, frozen=True):
-    """The same with who they are, nearest first."""
+    """Neighbours with their numbers and distances, nearest first."""
 
     numbers: tuple[int, ...]
     distances: tuple[int, ...]
 
     @property
     def neighbours(self) -> tuple[Neighbour, ...]:
-        """The same, one by one."""
+        """The neighbours one by one, nearest first."""
         sides = (LONG if side > 0 else SHORT for side in self.sides)
         return tuple(map(Neighbour, self.numbers, self.distances, sides, self.results_ppm))
 
@@ -266,6 +277,7 @@ class _FittedVectors:
         """Adds the vectors of the readings behind those it has."""
         until = self.count + len(readings)
         if until > len(self.lengths):
+            # Doubling keeps the cost of growing in proportion; the first time nobody knows whether more will come.
             room = 2 * until if self.count else until
             columns = np.empty((len(FIELDS), room), np.float32)
             columns[:, : self.count] = self.columns[:, : self.count]
@@ -332,12 +344,10 @@ class Situations:
         return close[order], [away[place] for place in order]
 
     def _nearest_places(self, fit: Fit, reading: FeatureVector, *, count: int, most: int) -> tuple[Places, list[int]]:
-        """The places of the nearest, and of those that are not farther; and their distances.
-
-        A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for all
-        in single precision. It may be rounded there, which never changes an order, so the nearest are among those
-        that are not farther than enough others; theirs is computed once more in Python's numbers.
-        """
+        """The places of the nearest, and of those that are not farther; and their distances."""
+        # A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for
+        # all in single precision. It may be rounded there, which never changes an order, so the nearest are among
+        # those that are not farther than enough others; theirs is computed once more in Python's numbers.
         view = self._vectors_under(fit)
         if view.count < count:
             view.fill(self._feature_rows(view.count, count))
@@ -349,7 +359,8 @@ class Situations:
         return close, [int(length - product) + own for length, product in pairs]
 
     def _set_rows(self, rows: NDArray[np.void]) -> None:
-        """Keeps rows, and their columns as views: to pick a few numbers is much cheaper than to pick rows."""
+        """Stores rows, and their columns as views."""
+        # To pick a few numbers is much cheaper than to pick rows.
         self._rows = rows
         self._ids, self._sides, self._results = rows["id"], rows["side"], rows["result"]
 
@@ -375,10 +386,8 @@ def _products(twice_query: NDArray[np.float32], columns: Vectors) -> NDArray[np.
 
 
 def _candidates(away: NDArray[np.float32], most: int) -> Places:
-    """All places that can be among the nearest: as near as the nearest of the `most`-th best group, or nearer.
-
-    Taking the least of each group first is ten times as fast as partitioning all; of few, each is its own group.
-    """
+    """All places that can be among the nearest: as near as the nearest of the `most`-th best group, or nearer."""
+    # Taking the least of each group first is ten times as fast as partitioning all; of few, each is its own group.
     if len(away) <= most:
         return np.arange(len(away))
     groups = _GROUPS_EACH * most
@@ -390,7 +399,7 @@ def _candidates(away: NDArray[np.float32], most: int) -> Places:
 
 
 def _with_room(array: NDArray[Any], room: int) -> NDArray[Any]:
-    """The same rows at the head of a longer array."""
+    """A longer array that begins with these rows."""
     longer = np.empty((room, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer

@@ -60,12 +60,13 @@ from tapebook.experience.records import (
 from tapebook.log import Draft, ReadCache
 
 if TYPE_CHECKING:
-    # It brings numpy, which `tapebook --help` has no use for.
-    # It brings numpy, which only a search or a fit needs.
+    # It brings numpy, which only a search or a fit needs: `tapebook --help` starts without it.
     from tapebook.experience.situations import NearestNeighbours, Neighbours, Situations
 
 
+# Below five trades an interval spans everything, and a row would cost tokens to say nothing.
 FEWEST_SHOWN = 5
+# With fewer trades the interval of a rate is more than forty points wide.
 FEWEST_CALIBRATED = 20
 _MOST_BUCKETS = 3
 
@@ -106,7 +107,7 @@ def stable_rows(question: ExperienceQuery, records: Mapping[RecordKey, Record], 
 
 
 def experience_rows(stable: StableRows, *, company: "Neighbours | None", recent: Record) -> tuple[ExperienceRow, ...]:
-    """Everything there is to say to a decision."""
+    """All rows of experience for a packet, the most important first."""
     return _cached_joined_rows((stable, _similar_rows(company) if company else (), record_rows(recent.name, recent)))
 
 
@@ -158,13 +159,15 @@ def _neighbour_rows(sides: tuple[int, ...], results_ppm: tuple[int, ...]) -> tup
 
 @lru_cache(maxsize=256)
 def _neighbour_row(name: str, record: Record) -> ExperienceRow:
-    """Cached, since a few minutes later most neighbours are the same, if in another order."""
+    """The row of some neighbours."""
+    # Cached, since a few minutes later most neighbours are the same, if in another order.
     return ExperienceRow("similar", name, f"{bps_text(record.mean_bps)}; {_won_text(record.wins, record.n)}")
 
 
 @lru_cache(maxsize=4_096)
 def record_rows(name: str, record: Record | None) -> tuple[ExperienceRow, ...]:
-    """The row of a record, if there is enough of it; few records change between two decisions."""
+    """The row of a record, if there is enough of it."""
+    # Cached, since few records change between two decisions.
     if record is None or record.n < FEWEST_SHOWN:
         return ()
     return (ExperienceRow("record", name, bps_text(record.mean_bps)),)
@@ -186,6 +189,7 @@ def _calibration_rows(records: Mapping[RecordKey, Record], prior: float) -> list
 
 def _signed_text(value: float) -> str:
     text = f"{value:+.1f}"
+    # A rounded zero has no sign: equal results must read the same.
     return "+0.0" if text == "-0.0" else text
 
 
@@ -200,9 +204,10 @@ RowsInputs = tuple[str, tuple[str, ...], FeatureVector | None, Record, Experienc
 class RecordsAsOf:
     """The newest outcome's sequence number, how many situations there were with it, and the records.
 
-    `records` are those every decision asks for. The rest is read or worked out when somebody asks, and kept with
-    them: the fit, records by name, rows by what they were asked about, the last days by what they depend on, and
-    all that was told last of each symbol, which most decisions of a half hour are told again.
+    `records` are those every decision asks for. The rest is read or computed when first asked for, and cached
+    beside them: the fit, records by name, rows by their query, the record of the last days by its settings, and the
+    rows shown last for each symbol, which most decisions of a half hour show again. A new outcome makes a new object,
+    so nothing here is ever invalidated.
     """
 
     def __init__(self, deployment: str, *, seq: int = 0, situations: int = 0, records: dict[RecordKey, Record]) -> None:
@@ -217,7 +222,7 @@ class RecordsAsOf:
         self.rows_by_symbol: dict[str, tuple[RowsInputs, tuple[ExperienceRow, ...]]] = {}
 
     def continue_from(self, older: "RecordsAsOf", outcomes: Sequence[Outcome]) -> None:
-        """Becomes what an older standing is after some more outcomes."""
+        """Takes over older records and adds some more outcomes to them."""
         self.records, self.records_by_name = dict(older.records), dict(older.records_by_name)
         for outcome in outcomes:
             for record in updated_records(self.records | self.records_by_name, outcome):
@@ -235,6 +240,7 @@ MIGRATIONS = "tapebook.experience"
 
 _QUERIES = Queries.load("tapebook.experience")
 _BATCH = 2_000
+# Beyond it, reading all records anew is cheaper than adding outcomes one by one.
 _MOST_TO_CATCH_UP = 20
 _PAGES_AT_ONCE = 16
 
@@ -282,7 +288,7 @@ class Experience:
     def learn_outcomes(
         self, deployment: str, outcomes: Sequence[tuple[Outcome, FeatureVector | None]], *, seq: int
     ) -> list[Draft]:
-        """The same for outcomes that come from files, each with what was seen; those already learned cause none."""
+        """The events of outcomes that come from files, each with its features; those already learned cause none."""
         pairs = {outcome.trade_id: (outcome, reading) for outcome, reading in outcomes}
         new = [pair for key, pair in pairs.items() if not self.is_learned(deployment, key)]
         if not new:
@@ -401,7 +407,7 @@ class Experience:
         *,
         settings: ExperienceSettings,
     ) -> tuple[ExperienceRow, ...]:
-        """The same for whoever has asked already what was known, and read what is seen."""
+        """The rows of a packet from records and a feature vector that have been read already."""
         if not settings.enabled or not records.seq:
             return ()
         recent = self._cached_recent_record(records, settings, question.as_of)
@@ -477,7 +483,7 @@ class Experience:
         return [Record(*row) for row in self._db.all(_QUERIES.records, **self._where(deployment), kind=kind, seq=seq)]
 
     def _continued_from(self, known: RecordsAsOf, fresh: RecordsAsOf) -> bool:
-        """Fills a standing from one that is a few outcomes older; what is stored was computed in the same way."""
+        """Fills records from those of a few outcomes before; what is stored was computed in the same way."""
         if known.seq > fresh.seq:
             return False
         where = self._where(known.deployment) | {"after": known.seq, "until": fresh.seq, "page": _MOST_TO_CATCH_UP + 1}

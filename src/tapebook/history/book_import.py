@@ -53,6 +53,7 @@ from tapebook.tick.prepare import regime_at
 from tapebook.tick.quotes import TapeQuotes, extremes
 from tapebook.wiring import Rooms
 
+# Venues settle every hour to every eight hours; rates that lie farther apart have a gap between them.
 _LONGEST_SPACING = 8 * HOUR
 
 
@@ -448,11 +449,9 @@ def _spot_fill(row: FillRow) -> SpotFill:
 
 
 def _entry_price_e8(rows: Iterable[FillRow]) -> int:
-    """At which price what was held before the first of a symbol's rows had been entered; its own price if unknown.
-
-    The result the exchange gives for the first fill that closes some of it tells the average entry price by then, from
-    which what was added since is taken off.
-    """
+    """At which price what was held before the first of a symbol's rows had been entered; its own price if unknown."""
+    # The result the exchange gives for the first fill that closes some of it tells the average entry price by then,
+    # from which what was added since is taken off.
     price = held = begun = added = cost = 0
     for row in rows:
         fill, start = row.fill, row.start_e8 or 0

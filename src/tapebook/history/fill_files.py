@@ -161,11 +161,9 @@ def _order_moment(moment: list[FillRow], held: dict[str, int]) -> list[FillRow]:
 
 
 def _self_trades_unfolded(rows: list[FillRow]) -> list[FillRow]:
-    """Rows in which the second half of each self-trade begins where the first ended.
-
-    Where an account met its own order, both fills are told with the position before the two. First comes the one that
-    closes, since its result is told from the entry price that was there before.
-    """
+    """Rows in which the second half of each self-trade begins where the first ended."""
+    # Where an account met its own order, both fills are told with the position before the two. First comes the one
+    # that closes, since its result is told from the entry price that was there before.
     found: list[FillRow] = []
     halves: dict[tuple[int | None, int, int], list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
@@ -185,11 +183,9 @@ def _self_trades_unfolded(rows: list[FillRow]) -> list[FillRow]:
 
 
 def _find_chain(rows: list[FillRow], held_e8: int | None) -> list[FillRow]:
-    """An order of rows in which each begins where the one before it ended; empty when there is none.
-
-    Positions are places and fills the ways between them, so it is a path that takes every way once; `held_e8` is where
-    it begins, None where any place will do.
-    """
+    """An order of rows in which each begins where the one before it ended; empty when there is none."""
+    # Positions are places and fills the ways between them, so it is a path that takes every way once; `held_e8` is
+    # where it begins, None where any place will do.
     for order in (rows, rows[::-1]):
         begins = order[0].start_e8 if held_e8 is None else held_e8
         if begins == order[0].start_e8 and all(_follows(before, after) for before, after in pairwise(order)):

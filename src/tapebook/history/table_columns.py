@@ -55,6 +55,7 @@ _QUOTES = ("usd", "usdt", "usdc", "busd", "eur")
 _BARS = ("time", "open", "high", "low", "close", "volume")
 # The dumps of Binance; what stands between and after these columns is not used.
 _WIDE_BARS = (*_BARS, "", "quote_volume", "trades")
+# So many columns every dump of Binance has.
 _WIDE = 12
 _BY_PLACE = {
     "candles": {6: _BARS, _WIDE: _WIDE_BARS},
@@ -113,7 +114,8 @@ def _by_name(names: Sequence[str]) -> dict[str, int]:
 
 
 def _place_of_name(names: Sequence[str], known: Sequence[str]) -> int | None:
-    """The place of the first known name; one written exactly so comes first, since `t` and `T` are two columns."""
+    """The place of the first known name."""
+    # One written exactly so comes first, since `t` and `T` are two columns.
     plain = [_plain_name(name) for name in names]
     places = (here.index(name) for name in known for here in (list(names), plain) if name in here)
     return next(places, None)
@@ -176,10 +178,12 @@ BAD_TIME = -1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+# The year 2100: a later time is a number in another unit.
 _LATEST = 4_102_444_800_000
 # The largest instant of each unit, and how many of the unit make a millisecond; a second has a thousand of them.
 _EPOCH_UNITS = {"s": (10**11, 0.001), "ms": (10**14, 1), "µs": (10**17, 1_000), "ns": (10**20, 1_000_000)}
 _WORDS = {"s": "seconds", "ms": "milliseconds", "µs": "microseconds", "ns": "nanoseconds"}
+# 20260131 is a date, not seconds since 1970.
 _DATE_DIGITS = 8
 
 

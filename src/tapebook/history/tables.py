@@ -22,6 +22,7 @@ from tapebook.history.importer import RowProblems
 
 FormatName = Literal["csv", "json", "json lines", "parquet", "feather", "stream"]
 
+# Enough of a file to recognise its format and its columns.
 _HEAD = 1 << 20
 _GZIP = b"\x1f\x8b"
 _MAGIC: dict[bytes, FormatName] = {b"PAR1": "parquet", b"ARROW1": "feather", b"FEA1": "feather"}
@@ -122,6 +123,7 @@ def _decode_json(text: str) -> object:
         return None
 
 
+# Files of any length are read in a few megabytes of memory.
 BLOCK_ROWS = 20_000
 
 Column = Sequence[Any]

@@ -41,6 +41,7 @@ def join_running_totals(first: RunningTotal, then: RunningTotal) -> RunningTotal
     """One path after the other. The worst fall lies in the first, in the second, or from a peak in one to a trough
     in the other; each is known with what came after it, so nothing of the paths themselves is needed.
     """
+    # The fall from a peak in the first span to a trough in the second.
     across = first.high - first.total - then.low
     drawdown, regained = max(
         (first.drawdown, first.regained + then.total),
@@ -51,6 +52,7 @@ def join_running_totals(first: RunningTotal, then: RunningTotal) -> RunningTotal
     return RunningTotal(first.total + then.total, high, low, drawdown, regained)
 
 
+# Kept in every sum, so that the greatest trades of a year need no second look at its days.
 MOST_BEST = 5
 MOST_WORST = 1
 
@@ -140,6 +142,7 @@ def fold_two_spans(earlier: Aggregate, later: Aggregate) -> Aggregate:
 def fold_spans(parts: Iterable[Aggregate]) -> Aggregate:
     """Spans in the order of time as one."""
     spans = list(parts)
+    # The object itself: a sum that did not change must compare equal, and cheaply.
     if len(spans) == 1:
         return spans[0]
     booked = [each.ledger_usd_e6 for each in spans if each.ledger_usd_e6 is not None]
@@ -154,6 +157,7 @@ def fold_spans(parts: Iterable[Aggregate]) -> Aggregate:
         funding_usd_e6=sum(each.funding_usd_e6 for each in spans),
         entered_usd_e6=sum(each.entered_usd_e6 for each in spans),
         notional_ms=sum(each.notional_ms for each in spans),
+        # None and not zero: that nobody said is another thing than that nothing was booked.
         ledger_usd_e6=sum(booked) if booked else None,
         first_day=firsts[0] if firsts else None,
         last_day=lasts[-1] if lasts else None,
@@ -179,6 +183,7 @@ def _merged_sums(values: Iterable[Sums]) -> Sums:
 def best_of(trades: Iterable[Notable]) -> tuple[Notable, ...]:
     """The trades that won most; of equals, the earlier."""
     won = (trade for trade in trades if trade.net_usd_e6 > 0)
+    # Equal results go by time and id, so that the order of the parts does not matter.
     return tuple(sorted(won, key=lambda trade: (-trade.net_usd_e6, trade.exited_at, trade.trade_id))[:MOST_BEST])
 
 
@@ -209,6 +214,7 @@ def _sum_of_tallies(ones: list[Tally]) -> Tally:
     return Tally(*map(sum, columns))
 
 
+# A trade that somebody made on the exchange itself still counts in all sums.
 EXTERNAL = "external"
 """The strategy of a trade that no run of ours began."""
 
@@ -269,6 +275,7 @@ def exit_of(trade: ClosedTrade, strategy: str | None = None, confidence_e4: int 
 
 def leaf_of(day: Period, exits: Iterable[TradeExit], *, ledger_usd_e6: int | None = None) -> Aggregate:
     """The leaf of a day; in whatever order its trades come, the same leaf."""
+    # The running total depends on the order of exits, so it is fixed.
     ended = sorted(exits, key=lambda each: (each.exited_at, each.trade_id))
     if any(each.exited_at not in day for each in ended):
         raise ValueError(f"a trade that did not end on {day.key} is no part of its leaf")

@@ -74,12 +74,14 @@ class StatedLeaves:
 def leaf_of_stated_values(day: Period, values: Mapping[str, Any]) -> Aggregate:
     """A leaf from the values of a day; without a result there is none."""
     net, trades = _scaled_number(values, "total_pnl", E6), _scaled_number(values, "trade_count", 1)
+    # Without a result there is no leaf: the other values of a day cannot be summed by themselves.
     if net is None:
         return Aggregate()
     count, sure = max(trades or 0, 0), _scaled_number(values, "avg_confidence", 10_000)
     won = divide_half_even(count * (_scaled_number(values, "win_rate", E6) or 0), 100 * E6)
     return Aggregate(
         trades=count,
+        # Stated by others: a win rate of 130 % must not break the sums above.
         wins=max(0, min(count, won)),
         net_usd_e6=net,
         gross_usd_e6=net,
@@ -94,6 +96,7 @@ def leaf_of_stated_values(day: Period, values: Mapping[str, Any]) -> Aggregate:
 
 def _scaled_number(values: Mapping[str, Any], key: str, unit: int) -> int | None:
     value = values.get(key)
+    # True is an int in Python, and no amount.
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
@@ -198,6 +201,7 @@ def connection_of(conn: LayerConnection | HasHorizons) -> LayerConnection:
     return conn if isinstance(conn, LayerConnection) else conn.horizons
 
 
+# Where two origins have one key, the computed value keeps it and the written one gets its origin as a suffix.
 COMPUTED_ORIGINS = ("rollup", "live")
 
 
@@ -213,6 +217,7 @@ class ContextStore:
         seq, now = self._conn.head(self._scope), self._conn.now()
         checked = checked_values(layer, timeframe, {key: value})
         first = self._conn.store.first_kept(self._scope, layer, seq=seq)
+        # What is older was dropped; written again it would stand alone, without what it was part of.
         if timeframe < first:
             raise BadInput(f"{timeframe} of {layer} is past its time: the oldest that is kept is {first}")
         self._conn.append(
@@ -244,6 +249,7 @@ class ContextStore:
             return values_by_key(self._values_of(layer, timeframe, when))
         live = {each.key: each for each in self._live_values(layer, when)}
         newest = self._conn.store.newest_values(self._scope, layer, seq=when.seq)
+        # A live value of today stands for the stored one of an earlier day.
         old = [each for each in newest if each.key in live and each.timeframe < live[each.key].timeframe]
         return values_by_key([*live.values(), *(each for each in newest if each not in old)])
 
@@ -290,6 +296,7 @@ class ContextStore:
         day = today if timeframe is None else spec.period(timeframe)
         if day > today or day.key < (spec.first_kept(now=when.at) or ""):
             return []
+        # Of a day that is over, its last moment.
         values = self._conn.live.values(self._scope, at=min(when.at, day.end - 1), key=key)
         return [LayerValue(name, "live", value_text(value), day.key) for name, value in values.items()]
 

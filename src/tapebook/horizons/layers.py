@@ -68,6 +68,7 @@ class Period(msgspec.Struct, frozen=True, order=True):
             return self.start + (DAY if self.kind == "day" else 7 * DAY)
         day = _date(self.start)
         months = {"month": 1, "quarter": 3, "year": 12}[self.kind]
+        # In months since year 0: a year's end needs no case of its own.
         year, month = divmod(12 * day.year + day.month - 1 + months, 12)
         return _instant(date(year, month + 1, 1))
 
@@ -112,6 +113,7 @@ def parse_period(kind: PeriodKind, key: str) -> Period:
         period = period_of(kind, _instant(_first_day(kind, parts))) if found else None
     except ValueError:
         period = None
+    # Compared with its own key: 2026-W54 would parse as a week of the next year.
     if period is None or period.key != key:
         raise BadInput(f"{key!r} is no {kind}: write it like {_SAMPLES[kind]}")
     return period
@@ -133,6 +135,7 @@ def _key(kind: PeriodKind, start: int) -> str:
 
 def _first_day(kind: PeriodKind, parts: list[int]) -> date:
     if kind == "week":
+        # ISO weeks: the week of 1 January 2027 is 2026-W53.
         return date.fromisocalendar(parts[0], parts[1], 1)
     if kind == "quarter":
         return date(parts[0], 3 * parts[1] - 2, 1)
@@ -147,6 +150,7 @@ def _instant(day: date) -> int:
     return (day - _EPOCH).days * DAY
 
 
+# Keys and values come from people: capped, so that none of them fills a packet or a page.
 MOST_KEY_CHARACTERS = 80
 MOST_VALUE_CHARACTERS = 20_000
 
@@ -186,6 +190,7 @@ class LayerSpec(msgspec.Struct, frozen=True):
         """The oldest timeframe that is still kept: its period ended less than `retention_days` ago."""
         if self.retention_days is None:
             return None
+        # Keys of a kind sort by time, so one key says where the past begins.
         return period_of(self.kind, now - self.retention_days * DAY).key
 
 

@@ -26,6 +26,7 @@ from tapebook.horizons.store import Horizons
 from tapebook.horizons.values import RollupTerms, Values, values_of
 from tapebook.log import Draft
 
+# A key that had a value and has none any more is written as null: a version can only be superseded, not removed.
 NO_VALUE = "null"
 
 # In this order: a kind stands behind its parts.
@@ -36,18 +37,19 @@ _PARTS: dict[PeriodKind, PeriodKind] = {
     "year": "month",
     "legacy": "year",
 }
+# Weeks and quarters are cheap to fold again, and their sums would be stored for nothing.
 _KEPT: tuple[PeriodKind, ...] = ("day", "month", "year")
 
 
 class StoredLayers(Protocol):
-    """What earlier roll-ups left."""
+    """The sums and values that earlier roll-ups wrote."""
 
     def folds(self, kind: PeriodKind, within: Period) -> dict[Period, Aggregate]:
         """The sums of days, months or years inside a period."""
         ...
 
     def values(self, layer: ContextLayer, timeframe: str) -> Values:
-        """What the roll-up last said of a timeframe."""
+        """The values that the newest roll-up wrote for a timeframe."""
         ...
 
     def is_kept(self, layer: ContextLayer, timeframe: str) -> bool:
@@ -70,6 +72,7 @@ def plan_rollup(
     again: Collection[Period] = (),
 ) -> RollupPlan:
     """The plan of some day leaves, each of them whole; `again` are periods whose values are looked at in any case."""
+    # A leaf that is as it was changes nothing above it.
     wholes = {day: leaf for day, leaf in leaves.items() if leaf != _stored_fold(stored, day)}
     wholes |= {day: _stored_fold(stored, day) for day in again if day.kind == "day" and day not in leaves}
     for kind, part in _PARTS.items():
@@ -95,6 +98,7 @@ def _changed_values(
 ) -> Iterator[TimeframeValues]:
     for period, whole in sorted(wholes.items(), key=lambda each: each[0]):
         layer, timeframe = LAYER_OF[period.kind], period.key
+        # What was dropped for its age does not come back with a late trade.
         if not stored.is_kept(layer, timeframe):
             continue
         old, new = stored.values(layer, timeframe), values_of(period, whole, terms)
@@ -155,6 +159,7 @@ def catch_up(
     ripe = [each for each in news if before is None or each.at < before]
     # In the order in which they became known, so that the marks move on however few are brought in.
     dirty = list(dict.fromkeys(period_of("day", each.at) for each in sorted(ripe, key=lambda each: each.seq)))
+    # Steps without a plan are passed over: a day that became known again as it was causes no event.
     step = most or max(1, len(dirty))
     for end in range(step, len(dirty) + step, step):
         leaves = {day: days.leaf(scope, day, until=until) for day in sorted(dirty[end - step : end])}
@@ -163,6 +168,7 @@ def catch_up(
             done = set(dirty[:end])
             left = [each for each in news if period_of("day", each.at) not in done]
             bodies = [ev.LayerRolled(plan.folds, plan.told) for plan in plans]
+            # Only the last event moves the marks: a process killed between them does all of it again.
             bodies[-1] = msgspec.structs.replace(bodies[-1], until=_new_marks(until, left))
             return [ev.draft(at, body) for body in bodies]
     return []
@@ -178,7 +184,7 @@ def roll_up_period(
     at: int,
     terms: RollupTerms | None = None,
 ) -> list[Draft]:
-    """The same for one period: its days that are new, or itself when it is a day, and its own values in any case."""
+    """Rolls up one period: its days that are new, or itself when it is a day, and its own values in any case."""
     until, after = days.heads(scope), store.rollup_marks(scope)
     news = days.changed_days(scope, after=after, until=until)
     dirty = {period_of("day", each.at) for each in news if each.at in period}
@@ -199,7 +205,7 @@ def expire_layers(store: Horizons, scope: str, *, seq: int, now: int) -> tuple[d
 
 
 def rollup_values(store: Horizons, scope: str, layer: ContextLayer, timeframe: str, *, seq: int) -> Values:
-    """What the roll-up, and nobody else, says of a timeframe."""
+    """The values of a timeframe that come from roll-ups, without curated and observed ones."""
     found = store.values(scope, layer, timeframe, seq=seq)
     return {each.key: each.value for each in found if each.origin == "rollup"}
 

@@ -23,6 +23,7 @@ from tapebook.horizons.store import Horizons, LayerValue
 from tapebook.horizons.values import RollupTerms
 from tapebook.log import Draft
 
+# A value of a person may be a page; a row of a packet is one line.
 _MOST_CHARACTERS = 120
 
 FIRST_ROUND: dict[ContextLayer, tuple[str, ...]] = {
@@ -116,10 +117,10 @@ def value_line(value: Any) -> str:
     return text[:_MOST_CHARACTERS]
 
 
-# 1970 began on a Thursday.
 STEP_DAYS = 93
 """How many days are rolled up at once, so that leases are kept alive in between."""
 
+# 1970 began on a Thursday.
 _FIRST_MONDAY = 4 * DAY
 
 _CacheKey = tuple[int, int, int]

@@ -70,6 +70,7 @@ def _majority_word(regimes: Mapping[str, int], words: Mapping[str, str], *, part
     if not n:
         return None
     first = [word for word, count in counts.items() if count == most]
+    # Decided by the table above, not by the order of a dictionary.
     word = first[0] if len(first) == 1 else tie
     return RegimeWord(word, counts[word], n)
 
@@ -79,8 +80,11 @@ Values = dict[str, str]
 
 _MOST_NAMED = 5
 _MOST_SECTORS = 3
+# These markets never close.
 _DAYS_PER_YEAR = 365
+# Two days always have a perfect ratio and a perfect correlation.
 _FEWEST_DAYS = 3
+# The normal quantile of a 95 % interval.
 _Z = 1.959963984540054
 _MEAN_E4 = 10_000
 # Beyond it Student's quantile, which is slow to find, is the normal one within a hundredth.
@@ -88,7 +92,7 @@ _LARGE = 200
 
 
 class RollupTerms(msgspec.Struct, frozen=True):
-    """What a roll-up is told from outside: the sector of a symbol."""
+    """What a roll-up needs from outside: the sector of a symbol."""
 
     sector_of: Callable[[str], str] = str
 
@@ -110,13 +114,15 @@ def sharpe_ratio(daily: Sums, *, days: int) -> Estimate | None:
     if days < _FEWEST_DAYS or spread <= 0:
         return None
     ratio = daily.total / days / math.sqrt(spread / (days * (days - 1)))
+    # Lo (2002): the error of a Sharpe ratio of independent results.
     half = _Z * math.sqrt((1 + ratio * ratio / 2) / days)
     year = math.sqrt(_DAYS_PER_YEAR)
     return Estimate(ratio * year, (ratio - half) * year, (ratio + half) * year, days)
 
 
 def correlation(whole: Aggregate) -> float | None:
-    """Twice the covariances are what the variance of the sum has above the sum of the variances."""
+    """The mean correlation of the symbols' daily results, weighted by their deviations; None when unknown."""
+    # Twice the covariances are what the variance of the sum has above the sum of the variances.
     days = whole.span_days
     if days < _FEWEST_DAYS or len(whole.symbols) < 2:
         return None
@@ -125,9 +131,11 @@ def correlation(whole: Aggregate) -> float | None:
     # Summed without rounding in between, so that the order of symbols does not matter.
     together = math.fsum(math.sqrt(part) for part in parts) ** 2
     room = together - alone
+    # One symbol moved and the others stood still: a quotient of rounding errors.
     if room <= 1e-9 * together:
         return None
     shared = days * whole.daily.square - whole.daily.total**2 - alone
+    # Rounding alone can carry it past one.
     return max(-1.0, min(1.0, shared / room))
 
 
@@ -228,6 +236,7 @@ def _win_values(whole: Aggregate) -> Values:
     if not whole.trades:
         return {}
     share = rate_estimate(whole.wins, whole.trades)
+    # From integers: a float would show another last digit on some counts.
     percent = decimal_text(100 * whole.wins, whole.trades, 4)
     interval = f"[{_number(100 * share.low)},{_number(100 * share.high)}]"
     return {"win_rate": _trim_zeros(percent), "win_rate_n": str(whole.trades), "win_rate_interval": interval}
@@ -278,6 +287,7 @@ def _encode(value: Any) -> str:
 
 def _number(value: float) -> str:
     text = _trim_zeros(f"{value:.4f}")
+    # Equal values have equal texts, or a roll-up would write a change that is none.
     return "0.0" if text == "-0.0" else text
 
 

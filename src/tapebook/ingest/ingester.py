@@ -128,6 +128,7 @@ def _features_by_family(features: SymbolFeatures) -> list[tuple[str, Feature]]:
 MAX_PENDING_FACTS = 2_000_000
 """Facts kept in memory while the disk refuses to take them; beyond it the process must stop."""
 
+# Problems are for people, who read the first of them.
 _MAX_PROBLEMS = 1_000
 
 
@@ -239,7 +240,8 @@ class Ingester:
         return None
 
     def close(self) -> None:
-        """Commits what is waiting for the last time: what cannot be written now is lost, so that is an error."""
+        """Commits what is waiting for the last time."""
+        # What cannot be written now is lost, so that is an error.
         self._commit(self._intake.drain_pending())
 
     def _commit(self, waiting: PendingFacts) -> None:

@@ -21,6 +21,7 @@ from tapebook.tape.source import Source, SourceAdapter, SourceChannel, SourceCon
 from tapebook.tick.heartbeat import DatabaseWait
 from tapebook.wiring import Rooms
 
+# One commit holds the frames of a quarter of a second: a row per commit would wait for the disk each time.
 FLUSH_SECONDS = 0.25
 # What is due is done in between: so long at once, one step more at most, and then frames come first for so long.
 _WORK_SECONDS = 0.02

@@ -20,8 +20,11 @@ from tapebook.domain.estimate import Estimate, benjamini_hochberg, mean_estimate
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.position import ClosedTrade
 
+# Of the patterns that a note may state, one in twenty is expected to be luck.
 FALSE_SHARE = 0.05
+# Welch's test says hardly anything about groups that are smaller.
 FEWEST_TRADES = 8
+# Six blocks a day: hour by hour, most groups would stay below `FEWEST_TRADES`.
 _BLOCK_HOURS = 4
 
 GroupKey = Callable[[ClosedTrade], str]
@@ -48,7 +51,7 @@ class ProfitCapture(msgspec.Struct, frozen=True):
 
 
 class TradeFacts(msgspec.Struct, frozen=True):
-    """Everything there is to say."""
+    """The facts of a set of closed trades: all of them, the groups, and what winners kept."""
 
     all_bps: Estimate
     wins: Estimate
@@ -137,6 +140,7 @@ def _wins(outcomes: Sequence[_Outcome]) -> Estimate:
 def _capture(trades: Sequence[ClosedTrade]) -> ProfitCapture:
     winners = [trade.state for trade in trades if trade.state.net_usd_e6 > 0 and trade.state.mfe_usd_e6 > 0]
     losers = [trade.state for trade in trades if trade.state.net_usd_e6 <= 0 and trade.state.entry_notional_usd_e6]
+    # Of winners only: a loser kept nothing, and its share would be below zero.
     kept = [state.net_usd_e6 / state.mfe_usd_e6 for state in winners]
     best = [10_000 * state.mfe_usd_e6 / state.entry_notional_usd_e6 for state in losers]
     return ProfitCapture(mean_estimate(kept), mean_estimate(best))

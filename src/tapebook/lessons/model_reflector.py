@@ -17,6 +17,7 @@ from tapebook.lessons.notes import EMPTY_SLOT, MOST_BULLETS, SLOTS, note_text
 from tapebook.lessons.reflection import ReflectorNote
 from tapebook.llm import Asker
 
+# The table has all of them in its groups; single trades are there to make the groups plausible.
 SHOWN_TRADES = 60
 
 SYSTEM = f"""You review the closed trades of a trading agent and write what they teach, for the agent itself to read.

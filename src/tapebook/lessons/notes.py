@@ -19,23 +19,26 @@ from tapebook.log import Draft, Event, Projection, ReadCache, Write
 
 
 def hash_lessons_text(text: str) -> str:
-    """Sixteen hex digits of the text with every run of white space as one space, so that two writers agree."""
+    """Sixteen hex digits of the text with every run of white space as one space."""
+    # So two writers of the same words agree, however they break lines.
     return sha256_hex(" ".join(text.split()).encode())[:16]
 
 
 NO_LESSONS = hash_lessons_text("")
-"""What decisions have that were told nothing: they can be compared with those that were."""
+"""The hash of decisions without lessons, so that they can be compared with those that had some."""
 
 
 SLOTS = ("Entry timing", "Sizing", "Symbol selection", "Exit timing", "Regime fit")
 EMPTY_SLOT = "(no clear pattern yet)"
+# Five slots of four bullets fit the 500 tokens that lessons have in the system message.
 MOST_BULLETS = 4
 
 Slots = Mapping[str, Sequence[str]]
 
 
 def note_text(slots: Slots) -> str:
-    """A note as text; every slot is there, so that an empty one is seen to be empty."""
+    """A note as text, with all slots."""
+    # An empty slot is written too, so that it is seen to be empty.
     parts = []
     for slot in SLOTS:
         lines = [f"- {bullet}" for bullet in slots.get(slot, ())] or [EMPTY_SLOT]
@@ -56,6 +59,7 @@ def read_slots(text: str) -> dict[str, tuple[str, ...]] | str:
         elif line.startswith("- ") and slot:
             found[slot].append(line[2:].strip())
         elif line and line != EMPTY_SLOT:
+            # Free text would be a way to bring instructions into the system message.
             return f"{line[:60]!r} is neither a heading nor a bullet"
     missing = [name for name in SLOTS if name not in found]
     if missing:
@@ -66,7 +70,8 @@ def read_slots(text: str) -> dict[str, tuple[str, ...]] | str:
 
 @lru_cache(maxsize=1_024)
 def note_bullets(text: str) -> tuple[str, ...]:
-    """The bullets of a note that was checked, each with its slot in front; a note is read by many ticks."""
+    """The bullets of a note that was checked, each with its slot in front."""
+    # Cached, since a note is read by many ticks.
     slots = read_slots(text)
     if isinstance(slots, str):
         return ()

@@ -69,11 +69,14 @@ def should_run_reflection(state: ReflectionState, reflection: ReflectionSettings
         return False
     if reflection.cadence == "per_n_trades":
         return state.closed_since_note >= reflection.every_n_trades
+    # Without a note yet, the first closed trade begins the count of days.
     since = state.first_close_at if state.last_note_at is None else state.last_note_at
     return since is not None and as_of // DAY > since // DAY
 
 
+# As many as fit the budget of lessons in the packet.
 MOST_CHARS = 2_000
+# Twice the cap: a note that is a little long is cut, one that is no note is refused.
 MOST_PROPOSED_CHARS = 4_000
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\$?\d[\d,]*(?:\.\d+)?")
 
@@ -185,6 +188,7 @@ def run_reflection(
         return RejectedNote(reflected.problem, reflected.usage)
     text = check_note(reflected.text, avoid=agent.avoid, trades=trades, active=active)
     if isinstance(text, RejectedNote):
+        # A rejected note has been paid for as well.
         return RejectedNote(text.why, reflected.usage)
     return Lesson(
         text=text,

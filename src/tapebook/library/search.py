@@ -147,7 +147,7 @@ class SearchResult(msgspec.Struct, frozen=True):
         return self.citations[place]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The result as programs read it."""
         found = [each.to_dict() for each in self.citations]
         return {"query": self.query, "seq": self.seq, "citations": found, "why": self.why, "explained": self.explained}
 

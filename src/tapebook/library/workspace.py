@@ -25,6 +25,7 @@ from tapebook.domain.files import write_whole
 from tapebook.domain.text import has_hidden_characters, sanitise
 from tapebook.search.index import GLOBAL_SCOPE
 
+# A text that large is a data file, and its chunks would drown all others in a search.
 MAX_DOCUMENT_BYTES = 1_000_000
 MAX_PATH_CHARACTERS = 400
 

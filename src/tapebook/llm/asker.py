@@ -27,7 +27,9 @@ from tapebook.domain.run import Usage
 from tapebook.domain.text import plural
 from tapebook.llm.port import TRANSIENT_FAULTS, Completion, Failure, Model, estimate_tokens
 
+# Prices are quoted for a million tokens.
 MILLION = 10**6
+# A dated name (`…-2026-08-07`) is a pinned version of the model without it, at the same price.
 _DATE = re.compile(r"-\d{4}-?\d{2}-?\d{2}\Z")
 
 
@@ -39,6 +41,7 @@ class Price(msgspec.Struct, frozen=True):
 
     def cost_usd_e6(self, *, input_tokens: int, output_tokens: int) -> int:
         """What so many tokens cost, rounded up."""
+        # Up, so that no number of small calls passes a cap unseen.
         return -(-(input_tokens * self.input_e6 + output_tokens * self.output_e6) // MILLION)
 
 
@@ -73,7 +76,8 @@ MODEL_PRICES = {
 
 
 def price_of(model: str, *, unknown: Price) -> Price:
-    """The price of a model; a date at the end of its name and a vendor before it make no difference."""
+    """The price of a model."""
+    # A date at the end of its name and a vendor before it make no difference.
     return MODEL_PRICES.get(_DATE.sub("", model.rpartition("/")[2]), unknown)
 
 
@@ -89,20 +93,21 @@ class Budget(msgspec.Struct, frozen=True):
     """How often and how long a model is asked, and how much it may write."""
 
     attempts: int = 3
+    # A decision of a five-minute agent must come within its slot, retries included.
     timeout_seconds: float = 60.0
     total_seconds: float = 150.0
     max_tokens: int = 8_000
 
 
 class WaitClock(msgspec.Struct, frozen=True):
-    """How time passes: what counts seconds, and what lets them go by."""
+    """Monotonic seconds and sleep, as arguments, so that tests wait for nothing."""
 
     elapsed_seconds: Callable[[], float]
     sleep: Callable[[float], None]
 
 
 class ModelResponse(msgspec.Struct, frozen=True):
-    """What came of asking; with a problem, the text is what there was of it."""
+    """The answer of a model and its usage; with a problem, as much of the text as there was."""
 
     text: str
     usage: Usage
@@ -148,7 +153,7 @@ def _no_problem(_text: str) -> None:
 
 
 class Asker:
-    """A model, its price, and the patience to ask it again."""
+    """Asks one model within a budget, and knows its price."""
 
     def __init__(
         self,
@@ -195,11 +200,13 @@ class Asker:
     ) -> ModelResponse:
         """One answer to one prompt, within the budget; of answers that cannot be read, the last."""
         question = sha256_hex(canonical_json([self.identity, system, user, msgspec.json.encode(schema).decode()]))
+        # The key holds the model, its limits, the prompt and the schema: whatever can change an answer.
         known = self._ledger.find_response(question)
         if known is not None:
             return known
         self._ledger.reserve_usd(self.most_usd_e6(_prompt_tokens(system, user, schema), cap_usd_e6=max_usd_e6))
         asked = self._ask(system, user, schema=schema, max_usd_e6=max_usd_e6, problem_in=problem_in)
+        # On record before anything is made of it: a killed backtest does not pay twice.
         self._ledger.record_response(question, asked)
         return asked
 
@@ -241,6 +248,8 @@ class Asker:
                 wrong = None if complaint else problem_in(text)
                 if wrong is None or not self._may_ask_again(tab.attempts, ends):
                     return ModelResponse(text, tab.usage(), complaint, _reasoning(outcome, text))
+                # The last text is kept: should the next attempt fail, the caller says better than we what is wrong
+                # with it.
                 question, unread = _question_with_problem(user, wrong), text
                 continue
             pause = self._retry_pause(outcome, tab.attempts, ends)
@@ -275,6 +284,7 @@ class Asker:
         if failure.fault not in TRANSIENT_FAULTS or attempts >= self._budget.attempts:
             return None
         asked_for = failure.retry_after_seconds
+        # The server knows best when it can be asked again; else every attempt waits twice as long as the one before.
         pause = float(2 ** (attempts - 1)) if asked_for is None else max(0.0, asked_for)
         return pause if self._waiting.elapsed_seconds() + pause < ends else None
 
@@ -288,13 +298,14 @@ def extract_json(text: str) -> str:
 
     A text with anything else around its JSON stays as it is, and whoever reads it says so.
     """
+    # Open models print their thoughts in front of the answer; what they draft there is no answer.
     answer = text.rpartition(_THOUGHT_ENDS)[2].strip()
     fenced = _FENCED.findall(answer) if "```" in answer else []
     return fenced[0].strip() if len(fenced) == 1 else answer
 
 
 def _reasoning(completion: Completion, text: str) -> str:
-    """What a model said beside its answer: what its server tells apart, or the whole of a text that holds more."""
+    """The reasoning beside an answer: the server's own field, or the whole text when it holds more than the answer."""
     reasoning = completion.reasoning or ("" if completion.text.strip() == text else completion.text)
     return reasoning[:MAX_ANSWER_CHARS]
 
@@ -322,6 +333,7 @@ class _UsageTally:
         if isinstance(outcome, Completion):
             self._input_tokens += outcome.input_tokens
             self._output_tokens += outcome.output_tokens
+        # Nobody says what a lost answer cost; its prompt at least was read.
         elif outcome.is_billed:
             self._input_tokens += prompt_tokens
 

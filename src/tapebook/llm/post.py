@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MAX_RESPONSE_BYTES = 4_000_000
 """Bytes of an answer: a hundred times what a model writes within its limit of tokens."""
 
+# Small pieces, so that a body without an end is noticed soon.
 _CHUNK_BYTES = 65_536
 # Asking again later may help: a request that was too slow in coming or met another one, and a key that asked too often.
 _FAULT_BY_STATUS: dict[int, Fault] = {
@@ -134,7 +135,8 @@ def _error_message(body: bytes) -> str:
 
 
 def retry_after_seconds(text: str) -> float | None:
-    """The seconds of a `Retry-After` header; a date is not read, since that would take a clock."""
+    """The seconds of a `Retry-After` header."""
+    # A date is not read, since that would take a clock.
     try:
         seconds = float(text)
     except ValueError:

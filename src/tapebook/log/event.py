@@ -19,6 +19,7 @@ import msgspec
 from tapebook.domain.canonical import canonical_json
 from tapebook.errors import BadInput, Damaged
 
+# The hash before the first event of a stream.
 GENESIS = "0" * 64
 
 
@@ -68,7 +69,7 @@ class Event(msgspec.Struct, frozen=True):
     def hash_after(self, previous: str) -> str:
         """The hash this event must have after an event with hash `previous`.
 
-        `chained` lets no line break into any part, so no other event has the same text.
+        `chain_events` lets no line break into any part, so no other event has the same text.
         """
         what = Draft(self.kind, self.happened_at, self.body, self.schema)
         return _event_hash(previous, what, stream=self.stream.name, seq=self.seq, known_at=self.known_at)
@@ -77,6 +78,8 @@ class Event(msgspec.Struct, frozen=True):
 def chain_events(previous: str, drafts: Sequence[Draft], *, stream: Stream, seq: int, known_at: int) -> list[Event]:
     """Drafts as the events after `seq`, whose hash is `previous`; BadInput where a text could be read in two ways."""
     name, events = stream.name, []
+    # Parts of the hashed text are separated by slash and line break: allowed inside a part, two events could have one
+    # text.
     is_clear = name.count("/") <= 1 and "\n" not in name
     for draft in drafts:
         kind, body = draft.kind, draft.body
@@ -98,6 +101,7 @@ DICTIONARIES = {CODEC: resources.files("tapebook.log").joinpath("dictionary_1.tx
 
 # A shorter text saves less than its dictionary costs to look through.
 _SHORTEST_PACKED = 300
+# A single writer packs while it works; the archive is packed once and stored for years.
 _FAST_LEVEL, _SMALL_LEVEL = 2, 9
 _WINDOW, _ROW_WINDOW, _ROW_MEMORY = -15, -13, 6
 # Copied for every body: to set a new one up takes longer than most bodies do.
@@ -128,6 +132,7 @@ def pack_events(links: Iterable[LinkedEvent], *, small: bool = False) -> bytes:
     """Events of a stream as one pack; `small` takes longer."""
     lines, after = [], -1
     for previous, event in links:
+        # Events that follow one another need neither number nor hash: both follow from the one before.
         if event.seq != after:
             lines.append(f"@{event.seq}\n{previous}")
         lines.append(f".{event.kind}\n{event.schema}\n{event.happened_at}\n{event.known_at}\n{event.body}")
@@ -147,7 +152,8 @@ def unpack_events(content: bytes, stream: Stream) -> list[Event]:
 
 
 def pack_known_times(content: bytes) -> list[tuple[int, int]]:
-    """The number of each event of a pack and when it was known: a quarter of the time it takes to unpack it."""
+    """The number of each event of a pack and when it was known."""
+    # A quarter of the time it takes to unpack it.
     return [(seq, known_at) for seq, _, _, known_at in _pack_entries(content)]
 
 
@@ -170,6 +176,7 @@ def _pack_entries(content: bytes) -> Iterator[tuple[int, str, Draft, int]]:
 def _inflate(codec: int, packed: bytes) -> str:
     reader = zlib.decompressobj(_WINDOW, zdict=DICTIONARIES[codec])
     text = reader.decompress(packed) + reader.flush()
+    # Bytes behind the end would be covered by no hash.
     if not reader.eof or reader.unused_data:
         raise ValueError("more or less than one packed text")
     return text.decode()

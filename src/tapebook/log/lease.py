@@ -17,8 +17,9 @@ from tapebook.errors import Busy, StaleWriter
 from tapebook.log.event import Stream
 
 _QUERIES = Queries.load("tapebook.log", "leases.sql")
+# Short against any time to live, and twenty small reads a second cost nothing.
 _POLL_SECONDS = 0.05
-# A holder may miss two signs of life before it is taken for dead.
+# A holder may miss two heartbeats before it counts as dead.
 _HEARTBEATS_PER_TTL = 3
 
 
@@ -75,20 +76,22 @@ class Leases:
         return self._in_hand.get(stream)
 
     def watch_others(self) -> int:
-        """Looks at what others hold, and says how much it is."""
+        """Notes the leases and heartbeats of others; returns how many leases they hold."""
         rows = self._db.all(_QUERIES.held_by_others, holder=self._holder)
         now, before = self._elapsed(), self._seen
         self._seen = {}
         for owner, deployment, holder, epoch, beat in rows:
             stream, seen = Stream(owner, deployment), _SeenHeartbeat(holder, epoch, beat, now)
+            # The clock of a heartbeat starts when it was first seen so, not when the row was written: clocks differ.
             old = before.get(stream, seen)
             self._seen[stream] = old if (old.epoch, old.beat) == (epoch, beat) else seen
         return len(self._seen)
 
     def acquire(self, streams: Iterable[Stream], *, most: int) -> list[Lease]:
-        """Takes streams that nobody holds, or whose holder is taken for dead, as `others` last saw them."""
+        """Takes streams that nobody holds, or whose holder counts as dead by what `watch_others` saw."""
         wanted = [stream for stream in streams if stream not in self._in_hand]
         free = [stream for stream in wanted if stream not in self._seen][:most]
+        # Free ones first: taking over costs the other process its work, should it be alive after all.
         dead = [stream for stream in wanted if self._is_dead(stream)][: most - len(free)]
         if not free and not dead:
             return []
@@ -100,6 +103,7 @@ class Leases:
             self._db.many(_QUERIES.take_free, free_rows)
             self._db.many(_QUERIES.take_over, dead_rows)
             held = self._held_leases()
+        # What was taken is read back: another process may have been faster with some of them.
         taken = [lease for stream, lease in held.items() if stream not in self._in_hand]
         self._in_hand |= {lease.stream: lease for lease in taken}
         self._lost -= {lease.stream for lease in taken}
@@ -115,13 +119,13 @@ class Leases:
             self.release([lease])
 
     def heartbeat_if_due(self) -> list[Lease]:
-        """Gives a sign of life when it is time for one; returns the leases that were lost."""
+        """Sends a heartbeat when one is due; returns the leases that were lost."""
         if self._elapsed() - self._beat_at < self._ttl / _HEARTBEATS_PER_TTL:
             return []
         return self.heartbeat()
 
     def heartbeat(self) -> list[Lease]:
-        """Gives a sign of life for everything in hand; returns the leases that were lost."""
+        """Sends a heartbeat for all leases in hand; returns those that were lost."""
         self._beat_at = self._elapsed()
         if not self._in_hand:
             return []
@@ -141,7 +145,7 @@ class Leases:
             raise StaleWriter("a lease was lost: another process holds its stream by now")
 
     def release(self, leases: Iterable[Lease]) -> None:
-        """Leaves streams to others."""
+        """Releases leases, so that others can take their streams at once."""
         done = list(leases)
         self._lost -= {lease.stream for lease in done}
         mine = [lease for lease in done if self._in_hand.get(lease.stream) == lease]
@@ -154,16 +158,17 @@ class Leases:
                 )
 
     def release_all(self) -> None:
-        """Leaves everything to others."""
+        """Releases all leases."""
         self.release(list(self._in_hand.values()))
 
     def recover_after_outage(self) -> list[Lease]:
-        """After the database was away: returns the leases that were lost, and releases those that are ours unawares.
+        """After the database was away: returns the leases that were lost; releases those held without being in hand.
 
-        Nobody could give a sign of life meanwhile, so others are watched anew. A lease may have been taken, or may not
+        Nobody could send a heartbeat meanwhile, so others are watched anew. A lease may have been taken, or may not
         have been released, in a transaction whose end nobody heard of: kept alive with the rest, it would never end.
         """
         self._seen = {}
+        # First, so that what others took over is noticed before anything is released.
         lost = self.heartbeat()
         with self._db.transaction():
             strays = [lease for stream, lease in self._held_leases().items() if self._in_hand.get(stream) != lease]
@@ -197,6 +202,7 @@ def fence_write(db: Database, stream: Stream, lease: Lease | None) -> None:
     """Inside a write: StaleWriter unless the lease still stands; without one, unless nobody holds the stream."""
     if lease is None:
         row = db.one(_QUERIES.holder, owner=stream.owner, deployment=stream.deployment)
+        # A command without a lease must not write beside a desk that has one.
         if row and row[0]:
             raise StaleWriter(f"{stream.name} is in the hands of {row[0]}: try again when it is done")
         return

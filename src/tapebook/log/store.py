@@ -173,7 +173,7 @@ class ReadCache:
         return None if changed is None or changed > seq or not self._log else (self._log.generation, changed)
 
     def cached_read(self, read: ReadAsOf[Result], *, owner: str) -> ReadAsOf[Result]:
-        """The same read, which remembers."""
+        """A read that gives its last result again until an event of its kinds is appended."""
         return CachedRead(read, owner, log=self._log, kinds=self._kinds) if self._log else read
 
 
@@ -333,7 +333,8 @@ class Log:
         self._changes, self._held_heads, self.generation = {}, {}, self.generation + 1
 
     def newest_rows(self, owner: str) -> dict[str, int]:
-        """By deployment, the newest sequence number that is a row: one query for whoever follows all streams."""
+        """By deployment, the newest sequence number that is a row."""
+        # One query for whoever follows all streams.
         return {row[0]: row[1] for row in self._db.all(QUERIES.newest_rows, owner=owner)}
 
     def append(

@@ -33,6 +33,7 @@ from tapebook.log.lease import Lease, fence_write
 from tapebook.log.store import SET_BACK_KIND as SET_BACK
 from tapebook.log.store import Log, Projector, Write, apply_event, projectors_by_kind
 
+# Enough to recognise a pattern; a damaged table may differ in every row.
 _ROWS_SHOWN = 5
 _EVENTS_PER_PAGE = 2_000
 # A scratch database of so many events fits into memory; a larger one is written to the disk.
@@ -89,7 +90,8 @@ def check_streams(log: Log, anchors: Anchors, *, progress: Progress) -> list[Fin
 
 
 def check_chain(events: Iterable[Event], anchors: Mapping[int, str], *, name: str, size: int) -> Iterator[Finding]:
-    """Walks one stream of `size` rows; stops at the first break, since everything after it hangs in the air."""
+    """Walks one stream of `size` rows; stops at the first break."""
+    # Every hash after a break would be wrong as well, and say nothing new.
     previous, seq, known_at = GENESIS, 0, 0
     waiting = dict(anchors)
     for event in events:
@@ -222,6 +224,7 @@ def _row_text(row: Row) -> str:
     return ", ".join(map(repr, row))[:120]
 
 
+# Rows wait in memory no longer than this, whatever the length of the log.
 _EVENTS_PER_FLUSH = 2_000
 _LOG_BROKEN = "{where}: {problem}; tables can only be computed from a log that is whole: {remedy}"
 

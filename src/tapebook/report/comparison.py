@@ -32,12 +32,14 @@ from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
 from tapebook.report.backtest import chunk_view
 
+# The ends of a 95 % interval rest on fifty of them each.
 RESAMPLES = 2_000
 FEWEST_DAYS = 20
 """Days below which nothing is claimed, whatever the intervals say."""
 
 DIGITS = 3
 _LEVEL = 0.95
+# The normal quantile of a power of 80 %.
 _POWER_Z = 0.8416212335729143
 
 PairedVerdict = Literal["first", "second", "not enough evidence"]
@@ -76,6 +78,7 @@ def paired_test(first: Sequence[float], second: Sequence[float], *, seed: str) -
 
 def block_days(n: int) -> int:
     """How long a block is: the cube root of the days, the usual rate at which it may grow."""
+    # The usual rate at which blocks of a bootstrap grow with the number of days.
     return max(1, round(math.pow(n, 1 / 3)))
 
 
@@ -86,6 +89,7 @@ def block_interval(gaps: Sequence[float], size: int, *, seed: str) -> Estimate:
     starts = uniform_below(uniform_u64(seed, RESAMPLES * count), np.full(RESAMPLES * count, n)).reshape(
         RESAMPLES, count
     )
+    # Circular: a block that reaches past the last day goes on with the first, so that every day counts alike.
     places = (starts[:, :, None] + np.arange(size)).reshape(RESAMPLES, -1)[:, :n] % n
     low, high = np.quantile(values[places].mean(axis=1), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return Estimate(math.fsum(gaps) / n, float(low), float(high), n)
@@ -95,6 +99,7 @@ def paired_chance(gaps: Sequence[float]) -> float:
     """How likely a mean this far from zero is by luck alone: the paired t-test, two-sided."""
     n, middle, error = len(gaps), math.fsum(gaps) / len(gaps), _standard_error(gaps)
     if error <= 0:
+        # All days differ by the same amount: by none at all, or certainly.
         return 1.0 if middle == 0 else 0.0
     return 2 * student_cdf(-abs(middle) / error, n - 1)
 
@@ -112,6 +117,7 @@ def _standard_error(gaps: Sequence[float]) -> float:
 def _verdict(*intervals: Estimate) -> PairedVerdict:
     if intervals[0].n < FEWEST_DAYS:
         return "not enough evidence"
+    # Both intervals must agree: each alone is too sure of itself on some kinds of days.
     if all(each.low > 0 for each in intervals):
         return "first"
     return "second" if all(each.high < 0 for each in intervals) else "not enough evidence"
@@ -239,6 +245,7 @@ def _differing_inputs(first: BacktestResult, second: BacktestResult) -> dict[str
     if first.inputs is not None and second.inputs is not None:
         pairs = zip(input_rows(first), input_rows(second), strict=True)
         both |= {name: (plain_text(one), plain_text(other)) for (name, one), (_, other) in pairs}
+    # The hash of all packets: equal inputs that were told something else differ here.
     both["told"] = (first.packets_sha256[:16], second.packets_sha256[:16])
     return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
 

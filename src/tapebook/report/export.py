@@ -57,6 +57,7 @@ def report_data(
     """Reads the book of a backtest up to where it was measured; `stale` names inputs that are others by now."""
     deployment = Deployment(rooms.book.owner, deployment_id(plan.agent), plan.agent, plan.agent_version)
     book = book_range(rooms, deployment, after=0, until=result.total.head_seq)
+    # The book's last moment may lie before the end of the range, where the result was measured.
     last = EquityPoint(result.end, result.total.equity_end_usd_e6, result.total.insurance_usd_e6)
     return ReportData(result, [*equity_points(book), last], book.ended_trades(), stale, spent or SpendingTotals())
 
@@ -67,9 +68,11 @@ def market_bars(rooms: Rooms, plan: BacktestPlan) -> list[BarColumns]:
     return [bars for bars in found if bars is not None]
 
 
+# With these a spreadsheet takes a cell for a formula, and reasons are words of a model.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # The earliest a zip can say: files have no time of their own.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
+# Equal in every row of one backtest.
 _HIDDEN = ("deployment_id", "skill_id", "skill_version")
 
 
@@ -170,6 +173,7 @@ def _trade_row(data: ReportData, place: int) -> dict[str, Any]:
 
 def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     text = io.StringIO()
+    # Fixed, so that the same backtest gives the same bytes on every system.
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_csv_cell(row[name]) for name in columns] for row in rows)

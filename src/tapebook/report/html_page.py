@@ -169,6 +169,7 @@ def _hash_tables(result: BacktestResult) -> str:
     return hash_table((*result.chunks, result.total)).html() + of
 
 
+# As many as a wide screen has pixels; a page stays below a few megabytes.
 MOST_POINTS = 2_000
 MOST_CANDLES = 30_000
 MOST_TRADES = 8_000
@@ -196,6 +197,7 @@ def chart_values(told: ReportData, bars: Sequence[BarColumns]) -> dict[str, Any]
     result, days = told.result, [day // SECOND for day, _ in told.result.total.daily]
     luck = next((each.luck for each in result.baselines if each.luck), None)
     symbols = [each.symbol for each in bars]
+    # Shared among the symbols: the page as a whole has to stay small.
     most = MOST_CANDLES // max(1, len(bars))
     return {
         "start": result.start // SECOND,
@@ -236,6 +238,7 @@ def coarser_bars(bars: BarColumns, most: int) -> BarColumns:
 def _market_values(bars: BarColumns, most: int) -> dict[str, Any]:
     """Rows of open, high, low and close; each row's place is counted in steps from the first."""
     few = coarser_bars(bars, most)
+    # Counts of steps instead of times: half the bytes of a row.
     places = ((few.at - few.at[0]) // few.step_ms).tolist()
     prices = zip(
         *(map(_six_digits, column.tolist()) for column in (few.open, few.high, few.low, few.close)), strict=True
@@ -288,6 +291,7 @@ def _page_file(name: str) -> str:
 
 def _fill_template(page: str, parts: Mapping[str, str]) -> str:
     """The template with its parts in place; what a part says is never looked at again."""
+    # Not str.format: the page's style and script are full of braces, and no text is filled in twice.
     pieces = page.split("{{")
     found = [pieces[0]]
     for piece in pieces[1:]:

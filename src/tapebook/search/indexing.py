@@ -24,6 +24,7 @@ from tapebook.search.index import RULES, DocumentVersion
 from tapebook.search.store import MAX_CHUNK_LENGTH, NEVER, IndexBatch, IndexStore, LiveChunk, pack_posting
 from tapebook.search.text import count_terms, passage_count, path_terms
 
+# Large enough to hold a thought, small enough that several fit the citations of a packet.
 MIN_CHUNK_TOKENS = 400
 MAX_CHUNK_TOKENS = 800
 

@@ -61,7 +61,8 @@ MAX_TERM_SCORE = K1 + 1
 
 
 def term_weight(chunks: int) -> float:
-    """What a term says that stands in so many chunks; a term that stands in none would have said most."""
+    """The weight of a term that stands in so many chunks."""
+    # Rare terms weigh most: they tell documents apart.
     # Rounded, since the last digits of a logarithm are the library's own.
     return round(math.log1p(COMMON / max(chunks, 1)), 6)
 

@@ -22,6 +22,7 @@ from tapebook.db import Queries, Row, connect, migrate
 from tapebook.errors import StaleWriter
 from tapebook.search.index import IndexCounts
 
+# A page of postings is one row: common terms are read in few of them.
 POSTINGS_PAGE = 1_024
 _COUNT_BITS = 6
 MAX_TERM_COUNT = 2**_COUNT_BITS - 1
@@ -81,7 +82,9 @@ def unpack_rows(pages: list[bytes]) -> RowArray:
 
 
 VECTOR_PAGE = 256
+# Vectors are stored as int8, so that products of two are exact integers on every machine.
 _LARGEST_COMPONENT = 127
+# Up to here float32 holds every integer.
 _EXACT_LIMIT = 2**24
 # Small enough for one processor: OpenBLAS would wake others, which takes longer than the work.
 _PRODUCT_BLOCK = 1_024

@@ -197,6 +197,7 @@ def _token_names(token: str) -> Iterator[str]:
         pieces = [part for part in parts if part]
 
 
+# A question pasted from a document is cut, so that one search cannot take seconds.
 MAX_QUERY_TERMS = 256
 MAX_QUERY_CHARACTERS = 20_000
 
@@ -246,6 +247,7 @@ def _is_name(token: str, *, alone: bool) -> bool:
     return not token.isalnum() and (alone or not _PROSE.fullmatch(token))
 
 
+# About a paragraph: the mean of a longer text is near everything.
 PASSAGE_WORDS = 60
 MAX_PASSAGES = 255
 _BETWEEN_BLANKS = re.compile(r"\S+")

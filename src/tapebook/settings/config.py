@@ -101,13 +101,16 @@ class PaperSettings(msgspec.Struct, frozen=True):
     """What the paper broker charges and allows, and how late it is."""
 
     latency_ms: Milliseconds = 500
+    # Hyperliquid's fees for perps in the lowest tier of volume.
     taker_fee_bps: Bps = 4.5
     maker_fee_bps: SignedBps = 1.5
     spread_bps: Bps = 2.0
     impact_bps: Bps = 2.0
+    # Beyond 5 % no book that was recorded says anything; a paper order must end somewhere.
     max_impact_bps: ReachBps = 500.0
     limit_order_minutes: Minutes = 60
     liquidation_fee_bps: Bps = 50.0
+    # Of coins that the margin tables do not know nothing is known: a cautious limit.
     default_max_leverage: Leverage = 5
     fill: FillRuleSetting = "next_open"
     lots: Switch = False
@@ -120,6 +123,7 @@ class HyperliquidFeedSettings(msgspec.Struct, frozen=True):
     symbols: Symbols = ()
     dexes: Symbols = ()
     spot: Switch = True
+    # Of the exchange's rate limit for an address: other programs of its owner need some of it too.
     weight_share: Share = 0.6
     history_hours: Hours = 24
     book_change_factor: Factor = 2.0
@@ -128,6 +132,7 @@ class HyperliquidFeedSettings(msgspec.Struct, frozen=True):
 class QuarantineSettings(msgspec.Struct, frozen=True):
     """When an observed price that jumps is believed."""
 
+    # The largest move within a minute of recorded markets was 1.45 (decision 21).
     jump_factor: Factor = 1.5
     agree_seconds: Seconds = 15
     alone_seconds: Seconds = 90
@@ -136,6 +141,7 @@ class QuarantineSettings(msgspec.Struct, frozen=True):
 class RetentionSettings(msgspec.Struct, frozen=True):
     """How long rows stay in the tape, and decisions in the book, before they move to the archive."""
 
+    # Midpoints come every five seconds and are most of the tape; after half an hour bars say the same.
     mids_hours: Hours = 0.5
     candles_hours: Hours = 24
     hourly_candles_hours: Hours = 168
@@ -145,13 +151,13 @@ class RetentionSettings(msgspec.Struct, frozen=True):
 
 
 class EngineSettings(msgspec.Struct, frozen=True):
-    """Who decides for agents that name no engine."""
+    """The engine of agents that name none."""
 
     default: Adapter = "hold"
 
 
 class LlmSettings(msgspec.Struct, frozen=True):
-    """Which models are asked, where, how patiently, and what one costs that is not in the price list."""
+    """Which models are asked, where, within which limits, and the price of one that is not in the price list."""
 
     anthropic_model: ModelName = "claude-sonnet-5-5"
     anthropic_url: ModelAddress = "https://api.anthropic.com"
@@ -168,8 +174,10 @@ class LlmSettings(msgspec.Struct, frozen=True):
 class DeskSettings(msgspec.Struct, frozen=True):
     """How `tapebook up` shares the work, and how long a decision waits for its newest bar."""
 
+    # A quiet minute is known to be quiet with the next midpoint, five seconds on, and a second to arrive (decision 14).
     bar_wait_seconds: BarWait = 6
     calls_in_flight: Calls = 200
+    # A desk that died is taken over after this; a slow disk must not look like a death.
     lease_seconds: LeaseSeconds = 20
     batch: BatchSize = 50
 
@@ -185,6 +193,7 @@ class RecallSettings(msgspec.Struct, frozen=True):
     semantic_weight: Weight = 0.5
     minimum_likeness: Weight = 0.3
     per_document: PerDocument = 3
+    # Trades and transcripts are many and alike: without a cap they would crowd out manuals and lessons.
     per_kind: KindCaps = ("trade:2", "transcript:1")
     sync_minutes: Minutes = 5
 
@@ -233,6 +242,7 @@ _SECTIONS: dict[str, type[msgspec.Struct]] = {
 # Where each provider of models has its key: in the environment and nowhere else.
 MODEL_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 EMBEDDER_KEYS = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY", "voyage": "VOYAGE_API_KEY"}
+# A key with a blank or a line break would end up in a header as something else.
 _MODEL_KEY = re.compile(r"[\x21-\x7e]*")
 
 # The name of a setting: its section, if it has one, and its key.
@@ -312,7 +322,7 @@ def model_keys(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def embedder_keys(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The same for embedders that ask a server."""
+    """The settings of embedders that ask a server."""
     return _keys_from_environment(EMBEDDER_KEYS, environ)
 
 

@@ -42,9 +42,12 @@ _MEMBER = re.compile(r"[a-z][a-z0-9_]{0,39}(:[\x21-\x2b\x2d-\x7e]{1,100})?")
 _MODEL_NAME = re.compile(r"[\x21-\x7e]{1,100}")
 _SPAN = re.compile(r"([0-9]{1,5})([mhd]?)")
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
+# Fits integers of e6 and e8 with room for sums.
 _MOST_USD = 10**9
+# Every symbol is a decision of its own at every slot: a list of everything is a mistake.
 _MOST_SYMBOLS = 500
 _MOST_RULES = 20
+# Far more than fits a packet: what is too long there is refused with a better reason.
 _MOST_TEXT = 100_000
 _MOST_SETTING = 200
 _PPM_OF_BPS = 100

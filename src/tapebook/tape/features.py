@@ -115,10 +115,13 @@ __all__ = [
 
 FundingRegime = Literal["crowded_long", "long_leaning", "neutral", "short_leaning", "crowded_short"]
 
+# 0.02 % in eight hours is twice the interest that a perp at its index pays; 0.05 % is a crowded side.
 LEANING_8H_E12 = 200_000_000
 CROWDED_8H_E12 = 500_000_000
+# As the exchange names itself among the venues of predicted funding.
 OWN_VENUE = "HlPerp"
 
+# Contexts come once a minute, and a change over an hour may begin a little off.
 _TOLERANCE_1H_MS = 5 * MINUTE
 _TOLERANCE_24H_MS = 30 * MINUTE
 
@@ -273,8 +276,11 @@ MOMENTUM_WEIGHT, FUNDING_WEIGHT, IMBALANCE_WEIGHT = 0.5, 0.3, 0.2
 DIRECTION_SCORE = 0.2
 
 _LEAST_RETURNS = 12
+# A window whose first bar comes later is no hour any more.
 _LATEST_START_MS = 15 * MINUTE
+# A move of two deviations counts as a full one.
 USUAL_Z = 2.0
+# The interest of 0.01 % that everybody pays says nothing about positions, so it is taken off.
 _INTEREST_8H_E12 = 100_000_000
 _FUNDING_SCALE_8H_E12 = 400_000_000
 
@@ -533,6 +539,7 @@ def _decimal(value: float | None, digits: int) -> str | None:
 
 DEPTH_FACTOR, SPREAD_FACTOR, IMBALANCE_STEP = 2.0, 2.0, 0.8
 RATE_8H_STEP_E12, PREMIUM_STEP_E12, INTEREST_STEP_PCT = 100_000_000, 500_000_000, 1.0
+# A volatility that is a quarter higher is news; less is noise of the estimate.
 VOLATILITY_FACTOR = 1.25
 SCORE_STEP = 0.25
 

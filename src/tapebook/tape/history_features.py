@@ -116,11 +116,9 @@ class HistoryDeriver:
         return self._last
 
     def _derive_ahead(self, boundary: int, watermark: int) -> HistoryFeatures:
-        """The features of a boundary; of the next ones too, for who asks for one after the other.
-
-        Each is what it would be when its turn comes: it sees what was known at its own moment. Derived in a row they
-        cost a third of what they do one by one between the other work of a tick.
-        """
+        """The features of a boundary; of the next ones too, for who asks for one after the other."""
+        # Each is what it would be when its turn comes: it sees what was known at its own moment. Derived in a row
+        # they cost a third of what they do one by one between the other work of a tick.
         if boundary <= self._newest:
             self._until = self._rates_until = 0
         self._move(View(boundary + GRACE_MS, watermark))

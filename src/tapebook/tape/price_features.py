@@ -210,10 +210,12 @@ def _range_square(before: Candle, bar: Candle) -> float:
 
 VolatilityRegime = Literal["low", "normal", "high", "extreme"]
 
+# The volatility of now over that of the longer window beside it.
 NORMAL_RATIO, HIGH_RATIO, EXTREME_RATIO = 0.5, 1.5, 2.5
 
 TO_YEAR = {span: math.sqrt(365 * DAY / span) for span in (HOUR, DAY)}
 HOURS_TO_DAY = math.sqrt(DAY / HOUR)
+# A window with less of its time observed is not measured.
 _LEAST_COVERED = 0.75
 _LEAST_SHARE = 0.5
 _LEAST_WINDOW_RETURNS = 4
@@ -286,6 +288,7 @@ def _window_volatility(returns: Returns, span: int, *, end: int) -> WindowVolati
     )
 
 
+# An hour of five-minute bars; fewer make no trend.
 MIN_BARS = 12
 _TREND, _VOLATILE = 0.005, 0.004
 # What these thresholds belong to: a hundred bars of five minutes.
@@ -359,6 +362,7 @@ def _standard_deviation(returns: Sequence[float]) -> float:
 LiquidityRegime = Literal["thin", "normal", "deep"]
 
 THIN_RATIO, DEEP_RATIO = 0.5, 2.0
+# Six hours of books every five minutes: below that nobody knows what is usual.
 LEAST_BOOKS = 72
 ROUND_MS = 5 * MINUTE
 
@@ -403,7 +407,8 @@ def liquidity_profile(books: Sequence[Liquidity], *, as_of: int) -> LiquidityPro
 
 
 def _one_a_round(books: Iterable[Liquidity]) -> list[Liquidity]:
-    """The first book of every five minutes: those kept in between are of restless hours and would outweigh the rest."""
+    """The first book of every five minutes."""
+    # Those stored in between are of restless hours and would outweigh the rest.
     first: dict[int, Liquidity] = {}
     for book in books:
         first.setdefault(book.bucket_ts // ROUND_MS, book)

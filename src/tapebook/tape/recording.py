@@ -21,6 +21,7 @@ from tapebook.errors import Busy, Damaged, StoreFailed
 from tapebook.tape.seals import SealWriter
 
 ROTATE_MS = MINUTE
+# An object of the archive that is packed and written in a few hundredths of a second.
 ROTATE_BYTES = 4 * 2**20
 MOST_WAITING_BYTES = 64 * 2**20
 """Packed lines kept in memory while the archive refuses to take them; beyond it the oldest are given up."""
@@ -121,7 +122,8 @@ class Recorder:
         return None
 
     def close(self) -> None:
-        """Archives everything for the last time: what cannot be written now is lost, so that is an error."""
+        """Archives everything for the last time."""
+        # What cannot be written now is lost, so that is an error.
         self._rotate()
         self._store()
 

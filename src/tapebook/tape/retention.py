@@ -85,7 +85,8 @@ class ArchivedRows:
         return row[0] if row else None
 
     def _scratch_with(self, family: Family, keys: list[str]) -> Database:
-        """The scratch database with these objects in it; equal rows of two families would be one object."""
+        """The scratch database with these objects in it."""
+        # Equal rows of two families would be one object.
         missing = [(family.table, key) for key in keys if (family.table, key) not in self._loaded]
         if missing and self._rows_loaded > self._most_rows:
             self._close()
@@ -121,6 +122,7 @@ class ArchivedRows:
 
 # Chunks of imported history that are passed over in one step; each has its rows looked at.
 _PASSED_AT_ONCE = 20
+# A step must not hold the writer's lock for longer than a source can wait.
 _COMMITS_AT_ONCE = 2_000
 
 RetentionPeriods = Mapping[str, int]

@@ -25,6 +25,7 @@ from tapebook.tape.families import ALL_FAMILIES, Family
 
 _QUERIES = Queries.load("tapebook.tape", "seals.sql")
 _PACK = msgspec.msgpack.Encoder().encode
+# Digests are added and subtracted modulo this, so that rows can leave a checksum in any order.
 _MODULUS = 2**128
 _LEFT = -1
 _COMMITS = ("tape_commits", 0, 0)

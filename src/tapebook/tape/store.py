@@ -68,6 +68,7 @@ _QUERIES = Queries.load("tapebook.tape")
 RECENT_MS = 2 * MINUTE
 """A midpoint of the last two minutes is the price; without one, the newest price of any kind is looked for."""
 
+# A source that fails every second must not fill the disk with its complaints.
 MOST_PROBLEMS = 200
 """Subjects of which it is remembered that something went wrong."""
 
@@ -552,7 +553,8 @@ class Tape:
         return [make(symbol, *row[:-1]) for row in rows]
 
     def _id(self, symbol: str) -> int | None:
-        """A symbol's number; another process may have given it since this one looked."""
+        """A symbol's number."""
+        # Another process may have given it since this one looked.
         return self._ids.get(symbol) or self._known_ids().get(symbol)
 
     def _known_ids(self) -> dict[str, int]:
@@ -628,10 +630,8 @@ class Tape:
         return found
 
     def _revise(self, family: Family, row: Row, written: dict[Row, Row]) -> int:
-        """Adds a row as a new revision if the newest stored one says something else.
-
-        `written` gets what this commit has written by now, by key and revision.
-        """
+        """Adds a row as a new revision if the newest stored one says something else."""
+        # `written` gets what this commit has written by now, by key and revision.
         values = dict(zip(family.queries.add.params, row, strict=True))
         stored = self._db.one(family.queries.stored, **values)
         if stored is None:
@@ -652,7 +652,8 @@ class Tape:
         return not any(seq < back.seq and known_at > back.known_at for back in self.set_backs())
 
     def _number_symbols(self, symbols: set[str]) -> dict[str, int]:
-        """Numbers for symbols; new ones get theirs in alphabetical order, so that equal inputs give equal numbers."""
+        """Numbers for symbols."""
+        # New ones get theirs in alphabetical order, so that equal inputs give equal numbers.
         # The numbers given here are remembered only once they are read back: this transaction may still fail.
         ids = dict(self._known_ids())
         for symbol in sorted(symbols - ids.keys()):

@@ -14,6 +14,7 @@ from tapebook.domain.market import Gap
 from tapebook.errors import BadInput
 from tapebook.tape.source import SourceProblem
 
+# Larger than any sequence number: a read without a limit.
 NO_WATERMARK = 2**62
 
 INTERVALS = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600, "4h": 14_400, "1d": 86_400}

@@ -61,11 +61,13 @@ class DatabaseWait:
     def note_away(self, error: DatabaseAway) -> str:
         """Notes that the database does not answer; returns what to say of it, the same line until it does again."""
         now = elapsed_seconds()
+        # A restart takes seconds, an outage hours: asked often at first, then ever less.
         self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS) if self.is_away else _FIRST_PAUSE_SECONDS
         self._try_at = now + self._pause
         if self._since is None:
             self._since = now
             since, why = iso_text(SystemClock().now())[:19], str(error).partition("; ")[0]
+            # One line for the whole outage, so that whoever prints only what is new prints it once.
             self._line = f"{DATABASE_AWAY} since {since}Z, trying again ({why})"
         return self._line
 

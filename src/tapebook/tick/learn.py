@@ -92,11 +92,9 @@ def learn_from_trades(rooms: Rooms, deployment: Deployment, optional: OptionalRe
 
 
 def _try_append(rooms: Rooms, deployment: Deployment, drafts: list[Draft], *, seq: int) -> int | Exception:
-    """The new head when all of it was appended; the error when a memory cannot write its rows, and nothing was.
-
-    What concerns the book itself is raised: a lost lease, a full disk. So is all where nobody else writes, since
-    what was remembered of an append there cannot be taken back one by one.
-    """
+    """The new head when all of it was appended; the error when a memory cannot write its rows, and nothing was."""
+    # What concerns the book itself is raised: a lost lease, a full disk. So is all where nobody else writes, since
+    # what was remembered of an append there cannot be taken back one by one.
     try:
         return rooms.book.append(deployment.id, drafts, expected_seq=seq)[-1].seq
     except (Retry, Stop):
@@ -128,11 +126,9 @@ class _DueReflection(msgspec.Struct, frozen=True):
 
 
 def _reflect_if_due(rooms: Rooms, deployment: Deployment, optional: OptionalReads) -> bool:
-    """Whether a reflection was due; what came of it is written.
-
-    One that breaks is a rejected one: the active note stays, and the next trigger tries again. So a model that
-    was paid for is not asked again at every tick.
-    """
+    """Whether a reflection was due; what came of it is written."""
+    # One that breaks is a rejected one: the active note stays, and the next trigger tries again. So a model that was
+    # paid for is not asked again at every tick.
     name = f"{LEARNING} reflection"
     due = optional.read_or_default(name, None, _reflection_due, rooms, deployment)
     if due is None:

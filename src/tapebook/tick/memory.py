@@ -422,6 +422,7 @@ def _not_in_packet(found: Sequence[Citation], agent: AgentProfile, remembered: S
 _MAX_LINE_CHARACTERS = 60
 
 
+# The query is about the symbol at hand; many others would drown it.
 _MAX_OTHER_POSITIONS = 4
 
 

@@ -400,11 +400,9 @@ def _read_memories(
     version: PacketVersion,
     ahead: StreamSetBack | None,
 ) -> dict[str, Any]:
-    """The fields of a situation that come from memory; without any, what the caps are weighed against is still read.
-
-    Where the clock was `ahead`, trades and decisions of later moments are left out one by one. What was learned is
-    that of before, until the moment has come that the clock had shown.
-    """
+    """The fields of a situation that come from memory; without any, what the caps are weighed against is still read."""
+    # Where the clock was `ahead`, trades and decisions of later moments are left out one by one. What was learned is
+    # that of before, until the moment has come that the clock had shown.
     book, own, seq, profile = rooms.book, deployment.id, account.seq, deployment.agent.context
     view, read = View(market.as_of, watermarks.tape), optional.read_or_default
     doing = read("activity", None, account_activity, rooms, deployment, account, view=view)

@@ -219,10 +219,8 @@ def _price_known_from(tape: Tape, symbol: str, *, at: int, now: int) -> int:
 def _observed_range(
     quotes: TapeQuotes, symbol: str, moved_at: int, *, since: int, until: int, ended_by: int, view: View
 ) -> PriceRange | None:
-    """The lowest and highest price that counts for a position which moved last at a moment.
-
-    Midpoints are read from `since` to `until`, bars that ended after `since` and no later than `ended_by`.
-    """
+    """The lowest and highest price that counts for a position which moved last at a moment."""
+    # Midpoints are read from `since` to `until`, bars that ended after `since` and no later than `ended_by`.
     bars = quotes.bars(symbol, since=since + 1 - quotes.bar_ms(symbol), until=ended_by)
     # Of the bars' time all midpoints are needed, to know which of its minutes have any.
     begins = min(since, bars[0].bucket_ts) if bars else since
@@ -264,7 +262,7 @@ def activity_as_of(
 
 
 def account_activity(rooms: Rooms, deployment: Deployment, account: Account, *, view: View) -> Activity:
-    """The same, for whoever has read the account already."""
+    """The activity of a deployment whose account has been read already."""
     session = rooms.book.session(deployment.id, account, as_of=view.as_of)
     if any([close.at > view.as_of for close in session.closes]):
         # A clock that was ahead has dated it: no rest after a trade begins in the future.

@@ -15,6 +15,7 @@ _HOURLY = (
     *(1.00, 0.98, 0.94, 0.92, 1.00, 1.28, 1.42, 1.35),
     *(1.22, 1.10, 1.02, 0.97, 0.95, 0.90, 0.86, 0.92),
 )
+# Markets are quieter on weekends.
 _WEEKEND = 0.72
 
 # 1 January 1970 was a Thursday.

@@ -97,12 +97,14 @@ _MINUTE_SD = 0.68 / math.sqrt(MINUTES_PER_DAY)
 _NERVES_KEEP = 0.5 ** (1 / 180)
 _NERVES_SD = 0.38
 _NERVES_SHOCK = _NERVES_SD * math.sqrt(1 - _NERVES_KEEP**2)
+# After a jump markets stay nervous for hours.
 _NERVES_AFTER_JUMP = 0.45
 
 # One minute in fifty has three times the usual noise; the divisor keeps the variance at one.
 _TAIL_CHANCE, _TAIL_SIZE = 0.02, 3.0
 _TAIL_NORM = math.sqrt(1 + _TAIL_CHANCE * (_TAIL_SIZE**2 - 1))
 
+# About two jumps in three days.
 _JUMP_CHANCE = 0.7 / MINUTES_PER_DAY
 _JUMP_SD = 0.28
 

@@ -197,11 +197,13 @@ _SAMPLES_PER_HOUR = 60
 _MOMENTUM_KEEP = 0.5 ** (1 / 120)
 _MOMENTUM_SCALE = math.sqrt((1 - _MOMENTUM_KEEP**2) * MINUTES_PER_DAY)
 
+# A premium forgets half of itself in forty minutes; what trends is bought above its index.
 _PREMIUM_KEEP = 0.5 ** (1 / 40)
 _PREMIUM_SHOCK = math.sqrt(1 - _PREMIUM_KEEP**2)
 _PREMIUM_FROM_MOMENTUM = 0.75
 _PREMIUM_BIAS = 0.00005
 
+# Open interest returns to its usual size within a week; it grows with trends and falls with jumps.
 _INTEREST_KEEP = 1 - 1 / (7 * MINUTES_PER_DAY)
 _INTEREST_SHOCK = 0.03 / math.sqrt(MINUTES_PER_DAY)
 _INTEREST_PER_MOMENTUM = 0.00002

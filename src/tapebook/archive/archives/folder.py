@@ -103,10 +103,8 @@ class FolderArchive:
         return True
 
     def _write_beside(self, packed: bytes) -> str:
-        """A new file outside of every object's folder, of a name that nobody has used.
-
-        Not even a process that was killed and has the same number: an object may be linked to what it left.
-        """
+        """A new file outside of every object's folder, of a name that nobody has used."""
+        # Not even a process that was killed and has the same number: an object may be linked to what it left.
         folder = f"{self._root}/{_PARTS}"
         if not os.path.isdir(folder):
             files.make_folders(folder, durable=self._durable)

@@ -27,6 +27,7 @@ from tapebook.errors import ConfigError
 
 MEMBERS = ("trend", "reversion", "breakout", "carry")
 ONE_E4 = 10_000
+# Weights are read from the packet; clamped, so that no member can outvote all others by a row of experience.
 MOST_WEIGHT = 10.0
 _ORDERS = ("open", "adjust")
 
@@ -77,7 +78,8 @@ def _weights(section: Section | None) -> dict[str, int]:
 
 @lru_cache(maxsize=256)
 def _weights_of(rows: tuple[tuple[str, ...], ...]) -> dict[str, int]:
-    """Cached, since weights change with an outcome, and what stands beside them with every bar."""
+    """The weights of an ensemble's members."""
+    # Cached, since weights change with an outcome, and what stands beside them with every bar.
     found = {row[1]: parse_number(row[2]) for row in rows}
     return {
         name: round(min(max(weight, 0.0), MOST_WEIGHT) * ONE_E4) for name, weight in found.items() if weight is not None

@@ -44,6 +44,7 @@ def _bps_with_interval(estimate: Estimate) -> str:
 
 def _capture_bullets(capture: ProfitCapture) -> list[str]:
     kept = capture.kept_by_winners
+    # Said only when even the upper bound is below half: otherwise it is no pattern.
     if kept.n < FEWEST_TRADES or kept.high >= 0.5:
         return []
     low, share, high = (f"{100 * value:.0f}" for value in (kept.low, kept.value, kept.high))

@@ -42,7 +42,7 @@ class WordLlama:
         return made
 
     def embed_question(self, text: str) -> NDArray[np.float64]:
-        """The same for a question."""
+        """The vector of a question."""
         row: NDArray[np.float64] = self.embed_documents([text])[0]
         return row
 

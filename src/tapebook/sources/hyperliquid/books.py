@@ -27,7 +27,9 @@ from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
 from tapebook.sources.hyperliquid.universe import ListedNames, full_name
 from tapebook.sources.hyperliquid.wire import BookRow, LevelRow, Malformed, describe_malformed, price_e8, read_book
 
+# So many levels of a side the exchange sends.
 LEVELS = 20
+# The distances from the mid at which depth is recorded, and at which the paper broker fills.
 BANDS = (0.001, 0.005, 0.01)
 # Full precision first, then what is asked for when it does not reach, finest first.
 FULL = 0

@@ -34,7 +34,9 @@ from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
 from tapebook.sources.hyperliquid.wire import CandlesFrame, Frame, Malformed, MidsFrame
 from tapebook.tape.source import NO_CONNECTION, RecordPayload, Sink
 
+# How often due work is looked for: well below the five seconds of a midpoint.
 _BEAT_S = 0.25
+# Requests in flight: more would only wait for the rate limit.
 _WORKERS = 3
 
 

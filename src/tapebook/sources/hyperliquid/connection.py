@@ -24,6 +24,7 @@ from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
 from tapebook.sources.hyperliquid.universe import Subscription
 from tapebook.sources.hyperliquid.wire import Ack, CandlesFrame, Frame, MidsFrame, Pong, read_frame
 
+# Most disconnections are of one socket and pass at once; an outage is not helped by asking often.
 FIRST_WAIT_S = 0.25
 LONGEST_WAIT_S = 30.0
 

@@ -258,10 +258,8 @@ class CandleRepairs:
         self._emit(self._bars.finish_by_clock(at))
 
     def _audit(self, at: int) -> None:
-        """Asks for the last hour, and a little more, of those symbols whose minute of the hour it is.
-
-        The little more is for bars that ended just before the last audit and were corrected after it.
-        """
+        """Asks for the last hour, and a little more, of those symbols whose minute of the hour it is."""
+        # The little more is for bars that ended just before the last audit and were corrected after it.
         self._named = {gap for gap in self._named if gap[2] > at - 2 * HOUR}
         for symbol, ranges in self._doubtful.items():
             self._doubtful[symbol] = [each for each in ranges if each[1] > at - 2 * HOUR]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 
+# The exchange's limits for one address, as it documents them.
 REST_WEIGHT_PER_MINUTE = 1_200
 MESSAGES_PER_MINUTE = 2_000
 MESSAGES_PER_SECOND = 30
@@ -140,6 +141,7 @@ class Poll:
 RequestKind = Literal["names", "spots", "contexts", "predicted", "books", "candles", "funding", "looks"]
 
 _ORDER: tuple[RequestKind, ...] = ("names", "spots", "contexts", "predicted", "books", "candles", "funding", "looks")
+# Growing pauses: an exchange in trouble is not helped by being asked often.
 _BACKOFF_S = (5.0, 20.0, 60.0, 300.0)
 # Questions that show one moment come again with the next poll; only ranges are asked for until they are answered.
 RANGE_KINDS: frozenset[RequestKind] = frozenset(("candles", "funding"))

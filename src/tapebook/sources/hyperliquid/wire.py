@@ -200,7 +200,8 @@ def _read_message(channel: str, text: str | bytes) -> Frame:
 
 
 def _read_candles(text: str | bytes) -> CandlesFrame:
-    """All bars at once when they are ordinary; one by one when any is not, so that it hides no other."""
+    """All bars at once when they are ordinary, else one by one."""
+    # One by one, so that a bar that cannot be read hides no other.
     try:
         rows = _candle_message.decode(text).data
         return CandlesFrame(tuple(map(candle_of, rows)) if isinstance(rows, list) else (candle_of(rows),))

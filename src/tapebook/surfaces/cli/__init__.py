@@ -109,6 +109,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped; run the same command again to go on", file=sys.stderr)
         return INTERRUPTED
+    # Whoever reads has enough, such as `head`: that is no error worth a line.
     except BrokenPipeError:
         discard_output()
         return PIPE_CLOSED

@@ -19,7 +19,9 @@ from tapebook.domain.text import escape_hidden_characters, redact_passwords, san
 
 Item = TypeVar("Item")
 
+# Blanks between columns.
 GAP = 2
+# Below it a cut word tells nothing.
 NARROWEST = 8
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?")
 _NOTHING = "-"
@@ -49,7 +51,8 @@ def prepare_output() -> None:
 
 
 def discard_output() -> None:
-    """Sends what can no longer be printed nowhere; else Python would complain about it when it ends."""
+    """Sends what can no longer be printed nowhere."""
+    # Else Python would complain about it when it ends.
     try:
         sys.stdout.flush()
     except OSError:
@@ -116,6 +119,7 @@ def print_json(value: Any) -> None:
 
     text = escape_hidden_characters(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
     sys.stdout.flush()
+    # Past the text layer, whose encoding may not know every character.
     sys.stdout.buffer.write(text.encode() + b"\n")
 
 
@@ -126,7 +130,8 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_text(text: str) -> None:
-    """A text of several lines, such as a packet, without what could steer a terminal."""
+    """Prints a text of several lines, such as a packet."""
+    # Without what could steer a terminal: outside text is in it.
     print(*map(sanitise, text.split("\n")), sep="\n")
 
 
@@ -187,6 +192,7 @@ def _pad(text: str, width: int, right: bool) -> str:
     return text.rjust(width) if right else text.ljust(width)
 
 
+# Often enough to see that it lives, seldom enough for a log file.
 EVERY_SECONDS = 2.0
 
 # Takes how much is done, from 0 to 1 (None when nobody knows the whole), and some words about it.

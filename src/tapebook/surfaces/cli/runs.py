@@ -40,6 +40,7 @@ RUNS = [
     Column("status", "status"),
     Column("decided", "actions", lambda actions: cell([_short_action(action) for action in actions]), cut=True),
 ]
+# Packets that differ mostly differ in many lines for one cause.
 SHOWN_DIFFERENCES = 10
 _ENDED_WORDS = {"failed": "failed", "rejected": "was refused", "expired": "expired"}
 # What the lines of a citation may take of the screen; --json has all of them.

@@ -289,7 +289,7 @@ class Exchange:
         return mids if dex else {**mids, **still, **self._outcome_mids()}
 
     def mids_text(self, dex: str) -> str:
-        """The same as JSON, made once a step."""
+        """The message as JSON, made once a step."""
         if dex not in self._mids:
             self._mids[dex] = msgspec.json.encode(self.mids(dex)).decode()
         return self._mids[dex]

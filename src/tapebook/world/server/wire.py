@@ -29,7 +29,8 @@ def _decimal_digits(value: int, digits: int) -> str:
 
 
 def amount_text(value: float, decimals: int) -> str:
-    """A size or a volume with at most so many decimals; a float would write `1e-05` or `2.0000000000000004`."""
+    """A size or a volume with at most so many decimals."""
+    # A float would write `1e-05` or `2.0000000000000004`.
     text = f"{value:.{decimals}f}"
     if "." not in text:
         return f"{text}.0"
@@ -38,7 +39,8 @@ def amount_text(value: float, decimals: int) -> str:
 
 
 def candle_text(bar: Candle, interval: str, size_decimals: int) -> str:
-    """A bar as JSON, in the order of the socket's keys; written by hand because five seconds hold hundreds of them."""
+    """A bar as JSON, in the order of the socket's keys."""
+    # Written by hand because five seconds hold hundreds of them.
     volume = amount_text(bar.volume_base, size_decimals)
     return (
         f'{{"t":{bar.bucket_ts},"T":{bar.bucket_ts + bar.granularity_sec * SECOND - 1},"s":"{bar.symbol}",'
