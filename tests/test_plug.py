@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import tapebook
 from tapebook import plug
 from tapebook.errors import ConfigError, PluginError, UnknownName
+from tapebook.settings.config import FILE
 from tests.backtest.bars import bars, fill_tape, make_home
 from tests.packages import EXAMPLE, install, install_example
 
@@ -144,3 +146,34 @@ def test_an_agent_decides_with_the_engine_of_the_example_package(
         # Its whole package counts, not only the module that the entry point names.
         (modules / "streaks.py").write_text((modules / "streaks.py").read_text() + "# another line\n")
         assert [stored["stale"] for stored in book.backtests.all()] == [["code"], ["code"]]
+
+
+VAULT = """
+from pathlib import Path
+from tapebook.archive.archives.folder import FolderArchive
+
+class Vault(FolderArchive):
+    is_local = False
+
+def create(place, *, durable):
+    return Vault(Path(place.removeprefix("vault:/")), durable=durable)
+"""
+
+
+def test_an_archive_of_another_package_is_chosen_by_the_scheme_of_its_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {"tapebook.archives": {"vault": "tapebook_vault"}}
+    site = install(tmp_path / "site", monkeypatch, name="vault", version="1", entries=entries)
+    (site / "tapebook_vault.py").write_text(VAULT)
+    home = make_home(tmp_path, days=1)
+    shutil.copytree(home / "archive", tmp_path / "vault")
+    (home / FILE).write_text(f'[archive]\nplace = "vault:/{tmp_path}/vault"\n', "utf-8")
+    with tapebook.open(home) as book:
+        run = book.tick("tester", "BTC")
+        vault, spool = tmp_path / "vault" / f"{run.packet_key}.z", home / "spool" / f"{run.packet_key}.z"
+        assert spool.is_file() and not vault.exists(), "a decision does not wait for it"
+        assert book.replay(run.run_id).equal == 1
+        book.doctor(fix=True)
+        assert vault.is_file() and not spool.exists()
+        assert book.replay(run.run_id).equal == 1 and book.verify(archive=True) == []

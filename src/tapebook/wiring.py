@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tapebook import plug
-from tapebook.archive import SPOOL, Archive, SpooledArchive
+from tapebook.archive import SPOOL, SpooledArchive, open_archive
 from tapebook.book.decision_queue import DecisionQueue, StoredReplies
 from tapebook.book.projection import PROJECTION
 from tapebook.book.single_writer import SingleWriterBook
@@ -104,9 +104,7 @@ class Rooms:
             self.book_db.close()
             raise
         # As durable as the book that names what is in it: a backtest is made again, and must not wait for the disk.
-        archive: Archive = plug.load("tapebook.archive.archives", "folder").create(
-            home / self.config.archive.place, durable=not single_writer
-        )
+        archive = open_archive(self.config.archive.place, home=home, durable=not single_writer)
         self.archive = SpooledArchive(archive, home / SPOOL, durable=not single_writer)
         # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
         may_go_back = None if single_writer or isinstance(clock, VirtualClock) else self._accept_clock_set_back

@@ -29,6 +29,7 @@ class Moody:
         self.kept: dict[str, bytes] = {}
         self.error: Exception | None = None
         self.forgets = False
+        self.is_local = True
 
     def create(self, key: str, content: bytes) -> None:
         """Keeps an object, or does not."""
@@ -326,3 +327,25 @@ def _mend(home: Path) -> None:
     if (home / "away").exists():
         (home / "archive").unlink(missing_ok=True)
         (home / "away").rename(home / "archive")
+
+
+def test_an_archive_elsewhere_is_not_waited_for(spooled: SpooledArchive, moody: Moody) -> None:
+    moody.is_local = False
+    kept = spooled.store_contents([b"one", b"two"])
+    assert [(each.key, each.problem) for each in kept] == [(content_key(b"one"), None), (content_key(b"two"), None)]
+    assert moody.kept == {} and spooled.spool_state().objects == 2
+    # What waits is read from here: nobody asks an archive that does not answer.
+    moody.error = StoreFailed("away")
+    assert spooled.get(content_key(b"one")) == b"one"
+    assert spooled.drain().moved == 0 and spooled.store_content(b"three").problem is None
+    moody.error = None
+    assert spooled.drain().moved == 3 and spooled.spool_state().objects == 0
+    assert moody.kept.keys() == {content_key(each) for each in (b"one", b"two", b"three")}
+    assert spooled.get(content_key(b"two")) == b"two" and not spooled.is_local
+
+
+def test_what_neither_takes_has_no_key(moody: Moody, tmp_path: Path) -> None:
+    moody.is_local = False
+    (tmp_path / "spool").write_text("in the way")
+    kept = SpooledArchive(moody, tmp_path / "spool").store_content(b"one")
+    assert kept.key is None and isinstance(kept.problem, Exception)

@@ -118,6 +118,25 @@ def test_retiring_twice_moves_nothing_the_second_time(db: Database) -> None:
     assert retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything) == 0 and shelf.objects == objects
 
 
+def test_a_row_that_comes_while_the_archive_is_written_is_not_lost(db: Database) -> None:
+    shelf = Shelf()
+    tape, late = two_days(db, shelf), list[int]()
+
+    def put(content: bytes) -> str:
+        late.append(5_000 + len(late))
+        tape.commit([candle("BTC", T0, close_e8=late[-1])])
+        return shelf.put(content)
+
+    def newest_close() -> int:
+        return tape.candles("BTC", granularity_sec=60, since=T0, until=T0, view=View(NOW + DAY))[0].close_e8
+
+    retire_rows(db, put, keep=KEEP, now=NOW, watched=everything)
+    assert late and newest_close() == late[-1]
+    before = read(tape)
+    assert retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything) > 0, "what was left now leaves"
+    assert read(tape) == before and newest_close() == late[-1]
+
+
 def test_an_archive_that_refuses_keeps_every_row_where_it_is(db: Database) -> None:
     shelf = Shelf()
     tape = two_days(db, shelf)

@@ -5,7 +5,7 @@ gives:  a key made from their content, and the bytes back
 never:  changes or forgets what it has
 """
 
-from tapebook.archive.port import Archive, put_content
+from tapebook.archive.port import Archive, open_archive, put_content
 from tapebook.archive.spool import (
     SPOOL,
     ArchiveFinding,
@@ -27,5 +27,6 @@ __all__ = [
     "SpooledArchive",
     "StoredContent",
     "check_archive",
+    "open_archive",
     "put_content",
 ]

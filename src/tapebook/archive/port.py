@@ -1,11 +1,18 @@
-"""What an archive offers; content keys are the same whichever adapter holds them."""
+"""What an archive offers; content keys are the same whichever adapter holds them.
+
+`open_archive` finds the adapter by the scheme of its address: `s3://…` is the module `s3` of `archives/`, or of an
+entry point. A path, or `file://…`, is a folder.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Protocol
+from urllib.parse import unquote, urlsplit
 
+from tapebook import plug
 from tapebook.domain.canonical import sha256_hex
-from tapebook.errors import Damaged
+from tapebook.errors import ConfigError, Damaged
 
 CONTENT_PREFIX = "sha256/"
 """The beginning of every key that is made from content."""
@@ -15,6 +22,11 @@ _CONTENT_KEY = re.compile(r"sha256/([0-9a-f]{2})/\1[0-9a-f]{62}")
 
 class Archive(Protocol):
     """Immutable objects by key. Keys are relative paths with `/`."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a write takes no longer than the disk: a decision then writes here at once, else to the spool."""
+        ...
 
     def create(self, key: str, content: bytes) -> None:
         """Stores an object; the same bytes again are fine, other bytes under the same key are refused (Damaged).
@@ -54,6 +66,26 @@ class Archive(Protocol):
     def delete_partial_writes(self, *, before_ms: int, everywhere: bool = False) -> int:
         """Deletes what killed writers left half written before a moment, where it usually lies or everywhere."""
         ...
+
+
+ARCHIVES_FOLDER = "tapebook.archive.archives"
+
+
+def open_archive(place: str, *, home: Path, durable: bool) -> Archive:
+    """The archive at a path, which is of the home unless it is absolute, or at an address; ConfigError for others."""
+    scheme, separator, rest = place.partition("://")
+    if not separator:
+        made: Archive = plug.load(ARCHIVES_FOLDER, "folder").create(str(home / place), durable=durable)
+        return made
+    if scheme == "file":
+        parts = urlsplit(place)
+        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.query or parts.fragment:
+            raise ConfigError(f"the archive {place} is no folder of this machine: write it like file:///srv/archive")
+        return open_archive(unquote(parts.path), home=home, durable=durable)
+    if not rest:
+        raise ConfigError(f"the archive {place} names no place: write it like {scheme}://…")
+    made = plug.load(ARCHIVES_FOLDER, scheme).create(place, durable=durable)
+    return made
 
 
 def content_key(content: bytes) -> str:

@@ -1,10 +1,11 @@
 """An archive with a spool: what cannot be written to it now waits in a folder of the home, and nothing is lost.
 
-1. `store_content` is for whoever must not wait: it writes to the archive, or else to the spool, under the same key.
+1. `store_content` is for whoever must not wait: it writes to an archive on the disk, or else to the spool, under the
+   same key. An archive that is elsewhere is not waited for: what is for it goes to the spool at once.
 2. `get` and `keys` look in both, so a key is good from the moment it was given.
-3. `drain` moves what waits once the archive can be written again. `store_content` does so a few objects at a time,
-   the librarian and `tapebook doctor --fix` all of them. An object leaves the spool only after the archive has
-   given it back whole.
+3. `drain` moves what waits once the archive can be written again. `store_content` does so a few objects at a time
+   where the archive is on the disk, the librarian and `tapebook doctor --fix` all of them. An object leaves the spool
+   only after the archive has given it back whole.
 4. `check_archive` reads archives to their end and lists what is missing, torn, altered or misplaced.
 
 `create` is the archive's own: whoever deletes something after it was archived, or can try again later, must hear
@@ -149,6 +150,11 @@ class SpooledArchive:
         # Whether something may wait: unknown at first, since another process may have left it.
         self._waits: bool | None = None
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the archive itself is on the disk."""
+        return self._archive.is_local
+
     def create(self, key: str, content: bytes) -> None:
         """Stores an object in the archive itself, or raises."""
         self._archive.create(key, content)
@@ -159,6 +165,8 @@ class SpooledArchive:
 
     def get(self, key: str) -> bytes | None:
         """An object's bytes, from wherever they are."""
+        if not self._archive.is_local and (near := self._spooled_content(key)) is not None:
+            return near
         try:
             found = verified_content(key, self._archive.get(key))
         except Exception:
@@ -216,15 +224,17 @@ class SpooledArchive:
     def store_contents(self, contents: Iterable[bytes]) -> list[StoredContent]:
         """Does so for several, with fewer waits for the disk than one by one."""
         objects = [(content_key(content), content) for content in contents]
-        problem = _error_of(lambda: self._archive.create_all(dict(objects)))
-        if problem is None:
-            if self._waits is not False:
-                self.drain(most=_DRAINED_AT_ONCE)
-            return [StoredContent(key) for key, _ in objects]
+        problem: Exception | None = None
+        if self._archive.is_local:
+            problem = _error_of(lambda: self._archive.create_all(dict(objects)))
+            if problem is None:
+                if self._waits is not False:
+                    self.drain(most=_DRAINED_AT_ONCE)
+                return [StoredContent(key) for key, _ in objects]
         unspooled = _error_of(lambda: self._spool.create_all(dict(objects)))
         if unspooled is None:
             self._waits = True
-        return [StoredContent(None if unspooled else key, problem) for key, _ in objects]
+        return [StoredContent(None if unspooled else key, problem or unspooled) for key, _ in objects]
 
     def store_content_or_raise(self, content: bytes) -> str:
         """The key of content that is kept from now on, in the archive or in the spool; raises when it is in neither."""

@@ -185,7 +185,7 @@ def _backtest_settings(config: Config, plan: BacktestPlan) -> Config:
 
 
 def _path_from_backtest(place: str) -> str:
-    return place if Path(place).is_absolute() else f"../../{place}"
+    return place if "://" in place or Path(place).is_absolute() else f"../../{place}"
 
 
 def _checkpoint_file(chunk: BacktestChunk) -> str:

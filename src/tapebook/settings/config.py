@@ -36,7 +36,14 @@ _PLACE = r"^(postgres(ql)?://[^\s]+|(?!\s|.*://)[^\x00-\x1f]+)\Z"
 # What a setting may be, in words: a wrong value is answered with them.
 Name = Annotated[str, Meta(pattern=_NAME, description="a name of 1 to 64 characters without slashes or line breaks")]
 StorePlace = Annotated[str, Meta(pattern=_PLACE, description="the name of a file in the home, or postgresql://…")]
-Folder = Annotated[str, Meta(pattern=r"^[^\x00-\x1f]+\Z", description="the name of a folder")]
+# Without a user or a password: the address of an archive is shown, and its keys stand in the environment.
+ArchivePlace = Annotated[
+    str,
+    Meta(
+        pattern=r"^([a-z][a-z0-9_]*://[^\s@\x00-\x1f]*|(?!.*://)[^\x00-\x1f]+)\Z",
+        description="the name of a folder, or an address such as file:///srv/archive",
+    ),
+]
 Switch = Annotated[bool, Meta(description="true or false")]
 Milliseconds = Annotated[int, Meta(ge=0, le=3_600_000, description="a whole number from 0 to 3600000 (milliseconds)")]
 Bps = Annotated[float, Meta(ge=0, lt=1000, description="a number from 0 to below 1000 (bps)")]
@@ -92,7 +99,7 @@ class StoreSettings(msgspec.Struct, frozen=True):
 class ArchiveSettings(msgspec.Struct, frozen=True):
     """Where texts and old rows are kept."""
 
-    place: Folder = "archive"
+    place: ArchivePlace = "archive"
     packets: Switch = True
     raw: Switch = False
 

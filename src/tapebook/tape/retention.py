@@ -186,10 +186,16 @@ def _chunks(db: Database, family: Family, *, granularity: int, limit: int) -> It
 def _archive_chunk(
     db: Database, put: PutObject, family: Family, *, where: Mapping[str, int], watched: WatchedSymbols
 ) -> int:
+    rows = db.all(family.queries.chunk_rows, **where)
+    kept = _of_watched(db, rows, watched()) if family is MIDS else rows
+    # Before the transaction: an archive may be far away, and others write to the tape meanwhile.
+    key = put(msgspec.json.encode(kept)) if kept else None
     with db.transaction():
-        seals, rows = SealWriter(db), db.all(family.queries.chunk_rows, **where)
-        if kept := _of_watched(db, rows, watched()) if family is MIDS else rows:
-            key = put(msgspec.json.encode(kept))
+        if db.all(family.queries.chunk_rows, **where) != rows:
+            # A row came late: the chunk is moved with it, the next time.
+            return 0
+        seals = SealWriter(db)
+        if key is not None:
             note = {"table_name": family.table, "archive_key": key, "rows_moved": len(kept)}
             if noted := db.one(_QUERIES.add_archived, **note, **where):
                 seals.add_row("tape_archived", noted)

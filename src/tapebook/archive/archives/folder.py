@@ -33,6 +33,8 @@ _DAMAGED = ".damaged"
 class FolderArchive:
     """Objects as files below a folder."""
 
+    is_local = True
+
     def __init__(self, root: Path, *, durable: bool = True) -> None:
         self._root = root
         self._durable = durable
