@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tapebook.api.lessons import HomeSkills
 from tapebook.api.open_home import OpenHome
+from tapebook.api.trades import HomeSkills
 from tapebook.context.assemble import LESSONS_CAP
 from tapebook.context.formatting import text_tokens
 from tapebook.domain.agent import AgentProfile, Deployment, Note, ReflectionSettings

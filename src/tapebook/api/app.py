@@ -17,12 +17,11 @@ from tapebook.api.backtests import BacktestRuns, Backtests
 from tapebook.api.experience import HomeExperience
 from tapebook.api.homes import HomeHealth, demo, find_damage, ingest, init
 from tapebook.api.horizons import HomeLayers
-from tapebook.api.lessons import AgentLessons, HomeSkills
 from tapebook.api.market import MarketHistory
 from tapebook.api.open_home import OpenHome
 from tapebook.api.recall import Recall
 from tapebook.api.runs import EarlierRun, Runs
-from tapebook.api.trades import Trades
+from tapebook.api.trades import HomeSkills, LessonNotes, Trades
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.run import BacktestProgress
 from tapebook.backtest.spending import CostEstimate, cost_sentence
@@ -90,7 +89,7 @@ __all__ = [
 ]
 
 
-class Tapebook(Agents, Runs, Trades, AgentLessons, MarketHistory, BacktestRuns, HomeHealth):
+class Tapebook(Agents, Runs, Trades, LessonNotes, MarketHistory, BacktestRuns, HomeHealth):
     """A home, opened. Use it as a context manager, or close it."""
 
     def __init__(self, home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> None:

@@ -116,7 +116,7 @@ class Backtests:
         home = backtest_home(self._home, name)
         result, pace = home.result(), home.speed().ticks_per_second
         if result is not None:
-            stale, spent = self._stale(home), self._spending_of(home)
+            stale, spent = self._stale(home), self._spending(home)
             return result_view(result, ticks_per_second=pace, stale=stale, spent=spent) | {"status": "done"}
         chunks = [chunk_view(chunk) for chunk in _finished_chunks(home)]
         with self._fingerprints() as fingerprints:
@@ -131,23 +131,23 @@ class Backtests:
         each = [f"STALE: {sentence}" for sentence in stale_sentences(agent, stale)]
         each += [line for chunk in done for line in (*chunk_lines(chunk), "")]
         if result is not None:
-            return [*(each if chunks else []), *summary_lines(result, stale=stale, spent=self._spending_of(home))]
+            return [*(each if chunks else []), *summary_lines(result, stale=stale, spent=self._spending(home))]
         then = "begins another: its inputs are no longer the same" if stale else "goes on with it"
-        paid = [f"  models  {said}" for said in filter(None, [spending_text(self._spending_of(home))])]
+        paid = [f"  models  {said}" for said in filter(None, [spending_text(self._spending(home))])]
         stopped = [f"  stopped: {reason}" for reason in filter(None, [home.stop_reason()])]
         so_far = f"{home.id}: {_progress_text(home.plan(), done)}; the same `tapebook backtest` again {then}"
         return [*each, so_far, *paid, *stopped]
 
     def spending(self, name: str) -> SpendingTotals:
         """What the models of a backtest cost by now."""
-        return self._spending_of(backtest_home(self._home, name))
+        return self._spending(backtest_home(self._home, name))
 
     def compare(self, first: str, second: str) -> "BacktestComparison":
         """Two finished backtests side by side."""
         # It brings numpy, which a list of backtests has no use for.
         from tapebook.report.comparison import compare_backtests
 
-        both = [self._finished_result(name) for name in (first, second)]
+        both = [self._finished_home(name) for name in (first, second)]
         stale = {home.id: self._stale(home) for home, _ in both}
         return compare_backtests(both[0][1], both[1][1], stale=stale)
 
@@ -164,7 +164,7 @@ class Backtests:
         from tapebook.report.export import csv_files, json_bytes, market_bars, report_data, write_csv, write_text
         from tapebook.report.html_page import report_html
 
-        home, result = self._finished_result(name)
+        home, result = self._finished_home(name)
         if csv is html is json is None:
             raise BadInput("say what to write: --csv, --html or --json with a place")
         if json is not None:
@@ -172,13 +172,13 @@ class Backtests:
                 result,
                 ticks_per_second=home.speed().ticks_per_second,
                 stale=self._stale(home),
-                spent=self._spending_of(home),
+                spent=self._spending(home),
             )
             write_text(Path(json), json_bytes(view), overwrite=overwrite)
         if csv is not None or html is not None:
             plan = home.plan()
             with closing(Rooms(home.folder, clock=VirtualClock(plan.end))) as rooms:
-                told = report_data(rooms, plan, result, stale=self._stale(home), spent=self._spending_of(home))
+                told = report_data(rooms, plan, result, stale=self._stale(home), spent=self._spending(home))
                 if csv is not None:
                     write_csv(Path(csv), csv_files(told), overwrite=overwrite)
                 if html is not None:
@@ -195,7 +195,7 @@ class Backtests:
             shutil.rmtree(home.folder)
         return home.id
 
-    def _spending_of(self, home: BacktestHome) -> SpendingTotals:
+    def _spending(self, home: BacktestHome) -> SpendingTotals:
         return spending_of(self._home, home.id)
 
     def _row(self, home: BacktestHome, fingerprints: PlanFingerprints) -> BacktestView:
@@ -218,7 +218,7 @@ class Backtests:
             "chunks_planned": len(plan.chunks),
             "trades": sum(chunk.trades for chunk in done),
             "change_usd": sum(chunk.change_usd_e6 for chunk in done) / E6,
-            "spent": spending_view(self._spending_of(home)),
+            "spent": spending_view(self._spending(home)),
             "stopped": stopped,
             "fill": plan.fill,
             "stale": list(fingerprints.changed_inputs(plan)),
@@ -235,7 +235,7 @@ class Backtests:
         with closing(Rooms(self._home, clock=VirtualClock(0))) as rooms:
             yield PlanFingerprints(rooms)
 
-    def _finished_result(self, name: str) -> tuple[BacktestHome, BacktestResult]:
+    def _finished_home(self, name: str) -> tuple[BacktestHome, BacktestResult]:
         home = backtest_home(self._home, name)
         result = home.result()
         if result is None:

@@ -1,4 +1,10 @@
-"""The market: what the tape knows of a symbol, and files of history in and out."""
+"""The market: what the tape knows of a symbol, and files of history in and out.
+
+tb.import_file("candles", "btc.parquet", symbol="BTC", interval="5m")
+tb.market("BTC", as_of="2026-01-05T02:00:00Z")["midPrice"]
+
+A file is taken in whole or not at all, while nobody else writes the tape; reads go on beside it.
+"""
 
 from pathlib import Path
 from typing import Any
