@@ -113,17 +113,13 @@ class Rooms:
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
         self.book = self._book()
-        self.work = DecisionQueue(self.book_db, owner=self.config.owner, leases=self.leases)
-        self.replies = StoredReplies(self.book_db, owner=self.config.owner)
-        self.experience = Experience(
-            self.book_db, owner=self.config.owner, answers=ReadCache(self.log, EXPERIENCE_PROJECTION.projectors)
-        )
-        self.horizons = LayerCache(
-            Horizons(self.book_db, owner=self.config.owner, answers=ReadCache(self.log, HORIZONS_PROJECTION.projectors))
-        )
-        self.notes = Notes(
-            self.book_db, owner=self.config.owner, answers=ReadCache(self.log, LESSONS_PROJECTION.projectors)
-        )
+        db, log, owner = self.book_db, self.log, self.config.owner
+        self.work = DecisionQueue(db, owner=owner, leases=self.leases)
+        self.replies = StoredReplies(db, owner=owner)
+        self.experience = Experience(db, owner=owner, answers=ReadCache(log, EXPERIENCE_PROJECTION.projectors))
+        horizons = Horizons(db, owner=owner, answers=ReadCache(log, HORIZONS_PROJECTION.projectors))
+        self.horizons = LayerCache(horizons)
+        self.notes = Notes(db, owner=owner, answers=ReadCache(log, LESSONS_PROJECTION.projectors))
         self.tape = Tape(
             self.tape_db, clock=clock, fetch=self.archive.get, may_go_back=may_go_back, sources=self.sources
         )

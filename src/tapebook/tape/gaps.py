@@ -18,7 +18,7 @@ class GapTable:
 
     def note(self, gap: Gap) -> int:
         """A gap that is new, or longer than it was known to be; the same again says nothing."""
-        known = self._known(gap)
+        known = self._recorded_gap(gap)
         if known is None:
             return self._add(gap, found_at=self._place.known_at)
         if gap.to_ts <= known.gap.to_ts:
@@ -46,13 +46,13 @@ class GapTable:
 
     def _leave_open(self, rest: Gap, *, found_at: int) -> None:
         """What is left of a gap behind a filled part; another open gap that begins there may be longer."""
-        known = self._known(rest)
+        known = self._recorded_gap(rest)
         if known is None or known.filled_at is not None:
             self._add(rest, found_at=found_at)
         elif known.gap.to_ts < rest.to_ts:
             self._add(rest, found_at=min(found_at, known.found_at))
 
-    def _known(self, gap: Gap) -> RecordedGap | None:
+    def _recorded_gap(self, gap: Gap) -> RecordedGap | None:
         """What is known by now of the gap that begins here."""
         if (row := self._db.one(_QUERIES.gap, **msgspec.structs.asdict(gap))) is None:
             return None
