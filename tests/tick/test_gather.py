@@ -265,7 +265,7 @@ def test_the_packet_shows_the_regime_that_a_trade_would_be_tagged_with(rooms: Ro
 
 def test_a_regime_that_cannot_be_read_is_null_and_raises_nothing(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
     deployment = quick(rooms)
-    monkeypatch.setattr(type(rooms.tape), "bars", failing)
+    monkeypatch.setattr(type(rooms.tape), "bars_and_end", failing)
     assert regime_at(rooms.tape, deployment, "HYPE", view=View(rooms.clock.now())) is None
 
 
