@@ -315,9 +315,9 @@ def test_reads_of_one_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
             count = _counted(patch, desk)
             desk.reconcile(minutes)
         counts.append(count[: count.index("append")])
-    # Funding has moved the account meanwhile, so it is read again.
-    assert [name for name in counts[1] if name not in ("cash", "open_trades")] == counts[0]
-    assert len(counts[1]) <= 19
+    # Funding has moved the account meanwhile, so what hangs on it is read again.
+    assert set(counts[1]) - set(counts[0]) <= {"cash", "open_trades", "working_orders", "kinds_between"}
+    assert len(counts[0]) <= len(counts[1]) <= 19
 
 
 def _bars_until(minutes: float) -> list[Candle]:

@@ -23,7 +23,7 @@ EVENTS: dict[str, type[BrokerEvent]] = {each.__name__: each for each in (Fill, F
 class WiredBroker:
     """A client of the little exchange."""
 
-    account: str | None = None
+    account: str | None = "the account of the little exchange"
 
     def __init__(self, address: str) -> None:
         host, _, port = address.partition(":")
