@@ -107,11 +107,9 @@ def _try_append(rooms: Rooms, deployment: Deployment, drafts: list[Draft], *, se
 
 def _learning_state(rooms: Rooms, deployment: Deployment) -> _LearningState | None:
     """What there is to learn is a function of: the day, and the newest events that teach; None when not known."""
-    streams = rooms.book.stream(deployment.id), rooms.book.stream()
-    seqs = rooms.book.head(deployment.id), rooms.book.head()
-    own, shared = (
-        rooms.log.last_change_seq(stream, _TEACHING_KINDS, seq=seq) for stream, seq in zip(streams, seqs, strict=True)
-    )
+    book, log = rooms.book, rooms.log
+    own = log.last_change_seq(book.stream(deployment.id), _TEACHING_KINDS, seq=book.head(deployment.id))
+    shared = log.last_change_seq(book.stream(), _TEACHING_KINDS, seq=book.head())
     return None if own is None else (deployment, rooms.clock.now() // DAY, own, shared)
 
 
