@@ -87,7 +87,7 @@ def exclusive_lock(path: Path, what: str = "book") -> Iterator[None]:
 
 @contextmanager
 def shared_lock(path: Path) -> Iterator[None]:
-    """Writes in the book of a home beside others who do the same: leases keep them apart, and a sole writer waits."""
+    """Writes in the book of a home beside others who do the same: leases keep them apart, and a single writer waits."""
     with _file_lock(path, "book", fcntl.LOCK_SH):
         yield
 

@@ -15,8 +15,9 @@ Projections are tables computed from events by pure functions from one event to 
 projection never reads: everything a row needs is in its event, so rebuilding from the log gives the same rows
 whatever the order of streams.
 
-`ReadCache` keeps reads of a stream's newest state until an event that could change them is written. Only a single
-writer knows when that is (`Log.last_change_seq`); beside others, everything is read again.
+`ReadCache` keeps reads of a stream's state until an event that could change them is written. A single writer knows
+all events; beside others, the log knows them up to the head it read last (`Log.last_change_seq`), and what is asked
+beyond that is read again. Whoever changes rows without an event must open the home anew.
 
 A clock that was ahead and was set right would hold `known_at` ahead for as long as it was wrong, and everything
 written meanwhile would look unknown. So a clock that is behind the newest `known_at` by more than `TOLERATED_MS`

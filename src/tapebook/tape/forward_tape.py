@@ -305,8 +305,8 @@ class ForwardTape(Tape):
         refused: Sequence[RefusedObservation] = (),
         kinds: Mapping[str, SubjectKind] = _NO_KINDS,
     ) -> NoReturn:
-        """Is refused: a reel would not see what it wrote."""
-        raise RuntimeError("a reel only reads: commit to the tape, and open another reel")
+        """Is refused: a forward tape would not see what it wrote."""
+        raise RuntimeError("a forward tape only reads: commit to the tape, and open another")
 
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
         """The newest complete bars of a size; those that were there before are the same objects again."""
