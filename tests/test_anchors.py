@@ -8,7 +8,7 @@ import pytest
 from tapebook import anchors
 from tapebook.anchors import AnchorCheck, AnchorTimer, anchor_heads, try_anchor_heads
 from tapebook.desk.roles import ROLES, RoleName, StopSignal, run_role
-from tapebook.errors import DatabaseAway, StaleWriter, StoreFailed
+from tapebook.errors import StaleWriter, StoreFailed
 from tapebook.log import NotedAnchor
 from tests.desk.desks import desk, reply
 
@@ -84,19 +84,3 @@ def test_an_archive_that_refuses_leaves_no_note(tmp_path: Path, monkeypatch: pyt
         assert floor.rooms.log.newest_anchor() == NotedAnchor()
         assert try_anchor_heads(floor.rooms) is None
         assert floor.rooms.log.newest_anchor().number == 1
-
-
-def test_an_outage_that_the_anchor_meets_first_is_one_like_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A role that took it for a problem of the anchor never said that the database was away, or back."""
-
-    def away(rooms: object) -> int | None:
-        raise DatabaseAway("PostgreSQL does not answer")
-
-    with desk(tmp_path / "home") as floor:
-        monkeypatch.setattr(anchors, "anchor_heads", away)
-        with pytest.raises(DatabaseAway):
-            AnchorTimer(floor.rooms).anchor_if_due()
-        problem = try_anchor_heads(floor.rooms)
-    assert problem is not None and problem.endswith("PostgreSQL does not answer")

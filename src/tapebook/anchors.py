@@ -17,7 +17,7 @@ import msgspec
 
 from tapebook.clock import elapsed_seconds
 from tapebook.domain.canonical import sha256_hex
-from tapebook.errors import DatabaseAway, StaleWriter, TapebookError
+from tapebook.errors import StaleWriter, TapebookError
 from tapebook.log import Finding, Head, NotedAnchor, Stream
 from tapebook.log.event import GENESIS
 from tapebook.tape.seals import Seal, SealPlace, TapeMark, commit_at, sealed_places, tape_mark
@@ -71,23 +71,16 @@ def anchor_heads(rooms: Rooms) -> int | None:
     return anchor.number
 
 
-_UNANCHORED = "no anchor was written, so `tapebook verify` cannot find what is cut off since the last one: {}"
-
-
-def try_anchor_heads(rooms: Rooms, *, raise_away: bool = False) -> str | None:
-    """Anchors what has changed; returns the reason when it could not, or raises DatabaseAway if asked to."""
+def try_anchor_heads(rooms: Rooms) -> str | None:
+    """Anchors what has changed; returns the reason when it could not."""
     # Not raised: what the command did before it is done all the same.
     try:
         anchor_heads(rooms)
-    except DatabaseAway as error:
-        if raise_away:
-            raise
-        return _UNANCHORED.format(error)
     except StaleWriter:
         # Somebody else has anchored the same just now.
         return None
     except TapebookError as error:
-        return _UNANCHORED.format(error)
+        return f"no anchor was written, so `tapebook verify` cannot find what is cut off since the last one: {error}"
     return None
 
 
@@ -105,8 +98,7 @@ class AnchorTimer:
         self._due = elapsed_seconds() + ANCHOR_SECONDS
         # The processes of a desk take turns: one of them is enough.
         age = self._rooms.clock.now() - self._rooms.log.newest_anchor().written_at
-        # Whoever runs on waits for the database: an outage that the anchor meets first is one like any other.
-        return None if 0 <= age < ANCHOR_SECONDS * 500 else try_anchor_heads(self._rooms, raise_away=True)
+        return None if 0 <= age < ANCHOR_SECONDS * 500 else try_anchor_heads(self._rooms)
 
 
 def _is_backtest(rooms: Rooms) -> bool:
