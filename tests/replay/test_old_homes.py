@@ -8,6 +8,10 @@ engine puts characters that nobody sees into its reasons and notes, with more of
 layer, a note that is promoted, a strategy, avoid rules and a manual; and a home with three days of imported
 five-minute bars and a backtest over two of them. The index of documents is not in it: replay builds it again.
 
+`homes/renderer_4.tar.xz` was made by the last commit that wrote renderer 4: a demo of eight seconds with a document,
+and a home with nine days of imported five-minute bars and a backtest of an ensemble over three of them (trades, notes,
+experience, layers).
+
 `homes/recall_1.tar.xz` was made by the last commit that searched by the first rules of recall: a desk of ten minutes
 whose decisions cite front matter, the same file by way of two folders, and trades that their packets show as well.
 """
@@ -22,8 +26,8 @@ import tapebook
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import parse_instant
 
-HOMES = ("renderer_2", "renderer_3", "recall_1")
-WITH_BACKTESTS = HOMES[:2]
+HOMES = ("renderer_2", "renderer_3", "renderer_4", "recall_1")
+WITH_BACKTESTS = HOMES[:3]
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +47,8 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("renderer_2/plain/backtests/*", 384),
         ("renderer_3/hidden", 65),
         ("renderer_3/plain/backtests/*", 96),
+        ("renderer_4/demo", 91),
+        ("renderer_4/plain/backtests/*", 576),
         ("recall_1/recall_1", 13),
     ],
 )

@@ -167,7 +167,7 @@ def test_run_whose_renderer_is_gone_has_its_inputs_compared(rooms: Rooms, gone: 
     assert (report.checked, report.equal, report.different) == (1, 0, [])
     (said,) = report.inputs_equal
     assert re.fullmatch(
-        rf"{run.run_id}: the inputs are equal, read as by renderer [34]; the text is by renderer {gone}, which this "
+        rf"{run.run_id}: the inputs are equal, read as by renderer [345]; the text is by renderer {gone}, which this "
         "tapebook does not have, and in the archive it is as it was sent",
         said,
     )

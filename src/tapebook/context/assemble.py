@@ -172,6 +172,7 @@ OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
 RENDERER_SECTIONS = {
     2: (renderer_2.MARKET_SECTIONS, renderer_2.OWN_SECTIONS),
     3: (renderer_3.MARKET_SECTIONS, renderer_3.OWN_SECTIONS),
+    4: (MARKET_SECTIONS, OWN_SECTIONS),
     CURRENT_RENDERER: (MARKET_SECTIONS, OWN_SECTIONS),
 }
 """The sections of every renderer: of the market, and of the agent's own."""

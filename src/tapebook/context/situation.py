@@ -27,6 +27,10 @@ class PacketVersion(msgspec.Struct, frozen=True):
     `derived_features`  features are derived from imported bars and rates where none were stored
     `sanitised`         words from outside are shown, and asked about, as `domain/text.py` leaves them
     `expired_orders`    a decision whose order expired at the send gate is still the last decision
+    `paper_twins`       members of an ensemble are trusted by what they alone would have made
+    `lookbacks`         a situation is seen at fixed look-backs of the tape, whatever bars the packet shows
+    `hypotheses`        lessons are conditions with a claim that later trades confirm or retire
+    `market_phases`     layers speak of sectors, phases and exposure, and of the day that is running
     """
 
     renderer: int
@@ -35,12 +39,17 @@ class PacketVersion(msgspec.Struct, frozen=True):
     derived_features: bool
     expired_orders: bool
     sanitised: bool
+    paper_twins: bool = False
+    lookbacks: bool = False
+    hypotheses: bool = False
+    market_phases: bool = False
 
 
 PACKET_VERSIONS = {
     2: PacketVersion(2, False, False, False, False, False),
     3: PacketVersion(3, True, True, True, True, False),
     4: PacketVersion(4, True, True, True, True, True),
+    5: PacketVersion(5, True, True, True, True, True, True, True, True, True),
 }
 
 CURRENT_RENDERER = max(PACKET_VERSIONS)
