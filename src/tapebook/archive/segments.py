@@ -10,8 +10,8 @@ behind which nobody writes: the next writer begins a segment of its own.
 
 import fcntl
 import os
-import secrets
 import struct
+import tempfile
 import threading
 import weakref
 import zlib
@@ -124,8 +124,7 @@ class Segments:
     def _new_segment(self) -> int:
         files.make_folders(self._folder, durable=self._durable)
         while True:
-            path = self._folder / f"{secrets.token_hex(8)}{SEGMENT_SUFFIX}"
-            handle = files.private_opener(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
+            handle, _ = tempfile.mkstemp(SEGMENT_SUFFIX, dir=self._folder)
             # Whoever packs may have been faster, and has deleted an empty segment.
             if _has_locked(handle) and os.fstat(handle).st_nlink:
                 break

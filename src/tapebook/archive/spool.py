@@ -340,13 +340,7 @@ class SpooledArchive:
         problem = self._move_loose()
         paths = segment_files(self._folder)
         while paths and (problem is None or isinstance(problem, Damaged)):
-            with ExitStack() as held:
-                contents, packed, damage = self._next_pack(paths, held)
-                failed = _error_of(partial(self._put_pack, contents)) if contents else None
-                if failed is None:
-                    for path in packed:
-                        delete_segment(path)
-                problem = failed or damage or problem
+            problem = self._pack_some(paths) or problem
         left = self.spool_state().objects
         return DrainResult(max(0, waiting.objects - left), left, problem)
 
@@ -410,21 +404,25 @@ class SpooledArchive:
         self._segments.refresh()
         self._packs.refresh(self._archive.keys(PACK_PREFIX), pack)
 
-    def _next_pack(self, paths: list[Path], held: ExitStack) -> tuple[dict[str, bytes], list[Path], Damaged | None]:
-        """The objects of the next finished segments, which are held meanwhile, and what is wrong with others."""
+    def _pack_some(self, paths: list[Path]) -> Exception | None:
+        """Packs the next finished segments, which are held meanwhile, and deletes them; returns what went wrong."""
         contents: dict[str, bytes] = {}
         packed: list[Path] = []
-        damage: Damaged | None = None
-        while paths and len(contents) < _PACK_OBJECTS:
-            path = paths.pop(0)
-            if not held.enter_context(finished_segment(path)):
-                continue
-            try:
-                contents |= _segment_contents(path)
-                packed.append(path)
-            except Damaged as error:
-                damage = error
-        return contents, packed, damage
+        damage: Exception | None = None
+        with ExitStack() as held:
+            while paths and len(contents) < _PACK_OBJECTS:
+                path = paths.pop(0)
+                if not held.enter_context(finished_segment(path)):
+                    continue
+                try:
+                    contents |= _segment_contents(path)
+                    packed.append(path)
+                except Damaged as error:
+                    damage = error
+            failed = _error_of(partial(self._put_pack, contents)) if contents else None
+            for path in packed if failed is None else ():
+                delete_segment(path)
+        return failed or damage
 
     def _put_pack(self, contents: Mapping[str, bytes]) -> None:
         pack = make_pack(contents)
