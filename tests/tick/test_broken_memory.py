@@ -19,13 +19,13 @@ from tapebook.desk import health
 from tapebook.desk.librarian import Librarian
 from tapebook.domain.agent import AgentProfile, Deployment, ReflectionSettings, SkillNote
 from tapebook.domain.instants import DAY, MINUTE
-from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import Busy, Damaged, StaleWriter, StoreFailed
 from tapebook.home import make_home
 from tapebook.lab.replay import rebuild_packet, replay_runs
-from tapebook.lessons import SLOTS, ReflectorNote, hash_lessons_text, note_text
+from tapebook.lessons import SLOTS, Lesson, Proposals, hash_lessons_text, note_text
 from tapebook.lessons.notes import draft_note_promoted
+from tapebook.lessons.search import CaseTable
 from tapebook.library.search import documents_watermark
 from tapebook.library.sync import sync_documents
 from tapebook.tick.decide import Slot
@@ -345,7 +345,7 @@ class Counted:
     def __init__(self) -> None:
         self.asked = 0
 
-    def reflect(self, agent: AgentProfile, trades: Sequence[ClosedTrade], *, active: str | None) -> ReflectorNote:
+    def propose(self, agent: AgentProfile, table: CaseTable, *, standing: Sequence[Lesson]) -> Proposals:
         self.asked += 1
         raise ValueError("the model said something that nobody can read")
 

@@ -428,7 +428,7 @@ def _read_memories(
         version=version,
         until=None if ahead is None else view.as_of,
     )
-    lessons = read("lessons", None, lessons_for, rooms, deployment, seq=learned)
+    lessons = read("lessons", None, lessons_for, rooms, deployment, seq=learned, version=version)
     experience = read(
         "experience", (), experience_rows_for, rooms, deployment, market, portfolio, seq=learned, version=version
     )
