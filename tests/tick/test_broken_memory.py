@@ -130,7 +130,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Full]:
         made = Full(floor)
         packet = rebuild_packet(made.rooms, made.decide())
         there = {section.name for section in packet.sections}
-        assert there >= set(SECTIONS.values()) and "BTC does better" in packet.system
+        assert there >= set(SECTIONS.values()) and "BTC trades do better" in packet.system
         yield made
 
 
@@ -147,7 +147,7 @@ def test_whatever_a_memory_raises_the_tick_decides_without_it(
     assert full.rooms.book.run(run.run_id) == run
     packet = rebuild_packet(full.rooms, run)
     assert name not in SECTIONS or packet.section(SECTIONS[name]) is None
-    assert ("BTC does better" in packet.system) == (name != "lessons")
+    assert ("BTC trades do better" in packet.system) == (name != "lessons")
     portfolio = packet.section("portfolio")
     assert portfolio is not None and portfolio.get("could_not_be_read") == name
     assert full.replays(run)
@@ -213,7 +213,7 @@ def test_what_is_no_memory_is_raised(full: Full, monkeypatch: pytest.MonkeyPatch
             with pytest.raises(ValueError, match="not a memory"):
                 full.decide()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("tapebook.tick.prepare.lessons_for", _interrupted)
+        patch.setattr("tapebook.tick.prepare.lessons_and_scale", _interrupted)
         full.decide()
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tapebook.api.lessons import LessonTrials
+from tapebook.api.open_home import OpenHome
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ReflectionSettings, SkillNote
 from tapebook.domain.instants import DAY, HOUR, MINUTE
@@ -275,4 +277,37 @@ def test_a_model_reflects_and_a_bad_answer_leaves_the_note_that_stands(
         trade(floor, agent, "BTC", wins=True, odd=0.0)
         learn_what_is_due(floor.rooms, agent)
         assert len(server.seen) == 3
+        assert floor.is_whole()
+
+
+def test_lessons_are_registered_judged_and_shown_and_exits_are_followed(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(LEARNER)
+        season(floor, agent)
+        learn_what_is_due(floor.rooms, agent)
+        notes, book = floor.rooms.notes, floor.rooms.book
+        assert notes.followed_exits(agent.id, seq=book.head(agent.id), most=99) == {}, "four hours are not over"
+        floor.later(5 * HOUR, BTC=102, ETH=100)
+        season(floor, agent)
+        learn_what_is_due(floor.rooms, agent)
+        head = book.head(agent.id)
+        followed = notes.followed_exits(agent.id, seq=head, most=99)
+        assert len(followed) == 2 * ROUNDS
+        (change,) = [
+            each for each in notes.lessons(agent.id, seq=head) if each.lesson.hypothesis.claim.metric == "result"
+        ]
+        lesson = change.lesson
+        assert (lesson.hypothesis.n, lesson.hypothesis.rest_n) == (8, 8) and lesson.trial.matched >= 14
+        assert lesson.trial.status == "confirmed" and lesson.trial.seq < head
+        # As of any earlier moment it is what it was.
+        first = next(each for each in reversed(notes.lesson_history(agent.id, most=99)))
+        assert first.change == "registered" and first.lesson.trial.matched == 0
+        assert notes.lessons(agent.id, seq=first.seq)[0].lesson.trial.matched == 0
+        shown = LessonTrials(OpenHome(floor.rooms)).hypotheses("a")
+        (told,) = [each for each in shown["lessons"] if each["lesson_id"] == lesson.hypothesis.lesson_id]
+        assert told["statement"] == lesson.bullet() and told["later"]["capital_for"] >= 20
+        assert [each["change"] for each in shown["history"] if each["lesson"]["lesson_id"] == told["lesson_id"]] == [
+            "confirmed",
+            "registered",
+        ]
         assert floor.is_whole()

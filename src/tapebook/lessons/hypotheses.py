@@ -159,11 +159,13 @@ def entry_facts(
 ) -> EntryFacts:
     """Facts of an entry in the words of the grammar; what does not fit them is not known."""
     first = at // HOUR % 24 // _BLOCK_HOURS
-    daily, hourly = (_scaled(conditions.get(name), by) for name, by in (("volatility_24h", 10_000), ("funding", 10**6)))
+    daily, hourly = (
+        _scaled_number(conditions.get(name), by) for name, by in (("volatility_24h", 10_000), ("funding", 10**6))
+    )
     return EntryFacts(
-        symbol=_known("symbol", symbol),
-        side=_known("side", side),
-        regime=_known("regime", regime),
+        symbol=_value_in_grammar("symbol", symbol),
+        side=_value_in_grammar("side", side),
+        regime=_value_in_grammar("regime", regime),
         hour=_HOURS[first],
         volatility=_band(_VOLATILITY, daily),
         funding=_band(_FUNDING, hourly),
@@ -180,11 +182,11 @@ def ratio_ppm(amount: int, of: int) -> int:
     return max(-(10**7), min(10**7, divide_half_even(amount * 10**6, of))) if of else 0
 
 
-def _known(field: Field, value: str | None) -> str | None:
+def _value_in_grammar(field: Field, value: str | None) -> str | None:
     return value if value is not None and VALUES[field].fullmatch(value) else None
 
 
-def _scaled(text: str | None, by: int) -> int | None:
+def _scaled_number(text: str | None, by: int) -> int | None:
     try:
         return None if text is None else round(float(text) * by)
     except (ValueError, OverflowError):

@@ -165,5 +165,6 @@ def _group_line(group: MeasuredClaim) -> str:
 
 
 def _trade_line(case: TradeCase) -> str:
+    # Facts of the grammar alone: reasons and names of others could instruct whoever reads them.
     facts = [f"{field}={'+'.join(case.facts.values(field))}" for field in FIELDS if case.facts.values(field)]
     return f"- {bps_text(case.result_ppm)} bps: {' '.join(facts)}"

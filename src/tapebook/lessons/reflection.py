@@ -143,6 +143,7 @@ def run_reflection(reflector: Reflector, agent: AgentProfile, evidence: Evidence
     judged = [(lesson, _judged_lesson(lesson, later.get(lesson.trial.seq), evidence)) for lesson in before]
     standing = [after for _, after in judged if not after.trial.is_over]
     table = CaseTable(evidence.cases)
+    # After the trials, so that a model is told what stands by now.
     proposals = reflector.propose(agent, table, standing=standing)
     new = _new_lessons(table, proposals, standing=standing, evidence=evidence)
     text = render_note(evidence.cases, [*standing, *new])
@@ -176,6 +177,7 @@ def _new_lessons(
     waiting = sum(not each.hypothesis.carried for each in standing)
     found = [(each, "statistics") for each in find_lessons(measure_family(table))]
     carried = {each.lesson_id for each, _ in found}
+    # Last, so that what the search carries has the room first.
     found += [(each, proposals.written_by) for each in _measured_proposals(table, proposals.claims)]
     new: list[Lesson] = []
     for each, by in found:

@@ -40,6 +40,7 @@ FEWEST_TRADES = 8
 _CLIP_DEVIATIONS = 2
 _LEAST_CLIP_PPM = 100
 
+# Every further pair would make the search stricter for all: these are what a trader asks first.
 _PAIRED_WITH_SIDE: tuple[Field, ...] = ("symbol", "regime")
 _AFTER_EXIT: tuple[Field, ...] = ("symbol", "side", "regime")
 
@@ -91,6 +92,7 @@ class CaseTable:
 
     def split(self, condition: Condition, claim: Claim) -> tuple[int, int]:
         """The trades that meet a condition and those that do not, as bits, where both facts and outcome are known."""
+        # What is not known of a trade puts it on neither side, so both are compared on what was there to be seen.
         known = self._outcome_column(claim.metric)[1]
         met, missed = known, 0
         for term in condition.terms:
@@ -162,6 +164,7 @@ def measure_family(table: CaseTable) -> list[MeasuredClaim]:
     """Every claim of the family that can be tested, in the direction in which it points; equal splits count once."""
     found: list[MeasuredClaim] = []
     seen: set[tuple[Metric, frozenset[int]]] = set()
+    # The first of equal splits is the simplest condition, and the one that the id is of.
     for condition, metric, baseline in searched_claims(table.cases):
         claim = Claim(metric, "better", baseline)
         split = metric, frozenset(table.split(condition, claim))
@@ -221,6 +224,7 @@ def register_lesson(
         high_ppm=round(effect.high),
         centre_ppm=centre,
         clip_ppm=clip,
+        # What was found by searching looks larger than it is: half of it is still worth a lesson.
         least_ppm=max(1, gap // 2),
         carried=carried,
         proposed_by=registration.proposed_by,

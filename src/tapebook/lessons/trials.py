@@ -30,7 +30,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tapebook.lessons.hypotheses import Hypothesis, Status, TradeCase, bullet_text
+from tapebook.domain.agent import FollowedLessons
+from tapebook.lessons.hypotheses import EntryFacts, Hypothesis, Status, TradeCase, bullet_text
 
 CONFIRM = 20
 RETIRE = 20
@@ -89,6 +90,26 @@ class Lesson(msgspec.Struct, frozen=True):
         return bullet_text(self.hypothesis, self.trial.status, self.trial.matched)
 
 
+def follow_lessons(lessons: Iterable[Lesson], facts: EntryFacts, *, skip: bool) -> FollowedLessons:
+    """What confirmed lessons say of a trade that is not entered yet.
+
+    Only that trades like it do worse is followed: each such lesson halves the size, or with `skip` one is enough for
+    none. A condition that is not known before the decision, such as its confidence or size, is not followed.
+    """
+    found = [
+        lesson.hypothesis
+        for lesson in lessons
+        if lesson.trial.status == "confirmed"
+        and lesson.hypothesis.claim.direction == "worse"
+        and lesson.hypothesis.claim.metric == "result"
+        and lesson.hypothesis.condition.meets(facts)
+    ]
+    if not found:
+        return FollowedLessons()
+    scale = 0 if skip else FollowedLessons().scale_e4 >> len(found)
+    return FollowedLessons(scale, tuple(sorted(each.lesson_id for each in found)))
+
+
 def judge(trial: Trial, hypothesis: Hypothesis, cases: Iterable[TradeCase], *, at: int, seq: int) -> Trial:
     """The trial after later cases, in their order; one that is over does not go on."""
     for case in cases:
@@ -100,6 +121,7 @@ def judge(trial: Trial, hypothesis: Hypothesis, cases: Iterable[TradeCase], *, a
 
 def _after_case(trial: Trial, hypothesis: Hypothesis, case: TradeCase, at: int) -> Trial:
     outcome, meets = case.outcome_ppm(hypothesis.claim.metric), hypothesis.condition.meets(case.facts)
+    # A fact that is not known would be counted on the side it happens to look like.
     if outcome is None or meets is None:
         return trial
     low, high = hypothesis.centre_ppm - hypothesis.clip_ppm, hypothesis.centre_ppm + hypothesis.clip_ppm
@@ -142,6 +164,7 @@ def _after_round(trial: Trial, hypothesis: Hypothesis, *, against_rest: bool) ->
 
 def _after_bet(capital: tuple[int, ...], gain: int, most: int) -> tuple[int, ...]:
     """Each part of the capital after a bet that pays `gain / most`, which lies between -1 and 1."""
+    # Rounded down at every step, so that the capital is at most what fair bets have paid.
     full = _SIXTEENTHS * most
     return tuple([part * (full + stake * gain) // full for part, stake in zip(capital, _STAKES, strict=True)])
 

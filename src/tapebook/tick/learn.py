@@ -217,12 +217,14 @@ def _evidence(
         for trade in trades
         if trade.state.trade_id not in followed and trade.exit_tick_at + max(EXIT_SPANS.values()) <= now
     )
+    # Trades from before the newest two hundred are not searched any more, so their exits are not followed either.
     exits = followed | {each.trade_id: each for each in new}
     cases = tuple(_with_exit(case, exits) for case in cases_of(rooms, deployment, trades, seq=seq))
     fresh = {each.trade_id for each in new}
     after_exit = tuple(case for case in cases if case.trade_id in fresh)
     later = []
     for after in sorted({each.lesson.trial.seq for each in known if not each.lesson.trial.is_over}):
+        # Mostly one step: a lesson is judged at every reflection.
         ended = rooms.book.closed_after(name, after=after, seq=seq, most=STEP_TRADES)
         later.append(LaterCases(after, tuple(cases_of(rooms, deployment, ended, seq=seq)), after_exit))
     return Evidence(cases, known, tuple(later), now, seq), new

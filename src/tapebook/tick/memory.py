@@ -17,9 +17,19 @@ from functools import lru_cache, partial
 import msgspec
 
 from tapebook.book.store import Book
-from tapebook.context import CURRENT_VERSION, Market, PacketVersion, Situation, renderer_3, version_of
+from tapebook.context import CURRENT_VERSION, Market, PacketVersion, Situation, renderer_3
 from tapebook.decision.engines.ensemble import MEMBERS
-from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, LayerRow, Lessons, Note, SkillNote
+from tapebook.domain.agent import (
+    NO_LESSONS_FOLLOWED,
+    AgentProfile,
+    Deployment,
+    ExperienceRow,
+    FollowedLessons,
+    LayerRow,
+    Lessons,
+    Note,
+    SkillNote,
+)
 from tapebook.domain.cache import LastCall
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
 from tapebook.domain.money import E12
@@ -37,12 +47,14 @@ from tapebook.experience import (
     feature_vector_of,
     market_features_at,
 )
+from tapebook.experience.features import conditions_of
 from tapebook.experience.records import UNKNOWN_REGIME, Outcome
 from tapebook.home import shared_lock
 from tapebook.horizons import Aggregate, ChangedDay, Period, exit_of, leaf_of
 from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
-from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of
+from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of, entry_facts
 from tapebook.lessons.notes import draft_note_promoted
+from tapebook.lessons.trials import follow_lessons
 from tapebook.library.document_texts import trade_path
 from tapebook.library.search import index_as_of
 from tapebook.log import Draft
@@ -324,7 +336,7 @@ def lessons_for(rooms: Rooms, deployment: Deployment, *, seq: int, version: Pack
     that of an empty text.
     """
     notes = rooms.notes.notes_for_packet(deployment.id, seq=seq)
-    return (_lessons_cache if version.hypotheses else _unchecked_lessons_cache)((deployment.agent, notes))
+    return _lessons_cache((version, deployment.agent, notes))
 
 
 def notes_of_lessons(
@@ -337,6 +349,37 @@ def notes_of_lessons(
     return [*own, *(each for each in _promoted_notes(deployment.agent, held) if shared_of(each.lessons_text))]
 
 
+def lessons_and_scale(
+    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
+) -> tuple[Lessons | None, FollowedLessons]:
+    """What an agent is told of its lessons, and by how much an ensemble that follows them scales its size."""
+    told = lessons_for(rooms, deployment, seq=seq, version=version)
+    return told, followed_lessons(rooms, deployment, market, seq=seq, version=version)
+
+
+def followed_lessons(
+    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
+) -> FollowedLessons:
+    """What an agent that follows its confirmed lessons is to do here; by default nothing is read."""
+    follow = deployment.agent.reflection.follow
+    if follow is msgspec.UNSET or not version.hypotheses:
+        return NO_LESSONS_FOLLOWED
+    lessons = [change.lesson for change in rooms.notes.lessons(deployment.id, seq=seq)]
+    # Read like the situation of an entry, so that a condition means the same before a trade as in its evidence.
+    shape = _bar_features_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
+    features = _market_features(
+        market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=0
+    )
+    facts = entry_facts(
+        symbol=market.symbol,
+        side=None,
+        regime=market_regime(market, version=version),
+        at=market.as_of,
+        conditions=dict(conditions_of(features)),
+    )
+    return follow_lessons(lessons, facts, skip=follow == "skip")
+
+
 _BulletReader = Callable[[str], tuple[str, ...]]
 
 
@@ -346,9 +389,9 @@ def _bullet_readers(version: PacketVersion) -> tuple[_BulletReader, _BulletReade
 
 
 def _join_lessons(
-    inputs: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]], *, version: PacketVersion
+    inputs: tuple[PacketVersion, AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]],
 ) -> Lessons:
-    agent, (note, held) = inputs
+    version, agent, (note, held) = inputs
     own_bullets, shared_of = _bullet_readers(version)
     own = own_bullets(note.lessons_text) if note else ()
     shared = [each for each in _promoted_notes(agent, held) if shared_of(each.lessons_text)]
@@ -366,8 +409,7 @@ def _promoted_notes(agent: AgentProfile, held: Iterable[SkillNote]) -> list[Skil
 
 
 # Notes change once in many ticks.
-_lessons_cache = LastCall(partial(_join_lessons, version=CURRENT_VERSION))
-_unchecked_lessons_cache = LastCall(partial(_join_lessons, version=version_of(4)))
+_lessons_cache = LastCall(_join_lessons)
 
 
 def _append_promotion(rooms: Rooms, note: SkillNote) -> Promotion:
