@@ -21,13 +21,13 @@ from tapebook.domain.agent import AgentProfile, Deployment, ReflectionSettings, 
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
-from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import Busy, Damaged, StaleWriter, StoreFailed
 from tapebook.home import make_home
 from tapebook.lab.replay import rebuild_packet, replay_runs
-from tapebook.lessons import SLOTS, ReflectorNote, hash_lessons_text, note_text
+from tapebook.lessons import SLOTS, Lesson, Proposals, hash_lessons_text, note_text
 from tapebook.lessons.notes import draft_note_promoted
+from tapebook.lessons.search import CaseTable
 from tapebook.library.search import documents_watermark
 from tapebook.library.sync import sync_documents
 from tapebook.tick.decide import Slot
@@ -136,7 +136,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Full]:
         made = Full(floor)
         packet = rebuild_packet(made.rooms, made.decide())
         there = {section.name for section in packet.sections}
-        assert there >= set(SECTIONS.values()) and "BTC does better" in packet.system
+        assert there >= set(SECTIONS.values()) and "BTC trades do better" in packet.system
         yield made
 
 
@@ -153,7 +153,7 @@ def test_whatever_a_memory_raises_the_tick_decides_without_it(
     assert full.rooms.book.run(run.run_id) == run
     packet = rebuild_packet(full.rooms, run)
     assert name not in SECTIONS or packet.section(SECTIONS[name]) is None
-    assert ("BTC does better" in packet.system) == (name != "lessons")
+    assert ("BTC trades do better" in packet.system) == (name != "lessons")
     portfolio = packet.section("portfolio")
     assert portfolio is not None and portfolio.get("could_not_be_read") == name
     assert full.replays(run)
@@ -219,7 +219,7 @@ def test_what_is_no_memory_is_raised(full: Full, monkeypatch: pytest.MonkeyPatch
             with pytest.raises(ValueError, match="not a memory"):
                 full.decide()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("tapebook.tick.prepare.lessons_for", _interrupted)
+        patch.setattr("tapebook.tick.prepare.lessons_and_scale", _interrupted)
         full.decide()
 
 
@@ -351,7 +351,7 @@ class Counted:
     def __init__(self) -> None:
         self.asked = 0
 
-    def reflect(self, agent: AgentProfile, trades: Sequence[ClosedTrade], *, active: str | None) -> ReflectorNote:
+    def propose(self, agent: AgentProfile, table: CaseTable, *, standing: Sequence[Lesson]) -> Proposals:
         self.asked += 1
         raise ValueError("the model said something that nobody can read")
 

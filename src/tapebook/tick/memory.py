@@ -11,19 +11,21 @@
 Caches here hold the last window or note asked for and are compared by value, so nothing has to invalidate them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 
 import msgspec
 
 from tapebook.book.store import Book
-from tapebook.context import Market, PacketVersion, Situation, renderer_3
+from tapebook.context import CURRENT_VERSION, Market, PacketVersion, Situation, renderer_3
 from tapebook.decision.engines.ensemble import MEMBERS
 from tapebook.domain.agent import (
+    NO_LESSONS_FOLLOWED,
     AgentProfile,
     Deployment,
     ExperienceRow,
     ExperienceSettings,
+    FollowedLessons,
     LayerRow,
     Lessons,
     Note,
@@ -49,12 +51,15 @@ from tapebook.experience import (
     feature_vector_of,
     market_features_at,
 )
-from tapebook.experience.records import UNKNOWN_REGIME
+from tapebook.experience.features import conditions_of
+from tapebook.experience.records import UNKNOWN_REGIME, Outcome
 from tapebook.experience.store import RecordsAsOf
 from tapebook.home import shared_lock
 from tapebook.horizons import Aggregate, ChangedDay, Period, exit_of, leaf_of
-from tapebook.lessons import NO_LESSONS, note_bullets
+from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
+from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of, entry_facts
 from tapebook.lessons.notes import draft_note_promoted
+from tapebook.lessons.trials import follow_lessons
 from tapebook.library.document_texts import trade_path
 from tapebook.library.search import index_as_of
 from tapebook.log import Draft
@@ -301,7 +306,7 @@ def promote(rooms: Rooms, deployment: Deployment, skill: str) -> Promotion:
     """Makes the note that stands for a deployment hold for a skill."""
     require_skill(skill)
     note = rooms.notes.active_note(deployment.id, seq=rooms.book.head(deployment.id))
-    if note is None or not note_bullets(note.lessons_text):
+    if note is None or not shared_bullets(note.lessons_text):
         raise BadInput(f"{deployment.agent.name} has no lessons to promote: `tapebook lessons show` says what it has")
     text, content_hash = note.lessons_text, note.content_hash
     at, agent = rooms.clock.now(), deployment.agent.name
@@ -340,28 +345,97 @@ def promoted_notes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> lis
     return [draft_note_promoted(new) for new, old in news if (new.lessons_text if old is None else new != old)]
 
 
-def lessons_for(rooms: Rooms, deployment: Deployment, *, seq: int) -> Lessons:
+def cases_of(rooms: Rooms, deployment: Deployment, trades: Sequence[ClosedTrade], *, seq: int) -> list[TradeCase]:
+    """Closed trades as evidence for lessons, with what experience knows of the decisions behind them."""
+    if not trades:
+        return []
+    # Those that ended in between and are not among the trades lack fills, and are few.
+    since = min(trade.exit_tick_at for trade in trades) - 1
+    most = 2 * len(trades) + STEP_TRADES
+    outcomes = rooms.experience.outcomes(deployment.id, seq=seq, most=most, since=since)
+    known = {outcome.trade_id: outcome for outcome in outcomes}
+    return [case_of(trade, _entry_decision(known.get(trade.state.trade_id))) for trade in trades]
+
+
+def _entry_decision(outcome: Outcome | None) -> EntryDecision:
+    if outcome is None:
+        return EntryDecision()
+    voters = [
+        vote.provider for vote in outcome.votes if vote.side == outcome.side and vote.action in ("open", "adjust")
+    ]
+    providers = (outcome.provider, *voters) if outcome.provider else None
+    return EntryDecision(providers, outcome.confidence_e4, outcome.conditions)
+
+
+def lessons_for(rooms: Rooms, deployment: Deployment, *, seq: int, version: PacketVersion = CURRENT_VERSION) -> Lessons:
     """What an agent is told of its lessons: the bullets of its note, then those of its skills; often nothing.
 
-    The hash is that of the first note with anything to tell, so that it joins one. Where none has, it is that of the
-    agent's own note, and without one that of an empty text.
+    Since lessons are hypotheses only bullets are told that were rendered from one. The hash is that of the first note
+    with anything to tell, so that it joins one. Where none has, it is that of the agent's own note, and without one
+    that of an empty text.
     """
-    return _lessons_cache((deployment.agent, rooms.notes.notes_for_packet(deployment.id, seq=seq)))
+    notes = rooms.notes.notes_for_packet(deployment.id, seq=seq)
+    return _lessons_cache((version, deployment.agent, notes))
 
 
-def notes_of_lessons(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Note | SkillNote]:
+def notes_of_lessons(
+    rooms: Rooms, deployment: Deployment, *, seq: int, version: PacketVersion = CURRENT_VERSION
+) -> list[Note | SkillNote]:
     """The notes that these lessons are from."""
     note, held = rooms.notes.notes_for_packet(deployment.id, seq=seq)
-    own = [note] if note and note_bullets(note.lessons_text) else []
-    return [*own, *_promoted_notes(deployment.agent, held)]
+    own_bullets, shared_of = _bullet_readers(version)
+    own = [note] if note and own_bullets(note.lessons_text) else []
+    return [*own, *(each for each in _promoted_notes(deployment.agent, held) if shared_of(each.lessons_text))]
 
 
-def _join_lessons(inputs: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]]) -> Lessons:
-    agent, (note, held) = inputs
-    own = note_bullets(note.lessons_text) if note else ()
-    shared = _promoted_notes(agent, held)
+def lessons_and_scale(
+    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
+) -> tuple[Lessons | None, FollowedLessons]:
+    """What an agent is told of its lessons, and by how much an ensemble that follows them scales its size."""
+    told = lessons_for(rooms, deployment, seq=seq, version=version)
+    return told, followed_lessons(rooms, deployment, market, seq=seq, version=version)
+
+
+def followed_lessons(
+    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
+) -> FollowedLessons:
+    """What an agent that follows its confirmed lessons is to do here; by default nothing is read."""
+    follow = deployment.agent.reflection.follow
+    if follow is msgspec.UNSET or not version.hypotheses:
+        return NO_LESSONS_FOLLOWED
+    lessons = [change.lesson for change in rooms.notes.lessons(deployment.id, seq=seq)]
+    # Read like the situation of an entry, so that a condition means the same before a trade as in its evidence.
+    shape = _bar_features_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
+    features = _market_features(
+        market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=0
+    )
+    facts = entry_facts(
+        symbol=market.symbol,
+        side=None,
+        regime=market_regime(market, version=version),
+        at=market.as_of,
+        conditions=dict(conditions_of(features)),
+    )
+    return follow_lessons(lessons, facts, skip=follow == "skip")
+
+
+_BulletReader = Callable[[str], tuple[str, ...]]
+
+
+def _bullet_readers(version: PacketVersion) -> tuple[_BulletReader, _BulletReader]:
+    """How bullets are read from the own note, and from those of others."""
+    return (rendered_bullets, shared_bullets) if version.hypotheses else (note_bullets, note_bullets)
+
+
+def _join_lessons(
+    inputs: tuple[PacketVersion, AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]],
+) -> Lessons:
+    version, agent, (note, held) = inputs
+    own_bullets, shared_of = _bullet_readers(version)
+    own = own_bullets(note.lessons_text) if note else ()
+    shared = [each for each in _promoted_notes(agent, held) if shared_of(each.lessons_text)]
     lines = [
-        f"From {each.agent}: {line}" for each in shared for line in note_bullets(each.lessons_text) if line not in own
+        f"From {each.agent}: {line}" for each in shared for line in shared_of(each.lessons_text) if line not in own
     ]
     if shared and not own:
         return Lessons(tuple(lines), shared[0].content_hash)
@@ -387,7 +461,7 @@ def _append_promotion(rooms: Rooms, note: SkillNote) -> Promotion:
         for name, _ in rooms.book.deployments(agent.name)
         if name != note.source
     ]
-    bullets = note_bullets(note.lessons_text)
+    bullets = shared_bullets(note.lessons_text)
     return Promotion(note.skill, note.note_id, note.agent, note.content_hash, bullets, tuple(lines))
 
 

@@ -34,7 +34,7 @@ from tapebook.context import (
     version_of,
 )
 from tapebook.context.market_sections import feature_line
-from tapebook.domain.agent import MOST_TRADES_SHOWN, Deployment
+from tapebook.domain.agent import MOST_TRADES_SHOWN, NO_LESSONS_FOLLOWED, Deployment
 from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, LookbackBars, Mid, SettledFunding
@@ -52,7 +52,7 @@ from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_o
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import ShownMemories, citations_for, curated_until, experience_for, lessons_for
+from tapebook.tick.memory import ShownMemories, citations_for, curated_until, experience_for, lessons_and_scale
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
 from tapebook.wiring import Rooms
 
@@ -445,11 +445,10 @@ def _read_memories(
     elif ahead is None:
         closed = read("recent_trades", [], book.closed_trades, own, seq=seq, most=most)
     else:
-        until = {"seq": seq, "most": most, "until": view.as_of}
-        closed = read("recent_trades", [], book.closed_trades_until, own, **until)
+        closed = read("recent_trades", [], book.closed_trades_until, own, seq=seq, most=most, until=view.as_of)
     learned = seq if ahead is None else ahead.first_seq - 1
     known = {"seq": learned, "as_of": view.as_of, "curated": watermarks.curated}
-    portfolio, docs = account.portfolio, watermarks.docs
+    portfolio, docs, no_lessons = account.portfolio, watermarks.docs, (None, NO_LESSONS_FOLLOWED)
     last, outcomes = read(
         "last_decision",
         (None, ()),
@@ -461,7 +460,11 @@ def _read_memories(
         version=version,
         until=None if ahead is None else view.as_of,
     )
-    lessons = read("lessons", None, lessons_for, rooms, deployment, seq=learned) if "lessons" in on else None
+    lessons, followed = (
+        read("lessons", no_lessons, lessons_and_scale, rooms, deployment, market, seq=learned, version=version)
+        if "lessons" in on
+        else no_lessons
+    )
     learned_here = (
         read(
             "experience",
@@ -484,6 +487,7 @@ def _read_memories(
         "last_run": last,
         "last_orders": outcomes,
         "lessons": lessons,
+        "followed": followed,
         "experience": learned_here.rows,
         "horizons": layers,
         "citations": read(
