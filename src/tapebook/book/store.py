@@ -188,13 +188,13 @@ class Book:
         read = partial(self._log.set_backs, stream, until=seq)
         return self._set_back_cache.read(deployment, stream, seq=seq, read=read)
 
-    def save_agent(self, profile: AgentProfile, *, at: int) -> int:
+    def save_agent(self, profile: AgentProfile, *, at: int, reason: str = "") -> int:
         """Stores a profile as a new version, unless it equals the newest; returns the version."""
         known = self.agent(profile.name)
         if known is not None and known[1] == profile and self.removed_at(profile.name) is None:
             return known[0]
         version = known[0] + 1 if known else 1
-        saved = ev.draft_event(at, ev.AgentSaved(version, profile))
+        saved = ev.draft_event(at, ev.AgentSaved(version, profile, reason))
         self.append("", [saved], expected_seq=self.head())
         return version
 
@@ -322,6 +322,17 @@ class Book:
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "until": until}
         rows = self._db.all(_QUERIES.closed_trades_until, **where)
         return [_closed_trade(row) for row in rows]
+
+    def closed_on_day(self, deployment: str, *, seq: int, as_of: int) -> list[ClosedTrade]:
+        """The trades that ended on the day of a moment, by then and as of a sequence number, oldest exit first."""
+        span = {"since": day_start(as_of), "until": as_of + 1}
+
+        def read() -> tuple[int, list[ClosedTrade]]:
+            return span["since"], [each.trade for each in self.trades_closed_between(deployment, **span, seq=seq)]
+
+        key = "closed on", deployment
+        known = self._account_cache.read(key, self.stream(deployment), seq=seq, read=read)
+        return (known if known[0] == span["since"] else self._account_cache.replace(key, read()))[1]
 
     def trade_agent(self, trade_id: str) -> tuple[str, int]:
         """The agent and version that opened a trade."""

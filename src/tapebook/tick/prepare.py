@@ -51,7 +51,14 @@ from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_o
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import ShownMemories, citations_for, curated_until, experience_rows_for, lessons_for
+from tapebook.tick.memory import (
+    ShownMemories,
+    citations_for,
+    curated_until,
+    experience_rows_for,
+    layers_for,
+    lessons_for,
+)
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
 from tapebook.wiring import Rooms
 
@@ -432,7 +439,7 @@ def _read_memories(
     experience = read(
         "experience", (), experience_rows_for, rooms, deployment, market, portfolio, seq=learned, version=version
     )
-    layers = read("horizons", (), rooms.horizons.packet_rows, own, **known)
+    layers = read("horizons", (), layers_for, rooms, deployment, portfolio, version=version, **known)
     return {
         "activity": doing,
         "closed_trades": tuple(closed),
