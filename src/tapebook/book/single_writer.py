@@ -94,7 +94,7 @@ class StreamState:
         if self._closed_today[0] != known:
             # Exits are told in the order of time, but for those of one reconciliation.
             since = takewhile(lambda trade: trade.exit_tick_at >= day - DAY, reversed(self.closed))
-            ended = [trade for trade in since if day <= trade.exit_tick_at <= as_of]
+            ended = [trade for trade in since if day <= trade.exit_tick_at < day + DAY]
             ended.sort(key=lambda trade: (trade.exit_tick_at, trade.state.trade_id))
             self._closed_today = known, ended
         return self._closed_today[1]

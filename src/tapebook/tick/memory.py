@@ -298,7 +298,11 @@ def layers_for(
     """What a decision is told of the layers, and since renderer 5 of the day that is running and of what is held."""
     now = None
     if version.market_phases:
-        now = HeldNow(rooms.book.closed_on_day(deployment.id, seq=seq, as_of=as_of), portfolio.positions)
+        ended = rooms.book.closed_on_day(deployment.id, seq=seq, as_of=as_of)
+        if ended and ended[-1].exit_tick_at > as_of:
+            # A clock that was ahead has dated it.
+            ended = [trade for trade in ended if trade.exit_tick_at <= as_of]
+        now = HeldNow(ended, portfolio.positions)
     return rooms.horizons.packet_rows(deployment.id, seq=seq, as_of=as_of, curated=curated, now=now)
 
 
@@ -462,7 +466,7 @@ def citations_for(
     What the packet shows in another section is not among them.
     """
     agent, closed = deployment.agent, remembered.closed
-    if not seq or not agent.context.memory:
+    if not seq or "documents" not in agent.context.rooms:
         return ()
     lines = sanitise_lines if version.sanitised else renderer_3.question_lines
     question = DecisionQuestion(
