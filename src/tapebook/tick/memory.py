@@ -2,7 +2,8 @@
 
 - experience: what the packet is told (`experience_for`), the moment of a decision (`moment_drafts`), and what closed
   trades teach (`outcomes_due`);
-- horizons: the days of the book and the roll-ups of days that are over (`BookDays`, `layers_due`);
+- horizons: the days of the book and of the tape (`BookDays`, `TapeDays`), the roll-ups of days that are over
+  (`layers_due`, `owner_layers_due`), and rows for the packet (`layers_for`);
 - lessons (`lessons_for`): an agent's own note, then notes that were promoted to its skills. A skill is a name;
   every agent has the skill of its own name, and further ones stand in its profile. A promotion is an event of the
   owner's stream, and `promoted_notes_due` copies it to a deployment before its next decision, which reads its own
@@ -32,6 +33,7 @@ from tapebook.domain.agent import (
     SkillNote,
 )
 from tapebook.domain.cache import LastCall
+from tapebook.domain.instants import HOUR
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
 from tapebook.domain.money import E12
 from tapebook.domain.packet import Citation
@@ -55,7 +57,8 @@ from tapebook.experience.features import conditions_of
 from tapebook.experience.records import UNKNOWN_REGIME, Outcome
 from tapebook.experience.store import RecordsAsOf
 from tapebook.home import shared_lock
-from tapebook.horizons import Aggregate, ChangedDay, Period, exit_of, leaf_of
+from tapebook.horizons import Aggregate, ChangedDay, HeldNow, Period, RollupTerms, exit_of, leaf_of
+from tapebook.horizons.markets import MAX_SYMBOLS, PriceSpan, prices_of_day, sector_of
 from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
 from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of, entry_facts
 from tapebook.lessons.notes import draft_note_promoted
@@ -66,8 +69,11 @@ from tapebook.log import Draft
 from tapebook.search import GLOBAL_SCOPE
 from tapebook.search.index import RULES, decode_search_terms
 from tapebook.search.text import ShownTexts
+from tapebook.settings.config import Config
 from tapebook.settings.profiles import SKILL_NAME
 from tapebook.tape.features import RegimeClassifier
+from tapebook.tape.store import Tape
+from tapebook.tape.view import View
 from tapebook.wiring import Rooms
 
 STEP_TRADES = 2_000
@@ -265,13 +271,91 @@ class BookDays:
         return leaf_of(day, exits, ledger_usd_e6=sum(known) if known else None)
 
 
+class TapeDays:
+    """The days of some symbols on the tape, as far as they are known by a moment."""
+
+    def __init__(self, tape: Tape, symbols: Iterable[str], *, now: int) -> None:
+        self._tape = tape
+        self._symbols = list(dict.fromkeys(symbols))[:MAX_SYMBOLS]
+        self._now = now
+
+    def prices(self, day: Period) -> dict[str, PriceSpan]:
+        """The symbols with their prices on a day; without those nothing is known of."""
+        # What is told in the hour after it belongs to a day; later corrections leave it as it was rolled up.
+        view = View(min(self._now, day.end + HOUR - 1))
+        found = {symbol: prices_of_day(self._bars(symbol, day, view)) for symbol in self._symbols}
+        return {symbol: span for symbol, span in found.items() if span is not None}
+
+    def _bars(self, symbol: str, day: Period, view: View) -> list[Candle]:
+        for minutes, count in ((60, 24), (24 * 60, 1)):
+            bars = self._tape.bars(symbol, minutes=minutes, count=count, view=view)
+            if inside := [bar for bar in bars if bar.bucket_ts in day]:
+                return inside
+        return []
+
+
 def layers_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The events of days that are over and are not in the layers yet; one lookup when no trade ended since the last."""
     scope, now = deployment.id, rooms.clock.now()
     quiet = rooms.horizons.nothing_to_roll_up_at(scope, now=now)
     if quiet is not None and not rooms.book.closed_count_since(scope, after=quiet, seq=seq)[0]:
         return []
-    return rooms.horizons.roll_up_finished_days(BookDays(rooms.book), scope, seq=seq, now=now)
+    return rooms.horizons.roll_up_finished_days(
+        BookDays(rooms.book),
+        scope,
+        seq=seq,
+        now=now,
+        terms=rollup_terms(rooms.config),
+        market=TapeDays(rooms.tape, deployment.agent.watchlist, now=now),
+    )
+
+
+def owner_layers_due(rooms: Rooms, *, seq: int) -> list[Draft]:
+    """The same of all agents together, whose layers are in the owner's stream: a step at a time, none when all is in.
+
+    No tick waits for that stream, so the librarian of a desk writes them.
+    """
+    now = rooms.clock.now()
+    return rooms.horizons.roll_up_finished_days(
+        BookDays(rooms.book),
+        "",
+        seq=seq,
+        now=now,
+        terms=rollup_terms(rooms.config),
+        market=TapeDays(rooms.tape, watched_symbols(rooms.book), now=now),
+    )
+
+
+def watched_symbols(book: Book) -> list[str]:
+    """What the agents of a home watch, without what was removed."""
+    return [symbol for _, agent in book.agents() for symbol in agent.watchlist]
+
+
+def rollup_terms(config: Config) -> RollupTerms:
+    """The sectors of a home."""
+    own = dict(entry.rsplit("=", 1) for entry in config.horizons.sectors)
+    return RollupTerms(partial(sector_of, own=own))
+
+
+def layers_for(
+    rooms: Rooms,
+    deployment: Deployment,
+    portfolio: Portfolio,
+    *,
+    seq: int,
+    as_of: int,
+    curated: int,
+    version: PacketVersion,
+) -> tuple[LayerRow, ...]:
+    """What a decision is told of the layers, and since renderer 5 of the day that is running and of what is held."""
+    now = None
+    if version.market_phases:
+        ended = rooms.book.closed_on_day(deployment.id, seq=seq, as_of=as_of)
+        if ended and ended[-1].exit_tick_at > as_of:
+            # A clock that was ahead has dated it.
+            ended = [trade for trade in ended if trade.exit_tick_at <= as_of]
+        now = HeldNow(ended, portfolio.positions)
+    return rooms.horizons.packet_rows(deployment.id, seq=seq, as_of=as_of, curated=curated, now=now)
 
 
 def curated_until(rooms: Rooms, *, as_of: int | None = None) -> int:

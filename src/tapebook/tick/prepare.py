@@ -52,7 +52,14 @@ from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_o
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import ShownMemories, citations_for, curated_until, experience_for, lessons_and_scale
+from tapebook.tick.memory import (
+    ShownMemories,
+    citations_for,
+    curated_until,
+    experience_for,
+    layers_for,
+    lessons_and_scale,
+)
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
 from tapebook.wiring import Rooms
 
@@ -480,7 +487,11 @@ def _read_memories(
         if "experience" in on
         else PacketExperience()
     )
-    layers = read("horizons", (), rooms.horizons.packet_rows, own, **known) if "horizons" in on else ()
+    layers = (
+        read("horizons", (), layers_for, rooms, deployment, portfolio, version=version, **known)
+        if "horizons" in on
+        else ()
+    )
     return {
         "activity": doing,
         "closed_trades": tuple(closed),
