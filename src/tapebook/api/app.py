@@ -14,6 +14,7 @@ from types import TracebackType
 
 from tapebook.api.agents import Agents
 from tapebook.api.backtests import BacktestRuns, Backtests
+from tapebook.api.changes import ChangeFeed, HomeChanges, MovedStream
 from tapebook.api.experience import HomeExperience
 from tapebook.api.homes import HomeHealth, demo, find_damage, ingest, init
 from tapebook.api.horizons import HomeLayers
@@ -60,11 +61,13 @@ __all__ = [
     "Finding",
     "FlattenReport",
     "HaltReport",
+    "HomeChanges",
     "HomeEvent",
     "HomeObserver",
     "HomeTotals",
     "ImportReport",
     "IngestProgress",
+    "MovedStream",
     "Preview",
     "RemovedAgent",
     "ReplayReport",
@@ -89,7 +92,7 @@ __all__ = [
 ]
 
 
-class Tapebook(Agents, Runs, Trades, LessonNotes, MarketHistory, BacktestRuns, HomeHealth):
+class Tapebook(Agents, Runs, Trades, LessonNotes, MarketHistory, BacktestRuns, HomeHealth, ChangeFeed):
     """A home, opened. Use it as a context manager, or close it."""
 
     def __init__(self, home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> None:

@@ -59,6 +59,11 @@ class OpenHome:
         system.catch_up(rooms.tape.head()[1])
         return cls(rooms, demo_clock=demo_clock)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, by any thread."""
+        return self._closed
+
     @contextmanager
     def write(self) -> Iterator[Rooms]:
         """The rooms that may write, for one thread at a time."""
@@ -160,7 +165,9 @@ class OpenHome:
             raise
         with self._returned:
             self._opening -= 1
-            self._readers.append(reader)
+            # One that was opened while the home was closed ends when it is given back.
+            if not self._closed:
+                self._readers.append(reader)
         return reader
 
     def _give_back(self, reader: Rooms) -> None:
