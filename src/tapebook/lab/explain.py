@@ -92,7 +92,7 @@ def _lessons_of(rooms: Rooms, run: DecisionRun) -> tuple[str | None, list[views.
     if not run.packet_sha256 or "lessons" in run.degraded:
         return None, None
     deployment, seq = deployment_of(rooms, run), run.watermarks.book
-    if not deployment.agent.context.memory:
+    if "lessons" not in deployment.agent.context.rooms:
         return NO_LESSONS, []
     told: list[views.LessonView] = [
         {"agent": note.agent, "note_id": note.note_id, "content_hash": note.content_hash}

@@ -406,10 +406,13 @@ def _read_memories(
     book, own, seq, profile = rooms.book, deployment.id, account.seq, deployment.agent.context
     view, read = View(market.as_of, watermarks.tape), optional.read_or_default
     doing = read("activity", None, account_activity, rooms, deployment, account, view=view)
-    if not profile.memory:
+    on = profile.rooms
+    if not on:
         return {"activity": doing}
     most = min(profile.recent_trades_k, MOST_TRADES_SHOWN)
-    if ahead is None:
+    if "trades" not in on:
+        closed = []
+    elif ahead is None:
         closed = read("recent_trades", [], book.closed_trades, own, seq=seq, most=most)
     else:
         until = {"seq": seq, "most": most, "until": view.as_of}
@@ -428,11 +431,13 @@ def _read_memories(
         version=version,
         until=None if ahead is None else view.as_of,
     )
-    lessons = read("lessons", None, lessons_for, rooms, deployment, seq=learned)
-    experience = read(
-        "experience", (), experience_rows_for, rooms, deployment, market, portfolio, seq=learned, version=version
+    lessons = read("lessons", None, lessons_for, rooms, deployment, seq=learned) if "lessons" in on else None
+    experience = (
+        read("experience", (), experience_rows_for, rooms, deployment, market, portfolio, seq=learned, version=version)
+        if "experience" in on
+        else ()
     )
-    layers = read("horizons", (), rooms.horizons.packet_rows, own, **known)
+    layers = read("horizons", (), rooms.horizons.packet_rows, own, **known) if "horizons" in on else ()
     return {
         "activity": doing,
         "closed_trades": tuple(closed),

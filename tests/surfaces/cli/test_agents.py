@@ -58,7 +58,7 @@ def test_add_edit_and_show(run: Run, own: str) -> None:
     assert (shown["horizon"], shown["bar_minutes"], shown["bar_count"]) == ("swing", 180, 56)
     assert (shown["max_position_usd"], shown["cash_usd"], shown["margin"]) == (500.5, 2500, "isolated")
     assert (shown["avoid"], shown["strategy"], shown["recent_trades_k"]) == (["a", "b"], "go", 20)
-    assert (shown["shadow"]["memory"], shown["memory"], shown["deployment"]) == (False, True, None)
+    assert (shown["shadow"]["memory"], shown["memory"], shown["deployment"]) == ("off", "on", None)
     older = json.loads(run("agents", "show", "mine", "--version", "1", "--home", own, "--json")[1])
     assert (older["version"], older["max_leverage"], older["shadow"]) == (1, 5, None)
 
