@@ -17,6 +17,7 @@ from tapebook.api.backtests import BacktestRuns, Backtests
 from tapebook.api.experience import HomeExperience
 from tapebook.api.homes import HomeHealth, demo, find_damage, ingest, init
 from tapebook.api.horizons import HomeLayers
+from tapebook.api.lessons import LessonTrials
 from tapebook.api.market import MarketHistory
 from tapebook.api.open_home import OpenHome
 from tapebook.api.recall import Recall
@@ -89,7 +90,7 @@ __all__ = [
 ]
 
 
-class Tapebook(Agents, Runs, Trades, LessonNotes, MarketHistory, BacktestRuns, HomeHealth):
+class Tapebook(Agents, Runs, Trades, LessonNotes, LessonTrials, MarketHistory, BacktestRuns, HomeHealth):
     """A home, opened. Use it as a context manager, or close it."""
 
     def __init__(self, home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> None:

@@ -34,7 +34,7 @@ from tapebook.context.formatting import (
 )
 from tapebook.context.render import RenderedSection, SectionCache, SectionLayout, user_text
 from tapebook.context.situation import CURRENT_RENDERER, Market, Situation, version_of
-from tapebook.domain.agent import AgentProfile, ContextProfile, Lessons, RiskCaps
+from tapebook.domain.agent import AgentProfile, ContextProfile, Lessons, MemoryRoom, RiskCaps
 from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.market import Candle
@@ -180,6 +180,17 @@ RENDERER_SECTIONS = {
 }
 """The sections of every renderer: of the market, and of the agent's own."""
 
+ROOM_OF_SECTION: dict[str, MemoryRoom] = {
+    "last_decision": "activity",
+    "recent_activity": "activity",
+    "recent_trades": "trades",
+    "open_positions": "positions",
+    "experience": "experience",
+    "horizons": "horizons",
+    "citations": "documents",
+}
+"""The room each section of memory is of; lessons stand in the system message."""
+
 SECTION_CAPS = {layout.name: layout.cap for layout in MARKET_SECTIONS} | {
     layout.name: layout.cap for layout in OWN_SECTIONS
 }
@@ -190,7 +201,7 @@ def assemble_packet(situation: Situation) -> Packet:
     seen, agent = situation.market, situation.deployment.agent
     renderer = situation.renderer
     board = packet_cache(situation.deployment.id, seen.symbol, agent.context, renderer)
-    system = board.system((agent, situation.lessons if agent.context.memory else None))
+    system = board.system((agent, situation.lessons if "lessons" in agent.context.rooms else None))
     drawn = render_market_sections(seen, renderer)
     _render_own_sections(drawn, situation, board, room=MEMORY_CAP - system.lessons_tokens)
     names, sections, texts, encoded, tokens, contents, openings = zip(*map(astuple, drawn), strict=True)
@@ -242,6 +253,8 @@ def decision_facts(situation: Situation) -> DecisionFacts:
         max_account_usd_e6=caps.max_account_usd_e6,
         account_used_usd_e6=used,
         weights={row.name: to_units(row.value, 10_000) for row in situation.experience if row.kind == "provider"},
+        lessons_scale_e4=situation.followed.scale_e4,
+        lessons_followed=situation.followed.lesson_ids,
     )
 
 
@@ -318,7 +331,9 @@ class PacketCache:
             lambda seen: system_message(*seen, symbol=symbol, renderer=renderer)
         )
         own = RENDERER_SECTIONS[renderer][1]
-        panels = {layout.name: SectionCache(layout) for layout in own if context.memory or not layout.memory}
+        rooms = context.rooms
+        shown = [layout for layout in own if not layout.memory or ROOM_OF_SECTION[layout.name] in rooms]
+        panels = {layout.name: SectionCache(layout) for layout in shown}
         self.panels, self.trades = tuple(panels.values()), panels.get(memory_sections.RECENT_TRADES_SECTION.name)
         self.begun_inputs = LastCall(_begin_inputs_hash)
 

@@ -57,6 +57,8 @@ class Slot(msgspec.Struct, frozen=True):
     branch: str = "main"
     # How often the clock had gone back in the deployment's stream: a moment that comes again is another slot.
     turn: int = 0
+    # Whether memory takes in what the decision sees: not behind the moment at which a backtest freezes it.
+    learns: bool = True
 
     def run_id(self) -> str:
         """The id of the decision, the same on every attempt."""
