@@ -39,7 +39,7 @@ class ProfileView(TypedDict):
     bar_minutes: int
     bar_count: int
     recent_trades_k: int
-    memory: bool
+    memory: str
     max_position_usd: float
     max_account_usd: float
     max_daily_loss_usd: float

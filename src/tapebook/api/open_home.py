@@ -17,8 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tapebook.anchors import try_anchor_heads
+from tapebook.book.store import Book
 from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.desk import demo as demo_loop
+from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import iso_text, parse_instant
 from tapebook.errors import BadInput
 from tapebook.wiring import Rooms
@@ -186,6 +188,18 @@ def parse_moment(given: int | str) -> int:
         return parse_instant(given) if isinstance(given, str) else given
     except ValueError as error:
         raise BadInput(str(error)) from error
+
+
+def listed_deployment(book: Book, agent: str | None, as_of: int | None) -> str | None:
+    """Whose rows a list shows: those of an agent's deployment, or all (empty); None before an agent was there."""
+    if agent is None:
+        return ""
+    newest = book.find_agent(agent, removed=True)
+    if as_of is None:
+        return newest.id
+    # Its broker or its mode, which name the deployment, may have been others then.
+    then = book.agent_as_of(agent, as_of=as_of, removed=True)
+    return None if then is None else deployment_id(then[1])
 
 
 class HomePart:

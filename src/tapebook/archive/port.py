@@ -17,6 +17,9 @@ from tapebook.errors import ConfigError, Damaged
 CONTENT_PREFIX = "sha256/"
 """The beginning of every key that is made from content."""
 
+PACK_PREFIX = "packs/"
+"""The beginning of the keys of packs, which are made from their content too."""
+
 _CONTENT_KEY = re.compile(r"sha256/([0-9a-f]{2})/\1[0-9a-f]{62}")
 
 
@@ -67,6 +70,10 @@ class Archive(Protocol):
         """Deletes what killed writers left half written before a moment, where it usually lies or everywhere."""
         ...
 
+    def write_problem(self) -> str | None:
+        """Why nothing can be written now, as far as can be told without writing."""
+        ...
+
 
 ARCHIVES_FOLDER = "tapebook.archive.archives"
 
@@ -99,9 +106,22 @@ def is_content_key(key: str) -> bool:
     return _CONTENT_KEY.fullmatch(key) is not None
 
 
+def key_of_digest(digest: bytes) -> str:
+    """The key of content with a sha256."""
+    text = digest.hex()
+    return f"{CONTENT_PREFIX}{text[:2]}/{text}"
+
+
+def digest_of_key(key: str) -> bytes:
+    """The sha256 that a content key names."""
+    return bytes.fromhex(key.rpartition("/")[2])
+
+
 def matches_key(key: str, content: bytes) -> bool:
     """Whether content is what its key says; a key that is not made from content says nothing."""
-    return not key.startswith(CONTENT_PREFIX) or content_key(content) == key
+    if not key.startswith((CONTENT_PREFIX, PACK_PREFIX)):
+        return True
+    return key.partition("/")[2] == content_key(content).removeprefix(CONTENT_PREFIX)
 
 
 def verified_content(key: str, content: bytes | None) -> bytes | None:

@@ -13,7 +13,7 @@ import msgspec
 from tapebook.domain.agent import Deployment, ExperienceRow, LayerRow, Lessons
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, Mid, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
-from tapebook.domain.packet import Citation
+from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, TradeState
 from tapebook.domain.run import Activity, DecisionRun, Watermarks
 from tapebook.errors import Damaged
@@ -119,6 +119,7 @@ class Situation(msgspec.Struct, frozen=True):
     activity: Activity | None = None
     lessons: Lessons | None = None
     experience: tuple[ExperienceRow, ...] = ()
+    analog: AnalogFacts | None = None
     horizons: tuple[LayerRow, ...] = ()
     citations: tuple[Citation, ...] = ()
     degraded: tuple[str, ...] = ()

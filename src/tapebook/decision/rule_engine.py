@@ -13,7 +13,7 @@ A rule that cannot see enough abstains: it holds with no confidence, so that in 
 
 import math
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -21,12 +21,10 @@ from msgspec import Meta
 from tapebook.decision.port import EngineAnswer
 from tapebook.decision.reply import make_answer_on
 from tapebook.domain.cache import LastCall, SlidingMap
-from tapebook.domain.packet import Packet, Section
-
-PositionSide = Literal["long", "short"]
+from tapebook.domain.packet import Packet, PositionSide, Section
 
 _PRICE_COLUMNS = ("high", "low", "close")
-_BarPrices = tuple[float, float, float]
+_BarFigures = tuple[float, float, float]
 Facts = dict[str, str]
 """Names and values of a section: of a name that stands twice the first value, none of a row without one."""
 
@@ -99,18 +97,18 @@ def _held_side(portfolio: Facts) -> PositionSide | None:
     return "long" if side == "long" else "short" if side == "short" else None
 
 
-def _packet_bars(prices: tuple[_BarPrices | None, ...]) -> PacketBars:
+def _packet_bars(prices: tuple[_BarFigures | None, ...]) -> PacketBars:
     found = [each for each in prices if each is not None]
     return PacketBars(*zip(*found, strict=True)) if found else PacketBars()
 
 
-def _price_reader(columns: tuple[str, ...]) -> SlidingMap[tuple[str, ...], _BarPrices | None]:
+def _price_reader(columns: tuple[str, ...]) -> SlidingMap[tuple[str, ...], _BarFigures | None]:
     """What gives the prices of rows under these columns, or None for a row that is not whole."""
     if not set(_PRICE_COLUMNS) <= set(columns):
         return SlidingMap(lambda rows: [None] * len(rows))
     high, low, close = (columns.index(name) for name in _PRICE_COLUMNS)
 
-    def prices(row: tuple[str, ...]) -> _BarPrices | None:
+    def prices(row: tuple[str, ...]) -> _BarFigures | None:
         try:
             # Plus zero: a zero has no sign, so that equal bars tell equal stories.
             found = float(row[high]) + 0.0, float(row[low]) + 0.0, float(row[close]) + 0.0

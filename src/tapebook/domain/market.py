@@ -171,4 +171,15 @@ class Gap(msgspec.Struct, frozen=True):
     reason: str
 
 
-Observation = Mid | Candle | Liquidity | AssetContext | FundingRate | PredictedFunding | Delisting | FeatureRow
+class RegistryRecord(msgspec.Struct, frozen=True):
+    """What a register says of a subject from now on, as canonical JSON; what it does not mention stays as it was."""
+
+    symbol: str
+    bucket_ts: int
+    record_json: str
+    register: str
+
+
+Observation = (
+    Mid | Candle | Liquidity | AssetContext | FundingRate | PredictedFunding | Delisting | FeatureRow | RegistryRecord
+)

@@ -18,7 +18,7 @@ from tapebook.ingest.ingester import FactBuffer, Ingester
 from tapebook.ingest.live import retention_by_channel
 from tapebook.sources import hyperliquid
 from tapebook.sources.hyperliquid.settings import source_settings
-from tapebook.sources.hyperliquid.tape_reads import newest_books
+from tapebook.sources.hyperliquid.tape_reads import live_markets, newest_books
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 
@@ -127,4 +127,5 @@ class SteppedFeed:
             # Steps are committed whole, so the newest bucket of a channel says all.
             resume=self._rooms.tape.newest_buckets(),
             books=newest_books(self._rooms.tape, now=self._clock.now()),
+            listed=live_markets(self._rooms.tape),
         )

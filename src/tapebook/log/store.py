@@ -473,15 +473,14 @@ class Log:
         """How far each stream is anchored."""
         return {Stream(owner, deployment): seq for owner, deployment, seq in self._db.all(QUERIES.anchored)}
 
-    def note_anchor(self, noted: NotedAnchor, heads: Mapping[Stream, int], *, write: Callable[[], None]) -> None:
-        """Notes an anchor once `write` has brought it to the archive; StaleWriter when another process was faster."""
+    def note_anchor(self, noted: NotedAnchor, heads: Mapping[Stream, int]) -> None:
+        """Notes an anchor that is in the archive; StaleWriter when another process was faster."""
         with self._db.transaction():
             if self._db.one(QUERIES.note_anchor, **msgspec.structs.asdict(noted)) is None:
                 raise StaleWriter(f"anchor {noted.number} was written by another process")
             self._db.execute(QUERIES.drop_older_anchors, number=noted.number)
             rows = [(stream.owner, stream.deployment, seq) for stream, seq in sorted(heads.items())]
             self._db.many(QUERIES.note_anchored, rows)
-            write()
 
     def packed_until(self, stream: Stream) -> int:
         """The last number of a stream's newest pack; 0 without any."""

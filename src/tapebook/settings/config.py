@@ -100,6 +100,7 @@ class ArchiveSettings(msgspec.Struct, frozen=True):
     """Where texts and old rows are kept."""
 
     place: ArchivePlace = "archive"
+    spool: ArchivePlace = "spool"
     packets: Switch = True
     raw: Switch = False
 

@@ -22,6 +22,7 @@ import msgspec
 
 from tapebook.domain.agent import (
     HORIZONS,
+    MEMORY_MAY_BE,
     MOST_TRADES_SHOWN,
     REFLECTION_CADENCES,
     AgentProfile,
@@ -29,6 +30,8 @@ from tapebook.domain.agent import (
     EngineSettingPairs,
     MarginMode,
     TradingMode,
+    memory_setting_text,
+    parse_memory,
 )
 from tapebook.domain.instants import DAY, MINUTE, SECOND
 from tapebook.domain.money import E6, to_units
@@ -234,7 +237,7 @@ KEYS: dict[str, ProfileKey] = {
         _show_same,
         f"a whole number from 0 to {MOST_TRADES_SHOWN}",
     ),
-    "memory": ProfileKey("context.memory", _switch, _show_same, "on or off"),
+    "memory": ProfileKey("context.memory", parse_memory, memory_setting_text, MEMORY_MAY_BE),
     "max_position_usd": _usd_key("caps.max_position_usd_e6", least=1),
     "max_account_usd": _usd_key("caps.max_account_usd_e6", least=1),
     "max_daily_loss_usd": _usd_key("caps.max_daily_loss_usd_e6", least=0.01),
@@ -343,7 +346,8 @@ def profile_by_keys(profile: AgentProfile) -> dict[str, Any]:
         group, _, field = key.place.rpartition(".")
         view[name] = key.show(getattr(groups[group], field))
     beside = profile.shadow
-    view["shadow"] = None if beside is None else {name: getattr(beside, _field(name)) for name in CONTEXT_KEYS}
+    shown = {} if beside is None else {name: KEYS[name].show(getattr(beside, _field(name))) for name in CONTEXT_KEYS}
+    view["shadow"] = shown or None
     return view
 
 

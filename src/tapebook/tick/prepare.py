@@ -52,7 +52,7 @@ from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_o
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import ShownMemories, citations_for, curated_until, experience_for, lessons_for
+from tapebook.tick.memory import ShownMemories, analog_facts, citations_for, curated_until, experience_for, lessons_for
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
 from tapebook.wiring import Rooms
 
@@ -402,7 +402,8 @@ def _read_shared_market(
     version: PacketVersion,
 ) -> Market:
     profile = deployment.agent.context
-    minutes, count, looks_back = profile.bar_minutes, profile.bar_count, profile.memory and version.lookbacks
+    minutes, count = profile.bar_minutes, profile.bar_count
+    looks_back = version.lookbacks and "experience" in profile.rooms
     if shelf is None or "features" in optional.degraded_names:
         market = read_market(tape, symbol, minutes=minutes, count=count, view=view, version=version)
         if looks_back:
@@ -436,10 +437,13 @@ def _read_memories(
     book, own, seq, profile = rooms.book, deployment.id, account.seq, deployment.agent.context
     view, read = View(market.as_of, watermarks.tape), optional.read_or_default
     doing = read("activity", None, account_activity, rooms, deployment, account, view=view)
-    if not profile.memory:
+    on = profile.rooms
+    if not on:
         return {"activity": doing}
     most = min(profile.recent_trades_k, MOST_TRADES_SHOWN)
-    if ahead is None:
+    if "trades" not in on:
+        closed = []
+    elif ahead is None:
         closed = read("recent_trades", [], book.closed_trades, own, seq=seq, most=most)
     else:
         until = {"seq": seq, "most": most, "until": view.as_of}
@@ -458,26 +462,20 @@ def _read_memories(
         version=version,
         until=None if ahead is None else view.as_of,
     )
-    lessons = read("lessons", None, lessons_for, rooms, deployment, seq=learned)
-    learned_here = read(
-        "experience",
-        PacketExperience(),
-        experience_for,
-        rooms,
-        deployment,
-        market,
-        portfolio,
-        seq=learned,
-        version=version,
-    )
-    layers = read("horizons", (), rooms.horizons.packet_rows, own, **known)
+    lessons = read("lessons", None, lessons_for, rooms, deployment, seq=learned) if "lessons" in on else None
+    experience = PacketExperience()
+    if "experience" in on:
+        terms: Any = {"seq": learned, "version": version}
+        experience = read("experience", experience, experience_for, rooms, deployment, market, portfolio, **terms)
+    layers = read("horizons", (), rooms.horizons.packet_rows, own, **known) if "horizons" in on else ()
     return {
         "activity": doing,
         "closed_trades": tuple(closed),
         "last_run": last,
         "last_orders": outcomes,
         "lessons": lessons,
-        "experience": learned_here.rows,
+        "experience": experience.rows,
+        "analog": analog_facts(experience),
         "horizons": layers,
         "citations": read(
             "citations",

@@ -1,8 +1,8 @@
 """Goes against a row of bars in one direction, and leaves when the row has ended."""
 
 from tapebook.decision import Engine, EngineAnswer, EngineTerms
-from tapebook.decision.rule_engine import PositionSide, RuleSettings, Signal, WholeBars, follow_signal, read_packet
-from tapebook.domain.packet import Packet
+from tapebook.decision.rule_engine import RuleSettings, Signal, WholeBars, follow_signal, read_packet
+from tapebook.domain.packet import Packet, PositionSide
 
 from .streaks import streak_of
 

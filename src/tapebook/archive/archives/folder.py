@@ -233,6 +233,13 @@ class FolderArchive:
                 path.unlink()
         return len(old)
 
+    def write_problem(self) -> str | None:
+        """Why nothing can be written now: the folder is gone, is none, or may not be written."""
+        if not self._root.exists():
+            return f"{self._root} is gone" if self._was_there else None
+        writable = self._root.is_dir() and os.access(self._root, os.W_OK | os.X_OK)
+        return None if writable else f"{self._root} cannot be written"
+
     def path(self, key: str) -> Path:
         """The file of an object, whether it is there or not."""
         return self._root / f"{_checked_key(key)}{_OBJECT}"

@@ -13,7 +13,6 @@ from msgspec import Meta
 from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
 from tapebook.decision.rule_engine import (
     Facts,
-    PositionSide,
     RuleSettings,
     Signal,
     abstain,
@@ -21,7 +20,7 @@ from tapebook.decision.rule_engine import (
     parse_number,
     read_packet,
 )
-from tapebook.domain.packet import Packet
+from tapebook.domain.packet import Packet, PositionSide
 
 OLDEST_SECONDS = 7_200
 HourlyPct = Annotated[float, Meta(gt=0, le=100, description="a number of percent an hour above 0, up to 100")]

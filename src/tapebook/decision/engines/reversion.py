@@ -12,7 +12,6 @@ from msgspec import Meta
 from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
 from tapebook.decision.rule_engine import (
     PacketBars,
-    PositionSide,
     RuleSettings,
     Signal,
     WholeBars,
@@ -20,7 +19,7 @@ from tapebook.decision.rule_engine import (
     follow_signal,
     read_packet,
 )
-from tapebook.domain.packet import Packet
+from tapebook.domain.packet import Packet, PositionSide
 
 SomeDeviations = Annotated[float, Meta(gt=0, le=20, description="a number of deviations above 0, up to 20")]
 

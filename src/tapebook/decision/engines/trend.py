@@ -9,7 +9,6 @@ from functools import lru_cache
 from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
 from tapebook.decision.rule_engine import (
     PacketBars,
-    PositionSide,
     RuleSettings,
     SettingBps,
     Signal,
@@ -18,7 +17,7 @@ from tapebook.decision.rule_engine import (
     follow_signal,
     read_packet,
 )
-from tapebook.domain.packet import Packet
+from tapebook.domain.packet import Packet, PositionSide
 
 
 class TrendSettings(RuleSettings, frozen=True, kw_only=True, cache_hash=True):

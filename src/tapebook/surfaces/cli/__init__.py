@@ -71,7 +71,7 @@ def _global_options(
 COMMANDS: list[Callable[..., None]] = [
     *(home.init, home.demo, desk.up),
     *(context.context, runs.tick, trades.orders, trades.trades),
-    *(market.world, market.ingest, market.market),
+    *(market.world, market.ingest, market.assets, market.market),
     *(desk.halt, desk.resume, desk.flatten),
     *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
 ]

@@ -46,6 +46,10 @@ AsOf = Annotated[
     str | None,
     typer.Option("--as-of", metavar="TIME", callback=_check_instant, help="ISO-8601 (UTC) or epoch ms; else now."),
 ]
+Before = Annotated[
+    str | None,
+    typer.Option("--before", metavar="CURSOR", help="Go on behind this: `next` of the page before, or its last id."),
+]
 
 
 def group_options(context: typer.Context, home: str | None, json: bool) -> tuple[str | None, bool]:
