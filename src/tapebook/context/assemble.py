@@ -255,6 +255,7 @@ def decision_facts(situation: Situation) -> DecisionFacts:
         weights={row.name: to_units(row.value, 10_000) for row in situation.experience if row.kind == "provider"},
         lessons_scale_e4=situation.followed.scale_e4,
         lessons_followed=situation.followed.lesson_ids,
+        analog=situation.analog,
     )
 
 

@@ -36,7 +36,7 @@ from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import HOUR
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
 from tapebook.domain.money import E12
-from tapebook.domain.packet import Citation
+from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, Position
 from tapebook.domain.text import sanitise_lines
 from tapebook.errors import BadInput, UnknownName
@@ -81,6 +81,9 @@ STEP_TRADES = 2_000
 
 _PPM_PER_BP = 100
 
+ANALOG_SPAN = 4 * HOUR
+"""How far ahead an engine looks: an hour seldom pays its costs, and days of a few weeks are too few to tell."""
+
 _VectorInputs = tuple[tuple[Candle, ...], AssetContext | SettledFunding | None, Liquidity | None, int]
 """What a reading comes from beside what is held: bars, funding, book, and the half hour."""
 
@@ -103,6 +106,15 @@ def experience_for(
         return rooms.experience.rows_for_packet(records, question, seq=seq, settings=settings)
     question = ExperienceQuery(market.as_of, market.symbol, regime, providers)
     return PacketExperience(_old_experience_rows(rooms, records, question, market, settings=settings, held=held))
+
+
+def analog_facts(experience: PacketExperience) -> AnalogFacts | None:
+    """What the market did in the four hours after similar moments, for engines; None where nothing is similar."""
+    for move in experience.moves:
+        if move.span_ms == ANALOG_SPAN:
+            figures = move.mean_bps, move.low_bps, move.high_bps, move.independent
+            return AnalogFacts(*figures, horizon_ms=move.span_ms, costs_bps=experience.costs_bps)
+    return None
 
 
 def moment_of(experience: Experience, market: Market) -> SeenMoment | None:
