@@ -82,8 +82,10 @@ class Lesson(msgspec.Struct, frozen=True):
 
     @property
     def is_stated(self) -> bool:
-        """Whether a note states it: what was only proposed is not stated before it is confirmed."""
-        return not self.trial.is_over and (self.hypothesis.carried or self.trial.confirmed_at is not None)
+        """Whether a note states it: before it is confirmed only what the search carried and nothing speaks against."""
+        if self.trial.confirmed_at is not None:
+            return not self.trial.is_over
+        return self.hypothesis.carried and self.trial.status == "registered"
 
     def bullet(self) -> str:
         """The bullet that a note states it with."""
