@@ -214,9 +214,13 @@ def read_lookback(tape: Tape, symbol: str, *, view: View) -> LookbackBars:
     # Both meet at a full hour, so that no minute is counted twice or left out.
     start = floor_to_step(recent[-1].end, HOUR) - _RECENT_MS
     older = tape.bars(symbol, minutes=60, count=(_LOOKBACK_MS + DAY) // HOUR, view=view)
-    return LookbackBars(
-        tuple([bar for bar in recent if bar.bucket_ts >= start]), tuple([bar for bar in older if bar.end <= start])
-    )
+    # From their ends: at every tick most of them stay.
+    first, last = 0, len(older)
+    while recent[first].bucket_ts < start:
+        first += 1
+    while last and older[last - 1].end > start:
+        last -= 1
+    return LookbackBars(recent[first:], older[:last])
 
 
 def _is_recent(stored: FeatureRow | AssetContext | None, view: View) -> bool:
