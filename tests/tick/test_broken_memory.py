@@ -18,7 +18,9 @@ from tapebook.api import app
 from tapebook.desk import health
 from tapebook.desk.librarian import Librarian
 from tapebook.domain.agent import AgentProfile, Deployment, ReflectionSettings, SkillNote
-from tapebook.domain.instants import DAY, MINUTE
+from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.market import Candle
+from tapebook.domain.money import E8
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import Busy, Damaged, StaleWriter, StoreFailed
 from tapebook.home import make_home
@@ -106,6 +108,10 @@ class Full:
         self.agent = floor.hire(LEARNER)
         season(floor, self.agent)
         floor.later(DAY, BTC=100, ETH=100)
+        now = floor.clock.now()
+        hour, flat = now - now % HOUR, (100 * E8,) * 4
+        bars = [Candle("BTC", 900, hour - number * 900_000, *flat, 1.0, 100.0, 1) for number in range(8, 0, -1)]
+        floor.rooms.tape.commit(bars)
         file = floor.rooms.home / "workspace" / "global" / "rules.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(RULE, "utf-8")
@@ -169,7 +175,7 @@ PLACES = [*MEMORIES.values(), "tapebook.tick.prepare.documents_watermark", "tape
 PLACES += [
     f"tapebook.tick.learn.{name}" for name in ("outcomes_due", "layers_due", "promoted_notes_due", "run_reflection")
 ]
-PLACES += ["rooms.notes.last_reflection", "tapebook.tick.record.situation_draft", "tapebook.tick.execute.lessons_for"]
+PLACES += ["rooms.notes.last_reflection", "tapebook.tick.record.moment_drafts", "tapebook.tick.execute.lessons_for"]
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -242,7 +248,7 @@ def test_nothing_grows_while_nobody_knows_what_was_done_today(full: Full, monkey
 
 def test_a_sighting_that_fails_costs_no_order(full: Full, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        break_it(patch, full.rooms, "tapebook.tick.record.situation_draft", ValueError("no shape"))
+        break_it(patch, full.rooms, "tapebook.tick.record.moment_drafts", ValueError("no shape"))
         run = full.decide(reply("open", "long", 100, symbol="BTC"))
     assert run.status == "placed" and run.degraded == () and run.degraded_causes == ("sighting: ValueError: no shape",)
     full.floor.later(10_000, BTC=100, ETH=100)

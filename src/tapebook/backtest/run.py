@@ -184,7 +184,7 @@ class BacktestRun:
             if look is None or look.as_of != moment:
                 self._clock.advance(moment)
                 look = MarketCut(moment, self._plan.tape_seq)
-            slot = Slot(self._deployment, symbol, at, trigger="backtest")
+            slot = Slot(self._deployment, symbol, at, trigger="backtest", learns=is_learning(self._plan, moment))
             tick(self._rooms, slot, look=look, learn=self._learn)
             self._ticks += 1
 

@@ -107,8 +107,10 @@ class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `funding_e12` is the hourly rate, known for `funding_age_ms` and settled every `funding_hours`. `held_usd_e6` is the
     position in the packet's symbol at its mark, short below zero. Caps are None where no account is known.
-    `weights` are the members an ensemble trusts, in ten-thousandths that sum to one with `cash`; empty when nothing was
-    learned. `lessons_scale_e4` scales sizes by the lessons in `lessons_followed`.
+    `weights` are the members an ensemble trusts, `cash` and `equal` among them; empty when nothing was learned.
+    `missed_e9` is what not holding their target has cost since the last trade, in billionths of the notional, and
+    `cost_ppm` what a trade costs. `lessons_scale_e4` and, for shorts, `lessons_scale_short_e4` scale
+    what is entered by the lessons in `lessons_followed`.
     """
 
     symbol: str = ""
@@ -127,8 +129,11 @@ class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
     min_notional_usd_e6: int = 0
     max_account_usd_e6: int | None = None
     account_used_usd_e6: int = 0
+    cost_ppm: int = 0
     weights: dict[str, int] = {}
+    missed_e9: int = 0
     lessons_scale_e4: int = 10_000
+    lessons_scale_short_e4: int = 10_000
     lessons_followed: tuple[str, ...] = ()
     analog: AnalogFacts | None = None
 

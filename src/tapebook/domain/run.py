@@ -49,7 +49,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Vote(msgspec.Struct, frozen=True):
-    """What one member of an ensemble proposed, and how much its word counted."""
+    """What one member of an ensemble proposed, and how much its word counted.
+
+    `target_e4` is the position it wants, from -10,000 (all short) to 10,000 (all long), whatever is held. It is left
+    out where the member has no voice, and in votes of before there were targets.
+    """
 
     engine: str
     action: ActionKind
@@ -57,6 +61,7 @@ class Vote(msgspec.Struct, frozen=True):
     confidence_e4: int
     weight_e4: int
     reason: str
+    target_e4: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """The memories in the tick: experience, layers and lessons, read for a packet and taught by outcomes.
 
-- experience: rows for the packet (`experience_rows_for`), the situation of a decision that opens something
-  (`situation_draft`), and what closed trades teach (`outcomes_due`);
+- experience: what the packet is told (`experience_for`), the moment of a decision (`moment_drafts`), and what closed
+  trades teach (`outcomes_due`);
 - horizons: the days of the book and the roll-ups of days that are over (`BookDays`, `layers_due`);
 - lessons (`lessons_for`): an agent's own note, then notes that were promoted to its skills. A skill is a name;
   every agent has the skill of its own name, and further ones stand in its profile. A promotion is an event of the
@@ -24,6 +24,7 @@ from tapebook.domain.agent import (
     AgentProfile,
     Deployment,
     ExperienceRow,
+    ExperienceSettings,
     FollowedLessons,
     LayerRow,
     Lessons,
@@ -40,15 +41,18 @@ from tapebook.errors import BadInput, UnknownName
 from tapebook.experience import (
     HALF_HOUR,
     BarFeatures,
+    Experience,
     ExperienceQuery,
     FeatureVector,
     MarketFeatures,
-    draft_situation_seen,
+    PacketExperience,
+    SeenMoment,
+    draft_moment_seen,
     feature_vector_of,
     market_features_at,
 )
-from tapebook.experience.features import conditions_of
 from tapebook.experience.records import UNKNOWN_REGIME, Outcome
+from tapebook.experience.store import RecordsAsOf
 from tapebook.home import shared_lock
 from tapebook.horizons import Aggregate, ChangedDay, Period, exit_of, leaf_of
 from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
@@ -68,36 +72,70 @@ from tapebook.wiring import Rooms
 STEP_TRADES = 2_000
 """How many trades are learned from at once: about a second, so that leases are kept alive in between."""
 
+_PPM_PER_BP = 100
+
 _VectorInputs = tuple[tuple[Candle, ...], AssetContext | SettledFunding | None, Liquidity | None, int]
 """What a reading comes from beside what is held: bars, funding, book, and the half hour."""
 
 
-def experience_rows_for(
+def experience_for(
     rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int, version: PacketVersion
-) -> tuple[ExperienceRow, ...]:
+) -> PacketExperience:
     """What experience says of a situation as of a sequence number."""
     settings = deployment.agent.experience
-    records = rooms.experience.records_as_of(deployment.id, seq=seq) if settings.enabled else None
-    if records is None or not records.seq:
-        return ()
-    read = _feature_vector_cache(
-        market.symbol, market.bar_minutes, len(market.bars), held=_held_sign(market, portfolio)
-    )
-    reading = read((market.bars, market.context or market.settled, market.liquidity, market.as_of // HALF_HOUR))
+    if not settings.enabled:
+        return PacketExperience()
+    records = rooms.experience.records_as_of(deployment.id, seq=seq)
     # Bars that could not be classified are asked about like trades without a tag.
     regime = market_regime(market, version=version) or UNKNOWN_REGIME
-    question = ExperienceQuery(market.as_of, market.symbol, regime, _providers(rooms, deployment.agent))
-    return rooms.experience.rows_for_packet(records, question, reading, settings=settings)
+    held, providers = _held_sign(market, portfolio), _providers(rooms, deployment.agent)
+    if version.lookbacks:
+        seen = moment_of(rooms.experience, market)
+        vector = None if seen is None else seen.vector
+        question = ExperienceQuery(market.as_of, market.symbol, regime, providers, vector, held)
+        return rooms.experience.rows_for_packet(records, question, seq=seq, settings=settings)
+    question = ExperienceQuery(market.as_of, market.symbol, regime, providers)
+    return PacketExperience(_old_experience_rows(rooms, records, question, market, settings=settings, held=held))
 
 
-def situation_draft(run_id: str, situation: Situation) -> Draft:
-    """What a decision saw that opens something: joined to the outcome when the trade ends."""
-    market, held = situation.market, _held_sign(situation.market, situation.portfolio)
-    shape = _bar_features_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
-    features = _market_features(
-        market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=held
-    )
-    return draft_situation_seen(run_id, situation.symbol, features)
+def moment_of(experience: Experience, market: Market) -> SeenMoment | None:
+    """The market of a decision at fixed look-backs; None where there are no bars."""
+    if market.lookback is None:
+        return None
+    return experience.seen_moment(market.symbol, (market.lookback, market.context or market.settled, market.liquidity))
+
+
+def moment_drafts(rooms: Rooms, run_id: str, situation: Situation, *, opens: bool, seq: int) -> list[Draft]:
+    """What is kept of the moment of a decision: a note once an hour, and what a run saw that opens something."""
+    seen = moment_of(rooms.experience, situation.market)
+    if seen is None:
+        return []
+    # Stored with the note: settings may change, and what a packet was told may not.
+    paper = rooms.config.paper
+    costs = round(_PPM_PER_BP * (2 * paper.taker_fee_bps + 2 * paper.impact_bps + paper.spread_bps))
+    deployment, symbol = situation.deployment.id, situation.symbol
+    drafts = rooms.experience.note_moment(deployment, symbol, seen, costs_ppm=costs, seq=seq)
+    if opens:
+        conditions = seen.conditions
+        drafts.append(draft_moment_seen(run_id, symbol, seen.vector, conditions=conditions, at=situation.as_of))
+    return drafts
+
+
+def _old_experience_rows(
+    rooms: Rooms,
+    records: RecordsAsOf,
+    question: ExperienceQuery,
+    market: Market,
+    *,
+    settings: ExperienceSettings,
+    held: int,
+) -> tuple[ExperienceRow, ...]:
+    """The rows of packets of renderer 4 and before, whose situations are those of the bars they show."""
+    if not records.seq:
+        return ()
+    read = _feature_vector_cache(market.symbol, market.bar_minutes, len(market.bars), held=held)
+    reading = read((market.bars, market.context or market.settled, market.liquidity, market.as_of // HALF_HOUR))
+    return rooms.experience.old_rows_for_packet(records, question, reading, settings=settings)
 
 
 def market_regime(market: Market, *, version: PacketVersion) -> str | None:
@@ -365,17 +403,14 @@ def followed_lessons(
     if follow is msgspec.UNSET or not version.hypotheses:
         return NO_LESSONS_FOLLOWED
     lessons = [change.lesson for change in rooms.notes.lessons(deployment.id, seq=seq)]
-    # Read like the situation of an entry, so that a condition means the same before a trade as in its evidence.
-    shape = _bar_features_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
-    features = _market_features(
-        market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=0
-    )
+    # Seen like the moment of an entry, so that a condition means the same before a trade as in its evidence.
+    seen = moment_of(rooms.experience, market)
     facts = entry_facts(
         symbol=market.symbol,
         side=None,
         regime=market_regime(market, version=version),
         at=market.as_of,
-        conditions=dict(conditions_of(features)),
+        conditions=dict(seen.conditions) if seen else {},
     )
     return follow_lessons(lessons, facts, skip=follow == "skip")
 
