@@ -53,7 +53,6 @@ from tapebook.experience import (
     feature_vector_of,
     market_features_at,
 )
-from tapebook.experience.features import conditions_of
 from tapebook.experience.records import UNKNOWN_REGIME, Outcome
 from tapebook.experience.store import RecordsAsOf
 from tapebook.home import shared_lock
@@ -500,17 +499,14 @@ def followed_lessons(
     if follow is msgspec.UNSET or not version.hypotheses:
         return NO_LESSONS_FOLLOWED
     lessons = [change.lesson for change in rooms.notes.lessons(deployment.id, seq=seq)]
-    # Read like the situation of an entry, so that a condition means the same before a trade as in its evidence.
-    shape = _bar_features_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
-    features = _market_features(
-        market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=0
-    )
+    # Seen like the moment of an entry, so that a condition means the same before a trade as in its evidence.
+    seen = moment_of(rooms.experience, market)
     facts = entry_facts(
         symbol=market.symbol,
         side=None,
         regime=market_regime(market, version=version),
         at=market.as_of,
-        conditions=dict(conditions_of(features)),
+        conditions=dict(seen.conditions) if seen else {},
     )
     return follow_lessons(lessons, facts, skip=follow == "skip")
 
