@@ -109,7 +109,7 @@ def test_made_again_it_is_the_same(home: Path, result: BacktestResult) -> None:
     ("options", "says"),
     [
         ({"chunks": "quater"}, "there is no kind of chunks 'quater': choose quarter, month, week, none"),
-        ({"memory": "of"}, "there is no memory mode 'of': choose on, off, frozen"),
+        ({"memory": "of"}, "there is no memory 'of': it may be frozen, on, off (without what was learned), none"),
         ({"fill": "best"}, "there is no fill rule 'best': choose next_open, bar_close, worst"),
         ({"start": "soon"}, "'soon' is not a time: write it like 2026-01-31T12:05:00Z or as epoch milliseconds"),
         ({"chunk": "week"}, "a backtest has no option 'chunk': choose from start, end, chunks, memory, freeze_at, "),
@@ -224,13 +224,37 @@ def test_a_frozen_memory_reads_and_never_learns(home: Path) -> None:
 
 
 def test_without_memory_it_trades_as_one_that_has_none(home: Path, tmp_path: Path) -> None:
-    """The same trades as an agent whose profile has memory switched off, and not a row of memory."""
+    """The same trades as an agent whose profile has memory switched off, and not a row of what is learned."""
     off = asked(home, memory="off")
     forgetful = quarter_hours(tmp_path, memory="false", reflection="off")
     assert trades(home, off) == trades(forgetful, asked(forgetful, memory="off"))
     assert off.total.situations == 0 and not off.total.lessons_hash
     kinds = {event.kind.split(".")[0] for event in events(home, off)}
     assert not kinds & {"note", "experience", "outcome", "layer"}
+
+
+def test_rooms_decide_what_is_told_and_whether_anything_is_learned(home: Path) -> None:
+    """Of an account, `off` leaves what it did and `none` nothing; a list leaves what was learned in its rooms."""
+    found = {mode: asked(home, memory=mode) for mode in ("off", "none", "experience")}
+    ids = {result.id for result in found.values()}
+    assert len(ids | {asked(home).id}) == 4
+    shown = {mode: sections_at_the_end(home, result) for mode, result in found.items()}
+    assert shown["none"] == {"bars", "market", "portfolio"}
+    assert shown["off"] - shown["none"] == {"last_decision", "recent_activity", "recent_trades"}
+    assert shown["experience"] - shown["off"] == {"experience"}
+    learned = {mode: result.total.situations for mode, result in found.items()}
+    assert learned["experience"] > learned["off"] == learned["none"] == 0
+    assert not found["experience"].total.lessons_hash, "whoever is told no lessons writes none"
+    assert asked(home, memory=" Experience ").id == found["experience"].id
+
+
+def sections_at_the_end(home: Path, result: BacktestResult) -> set[str]:
+    """What the packets of the last day show of which sections."""
+    found: set[str] = set()
+    with tapebook.open(home / "backtests" / result.id) as book:
+        for at in range(result.end - DAY, result.end, 2 * HOUR):
+            found |= {section.name for section in book.context("tester", "BTC", as_of=at).sections}
+    return found - {"open_positions"}
 
 
 def trades(home: Path, result: BacktestResult) -> list[TradeView]:
@@ -277,6 +301,8 @@ def test_what_cannot_be(home: Path, tmp_path: Path) -> None:
         asked(home, chunks="quarter")
     with pytest.raises(BadInput, match="swap --from and --to"):
         asked(home, start="2023-01-05T00:00:00Z", end="2023-01-02T00:00:00Z")
+    with pytest.raises(BadInput, match=r"^there is no memory 'recall': it may be frozen, on, off .*, experience"):
+        asked(home, memory="recall")
     with pytest.raises(BadInput, match="use it with --memory frozen"):
         asked(home, freeze_at=START)
     with tapebook.open(home) as book:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from tapebook.domain.agent import (
+    ACCOUNT_ROOMS,
     HORIZONS,
     REFLECTION_CADENCES,
     AgentProfile,
@@ -50,7 +51,7 @@ contexts = st.builds(
     bar_minutes=st.sampled_from([1, 5, 15, 60, 1440]),
     bar_count=st.integers(2, 500),
     recent_trades_k=st.integers(0, 30),
-    memory=st.booleans(),
+    memory=st.sampled_from([True, False, ACCOUNT_ROOMS, ("trades", "lessons")]),
 )
 GROUPS = ("name", "caps", "context", "shadow", "reflection", "experience")
 caps = st.builds(
@@ -166,7 +167,11 @@ def test_a_shadow_is_the_context_with_changes() -> None:
         BLANK, settings_from_mapping({"trades": 7, "shadow": "memory=off, trades=0,horizon=scalp"})
     )
     assert with_one.context == ContextProfile("intraday", *HORIZONS["intraday"], 7, True)
-    assert with_one.shadow == ContextProfile("scalp", *HORIZONS["scalp"], 0, False)
+    assert with_one.shadow == ContextProfile("scalp", *HORIZONS["scalp"], 0, ACCOUNT_ROOMS)
+    some = settings_from_mapping({"shadow": "memory=experience+lessons,trades=0"})
+    assert apply_settings(BLANK, some).shadow == ContextProfile(
+        "intraday", *HORIZONS["intraday"], 0, (*ACCOUNT_ROOMS, "lessons", "experience")
+    )
     assert apply_settings(with_one, settings_from_mapping({"shadow": "off"})).shadow is None
     assert apply_settings(with_one, settings_from_mapping({"trades": 8})).shadow == with_one.shadow
 
@@ -225,7 +230,7 @@ def test_what_cannot_be_is_refused_with_its_key(key: str, value: Any) -> None:
         ({"xyz": 1}, "unknown key `xyz`; choose one of: watch, "),
         ({"shadow": "memory"}, '"memory" of `shadow` has no value: write it like memory=off,trades=0'),
         ({"shadow": {"max_leverage": 3}}, "unknown key `max_leverage`; choose one of: horizon, "),
-        ({"shadow": {"memory": "x"}}, '`memory` is "x" but must be on or off'),
+        ({"shadow": {"memory": "x"}}, '`memory` is "x" but must be on, off (without what was learned), none'),
         ({"shadow": [1]}, "`shadow` is a section of horizon, "),
     ],
 )
@@ -278,7 +283,7 @@ def test_a_file_is_read_with_the_files_it_names(tmp_path: Path) -> None:
     profile = apply_settings(BLANK, found)
     assert found["name"] == "mine"
     assert (profile.watchlist, profile.cadence_ms, profile.strategy) == (("BTC", "ETH"), 15 * MINUTE, "Buy.\nSell.")
-    assert profile.shadow is not None and (profile.shadow.memory, profile.shadow.recent_trades_k) == (False, 0)
+    assert profile.shadow is not None and (profile.shadow.memory, profile.shadow.recent_trades_k) == (ACCOUNT_ROOMS, 0)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +291,7 @@ def test_a_file_is_read_with_the_files_it_names(tmp_path: Path) -> None:
     [
         ("every_minutes = 15", "evry = 1", "line 4: unknown key `evry`; did you mean `every`?"),
         ("every_minutes = 15", "every_minutes = 0", "line 4: `every_minutes` is 0 but must be whole minutes"),
-        ("memory = false", 'memory = "x"', 'line 8: `memory` is "x" but must be on or off'),
+        ("memory = false", 'memory = "x"', 'line 8: `memory` is "x" but must be on, off'),
         ("memory = false", "max_leverage = 2", "line 8: unknown key `max_leverage`; choose one of: horizon,"),
         ("[shadow]", "[shadow", " is not TOML: "),
         ("@notes/plan.md", "@none.md", "none.md cannot be read (No such file or directory): name a file you may read"),

@@ -16,7 +16,7 @@ from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity,
 from tapebook.domain.money import E8
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape import forward_tape
-from tapebook.tape.bars import BAR_LENGTHS
+from tapebook.tape.bars import BAR_LENGTHS, finished_bars
 from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import NO_WATERMARK, View
@@ -48,8 +48,12 @@ def answers(tape: Tape, symbol: str, view: View, *, back: int) -> dict[str, Any]
         found[f"last {length}"] = tape.last_bar(symbol, granularity_sec=length, since=since, view=view)
     for size, count in ((1, 5), (5, 3), (30, 4), (60, 5), (240, 2)):
         found[f"bars {size}"] = tape.bars(symbol, minutes=size, count=count, view=view)
+        whole = finished_bars(tape, symbol, minutes=size, count=count, view=view)
+        found[f"finished {size}"] = whole.bars, whole.unfinished
     found["newest bar"] = tape.newest_bar(symbol, view=view)
     found["last price"] = tape.last_price(symbol, view=view)
+    for size, end in ((5, at), (30, since), (60, at - at % HOUR)):
+        found[f"stored until {size}"] = tape.is_stored_until(symbol, end, minutes=size, view=view)
     found["features of history"] = tape.history_features(symbol, view=view)
     return found
 

@@ -12,8 +12,8 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.context import CURRENT_RENDERER, PACKET_VERSIONS, MarketCache, Situation, assemble_packet
-from tapebook.context.assemble import RENDERER_SECTIONS
-from tapebook.domain.agent import ContextProfile, Deployment
+from tapebook.context.assemble import RENDERER_SECTIONS, ROOM_OF_SECTION
+from tapebook.domain.agent import ContextProfile, Deployment, parse_memory
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import FeatureRow
 from tapebook.domain.run import DecisionRun
@@ -230,6 +230,21 @@ def test_agent_without_memory_reads_none(rooms: Rooms, monkeypatch: pytest.Monke
     assert (found.degraded, found.closed_trades, found.last_run) == ((), (), None)
     assert found.activity is not None
     assert [section.name for section in assemble_packet(found).sections] == ["bars", "market", "portfolio"]
+
+
+@pytest.mark.parametrize("memory", ["off", "lessons", "experience,horizons", "none,trades", "none,lessons"])
+def test_a_packet_shows_the_rooms_that_are_on_and_no_other(rooms: Rooms, memory: str) -> None:
+    """What is shown of a room is the same whatever stands beside it."""
+    on, some = now(rooms, quick(rooms)), now(rooms, quick(rooms, memory=parse_memory(memory)))
+    shown, rooms_on = assemble_packet(some), some.deployment.agent.context.rooms
+    whole = {section.name: section for section in assemble_packet(on).sections}
+    of_memory = {section.name: section for section in shown.sections if section.name in ROOM_OF_SECTION}
+    assert (
+        of_memory == {name: section for name, section in whole.items() if ROOM_OF_SECTION.get(name) in rooms_on}
+        and whole.keys() - of_memory.keys()
+    )
+    assert some.lessons == (on.lessons if "lessons" in rooms_on else None)
+    assert some.activity == on.activity, "the caps are weighed against it in any case"
 
 
 @pytest.mark.parametrize(("asked", "read"), [(0, 0), (2, 2), (31, 30), (1_000, 30)])

@@ -369,7 +369,7 @@ class _ChunkMeasure:
             "lessons_hash": note.content_hash if note else "",
             "lessons": note_bullets(note.lessons_text) if note else (),
             "snapshots": tuple(each.chunk for each in taken[::-1] if chunk.start < each.ended_at <= chunk.end),
-            "situations": rooms.experience.records_as_of(name, seq=seq).situations,
+            "situations": rooms.experience.situation_count(name, seq=seq),
             "head_seq": seq,
             "head_hash": head.hash if head else "",
         }

@@ -16,7 +16,8 @@ from tapebook.domain.order import FillRule
 from tapebook.errors import BadInput
 from tapebook.horizons.layers import PeriodKind, period_of
 
-MemoryMode = Literal["on", "off", "frozen"]
+MemoryMode = str
+"""`on`, `off`, `none`, `frozen`, or names of rooms: `domain.agent.MEMORY_MAY_BE`."""
 ChunkKind = Literal["quarter", "month", "week", "none"]
 
 

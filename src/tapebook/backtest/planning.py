@@ -2,7 +2,7 @@
 
 1. The range is the one given, or all that the tape has of the agent's symbols (`bar_coverage`).
 2. Symbols without a bar in it are left out, with a note; none left is an error, and so is a hole in the bars.
-3. Memory off is a profile without memory; frozen memory learns until a moment.
+3. A memory of some rooms, or of none, is another profile (`memory`); a frozen memory learns until a moment.
 4. The inputs, rows, code and settings, are added (`identity`).
 
 A bar that is missing in imported history is a hole. A live tape has no bar of a minute in which nobody traded, so
@@ -17,8 +17,9 @@ from typing import Any, TypedDict, get_args
 import msgspec
 
 from tapebook.backtest.identity import PlanFingerprints
+from tapebook.backtest.memory import memory_mode, with_memory_mode
 from tapebook.backtest.plan import BacktestChunk, BacktestPlan, ChunkKind, MemoryMode, split_range
-from tapebook.domain.agent import AgentProfile, Deployment, ReflectionSettings
+from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Gap, Mid, dex_of, subject_of
 from tapebook.domain.order import FillRule
@@ -194,14 +195,14 @@ def make_plan(tape: Tape, config: Config, agent: AgentProfile, *, version: int, 
     _check_bars(found, agent, wish)
     symbols = tuple(each.symbol for each in found)
     return BacktestPlan(
-        agent=_with_memory_mode(agent, wish.memory),
+        agent=with_memory_mode(agent, wish.memory),
         agent_version=version,
         symbols=symbols,
         start=start,
         end=end,
         chunk_kind=wish.chunks,
         chunks=chunks,
-        memory=wish.memory,
+        memory=memory_mode(wish.memory),
         freeze_at=_freeze_at(wish, chunks),
         tape_seq=tape.head()[0],
         settings_sha256="",
@@ -216,7 +217,7 @@ def _check_request(wish: BacktestRequest) -> None:
             f"the range ends at {iso_text(wish.end)}, before it begins at {iso_text(wish.start)}: swap --from and --to"
         )
     _require_one_of("kind of chunks", wish.chunks, get_args(ChunkKind))
-    _require_one_of("memory mode", wish.memory, get_args(MemoryMode))
+    memory_mode(wish.memory)
     if wish.fill is not None:
         _require_one_of("fill rule", wish.fill, get_args(FillRule))
     if wish.freeze_at is not None and wish.memory != "frozen":
@@ -276,15 +277,6 @@ def _check_bars(found: Sequence[BarCoverage], agent: AgentProfile, wish: Backtes
                 f"(gaps in all: {len(each.holes)}): "
                 "import them, choose another range, or add --gaps to sit them out"
             )
-
-
-def _with_memory_mode(agent: AgentProfile, memory: MemoryMode) -> AgentProfile:
-    if memory != "off":
-        return msgspec.structs.replace(agent, enabled=True, shadow=None)
-    forgets = msgspec.structs.replace(agent.context, memory=False)
-    return msgspec.structs.replace(
-        agent, context=forgets, reflection=ReflectionSettings(cadence="off"), enabled=True, shadow=None
-    )
 
 
 def _freeze_at(wish: BacktestRequest, chunks: Sequence[BacktestChunk]) -> int | None:

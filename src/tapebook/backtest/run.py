@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from tapebook.backtest.home import BacktestHome, Checkpoint
 from tapebook.backtest.measure import measure_all, measure_chunk
+from tapebook.backtest.memory import is_learning
 from tapebook.backtest.plan import BacktestChunk, BacktestPlan
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.spending import BacktestLedger, BacktestReplies, SpendingTotals
@@ -183,7 +184,7 @@ class BacktestRun:
             if look is None or look.as_of != moment:
                 self._clock.advance(moment)
                 look = MarketCut(moment, self._plan.tape_seq)
-            slot = Slot(self._deployment, symbol, at, trigger="backtest")
+            slot = Slot(self._deployment, symbol, at, trigger="backtest", learns=is_learning(self._plan, moment))
             tick(self._rooms, slot, look=look, learn=self._learn)
             self._ticks += 1
 
@@ -235,11 +236,6 @@ def seq_at(rooms: Rooms, plan: BacktestPlan, moment: int) -> int:
     A plan begins with the deployment, known at its start; whatever is decided at that moment is known after it.
     """
     return rooms.book.seq_as_of(deployment_id(plan.agent), max(moment - 1, plan.start))
-
-
-def is_learning(plan: BacktestPlan, at: int) -> bool:
-    """Whether the memory of a plan takes in what happens at a moment."""
-    return plan.memory == "on" or (plan.freeze_at is not None and at < plan.freeze_at)
 
 
 def learn_until_frozen(plan: BacktestPlan) -> LearnStep:

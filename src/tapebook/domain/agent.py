@@ -20,6 +20,16 @@ class Lessons(msgspec.Struct, frozen=True):
     content_hash: str
 
 
+class FollowedLessons(msgspec.Struct, frozen=True):
+    """By how much an ensemble that follows its lessons scales a size, in ten-thousandths, and which ones say so."""
+
+    scale_e4: int = 10_000
+    lesson_ids: tuple[str, ...] = ()
+
+
+NO_LESSONS_FOLLOWED = FollowedLessons()
+
+
 class ExperienceRow(msgspec.Struct, frozen=True):
     """One thing that was learned from outcomes; the most important come first.
 
@@ -74,12 +84,21 @@ ReflectionCadence = Literal["off", "per_n_trades", "daily"]
 REFLECTION_CADENCES: tuple[ReflectionCadence, ...] = get_args(ReflectionCadence)
 
 
+LessonsPolicy = Literal["off", "scale", "skip"]
+LESSONS_POLICIES: tuple[LessonsPolicy, ...] = get_args(LessonsPolicy)
+
+
 class ReflectionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When to reflect and who writes; `off`, after so many closed trades, or once a UTC day."""
+    """When to reflect and who proposes; `off`, after so many closed trades, or once a UTC day.
+
+    `follow` says what an ensemble does where a confirmed lesson says that trades do worse: nothing, half the size, or
+    no trade. It is left out when it is off, so that the bytes of such a profile are those of before there was one.
+    """
 
     cadence: ReflectionCadence = "per_n_trades"
     every_n_trades: int = 10
     reflector: str = "statistics"
+    follow: LessonsPolicy | msgspec.UnsetType = msgspec.UNSET
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -162,6 +181,54 @@ class RiskCaps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_ha
     max_model_usd_e6_per_day: int = 10 * E6
 
 
+MemoryRoom = Literal["positions", "activity", "trades", "lessons", "experience", "horizons", "documents"]
+ACCOUNT_ROOMS: tuple[MemoryRoom, ...] = ("positions", "activity", "trades")
+"""The account's own state: open trades, the last decision and what was done lately, and closed trades."""
+LEARNED_ROOMS: tuple[MemoryRoom, ...] = ("lessons", "experience", "horizons", "documents")
+MEMORY_ROOMS = (*ACCOUNT_ROOMS, *LEARNED_ROOMS)
+"""The rooms of a memory, in the order they are written in."""
+
+MemorySetting = bool | tuple[MemoryRoom, ...]
+"""All rooms, none, or those that are named. That `False` is none, also of the account, is how it began."""
+
+MEMORY_MAY_BE = (
+    f"on, off (without what was learned), none, or names of {', '.join(LEARNED_ROOMS)} joined by , or +; "
+    f"behind `none` the account's own {', '.join(ACCOUNT_ROOMS)} too, such as none+trades"
+)
+_MEMORY_WORDS: dict[str, MemorySetting] = {
+    **dict.fromkeys(("on", "true", "yes"), True),
+    **dict.fromkeys(("off", "false", "no"), ACCOUNT_ROOMS),
+    "none": False,
+}
+
+
+def parse_memory(written: str | bool | list[str] | tuple[str, ...]) -> MemorySetting:
+    """The rooms that somebody names; a ValueError names what is none of them."""
+    if isinstance(written, bool):
+        return True if written else ACCOUNT_ROOMS
+    if isinstance(written, str) and written.strip().lower() in _MEMORY_WORDS:
+        return _MEMORY_WORDS[written.strip().lower()]
+    parts = written.replace("+", ",").split(",") if isinstance(written, str) else written
+    names = [part.strip().lower() for part in parts]
+    from_nothing = names[:1] == ["none"]
+    named = set(names[1:] if from_nothing else names)
+    unknown = sorted(named - set(MEMORY_ROOMS))
+    if unknown or not named:
+        raise ValueError(f"{', '.join(unknown)!r} is no room of a memory: it may be {MEMORY_MAY_BE}")
+    rooms = tuple(room for room in MEMORY_ROOMS if room in named or (room in ACCOUNT_ROOMS and not from_nothing))
+    return True if rooms == MEMORY_ROOMS else rooms
+
+
+def memory_setting_text(memory: MemorySetting) -> str:
+    """A setting as `parse_memory` reads it: `on`, `off`, `none`, `lessons,experience` or `none,trades`."""
+    if isinstance(memory, bool) or not memory:
+        return "on" if memory else "none"
+    learned = [room for room in memory if room in LEARNED_ROOMS]
+    if set(ACCOUNT_ROOMS) <= set(memory):
+        return ",".join(learned) or "off"
+    return ",".join(["none", *memory])
+
+
 class ContextProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
     """How much of each memory the packet offers; without `memory` it shows the market and the portfolio alone."""
 
@@ -169,7 +236,13 @@ class ContextProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ca
     bar_minutes: int = 5
     bar_count: int = 100
     recent_trades_k: int = 10
-    memory: bool = True
+    memory: MemorySetting = True
+
+    @property
+    def rooms(self) -> tuple[MemoryRoom, ...]:
+        """The rooms of the memory that a packet shows."""
+        memory = self.memory
+        return MEMORY_ROOMS if memory is True else memory or ()
 
 
 def context_for_horizon(horizon: Horizon) -> ContextProfile:

@@ -58,9 +58,11 @@ class SingleWriterLog(Log):
         if not self._joined:
             with self.one_transaction():
                 return self.append(stream, drafts, expected_seq=expected_seq)
-        events = self._chain_to_head(self.head(stream), drafts, stream=stream, expected_seq=expected_seq)
+        head = self.head(stream)
+        events, previous = self._chain_to_head(head, drafts, stream=stream, expected_seq=expected_seq), head.hash
         for event in events:
-            self._write(event)
+            self._write_after(previous, event)
+            previous = event.hash
         return events
 
     def restore_events(self, events: Iterable[Event]) -> None:
@@ -124,14 +126,21 @@ class SingleWriterLog(Log):
             raise
 
     def _write(self, event: Event) -> None:
+        self._write_after(self.head(event.stream).hash, event)
+
+    def _write_after(self, previous: str, event: Event) -> None:
+        """Writes the next event of a stream whose newest has a hash."""
         stream, seq, kind = event.stream, event.seq, event.kind
-        loose = self._loose.setdefault(stream, [])
-        loose.append((self.head(stream).hash, event))
+        loose = self._loose.get(stream)
+        if loose is None:
+            loose = self._loose[stream] = []
+        loose.append((previous, event))
         self._heads[stream] = Head(seq, event.hash, event.known_at)
         if len(loose) == _EVENTS_PER_PACK:
             self._pack_loose(stream)
-        if stream in self._of_kinds:
-            self._of_kinds[stream][kind] = seq
+        of_kinds = self._of_kinds.get(stream)
+        if of_kinds is not None:
+            of_kinds[kind] = seq
         for asked in self._asked.get((stream, kind), ()):
             self._newest[asked] = seq
         for follower in self._followers:

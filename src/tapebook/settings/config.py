@@ -79,6 +79,10 @@ EmbedderAddress = Annotated[
 ]
 KindCap = Annotated[str, Meta(pattern=r"^[a-z]+:[1-9][0-9]{0,3}\Z")]
 KindCaps = Annotated[tuple[KindCap, ...], Meta(description='a list of kinds with a number, such as ["transcript:2"]')]
+SectorEntry = Annotated[str, Meta(pattern=r"^[^\s=]{1,40}=[^\s=][^=\n]{0,39}\Z")]
+SectorEntries = Annotated[
+    tuple[SectorEntry, ...], Meta(description='a list of symbols with their sector, such as ["BTC=Store of value"]')
+]
 Weight = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 PerDocument = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100")]
 SlotName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z", description="the name of a search, in lower case")]
@@ -100,6 +104,7 @@ class ArchiveSettings(msgspec.Struct, frozen=True):
     """Where texts and old rows are kept."""
 
     place: ArchivePlace = "archive"
+    spool: ArchivePlace = "spool"
     packets: Switch = True
     raw: Switch = False
 
@@ -205,6 +210,12 @@ class RecallSettings(msgspec.Struct, frozen=True):
     sync_minutes: Minutes = 5
 
 
+class HorizonSettings(msgspec.Struct, frozen=True):
+    """What symbols count as in the layers, beside the table that is built in."""
+
+    sectors: SectorEntries = ()
+
+
 class Config(msgspec.Struct, frozen=True):
     """All settings of a home."""
 
@@ -217,6 +228,7 @@ class Config(msgspec.Struct, frozen=True):
     llm: LlmSettings = LlmSettings()
     desk: DeskSettings = DeskSettings()
     recall: RecallSettings = RecallSettings()
+    horizons: HorizonSettings = HorizonSettings()
     hyperliquid: HyperliquidFeedSettings = HyperliquidFeedSettings()
     quarantine: QuarantineSettings = QuarantineSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -240,6 +252,7 @@ _SECTIONS: dict[str, type[msgspec.Struct]] = {
     **{
         "desk": DeskSettings,
         "recall": RecallSettings,
+        "horizons": HorizonSettings,
         "hyperliquid": HyperliquidFeedSettings,
         "quarantine": QuarantineSettings,
     },

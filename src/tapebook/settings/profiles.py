@@ -22,6 +22,8 @@ import msgspec
 
 from tapebook.domain.agent import (
     HORIZONS,
+    LESSONS_POLICIES,
+    MEMORY_MAY_BE,
     MOST_TRADES_SHOWN,
     REFLECTION_CADENCES,
     AgentProfile,
@@ -29,6 +31,8 @@ from tapebook.domain.agent import (
     EngineSettingPairs,
     MarginMode,
     TradingMode,
+    memory_setting_text,
+    parse_memory,
 )
 from tapebook.domain.instants import DAY, MINUTE, SECOND
 from tapebook.domain.money import E6, to_units
@@ -157,6 +161,10 @@ def _one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
     return read
 
 
+def _follow_lessons(value: str) -> str | msgspec.UnsetType:
+    return msgspec.UNSET if value == "off" else _one_of(LESSONS_POLICIES)(value)
+
+
 def _engine_settings(value: str | Mapping[str, Any]) -> EngineSettingPairs | msgspec.UnsetType:
     """A section, or `fast=5,slow=20`, as text by name; what each may be is known to the engine."""
     pairs = [_pair("engine_settings", part) for part in value.split(",")] if isinstance(value, str) and value else value
@@ -234,7 +242,7 @@ KEYS: dict[str, ProfileKey] = {
         _show_same,
         f"a whole number from 0 to {MOST_TRADES_SHOWN}",
     ),
-    "memory": ProfileKey("context.memory", _switch, _show_same, "on or off"),
+    "memory": ProfileKey("context.memory", parse_memory, memory_setting_text, MEMORY_MAY_BE),
     "max_position_usd": _usd_key("caps.max_position_usd_e6", least=1),
     "max_account_usd": _usd_key("caps.max_account_usd_e6", least=1),
     "max_daily_loss_usd": _usd_key("caps.max_daily_loss_usd_e6", least=0.01),
@@ -266,6 +274,9 @@ KEYS: dict[str, ProfileKey] = {
     ),
     "reflector": ProfileKey(
         "reflection.reflector", _text_matching(_ADAPTER_NAME), _show_same, "the name of a reflector"
+    ),
+    "follow_lessons": ProfileKey(
+        "reflection.follow", _follow_lessons, lambda value: value or "off", f"one of {', '.join(LESSONS_POLICIES)}"
     ),
     "skills": ProfileKey(
         "skills", _list_of(SKILL_NAME, 0, 20), _show_same, "names of skills, each once, of letters, digits, . _ or -"
@@ -343,7 +354,8 @@ def profile_by_keys(profile: AgentProfile) -> dict[str, Any]:
         group, _, field = key.place.rpartition(".")
         view[name] = key.show(getattr(groups[group], field))
     beside = profile.shadow
-    view["shadow"] = None if beside is None else {name: getattr(beside, _field(name)) for name in CONTEXT_KEYS}
+    shown = {} if beside is None else {name: KEYS[name].show(getattr(beside, _field(name))) for name in CONTEXT_KEYS}
+    view["shadow"] = shown or None
     return view
 
 

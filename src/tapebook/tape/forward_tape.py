@@ -55,6 +55,8 @@ KEPT_ROWS = 12_000
 """Rows that are kept behind: 40 days of bars of five minutes."""
 
 _PAGE_MS, _KEPT_MS = 32 * DAY, 40 * DAY
+# Moments of which the newest bar and price are kept, of all symbols together.
+_MOST_MOMENTS = 4_096
 # How many times the rows that are kept may be loaded to reach back to what is asked for.
 _REACH = 4
 
@@ -239,6 +241,10 @@ class BarWindow:
                 self._known = max(self._known, known) if follows else known
         return bars
 
+    def holds(self, bars: tuple[Candle, ...]) -> bool:
+        """Whether these very bars are the window that is kept: every later view sees them as well."""
+        return bool(bars) and bars is self._bars
+
     def _count_before(self, moment: int) -> int:
         """How many bars fall out at the old end: one, as a rule."""
         for at, bar in enumerate(self._bars):
@@ -286,6 +292,14 @@ class ForwardTape(Tape):
         self._strips: dict[tuple[str, int, int], list[tuple[int, BarWindow]]] = {}
         self._derivers: dict[str, HistoryDeriver] = {}
         self._lengths_within: dict[tuple[str, int], tuple[int, ...]] = {}
+        # Caches by the moment of a view that reaches to the head: a tick asks for the price of now several times, and
+        # for that of midnight all day. `_MOST_MOMENTS` bounds them.
+        self._newest_bars: dict[tuple[str, int], Candle | None] = {}
+        self._last_prices: dict[tuple[str, int], Mid | None] = {}
+        # By symbol, size and count of bars: the newest window that no later view sees otherwise: its end, since when.
+        self._whole_windows: dict[tuple[str, int, int], tuple[int, int, tuple[Candle, ...]]] = {}
+        # By symbol and size of bars: the latest end up to which bars are known to be stored, and as of when.
+        self._stored_until: dict[tuple[str, int], tuple[int, int]] = {}
 
     def head(self) -> tuple[int, int]:
         """The newest commit it reaches to, and when the newest of the tape was known as it was opened."""
@@ -326,13 +340,55 @@ class ForwardTape(Tape):
     def bars_and_end(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[tuple[Candle, ...], int]:
         """The same bars, and their end if they are made of all that is stored up to it."""
         end = view.as_of - view.as_of % (minutes * 60 * SECOND)
+        kept = self._whole_windows.get((symbol, minutes, count))
+        if kept is not None and kept[0] == end and view.as_of >= kept[1] and view.watermark >= self._head[0]:
+            return kept[2], end
         is_stored = self.is_stored_until(symbol, end, minutes=minutes, view=view)
-        return self.bars(symbol, minutes=minutes, count=count, view=view), end if is_stored else 0
+        found = self.bars(symbol, minutes=minutes, count=count, view=view)
+        # Not one of a coarser strip: a later view may see finer bars.
+        finest = self._strips.get((symbol, minutes, count), ())[:1]
+        if is_stored and finest and finest[0][1].holds(found):
+            self._whole_windows[symbol, minutes, count] = end, view.as_of, found
+        return found, end if is_stored else 0
 
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
         """The bar that ended last, of the finest there are."""
+        if view.watermark < self._head[0]:
+            return newest_bar(self, symbol, view=view, lengths=self._lengths)
+        found, key = self._newest_bars, (symbol, view.as_of)
+        if key not in found:
+            if len(found) >= _MOST_MOMENTS:
+                found.clear()
+            found[key] = self._find_newest_bar(symbol, view)
+        return found[key]
+
+    def last_price(self, symbol: str, *, view: View) -> Mid | None:
+        """The price last observed: a midpoint, or the close of a bar that ended after it, at the moment it ended."""
+        if view.watermark < self._head[0]:
+            return super().last_price(symbol, view=view)
+        found, key = self._last_prices, (symbol, view.as_of)
+        if key not in found:
+            if len(found) >= _MOST_MOMENTS:
+                found.clear()
+            found[key] = super().last_price(symbol, view=view)
+        return found[key]
+
+    def is_stored_until(self, symbol: str, end: int, *, minutes: int, view: View) -> bool:
+        """Whether a bar that ends then or later is stored, of any length a bar of this size is made of."""
+        if view.watermark < self._head[0]:
+            return super().is_stored_until(symbol, end, minutes=minutes, view=view)
+        # Rows do not go away, so what was stored is so for every later view.
+        until, since = self._stored_until.get((symbol, minutes), (-1, 0))
+        if end <= until and view.as_of >= since:
+            return True
+        found = super().is_stored_until(symbol, end, minutes=minutes, view=view)
+        if found and end > until:
+            self._stored_until[symbol, minutes] = end, view.as_of
+        return found
+
+    def _find_newest_bar(self, symbol: str, view: View) -> Candle | None:
         tracks = self._bar_buffers(symbol)
-        if len(tracks) == 1 and view.watermark >= self._head[0]:
+        if len(tracks) == 1:
             # Of one length the newest is mostly of the last hour.
             length, track = tracks[0]
             last = view.as_of - length * SECOND

@@ -281,7 +281,7 @@ def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill, working: Mappi
 
 def _lessons_hash(rooms: Rooms, deployment: Deployment, *, seq: int) -> str | None:
     """The hash of what a run was told; unknown when that cannot be read, which must not stop the booking."""
-    if not deployment.agent.context.memory:
+    if "lessons" not in deployment.agent.context.rooms:
         return NO_LESSONS
     optional = OptionalReads()
     lessons = optional.read_or_default("lessons", None, lessons_for, rooms, deployment, seq=seq)

@@ -58,7 +58,7 @@ def test_add_edit_and_show(run: Run, own: str) -> None:
     assert (shown["horizon"], shown["bar_minutes"], shown["bar_count"]) == ("swing", 180, 56)
     assert (shown["max_position_usd"], shown["cash_usd"], shown["margin"]) == (500.5, 2500, "isolated")
     assert (shown["avoid"], shown["strategy"], shown["recent_trades_k"]) == (["a", "b"], "go", 20)
-    assert (shown["shadow"]["memory"], shown["memory"], shown["deployment"]) == (False, True, None)
+    assert (shown["shadow"]["memory"], shown["memory"], shown["deployment"]) == ("off", "on", None)
     older = json.loads(run("agents", "show", "mine", "--version", "1", "--home", own, "--json")[1])
     assert (older["version"], older["max_leverage"], older["shadow"]) == (1, 5, None)
 
@@ -170,7 +170,7 @@ def test_dry_run_is_said_wherever_it_shows(run: Run, home: str, tmp_path: Path) 
     assert "dry run" in shown and "1 order noted, never sent" in shown
     told = run("runs", "show", made.run_id, "--home", copy)[1]
     assert "dry run: nothing is sent" in told and "dry (dry run, never sent: " in told
-    (order,) = json.loads(run("orders", "btc-5m", "--home", copy, "--json")[1])
+    (order,) = json.loads(run("orders", "btc-5m", "--home", copy, "--json")[1])["rows"]
     assert (order["status"], order["dry"]) == ("dry", True)
     assert "done (dry)" in run("runs", "--agent", "btc-5m", "--home", copy)[1]
 
@@ -198,7 +198,7 @@ def test_an_agent_is_removed_and_what_it_did_stays(run: Run, demo: str) -> None:
     assert run("backtest", "mine", *place)[2].endswith(says)
     assert run("agents", "remove", "mine", *place) == (2, "", says)
     code, out, _ = run("demo", "--seconds", "3.2", "--fast", *place)
-    assert code == 0 and len(json.loads(run("runs", "--agent", "mine", "--json", *place)[1])) == 1
+    assert code == 0 and len(json.loads(run("runs", "--agent", "mine", "--json", *place)[1])["rows"]) == 1
     assert run("verify", *place)[0] == 0 and run("replay", "--all", *place)[0] == 0
 
 

@@ -12,8 +12,10 @@ from tapebook.surfaces.cli.options import Agent, Home, Json, group_options, open
 from tapebook.surfaces.cli.output import Column, minute, money, print_json, print_lines, print_table, progress
 
 CHUNKS = ("quarter", "month", "week", "none")
-MEMORY = ("on", "off", "frozen")
 FILLS = ("next_open", "bar_close", "worst")
+
+
+MEMORY_HELP = "on, off, none, frozen, or rooms: lessons,experience,horizons,documents."
 
 
 def _one_of(value: str, known: tuple[str, ...]) -> Any:
@@ -28,7 +30,7 @@ def backtest(
     start: Annotated[str | None, typer.Option("--from", metavar="TIME", help="ISO-8601 or ms; else its start.")] = None,
     end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="ISO-8601 or ms; else its end.")] = None,
     chunks: Annotated[str, typer.Option(metavar="KIND", help="quarter, month, week or none.")] = "quarter",
-    memory: Annotated[str, typer.Option(metavar="MODE", help="on, off or frozen.")] = "on",
+    memory: Annotated[str, typer.Option(metavar="ROOMS", help=MEMORY_HELP)] = "on",
     freeze_at: Annotated[
         str | None, typer.Option("--freeze-at", metavar="TIME", help="With frozen: when learning ends; else chunk 1.")
     ] = None,
@@ -54,7 +56,7 @@ def backtest(
         "start": parse_time(start) if start else None,
         "end": parse_time(end) if end else None,
         "chunks": _one_of(chunks, CHUNKS),
-        "memory": _one_of(memory, MEMORY),
+        "memory": memory,
         "freeze_at": parse_time(freeze_at) if freeze_at else None,
         "gaps": gaps,
         "fill": _one_of(fill, FILLS) if fill else None,
