@@ -21,13 +21,13 @@ from tapebook.domain.agent import AgentProfile, Deployment, ReflectionSettings, 
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
-from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import Busy, Damaged, StaleWriter, StoreFailed
 from tapebook.home import make_home
 from tapebook.lab.replay import rebuild_packet, replay_runs
-from tapebook.lessons import SLOTS, ReflectorNote, hash_lessons_text, note_text
+from tapebook.lessons import SLOTS, Lesson, Proposals, hash_lessons_text, note_text
 from tapebook.lessons.notes import draft_note_promoted
+from tapebook.lessons.search import CaseTable
 from tapebook.library.search import documents_watermark
 from tapebook.library.sync import sync_documents
 from tapebook.tick.decide import Slot
@@ -136,7 +136,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Full]:
         made = Full(floor)
         packet = rebuild_packet(made.rooms, made.decide())
         there = {section.name for section in packet.sections}
-        assert there >= set(SECTIONS.values()) and "BTC does better" in packet.system
+        assert there >= set(SECTIONS.values()) and "BTC trades do better" in packet.system
         yield made
 
 
@@ -153,7 +153,7 @@ def test_whatever_a_memory_raises_the_tick_decides_without_it(
     assert full.rooms.book.run(run.run_id) == run
     packet = rebuild_packet(full.rooms, run)
     assert name not in SECTIONS or packet.section(SECTIONS[name]) is None
-    assert ("BTC does better" in packet.system) == (name != "lessons")
+    assert ("BTC trades do better" in packet.system) == (name != "lessons")
     portfolio = packet.section("portfolio")
     assert portfolio is not None and portfolio.get("could_not_be_read") == name
     assert full.replays(run)
@@ -219,7 +219,7 @@ def test_what_is_no_memory_is_raised(full: Full, monkeypatch: pytest.MonkeyPatch
             with pytest.raises(ValueError, match="not a memory"):
                 full.decide()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("tapebook.tick.prepare.lessons_for", _interrupted)
+        patch.setattr("tapebook.tick.prepare.lessons_and_scale", _interrupted)
         full.decide()
 
 
@@ -351,7 +351,7 @@ class Counted:
     def __init__(self) -> None:
         self.asked = 0
 
-    def reflect(self, agent: AgentProfile, trades: Sequence[ClosedTrade], *, active: str | None) -> ReflectorNote:
+    def propose(self, agent: AgentProfile, table: CaseTable, *, standing: Sequence[Lesson]) -> Proposals:
         self.asked += 1
         raise ValueError("the model said something that nobody can read")
 
@@ -456,7 +456,7 @@ def test_an_index_that_is_garbage_costs_the_citations(tmp_path: Path) -> None:
         clock = floor.clock
     for beside in home.glob("recall*.db*"):
         beside.unlink()
-    (home / "recall-r2.db").write_bytes(b"this is no database " * 500)
+    (home / "recall-r3.db").write_bytes(b"this is no database " * 500)
     with closing(Rooms(home, clock=clock)) as rooms:
         floor = Desk(rooms, clock)
         agent = floor.hire(LEARNER)
@@ -468,8 +468,8 @@ def test_an_index_that_is_garbage_costs_the_citations(tmp_path: Path) -> None:
         assert run.degraded_causes[0].startswith("citations: Damaged: ")
         # The librarian cannot help it either, and says so instead of ending the desk.
         librarian = Librarian(rooms)
-        assert librarian.turn() is False and "recall-r2.db" in (librarian.problem or "")
-        (home / "recall-r2.db").unlink()
+        assert librarian.turn() is False and "recall-r3.db" in (librarian.problem or "")
+        (home / "recall-r3.db").unlink()
         rooms.indexes.close()
         floor.later(MINUTE, BTC=100, ETH=100)
         sync_documents(rooms)

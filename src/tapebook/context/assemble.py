@@ -252,8 +252,10 @@ def decision_facts(situation: Situation) -> DecisionFacts:
         min_notional_usd_e6=caps.min_notional_usd_e6,
         max_account_usd_e6=caps.max_account_usd_e6,
         account_used_usd_e6=used,
-        analog=situation.analog,
         weights={row.name: to_units(row.value, 10_000) for row in situation.experience if row.kind == "provider"},
+        lessons_scale_e4=situation.followed.scale_e4,
+        lessons_followed=situation.followed.lesson_ids,
+        analog=situation.analog,
     )
 
 

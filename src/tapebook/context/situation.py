@@ -10,7 +10,7 @@ invalidates an entry, and the cache only saves the reading.
 
 import msgspec
 
-from tapebook.domain.agent import Deployment, ExperienceRow, LayerRow, Lessons
+from tapebook.domain.agent import NO_LESSONS_FOLLOWED, Deployment, ExperienceRow, FollowedLessons, LayerRow, Lessons
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, Mid, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.packet import AnalogFacts, Citation
@@ -118,6 +118,7 @@ class Situation(msgspec.Struct, frozen=True):
     working: tuple[Order, ...] = ()
     activity: Activity | None = None
     lessons: Lessons | None = None
+    followed: FollowedLessons = NO_LESSONS_FOLLOWED
     experience: tuple[ExperienceRow, ...] = ()
     analog: AnalogFacts | None = None
     horizons: tuple[LayerRow, ...] = ()

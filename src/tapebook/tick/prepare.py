@@ -34,7 +34,7 @@ from tapebook.context import (
     version_of,
 )
 from tapebook.context.market_sections import feature_line
-from tapebook.domain.agent import MOST_TRADES_SHOWN, Deployment
+from tapebook.domain.agent import MOST_TRADES_SHOWN, NO_LESSONS_FOLLOWED, Deployment, LayerRow
 from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, LookbackBars, Mid, SettledFunding
@@ -43,7 +43,7 @@ from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.text import short_line
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
-from tapebook.experience import PacketExperience
+from tapebook.experience import HALF_HOUR, PacketExperience
 from tapebook.library.search import documents_watermark
 from tapebook.log.store import StreamSetBack
 from tapebook.tape import features as tape_features
@@ -52,7 +52,15 @@ from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_o
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import ShownMemories, analog_facts, citations_for, curated_until, experience_for, lessons_for
+from tapebook.tick.memory import (
+    ShownMemories,
+    analog_facts,
+    citations_for,
+    curated_until,
+    experience_for,
+    layers_for,
+    lessons_and_scale,
+)
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
 from tapebook.wiring import Rooms
 
@@ -211,6 +219,9 @@ def read_lookback(tape: Tape, symbol: str, *, view: View) -> LookbackBars:
             if older := finished_bars(tape, symbol, minutes=minutes, count=count, view=view).bars:
                 return LookbackBars((), older)
         return LookbackBars()
+    # A situation is looked at every half hour, and what is similar is searched for no more often.
+    if recent[-1].end % HALF_HOUR and len(recent) > 1:
+        recent = recent[:-1]
     # Both meet at a full hour, so that no minute is counted twice or left out.
     start = floor_to_step(recent[-1].end, HOUR) - _RECENT_MS
     older = tape.bars(symbol, minutes=60, count=(_LOOKBACK_MS + DAY) // HOUR, view=view)
@@ -450,11 +461,10 @@ def _read_memories(
     elif ahead is None:
         closed = read("recent_trades", [], book.closed_trades, own, seq=seq, most=most)
     else:
-        until = {"seq": seq, "most": most, "until": view.as_of}
-        closed = read("recent_trades", [], book.closed_trades_until, own, **until)
+        closed = read("recent_trades", [], book.closed_trades_until, own, seq=seq, most=most, until=view.as_of)
     learned = seq if ahead is None else ahead.first_seq - 1
     known = {"seq": learned, "as_of": view.as_of, "curated": watermarks.curated}
-    portfolio, docs = account.portfolio, watermarks.docs
+    portfolio, docs, no_lessons = account.portfolio, watermarks.docs, (None, NO_LESSONS_FOLLOWED)
     last, outcomes = read(
         "last_decision",
         (None, ()),
@@ -466,18 +476,23 @@ def _read_memories(
         version=version,
         until=None if ahead is None else view.as_of,
     )
-    lessons = read("lessons", None, lessons_for, rooms, deployment, seq=learned) if "lessons" in on else None
+    terms: Any = {"seq": learned, "version": version}
+    lessons, followed = no_lessons
+    if "lessons" in on:
+        lessons, followed = read("lessons", no_lessons, lessons_and_scale, rooms, deployment, market, **terms)
     experience = PacketExperience()
     if "experience" in on:
-        terms: Any = {"seq": learned, "version": version}
         experience = read("experience", experience, experience_for, rooms, deployment, market, portfolio, **terms)
-    layers = read("horizons", (), rooms.horizons.packet_rows, own, **known) if "horizons" in on else ()
+    layers: tuple[LayerRow, ...] = ()
+    if "horizons" in on:
+        layers = read("horizons", layers, layers_for, rooms, deployment, portfolio, version=version, **known)
     return {
         "activity": doing,
         "closed_trades": tuple(closed),
         "last_run": last,
         "last_orders": outcomes,
         "lessons": lessons,
+        "followed": followed,
         "experience": experience.rows,
         "analog": analog_facts(experience),
         "horizons": layers,
