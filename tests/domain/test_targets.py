@@ -38,4 +38,4 @@ def test_a_step_is_made_whole_or_not_at_all(target: int, held: int, missed: int,
     if abs(target - held) >= BAND_E4:
         assert after == target
     elif target != held:
-        assert (after == target) == (missed > 0 and missed * 10 >= cost * abs(target - held))
+        assert (after == target) == (missed > 0 and missed >= cost * 1_000)

@@ -90,9 +90,10 @@ class BarPrices(msgspec.Struct, frozen=True):
 
 
 class AnalogFacts(msgspec.Struct, frozen=True):
-    """What the market did after `n` independent situations like this one: basis points of a long, after costs.
+    """What the market did after `n` independent situations like this one: its mean move in basis points.
 
-    `low_bps` and `high_bps` are the ends of the interval of the mean, `horizon_ms` how far ahead it looks.
+    `low_bps` and `high_bps` are the ends of the 95 % interval of the mean, `horizon_ms` how far ahead it looks,
+    `costs_bps` what entering and leaving a position costs.
     """
 
     mean_bps: float
@@ -100,6 +101,7 @@ class AnalogFacts(msgspec.Struct, frozen=True):
     high_bps: float
     n: float
     horizon_ms: int = 0
+    costs_bps: float = 0.0
 
 
 class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):

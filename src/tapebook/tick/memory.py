@@ -2,7 +2,8 @@
 
 - experience: what the packet is told (`experience_for`), the moment of a decision (`moment_drafts`), and what closed
   trades teach (`outcomes_due`);
-- horizons: the days of the book and the roll-ups of days that are over (`BookDays`, `layers_due`);
+- horizons: the days of the book and of the tape (`BookDays`, `TapeDays`), the roll-ups of days that are over
+  (`layers_due`, `owner_layers_due`), and rows for the packet (`layers_for`);
 - lessons (`lessons_for`): an agent's own note, then notes that were promoted to its skills. A skill is a name;
   every agent has the skill of its own name, and further ones stand in its profile. A promotion is an event of the
   owner's stream, and `promoted_notes_due` copies it to a deployment before its next decision, which reads its own
@@ -32,9 +33,10 @@ from tapebook.domain.agent import (
     SkillNote,
 )
 from tapebook.domain.cache import LastCall
+from tapebook.domain.instants import HOUR
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
 from tapebook.domain.money import E12
-from tapebook.domain.packet import Citation
+from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, Position
 from tapebook.domain.text import sanitise_lines
 from tapebook.errors import BadInput, UnknownName
@@ -54,7 +56,8 @@ from tapebook.experience import (
 from tapebook.experience.records import UNKNOWN_REGIME, Outcome
 from tapebook.experience.store import RecordsAsOf
 from tapebook.home import shared_lock
-from tapebook.horizons import Aggregate, ChangedDay, Period, exit_of, leaf_of
+from tapebook.horizons import Aggregate, ChangedDay, HeldNow, Period, RollupTerms, exit_of, leaf_of
+from tapebook.horizons.markets import MAX_SYMBOLS, PriceSpan, prices_of_day, sector_of
 from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
 from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of, entry_facts
 from tapebook.lessons.notes import draft_note_promoted
@@ -65,14 +68,20 @@ from tapebook.log import Draft
 from tapebook.search import GLOBAL_SCOPE
 from tapebook.search.index import RULES, decode_search_terms
 from tapebook.search.text import ShownTexts
+from tapebook.settings.config import Config
 from tapebook.settings.profiles import SKILL_NAME
 from tapebook.tape.features import RegimeClassifier
+from tapebook.tape.store import Tape
+from tapebook.tape.view import View
 from tapebook.wiring import Rooms
 
 STEP_TRADES = 2_000
 """How many trades are learned from at once: about a second, so that leases are kept alive in between."""
 
 _PPM_PER_BP = 100
+
+ANALOG_SPAN = 4 * HOUR
+"""How far ahead an engine looks: an hour seldom pays its costs, and days of a few weeks are too few to tell."""
 
 _VectorInputs = tuple[tuple[Candle, ...], AssetContext | SettledFunding | None, Liquidity | None, int]
 """What a reading comes from beside what is held: bars, funding, book, and the half hour."""
@@ -96,6 +105,15 @@ def experience_for(
         return rooms.experience.rows_for_packet(records, question, seq=seq, settings=settings)
     question = ExperienceQuery(market.as_of, market.symbol, regime, providers)
     return PacketExperience(_old_experience_rows(rooms, records, question, market, settings=settings, held=held))
+
+
+def analog_facts(experience: PacketExperience) -> AnalogFacts | None:
+    """What the market did in the four hours after similar moments, for engines; None where nothing is similar."""
+    for move in experience.moves:
+        if move.span_ms == ANALOG_SPAN:
+            figures = move.mean_bps, move.low_bps, move.high_bps, move.independent
+            return AnalogFacts(*figures, horizon_ms=move.span_ms, costs_bps=experience.costs_bps)
+    return None
 
 
 def moment_of(experience: Experience, market: Market) -> SeenMoment | None:
@@ -264,13 +282,91 @@ class BookDays:
         return leaf_of(day, exits, ledger_usd_e6=sum(known) if known else None)
 
 
+class TapeDays:
+    """The days of some symbols on the tape, as far as they are known by a moment."""
+
+    def __init__(self, tape: Tape, symbols: Iterable[str], *, now: int) -> None:
+        self._tape = tape
+        self._symbols = list(dict.fromkeys(symbols))[:MAX_SYMBOLS]
+        self._now = now
+
+    def prices(self, day: Period) -> dict[str, PriceSpan]:
+        """The symbols with their prices on a day; without those nothing is known of."""
+        # What is told in the hour after it belongs to a day; later corrections leave it as it was rolled up.
+        view = View(min(self._now, day.end + HOUR - 1))
+        found = {symbol: prices_of_day(self._bars(symbol, day, view)) for symbol in self._symbols}
+        return {symbol: span for symbol, span in found.items() if span is not None}
+
+    def _bars(self, symbol: str, day: Period, view: View) -> list[Candle]:
+        for minutes, count in ((60, 24), (24 * 60, 1)):
+            bars = self._tape.bars(symbol, minutes=minutes, count=count, view=view)
+            if inside := [bar for bar in bars if bar.bucket_ts in day]:
+                return inside
+        return []
+
+
 def layers_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The events of days that are over and are not in the layers yet; one lookup when no trade ended since the last."""
     scope, now = deployment.id, rooms.clock.now()
     quiet = rooms.horizons.nothing_to_roll_up_at(scope, now=now)
     if quiet is not None and not rooms.book.closed_count_since(scope, after=quiet, seq=seq)[0]:
         return []
-    return rooms.horizons.roll_up_finished_days(BookDays(rooms.book), scope, seq=seq, now=now)
+    return rooms.horizons.roll_up_finished_days(
+        BookDays(rooms.book),
+        scope,
+        seq=seq,
+        now=now,
+        terms=rollup_terms(rooms.config),
+        market=TapeDays(rooms.tape, deployment.agent.watchlist, now=now),
+    )
+
+
+def owner_layers_due(rooms: Rooms, *, seq: int) -> list[Draft]:
+    """The same of all agents together, whose layers are in the owner's stream: a step at a time, none when all is in.
+
+    No tick waits for that stream, so the librarian of a desk writes them.
+    """
+    now = rooms.clock.now()
+    return rooms.horizons.roll_up_finished_days(
+        BookDays(rooms.book),
+        "",
+        seq=seq,
+        now=now,
+        terms=rollup_terms(rooms.config),
+        market=TapeDays(rooms.tape, watched_symbols(rooms.book), now=now),
+    )
+
+
+def watched_symbols(book: Book) -> list[str]:
+    """What the agents of a home watch, without what was removed."""
+    return [symbol for _, agent in book.agents() for symbol in agent.watchlist]
+
+
+def rollup_terms(config: Config) -> RollupTerms:
+    """The sectors of a home."""
+    own = dict(entry.rsplit("=", 1) for entry in config.horizons.sectors)
+    return RollupTerms(partial(sector_of, own=own))
+
+
+def layers_for(
+    rooms: Rooms,
+    deployment: Deployment,
+    portfolio: Portfolio,
+    *,
+    seq: int,
+    as_of: int,
+    curated: int,
+    version: PacketVersion,
+) -> tuple[LayerRow, ...]:
+    """What a decision is told of the layers, and since renderer 5 of the day that is running and of what is held."""
+    now = None
+    if version.market_phases:
+        ended = rooms.book.closed_on_day(deployment.id, seq=seq, as_of=as_of)
+        if ended and ended[-1].exit_tick_at > as_of:
+            # A clock that was ahead has dated it.
+            ended = [trade for trade in ended if trade.exit_tick_at <= as_of]
+        now = HeldNow(ended, portfolio.positions)
+    return rooms.horizons.packet_rows(deployment.id, seq=seq, as_of=as_of, curated=curated, now=now)
 
 
 def curated_until(rooms: Rooms, *, as_of: int | None = None) -> int:

@@ -34,7 +34,7 @@ from tapebook.context import (
     version_of,
 )
 from tapebook.context.market_sections import feature_line
-from tapebook.domain.agent import MOST_TRADES_SHOWN, NO_LESSONS_FOLLOWED, Deployment
+from tapebook.domain.agent import MOST_TRADES_SHOWN, NO_LESSONS_FOLLOWED, Deployment, LayerRow
 from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, LookbackBars, Mid, SettledFunding
@@ -52,7 +52,15 @@ from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_o
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import ShownMemories, citations_for, curated_until, experience_for, lessons_and_scale
+from tapebook.tick.memory import (
+    ShownMemories,
+    analog_facts,
+    citations_for,
+    curated_until,
+    experience_for,
+    layers_for,
+    lessons_and_scale,
+)
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
 from tapebook.wiring import Rooms
 
@@ -402,7 +410,8 @@ def _read_shared_market(
     version: PacketVersion,
 ) -> Market:
     profile = deployment.agent.context
-    minutes, count, looks_back = profile.bar_minutes, profile.bar_count, profile.memory and version.lookbacks
+    minutes, count = profile.bar_minutes, profile.bar_count
+    looks_back = version.lookbacks and "experience" in profile.rooms
     if shelf is None or "features" in optional.degraded_names:
         market = read_market(tape, symbol, minutes=minutes, count=count, view=view, version=version)
         if looks_back:
@@ -460,27 +469,16 @@ def _read_memories(
         version=version,
         until=None if ahead is None else view.as_of,
     )
-    lessons, followed = (
-        read("lessons", no_lessons, lessons_and_scale, rooms, deployment, market, seq=learned, version=version)
-        if "lessons" in on
-        else no_lessons
-    )
-    learned_here = (
-        read(
-            "experience",
-            PacketExperience(),
-            experience_for,
-            rooms,
-            deployment,
-            market,
-            portfolio,
-            seq=learned,
-            version=version,
-        )
-        if "experience" in on
-        else PacketExperience()
-    )
-    layers = read("horizons", (), rooms.horizons.packet_rows, own, **known) if "horizons" in on else ()
+    terms: Any = {"seq": learned, "version": version}
+    lessons, followed = no_lessons
+    if "lessons" in on:
+        lessons, followed = read("lessons", no_lessons, lessons_and_scale, rooms, deployment, market, **terms)
+    experience = PacketExperience()
+    if "experience" in on:
+        experience = read("experience", experience, experience_for, rooms, deployment, market, portfolio, **terms)
+    layers: tuple[LayerRow, ...] = ()
+    if "horizons" in on:
+        layers = read("horizons", layers, layers_for, rooms, deployment, portfolio, version=version, **known)
     return {
         "activity": doing,
         "closed_trades": tuple(closed),
@@ -488,7 +486,8 @@ def _read_memories(
         "last_orders": outcomes,
         "lessons": lessons,
         "followed": followed,
-        "experience": learned_here.rows,
+        "experience": experience.rows,
+        "analog": analog_facts(experience),
         "horizons": layers,
         "citations": read(
             "citations",

@@ -167,8 +167,8 @@ def test_weights_scale_the_target_and_small_steps_are_not_worth_their_costs(
 
 
 def test_a_small_step_is_made_once_not_making_it_has_cost_as_much() -> None:
-    # A tenth of 1,000 USD at 500 ppm costs 0.05 USD: 50,000 billionths of the notional.
-    for missed, kind in ((49_999, "hold"), (50_000, "adjust")):
+    # All of the notional at 500 ppm costs 500,000 billionths of it.
+    for missed, kind in ((499_999, "hold"), (500_000, "adjust")):
         facts = account(held_usd_e6=600 * E6, account_used_usd_e6=600 * E6, cost_ppm=500, missed_e9=missed)
         facts = msgspec.structs.replace(facts, weights={"a": 7_000, "cash": 3_000})
         assert decided(LONGS_OF_1000, packet=packet_of(facts=facts)).action == kind
