@@ -36,7 +36,7 @@ from tapebook.domain.targets import FULL_E4, position_after_e4, weighted_target_
 from tapebook.domain.text import short_line
 from tapebook.errors import ConfigError
 
-MEMBERS = ("trend", "reversion", "breakout", "carry")
+MEMBERS = ("trend", "reversion", "breakout", "carry", "analog")
 _ORDERS = ("open", "adjust")
 
 
