@@ -65,9 +65,29 @@ def test_of_two_who_anchor_at_once_one_does(tmp_path: Path, monkeypatch: pytest.
         stale = floor.rooms.log.newest_anchor()
         assert anchor_heads(floor.rooms) == 1
         with pytest.raises(StaleWriter):
-            floor.rooms.log.note_anchor(
-                msgspec.structs.replace(stale, number=1), {}, write=lambda: pytest.fail("nothing is written")
-            )
+            floor.rooms.log.note_anchor(msgspec.structs.replace(stale, number=1), {})
+        assert list(AnchorCheck(floor.rooms).findings()) == []
+
+
+def test_an_anchor_that_another_process_writes_meanwhile_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with desk(tmp_path / "home") as floor:
+        floor.hire()
+        real = floor.rooms.archive.create
+
+        def late(key: str, content: bytes) -> None:
+            with floor.rooms.book_db.transaction():
+                # No transaction is open while an archive is written: this one could not begin.
+                pass
+            real(key, content.replace(b'"written_at":', b'"written_at":1'))
+            real(key, content)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(floor.rooms.archive, "create", late)
+            with pytest.raises(StaleWriter):
+                anchor_heads(floor.rooms)
+        assert anchor_heads(floor.rooms) == 2
         assert list(AnchorCheck(floor.rooms).findings()) == []
 
 

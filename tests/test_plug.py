@@ -171,9 +171,9 @@ def test_an_archive_of_another_package_is_chosen_by_the_scheme_of_its_address(
     (home / FILE).write_text(f'[archive]\nplace = "vault:/{tmp_path}/vault"\n', "utf-8")
     with tapebook.open(home) as book:
         run = book.tick("tester", "BTC")
-        vault, spool = tmp_path / "vault" / f"{run.packet_key}.z", home / "spool" / f"{run.packet_key}.z"
-        assert spool.is_file() and not vault.exists(), "a decision does not wait for it"
+        packs = tmp_path / "vault" / "packs"
+        assert list((home / "spool").glob("*.seg")) and not packs.exists(), "a decision does not wait for it"
         assert book.replay(run.run_id).equal == 1
         book.doctor(fix=True)
-        assert vault.is_file() and not spool.exists()
+        assert list(packs.rglob("*.z")) and not list((home / "spool").glob("*.seg"))
         assert book.replay(run.run_id).equal == 1 and book.verify(archive=True) == []

@@ -66,7 +66,7 @@ def test_every_file_of_a_home_is_for_its_owner_alone(open_umask: None, tmp_path:
         assert book.doctor()[1].name == "private" and book.doctor()[1].ok
         names = {path.name for path in home.rglob("*")}
         assert {"book.db", "book.db-wal", "book.db-shm", "result.json", "workspace.json"} <= names
-        assert any(name.endswith(".z") for name in names) and any(name.endswith(".md") for name in names)
+        assert any(name.endswith(".seg") for name in names) and any(name.endswith(".md") for name in names)
         assert open_below(home) == []
     assert open_below(home) == []
 

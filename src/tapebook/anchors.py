@@ -17,7 +17,7 @@ import msgspec
 
 from tapebook.clock import elapsed_seconds
 from tapebook.domain.canonical import sha256_hex
-from tapebook.errors import StaleWriter, TapebookError
+from tapebook.errors import Damaged, StaleWriter, TapebookError
 from tapebook.log import Finding, Head, NotedAnchor, Stream
 from tapebook.log.event import GENESIS
 from tapebook.tape.seals import Seal, SealPlace, TapeMark, commit_at, sealed_places, tape_mark
@@ -67,7 +67,13 @@ def anchor_heads(rooms: Rooms) -> int | None:
     content = msgspec.json.encode(anchor)
     note = NotedAnchor(anchor.number, sha256_hex(content), mark.seq, anchor.written_at)
     reach = {stream: head.seq for stream, head in moved.items()}
-    rooms.log.note_anchor(note, reach, write=lambda: rooms.archive.create(_anchor_key(anchor.number), content))
+    try:
+        # Before the note and outside of its transaction: others write to the book while an archive elsewhere answers.
+        rooms.archive.create(_anchor_key(anchor.number), content)
+    except Damaged as error:
+        # Another process is about to note its own of that number; the next anchor follows it.
+        raise StaleWriter(f"anchor {anchor.number} was written by another process") from error
+    rooms.log.note_anchor(note, reach)
     return anchor.number
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tapebook import plug
-from tapebook.archive import SPOOL, SpooledArchive, open_archive
+from tapebook.archive import SpooledArchive, open_archive
 from tapebook.book.decision_queue import DecisionQueue, StoredReplies
 from tapebook.book.projection import PROJECTION
 from tapebook.book.single_writer import SingleWriterBook
@@ -105,7 +105,7 @@ class Rooms:
             raise
         # As durable as the book that names what is in it: a backtest is made again, and must not wait for the disk.
         archive = open_archive(self.config.archive.place, home=home, durable=not single_writer)
-        self.archive = SpooledArchive(archive, home / SPOOL, durable=not single_writer)
+        self.archive = SpooledArchive(archive, home / self.config.archive.spool, durable=not single_writer)
         # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
         may_go_back = None if single_writer or isinstance(clock, VirtualClock) else self._accept_clock_set_back
         self.log = self._log(may_go_back, single_writer=single_writer)
@@ -251,6 +251,7 @@ class Rooms:
                 per_path=terms.per_path,
                 per_kind=dict(terms.per_kind),
                 rules=terms.rules,
+                filler_percent=terms.filler_percent,
             )
         )
         return made
@@ -264,6 +265,7 @@ class Rooms:
     def close(self) -> None:
         """Ends all connections."""
         self.indexes.close()
+        self.archive.close()
         self.book_db.close()
         self.tape_db.close()
 

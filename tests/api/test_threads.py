@@ -15,6 +15,7 @@ from tapebook.desk.demo import prepare_demo_home
 from tapebook.domain.agent import AgentProfile
 from tapebook.errors import HomeError, StoreFailed
 from tapebook.settings.config import FILE
+from tests.db.places import module_postgres as module_postgres
 from tests.db.places import shared_postgres as shared_postgres
 
 THREADS = 40
@@ -43,7 +44,7 @@ def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     parent = tmp_path_factory.mktemp("threads")
     folder, notes = parent / "home", parent / "notes"
     if request.param == "postgres":
-        url = request.getfixturevalue("shared_postgres")
+        url = request.getfixturevalue("module_postgres")
         prepare_demo_home(folder, seed=7)
         (folder / FILE).write_text(f'[store]\nbook = "{url}"\ntape = "{url}"\n', "utf-8")
     app.demo(folder, seconds=0.75, seed=7)

@@ -34,7 +34,7 @@ tb.backtest("btc-5m", since="2025-01-01")
 """
 
 SEEN = [
-    'Revealed type is "list[TypedDict(tapebook.domain.views.RecordedRunView,',
+    'Revealed type is "tapebook.domain.views.Page[TypedDict(tapebook.domain.views.RecordedRunView,',
     'Revealed type is "float | None"',
     'Revealed type is "float"',
     'Revealed type is "list[str]"',

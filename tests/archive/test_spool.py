@@ -1,7 +1,6 @@
-"""The spool: what an archive does not take waits beside it under the same key, and nothing is lost on the way."""
+"""The spool: content is appended to segments, packed for the archive later, and nothing is lost on the way."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tapebook.archive import SpooledArchive, SpoolState, put_content
+from tapebook.archive import ArchiveReference, SpooledArchive, SpoolState, put_content
 from tapebook.archive.archives.folder import FolderArchive
+from tapebook.archive.packs import make_pack, pack_key, pack_places, packed_group
 from tapebook.archive.port import content_key
+from tapebook.archive.segments import Segments, finished_segment, segment_files
 from tapebook.errors import BadInput, Damaged, StoreFailed
 from tests.matrix import examples
 
@@ -73,6 +74,20 @@ class Moody:
         """Nothing is half written."""
         return 0
 
+    def write_problem(self) -> str | None:
+        """What it was told to raise."""
+        return None if self.error is None else str(self.error)
+
+    def contents(self) -> dict[str, bytes]:
+        """Every object it keeps in packs."""
+        found: dict[str, bytes] = {}
+        for key, pack in self.kept.items():
+            assert key == pack_key(pack)
+            for place in pack_places(pack):
+                group = packed_group(pack, place)
+                found[place.key] = group[place.offset : place.offset + place.size]
+        return found
+
 
 @pytest.fixture
 def moody() -> Moody:
@@ -86,45 +101,94 @@ def spooled(moody: Moody, tmp_path: Path) -> SpooledArchive:
     return SpooledArchive(moody, tmp_path / "spool")
 
 
-def test_what_the_archive_takes_leaves_no_spool(spooled: SpooledArchive, moody: Moody, tmp_path: Path) -> None:
-    kept = spooled.store_content(b"one")
-    assert (kept.key, kept.problem) == (content_key(b"one"), None)
-    assert spooled.get(kept.key or "") == moody.kept[kept.key or ""] == b"one"
-    assert spooled.spool_state() == SpoolState() and not (tmp_path / "spool").exists()
+def test_content_waits_in_a_segment_until_it_is_packed(spooled: SpooledArchive, moody: Moody, tmp_path: Path) -> None:
+    kept = spooled.store_contents([b"one", b"two", b"one"])
+    assert [(each.key, each.problem) for each in kept] == [
+        (content_key(each), None) for each in (b"one", b"two", b"one")
+    ]
+    assert moody.kept == {} and len(segment_files(tmp_path / "spool")) == 1
+    assert spooled.get(content_key(b"one")) == b"one"
+    state = spooled.spool_state()
+    assert state.objects == 2 and state.bytes > 0 and state.oldest_ms is not None
+    drained = spooled.drain()
+    assert (drained.moved, drained.left, drained.problem) == (2, 0, None)
+    assert spooled.spool_state() == SpoolState() and segment_files(tmp_path / "spool") == []
+    assert len(moody.kept) == 1 and moody.contents() == {content_key(each): each for each in (b"one", b"two")}
+    assert spooled.get(content_key(b"two")) == b"two" and spooled.has(content_key(b"one"))
+    assert spooled.keys("sha256/") == sorted(moody.contents()) and spooled.get(content_key(b"three")) is None
+
+
+def test_what_was_stored_is_not_stored_again(spooled: SpooledArchive) -> None:
+    for _ in range(50):
+        spooled.store_content(b"hold")
+    assert spooled.spool_state().objects == 1
+    spooled.drain()
+    spooled.store_content(b"hold")
+    assert spooled.spool_state() == SpoolState() and spooled.get(content_key(b"hold")) == b"hold"
 
 
 @pytest.mark.parametrize(
     "error",
     [OSError(28, "No space left on device"), StoreFailed("full"), TimeoutError(), KeyError("bucket"), Damaged("x")],
 )
-def test_what_it_does_not_take_waits_and_is_read_there(spooled: SpooledArchive, moody: Moody, error: Exception) -> None:
+def test_what_the_archive_does_not_take_waits(spooled: SpooledArchive, moody: Moody, error: Exception) -> None:
     moody.error = error
     kept = spooled.store_content(b"one")
-    assert (kept.key, kept.problem) == (content_key(b"one"), error)
-    assert spooled.store_content_or_raise(b"one") == kept.key and spooled.get(kept.key or "") == b"one"
-    state = spooled.spool_state()
-    assert state.objects == 1 and state.bytes > 0 and state.oldest_ms is not None
-    assert spooled.drain().left == 1 and spooled.get(kept.key or "") == b"one"
+    assert (kept.key, kept.problem) == (content_key(b"one"), None), "a decision does not even hear of it"
+    drained = spooled.drain()
+    assert (drained.moved, drained.left, drained.problem) == (0, 1, error)
+    assert spooled.get(kept.key or "") == b"one"
     moody.error = None
-    # The next that is kept takes it along.
     spooled.store_content(b"two")
-    assert moody.kept == {content_key(each): each for each in (b"one", b"two")}
-    assert spooled.spool_state() == SpoolState() and spooled.get(kept.key or "") == b"one"
+    assert spooled.drain().moved == 2 and moody.contents() == {content_key(each): each for each in (b"one", b"two")}
 
 
-def test_another_process_moves_what_was_left(spooled: SpooledArchive, moody: Moody, tmp_path: Path) -> None:
-    moody.error = StoreFailed("full")
+def test_a_pack_is_made_when_it_is_worth_one(spooled: SpooledArchive, moody: Moody) -> None:
+    spooled.store_content(b"one")
+    oldest = spooled.spool_state().oldest_ms or 0
+    assert spooled.drain(since_ms=oldest - 1).left == 1 and moody.kept == {}
+    assert spooled.drain(since_ms=oldest).moved == 1 and len(moody.kept) == 1
+    for number in range(512):
+        spooled.store_content(b"reply %d" % number)
+    assert spooled.drain(since_ms=0).moved == 512 and len(moody.kept) == 2
+
+
+def test_another_process_reads_and_packs_what_was_left(spooled: SpooledArchive, moody: Moody, tmp_path: Path) -> None:
+    other = SpooledArchive(moody, tmp_path / "spool")
+    first = spooled.store_content_or_raise(b"first")
+    assert other.get(first) == b"first"
     wanted = {content_key(each): each for each in (bytes([number]) for number in range(40))}
     for content in wanted.values():
         spooled.store_content(content)
-    moody.error = None
-    other = SpooledArchive(moody, tmp_path / "spool")
-    assert other.keys("sha256/") == sorted(wanted)
-    other.store_content(b"more")
-    assert 0 < len(moody.kept) < 40, "one decision does not wait for all of them"
-    drained = other.drain()
-    assert drained.left == 0 and drained.problem is None and moody.kept.items() >= wanted.items()
-    assert spooled.spool_state() == SpoolState() and spooled.drain().moved == 0
+    assert other.keys("sha256/") == sorted([*wanted, first])
+    assert other.drain().left == 41, "somebody still writes to it"
+    spooled.close()
+    assert other.drain().moved == 41
+    assert {key: spooled.get(key) for key in wanted} == wanted
+    # What it had in hand is packed and gone; it goes on in a new segment.
+    again = spooled.store_content_or_raise(b"again")
+    assert other.get(again) == b"again" and spooled.drain().moved == 1
+
+
+def test_a_machine_with_the_archive_alone_reads_all_of_it(
+    spooled: SpooledArchive, moody: Moody, tmp_path: Path
+) -> None:
+    contents = [b"a packet that says nearly the same %d" % number * 100 for number in range(300)]
+    keys = [each.key or "" for each in spooled.store_contents(contents)]
+    spooled.drain()
+    elsewhere = SpooledArchive(moody, tmp_path / "new")
+    assert [elsewhere.get(key) for key in keys] == contents
+    (tmp_path / "spool" / "packs.db").write_bytes(b"no database any more")
+    assert [SpooledArchive(moody, tmp_path / "spool").get(key) for key in keys] == contents
+
+
+def test_packets_together_take_a_fraction_of_each_alone(spooled: SpooledArchive, moody: Moody) -> None:
+    lines = [f"bar {number}: {number * 7919 % 1_000} {number * 104_729 % 1_000}\n" for number in range(1_000)]
+    contents = ["".join(lines[start : start + 100]).encode() for start in range(800)]
+    spooled.store_contents(contents)
+    spooled.drain()
+    assert sum(map(len, moody.kept.values())) < 400 * len(contents) < sum(map(len, contents)) / 4
+    assert len(moody.kept) == 1
 
 
 def test_whoever_must_know_hears_of_it(spooled: SpooledArchive, moody: Moody) -> None:
@@ -136,9 +200,8 @@ def test_whoever_must_know_hears_of_it(spooled: SpooledArchive, moody: Moody) ->
 
 
 def test_an_object_leaves_only_after_the_archive_gave_it_back(spooled: SpooledArchive, moody: Moody) -> None:
-    moody.error = StoreFailed("full")
     key = spooled.store_content_or_raise(b"one")
-    moody.error, moody.forgets = None, True
+    moody.forgets = True
     drained = spooled.drain()
     assert drained.left == 1 and isinstance(drained.problem, Damaged) and spooled.get(key) == b"one"
 
@@ -147,34 +210,79 @@ def test_neither_takes_it(spooled: SpooledArchive, moody: Moody, tmp_path: Path)
     (tmp_path / "spool").write_text("a file where the folder belongs")
     moody.error = StoreFailed("full")
     kept = spooled.store_content(b"one")
-    assert (kept.key, kept.problem) == (None, moody.error)
-    with pytest.raises(StoreFailed, match="full"):
+    assert kept.key is None and isinstance(kept.problem, OSError)
+    with pytest.raises(StoreFailed, match="nor to the archive"):
         spooled.store_content_or_raise(b"one")
     moody.error = None
-    assert spooled.store_content(b"two").problem is None and spooled.drain().left == 0
+    # Without a spool an archive on the disk takes it at once; one elsewhere is not waited for.
+    assert spooled.store_content(b"two").problem is None and moody.kept == {content_key(b"two"): b"two"}
+    assert spooled.get(content_key(b"two")) == b"two" and spooled.drain().left == 0
+    moody.is_local = False
+    assert spooled.store_content(b"three").key is None and len(moody.kept) == 1
 
 
 def test_what_is_damaged_in_the_spool_stays_and_hinders_nobody(
     spooled: SpooledArchive, moody: Moody, tmp_path: Path
 ) -> None:
-    moody.error = StoreFailed("full")
-    contents = [bytes([number]) for number in range(8)]
-    keys = [spooled.store_content_or_raise(content) for content in contents]
-    files = {key: tmp_path / "spool" / f"{key}.z" for key in keys}
-    first, second = sorted(keys)[:2]
-    files[first].write_bytes(b"no zlib")
-    shutil.copy(files[sorted(keys)[2]], files[second])
-    moody.error = None
-    drained = spooled.drain()
-    assert (drained.moved, drained.left) == (6, 2) and isinstance(drained.problem, Damaged)
-    assert files[first].exists() and files[second].exists() and set(moody.kept) == set(keys) - {first, second}
-    for key in (first, second):
-        with pytest.raises(Damaged):
-            spooled.get(key)
+    bad = [spooled.store_content_or_raise(b"bad %d" % number) for number in range(3)]
+    spooled.close()
+    (segment,) = segment_files(tmp_path / "spool")
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    segment.write_bytes(content)
+    good = SpooledArchive(moody, tmp_path / "spool").store_content_or_raise(b"good")
+    other = SpooledArchive(moody, tmp_path / "spool")
+    drained = other.drain()
+    assert isinstance(drained.problem, Damaged) and segment.exists() and other.get(good) == b"good"
+    found = list(other.check(ArchiveReference(key, f"packet of {key}") for key in [*bad, good]))
+    assert found and all(each.by != f"packet of {good}" for each in found)
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_no_altered_byte_of_a_segment_goes_unnoticed(
+    tmp_path_factory: pytest.TempPathFactory, place: int, change: int
+) -> None:
+    folder, moody = tmp_path_factory.mktemp("spool"), Moody()
+    spooled = SpooledArchive(moody, folder)
+    contents = {spooled.store_content_or_raise(text): text for text in (b"one" * 40, b"two" * 50, b"three" * 60)}
+    spooled.close()
+    (segment,) = segment_files(folder)
+    content = bytearray(segment.read_bytes())
+    content[place % len(content)] ^= change
+    segment.write_bytes(content)
+    other = SpooledArchive(moody, folder)
+    assert list(other.check(ArchiveReference(key, "a run") for key in contents))
+    for key, text in contents.items():
+        try:
+            assert other.get(key) in (text, None)
+        except Damaged:
+            continue
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.integers(0, 400))
+def test_a_torn_end_is_no_damage_and_nobody_writes_behind_it(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    folder, moody = tmp_path_factory.mktemp("spool"), Moody()
+    spooled = SpooledArchive(moody, folder)
+    whole = spooled.store_content_or_raise(os.urandom(100))
+    (segment,) = segment_files(folder)
+    safe = segment.stat().st_size
+    spooled.store_content_or_raise(os.urandom(300))
+    spooled.close()
+    with open(segment, "r+b") as file:
+        file.truncate(min(safe + cut, segment.stat().st_size))
+    other = SpooledArchive(moody, folder)
+    after = other.store_content_or_raise(b"after")
+    assert list(other.check(ArchiveReference(key, "a run") for key in (whole, after))) == []
+    assert other.drain().problem is None and segment_files(folder) == []
+    assert other.get(whole) is not None and other.get(after) == b"after"
 
 
 def test_altered_content_is_never_given_back(spooled: SpooledArchive, moody: Moody) -> None:
-    key = spooled.store_content_or_raise(b"what was sent")
+    key = put_content(spooled, b"what was sent")
     moody.kept[key] = b"what somebody would rather have sent"
     with pytest.raises(Damaged, match=rf"the archive's {key} was altered: .* restore it from a backup"):
         spooled.get(key)
@@ -182,11 +290,18 @@ def test_altered_content_is_never_given_back(spooled: SpooledArchive, moody: Moo
     assert spooled.get("anchors/local/-/1") == b"named, not hashed"
 
 
-def test_altered_content_is_no_loss_while_a_whole_copy_waits(spooled: SpooledArchive, moody: Moody) -> None:
-    moody.error = StoreFailed("full")
+def test_a_pack_that_was_altered_is_noticed(spooled: SpooledArchive, moody: Moody, tmp_path: Path) -> None:
     key = spooled.store_content_or_raise(b"one")
-    moody.error, moody.kept[key] = None, b"another"
-    assert spooled.get(key) == b"one"
+    spooled.drain()
+    ((name, pack),) = moody.kept.items()
+    moody.kept[name] = make_pack({content_key(b"two"): b"two"})
+    other = SpooledArchive(moody, tmp_path / "new")
+    with pytest.raises(Damaged):
+        other.get(key)
+    kinds = {(each.key, each.kind) for each in other.check([ArchiveReference(key, "a run")])}
+    assert kinds == {(name, "altered"), (key, "missing")}
+    moody.kept[name] = pack
+    assert list(other.check([ArchiveReference(key, "a run")])) == [] and other.get(key) == b"one"
 
 
 def test_an_error_of_the_archive_is_the_readers_when_nothing_waits(spooled: SpooledArchive, moody: Moody) -> None:
@@ -197,6 +312,32 @@ def test_an_error_of_the_archive_is_the_readers_when_nothing_waits(spooled: Spoo
     assert spooled.get(content_key(b"one")) is None
     with pytest.raises(BadInput):
         SpooledArchive(FolderArchive(Path("x")), Path("y")).get("../up")
+
+
+def test_an_empty_segment_is_not_deleted_under_its_writer(tmp_path: Path) -> None:
+    """Whoever packs holds the lock; a writer that comes meanwhile begins another segment."""
+    segments = Segments(tmp_path, durable=True)
+    segments.append({content_key(b"one"): b"one"})
+    (path,) = segment_files(tmp_path)
+    with finished_segment(path) as is_finished:
+        assert not is_finished
+    segments.close()
+    with finished_segment(path) as is_finished:
+        assert is_finished
+        segments.append({content_key(b"two"): b"two"})
+    assert len(segment_files(tmp_path)) == 2
+    segments.refresh()
+    assert segments.get(content_key(b"one")) == b"one" and segments.get(content_key(b"two")) == b"two"
+
+
+def test_what_an_older_tapebook_left_in_the_spool(moody: Moody, tmp_path: Path) -> None:
+    old = FolderArchive(tmp_path / "spool")
+    keys = [put_content(old, bytes([number])) for number in range(5)]
+    spooled = SpooledArchive(moody, tmp_path / "spool")
+    assert [spooled.get(key) for key in keys] == [bytes([number]) for number in range(5)]
+    assert spooled.spool_state().objects == 5 and spooled.keys("sha256/") == sorted(keys)
+    assert spooled.drain().moved == 5 and set(moody.kept) == set(keys) and spooled.spool_state() == SpoolState()
+    assert [spooled.get(key) for key in keys] == [bytes([number]) for number in range(5)]
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -218,6 +359,7 @@ def test_nothing_that_was_kept_is_ever_lost(
             content = bytes([number])
             kept[spooled.store_content(content).key or ""] = content
         elif step == "reopen":
+            spooled.close()
             spooled = SpooledArchive(moody, folder / "s")
         else:
             does[step](number)
@@ -226,53 +368,44 @@ def test_nothing_that_was_kept_is_ever_lost(
         moody.error = moody_now
     moody.error = None
     spooled.drain()
-    assert moody.kept.items() >= kept.items() and spooled.spool_state() == SpoolState()
-
-
-# A folder as the archive
+    assert moody.contents() == kept and spooled.spool_state() == SpoolState()
 
 
 def test_a_folder_that_went_away_and_came_back(tmp_path: Path) -> None:
     place, away = tmp_path / "archive", tmp_path / "unmounted"
     spooled = SpooledArchive(FolderArchive(place), tmp_path / "spool")
     before = spooled.store_content_or_raise(b"before")
+    assert spooled.drain().left == 0
     place.rename(away)
-    meanwhile, again = spooled.store_content_or_raise(b"meanwhile"), spooled.store_content_or_raise(b"before")
-    assert again == before and not place.exists(), "an archive that is gone is not made anew in its place"
-    assert spooled.get(meanwhile) == b"meanwhile" and spooled.get(before) == b"before"
+    meanwhile = spooled.store_content_or_raise(b"meanwhile")
+    drained = spooled.drain()
+    assert drained.left == 1 and isinstance(drained.problem, StoreFailed)
+    assert not place.exists(), "an archive that is gone is not made anew in its place"
+    assert spooled.get(meanwhile) == b"meanwhile"
     away.rename(place)
-    spooled.store_content(b"after")
-    assert spooled.spool_state() == SpoolState()
-    there = FolderArchive(place)
+    assert spooled.drain().left == 0
+    there = SpooledArchive(FolderArchive(place), tmp_path / "new")
     assert [there.get(key) for key in (before, meanwhile)] == [b"before", b"meanwhile"]
-
-
-def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
-    place = tmp_path / "archive"
-    place.write_text("not a folder")
-    spooled = SpooledArchive(FolderArchive(place), tmp_path / "spool")
-    key = spooled.store_content_or_raise(b"one")
-    assert spooled.get(key) == b"one" and spooled.spool_state().objects == 1
-    place.unlink()
-    assert spooled.drain().left == 0 and FolderArchive(place).get(key) == b"one"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 def test_a_full_disk(tmp_path: Path) -> None:
-    place = tmp_path / "archive"
+    place = tmp_path / "spool"
     place.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(place)], capture_output=True)
     if mounted.returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        spooled = SpooledArchive(FolderArchive(place), tmp_path / "spool")
+        spooled = SpooledArchive(FolderArchive(tmp_path / "archive"), place)
         contents = [os.urandom(9_000) for _ in range(20)]
         kept = [spooled.store_content(content) for content in contents]
-        assert any(each.problem is None for each in kept) and any(each.problem is not None for each in kept)
+        assert all(each.problem is None for each in kept), "the archive takes what the spool does not"
         assert [spooled.get(each.key or "") for each in kept] == contents
         subprocess.run(["mount", "-o", "remount,size=1m", str(place)], check=True)
         assert spooled.drain().left == 0 and spooled.spool_state() == SpoolState()
-        assert [FolderArchive(place).get(each.key or "") for each in kept] == contents
+        spooled.close()
+        there = SpooledArchive(FolderArchive(tmp_path / "archive"), tmp_path / "new")
+        assert [there.get(each.key or "") for each in kept] == contents
     finally:
         subprocess.run(["umount", str(place)], check=True)
 
@@ -287,7 +420,7 @@ home, number = Path(sys.argv[1]), int(sys.argv[2])
 spooled = SpooledArchive(FolderArchive(home / "archive"), home / "spool")
 while True:
     number += 1
-    # Every other time the archive is a file, so that content goes to the spool; then it is drained.
+    # Every other time the archive is a file; then it is there again, and takes what waits.
     if number % 8 == 0:
         (home / "archive").rename(home / "away")
         (home / "archive").write_text("no folder")
@@ -295,6 +428,8 @@ while True:
         (home / "archive").unlink()
         (home / "away").rename(home / "archive")
         spooled.drain()
+    if number % 8 == 6:
+        spooled.drain(since_ms=2**62)
     print(spooled.store_content_or_raise(str(number).encode() * 2_000), flush=True)
 """
 
@@ -316,10 +451,12 @@ def test_a_process_that_is_killed_at_any_moment_loses_nothing(tmp_path: Path) ->
         spooled = SpooledArchive(FolderArchive(tmp_path / "archive"), tmp_path / "spool")
         keys = {line.strip() for line in said if line.endswith("\n")}
         assert [key for key in keys if content_key(spooled.get(key) or b"") != key] == []
-    spooled.drain()
-    there = FolderArchive(tmp_path / "archive")
-    assert len(keys) > 20 and [key for key in keys if there.get(key) is None] == []
-    assert spooled.spool_state() == SpoolState()
+    drained = spooled.drain()
+    assert (drained.left, drained.problem) == (0, None) and spooled.spool_state() == SpoolState()
+    # Another machine has the archive alone.
+    elsewhere = SpooledArchive(FolderArchive(tmp_path / "archive"), tmp_path / "new")
+    assert len(keys) > 20 and [key for key in keys if content_key(elsewhere.get(key) or b"") != key] == []
+    assert list(elsewhere.check(ArchiveReference(key, "a run") for key in keys)) == []
 
 
 def _mend(home: Path) -> None:
@@ -327,25 +464,3 @@ def _mend(home: Path) -> None:
     if (home / "away").exists():
         (home / "archive").unlink(missing_ok=True)
         (home / "away").rename(home / "archive")
-
-
-def test_an_archive_elsewhere_is_not_waited_for(spooled: SpooledArchive, moody: Moody) -> None:
-    moody.is_local = False
-    kept = spooled.store_contents([b"one", b"two"])
-    assert [(each.key, each.problem) for each in kept] == [(content_key(b"one"), None), (content_key(b"two"), None)]
-    assert moody.kept == {} and spooled.spool_state().objects == 2
-    # What waits is read from here: nobody asks an archive that does not answer.
-    moody.error = StoreFailed("away")
-    assert spooled.get(content_key(b"one")) == b"one"
-    assert spooled.drain().moved == 0 and spooled.store_content(b"three").problem is None
-    moody.error = None
-    assert spooled.drain().moved == 3 and spooled.spool_state().objects == 0
-    assert moody.kept.keys() == {content_key(each) for each in (b"one", b"two", b"three")}
-    assert spooled.get(content_key(b"two")) == b"two" and not spooled.is_local
-
-
-def test_what_neither_takes_has_no_key(moody: Moody, tmp_path: Path) -> None:
-    moody.is_local = False
-    (tmp_path / "spool").write_text("in the way")
-    kept = SpooledArchive(moody, tmp_path / "spool").store_content(b"one")
-    assert kept.key is None and isinstance(kept.problem, Exception)

@@ -15,13 +15,12 @@ from hypothesis import given
 from tapebook import plug
 from tapebook.context import Situation, assemble_packet
 from tapebook.decision import Engine, EngineAnswer, EngineTerms, Reply, make_engine, parse_reply
-from tapebook.domain.money import short_price
-from tapebook.domain.packet import Packet, Section
+from tapebook.domain.packet import BarPrices, Packet, Section
 from tapebook.errors import ConfigError
 from tapebook.llm import Asker, Budget, Completion, Failure, Price, WaitClock
 from tests.caches import forget
 from tests.context.situations import LONGEST, empty_situation, patient, situation, situations
-from tests.decision.engines.seen import LONG, packet_of, portfolio
+from tests.decision.engines.seen import LONG, account, packet_of
 
 FOLDER = "tapebook.decision.engines"
 ENGINES = plug.names(FOLDER)
@@ -124,9 +123,8 @@ def test_answers_sections_that_make_no_sense(name: str, rows: tuple[tuple[str, .
 @every_engine
 @pytest.mark.parametrize("close_e8", [0, 1, LONGEST])
 def test_answers_bars_of_absurd_prices(name: str, close_e8: int) -> None:
-    text = short_price(close_e8)
-    rows = (("00:00", text, text, text, "1"),) * 100
-    packet = packet_of(Section("bars", "", ("time", "high", "low", "close", "volume"), rows), portfolio(LONG))
+    prices = tuple([close_e8] * 100)
+    packet = packet_of(facts=account(LONG, bars=BarPrices(prices, prices, prices)))
     check_answer(packet, ask(create(name), packet))
 
 

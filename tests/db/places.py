@@ -42,6 +42,14 @@ def shared_postgres(postgres_dsn: str) -> Iterator[str]:
         admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
 
 
+@pytest.fixture(scope="module")
+def module_postgres(shared_postgres: str) -> str:
+    """The URL of that database, emptied once for all tests of a file."""
+    with psycopg.connect(shared_postgres, autocommit=True) as admin:
+        admin.execute(EMPTY)
+    return shared_postgres
+
+
 @pytest.fixture
 def empty_postgres(shared_postgres: str) -> str:
     """The URL of that database, with nothing in it and nobody connected."""

@@ -200,9 +200,10 @@ def test_every_role_goes_on_after_restarts(stage: Stage, server: Server) -> None
     pairs = 60
     home = settle(stage, pairs=pairs, engine="trend", lease_seconds=2.0, batch=2)
     with roles_at_work(home) as said:
-        for restart in (server.restart, lambda: server.restart("immediate")):
+        restarts: tuple[Shutdown, ...] = ("fast", "immediate")
+        for how in restarts:
             wanted = {role: len(backs(said[role])) + 1 for role in BUSY}
-            restart()
+            server.restart(how)
             wait_until(partial(have_said, said, wanted))
         server.kill_backends()
         await_idle(home)

@@ -12,6 +12,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -19,10 +20,12 @@ import apsw
 import msgspec
 
 from tapebook.anchors import anchor_heads
+from tapebook.archive import put_content
 from tapebook.desk import document_writes
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, FundingRate, Gap, Liquidity, PredictedFunding
+from tapebook.errors import Damaged
 from tapebook.ingest.live import retention_by_channel
 from tapebook.log import Stream
 from tapebook.log.event import Draft, chain_events
@@ -32,11 +35,16 @@ from tapebook.tape.retention import retire_rows
 from tapebook.tape.seals import SealWriter
 from tests.db.places import sql
 from tests.desk.desks import Desk, desk, reply
+from tests.replay.home_fingerprint import archived
 
 Verdict = Literal["noticed", "harmless", "missed"]
 DATABASES = ("book.db", "tape.db")
 FEATURES = ("volatility", "pressure", "positioning")
 _NOT_COMPARED = {"leases"}
+
+
+# What lies in files beside the databases: objects by themselves, packs, anchors, and what is not packed yet.
+_IN_FILES = ("archive/sha256", "archive/packs", "archive/anchors", "spool")
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -66,16 +74,20 @@ def make_homes(folder: Path) -> tuple[Path, Path]:
             if turn in (7, 15):
                 retire_rows(
                     floor.rooms.tape_db,
-                    floor.rooms.archive.store_content_or_raise,
+                    partial(put_content, floor.rooms.archive),
                     keep={**retention_by_channel(floor.rooms.config)}
                     | {"mids": HOUR, "candles_60": HOUR, "commits": HOUR},
                     now=floor.clock.now(),
                     watched=lambda: ("BTC", "ETH"),
                 )
+                # What was decided until now is in packs, what comes behind it in a segment.
+                floor.rooms.archive.drain()
                 anchor_heads(floor.rooms)
             if turn == 15:
                 recorder.close()
                 document_writes.append_entry(floor.rooms, "a", "journal", "a thought", by="owner")
+                # What was decided until now is in packs, what comes behind it in a segment.
+                floor.rooms.archive.drain()
                 anchor_heads(floor.rooms)
                 _settle(floor, home, older)
         anchor_heads(floor.rooms)
@@ -109,7 +121,8 @@ def _market(floor: Desk, turn: int) -> None:
 
 def content(home: Path) -> object:
     """All that a home says."""
-    return {name: _tables(home / name) for name in DATABASES} | {"archive": _objects(home / "archive")}
+    kept = {"archive": _objects(home / "archive"), "content": archived(home)}
+    return {name: _tables(home / name) for name in DATABASES} | kept
 
 
 def _tables(path: Path) -> object:
@@ -137,14 +150,14 @@ def is_harmless(before: object, home: Path) -> bool:
     """Whether a home says what it said before; what cannot be read says nothing."""
     try:
         return content(home) == before
-    except (apsw.Error, UnicodeDecodeError, zlib.error, ValueError, OSError):
+    except (apsw.Error, UnicodeDecodeError, zlib.error, ValueError, OSError, Damaged):
         return False
 
 
 def flips(seed: int, home: Path, count: int) -> Iterator[Damage]:
     """Single bits of the databases, of objects and of anchors, in bytes that hold something: most zeros are unused."""
     chance = random.Random(seed)
-    places = [*DATABASES, "archive/sha256", "archive/anchors"]
+    places = [*DATABASES, *_IN_FILES]
     for number in range(count):
         target = places[number % len(places)]
         file = chance.choice(_files(home, target))
@@ -159,7 +172,8 @@ def flips(seed: int, home: Path, count: int) -> Iterator[Damage]:
 
 
 def _files(home: Path, target: str) -> list[Path]:
-    return [home / target] if target in DATABASES else sorted((home / target).rglob("*.z"))
+    kind = "*.seg" if target == "spool" else "*.z"
+    return [home / target] if target in DATABASES else sorted((home / target).rglob(kind))
 
 
 def _patch(file: Path, offset: int, content: bytes) -> None:
@@ -184,7 +198,7 @@ def zeroed_pages(seed: int, home: Path, count: int) -> Iterator[Damage]:
 def truncations(seed: int, home: Path, count: int) -> Iterator[Damage]:
     """Files that end too early."""
     chance = random.Random(seed)
-    places = [*DATABASES, "archive/sha256", "archive/anchors"]
+    places = [*DATABASES, *_IN_FILES]
     for number in range(count):
         target = places[number % len(places)]
         file = chance.choice(_files(home, target))
@@ -203,7 +217,7 @@ def deletions(seed: int, home: Path, count: int) -> Iterator[Damage]:
     chance.shuffle(tables)
     for number in range(count):
         if number % 3:
-            target = "archive/anchors" if number % 3 == 1 else "archive/sha256"
+            target = _IN_FILES[(number // 3 * 2 + number % 3) % len(_IN_FILES)]
             name = chance.choice(_files(home, target)).relative_to(home)
 
             def strike(copy: Path, _: Path, name: Path = name) -> None:
@@ -300,7 +314,7 @@ def _forge_price(copy: Path, _: Path) -> None:
 
 def rollbacks() -> Iterator[Damage]:
     """Parts of the home put back from an older copy of it."""
-    for target in (*DATABASES, "archive", "archive/anchors"):
+    for target in (*DATABASES, "archive", "archive/anchors", "spool"):
 
         def strike(copy: Path, older: Path, target: str = target) -> None:
             if target in DATABASES:

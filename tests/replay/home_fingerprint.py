@@ -1,6 +1,7 @@
 """What a home holds, for comparing two of them; and what must be true of every one, however it came about."""
 
 import hashlib
+import zlib
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import msgspec
 
 from tapebook.api import app
+from tapebook.archive import SpooledArchive
+from tapebook.archive.archives.folder import FolderArchive
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Query, Row, connect
 from tapebook.log.event import unpack_body
@@ -62,10 +65,11 @@ _CATALOGUES = {
 
 
 def archived(home: Path) -> dict[str, bytes]:
-    """Every object of the archive but anchors; what a killed process left beside its place is none."""
-    root = home / "archive"
-    found = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*.z")}
-    return {name: content for name, content in found.items() if not name.startswith("anchors/")}
+    """Every object that has the key of its content, wherever it lies, and however it is packed there."""
+    archive = SpooledArchive(FolderArchive(home / "archive"), home / "spool")
+    found = {key: archive.get(key) or b"" for key in archive.keys("sha256/")}
+    archive.close()
+    return {f"{key}.z": zlib.compress(content, 1) for key, content in found.items()}
 
 
 def heads(found: Tables) -> dict[str, str]:

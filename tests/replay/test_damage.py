@@ -15,7 +15,7 @@ from tests.replay import damage
 from tests.replay.damage import Damage, Verdict
 
 FIGURES = Path(__file__).parent.parent.parent / "docs" / "figures" / "damage.json"
-TARGETS = ("book.db", "tape.db", "archive/sha256", "archive/anchors", "archive")
+TARGETS = ("book.db", "tape.db", "archive/sha256", "archive/packs", "archive/anchors", "spool", "archive")
 
 
 class Ruins:

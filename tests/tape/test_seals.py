@@ -133,6 +133,8 @@ def test_a_changed_value_or_a_lost_row_is_found_in_every_table(db: Database) -> 
     filled(db)
     assert check(db) == []
     tables = [family.table for family in ALL_FAMILIES] + [*BY_COMMIT, *BY_ROW, *WHOLE, "tape_commits"]
+    # The snapshot is those rows of the registry that no commit wrote: its first row is one of them.
+    tables.remove("tape_registry_seed")
     missed = []
     for table in tables:
         (count,) = db.all(sql(f"SELECT COUNT(*) FROM {table}"))[0]

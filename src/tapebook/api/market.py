@@ -7,22 +7,60 @@ A file is taken in whole or not at all, while nobody else writes the tape; reads
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from tapebook.api.open_home import AsOf, HomePart
 from tapebook.desk.agents import deploy_agent
+from tapebook.domain.instants import iso_text
 from tapebook.errors import UnknownName
-from tapebook.history import transfer
-from tapebook.history.book_import import FillsReport, import_fills
-from tapebook.history.importer import ImportKind
-from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.report.market import MarketView, market_view
+from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, ListedAsset, seed_sql
 from tapebook.tape.view import View
+
+if TYPE_CHECKING:
+    from tapebook.history.book_import import FillsReport
+    from tapebook.history.importer import ImportKind
+    from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
+
+
+class AssetView(TypedDict):
+    """A market of the registry; numbers are decimal text, and what is not known of it is null."""
+
+    symbol: str
+    kind: str
+    displayName: str
+    searchTerms: list[str]
+    categories: list[str]
+    coverage: dict[str, bool]
+    live: bool
+    tick: str | None
+    priceFigures: int
+    lot: str | None
+    maxLeverage: int | None
+    quote: str | None
+    knownAt: str
+    assumed: bool
 
 
 class MarketHistory(HomePart):
     """The tape of a home."""
+
+    def assets(self, category: str | None = None, *, delisted: bool = False, as_of: AsOf = None) -> list[AssetView]:
+        """The markets there are, or those of a category such as `Layer 2`, as they were known at a moment."""
+        with self._home.read() as rooms:
+            view = View(self._home.moment(as_of))
+            found = rooms.tape.registry.assets(view=view, category=category)
+        return [_asset_view(asset) for asset in found if asset.live or delisted]
+
+    def write_asset_snapshot(self, path: str | Path, *, as_of: AsOf = None) -> int:
+        """Writes the registry as a migration that seeds another; returns how many markets are in it."""
+        with self._home.read() as rooms:
+            view = View(self._home.moment(as_of))
+            text, count = seed_sql(rooms.tape.registry, view=view), len(rooms.tape.registry.assets(view=view))
+        # Written whole by people on purpose, so nothing is made of a file that is there.
+        Path(path).write_text(text, "utf-8")
+        return count
 
     def market(self, symbol: str, *, as_of: AsOf = None) -> MarketView:
         """What is known of a symbol: price, liquidity, funding, volatility, positioning, gaps."""
@@ -33,16 +71,21 @@ class MarketHistory(HomePart):
                 raise UnknownName(f"the tape has nothing of {symbol!r}; it has: {seen}{'…' if len(known) > 12 else ''}")
             return market_view(rooms.tape, symbol, view=View(self._home.moment(as_of)))
 
-    def import_file(self, kind: ImportKind, path: str | Path, **options: Any) -> ImportReport:
+    def import_file(self, kind: "ImportKind", path: str | Path, **options: Any) -> "ImportReport":
         """Brings history from a file into the tape, whole or not at all; options as in `transfer.import_file`."""
+        # Files of history know the wire format of a source, which brings an event loop.
+        from tapebook.history import transfer
+
         with self._home.write() as rooms, exclusive_lock(rooms.home, "tape"):
             return transfer.import_file(rooms, kind, Path(path), **options)
 
-    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> FillsReport:
+    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> "FillsReport":
         """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone.
 
         Options as in `history.book_import.import_fills`.
         """
+        from tapebook.history.book_import import import_fills
+
         with self._home.write() as rooms:
             deployment = rooms.book.find_agent(agent)
             if dry_run:
@@ -50,12 +93,35 @@ class MarketHistory(HomePart):
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
                 return import_fills(rooms, Path(path), deploy_agent(rooms, agent), **options)
 
-    def export_candles(self, path: str | Path, **options: Any) -> ExportReport:
+    def export_candles(self, path: str | Path, **options: Any) -> "ExportReport":
         """Writes bars of the tape to a file; options as in `history.transfer.export_candles`."""
+        from tapebook.history import transfer
+
         with self._home.read() as rooms:
             return transfer.export_candles(rooms, Path(path), **options)
 
-    def export_stream(self, path: str | Path, **options: Any) -> StreamReport:
+    def export_stream(self, path: str | Path, **options: Any) -> "StreamReport":
         """Writes recorded payloads to a file; options as in `history.transfer.export_stream`."""
+        from tapebook.history import transfer
+
         with self._home.read() as rooms:
             return transfer.export_stream(rooms, Path(path), **options)
+
+
+def _asset_view(asset: ListedAsset) -> AssetView:
+    return {
+        "symbol": asset.symbol,
+        "kind": asset.kind,
+        "displayName": asset.name,
+        "searchTerms": list(asset.terms),
+        "categories": list(asset.categories),
+        "coverage": {name: name in asset.coverage for name in COVERAGE},
+        "live": asset.live,
+        "tick": asset.tick,
+        "priceFigures": PRICE_FIGURES,
+        "lot": asset.lot,
+        "maxLeverage": asset.max_leverage,
+        "quote": asset.quote,
+        "knownAt": iso_text(asset.known_at),
+        "assumed": asset.assumed,
+    }

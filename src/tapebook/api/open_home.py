@@ -10,17 +10,18 @@
 `HomePart` is the base of the nouns: each takes an `OpenHome`, and borrows from it in every method.
 """
 
-import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tapebook.anchors import try_anchor_heads
+from tapebook.book.store import Book
 from tapebook.clock import Clock, SystemClock, VirtualClock
-from tapebook.desk import demo as demo_loop
+from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import iso_text, parse_instant
 from tapebook.errors import BadInput
+from tapebook.home import DEMO_START, is_demo_home
 from tapebook.wiring import Rooms
 
 MOST_READERS = 8
@@ -50,12 +51,17 @@ class OpenHome:
     @classmethod
     def at(cls, path: Path, *, clock: Clock | None = None, recall: str | None = None) -> "OpenHome":
         """Opens the home at a path."""
-        demo = clock is None and demo_loop.is_demo_home(path)
-        demo_clock, system = VirtualClock(demo_loop.DEMO_START) if demo else None, SystemClock()
+        demo = clock is None and is_demo_home(path)
+        demo_clock, system = VirtualClock(DEMO_START) if demo else None, SystemClock()
         rooms = Rooms(path, clock=clock or demo_clock or system, slot=recall)
         # What is done now is done after all that is known, also where a world runs faster than real time.
         system.catch_up(rooms.tape.head()[1])
         return cls(rooms, demo_clock=demo_clock)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, by any thread."""
+        return self._closed
 
     @contextmanager
     def write(self) -> Iterator[Rooms]:
@@ -113,7 +119,12 @@ class OpenHome:
 
         if clock is None or is_done():
             return False
-        asyncio.run(demo_loop.play_until(rooms, clock, until=is_done))
+        # The demo brings the whole desk and an event loop, which no other call needs.
+        import asyncio
+
+        from tapebook.desk.demo import play_until
+
+        asyncio.run(play_until(rooms, clock, until=is_done))
         return True
 
     def discard_readers(self) -> None:
@@ -158,7 +169,9 @@ class OpenHome:
             raise
         with self._returned:
             self._opening -= 1
-            self._readers.append(reader)
+            # One that was opened while the home was closed ends when it is given back.
+            if not self._closed:
+                self._readers.append(reader)
         return reader
 
     def _give_back(self, reader: Rooms) -> None:
@@ -186,6 +199,18 @@ def parse_moment(given: int | str) -> int:
         return parse_instant(given) if isinstance(given, str) else given
     except ValueError as error:
         raise BadInput(str(error)) from error
+
+
+def listed_deployment(book: Book, agent: str | None, as_of: int | None) -> str | None:
+    """Whose rows a list shows: those of an agent's deployment, or all (empty); None before an agent was there."""
+    if agent is None:
+        return ""
+    newest = book.find_agent(agent, removed=True)
+    if as_of is None:
+        return newest.id
+    # Its broker or its mode, which name the deployment, may have been others then.
+    then = book.agent_as_of(agent, as_of=as_of, removed=True)
+    return None if then is None else deployment_id(then[1])
 
 
 class HomePart:

@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from tapebook.api.open_home import AsOf, HomePart
+from tapebook.api.open_home import AsOf, HomePart, listed_deployment
+from tapebook.book.pages import BookPages
 from tapebook.context import Preview, assemble_packet, preview_packet
-from tapebook.desk import demo as demo_loop
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import iso_text
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, Watermarks
-from tapebook.domain.views import ExplainedRunView, RecordedRunView, RunComparison
+from tapebook.domain.views import ExplainedRunView, Page, RecordedRunView, RunComparison
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import shared_lock
-from tapebook.lab.explain import ShadowReport, compare_runs, compare_shadow, explain_run, run_record_view
+from tapebook.lab.explain import ShadowReport, compare_runs, compare_shadow, explain_run, listed_run_view
 from tapebook.lab.replay import ReplayReport, replay_runs
 from tapebook.library.search import documents_watermark
 from tapebook.tick.decide import Slot
@@ -86,14 +86,31 @@ class Runs(HomePart):
             if self._home.demo_clock is None:
                 return None
             run = repeated_run(rooms, deployment, symbol)
-            return None if run is None else EarlierRun(run, demo_loop.demo_seconds_beyond(self._home.moment(None)))
+            if run is None:
+                return None
+            from tapebook.desk.demo import demo_seconds_beyond
 
-    def runs(self, agent: str | None = None, *, most: int = 20) -> list[RecordedRunView]:
-        """The newest decisions, of one agent or of all."""
+            return EarlierRun(run, demo_seconds_beyond(self._home.moment(None)))
+
+    def runs(
+        self, agent: str | None = None, *, most: int = 20, before: str | None = None, as_of: AsOf = None
+    ) -> Page[RecordedRunView]:
+        """The newest decisions, of one agent or of all, as they stand or as they stood at a moment.
+
+        `before` is the id of the last run of the page before, or its `next`.
+        """
         with self._home.read() as rooms:
-            deployment = rooms.book.find_agent(agent, removed=True).id if agent else ""
-            found = (rooms.book.run(run_id) for run_id in rooms.book.run_ids(deployment, most=most))
-            return [run_record_view(rooms, run) for run in found if run is not None]
+            moment = None if as_of is None else self._home.moment(as_of)
+            deployment, pages = (
+                listed_deployment(rooms.book, agent, moment),
+                BookPages(rooms.book, rooms.log, rooms.book_db),
+            )
+            if deployment is None:
+                return Page()
+            pages = BookPages(rooms.book, rooms.log, rooms.book_db)
+            found = pages.runs(deployment, until=pages.until(moment), before=before, most=most + 1)
+            views = [listed_run_view(rooms.book, each.run, each.record) for each in found]
+            return Page.of_rows(views, most=most, cursor=lambda run: run["run_id"])
 
     def run(self, run_id: str) -> ExplainedRunView:
         """One decision, explained: what was told, said and allowed, and the orders, fills and trades it led to.

@@ -1,34 +1,85 @@
 """Trades: orders and round trips of agents, and the lessons they drew from them or were told by others."""
 
-from tapebook.api.open_home import HomePart
+from typing import Literal
+
+from tapebook.api.open_home import AsOf, HomePart, listed_deployment
+from tapebook.book.pages import BookPages
 from tapebook.domain.agent import SkillNote
-from tapebook.domain.position import ClosedTrade, TradeState
-from tapebook.domain.views import NoteView, OrderView, TradeView, note_view
-from tapebook.lab.explain import known_order_view, recorded_trade_view
+from tapebook.domain.views import NoteView, OrderView, Page, TradeView, note_view
+from tapebook.errors import BadInput
+from tapebook.lab.explain import known_order_view, listed_trade_view
 from tapebook.tick import memory
 from tapebook.tick.memory import Promotion
+from tapebook.wiring import Rooms
 
 
 class Trades(HomePart):
     """The orders and trades of a home."""
 
-    def orders(self, agent: str | None = None, *, working: bool = False, most: int = 20) -> list[OrderView]:
-        """The newest orders, of one agent or of all; when asked, only those that have not ended."""
-        with self._home.read() as rooms:
-            deployment = rooms.book.find_agent(agent, removed=True).id if agent else ""
-            return [known_order_view(known) for known in rooms.book.orders(deployment, working=working, most=most)]
+    def orders(
+        self,
+        agent: str | None = None,
+        *,
+        working: bool = False,
+        most: int = 20,
+        before: str | None = None,
+        as_of: AsOf = None,
+    ) -> Page[OrderView]:
+        """The newest orders, of one agent or of all; when asked, only those that have not ended.
 
-    def trades(self, agent: str, *, status: str | None = None, most: int = 50) -> list[TradeView]:
-        """An agent's round trips: open ones by symbol, then closed ones, newest exit first."""
+        As they stand, or as they stood at a moment. `before` is the client id of the last order of the page before, or
+        its `next`.
+        """
         with self._home.read() as rooms:
-            deployment, book = rooms.book.find_agent(agent, removed=True).id, rooms.book
-            seq = book.head(deployment)
-            found: list[TradeState | ClosedTrade] = []
-            if status in (None, "open"):
-                found += book.account(deployment, seq=seq).open_trades.values()
-            if status in (None, "closed"):
-                found += book.all_closed_trades(deployment, seq=seq, most=most)
-            return [recorded_trade_view(book, trade, deployment=deployment) for trade in found[:most]]
+            moment = None if as_of is None else self._home.moment(as_of)
+            deployment, pages = listed_deployment(rooms.book, agent, moment), _pages(rooms)
+            if deployment is None:
+                return Page()
+            found = pages.orders(deployment, until=pages.until(moment), before=before, working=working, most=most + 1)
+            return Page.of_rows(list(map(known_order_view, found)), most=most, cursor=lambda order: order["client_id"])
+
+    def trades(
+        self,
+        agent: str,
+        *,
+        status: Literal["open", "closed"] | None = None,
+        most: int = 50,
+        before: str | None = None,
+        as_of: AsOf = None,
+    ) -> Page[TradeView]:
+        """An agent's round trips: open ones by symbol, then closed ones, newest exit first.
+
+        As they stand, or as they stood at a moment. `before` is the `next` of the page before, with which trades are
+        those that stood when the first page was read; or the id of its last trade, with which they are those of now.
+        """
+        with self._home.read() as rooms:
+            moment = None if as_of is None else self._home.moment(as_of)
+            deployment, book = listed_deployment(rooms.book, agent, moment), rooms.book
+            if deployment is None:
+                return Page()
+            # With the place up to which the first page read: a trade that ends meanwhile would be met twice.
+            trade_id, _, read_until = (before or "").partition("@")
+            if moment is not None:
+                seq = book.seq_as_of(deployment, moment)
+            else:
+                seq = _sequence_number(read_until, newest=book.head(deployment))
+            last = None if before is None else trade_id
+            found = _pages(rooms).trades(deployment, seq=seq, before=last, status=status, most=most + 1)
+            views = [listed_trade_view(each, deployment=deployment) for each in found]
+            return Page.of_rows(views, most=most, cursor=lambda trade: f"{trade['id']}@{seq}")
+
+
+def _pages(rooms: Rooms) -> BookPages:
+    return BookPages(rooms.book, rooms.log, rooms.book_db)
+
+
+def _sequence_number(text: str, *, newest: int) -> int:
+    """How far the first page of a list had read, by what its cursor says; a bare id says nothing of it."""
+    if not text:
+        return newest
+    if not text.isdecimal() or not 0 < int(text) <= newest:
+        raise BadInput(f"{text!r} is no place in the book: give the id of the last trade, or `next` of a page")
+    return int(text)
 
 
 class LessonNotes(HomePart):

@@ -7,7 +7,6 @@ never:  changes or forgets what it has
 
 from tapebook.archive.port import Archive, open_archive, put_content
 from tapebook.archive.spool import (
-    SPOOL,
     ArchiveFinding,
     ArchiveReference,
     DrainResult,
@@ -18,7 +17,6 @@ from tapebook.archive.spool import (
 )
 
 __all__ = [
-    "SPOOL",
     "Archive",
     "ArchiveFinding",
     "ArchiveReference",

@@ -179,7 +179,12 @@ def _backtest_settings(config: Config, plan: BacktestPlan) -> Config:
     store = replace(
         config.store, book="book.db", tape=redact_passwords(tape) if "://" in tape else _path_from_backtest(tape)
     )
-    archive = replace(config.archive, place=_path_from_backtest(config.archive.place), packets=False)
+    archive = replace(
+        config.archive,
+        place=_path_from_backtest(config.archive.place),
+        spool=_path_from_backtest(config.archive.spool),
+        packets=False,
+    )
     hyperliquid = replace(config.hyperliquid, url=redact_passwords(config.hyperliquid.url))
     return replace(config, paper=paper, store=store, archive=archive, hyperliquid=hyperliquid)
 

@@ -189,7 +189,7 @@ class BacktestRun:
                 look = MarketCut(moment, self._plan.tape_seq)
                 if texts.next_at is not None and texts.next_at <= moment:
                     texts.write_until(moment)
-            slot = Slot(self._deployment, symbol, at, trigger="backtest")
+            slot = Slot(self._deployment, symbol, at, trigger="backtest", learns=is_learning(self._plan, moment))
             tick(self._rooms, slot, look=look, learn=self._learn)
             self._ticks += 1
 

@@ -36,11 +36,13 @@ _ACCOUNT_KINDS = frozenset(ev.EVENT_KINDS.values()) - {ev.EVENT_KINDS[ev.RunDeci
 
 # What of a trade is a row per move, in `positions`; in `trade_history` it is as of the trade's end, or of now.
 _MOVED = TradeState.__struct_fields__[TradeState.__struct_fields__.index("entered_e8") : -1]
-_TRADE_COLUMNS = ("id", *TradeState.__struct_fields__[1:])
+TRADE_COLUMNS = ("id", *TradeState.__struct_fields__[1:])
+"""The columns of a trade, in the order of its fields."""
+
 _QUERIES = Queries.load(
     "tapebook.book",
-    trade=", ".join(f"t.{name}" for name in _TRADE_COLUMNS),
-    trade_as_of=", ".join(f"{'p' if name in _MOVED else 't'}.{name}" for name in _TRADE_COLUMNS),
+    trade=", ".join(f"t.{name}" for name in TRADE_COLUMNS),
+    trade_as_of=", ".join(f"{'p' if name in _MOVED else 't'}.{name}" for name in TRADE_COLUMNS),
     exit=", ".join(f"t.{name}" for name in ClosedTrade.__struct_fields__[1:]),
 )
 
@@ -188,13 +190,13 @@ class Book:
         read = partial(self._log.set_backs, stream, until=seq)
         return self._set_back_cache.read(deployment, stream, seq=seq, read=read)
 
-    def save_agent(self, profile: AgentProfile, *, at: int) -> int:
+    def save_agent(self, profile: AgentProfile, *, at: int, reason: str = "") -> int:
         """Stores a profile as a new version, unless it equals the newest; returns the version."""
         known = self.agent(profile.name)
         if known is not None and known[1] == profile and self.removed_at(profile.name) is None:
             return known[0]
         version = known[0] + 1 if known else 1
-        saved = ev.draft_event(at, ev.AgentSaved(version, profile))
+        saved = ev.draft_event(at, ev.AgentSaved(version, profile, reason))
         self.append("", [saved], expected_seq=self.head())
         return version
 
@@ -213,8 +215,7 @@ class Book:
 
     def agents(self, *, removed: bool = False) -> list[tuple[int, AgentProfile]]:
         """Every agent's newest version, by name; when asked, of those too that were removed."""
-        rows = self._db.all(_QUERIES.agents, owner=self.owner, removed=int(removed))
-        return [_profile(row[1:]) for row in rows]
+        return [_profile(row[1:]) for row in self._db.all(_QUERIES.agents, owner=self.owner, removed=int(removed))]
 
     def agent_names(self) -> list[str]:
         """Every agent there ever was, by name."""
@@ -228,11 +229,11 @@ class Book:
             row = self._db.one(_QUERIES.agent_version, owner=self.owner, agent=name, version=version)
         return _profile(row) if row else None
 
-    def agent_as_of(self, name: str, *, as_of: int) -> tuple[int, AgentProfile] | None:
-        """One agent's profile as it was known at a moment; None when the agent did not exist then."""
+    def agent_as_of(self, name: str, *, as_of: int, removed: bool = False) -> tuple[int, AgentProfile] | None:
+        """One agent's profile as it was known at a moment; None when there was none, or when it had been removed."""
         seq = self.seq_as_of("", as_of)
         row = self._db.one(_QUERIES.agent_as_of, owner=self.owner, agent=name, seq=seq)
-        return _profile(row) if row and not row[2] else None
+        return _profile(row) if row and (removed or not row[2]) else None
 
     def find_agent(
         self, name: str, *, version: int | None = None, as_of: int | None = None, removed: bool = False
@@ -285,8 +286,7 @@ class Book:
 
     def deployments(self, agent: str = "") -> list[tuple[str, str]]:
         """Every deployment of an agent, or of all, with its agent's name."""
-        rows = self._db.all(_QUERIES.deployment_names, owner=self.owner, agent=agent)
-        return [(row[0], row[1]) for row in rows]
+        return [(row[0], row[1]) for row in self._db.all(_QUERIES.deployment_names, owner=self.owner, agent=agent)]
 
     def account(self, deployment: str, *, seq: int) -> Account:
         """Cash, positions and open trades as of a sequence number."""
@@ -315,13 +315,23 @@ class Book:
 
     def _closed_trades(self, deployment: str, *, seq: int, most: int, partial: int) -> list[ClosedTrade]:
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "partial": partial}
-        return [_closed_trade(row) for row in self._db.all(_QUERIES.closed_trades, **where)]
+        return [closed_trade_of_row(row) for row in self._db.all(_QUERIES.closed_trades, **where)]
 
     def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
         """Closed trades without those that ended after a moment: for streams in which the clock has gone back."""
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "until": until}
-        rows = self._db.all(_QUERIES.closed_trades_until, **where)
-        return [_closed_trade(row) for row in rows]
+        return [closed_trade_of_row(row) for row in self._db.all(_QUERIES.closed_trades_until, **where)]
+
+    def closed_on_day(self, deployment: str, *, seq: int, as_of: int) -> list[ClosedTrade]:
+        """The trades that ended on the day of a moment, as of a sequence number, oldest exit first."""
+        span = {"since": day_start(as_of), "until": day_start(as_of) + DAY}
+
+        def read() -> tuple[int, list[ClosedTrade]]:
+            return span["since"], [each.trade for each in self.trades_closed_between(deployment, **span, seq=seq)]
+
+        key = "closed on", deployment
+        known = self._account_cache.read(key, self.stream(deployment), seq=seq, read=read)
+        return (known if known[0] == span["since"] else self._account_cache.replace(key, read()))[1]
 
     def trade_agent(self, trade_id: str) -> tuple[str, int]:
         """The agent and version that opened a trade."""
@@ -355,13 +365,13 @@ class Book:
     def closed_after(self, deployment: str, *, after: int, seq: int, most: int = NO_LIMIT) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""
         where = {"owner": self.owner, "deployment": deployment, "after": after, "seq": seq, "most": most}
-        return [_closed_trade(row) for row in self._db.all(_QUERIES.closed_after, **where)]
+        return [closed_trade_of_row(row) for row in self._db.all(_QUERIES.closed_after, **where)]
 
     def trades_closed_between(self, deployment: str, *, since: int, until: int, seq: int) -> list[TradeWithEngine]:
         """The trades that ended between two moments, as of a sequence number, oldest exit first."""
         where = {"owner": self.owner, "deployment": deployment, "since": since, "until": until, "seq": seq}
         rows = self._db.all(_QUERIES.closed_on, **where)
-        return [TradeWithEngine(_closed_trade(row[:-2]), *row[-2:]) for row in rows]
+        return [TradeWithEngine(closed_trade_of_row(row[:-2]), *row[-2:]) for row in rows]
 
     def results_posted_between(self, deployment: str, *, since: int, until: int, seq: int) -> int | None:
         """What was posted between two moments, transfers excluded; None when nothing was."""
@@ -472,7 +482,7 @@ class Book:
     def unanswered_orders(self, deployment: str = "") -> list[OrderRecord]:
         """Orders nobody knows whether the broker has, of a deployment or of all, oldest first; `detail` says why."""
         rows = self._db.all(_QUERIES.unanswered_orders, owner=self.owner, deployment=deployment)
-        return [_order_record(row) for row in rows]
+        return [order_record_of_row(row) for row in rows]
 
     def has_exposure(self, deployment: str) -> bool:
         """Whether a deployment has an order that has not ended, or holds something."""
@@ -503,7 +513,7 @@ class Book:
     def orders(self, deployment: str = "", *, working: bool, most: int) -> list[OrderRecord]:
         """The newest orders of a deployment, or of all; when asked, only those that have not ended."""
         where = {"owner": self.owner, "deployment": deployment, "working": int(working), "most": most}
-        return [_order_record(row) for row in self._db.all(_QUERIES.orders, **where)]
+        return [order_record_of_row(row) for row in self._db.all(_QUERIES.orders, **where)]
 
     def order(self, client_id: str) -> Order | None:
         """An order by its client id."""
@@ -517,7 +527,9 @@ class Book:
 
     def orders_of_run(self, run_id: str) -> list[OrderRecord]:
         """The orders of a run with what became of them."""
-        return [_order_record(row) for row in self._db.all(_QUERIES.orders_of_run, owner=self.owner, run_id=run_id)]
+        return [
+            order_record_of_row(row) for row in self._db.all(_QUERIES.orders_of_run, owner=self.owner, run_id=run_id)
+        ]
 
     def order_outcomes(self, run_id: str, *, seq: int) -> tuple[OrderOutcome, ...]:
         """How far the orders of a run had come as of a sequence number."""
@@ -634,7 +646,8 @@ def _order(row: Row) -> Order:
     return Order(*fields)
 
 
-def _order_record(row: Row) -> OrderRecord:
+def order_record_of_row(row: Row) -> OrderRecord:
+    """An order of its columns and those of what became of it."""
     fields: Row = (*row[10:15], bool(row[15]))
     return OrderRecord(_order(row), *fields)
 
@@ -645,10 +658,11 @@ def _fill(row: Row) -> Fill:
 
 
 def _trade(row: Row) -> TradeState | ClosedTrade:
-    return TradeState(*row[:-3]) if row[-3] is None else _closed_trade(row)
+    return TradeState(*row[:-3]) if row[-3] is None else closed_trade_of_row(row)
 
 
-def _closed_trade(row: Row) -> ClosedTrade:
+def closed_trade_of_row(row: Row) -> ClosedTrade:
+    """A trade of its columns and those of its exit."""
     return ClosedTrade(TradeState(*row[:-3]), *row[-3:])
 
 

@@ -8,11 +8,13 @@
    rendered once for all agents that see it (`render_market_sections`);
 3. activity, closed trades, open positions and lessons share one budget: the oldest trades give way
    (`_render_own_sections`);
-4. two hashes are taken: `inputs_sha256` over the typed sections, `sha256` over the text.
+4. two hashes are taken: `inputs_sha256` over the typed sections, `sha256` over the text;
+5. the figures that rules reckon with go along as typed facts (`decision_facts`), outside both hashes.
 """
 
 import hashlib
 from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -35,8 +37,9 @@ from tapebook.context.situation import CURRENT_RENDERER, Market, Situation, vers
 from tapebook.domain.agent import AgentProfile, ContextProfile, Lessons, MemoryRoom, RiskCaps
 from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.money import decimal_text
-from tapebook.domain.packet import Packet, Segment
+from tapebook.domain.market import Candle
+from tapebook.domain.money import decimal_text, divide_half_even, to_units
+from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, Segment
 from tapebook.domain.text import sanitise, sanitise_lines
 
 # Tokens. Lessons, activity, trades and positions share `MEMORY_CAP` besides.
@@ -221,7 +224,65 @@ def assemble_packet(situation: Situation) -> Packet:
         sha256=_finish_hash(system.begun, b"\n\n".join(encoded)),
         segments=system.segments,
         citations=situation.citations[:cited],
+        facts=decision_facts(situation),
     )
+
+
+def decision_facts(situation: Situation) -> DecisionFacts:
+    """The figures of a situation that rules and the ensemble reckon with."""
+    market, caps = situation.market, situation.deployment.agent.caps
+    held, equity, used = _account_figures(situation)
+    funding, age, hours = _funding_figures(market)
+    book = market.liquidity
+    return DecisionFacts(
+        symbol=market.symbol,
+        as_of=situation.as_of,
+        bars=_market_caches(market, situation.renderer).bar_prices(market.bars),
+        price_e8=None if market.mid is None else market.mid.price_e8,
+        regime=market.regime,
+        # A book without two sides has no spread to speak of.
+        half_spread_ppm=None if book is None or not isfinite(book.spread_bps) else max(0, round(book.spread_bps * 50)),
+        funding_e12=funding,
+        funding_age_ms=age,
+        funding_hours=hours,
+        held_usd_e6=held,
+        equity_usd_e6=equity,
+        max_position_usd_e6=caps.max_position_usd_e6,
+        max_leverage=caps.max_leverage,
+        min_notional_usd_e6=caps.min_notional_usd_e6,
+        max_account_usd_e6=caps.max_account_usd_e6,
+        account_used_usd_e6=used,
+        weights={row.name: to_units(row.value, 10_000) for row in situation.experience if row.kind == "provider"},
+        lessons_scale_e4=situation.followed.scale_e4,
+        lessons_followed=situation.followed.lesson_ids,
+        analog=situation.analog,
+    )
+
+
+def _account_figures(situation: Situation) -> tuple[int, int, int]:
+    """What is held in the symbol, what the account is worth, and how much of it positions and orders use."""
+    seen = market_sections.look_at_portfolio(situation)
+    own = sum([value for position, _, value in seen.held if position.symbol == seen.symbol])
+    used = sum([abs(value) for *_, value in seen.held]) + sum([added for _, added in seen.working])
+    return own, seen.equity_usd_e6, used
+
+
+def _funding_figures(market: Market) -> tuple[int | None, int | None, int]:
+    """The hourly rate of funding, its age, and every how many hours it is settled."""
+    if market.context is not None:
+        return market.context.funding_e12, market.as_of - market.context.bucket_ts, 1
+    settled = market.settled
+    if settled is None:
+        return None, None, 1
+    hourly = divide_half_even(settled.rate_e12, settled.interval_hours)
+    return hourly, market.as_of - settled.bucket_ts, settled.interval_hours
+
+
+def _bar_prices(bars: tuple[Candle, ...]) -> BarPrices:
+    if not bars:
+        return BarPrices()
+    highs, lows, closes = zip(*[(bar.high_e8, bar.low_e8, bar.close_e8) for bar in bars], strict=True)
+    return BarPrices(highs, lows, closes, bars[-1].bucket_ts)
 
 
 def _finish_hash(begun: "hashlib._Hash", rest: bytes) -> str:
@@ -234,17 +295,29 @@ def _finish_hash(begun: "hashlib._Hash", rest: bytes) -> str:
 def render_market_sections(seen: Market, renderer: int = CURRENT_RENDERER) -> list[RenderedSection]:
     """The sections that depend on the market alone: equal markets give equal bytes, so agents share them."""
     found = []
-    for panel in market_section_caches(seen.symbol, seen.bar_minutes, len(seen.bars), renderer):
+    for panel in _market_caches(seen, renderer).sections:
         drawn = panel.render_looked(seen, panel.look(seen))
         if drawn is not None:
             found.append(drawn)
     return found
 
 
+class MarketSectionCaches:
+    """What stays from one market to the next for all who look at bars of one size: sections, and the bars' prices."""
+
+    def __init__(self, renderer: int) -> None:
+        self.sections = tuple(SectionCache(layout) for layout in RENDERER_SECTIONS[renderer][0])
+        self.bar_prices = LastCall(_bar_prices)
+
+
 @lru_cache(maxsize=512)
-def market_section_caches(_symbol: str, _minutes: int, _count: int, renderer: int) -> tuple[SectionCache[Market], ...]:
-    """The panels of all who look at bars of one size."""
-    return tuple(SectionCache(layout) for layout in RENDERER_SECTIONS[renderer][0])
+def market_section_caches(_symbol: str, _minutes: int, _count: int, renderer: int) -> MarketSectionCaches:
+    """The caches of all who look at bars of one size."""
+    return MarketSectionCaches(renderer)
+
+
+def _market_caches(seen: Market, renderer: int) -> MarketSectionCaches:
+    return market_section_caches(seen.symbol, seen.bar_minutes, len(seen.bars), renderer)
 
 
 class PacketCache:

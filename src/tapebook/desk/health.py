@@ -249,22 +249,24 @@ def _degraded_runs(rooms: Rooms) -> Check:
     return Check("memory", False, f"degraded in the last 24 h: {', '.join(texts)}; newest run {runs[0][0]}")
 
 
-# The librarian comes by every few minutes.
-_USUAL_SPOOL_MINUTES = 15
+# The librarian packs what has waited for an hour, and comes by every few minutes.
+_USUAL_SPOOL_MINUTES = 90
 
 
 def _spool(rooms: Rooms) -> Check:
-    """What waits for an archive that could not be written, and since when."""
-    waits = rooms.archive.spool_state()
-    if not waits.objects:
-        return Check("spool", True, "nothing waits for the archive")
+    """What waits for the archive, since when, and whether it can go there."""
+    waits, broken = rooms.archive.spool_state(), rooms.archive.write_problem()
+    if waits.oldest_ms is None:
+        return Check("spool", broken is None, broken or "nothing waits for the archive")
     # Files know the machine's time, whatever the clock of the home is.
-    minutes = max(0, SystemClock().now() - (waits.oldest_ms or 0)) // MINUTE
+    minutes = max(0, SystemClock().now() - waits.oldest_ms) // MINUTE
     size = f"{waits.bytes / 1_000:,.1f} kB"
     detail = f"waiting for the archive: {plural(waits.objects, 'object')} ({size}), the oldest for {minutes} min"
-    if not rooms.archive.is_local and minutes < _USUAL_SPOOL_MINUTES:
-        return Check("spool", True, f"{detail}; the librarian moves them")
-    return Check("spool", False, f"{detail}: see that it can be written, then `tapebook doctor --fix` moves them")
+    # Here they are as safe as in a folder beside them; an archive elsewhere is there for when this machine is not.
+    if broken is None and (rooms.archive.is_local or minutes < _USUAL_SPOOL_MINUTES):
+        return Check("spool", True, f"{detail}; the librarian packs them")
+    why = f" ({broken})" if broken else ""
+    return Check("spool", False, f"{detail}{why}: see that it can be written, then `tapebook doctor --fix` moves them")
 
 
 def _repaired_objects(rooms: Rooms) -> Check:

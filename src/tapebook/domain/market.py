@@ -76,6 +76,17 @@ class Candle(msgspec.Struct, frozen=True, gc=False):
         return self.bucket_ts + self.granularity_sec * 1_000
 
 
+class LookbackBars(msgspec.Struct, frozen=True, gc=False):
+    """The bars that a situation is read from, whatever bars a packet shows; oldest first, each of one size.
+
+    `recent` are quarters of an hour from a full hour at least four hours back; `older` are hours that end there or
+    before, eight days of them. Where the tape has no bars so small, `recent` is empty and `older` has the smallest.
+    """
+
+    recent: tuple[Candle, ...] = ()
+    older: tuple[Candle, ...] = ()
+
+
 class Liquidity(msgspec.Struct, frozen=True):
     """An order book, boiled down: spread and the depth within 0.1, 0.5 and 1 % of the mid, in USD."""
 
@@ -160,4 +171,15 @@ class Gap(msgspec.Struct, frozen=True):
     reason: str
 
 
-Observation = Mid | Candle | Liquidity | AssetContext | FundingRate | PredictedFunding | Delisting | FeatureRow
+class RegistryRecord(msgspec.Struct, frozen=True):
+    """What a register says of a subject from now on, as canonical JSON; what it does not mention stays as it was."""
+
+    symbol: str
+    bucket_ts: int
+    record_json: str
+    register: str
+
+
+Observation = (
+    Mid | Candle | Liquidity | AssetContext | FundingRate | PredictedFunding | Delisting | FeatureRow | RegistryRecord
+)

@@ -1,9 +1,11 @@
-"""What the engine is given: typed sections, the text they render to, the hashes of both, and citations.
+"""What the engine is given: typed sections, the text they render to, the hashes of both, citations, and typed facts.
 
 A citation is a place in a document with the lines found there: search returns it, and a decision cites it back.
+Facts are the figures that rules reckon with: integers of a unit, as they were before they became text. They come from
+the same situation as the sections and are no part of the packet's bytes.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -72,10 +74,80 @@ class Section(msgspec.Struct, frozen=True, gc=False):
         return None
 
 
+PositionSide = Literal["long", "short"]
+
+
+class BarPrices(msgspec.Struct, frozen=True):
+    """The prices of the finished bars that are shown, oldest first, in columns of the same length.
+
+    `newest_at` is when the newest bar began; 0 without any.
+    """
+
+    highs_e8: tuple[int, ...] = ()
+    lows_e8: tuple[int, ...] = ()
+    closes_e8: tuple[int, ...] = ()
+    newest_at: int = 0
+
+
+class AnalogFacts(msgspec.Struct, frozen=True):
+    """What the market did after `n` independent situations like this one: its mean move in basis points.
+
+    `low_bps` and `high_bps` are the ends of the 95 % interval of the mean, `horizon_ms` how far ahead it looks,
+    `costs_bps` what entering and leaving a position costs.
+    """
+
+    mean_bps: float
+    low_bps: float
+    high_bps: float
+    n: float
+    horizon_ms: int = 0
+    costs_bps: float = 0.0
+
+
+class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures behind a packet, typed: what rules and the ensemble reckon with.
+
+    `funding_e12` is the hourly rate, known for `funding_age_ms` and settled every `funding_hours`. `held_usd_e6` is the
+    position in the packet's symbol at its mark, short below zero. Caps are None where no account is known.
+    `weights` are the members an ensemble trusts, `cash` and `equal` among them; empty when nothing was learned.
+    `missed_e9` is what not holding their target has cost since the last trade, in billionths of the notional, and
+    `cost_ppm` what a trade costs. `lessons_scale_e4` scales sizes by the lessons in `lessons_followed`.
+    """
+
+    symbol: str = ""
+    as_of: int = 0
+    bars: BarPrices = BarPrices()
+    price_e8: int | None = None
+    regime: str | None = None
+    half_spread_ppm: int | None = None
+    funding_e12: int | None = None
+    funding_age_ms: int | None = None
+    funding_hours: int = 1
+    held_usd_e6: int = 0
+    equity_usd_e6: int | None = None
+    max_position_usd_e6: int | None = None
+    max_leverage: int | None = None
+    min_notional_usd_e6: int = 0
+    max_account_usd_e6: int | None = None
+    account_used_usd_e6: int = 0
+    cost_ppm: int = 0
+    weights: dict[str, int] = {}
+    missed_e9: int = 0
+    lessons_scale_e4: int = 10_000
+    lessons_followed: tuple[str, ...] = ()
+    analog: AnalogFacts | None = None
+
+    @property
+    def held_side(self) -> PositionSide | None:
+        """The side that is held in the symbol."""
+        return "long" if self.held_usd_e6 > 0 else "short" if self.held_usd_e6 < 0 else None
+
+
 class Packet(msgspec.Struct, frozen=True):
     """The whole message, ready to send: a pure function of what was known.
 
-    `system` is its segments, an empty line between two of them; `citations` are those the text shows.
+    `system` is its segments, an empty line between two of them; `citations` are those the text shows. `facts` are the
+    same situation typed, for engines that reckon.
     """
 
     agent: str
@@ -91,6 +163,7 @@ class Packet(msgspec.Struct, frozen=True):
     sha256: str
     segments: tuple[Segment, ...] = ()
     citations: tuple[Citation, ...] = ()
+    facts: DecisionFacts = DecisionFacts()
 
     def section(self, name: str) -> Section | None:
         """A section by name, or None when nothing was there to say."""

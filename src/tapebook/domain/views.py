@@ -3,8 +3,8 @@
 Instants are ISO-8601 text, money is dollars, sizes and prices are numbers. The order of the keys is that of the JSON.
 """
 
-from collections.abc import Sequence
-from typing import Any, Literal, NotRequired, TypedDict, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NotRequired, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -15,6 +15,22 @@ from tapebook.domain.order import Fill, Order
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import Action, ActionKind, DecisionRun, RunStatus, Trigger, Usage, Verdict, Vote
+
+ViewRow = TypeVar("ViewRow")
+
+
+class Page(list[ViewRow]):
+    """A part of a list, newest first. `next` is the `before=` with which it goes on; None when that was all."""
+
+    next: str | None = None
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[ViewRow], *, most: int, cursor: Callable[[ViewRow], str]) -> "Page[ViewRow]":
+        """The first `most` of rows that were asked for with one more, which tells whether there are any behind."""
+        page = cls(rows[:most])
+        if len(rows) > most:
+            page.next = cursor(page[-1])
+        return page
 
 
 class SectionView(TypedDict):

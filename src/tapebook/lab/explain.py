@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from tapebook.book.store import Book, OrderRecord, TradeRecord
-from tapebook.context import PACKET_VERSIONS, preview_packet
+from tapebook.book.pages import TradeAsOf
+from tapebook.book.store import Book, OrderRecord, RunRecord, TradeRecord
+from tapebook.context import CURRENT_VERSION, PACKET_VERSIONS, preview_packet
 from tapebook.decision import EngineAnswer
 from tapebook.domain import views
 from tapebook.domain.instants import iso_text
@@ -61,10 +62,15 @@ def explain_run(rooms: Rooms, run: DecisionRun) -> views.ExplainedRunView:
 
 def run_record_view(rooms: Rooms, run: DecisionRun) -> views.RecordedRunView:
     """A decision with its times, what it could have been about, and what became of each action."""
-    record, profile = rooms.book.run_record(run.run_id), rooms.book.agent(run.agent, version=run.agent_version)
+    record = rooms.book.run_record(run.run_id)
     if record is None:
         raise Damaged(f"run {run.run_id} has no row; `tapebook rebuild` makes the tables again from the log")
-    view = views.run_view(run)
+    return listed_run_view(rooms.book, run, record)
+
+
+def listed_run_view(book: Book, run: DecisionRun, record: RunRecord) -> views.RecordedRunView:
+    """A decision with what was recorded of it by some moment."""
+    view, profile = views.run_view(run), book.agent(run.agent, version=run.agent_version)
     for action, became in zip(view["actions"], record.actions, strict=True):
         action["status"], action["order_id"] = became.status, became.order_id
         action["quantity"] = None if became.quantity_e8 is None else became.quantity_e8 / E8
@@ -88,11 +94,12 @@ def _lessons_of(rooms: Rooms, run: DecisionRun) -> tuple[str | None, list[views.
     deployment, seq = deployment_of(rooms, run), run.watermarks.book
     if "lessons" not in deployment.agent.context.rooms:
         return NO_LESSONS, []
+    version = PACKET_VERSIONS.get(run.renderer, CURRENT_VERSION)
     told: list[views.LessonView] = [
         {"agent": note.agent, "note_id": note.note_id, "content_hash": note.content_hash}
-        for note in notes_of_lessons(rooms, deployment, seq=seq)
+        for note in notes_of_lessons(rooms, deployment, seq=seq, version=version)
     ]
-    return lessons_for(rooms, deployment, seq=seq).content_hash, told
+    return lessons_for(rooms, deployment, seq=seq, version=version).content_hash, told
 
 
 def _read_or_note(problems: list[str], read: Callable[[], Readable | None]) -> Readable | None:
@@ -112,15 +119,13 @@ def known_order_view(known: OrderRecord) -> views.OrderView:
     )
 
 
-def recorded_trade_view(book: Book, trade: TradeState | ClosedTrade, *, deployment: str) -> views.TradeView:
-    """A trade of the book with when it was written, when it was changed last, and what is not known of it."""
-    trade_id = trade.state.trade_id if isinstance(trade, ClosedTrade) else trade.trade_id
-    created, updated = book.trade_times(trade_id)
+def listed_trade_view(known: TradeAsOf, *, deployment: str) -> views.TradeView:
+    """A trade with when it was written, when it was changed last, and what is not known of it."""
     return {
-        **views.trade_view(trade, deployment=deployment, maker=book.trade_agent(trade_id)),
-        "created_at": iso_text(created),
-        "updated_at": iso_text(updated),
-        "lacks": list(book.trade_lacks(trade_id)),
+        **views.trade_view(known.trade, deployment=deployment, maker=(known.agent, known.agent_version)),
+        "created_at": iso_text(known.created_at),
+        "updated_at": iso_text(known.updated_at),
+        "lacks": list(known.lacks),
     }
 
 
@@ -174,7 +179,10 @@ def _archived_text(rooms: Rooms, key: str | None) -> str | None:
 
 
 def _trade_view(book: Book, known: TradeRecord, run_id: str) -> views.RunTradeView:
-    view = recorded_trade_view(book, known.trade, deployment=known.deployment)
+    trade = known.trade
+    trade_id = trade.state.trade_id if isinstance(trade, ClosedTrade) else trade.trade_id
+    recorded = *book.trade_times(trade_id), book.trade_lacks(trade_id)
+    view = listed_trade_view(TradeAsOf(trade, known.agent, known.agent_version, *recorded), deployment=known.deployment)
     # What the run did to it, and the times, come first in the JSON.
     times = {"created_at": view["created_at"], "updated_at": view["updated_at"], "lacks": view["lacks"]}
     return cast(views.RunTradeView, {"role": _role_in_trade(known.trade, run_id), **times, **view})

@@ -253,7 +253,7 @@ class IndexBatchBuilder:
         self._rows[scope_id] = row + 1
         headings = "\n".join(chunk.headings)
         self.batch.chunks.append((scope_id, row, document, identity, 1, headings, chunk.text))
-        term_counts = count_terms(f"{headings}\n{chunk.text}")
+        term_counts = count_terms(f"{headings}\n{chunk.text}", unspaced=self._rules > 2)
         length = min(sum(term_counts.values()), MAX_CHUNK_LENGTH)
         for term in path_terms(version.path):
             term_counts.setdefault(term, 1)

@@ -25,6 +25,7 @@ from tapebook.domain.market import (
     MidFrame,
     Observation,
     PredictedFunding,
+    RegistryRecord,
 )
 
 CHUNK_BUCKETS = 20
@@ -187,7 +188,7 @@ def symbols_in(facts: Iterable[Observation | MidFrame]) -> set[str]:
 def facts_by_family(
     observations: Iterable[Observation | MidFrame], features: Mapping[str, Family]
 ) -> list[tuple[Family, list[Observation | MidFrame]]]:
-    """Facts grouped by family, in a fixed order; within a family as they came. A delisting belongs to none.
+    """Facts grouped by family, in a fixed order; within a family as they came. Delistings and records belong to none.
 
     `features` are the families of feature rows by their name.
     """
@@ -199,6 +200,6 @@ def facts_by_family(
         elif kind is MidFrame:
             # An empty one says nothing, not even that its bucket was reached.
             groups.setdefault(MIDS, []).extend(frame for frame in facts if len(cast("MidFrame", frame)))
-        elif kind is not Delisting:
+        elif kind is not Delisting and kind is not RegistryRecord:
             groups.setdefault(FAMILY_OF_TYPE[kind], []).extend(facts)
     return sorted(groups.items(), key=lambda group: group[0].table)

@@ -3,8 +3,8 @@
 What one commit writes to one chunk of a family is a batch: its rows in order of their key, packed, hashed. The seal
 of a chunk is the sum of its batches, so it can be carried on without reading the chunk, taken back when rows leave
 for the archive (`retention.py`), and computed for any commit of the past, which is what anchors name. Versions of
-gaps and delistings are batches too. In tables that only grow every row is a batch; small tables that change are
-hashed whole.
+gaps, delistings and records are batches too. In tables that only grow every row is a batch; small tables that change
+are hashed whole.
 
 A chunk that was written before there were seals gets its own with the next row that is added to it.
 """
@@ -31,7 +31,11 @@ _LEFT = -1
 _COMMITS = ("tape_commits", 0, 0)
 _ALL = 2**62
 
-BY_COMMIT = {"tape_gaps": _QUERIES.tape_gaps, "tape_delistings": _QUERIES.tape_delistings}
+BY_COMMIT = {
+    "tape_gaps": _QUERIES.tape_gaps,
+    "tape_delistings": _QUERIES.tape_delistings,
+    "tape_registry": _QUERIES.tape_registry,
+}
 BY_ROW = {
     "tape_archived": _QUERIES.tape_archived,
     "tape_recordings": _QUERIES.tape_recordings,
@@ -43,6 +47,8 @@ WHOLE = {
     "tape_unrolled_hours": _QUERIES.tape_unrolled_hours,
     "tape_problems": _QUERIES.tape_problems,
     "tape_quarantine": _QUERIES.tape_quarantine,
+    # The snapshot that a migration wrote, whose checksum it brought along.
+    "tape_registry_seed": _QUERIES.tape_registry_seed,
 }
 
 _OWN_TABLES = frozenset((*BY_COMMIT, *BY_ROW, *WHOLE, _COMMITS[0], ""))

@@ -46,6 +46,15 @@ WHERE seq >= :since_seq AND seq <= :until_seq ORDER BY seq, source, channel, sub
 SELECT symbol, known_at, bucket_ts, settlement_e8, seq FROM tape_delistings
 WHERE seq >= :since_seq AND seq <= :until_seq ORDER BY seq, symbol;
 
+-- name: tape_registry
+-- The versions of records, with their commit as the last column; the snapshot is part of no commit.
+SELECT register, subject, known_at, record_json, seq FROM tape_registry
+WHERE seq > 0 AND seq >= :since_seq AND seq <= :until_seq ORDER BY seq, register, subject;
+
+-- name: tape_registry_seed
+-- The snapshot of the registry.
+SELECT register, subject, known_at, record_json, seq FROM tape_registry WHERE seq = 0 ORDER BY register, subject;
+
 -- name: tape_archived
 -- Where chunks went.
 SELECT table_name, granularity_sec, chunk, archive_key, rows_moved FROM tape_archived

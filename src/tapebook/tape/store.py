@@ -27,6 +27,7 @@ from tapebook.domain.market import (
     MidFrame,
     Observation,
     PredictedFunding,
+    RegistryRecord,
     SubjectKind,
 )
 from tapebook.log.store import AcceptSetBack, is_clock_set_back
@@ -48,6 +49,7 @@ from tapebook.tape.families import (
 from tapebook.tape.gaps import GapTable
 from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import PriceClaim, PriceState, RefusedObservation, StoredPrices, newest_observed_price
+from tapebook.tape.registry import Registry
 from tapebook.tape.retention import ArchivedRows, FetchObject
 from tapebook.tape.seals import SealWriter, commit_checksum
 from tapebook.tape.source import SourceAdapter, SourceProblem
@@ -114,6 +116,7 @@ class Tape:
         self._declared: dict[str, SubjectKind] = {}
         self._open_gaps = (0, 0)
         self._seals = SealWriter(db)
+        self.registry = Registry(db)
         self.commits = 0
 
     def head(self) -> tuple[int, int]:
@@ -183,10 +186,14 @@ class Tape:
         )
         if delisted := sum(self._write_delisting(fact, place) for fact in observations if type(fact) is Delisting):
             self._seals.add_commit("tape_delistings", seq=place.seq)
+        if listed := self.registry.write_records(
+            [fact for fact in observations if type(fact) is RegistryRecord], place
+        ):
+            self._seals.add_commit("tape_registry", seq=place.seq)
         table = GapTable(self._db, place)
         if changed := sum(map(table.note, gaps)) + sum(map(table.fill, filled)):
             self._seals.add_commit("tape_gaps", seq=place.seq)
-        written += delisted + changed + (self._write_quarantine(refused, place) if refused else 0)
+        written += delisted + listed + changed + (self._write_quarantine(refused, place) if refused else 0)
         self._seals.seal_changed_tables()
         if not written:
             return seq

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tapebook.domain.instants import MINUTE
-from tapebook.domain.market import Candle, Gap, MidFrame, Observation, SubjectKind
+from tapebook.domain.market import Candle, Gap, MidFrame, Observation, RegistryRecord, SubjectKind
 from tapebook.sources.hyperliquid import HyperliquidSourceSettings, create
 from tapebook.sources.hyperliquid.client import HyperliquidSource
 from tapebook.tape.source import Fact, SourceProblem
@@ -20,14 +20,18 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[str, object]] = []
         self.facts: list[Observation] = []
+        self.records: list[RegistryRecord] = []
         self.gaps: list[Gap] = []
         self.filled_ranges: list[Gap] = []
         self.problems: list[SourceProblem] = []
         self.kinds: dict[str, SubjectKind] = {}
 
     def add_observations(self, observations: Sequence[Fact]) -> None:
-        """Takes facts; a frame of midpoints as what it says of each symbol."""
-        self.calls.append(("take", tuple(observations)))
+        """Takes facts; a frame of midpoints as what it says of each symbol. Records of the registry are kept apart."""
+        self.records += [fact for fact in observations if isinstance(fact, RegistryRecord)]
+        observations = [fact for fact in observations if not isinstance(fact, RegistryRecord)]
+        if observations:
+            self.calls.append(("take", tuple(observations)))
         for fact in observations:
             self.facts.extend(fact if isinstance(fact, MidFrame) else [fact])
 

@@ -27,12 +27,15 @@ CONTEXT = {
 DEAD = {"funding": "0.0", "openInterest": "0.0", "premium": None, "oraclePx": "0.37", "markPx": "0.37", "midPx": None}
 
 
+BTC, MATIC = Perp("BTC", sz_decimals=5), Perp("MATIC", is_delisted=True, sz_decimals=1)
+
+
 def body(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
 def test_names_say_who_is_delisted() -> None:
-    assert wire.read_meta(body(META)) == Perps([Perp("BTC"), Perp("MATIC", is_delisted=True)], [])
+    assert wire.read_meta(body(META)) == Perps([BTC, MATIC], [])
 
 
 def test_contexts_belong_to_the_names_by_place() -> None:
@@ -52,7 +55,7 @@ def test_an_odd_row_keeps_its_place_and_the_others_theirs() -> None:
     odd = {"universe": [{"name": None}, *META["universe"]]}
     found = wire.read_contexts(body([odd, [CONTEXT, CONTEXT | {"markPx": 7}, DEAD]]))
     assert isinstance(found, Perps)
-    assert found.universe == [None, Perp("BTC"), Perp("MATIC", is_delisted=True)]
+    assert found.universe == [None, BTC, MATIC]
     assert [row is None for row in found.contexts] == [False, True, False]
     assert len(found.problems) == 2
 
@@ -60,7 +63,7 @@ def test_an_odd_row_keeps_its_place_and_the_others_theirs() -> None:
 def test_the_number_of_a_pair_is_not_its_place() -> None:
     pairs = [{"tokens": [1, 0], "name": "PURR/USDC", "index": 0}, {"tokens": [150, 0], "name": "@107", "index": 107}]
     found = wire.read_spot_meta(body({"universe": pairs, "tokens": []}))
-    assert found == AnswerRows([SpotPair("PURR/USDC", 0), SpotPair("@107", 107)])
+    assert found == AnswerRows([SpotPair("PURR/USDC", 0, [1, 0]), SpotPair("@107", 107, [150, 0])])
 
 
 def test_a_book_nobody_knows_is_null() -> None:

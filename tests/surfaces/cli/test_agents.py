@@ -170,7 +170,7 @@ def test_dry_run_is_said_wherever_it_shows(run: Run, home: str, tmp_path: Path) 
     assert "dry run" in shown and "1 order noted, never sent" in shown
     told = run("runs", "show", made.run_id, "--home", copy)[1]
     assert "dry run: nothing is sent" in told and "dry (dry run, never sent: " in told
-    (order,) = json.loads(run("orders", "btc-5m", "--home", copy, "--json")[1])
+    (order,) = json.loads(run("orders", "btc-5m", "--home", copy, "--json")[1])["rows"]
     assert (order["status"], order["dry"]) == ("dry", True)
     assert "done (dry)" in run("runs", "--agent", "btc-5m", "--home", copy)[1]
 
@@ -198,7 +198,7 @@ def test_an_agent_is_removed_and_what_it_did_stays(run: Run, demo: str) -> None:
     assert run("backtest", "mine", *place)[2].endswith(says)
     assert run("agents", "remove", "mine", *place) == (2, "", says)
     code, out, _ = run("demo", "--seconds", "3.2", "--fast", *place)
-    assert code == 0 and len(json.loads(run("runs", "--agent", "mine", "--json", *place)[1])) == 1
+    assert code == 0 and len(json.loads(run("runs", "--agent", "mine", "--json", *place)[1])["rows"]) == 1
     assert run("verify", *place)[0] == 0 and run("replay", "--all", *place)[0] == 0
 
 

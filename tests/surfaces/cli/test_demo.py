@@ -51,12 +51,12 @@ def test_a_demo_runs_the_agents_that_were_added_and_changed(run: Run, demo: str)
     run("agents", "disable", "hold-5m", "--home", demo)
     code, out, _ = run("demo", "--seconds", "3.5", "--fast", "--home", demo)
     assert code == 0 and "mine          0 round trips" in out
-    decided = json.loads(run("runs", "--agent", "mine", "--json", "--home", demo)[1])
+    decided = json.loads(run("runs", "--agent", "mine", "--json", "--home", demo)[1])["rows"]
     assert {each["symbol"]: each["status"] for each in decided} == {"BTC": "held", "FOO": "held"}
     assert {each["scheduled_for"][11:16] for each in decided} == {"01:05", "01:10"}
-    changed = json.loads(run("runs", "--agent", "btc-5m", "--json", "--most", "1", "--home", demo)[1])
+    changed = json.loads(run("runs", "--agent", "btc-5m", "--json", "--most", "1", "--home", demo)[1])["rows"]
     assert (changed[0]["agent_version"], changed[0]["scheduled_for"]) == (2, "2026-01-05T01:10:00.000Z")
-    stopped = json.loads(run("runs", "--agent", "hold-5m", "--json", "--most", "1", "--home", demo)[1])
+    stopped = json.loads(run("runs", "--agent", "hold-5m", "--json", "--most", "1", "--home", demo)[1])["rows"]
     assert stopped[0]["scheduled_for"] == "2026-01-05T01:00:00.000Z"
     assert run("verify", "--home", demo)[0] == 0 and run("replay", "--all", "--home", demo)[0] == 0
 
@@ -68,12 +68,12 @@ def test_the_orders_of_a_tick_fill_and_flattening_closes_them(run: Run, demo: st
     assert (code, err) == (0, "")
     assert "status    done since" in out and ": filled" in out and "entry of long SOL" in out
     # Nothing but what was asked for is traded.
-    (held,) = json.loads(run("trades", "mine", "--json", "--home", demo)[1])
+    (held,) = json.loads(run("trades", "mine", "--json", "--home", demo)[1])["rows"]
     assert held["status"] == "open" and held["turnover_usd"] < 1_001
     assert "is halted" in run("halt", "mine", "--home", demo)[1]
     said = run("flatten", "mine", "--home", demo)[1]
     assert said == "mine.paper: closed SOL, 0 orders cancelled; `tapebook halt` keeps it flat\n"
-    (trade,) = json.loads(run("trades", "mine", "--json", "--home", demo)[1])
+    (trade,) = json.loads(run("trades", "mine", "--json", "--home", demo)[1])["rows"]
     assert (trade["status"], trade["exit_reason"]) == ("closed", "external_flatten")
     assert run("verify", "--home", demo)[0] == 0 and run("replay", "--all", "--home", demo)[0] == 0
 
@@ -84,6 +84,6 @@ def test_curated_entries_show_at_once(run: Run, demo: str, whom: tuple[str, ...]
         assert run("horizons", "set", "L1", "LEGACY", key, words, *whom, "--home", demo)[0] == 0
     assert "L1 LEGACY never_again (curated" in run("context", "btc-5m", "BTC", "--home", demo)[1]
     run("tick", "btc-5m", "BTC", "--home", demo)
-    newest = json.loads(run("runs", "--agent", "btc-5m", "--most", "1", "--json", "--home", demo)[1])[0]
+    newest = json.loads(run("runs", "--agent", "btc-5m", "--most", "1", "--json", "--home", demo)[1])["rows"][0]
     assert newest["trigger"] == "manual"
     assert "never_again (curated" in run("runs", "show", newest["run_id"], "--packet", "--home", demo)[1]

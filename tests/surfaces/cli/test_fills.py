@@ -30,7 +30,7 @@ def test_fills_become_trades_once(run: Run, tmp_path: Path) -> None:
     assert run(*words) == (0, f"{found}nothing new: btc-5m has all of these 2 fills already\n", "")
     report = json.loads(run(*words, "--json")[1])
     assert (report["fills"], report["new"], report["agent"]) == (2, 0, "btc-5m")
-    (trade,) = json.loads(run("trades", "btc-5m", "--home", home, "--json")[1])
+    (trade,) = json.loads(run("trades", "btc-5m", "--home", home, "--json")[1])["rows"]
     assert (trade["net_pnl_usd"], trade["exit_reason"]) == (972.5, "imported")
     assert trade["lacks"] == ["funding", "path"]
 
@@ -60,6 +60,6 @@ def test_a_page_that_begins_in_a_position_is_refused_or_bridged(run: Run, tmp_pa
     code, out, err = run(*words, "--bridge")
     assert (code, err) == (0, "")
     assert "bridged: row 1: SUI stood at 5 before it, by the fills known 0\n" in out
-    (trade,) = json.loads(run("trades", "btc-5m", "--home", home, "--json")[1])
+    (trade,) = json.loads(run("trades", "btc-5m", "--home", home, "--json")[1])["rows"]
     assert (trade["side"], trade["realized_pnl_usd"], trade["lacks"]) == ("long", -0.5, ["fills"])
     assert "imported (lacks fills)" in run("trades", "btc-5m", "--home", home)[1]

@@ -1,5 +1,6 @@
 """The commands about the market: bad input in one line, and problems of ingestion said once while they last."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -91,3 +92,18 @@ def test_what_is_not_known_or_old_of_a_market_is_said(run: Run, facade: SimpleNa
         "gaps         mids from 23:10:00 to 23:12:30, open\n",
         "",
     )
+
+
+def test_assets_of_a_fresh_home_are_those_of_the_snapshot(run: Run, tmp_path: Path) -> None:
+    app.init(home := tmp_path / "home")
+    code, out, _ = run("assets", "--json", "--home", str(home))
+    found = {asset["symbol"]: asset for asset in json.loads(out)}
+    perps = [each for each in found.values() if each["kind"] == "perp" and ":" not in each["symbol"]]
+    assert code == 0 and len(perps) >= 190 and "MATIC" not in found
+    assert found["ETH"]["displayName"] == "Ethereum" and found["ETH"]["coverage"]["funding"] is True
+    code, out, _ = run("assets", "--category", "Layer 2", "--home", str(home), "--as-of", "2026-01-01")
+    assert code == 0 and out.splitlines()[0].split()[:2] == ["symbol", "kind"] and "ARB" in out and "BTC" not in out
+    code, _, err = run("assets", "--category", "Layer 9", "--home", str(home))
+    assert code == 2 and err.startswith("error: there is no category 'Layer 9'; choose one of:")
+    code, out, _ = run("assets", "--snapshot", str(tmp_path / "seed.sql"), "--home", str(home))
+    assert code == 0 and "markets written to" in out and (tmp_path / "seed.sql").read_text("utf-8").startswith("-- The")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tapebook.api.app import ReplayReport
+from tapebook.domain.views import Page
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -101,7 +102,7 @@ DECISION = {
 def test_runs_fit_80_columns(run: Run, facade: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     held, failed = DECISION | {"actions": [HOLD], "status": "held"}, DECISION | {"actions": [], "status": "failed"}
-    facade.runs = lambda agent, *, most: [DECISION, held, failed]
+    facade.runs = lambda agent, **asked: Page([DECISION, held, failed])
     assert run("runs")[1].splitlines() == [
         "run                   as of             agent   symbol  status  decided",
         "618dc3cf2da887a63b0f  2026-01-05T05:00  btc-5m  BTC     done    long 1,250, adj…",
@@ -113,14 +114,16 @@ def test_runs_fit_80_columns(run: Run, facade: SimpleNamespace, monkeypatch: pyt
 def test_runs_pass_on_what_was_asked(run: Run, facade: SimpleNamespace) -> None:
     asked: list[Any] = []
 
-    def runs(agent: str | None, *, most: int) -> list[Any]:
-        asked.append((agent, most))
-        return []
+    def runs(agent: str | None, **options: Any) -> Page[Any]:
+        asked.append((agent, options))
+        return Page()
 
     facade.runs = runs
     assert run("runs")[:2] == (0, "no runs yet\n")
-    assert run("runs", "--agent", "a", "--most", "3", "--json")[:2] == (0, "[]\n")
-    assert asked == [(None, 20), ("a", 3)]
+    empty = '{\n  "rows": [],\n  "next": null\n}\n'
+    assert run("runs", "--agent", "a", "--most", "3", "--before", "r1", "--json")[:2] == (0, empty)
+    plain = {"most": 20, "before": None, "as_of": None}
+    assert asked == [(None, plain), ("a", plain | {"most": 3, "before": "r1"})]
 
 
 @pytest.mark.usefixtures("screen")
@@ -179,12 +182,14 @@ def test_a_run_that_lacked_something_says_what_and_why(run: Run, facade: SimpleN
         "causes    lessons: KeyError: 'x'",
         "          archive: OSError",
     ]
-    facade.runs = lambda agent, *, most: [
-        DECISION,
-        DECISION | lacked,
-        DECISION | lacked | {"trigger": "shadow"},
-        DECISION | {"degraded_causes": ["archive: OSError"]},
-    ]
+    facade.runs = lambda agent, **asked: Page(
+        [
+            DECISION,
+            DECISION | lacked,
+            DECISION | lacked | {"trigger": "shadow"},
+            DECISION | {"degraded_causes": ["archive: OSError"]},
+        ]
+    )
     listed = run("runs")[1].splitlines()[1:]
     assert ["(degraded)" in line for line in listed] == [False, True, False, False]
     assert "done (shadow, degraded)" in listed[2]
@@ -209,13 +214,13 @@ def test_texts_alone(run: Run, facade: SimpleNamespace) -> None:
 
 
 def test_a_shadow_is_marked_in_the_list(run: Run, facade: SimpleNamespace) -> None:
-    facade.runs = lambda agent, *, most: [DECISION | {"trigger": "shadow", "status": "held"}]
+    facade.runs = lambda agent, **asked: Page([DECISION | {"trigger": "shadow", "status": "held"}])
     assert "held (shadow)" in run("runs")[1]
-    assert json.loads(run("runs", "--json")[1])[0]["status"] == "held"
+    assert json.loads(run("runs", "--json")[1])["rows"][0]["status"] == "held"
 
 
 def test_a_traded_run_of_a_real_home_is_explained(run: Run, home: str) -> None:
-    order = next(o for o in json.loads(run("orders", "--home", home, "--json")[1]) if o["status"] == "filled")
+    order = next(o for o in json.loads(run("orders", "--home", home, "--json")[1])["rows"] if o["status"] == "filled")
     found = json.loads(run("runs", "show", order["run_id"], "--home", home, "--json")[1])
     assert [each["client_id"] for each in found["orders"]] == [order["client_id"]]
     assert sum(fill["size"] for fill in found["fills"]) == pytest.approx(order["size"])
@@ -270,7 +275,7 @@ def test_replay_of_a_real_home_is_equal(run: Run, home: str) -> None:
     report = json.loads(out)
     assert (code, report["different"]) == (0, [])
     assert report["checked"] == report["equal"] > 20
-    one = json.loads(run("runs", "--most", "1", "--home", home, "--json")[1])[0]["run_id"]
+    one = json.loads(run("runs", "--most", "1", "--home", home, "--json")[1])["rows"][0]["run_id"]
     assert run("replay", one, "--home", home) == (0, "1 of 1 packets are equal byte for byte\n", "")
 
 
@@ -319,11 +324,13 @@ def test_a_tick_on_a_market_that_stands_names_the_run_that_was_made_earlier(run:
         assert run(*change, "--home", demo)[0] == 0
         other = json.loads(run(*tick, "--json")[1])
         assert (other["agent_version"], other["made_earlier"]) == (2, False)
-    assert len(json.loads(run("runs", "--agent", "mine", "--json", "--home", demo)[1])) == 3
+    assert len(json.loads(run("runs", "--agent", "mine", "--json", "--home", demo)[1])["rows"]) == 3
 
 
 def test_runs_are_found_by_the_beginning_of_their_id(run: Run, home: str) -> None:
-    ids = sorted(each["run_id"] for each in json.loads(run("runs", "--most", "200", "--json", "--home", home)[1]))
+    ids = sorted(
+        each["run_id"] for each in json.loads(run("runs", "--most", "200", "--json", "--home", home)[1])["rows"]
+    )
     first, second = ids[0], ids[-1]
     short = next(first[:length] for length in range(1, 20) if not ids[1].startswith(first[:length]))
     assert json.loads(run("runs", "show", short, "--json", "--home", home)[1])["run_id"] == first
@@ -342,7 +349,9 @@ def test_runs_are_found_by_the_beginning_of_their_id(run: Run, home: str) -> Non
 
 
 def test_an_entry_names_its_run_by_the_beginning_of_its_id(run: Run, demo: str) -> None:
-    known = json.loads(run("runs", "--agent", "btc-5m", "--most", "1", "--json", "--home", demo)[1])[0]["run_id"]
+    known = json.loads(run("runs", "--agent", "btc-5m", "--most", "1", "--json", "--home", demo)[1])["rows"][0][
+        "run_id"
+    ]
     said = run("recall", "append", "note", "btc-5m", "It held.", "--run", known[:9], "--home", demo)
     assert (said[0], said[2]) == (0, "")
     assert json.loads(run("recall", "writes", "--json", "--home", demo)[1])[0]["run_id"] == known

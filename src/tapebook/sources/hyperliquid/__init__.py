@@ -5,7 +5,7 @@
 network, `tape_reads.py` what is read of the tape.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -35,12 +35,14 @@ def create(
     sleep: Callable[[float], Awaitable[None]],
     resume: Mapping[str, int] = _NOTHING,
     books: Mapping[str, Liquidity] = _NO_BOOKS,
+    listed: Collection[str] = (),
     record: RecordPayload | None = None,
 ) -> "HyperliquidSource":
     """The source. `resume` names the newest bucket the tape has of each channel, so that an outage becomes a gap.
 
     Channels: mids, candles, books, contexts, funding; those of a builder dex but books as `mids:xyz`. A channel the
-    tape has nothing of is left out. `books` are the newest books the tape has, with which later ones are compared.
+    tape has nothing of is left out. `books` are the newest books the tape has, with which later ones are compared;
+    `listed` the markets that its registry counts as live.
     `record` is given every payload as it was received, an answer with its question as a frame of its own.
     """
     # What speaks HTTP takes longer to load than all else together, and most commands never listen.
@@ -54,13 +56,14 @@ def create(
         sleep=sleep,
         resume=resume,
         books=books,
+        listed=listed,
         record=record,
     )
 
 
 def _create_on_tape(feed: FeedSettings, context: SourceContext) -> "HyperliquidSource":
     """The source that resumes where the tape ends."""
-    from tapebook.sources.hyperliquid.tape_reads import newest_books, resume_points
+    from tapebook.sources.hyperliquid.tape_reads import live_markets, newest_books, resume_points
 
     settings, now = source_settings(feed, url=context.url), context.clock()
     return create(
@@ -71,6 +74,7 @@ def _create_on_tape(feed: FeedSettings, context: SourceContext) -> "HyperliquidS
         sleep=context.sleep,
         resume=resume_points(context.tape, now=now, history_ms=settings.history_ms, dexes=settings.dexes),
         books=newest_books(context.tape, now=now),
+        listed=live_markets(context.tape),
         record=context.record,
     )
 

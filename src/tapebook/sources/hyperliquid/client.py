@@ -12,7 +12,7 @@ everything in a step is known at the moment of the step, in the order of the con
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import aiohttp
 import msgspec
@@ -85,6 +85,7 @@ class HyperliquidSource:
         sleep: Callable[[float], Awaitable[None]],
         resume: Mapping[str, int],
         books: Mapping[str, Liquidity],
+        listed: Collection[str],
         record: RecordPayload | None,
     ) -> None:
         settings.check()
@@ -96,7 +97,7 @@ class HyperliquidSource:
         self._record = record
         # Under virtual time the moment of the latest barrier; None before the first.
         self._step: int | None = None
-        self._session = HyperliquidSession(settings, resume=resume, at=clock(), books=books)
+        self._session = HyperliquidSession(settings, resume=resume, at=clock(), books=books, listed=listed)
         self._budget = rest_budget(settings.weight_share)
         self._lines: list[SocketConnection] = []
         self._left_out = 0

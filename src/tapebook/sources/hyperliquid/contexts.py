@@ -20,7 +20,7 @@ from tapebook.domain.money import E12, to_units
 from tapebook.sources.hyperliquid.gaps import NO_ANSWER, NOT_RUNNING, Cadence, Outbox, missing_ranges
 from tapebook.sources.hyperliquid.rest import Poll, RestQueue, RestRequest, SourceTime
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
-from tapebook.sources.hyperliquid.universe import ListedNames, full_name
+from tapebook.sources.hyperliquid.universe import ListedNames, ListingRecords, full_name
 from tapebook.sources.hyperliquid.wire import (
     ContextRow,
     FundingRow,
@@ -155,9 +155,16 @@ class ContextPoll:
     """The contexts of all watched perps, dex by dex."""
 
     def __init__(
-        self, settings: HyperliquidSourceSettings, outbox: Outbox, errands: RestQueue, *, names: ListedNames
+        self,
+        settings: HyperliquidSourceSettings,
+        outbox: Outbox,
+        errands: RestQueue,
+        *,
+        names: ListedNames,
+        listings: ListingRecords,
     ) -> None:
         self._every = settings.contexts_every_ms
+        self._listings = listings
         self._dexes = ("", *settings.dexes)
         self._outbox = outbox
         self._errands = errands
@@ -200,6 +207,7 @@ class ContextPoll:
             self._outbox.add_malformed([answer])
             return False
         self._names.learn_perps(errand.subject, answer.universe)
+        self._outbox.add_facts(self._listings.of_perps(errand.subject, answer.universe, at=bucket))
         watched = frozenset(self._names.watched.perps)
         facts, problems = contexts_of(answer, dex=errand.subject, watched=watched, bucket_ts=bucket)
         self._outbox.add_malformed([*answer.problems, *problems])

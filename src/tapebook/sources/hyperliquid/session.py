@@ -11,7 +11,7 @@ requests in `errands`, subscriptions in `wanted_subscriptions`.
 5. `handle_answer` and `handle_refusal` end a request.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -25,7 +25,7 @@ from tapebook.sources.hyperliquid.gaps import NO_FRAME, NOT_RUNNING, Cadence, Ou
 from tapebook.sources.hyperliquid.prices import MIDS_BUCKET_MS, CandleRepairs, MidStream
 from tapebook.sources.hyperliquid.rest import Poll, RestQueue, RestRequest, SourceTime
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
-from tapebook.sources.hyperliquid.universe import ListedNames, Subscription
+from tapebook.sources.hyperliquid.universe import ListedNames, ListingRecords, Subscription
 from tapebook.sources.hyperliquid.wire import (
     Ack,
     CandlesFrame,
@@ -35,6 +35,7 @@ from tapebook.sources.hyperliquid.wire import (
     MidsFrame,
     read_meta,
     read_spot_meta,
+    read_spot_tokens,
     symbols_of_damaged_frame,
 )
 
@@ -55,6 +56,7 @@ class _DexMids(msgspec.Struct):
     cadence: Cadence
     trouble: str = NOT_RUNNING
     last_at: int | None = None
+    symbols: tuple[str, ...] = ()
 
 
 class HyperliquidSession:
@@ -67,8 +69,10 @@ class HyperliquidSession:
         resume: Mapping[str, int],
         at: int,
         books: Mapping[str, Liquidity] = MappingProxyType({}),
+        listed: Collection[str] = (),
     ) -> None:
         self.outbox = Outbox()
+        self._listings = ListingRecords(listed)
         self.errands = RestQueue()
         self.names = ListedNames(settings)
         self._settings = settings
@@ -78,7 +82,7 @@ class HyperliquidSession:
 
         self._streams = {dex: self._new_stream(dex, bucket) for dex, bucket in newest("mids").items()}
         self._repairs = CandleRepairs(settings, self.outbox, self.errands)
-        self._contexts = ContextPoll(settings, self.outbox, self.errands, names=self.names)
+        self._contexts = ContextPoll(settings, self.outbox, self.errands, names=self.names, listings=self._listings)
         self._books = BookPoll(settings, self.outbox, self.errands, names=self.names)
         self._funding = FundingPoll(settings, self.outbox, self.errands, names=self.names)
         self._spots = Poll(settings.spot_names_every_ms, newest=at)
@@ -110,6 +114,10 @@ class HyperliquidSession:
             spots = [pair.name for pair in pairs.good_rows()]
             self.names.learn_spots(spots)
             self.outbox.add_kinds(dict.fromkeys(spots, "spot"))
+            watched = self.names.watched.candles
+            self.outbox.add_facts(
+                self._listings.of_spots(pairs.good_rows(), read_spot_tokens(body), watched=watched, at=at)
+            )
         else:
             perps = read_meta(body)
             if isinstance(perps, Malformed):
@@ -117,6 +125,7 @@ class HyperliquidSession:
                 return False
             self.outbox.add_malformed(perps.problems)
             self.names.learn_perps(errand.subject, perps.universe)
+            self.outbox.add_facts(self._listings.of_perps(errand.subject, perps.universe, at=at))
         self._follow_names(version, at)
         return True
 
@@ -231,6 +240,11 @@ class HyperliquidSession:
             # Frames that drift over a bucket's edge leave it empty without an outage; one that stayed away does not.
             punctual = stream.last_at is not None and at - stream.last_at <= PUNCTUAL_MS
             stream.last_at = at
+            # Between two changes of the names, frames share one tuple of them.
+            if mids.symbols is not stream.symbols:
+                stream.symbols = mids.symbols
+                sides = [name for name in mids.symbols if name.startswith("#")]
+                self.outbox.add_facts(self._listings.of_stream(sides, at=at))
             self.outbox.add_facts(
                 [mids],
                 stream.cadence.record_bucket(floor_to_step(at, MIDS_BUCKET_MS), stream.trouble, punctual=punctual),

@@ -13,7 +13,7 @@ from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import EVERY_SUBJECT, Gap, Liquidity, dex_of
 from tapebook.sources.hyperliquid.gaps import NO_BAR, NOT_RUNNING, SOURCE_NAME, channel_of
 from tapebook.tape.store import Tape
-from tapebook.tape.view import View
+from tapebook.tape.view import NO_WATERMARK, View
 
 # What a start of the source asks for in any case, behind the newest bar; and what the exchange keeps, less a day.
 _RESTART_LOOKBACK_MS = 55 * MINUTE
@@ -24,6 +24,11 @@ _DEX_LOOKBACK_MS = 15 * MINUTE
 BOOK_ROUND_MS = 5 * MINUTE
 # After this long the source itself has named what it did not get in a round.
 _ROUND_GRACE_MS = MINUTE
+
+
+def live_markets(tape: Tape) -> list[str]:
+    """The markets that the registry counts as live by now."""
+    return [asset.symbol for asset in tape.registry.assets(view=View(NO_WATERMARK)) if asset.live]
 
 
 def gaps_missing_on_tape(tape: Tape, gaps: Iterable[Gap], *, now: int) -> list[Gap]:

@@ -8,13 +8,16 @@ are ever subscribed. Mids have a connection of their own: they must not wait beh
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from tapebook.domain.market import dex_of
+from tapebook.domain.canonical import canonical_json
+from tapebook.domain.market import RegistryRecord, dex_of
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings
-from tapebook.sources.hyperliquid.wire import Perp
+from tapebook.sources.hyperliquid.wire import Perp, SpotPair, SpotToken
+from tapebook.tape.registry import ASSETS
 
 
 class Universe(msgspec.Struct, frozen=True):
@@ -122,6 +125,71 @@ class ListedNames:
             self._universe = universe
             self.watched = choose_watched(self._settings, universe)
             self.version += 1
+
+
+class ListingRecords:
+    """What the exchange's lists say of its markets, as records of the registry; each is given once.
+
+    `listed` are the markets that the registry counts as live: a perp that its dex does not name any more is none.
+    """
+
+    def __init__(self, listed: Collection[str] = ()) -> None:
+        self._listed = set(listed)
+        self._said: dict[str, dict[str, Any]] = {}
+
+    def of_perps(self, dex: str, rows: Sequence[Perp | None], *, at: int) -> list[RegistryRecord]:
+        """The news of a dex; while a row of its list cannot be read, nobody is missing in it."""
+        said: dict[str, dict[str, Any]] = {}
+        for row in rows:
+            if row is not None:
+                known = _counts(size_decimals=row.sz_decimals, max_leverage=row.max_leverage)
+                said[full_name(dex, row.name)] = {"kind": "perp", "live": not row.is_delisted, **known}
+        # An empty list is an outage: an exchange does not delist everybody at once.
+        if rows and None not in rows:
+            mine = {name for name in self._listed if not is_spot(name) and dex_of(name) == dex}
+            said |= {name: {"live": False} for name in sorted(mine - said.keys()) if not name.startswith("#")}
+        return self._news(said, at)
+
+    def of_spots(
+        self, pairs: Iterable[SpotPair], tokens: Mapping[int, SpotToken], *, watched: Collection[str], at: int
+    ) -> list[RegistryRecord]:
+        """The news of spot pairs; those that are watched have candles too."""
+        said = {}
+        for pair in pairs:
+            sides = pair.tokens if isinstance(pair.tokens, list) else []
+            found = [tokens.get(index) if isinstance(index, int) else None for index in sides[:2]]
+            known: dict[str, Any] = {
+                name: token.name for name, token in zip(("base", "quote"), found, strict=False) if token
+            }
+            if found and found[0] is not None:
+                known |= _counts(size_decimals=found[0].sz_decimals)
+            if pair.name in watched:
+                known["candles"] = True
+            said[pair.name] = {"kind": "spot", "live": True, **known}
+        return self._news(said, at)
+
+    def of_stream(self, names: Iterable[str], *, at: int) -> list[RegistryRecord]:
+        """Names that came with prices and are in no list."""
+        # Sides of outcomes come and go by the hour; a name of a list is never overruled.
+        unheard = {name: {"kind": "unknown", "live": True} for name in names if name not in self._said}
+        return self._news(unheard, at)
+
+    def _news(self, said: Mapping[str, dict[str, Any]], at: int) -> list[RegistryRecord]:
+        news = {name: values for name, values in said.items() if self._said.get(name) != values}
+        self._said |= news
+        for name, values in news.items():
+            (self._listed.add if values["live"] else self._listed.discard)(name)
+        return [RegistryRecord(name, at, canonical_json(values).decode(), ASSETS) for name, values in news.items()]
+
+
+def _counts(**values: Any) -> dict[str, int]:
+    """Those that are whole numbers, as decimals and leverages are."""
+    return {name: value for name, value in values.items() if type(value) is int and 0 <= value < 1_000}
+
+
+def is_spot(name: str) -> bool:
+    """Whether a name is that of a spot pair."""
+    return name.startswith("@") or "/" in name
 
 
 MOST_CONNECTIONS = 10

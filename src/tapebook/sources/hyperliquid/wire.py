@@ -306,13 +306,25 @@ class Perp(Struct, frozen=True, rename="camel"):
 
     name: str
     is_delisted: bool = False
+    # Only the registry reads these: odd ones must not cost the perp.
+    sz_decimals: Any = None
+    max_leverage: Any = None
 
 
 class SpotPair(Struct, frozen=True):
-    """One spot pair; `index` is its number, not its place in the list."""
+    """One spot pair; `index` is its number, not its place in the list. Its tokens are those it names by their index."""
 
     name: str
     index: int
+    tokens: Any = ()
+
+
+class SpotToken(Struct, frozen=True, rename="camel"):
+    """A token, named by whoever deployed it."""
+
+    name: str
+    index: int
+    sz_decimals: Any = None
 
 
 class ContextRow(Struct, frozen=True, rename="camel"):
@@ -383,6 +395,7 @@ class _Meta(Struct):
 
 class _SpotMeta(Struct):
     universe: list[Raw]
+    tokens: list[Raw] = []
 
 
 class _Coin(Struct):
@@ -402,6 +415,7 @@ _book: msgspec.json.Decoder[BookRow | None] = msgspec.json.Decoder(BookRow | Non
 _raws = msgspec.json.Decoder(list[Raw])
 _perp = msgspec.json.Decoder(Perp)
 _pair = msgspec.json.Decoder(SpotPair)
+_token = msgspec.json.Decoder(SpotToken)
 _context = msgspec.json.Decoder(ContextRow)
 _candle = msgspec.json.Decoder(CandleRow)
 _funding = msgspec.json.Decoder(FundingRow)
@@ -427,6 +441,15 @@ def read_spot_meta(body: bytes) -> AnswerRows[SpotPair] | Malformed:
         return _read_each("spotMeta", _spot_meta.decode(body).universe, _pair)
     except READ_ERRORS as error:
         return _malformed_body("spotMeta", error, body)
+
+
+def read_spot_tokens(body: bytes) -> dict[int, SpotToken]:
+    """The tokens in the answer to `spotMeta` by their index; one that cannot be read is named with the pairs."""
+    try:
+        rows = _read_each("spotMeta tokens", _spot_meta.decode(body).tokens, _token)
+    except READ_ERRORS:
+        return {}
+    return {token.index: token for token in rows.good_rows()}
 
 
 def read_contexts(body: bytes) -> Perps | Malformed:

@@ -9,7 +9,16 @@ import typer
 from tapebook.domain.instants import iso_text
 from tapebook.domain.text import plural
 from tapebook.surfaces.cli.options import AsOf, Home, Json, home_folder, open_home, parse_time
-from tapebook.surfaces.cli.output import Show, price, print_json, print_lines, print_record, progress
+from tapebook.surfaces.cli.output import (
+    Column,
+    Show,
+    price,
+    print_json,
+    print_lines,
+    print_record,
+    print_table,
+    progress,
+)
 
 if TYPE_CHECKING:
     from tapebook.api.app import IngestProgress
@@ -19,6 +28,19 @@ Seconds = Annotated[
     float | None, typer.Option("--seconds", metavar="N", min=0.1, help="Stop after N seconds; else run until stopped.")
 ]
 Symbol = Annotated[str, typer.Argument(metavar="SYMBOL", help="A symbol such as BTC.")]
+
+
+_ASSET_COLUMNS = (
+    Column("symbol", "symbol"),
+    Column("kind", "kind"),
+    Column("name", "displayName", cut=True),
+    Column("tick", "tick"),
+    Column("lot", "lot"),
+    Column("leverage", "maxLeverage"),
+    Column("categories", "categories", cut=True),
+    Column("search terms", "terms", cut=True),
+    Column("state", "state"),
+)
 
 
 def world(
@@ -50,6 +72,48 @@ def ingest(url: Url = None, seconds: Seconds = None, home: Home = None) -> None:
         reporter = _IngestReporter(show)
         asyncio.run(app.ingest(home_folder(home), url=url, seconds=seconds, report=reporter))
     print_lines(reporter.lines())
+
+
+def assets(
+    *,
+    category: Annotated[
+        str | None, typer.Option("--category", metavar="NAME", help='One category alone, such as "Layer 2".')
+    ] = None,
+    delisted: Annotated[bool, typer.Option("--delisted", help="With markets that are not listed any more.")] = False,
+    snapshot: Annotated[
+        str | None, typer.Option("--snapshot", metavar="FILE", help="Write the registry as a seed to FILE instead.")
+    ] = None,
+    as_of: AsOf = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """List the markets there are, with categories, tick and lot."""
+    moment = None if as_of is None else parse_time(as_of)
+    with open_home(home) as book:
+        if snapshot is not None:
+            count = book.write_asset_snapshot(snapshot, as_of=moment)
+            line = f"{plural(count, 'market')} written to {snapshot}: keep it as the next migration of the tape"
+            if as_json:
+                print_json({"file": snapshot, "markets": count})
+            else:
+                print_lines([line])
+            return
+        found = book.assets(category, delisted=delisted, as_of=moment)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        {
+            **asset,
+            "categories": ", ".join(asset["categories"]),
+            "terms": ", ".join(asset["searchTerms"]),
+            "state": "" if asset["live"] else "delisted",
+        }
+        for asset in found
+    ]
+    print_table(rows, _ASSET_COLUMNS, empty="no market is known of this category")
+    if any(asset["assumed"] for asset in found):
+        print("markets are those of a snapshot taken later, assumed to have been the same", file=sys.stderr)
 
 
 def market(symbol: Symbol, as_of: AsOf = None, home: Home = None, as_json: Json = False) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tapebook.domain.instants import parse_instant
+from tapebook.gc_pause import gc_paused
 
 if TYPE_CHECKING:
     from tapebook.api.app import Tapebook
@@ -46,6 +47,10 @@ AsOf = Annotated[
     str | None,
     typer.Option("--as-of", metavar="TIME", callback=_check_instant, help="ISO-8601 (UTC) or epoch ms; else now."),
 ]
+Before = Annotated[
+    str | None,
+    typer.Option("--before", metavar="CURSOR", help="Go on behind this: `next` of the page before, or its last id."),
+]
 
 
 def group_options(context: typer.Context, home: str | None, json: bool) -> tuple[str | None, bool]:
@@ -64,9 +69,11 @@ def home_folder(given: str | None) -> Path:
 @contextmanager
 def open_home(given: str | None) -> "Iterator[Tapebook]":
     """The façade on a home, closed at the end."""
-    from tapebook.api import app
+    # Loading makes many objects that stay: looking through them for garbage would take a third of the time.
+    with gc_paused():
+        from tapebook.api import app
 
-    book = app.open(home_folder(given))
+        book = app.open(home_folder(given))
     with closing(book):
         yield book
     if problem := getattr(book, "anchor_problem", None):

@@ -159,6 +159,15 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *,
         print((" " * GAP).join(padded).rstrip())
 
 
+def print_page(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, following: str | None, empty: str
+) -> None:
+    """A part of a list as a table; on a screen with the option that shows what comes behind it."""
+    print_table(rows, columns, empty=empty)
+    if following is not None and is_screen():
+        print(f"more: --before {following}")
+
+
 def print_record(record: Mapping[str, Any]) -> None:
     """One thing as lines of `key  value`; of a list, one line for each."""
     width = max(map(len, record), default=0)

@@ -7,7 +7,7 @@ import typer
 
 from tapebook.domain.text import plural
 from tapebook.errors import BadInput, Damaged, Stop
-from tapebook.surfaces.cli.options import Agent, Home, Json, Most, Symbol, group_options, open_home
+from tapebook.surfaces.cli.options import Agent, AsOf, Before, Home, Json, Most, Symbol, group_options, open_home
 from tapebook.surfaces.cli.output import (
     Column,
     amount,
@@ -20,6 +20,7 @@ from tapebook.surfaces.cli.output import (
     price,
     print_json,
     print_lines,
+    print_page,
     print_record,
     print_table,
     print_text,
@@ -56,6 +57,8 @@ def runs(
     *,
     agent: Annotated[str | None, typer.Option(metavar="AGENT", help="Only runs of this agent.")] = None,
     most: Most = 20,
+    before: Before = None,
+    as_of: AsOf = None,
     home: Home = None,
     json: Json = False,
 ) -> None:
@@ -63,11 +66,11 @@ def runs(
     if context.invoked_subcommand is not None:
         return
     with open_home(home) as book:
-        found = book.runs(agent, most=most)
+        found = book.runs(agent, most=most, before=before, as_of=as_of)
     if json:
-        print_json(found)
+        print_json({"rows": found, "next": found.next})
     else:
-        print_table([_mark_dry(run) for run in found], RUNS, empty="no runs yet")
+        print_page([_mark_dry(run) for run in found], RUNS, following=found.next, empty="no runs yet")
 
 
 @group.command()

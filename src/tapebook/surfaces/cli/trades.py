@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from tapebook.surfaces.cli.options import Agent, Home, Json, Most, open_home
-from tapebook.surfaces.cli.output import Column, amount, minute, money, price, print_json, print_table, whole
+from tapebook.surfaces.cli.options import Agent, AsOf, Before, Home, Json, Most, open_home
+from tapebook.surfaces.cli.output import Column, amount, minute, money, price, print_json, print_page, whole
 
 TRADES = [
     Column("entry", "entry_tick_at", minute),
@@ -34,20 +34,22 @@ def trades(
     *,
     status: Annotated[Literal["open", "closed"] | None, typer.Option(help="Only trades of this status.")] = None,
     most: Most = 20,
+    before: Before = None,
+    as_of: AsOf = None,
     home: Home = None,
     json: Json = False,
 ) -> None:
     """List an agent's trades, open ones first, then the newest."""
     with open_home(home) as book:
-        found = book.trades(agent, status=status, most=most)
+        found = book.trades(agent, status=status, most=most, before=before, as_of=as_of)
     if json:
-        print_json(found)
+        print_json({"rows": found, "next": found.next})
     else:
         for trade in found:
             if trade.get("lacks"):
                 lacks = f"(lacks {', '.join(trade['lacks'])})"
                 trade["exit_reason"] = f"{trade['exit_reason']} {lacks}" if trade["exit_reason"] else lacks
-        print_table(found, TRADES, empty="no trades yet")
+        print_page(found, TRADES, following=found.next, empty="no trades yet")
 
 
 def orders(
@@ -55,13 +57,16 @@ def orders(
     *,
     working: Annotated[bool, typer.Option("--working", help="Only orders that have not ended.")] = False,
     most: Most = 20,
+    before: Before = None,
+    as_of: AsOf = None,
     home: Home = None,
     json: Json = False,
 ) -> None:
     """List orders, newest first, with what became of them."""
     with open_home(home) as book:
-        found = book.orders(agent, working=working, most=most)
+        found = book.orders(agent, working=working, most=most, before=before, as_of=as_of)
     if json:
-        print_json(found)
+        print_json({"rows": found, "next": found.next})
     else:
-        print_table(found, ORDERS, empty="no orders are working" if working else "no orders yet")
+        empty = "no orders are working" if working else "no orders yet"
+        print_page(found, ORDERS, following=found.next, empty=empty)

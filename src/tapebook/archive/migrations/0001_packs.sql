@@ -1,0 +1,13 @@
+CREATE TABLE packs (
+    number INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE
+);
+
+CREATE TABLE packed (
+    digest BLOB NOT NULL PRIMARY KEY,
+    pack INTEGER NOT NULL,
+    group_at INTEGER NOT NULL,
+    group_bytes INTEGER NOT NULL,
+    "offset" INTEGER NOT NULL,
+    size INTEGER NOT NULL
+) WITHOUT ROWID;

@@ -1,0 +1,220 @@
+"""The registry: which markets there are, what they are called, and which categories they belong to, as of a moment.
+
+A register is a set of records by subject, kept in versions: `hyperliquid_assets` (a market each),
+`hyperliquid_asset_categories` (a curated category each), and those that sources bring. A record that is said again
+leaves no trace; one that says something new becomes a version of its subject, with all that was known before and is
+not said anew. Versions of commit 0 are the snapshot of the migrations: it is there on a fresh home, and before its own
+day it is only assumed.
+
+Other parts ask the registry what is supported, and never conclude it from rows. Names of markets were written by
+others: they are shown through `domain/text.py`, and searched for only where `safe_terms` allows it.
+"""
+
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from tapebook.db import Database, Queries
+from tapebook.domain.canonical import canonical_json
+from tapebook.domain.instants import iso_text
+from tapebook.domain.market import RegistryRecord
+from tapebook.domain.text import short_line
+from tapebook.errors import UnknownName
+from tapebook.tape.families import CommitStamp
+from tapebook.tape.seals import rows_digest
+from tapebook.tape.view import View
+
+_QUERIES = Queries.load("tapebook.tape", "registry.sql")
+
+ASSETS = "hyperliquid_assets"
+CATEGORIES = "hyperliquid_asset_categories"
+
+# A perp's price has at most five significant figures, and fewer decimals the more its size has.
+PRICE_FIGURES = 5
+_PRICE_DECIMALS = {"perp": 6, "spot": 8}
+_MOST_NAME = 60
+# Shorter tickers are words or parts of them in every second title.
+_SHORTEST_TICKER = 3
+
+COVERAGE = ("mids", "candles", "liquidity", "funding", "volatility", "positioning", "trading")
+"""What the tape can hold of a market."""
+
+_COVERAGE_OF_KIND = {"perp": COVERAGE, "spot": ("mids", "trading"), "unknown": ("mids",)}
+_QUOTE_GROUPS = {"USDC": "USDC", "USDH": "USDH", "USDT0": "USDT"}
+HIGH_LEVEL = ("All", "Perps", "Spot", "Crypto", "Tradfi")
+"""The categories that follow from what a market is; all others are curated, or the quote of a spot pair."""
+
+
+class StoredRecord(msgspec.Struct, frozen=True):
+    """A record as it was known; `assumed` of a snapshot that is newer than the moment it was asked for."""
+
+    values: dict[str, Any]
+    known_at: int
+    seq: int
+    assumed: bool
+
+
+class ListedAsset(msgspec.Struct, frozen=True):
+    """A market of the exchange; `terms` are those that may be searched for elsewhere, none where no word is safe."""
+
+    symbol: str
+    kind: str
+    name: str
+    terms: tuple[str, ...]
+    categories: tuple[str, ...]
+    coverage: tuple[str, ...]
+    live: bool
+    tick: str | None
+    lot: str | None
+    max_leverage: int | None
+    quote: str | None
+    known_at: int
+    assumed: bool
+
+
+class Registry:
+    """All registers of one tape."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def records(self, register: str, *, view: View) -> dict[str, StoredRecord]:
+        """Every record of a register as it was known, by subject."""
+        where = {"register": register, "as_of": view.as_of, "watermark": view.watermark}
+        return {row[0]: _as_stored_record(row[1:], view) for row in self._db.all(_QUERIES.records, **where)}
+
+    def record(self, register: str, subject: str, *, view: View) -> StoredRecord | None:
+        """One record as it was known; None of a subject nobody has heard of."""
+        where = {"register": register, "subject": subject, "as_of": view.as_of, "watermark": view.watermark}
+        found = self._db.all(_QUERIES.record, **where)
+        return _as_stored_record(found[-1], view) if found else None
+
+    def write_records(self, records: Iterable[RegistryRecord], place: CommitStamp) -> int:
+        """Writes what says something new as versions of a commit; returns how many there are."""
+        written = 0
+        for each in records:
+            where = {"register": each.register, "subject": each.symbol}
+            row = self._db.one(_QUERIES.newest, **where)
+            before: dict[str, Any] = msgspec.json.decode(row[0]) if row else {}
+            after = before | msgspec.json.decode(each.record_json, type=dict[str, Any])
+            # What is said again is no news, so an hourly list costs nothing.
+            if after == before:
+                continue
+            known_at = place.known_at if place.assumed is None else place.assumed(each)
+            values = {"record_json": canonical_json(after).decode(), "known_at": known_at, "seq": place.seq}
+            self._db.execute(_QUERIES.add, **where, **values)
+            written += 1
+        return written
+
+    def assets(self, *, view: View, category: str | None = None) -> list[ListedAsset]:
+        """Every market that was known, or those of a category, by kind and name; UnknownName of a wrong category."""
+        # Categories are curated: the exchange names none for the perps of its main dex.
+        groups = self.records(CATEGORIES, view=view)
+        members: dict[str, list[str]] = {}
+        for name, record in groups.items():
+            for symbol in record.values["symbols"]:
+                members.setdefault(symbol, []).append(name)
+        parents = {name: str(record.values["group"]) for name, record in groups.items()}
+        found = [
+            _asset(symbol, record, members.get(symbol, []), parents)
+            for symbol, record in sorted(self.records(ASSETS, view=view).items())
+        ]
+        if category is None or category == "All":
+            return found
+        known = [*HIGH_LEVEL, *sorted(parents), *_QUOTE_GROUPS.values()]
+        wanted = next((name for name in known if name.casefold() == category.casefold()), None)
+        if wanted is None:
+            raise UnknownName(f"there is no category {short_line(category, 40)!r}; choose one of: {', '.join(known)}")
+        return [asset for asset in found if wanted in asset.categories]
+
+    def safe_terms(self, *, view: View) -> dict[str, tuple[str, ...]]:
+        """What may be searched for elsewhere, by symbol of every live market that has such words."""
+        return {asset.symbol: asset.terms for asset in self.assets(view=view) if asset.live and asset.terms}
+
+    def vintage(self) -> int:
+        """The day of the snapshot that came with the migrations; 0 without one."""
+        return self._db.all(_QUERIES.vintage)[0][0] or 0
+
+
+def _as_stored_record(row: tuple[Any, ...], view: View) -> StoredRecord:
+    text, known_at, seq = row
+    return StoredRecord(
+        msgspec.json.decode(text, type=dict[str, Any]), known_at, seq, seq == 0 and known_at > view.as_of
+    )
+
+
+def _asset(symbol: str, record: StoredRecord, members: list[str], parents: Mapping[str, str]) -> ListedAsset:
+    values = record.values
+    kind = str(values.get("kind", "unknown"))
+    decimals = values.get("size_decimals")
+    quote = values.get("quote")
+    return ListedAsset(
+        symbol=symbol,
+        kind=kind,
+        name=short_line(str(values.get("name") or symbol), _MOST_NAME),
+        terms=_safe_terms(symbol, values),
+        categories=_categories_of(kind, quote, members, parents),
+        coverage=_coverage(kind, values),
+        live=bool(values.get("live", True)),
+        tick=None if decimals is None else _step(_PRICE_DECIMALS.get(kind, 6) - decimals),
+        lot=None if decimals is None else _step(decimals),
+        max_leverage=values.get("max_leverage"),
+        quote=quote,
+        known_at=record.known_at,
+        assumed=record.assumed,
+    )
+
+
+def _coverage(kind: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """What can be held of a market of a kind; spot pairs have candles where they are asked for alone."""
+    found = set(_COVERAGE_OF_KIND.get(kind, ())) | ({"candles"} if values.get("candles") else set())
+    return tuple(name for name in COVERAGE if name in found)
+
+
+def _safe_terms(symbol: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The curated words; a ticker that is an ordinary word is none of them, however it is written there."""
+    # Curated words of an unsafe ticker are phrases that hold more than the ticker.
+    terms = [str(term).casefold() for term in values.get("terms", ())]
+    ticker = symbol.casefold()
+    if not values.get("safe") or len(ticker) < _SHORTEST_TICKER:
+        return tuple(term for term in terms if term != ticker)
+    return tuple(terms)
+
+
+def _categories_of(kind: str, quote: str | None, members: list[str], parents: Mapping[str, str]) -> tuple[str, ...]:
+    tradfi = any(parents[name] == "Tradfi" for name in members)
+    # A builder's dex may list coins too, so the curated groups decide what is Tradfi.
+    found = [{"perp": "Perps", "spot": "Spot"}.get(kind, "")]
+    if kind == "perp":
+        found.append("Tradfi" if tradfi else "Crypto")
+    if quote:
+        found.append(_QUOTE_GROUPS.get(quote, ""))
+    return tuple(name for name in [*found, *sorted(members)] if name)
+
+
+def _step(decimals: int) -> str:
+    """The smallest step of a number with so many decimals: `0.001`, or `10` with fewer than none."""
+    return str(10**-decimals) if decimals <= 0 else f"{10**-decimals:.{decimals}f}"
+
+
+def seed_sql(registry: Registry, *, view: View) -> str:
+    """The registry as known at a moment as a migration that seeds it: what a checkout keeps as the next snapshot."""
+    rows = [
+        (register, subject, view.as_of, canonical_json(record.values).decode(), 0)
+        for register in (CATEGORIES, ASSETS)
+        for subject, record in sorted(registry.records(register, view=view).items())
+    ]
+    # In the order in which `seals.sql` reads them: the checksum of a snapshot comes with it.
+    rows.sort()
+    lines = [f"({', '.join(_sql_literal(value) for value in row)})" for row in rows]
+    text = resources.files("tapebook.tape").joinpath("registry_seed.sql").read_text("utf-8")
+    filled = {"day": iso_text(view.as_of), "rows": ",\n".join(lines), "count": str(len(rows))}
+    for name, words in {**filled, "digest": f"{rows_digest(rows):032x}"}.items():
+        text = text.replace(f"{{{name}}}", words)
+    return text
+
+
+def _sql_literal(value: str | int) -> str:
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
