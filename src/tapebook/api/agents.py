@@ -54,6 +54,7 @@ class ProfileView(TypedDict):
     reflection: str
     reflection_trades: int
     reflector: str
+    follow_lessons: str
     skills: list[str]
     experience: bool
     max_memory_size: int

@@ -18,7 +18,7 @@ from tapebook.domain.instants import DAY, iso_text
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import quote_line, sanitise_lines
-from tapebook.lessons.notes import NOTE_REFUSED, NOTE_WRITTEN, NoteRefused
+from tapebook.lessons.notes import NOTE_REFUSED, NOTE_WRITTEN, RESTATED_BY, NoteRefused, NoteWritten
 from tapebook.library import document_texts
 from tapebook.library import document_texts as docs
 from tapebook.library.document_texts import AgentChange, Document, Halt
@@ -143,7 +143,7 @@ class _StreamPage:
             before = self.troubles.get("lessons")
             found = documents.add_failure(before, "lessons", at=event.happened_at, state="rejected", words=words)
             self._note_outage("lessons", found)
-        elif event.kind == NOTE_WRITTEN and "lessons" in self.troubles:
+        elif event.kind == NOTE_WRITTEN and "lessons" in self.troubles and not _is_restated(event):
             self._note_outage("lessons", documents.end_outage(self.troubles["lessons"], at=event.happened_at))
 
     def documents(self) -> list[Document]:
@@ -267,3 +267,8 @@ def _write_outages(rooms: Rooms) -> int:
     drafts = new_version_drafts(rooms, map(document_texts.feed_incident, recent))
     _append_drafts(rooms, drafts)
     return len(drafts)
+
+
+def _is_restated(event: Event) -> bool:
+    """Whether a note was written although its reflector failed."""
+    return msgspec.json.decode(event.body, type=NoteWritten).note.written_by == RESTATED_BY

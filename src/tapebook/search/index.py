@@ -310,6 +310,8 @@ class IndexFiles:
         with self._files_locked(fcntl.LOCK_SH):
             opened = self._make(terms, place)
             self._open[terms] = (str(place), _inode(str(place)), opened)
+            # It is there now, whatever a look at the disk said before.
+            self._found = None
         return opened
 
     def new_index(self, terms: SearchTerms) -> Index:
