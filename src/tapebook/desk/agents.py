@@ -13,6 +13,7 @@ import msgspec
 
 from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
 from tapebook.broker.margin import MarginTiers, listed_symbols
+from tapebook.broker.port import trades_elsewhere
 from tapebook.context import oversize_problems
 from tapebook.decision import has_members
 from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
@@ -56,10 +57,14 @@ class DeploymentDirectory:
         self._profiles: dict[tuple[str, int], AgentProfile] = {}
 
     def enabled_deployments(self) -> list[Deployment]:
-        """Deployments of enabled agents at their newest version; BadInput when two of them share an account."""
+        """Deployments of enabled agents at their newest version, without those of bots that decide by themselves.
+
+        BadInput when two of them share an account.
+        """
         seq = self._rooms.book.head()
         if seq != self._seq:
-            agents = [(version, profile) for version, profile in self._rooms.book.agents() if profile.enabled]
+            enabled = [(version, profile) for version, profile in self._rooms.book.agents() if profile.enabled]
+            agents = [(version, profile) for version, profile in enabled if not trades_elsewhere(profile.broker)]
             owner = self._rooms.book.owner
             found = [Deployment(owner, deployment_id(profile), profile, version) for version, profile in agents]
             refuse_shared_accounts(found, self._account)
