@@ -161,9 +161,12 @@ def test_only_confirmed_lessons_that_trades_do_worse_are_followed() -> None:
     assert follow_lessons(silent, here, skip=True) == NO_LESSONS_FOLLOWED
     one, two = with_status("confirmed"), with_status("confirmed", condition=chop)
     ids = tuple(sorted(each.hypothesis.lesson_id for each in (one, two)))
-    assert follow_lessons([*silent, one], here, skip=False).scale_e4 == 5_000
-    assert follow_lessons([one, two, *silent], here, skip=False) == FollowedLessons(2_500, ids)
-    assert follow_lessons([two, one], here, skip=True) == FollowedLessons(0, ids)
+    assert follow_lessons([*silent, one], here, skip=False).long_scale_e4 == 5_000
+    assert follow_lessons([one, two, *silent], here, skip=False) == FollowedLessons(2_500, 2_500, ids)
+    assert follow_lessons([two, one], here, skip=True) == FollowedLessons(0, 0, ids)
+    shorts = with_status("confirmed", condition=Condition((Term("side", "short"),)))
+    warned = (shorts.hypothesis.lesson_id,)
+    assert follow_lessons([shorts], here, skip=False) == FollowedLessons(10_000, 5_000, warned)
 
 
 @pytest.mark.proof

@@ -253,7 +253,8 @@ def decision_facts(situation: Situation) -> DecisionFacts:
         max_account_usd_e6=caps.max_account_usd_e6,
         account_used_usd_e6=used,
         weights={row.name: to_units(row.value, 10_000) for row in situation.experience if row.kind == "provider"},
-        lessons_scale_e4=situation.followed.scale_e4,
+        lessons_scale_e4=situation.followed.long_scale_e4,
+        lessons_scale_short_e4=situation.followed.short_scale_e4,
         lessons_followed=situation.followed.lesson_ids,
         analog=situation.analog,
     )

@@ -111,7 +111,8 @@ class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
     position in the packet's symbol at its mark, short below zero. Caps are None where no account is known.
     `weights` are the members an ensemble trusts, `cash` and `equal` among them; empty when nothing was learned.
     `missed_e9` is what not holding their target has cost since the last trade, in billionths of the notional, and
-    `cost_ppm` what a trade costs. `lessons_scale_e4` scales sizes by the lessons in `lessons_followed`.
+    `cost_ppm` what a trade costs. `lessons_scale_e4` and, for shorts, `lessons_scale_short_e4` scale
+    what is entered by the lessons in `lessons_followed`.
     """
 
     symbol: str = ""
@@ -134,6 +135,7 @@ class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
     weights: dict[str, int] = {}
     missed_e9: int = 0
     lessons_scale_e4: int = 10_000
+    lessons_scale_short_e4: int = 10_000
     lessons_followed: tuple[str, ...] = ()
     analog: AnalogFacts | None = None
 

@@ -53,7 +53,6 @@ from tapebook.experience import (
     feature_vector_of,
     market_features_at,
 )
-from tapebook.experience.features import conditions_of
 from tapebook.experience.records import UNKNOWN_REGIME, Outcome
 from tapebook.experience.store import RecordsAsOf
 from tapebook.home import shared_lock
@@ -81,6 +80,9 @@ STEP_TRADES = 2_000
 
 _PPM_PER_BP = 100
 
+# Packets of renderer 4 and before speak of the ensemble of their time.
+_MEMBERS_BEFORE_ANALOG = ("trend", "reversion", "breakout", "carry")
+
 ANALOG_SPAN = 4 * HOUR
 """How far ahead an engine looks: an hour seldom pays its costs, and days of a few weeks are too few to tell."""
 
@@ -98,7 +100,7 @@ def experience_for(
     records = rooms.experience.records_as_of(deployment.id, seq=seq)
     # Bars that could not be classified are asked about like trades without a tag.
     regime = market_regime(market, version=version) or UNKNOWN_REGIME
-    held, providers = _held_sign(market, portfolio), _providers(rooms, deployment.agent)
+    held, providers = _held_sign(market, portfolio), _providers(rooms, deployment.agent, version)
     if version.lookbacks:
         seen = moment_of(rooms.experience, market)
         vector = None if seen is None else seen.vector
@@ -238,10 +240,11 @@ def _feature_vector_cache(
     return LastCall(read)
 
 
-def _providers(rooms: Rooms, agent: AgentProfile) -> tuple[str, ...]:
+def _providers(rooms: Rooms, agent: AgentProfile, version: PacketVersion) -> tuple[str, ...]:
     """Who is to be trusted or not: the members of an ensemble, or the engine itself."""
     engine = agent.engine or rooms.config.engine.default
-    return (agent.members or MEMBERS) if engine == "ensemble" else (engine,)
+    usual = MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
+    return (agent.members or usual) if engine == "ensemble" else (engine,)
 
 
 def _held_sign(market: Market, portfolio: Portfolio) -> int:
@@ -500,17 +503,14 @@ def followed_lessons(
     if follow is msgspec.UNSET or not version.hypotheses:
         return NO_LESSONS_FOLLOWED
     lessons = [change.lesson for change in rooms.notes.lessons(deployment.id, seq=seq)]
-    # Read like the situation of an entry, so that a condition means the same before a trade as in its evidence.
-    shape = _bar_features_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
-    features = _market_features(
-        market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=0
-    )
+    # Seen like the moment of an entry, so that a condition means the same before a trade as in its evidence.
+    seen = moment_of(rooms.experience, market)
     facts = entry_facts(
         symbol=market.symbol,
         side=None,
         regime=market_regime(market, version=version),
         at=market.as_of,
-        conditions=dict(conditions_of(features)),
+        conditions=dict(seen.conditions) if seen else {},
     )
     return follow_lessons(lessons, facts, skip=follow == "skip")
 

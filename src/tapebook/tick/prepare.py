@@ -43,7 +43,7 @@ from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.text import QUOTES, short_line
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
-from tapebook.experience import PacketExperience
+from tapebook.experience import HALF_HOUR, PacketExperience
 from tapebook.library.search import documents_watermark
 from tapebook.log.store import StreamSetBack
 from tapebook.tape import features as tape_features
@@ -252,6 +252,9 @@ def read_lookback(tape: Tape, symbol: str, *, view: View) -> LookbackBars:
             if older := finished_bars(tape, symbol, minutes=minutes, count=count, view=view).bars:
                 return LookbackBars((), older)
         return LookbackBars()
+    # A situation is looked at every half hour, and what is similar is searched for no more often.
+    if recent[-1].end % HALF_HOUR and len(recent) > 1:
+        recent = recent[:-1]
     # Both meet at a full hour, so that no minute is counted twice or left out.
     start = floor_to_step(recent[-1].end, HOUR) - _RECENT_MS
     older = tape.bars(symbol, minutes=60, count=(_LOOKBACK_MS + DAY) // HOUR, view=view)

@@ -20,6 +20,7 @@ from tapebook.surfaces.cli.output import (
     print_text,
     progress,
     shorten_on_screen,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -159,6 +160,8 @@ def _steps(show: Show) -> Any:
 
 
 def _print_found(found: "SearchResult", *, explain: bool) -> None:
+    if found.missing:
+        warn(found.missing)
     if not found.citations:
         print_lines([found.why or "nothing was found"])
     for number, each in enumerate(found.citations):
