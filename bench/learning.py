@@ -26,10 +26,10 @@ from tapebook.domain.position import ClosedTrade, Portfolio, TradeState
 from tapebook.domain.run import Action, DecisionRun, Verdict, Vote, Watermarks
 from tapebook.experience.events import draft_situation_seen
 from tapebook.home import make_home
-from tapebook.lessons import run_reflection
+from tapebook.lessons import Evidence, case_of, run_reflection
 from tapebook.lessons.reflection import ReflectorTerms
 from tapebook.lessons.reflectors import statistics
-from tapebook.tick.memory import experience_rows_for, outcomes_due
+from tapebook.tick.memory import experience_for, outcomes_due
 from tapebook.wiring import Rooms
 
 T0 = 1_700_000_000_000
@@ -102,7 +102,7 @@ def _ticked(rooms: Rooms, agent: Deployment, market: Market) -> Took:
 
     def work() -> None:
         outcomes_due(rooms, agent, seq=seq)
-        experience_rows_for(rooms, agent, market, nothing, seq=seq, version=CURRENT_VERSION)
+        experience_for(rooms, agent, market, nothing, seq=seq, version=CURRENT_VERSION)
 
     return _timed(work)
 
@@ -187,5 +187,6 @@ def _reflections() -> list[Took]:
     chance, agent = random.Random(5), AgentProfile("a", SYMBOLS, avoid=("never trade against the weekly trend",))
     trades = [_trade(chance, number, step=YEAR // 5_000) for number in range(1_200)]
     reflector = statistics.create(ReflectorTerms())
-    windows = [trades[end - 200 : end] for end in range(200, 1_200, 10)]
-    return [_timed(partial(run_reflection, reflector, agent, window, active=None)) for window in windows]
+    windows = [tuple(map(case_of, trades[end - 200 : end])) for end in range(200, 1_200, 10)]
+    evidence = [Evidence(window, (), (), T0, 1) for window in windows]
+    return [_timed(partial(run_reflection, reflector, agent, each)) for each in evidence]

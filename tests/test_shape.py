@@ -191,24 +191,17 @@ PURE_CACHES = {
     "context/memory_sections.py": {"_trade_row", "shorten_trade_row"},
     "context/render.py": {"section_opening"},
     "db/sqlite.py": {"_multi_row_insert"},
-    "decision/engines/breakout.py": {"_signal"},
-    "decision/engines/carry.py": {"_signal"},
-    "decision/engines/ensemble.py": {"_weights_of", "_ballot", "_count_votes"},
-    "decision/engines/reversion.py": {"_signal"},
-    "decision/engines/trend.py": {"_signal"},
-    "decision/reply.py": {"parse_reply", "_cached_answer", "_numbers_in_line"},
-    "decision/rule_engine.py": {"_close_or_hold"},
+    "decision/reply.py": {"parse_reply", "make_answer_of", "_numbers_in_line"},
     "domain/estimate.py": {"student_quantile"},
     "domain/instants.py": {"_day_text"},
     "domain/money.py": {"average_price_e8", "short_price"},
     "domain/text.py": {"line_tokens", "_first_pieces"},
     "experience/features.py": {"_market_fields", "_time_fields"},
     "experience/records.py": {"_cached_quantile"},
-    "experience/store.py": {"_won_text", "_neighbour_row", "record_rows"},
+    "experience/rows.py": {"_won_text", "_neighbour_row", "record_rows"},
     "horizons/layers.py": {"_period", "parse_period", "_key"},
     "horizons/store.py": {"_decoded_aggregate"},
-    "lessons/facts.py": {"_cached_facts"},
-    "lessons/notes.py": {"note_bullets"},
+    "lessons/notes.py": {"note_bullets", "rendered_bullets"},
     "search/embedders/wordllama.py": {"_weights", "_tokenizer"},
     "search/index.py": {"decode_search_terms"},
     "search/text.py": {"stem", "token_terms"},
@@ -218,8 +211,7 @@ PURE_CACHES = {
 CACHES_TO_PASS_IN = {
     "context/assemble.py": {"market_section_caches", "packet_cache"},
     "context/memory_sections.py": {"_cached_action_rows", "_cached_cells"},
-    "decision/rule_engine.py": {"_packet_reader", "read_packet"},
-    "experience/store.py": {"_cached_joined_rows"},
+    "experience/rows.py": {"_cached_joined_rows"},
     "tick/decide.py": {"_run_id_cache"},
     "tick/memory.py": {"_bar_features_cache", "_unscaled_regime_cache", "_feature_vector_cache", "_lessons_cache"},
     "tick/prepare.py": {"_regime_cache", "_history_features_cache"},
@@ -304,7 +296,7 @@ def test_comments_are_few_but_there() -> None:
 # (a lost lease, a disk that refuses the book) is raised there or cannot come by.
 # Texts whose bytes are kept: packets, documents, verdicts and errors of runs, and the names of what is compared.
 KEPT_TEXTS = (
-    *("context/", "decision/", "experience/store.py", "horizons/rows.py", "library/document_texts.py"),
+    *("context/", "decision/", "experience/rows.py", "horizons/rows.py", "library/document_texts.py"),
     *("tick/record.py", "lessons/", "sources/"),
 )
 COUNTED = re.compile(

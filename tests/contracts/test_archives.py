@@ -1,8 +1,10 @@
 """The contract of the archive port, kept by every archive in its folder: immutable bytes, whole or not there."""
 
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +18,7 @@ from tapebook.archive import Archive, put_content
 from tapebook.archive.port import content_key
 from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import BadInput, Damaged
+from tests.archive.s3_server import S3Server, s3_server
 from tests.contracts.archivist import FOLDER, content
 from tests.matrix import examples
 
@@ -30,10 +33,21 @@ def adapter(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server for the whole module."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> str:
+def place(adapter: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where a new archive may be."""
-    return str(tmp_path / "home" / "archive")
+    if adapter != "s3":
+        return str(tmp_path / "home" / "archive")
+    for name, value in request.getfixturevalue("server").environment().items():
+        monkeypatch.setenv(name, value)
+    return f"s3://contracts/{sha256_hex(str(tmp_path).encode())[:12]}"
 
 
 @pytest.fixture
@@ -135,14 +149,14 @@ def test_what_is_there_is_found_one_by_one(archive: Archive) -> None:
     )
 
 
-def test_archive_is_a_mapping_that_never_changes(adapter: str, tmp_path: Path) -> None:
+def test_archive_is_a_mapping_that_never_changes(adapter: str, place: str) -> None:
     words = st.sampled_from(["a", "b", "a/b", "a/b.z", "b/a", "a.part", "..a", "é"])
     numbers = iter(range(10**6))
 
     @settings(max_examples=examples(30))
     @given(st.lists(st.tuples(words, st.binary(max_size=3)), max_size=12))
     def check(writes: list[tuple[str, bytes]]) -> None:
-        archive = opened(adapter, str(tmp_path / str(next(numbers))))
+        archive = opened(adapter, f"{place}/{next(numbers)}")
         kept: dict[str, bytes] = {}
         for key, stored in writes:
             if kept.setdefault(key, stored) == stored:
@@ -159,7 +173,8 @@ def test_archive_is_a_mapping_that_never_changes(adapter: str, tmp_path: Path) -
 def start(adapter: str, place: str, *what: str) -> subprocess.Popen[str]:
     """A process that writes."""
     command = [sys.executable, "-m", "tests.contracts.archivist", adapter, place, *what]
-    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **keys}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdin=pipe, stdout=pipe)
 

@@ -15,19 +15,18 @@ from hypothesis import given
 from tapebook import plug
 from tapebook.context import Situation, assemble_packet
 from tapebook.decision import Engine, EngineAnswer, EngineTerms, Reply, make_engine, parse_reply
-from tapebook.domain.money import short_price
-from tapebook.domain.packet import Packet, Section
+from tapebook.domain.packet import BarPrices, Packet, Section
 from tapebook.errors import ConfigError
 from tapebook.llm import Asker, Budget, Completion, Failure, Price, WaitClock
 from tests.caches import forget
 from tests.context.situations import LONGEST, empty_situation, patient, situation, situations
-from tests.decision.engines.seen import LONG, packet_of, portfolio
+from tests.decision.engines.seen import LONG, account, packet_of
 
 FOLDER = "tapebook.decision.engines"
 ENGINES = plug.names(FOLDER)
 ASK_A_MODEL = {"anthropic", "openai"}
-RULES = ["breakout", "carry", "hold", "reversion", "trend"]
-SETTABLE = {"breakout", "carry", "reversion", "trend"}
+RULES = ["analog", "breakout", "carry", "hold", "reversion", "trend"]
+SETTABLE = {"analog", "breakout", "carry", "reversion", "trend"}
 
 every_engine = pytest.mark.parametrize("name", ENGINES)
 
@@ -124,9 +123,8 @@ def test_answers_sections_that_make_no_sense(name: str, rows: tuple[tuple[str, .
 @every_engine
 @pytest.mark.parametrize("close_e8", [0, 1, LONGEST])
 def test_answers_bars_of_absurd_prices(name: str, close_e8: int) -> None:
-    text = short_price(close_e8)
-    rows = (("00:00", text, text, text, "1"),) * 100
-    packet = packet_of(Section("bars", "", ("time", "high", "low", "close", "volume"), rows), portfolio(LONG))
+    prices = tuple([close_e8] * 100)
+    packet = packet_of(facts=account(LONG, bars=BarPrices(prices, prices, prices)))
     check_answer(packet, ask(create(name), packet))
 
 
@@ -166,7 +164,7 @@ def test_a_model_that_fails_or_rambles_is_no_exception(name: str) -> None:
 
 def test_an_ensemble_has_a_vote_of_every_member() -> None:
     answer = ask(create("ensemble"), assemble_packet(situation()))
-    assert [vote.engine for vote in answer.votes] == ["trend", "reversion", "breakout", "carry"]
+    assert [vote.engine for vote in answer.votes] == ["trend", "reversion", "breakout", "carry", "analog"]
 
 
 @every_engine
@@ -184,7 +182,7 @@ def test_settings_have_defaults_and_say_what_they_may_be(name: str) -> None:
 def test_a_setting_that_nobody_knows_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_engine(name, EngineTerms(settings=(("patience", "3"),)))
-    first = f"engine {name}: `engine_settings` has no `patience`; choose one of: notional_usd, leverage, "
+    first = f"engine {name}: `engine_settings` has no `patience`; choose one of: notional_usd, leverage"
     none = f"the engine {name} takes no settings: remove patience from `engine_settings`"
     assert str(caught.value).startswith(first) if name in SETTABLE else str(caught.value) == none
 

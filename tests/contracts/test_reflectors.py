@@ -1,4 +1,4 @@
-"""The contract of the reflector port: whoever writes notes, what comes is a note or a reason, and never an error."""
+"""The contract of the reflector port: whoever reflects proposes claims or says why not, and never raises an error."""
 
 import json
 import time
@@ -9,10 +9,11 @@ import pytest
 from tapebook import plug
 from tapebook.clock import elapsed_seconds
 from tapebook.domain.agent import AgentProfile
-from tapebook.lessons import SLOTS, Reflector, ReflectorTerms, RejectedNote, read_slots, run_reflection
-from tapebook.lessons.reflection import Lesson
+from tapebook.lessons import Evidence, Reflector, ReflectorTerms, is_rendered_bullet, note_bullets, run_reflection
+from tapebook.lessons.reflection import Proposal
+from tapebook.lessons.search import CaseTable
 from tapebook.llm import Asker, Budget, Key, ModelTerms, Price, WaitClock
-from tests.lessons.trades import world
+from tests.lessons.trades import T0, random_cases
 from tests.llm.conftest import offline, one_server, server
 from tests.llm.model_server import ModelServer, Said, anthropic_message, error, openai_chat
 
@@ -21,8 +22,11 @@ __all__ = ["offline", "one_server", "server"]
 REFLECTORS = plug.names("tapebook.lessons.reflectors")
 MODELS = plug.names("tapebook.llm.models")
 AGENT = AgentProfile("a", ("BTC",), avoid=("never trade against the weekly trend",))
-EMPTY = json.dumps({slot: [] for slot in SLOTS})
-WORLDS = (world(1, edge_usd=15.0), world(2), world(3, n=3), world(4, n=1))
+EMPTY = json.dumps({"claims": []})
+WORLDS = tuple(
+    Evidence(tuple(cases), (), (), T0, 1)
+    for cases in (random_cases(1, edge_bps=50.0), random_cases(2), random_cases(3, n=3), random_cases(4, n=1))
+)
 
 
 @pytest.fixture(params=REFLECTORS)
@@ -48,26 +52,21 @@ def test_every_model_can_reflect() -> None:
     assert set(REFLECTORS) == {*MODELS, "statistics"}
 
 
-def test_what_comes_is_a_note_in_five_slots(reflector: Reflector) -> None:
-    for trades in WORLDS:
-        found = reflector.reflect(AGENT, trades, active=None)
+def test_what_comes_are_proposals_and_a_rendered_note(reflector: Reflector) -> None:
+    for evidence in WORLDS:
+        found = reflector.propose(AGENT, CaseTable(evidence.cases), standing=())
         assert found.problem is None and found.written_by
-        assert isinstance(read_slots(found.text), dict)
-        assert isinstance(run_reflection(reflector, AGENT, trades, active=found.text), Lesson)
+        assert all(isinstance(each, Proposal) for each in found.claims)
+        assert all(map(is_rendered_bullet, note_bullets(run_reflection(reflector, AGENT, evidence).text)))
 
 
-def test_the_same_trades_give_the_same_note(reflector: Reflector) -> None:
-    first, second = (run_reflection(reflector, AGENT, WORLDS[0], active=None) for _ in range(2))
-    assert isinstance(first, Lesson) and first == second
-
-
-def test_without_trades_nobody_is_asked(reflector: Reflector, server: ModelServer) -> None:
-    assert isinstance(run_reflection(reflector, AGENT, [], active=None), RejectedNote)
-    assert server.seen == []
+def test_the_same_trades_give_the_same_lessons(reflector: Reflector) -> None:
+    first, second = (run_reflection(reflector, AGENT, WORLDS[0]) for _ in range(2))
+    assert first == second and first.registered
 
 
 @pytest.mark.parametrize("body", [error("no"), b"\xff", {"strange": 1}, openai_chat(None), anthropic_message("")])
 def test_whatever_a_server_says_is_no_error(reflector: Reflector, server: ModelServer, body: Any) -> None:
     for status in (200, 500):
         server.says(Said(status=status, body=body))
-        assert isinstance(run_reflection(reflector, AGENT, WORLDS[0], active=None), Lesson | RejectedNote)
+        assert run_reflection(reflector, AGENT, WORLDS[0]).registered

@@ -1,4 +1,4 @@
-"""From a signal to a proposal: sizes stay within what the portfolio section allows."""
+"""From a signal to a proposal: the side of the target, sizes within the caps, and no word about what is held."""
 
 from typing import Any
 
@@ -6,61 +6,88 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.decision.rule_engine import RuleSettings, Signal, follow_signal, read_packet
+from tapebook.decision.rule_engine import RuleEngine, RuleSettings, Signal, follow_signal, walk_side
 from tapebook.domain.money import E6
-from tests.decision.engines.seen import FLAT, LONG, SHORT, action_in, facts, packet_of, portfolio
+from tapebook.domain.packet import DecisionFacts
+from tests.decision.engines.seen import FLAT, LONG, SHORT, account, action_in, packet_of
 
 USUAL = RuleSettings()
-UP = Signal("up", "long", 0.7, ("long",))
-AMOUNTS = st.decimals(-(10**6), 10**6, places=2)
+UP = Signal("up", 10_000, 7_000)
+AMOUNTS = st.integers(-(10**12), 10**12)
 
 
 @given(AMOUNTS, AMOUNTS, st.integers(-1, 50), st.sampled_from([FLAT, SHORT]))
-def test_size_and_leverage_are_within_the_caps(cap: Any, equity: Any, leverage: int, held: int) -> None:
-    shown = portfolio(held, max_position_usd=str(cap), equity_usd=str(equity), max_leverage=str(leverage))
-    proposed = action_in(follow_signal(read_packet(packet_of(shown)), UP))
-    assert (proposed.action == "open") == (cap > 0 and equity > 0 and leverage >= 1)
+def test_size_and_leverage_are_within_the_caps(cap: int, equity: int, leverage: int, held: int) -> None:
+    shown = account(held, max_position_usd_e6=cap, equity_usd_e6=equity, max_leverage=leverage)
+    proposed = action_in(follow_signal(shown, UP))
+    assert (proposed.action == "open") == (cap >= 10_000 and equity >= 10_000 and leverage >= 1)
     if proposed.action == "open":
-        assert 0 < proposed.notional_usd_e6 <= min(cap, equity, USUAL.notional_usd) * E6
+        assert 0 < proposed.notional_usd_e6 <= min(cap, equity, USUAL.notional_usd * E6)
         assert 1 <= proposed.leverage <= min(leverage, USUAL.leverage)
     else:
         assert proposed.action == ("close" if held == SHORT else "hold")
 
 
 @pytest.mark.parametrize(
-    ("used", "size"),
-    [("0.00", 1_000), ("9400.00", 600), ("9990.00", 10), ("9990.01", None), ("10000.00", None), ("12000.00", None)],
+    ("used", "size"), [(0, 1_000), (9_400, 600), (9_990, 10), (9_990.01, None), (10_000, None), (12_000, None)]
 )
-def test_the_account_as_a_whole_has_a_cap_and_orders_a_least_size(used: str, size: int | None) -> None:
-    shown = portfolio(FLAT, max_account_usd="10000.00", account_used_usd=used, min_notional_usd="10.00")
-    proposed = action_in(follow_signal(read_packet(packet_of(shown)), UP))
+def test_the_account_as_a_whole_has_a_cap_and_orders_a_least_size(used: float, size: int | None) -> None:
+    caps = {"max_account_usd_e6": 10_000 * E6, "min_notional_usd_e6": 10 * E6}
+    proposed = action_in(follow_signal(account(FLAT, account_used_usd_e6=round(used * E6), **caps), UP))
     assert (proposed.action, proposed.notional_usd_e6) == (("open", size * E6) if size else ("hold", 0))
 
 
-@pytest.mark.parametrize("missing", ["equity_usd", "max_position_usd", "max_leverage"])
-def test_caps_that_are_not_shown_open_nothing(missing: str) -> None:
-    proposed = action_in(follow_signal(read_packet(packet_of(portfolio(FLAT, **{missing: "unknown"}))), UP))
+@pytest.mark.parametrize("missing", ["equity_usd_e6", "max_position_usd_e6", "max_leverage"])
+def test_caps_that_are_not_known_open_nothing(missing: str) -> None:
+    proposed = action_in(follow_signal(account(FLAT, **{missing: None}), UP))
     assert (proposed.action, proposed.confidence_e4) == ("hold", 0)
 
 
-def test_without_a_portfolio_nothing_is_opened() -> None:
-    assert action_in(follow_signal(read_packet(packet_of()), UP)).action == "hold"
-    assert action_in(follow_signal(read_packet(packet_of(facts("portfolio"))), UP)).action == "hold"
+def test_without_an_account_nothing_is_opened() -> None:
+    assert action_in(follow_signal(DecisionFacts(symbol="BTC"), UP)).action == "hold"
 
 
 @pytest.mark.parametrize(
-    ("held", "wants", "stays", "kind"),
+    ("held", "target", "kind", "side"),
     [
-        (LONG, None, (), "close"),
-        (LONG, None, ("long",), "hold"),
-        (LONG, None, ("short",), "close"),
-        (LONG, "long", (), "hold"),
-        (LONG, "short", (), "open"),
-        (FLAT, None, (), "hold"),
-        (SHORT, None, ("long", "short"), "hold"),
+        (LONG, 0, "close", None),
+        (LONG, 10_000, "hold", None),
+        (LONG, 2_000, "hold", None),
+        (LONG, -10_000, "open", "short"),
+        (LONG, -2_000, "close", None),
+        (LONG, None, "hold", None),
+        (FLAT, None, "hold", None),
+        (FLAT, 0, "hold", None),
+        (FLAT, 5_000, "hold", None),
+        (FLAT, 5_001, "open", "long"),
+        (SHORT, 10_000, "open", "long"),
+        (SHORT, -1, "hold", None),
     ],
 )
-def test_what_is_wanted_and_what_is_held(held: int, wants: Any, stays: Any, kind: str) -> None:
-    assert (
-        action_in(follow_signal(read_packet(packet_of(portfolio(held))), Signal("s", wants, 0.7, stays))).action == kind
-    )
+def test_what_is_wanted_and_what_is_held(held: int, target: int | None, kind: str, side: Any) -> None:
+    proposed = action_in(follow_signal(account(held), Signal("s", target)))
+    assert (proposed.action, proposed.side) == (kind, side)
+
+
+def test_strength_is_size() -> None:
+    assert action_in(follow_signal(account(), Signal("s", -7_500))).notional_usd_e6 == 750 * E6
+
+
+def test_a_side_is_held_from_its_reason_until_no_reason_is_left() -> None:
+    up, down, nothing, stay = ("long", True, False), ("short", False, True), (None, False, False), (None, True, True)
+    walks: list[tuple[list[Any], str | None]] = [
+        ([], None),
+        ([stay], None),
+        ([up, stay, stay], "long"),
+        ([up, nothing], None),
+        ([up, nothing, stay], None),
+        ([up, down], "short"),
+        ([down, (None, True, False)], None),
+    ]
+    for steps, side in walks:
+        assert walk_side(steps) == side
+
+
+def test_a_rule_without_a_signal_says_so() -> None:
+    with pytest.raises(NotImplementedError, match="RuleEngine gives neither"):
+        RuleEngine().decide(packet_of())

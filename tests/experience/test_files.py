@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tapebook.errors import BadInput
-from tapebook.experience.features import FeatureVector, feature_vector_of
+from tapebook.experience.events import SeenFeatures
+from tapebook.experience.features import feature_vector_of
 from tapebook.experience.files import export_folder, read_folder
 from tapebook.experience.records import Outcome, outcome_of, records_from_scratch, snapshot_of
 from tests.experience.makers import T0, closed, memory_desk, run_of, sight, vote
@@ -25,12 +26,14 @@ def outcomes(n: int) -> list[Outcome]:
     return found
 
 
-def exported(folder: Path, n: int = 5) -> list[tuple[Outcome, FeatureVector | None]]:
-    """What was written; nobody saw the situation of every third."""
+def exported(folder: Path, n: int = 5) -> list[tuple[Outcome, SeenFeatures]]:
+    """What was written: of every third nobody saw anything, one has a situation, one a moment."""
     rng, found = random.Random(1), outcomes(n)
     records = records_from_scratch(found)
     snapshots = [snapshot_of(name, {}, records, started_at=T0, ended_at=T0 + 1) for name in ("Q1", "Q2")]
-    pairs = [(each, feature_vector_of(sight(rng)) if place % 3 else None) for place, each in enumerate(found)]
+    moment = (*range(17), None)
+    seen = [SeenFeatures(), SeenFeatures(feature_vector_of(sight(rng))), SeenFeatures(None, moment)]
+    pairs = [(each, seen[place % 3]) for place, each in enumerate(found)]
     export_folder(folder, pairs, snapshots, records=records)
     return pairs
 
@@ -57,7 +60,7 @@ def test_round_trip_loses_nothing(tmp_path: Path) -> None:
     contents = read_folder(tmp_path / "memory")
     assert contents.problems == ()
     assert list(contents.outcomes) == sorted(found, key=lambda each: each[0].exited_at)
-    assert any(reading and None in reading for _, reading in found)
+    assert any(seen.reading and None in seen.reading for _, seen in found)
     assert [each.chunk for each in contents.snapshots] == ["Q1", "Q2"]
     assert records_from_scratch([each for each, _ in contents.outcomes]) == records_from_scratch(
         [each for each, _ in found]
@@ -72,7 +75,8 @@ def test_what_was_imported_is_learned_once(tmp_path: Path) -> None:
             desk.append(desk.experience.learn_outcomes("d", contents.outcomes, seq=desk.seq))
             assert desk.experience.records("d", seq=desk.seq) == records_from_scratch([each for each, _ in found])
         assert desk.seq == 9
-        assert desk.experience.records_as_of("d", seq=9).situations == 6
+        assert desk.experience.records_as_of("d", seq=9).situations == 3
+        assert [each.moment is not None for each in desk.experience.history("d", seq=9)] == [False, False, True] * 3
 
 
 def changed(**new: Any) -> Callable[[dict[str, Any]], None]:
@@ -96,6 +100,7 @@ BREAKS: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (changed(situation={"return_1h": 0.5}), "Expected `int"),
     (changed(situation={"return_1h": 40_000}), "beyond"),
     (changed(situation={"mood": 1}), "'mood' in situation is no field"),
+    (changed(moment={"held": 1}), "'held' in moment is no field"),
     (lambda content: content.pop("asset"), "missing required field"),
 ]
 
@@ -133,5 +138,5 @@ def test_folders_that_will_not_do_are_named(tmp_path: Path) -> None:
         read_folder(tmp_path / "nowhere")
     with pytest.raises(BadInput, match="no file name"):
         export_folder(
-            tmp_path / "new", [(outcome_of(closed(1, net_bps=1, trade_id="a/b"), None), None)], [], records={}
+            tmp_path / "new", [(outcome_of(closed(1, net_bps=1, trade_id="a/b"), None), SeenFeatures())], [], records={}
         )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tapebook.domain.agent import ExperienceSettings
 from tapebook.domain.instants import DAY
 from tapebook.experience.records import EndedTrade, RecentRecord, Record
-from tapebook.experience.store import ExperienceQuery
+from tapebook.experience.rows import ExperienceQuery
 from tests.experience.makers import T0, closed, memory_desk, run_of
 from tests.matrix import examples
 
@@ -69,7 +69,7 @@ def test_what_a_packet_is_told_is_what_the_tables_say(steps: list[tuple[str, int
             as_of = now - 3 * DAY if what == "back" else now - 9 * DAY if what == "early" else now
             standing = desk.experience.records_as_of("d", seq=desk.seq)
             ask = ExperienceQuery(as_of, "BTC", "chop_lowvol", ("trend",))
-            told = desk.experience.rows_for_packet(standing, ask, None, settings=chosen)
+            told = desk.experience.old_rows_for_packet(standing, ask, None, settings=chosen)
             assert told == desk.reopened().rows_as_of("d", ask, None, seq=desk.seq, settings=chosen)
             if standing.seq:
                 found = desk.experience._cached_recent_record(standing, chosen, as_of)

@@ -10,7 +10,7 @@ from tapebook.domain.agent import ExperienceSettings
 from tapebook.domain.instants import HOUR
 from tapebook.experience.events import draft_situation_seen
 from tapebook.experience.records import ASSET, REGIME
-from tapebook.experience.store import ExperienceQuery
+from tapebook.experience.rows import ExperienceQuery
 from tests.experience.makers import T0, Desk, Pair, closed, memory_desk, run_of, sight, vote
 from tests.matrix import examples
 

@@ -5,8 +5,15 @@ import re
 
 from tapebook.domain.agent import ExperienceRow
 from tapebook.experience.records import Record, RecordKey, outcome_of, records_from_scratch
+from tapebook.experience.rows import (
+    ExperienceQuery,
+    bps_text,
+    experience_rows,
+    old_similar_rows,
+    rate_text,
+    stable_rows,
+)
 from tapebook.experience.situations import Neighbours
-from tapebook.experience.store import ExperienceQuery, bps_text, experience_rows, rate_text, stable_rows
 from tests.experience.makers import T0, closed, run_of, vote
 
 QUESTION = ExperienceQuery(T0, "BTC", "chop_lowvol", ("trend", "carry"))
@@ -34,7 +41,9 @@ def nearest(n: int, *, distance: int = 10) -> Neighbours:
 def rows_of(
     known: dict[RecordKey, Record], *, like: Neighbours | None = None, recent: Record = NOTHING
 ) -> tuple[ExperienceRow, ...]:
-    return experience_rows(stable_rows(QUESTION, known, prior=10), company=like, recent=recent)
+    return experience_rows(
+        stable_rows(QUESTION, known, prior=10), similar=old_similar_rows(like) if like else (), recent=recent
+    )
 
 
 def test_texts() -> None:
@@ -99,10 +108,12 @@ def test_neighbours_in_another_order_say_the_same() -> None:
     random.Random(3).shuffle(places)
     sides, results = (tuple(column[place] for place in places) for column in (like.sides, like.results_ppm))
     turned = Neighbours(sides, results, like.least, like.searched, like.usual)
-    first = experience_rows(standing, company=like, recent=NOTHING)
-    assert experience_rows(standing, company=turned, recent=NOTHING) is first, "nothing new to be shown"
+    first = experience_rows(standing, similar=old_similar_rows(like), recent=NOTHING)
+    assert experience_rows(standing, similar=old_similar_rows(turned), recent=NOTHING) is first, (
+        "nothing new to be shown"
+    )
     other = Neighbours(sides, (*results[1:], 7), like.least, like.searched, like.usual)
-    assert experience_rows(standing, company=other, recent=NOTHING) != first
+    assert experience_rows(standing, similar=old_similar_rows(other), recent=NOTHING) != first
 
 
 def test_a_side_is_told_when_there_is_enough_of_it_and_not_alone() -> None:

@@ -99,7 +99,7 @@ def test_the_nearest_of_many_are_those_of_a_plain_sort() -> None:
     pairs = world(2, 2_500) + world(3, 40) * 3
     full, rng = filled(pairs), random.Random(4)
     fit = full.fit_newest(2_500)
-    matrix = whitened_vectors(fit, full._feature_rows(0, len(pairs))).astype(np.int64)
+    matrix = whitened_vectors(fit, full.feature_rows(0, len(pairs))).astype(np.int64)
     far = tuple(rng.choice((-32_000, 32_000)) for _ in range(15))
     for query in (
         far,

@@ -14,7 +14,8 @@ from tapebook.domain.instants import DAY, HOUR
 from tapebook.experience.events import draft_situation_seen
 from tapebook.experience.features import PAGE_ROWS, MarketFeatures
 from tapebook.experience.records import ALL, PROVIDER, outcome_of, records_from_scratch
-from tapebook.experience.store import MIGRATIONS, ExperienceQuery
+from tapebook.experience.rows import ExperienceQuery
+from tapebook.experience.store import MIGRATIONS
 from tapebook.log import verify_log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.db.places import empty_postgres as empty_postgres

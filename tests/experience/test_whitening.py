@@ -11,7 +11,6 @@ from tapebook.experience.features import FEWEST_TO_FIT, FIELDS, MISSING, Fit, fe
 from tapebook.experience.situations import (
     DEVIATION,
     MOST_COORDINATE,
-    WIDTH,
     FeatureRows,
     fit_whitening,
     squared_lengths,
@@ -47,7 +46,7 @@ def exact(fit: Fit, reading: list[int]) -> list[int]:
 EXTREMES = st.sampled_from([MISSING, -32_000, 32_000, 0]) | st.integers(-32_000, 32_000)
 
 
-@given(st.lists(st.lists(EXTREMES, min_size=WIDTH, max_size=WIDTH), min_size=1, max_size=20))
+@given(st.lists(st.lists(EXTREMES, min_size=len(FIELDS), max_size=len(FIELDS)), min_size=1, max_size=20))
 @settings(max_examples=examples(60))
 def test_vectors_and_products_are_exact_integers(rows: list[list[int]]) -> None:
     fit = fit_whitening(readings(1, 200), last=200)
@@ -61,7 +60,7 @@ def test_vectors_and_products_are_exact_integers(rows: list[list[int]]) -> None:
     assert squared_lengths(columns).tolist() == [products[i][i] for i in range(len(rows))]
 
 
-@given(st.lists(st.none() | EXTREMES.filter(lambda each: each != MISSING), min_size=WIDTH, max_size=WIDTH))
+@given(st.lists(st.none() | EXTREMES.filter(lambda each: each != MISSING), min_size=len(FIELDS), max_size=len(FIELDS)))
 @settings(max_examples=examples(60))
 def test_one_reading_is_the_same_vector_as_among_many(reading: list[int | None]) -> None:
     fit = fit_whitening(readings(1, 200), last=200)
@@ -72,7 +71,7 @@ def test_one_reading_is_the_same_vector_as_among_many(reading: list[int | None])
 
 
 def test_worst_case_fits_into_single_precision() -> None:
-    assert WIDTH * MOST_COORDINATE * MOST_COORDINATE < 2**24
+    assert len(FIELDS) * MOST_COORDINATE * MOST_COORDINATE < 2**24
     fit = fit_whitening(readings(1, 500), last=500)
     assert max(sum(abs(each) for each in row) for row in fit.matrix) * MOST_COORDINATE < 2**24
 

@@ -7,15 +7,21 @@ from tapebook.db import Database, connect, migrate
 from tapebook.domain.agent import Note, SkillNote
 from tapebook.domain.run import Usage
 from tapebook.lessons.notes import (
+    LESSON_KINDS,
     MIGRATIONS,
     PROJECTION,
+    FollowedExit,
     Notes,
+    draft_exits_followed,
+    draft_lesson_change,
     draft_note_promoted,
     draft_note_refused,
     draft_note_written,
 )
+from tapebook.lessons.trials import Lesson, Trial, judge
 from tapebook.log import Log, Stream, verify_log
 from tapebook.log.store import MIGRATIONS as LOG
+from tests.lessons.test_trials import hypothesis, world
 
 T0 = 1_767_571_200_000
 STREAM = Stream("me", "a.paper")
@@ -75,4 +81,34 @@ def test_the_newest_promotion_of_each_skill_holds_as_of_a_sequence_number(db: Da
     assert notes.skill_notes("", seq=9) == [other, ended]
     assert notes.skill_notes("a.paper", seq=9) == [one]
     assert Notes(db, owner="you").skill_notes("", seq=9) == []
+    assert verify_log(log, db, packages=(LOG, MIGRATIONS), anchors={}) == []
+
+
+def test_a_lesson_is_read_as_of_a_sequence_number_with_its_history(db: Database) -> None:
+    log, notes = Log(db, [PROJECTION], clock=VirtualClock(T0)), Notes(db, owner="me")
+    held = hypothesis()
+    new = Lesson(held, Trial(0))
+    more = Lesson(held, judge(new.trial, held, world(1, edge_bps=40.0, n=20), at=T0, seq=2))
+    sure = Lesson(held, judge(new.trial, held, world(1, edge_bps=40.0, n=300), at=T0, seq=3))
+    over = Lesson(held, judge(new.trial, held, world(2, edge_bps=-40.0, n=300), at=T0, seq=4))
+    assert [each.trial.status for each in (more, sure, over)] == ["registered", "confirmed", "retired"]
+    steps = [(new, None), (more, new), (sure, more), (over, sure)]
+    log.append(STREAM, [draft_lesson_change(after, before, at=T0 + 1) for after, before in steps], expected_seq=0)
+    assert notes.lessons("a.paper", seq=0) == []
+    assert [notes.lessons("a.paper", seq=seq)[0].lesson for seq in (1, 2, 3, 9)] == [new, more, sure, over]
+    history = [(each.seq, each.change, each.lesson) for each in notes.lesson_history("a.paper", most=9)]
+    assert history == [(4, "retired", over), (3, "confirmed", sure), (1, "registered", new)]
+    assert set(LESSON_KINDS.values()) <= PROJECTION.projectors.keys()
+    assert Notes(db, owner="you").lessons("a.paper", seq=9) == []
+    assert verify_log(log, db, packages=(LOG, MIGRATIONS), anchors={}) == []
+
+
+def test_what_followed_an_exit_is_written_once_and_read_as_of(db: Database) -> None:
+    log, notes = Log(db, [PROJECTION], clock=VirtualClock(T0)), Notes(db, owner="me")
+    first, second = FollowedExit("t1", -120, None), FollowedExit("t2", 5, 9)
+    for seq, exits in enumerate(((first,), (second,))):
+        log.append(STREAM, [draft_exits_followed(exits, at=T0)], expected_seq=seq)
+    assert notes.followed_exits("a.paper", seq=1, most=9) == {"t1": first}
+    assert notes.followed_exits("a.paper", seq=9, most=9) == {"t1": first, "t2": second}
+    assert notes.followed_exits("a.paper", seq=9, most=1) == {"t2": second}
     assert verify_log(log, db, packages=(LOG, MIGRATIONS), anchors={}) == []

@@ -5,6 +5,9 @@ import random
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.money import E6, E8
 from tapebook.domain.position import ClosedTrade, TradeState
+from tapebook.lessons import Evidence, LaterCases, case_of
+from tapebook.lessons.hypotheses import EntryFacts, TradeCase
+from tapebook.lessons.notes import LessonChange
 
 T0 = 1_767_571_200_000
 
@@ -67,3 +70,45 @@ def world(seed: int, *, n: int = 200, edge_usd: float = 0.0) -> list[ClosedTrade
             )
         )
     return made
+
+
+def evidence(trades: list[ClosedTrade]) -> Evidence:
+    """What a first reflection on some trades rests on."""
+    return Evidence(tuple(map(case_of, trades)), (), (), T0, 1)
+
+
+def later_evidence(before: Evidence, known: list[LessonChange], new: list[TradeCase], *, seq: int) -> Evidence:
+    """What the next reflection rests on: the newest 200 trades, and what ended since the one before."""
+    cases = (*before.cases, *new)[-200:]
+    later = tuple(LaterCases(after, tuple(new), tuple(new)) for after in {each.lesson.trial.seq for each in known})
+    return Evidence(cases, tuple(known), later, before.at + HOUR, seq)
+
+
+REGIMES = ("trend_up_lowvol", "trend_down_hivol", "chop_lowvol")
+PLANTED = REGIMES[0]
+
+
+def random_case(rng: random.Random, number: int, *, edge_bps: float = 0.0, after_exit_bps: float = 0.0) -> TradeCase:
+    """A trade of 60 bps deviation with facts at random; those in `trend_up_lowvol` have an edge."""
+    regime = rng.choice(REGIMES)
+    facts = EntryFacts(
+        symbol=rng.choice(("BTC", "ETH", "SOL")),
+        side=rng.choice(("long", "short")),
+        regime=regime,
+        hour=rng.choice(("00-04", "04-08", "08-12", "12-16", "16-20", "20-24")),
+        volatility=rng.choice(("<1%", "1-2%", "2-4%")),
+        funding=rng.choice(("negative", "usual", "high")),
+        providers=("ensemble", rng.choice(("trend", "carry"))),
+        confidence=rng.choice(("0.4-0.6", "0.6-0.8")),
+        size=rng.choice(("$300-1000", "$1000-3000")),
+    )
+    result = rng.gauss(edge_bps if regime == PLANTED else 0.0, 60.0)
+    hour, hours = rng.gauss(after_exit_bps / 2, 30.0), rng.gauss(after_exit_bps, 60.0)
+    ppm = [round(100 * value) for value in (result, hour, hours)]
+    return TradeCase(f"t{number}", T0 + number * HOUR, facts, *ppm)
+
+
+def random_cases(seed: int, *, n: int = 200, edge_bps: float = 0.0, after_exit_bps: float = 0.0) -> list[TradeCase]:
+    """Trades of a seeded world, oldest first."""
+    rng = random.Random(seed)
+    return [random_case(rng, number, edge_bps=edge_bps, after_exit_bps=after_exit_bps) for number in range(n)]

@@ -18,14 +18,16 @@ from tapebook.api import app
 from tapebook.desk import health
 from tapebook.desk.librarian import Librarian
 from tapebook.domain.agent import AgentProfile, Deployment, ReflectionSettings, SkillNote
-from tapebook.domain.instants import DAY, MINUTE
-from tapebook.domain.position import ClosedTrade
+from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.market import Candle
+from tapebook.domain.money import E8
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import Busy, Damaged, StaleWriter, StoreFailed
 from tapebook.home import make_home
 from tapebook.lab.replay import rebuild_packet, replay_runs
-from tapebook.lessons import SLOTS, ReflectorNote, hash_lessons_text, note_text
+from tapebook.lessons import SLOTS, Lesson, Proposals, hash_lessons_text, note_text
 from tapebook.lessons.notes import draft_note_promoted
+from tapebook.lessons.search import CaseTable
 from tapebook.library.search import documents_watermark
 from tapebook.library.sync import sync_documents
 from tapebook.tick.decide import Slot
@@ -106,6 +108,10 @@ class Full:
         self.agent = floor.hire(LEARNER)
         season(floor, self.agent)
         floor.later(DAY, BTC=100, ETH=100)
+        now = floor.clock.now()
+        hour, flat = now - now % HOUR, (100 * E8,) * 4
+        bars = [Candle("BTC", 900, hour - number * 900_000, *flat, 1.0, 100.0, 1) for number in range(8, 0, -1)]
+        floor.rooms.tape.commit(bars)
         file = floor.rooms.home / "workspace" / "global" / "rules.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(RULE, "utf-8")
@@ -130,7 +136,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Full]:
         made = Full(floor)
         packet = rebuild_packet(made.rooms, made.decide())
         there = {section.name for section in packet.sections}
-        assert there >= set(SECTIONS.values()) and "BTC does better" in packet.system
+        assert there >= set(SECTIONS.values()) and "BTC trades do better" in packet.system
         yield made
 
 
@@ -147,7 +153,7 @@ def test_whatever_a_memory_raises_the_tick_decides_without_it(
     assert full.rooms.book.run(run.run_id) == run
     packet = rebuild_packet(full.rooms, run)
     assert name not in SECTIONS or packet.section(SECTIONS[name]) is None
-    assert ("BTC does better" in packet.system) == (name != "lessons")
+    assert ("BTC trades do better" in packet.system) == (name != "lessons")
     portfolio = packet.section("portfolio")
     assert portfolio is not None and portfolio.get("could_not_be_read") == name
     assert full.replays(run)
@@ -169,7 +175,7 @@ PLACES = [*MEMORIES.values(), "tapebook.tick.prepare.documents_watermark", "tape
 PLACES += [
     f"tapebook.tick.learn.{name}" for name in ("outcomes_due", "layers_due", "promoted_notes_due", "run_reflection")
 ]
-PLACES += ["rooms.notes.last_reflection", "tapebook.tick.record.situation_draft", "tapebook.tick.execute.lessons_for"]
+PLACES += ["rooms.notes.last_reflection", "tapebook.tick.record.moment_drafts", "tapebook.tick.execute.lessons_for"]
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -213,7 +219,7 @@ def test_what_is_no_memory_is_raised(full: Full, monkeypatch: pytest.MonkeyPatch
             with pytest.raises(ValueError, match="not a memory"):
                 full.decide()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("tapebook.tick.prepare.lessons_for", _interrupted)
+        patch.setattr("tapebook.tick.prepare.lessons_and_scale", _interrupted)
         full.decide()
 
 
@@ -242,7 +248,7 @@ def test_nothing_grows_while_nobody_knows_what_was_done_today(full: Full, monkey
 
 def test_a_sighting_that_fails_costs_no_order(full: Full, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        break_it(patch, full.rooms, "tapebook.tick.record.situation_draft", ValueError("no shape"))
+        break_it(patch, full.rooms, "tapebook.tick.record.moment_drafts", ValueError("no shape"))
         run = full.decide(reply("open", "long", 100, symbol="BTC"))
     assert run.status == "placed" and run.degraded == () and run.degraded_causes == ("sighting: ValueError: no shape",)
     full.floor.later(10_000, BTC=100, ETH=100)
@@ -345,7 +351,7 @@ class Counted:
     def __init__(self) -> None:
         self.asked = 0
 
-    def reflect(self, agent: AgentProfile, trades: Sequence[ClosedTrade], *, active: str | None) -> ReflectorNote:
+    def propose(self, agent: AgentProfile, table: CaseTable, *, standing: Sequence[Lesson]) -> Proposals:
         self.asked += 1
         raise ValueError("the model said something that nobody can read")
 
@@ -450,7 +456,7 @@ def test_an_index_that_is_garbage_costs_the_citations(tmp_path: Path) -> None:
         clock = floor.clock
     for beside in home.glob("recall*.db*"):
         beside.unlink()
-    (home / "recall-r2.db").write_bytes(b"this is no database " * 500)
+    (home / "recall-r3.db").write_bytes(b"this is no database " * 500)
     with closing(Rooms(home, clock=clock)) as rooms:
         floor = Desk(rooms, clock)
         agent = floor.hire(LEARNER)
@@ -462,8 +468,8 @@ def test_an_index_that_is_garbage_costs_the_citations(tmp_path: Path) -> None:
         assert run.degraded_causes[0].startswith("citations: Damaged: ")
         # The librarian cannot help it either, and says so instead of ending the desk.
         librarian = Librarian(rooms)
-        assert librarian.turn() is False and "recall-r2.db" in (librarian.problem or "")
-        (home / "recall-r2.db").unlink()
+        assert librarian.turn() is False and "recall-r3.db" in (librarian.problem or "")
+        (home / "recall-r3.db").unlink()
         rooms.indexes.close()
         floor.later(MINUTE, BTC=100, ETH=100)
         sync_documents(rooms)

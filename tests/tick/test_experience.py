@@ -13,7 +13,7 @@ from tapebook import context
 from tapebook.decision import EngineAnswer
 from tapebook.decision.engines.ensemble import EnsembleEngine
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceSettings, ReflectionSettings
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, SettledFunding
 from tapebook.domain.money import E8
 from tapebook.domain.packet import Packet
@@ -22,12 +22,21 @@ from tapebook.experience import HALF_HOUR, feature_vector_of, features_of_bars, 
 from tapebook.experience.events import draft_situation_seen
 from tapebook.lab.replay import replay_runs
 from tapebook.tape.features import classify_regime, regime_of
+from tapebook.tape.view import View
 from tapebook.tick.decide import PreparedDecision, Slot
-from tapebook.tick.memory import _feature_vector_cache, append_experience_snapshot, market_regime, outcomes_due
+from tapebook.tick.memory import (
+    _feature_vector_cache,
+    append_experience_snapshot,
+    market_regime,
+    moment_of,
+    outcomes_due,
+)
+from tapebook.tick.prepare import read_lookback
 from tapebook.tick.story import tick
 from tapebook.wiring import Rooms
 from tests.desk.desks import START, Desk, desk, reply
 from tests.experience.makers import closed, run_of, sight
+from tests.experience.test_moments import walk
 
 BARS = 15
 OFF = ReflectionSettings("off")
@@ -62,7 +71,9 @@ class Market:
     def __init__(self, floor: Desk, agent: Deployment, *, seed: int) -> None:
         self._floor, self._agent = floor, agent
         self._rng = random.Random(seed)
-        self._ensemble = EnsembleEngine([("trend", Says("long", self._rng)), ("reversion", Says("short", self._rng))])
+        members = [("trend", Says("long", self._rng)), ("reversion", Says("short", self._rng))]
+        # Of two that never agree neither is a majority: a third voice decides.
+        self._ensemble = EnsembleEngine([*members, ("coin", Says(self._rng.choice(("long", "short")), self._rng))])
 
     def round(self) -> tuple[str, DecisionRun]:
         """One round trip: which market it was in, and the decision that began it."""
@@ -116,32 +127,21 @@ def weights(text: str) -> dict[str, float]:
     return {name: float(weight) for name, weight in rows}
 
 
-def test_specialists_are_followed_where_they_are_good(tmp_path: Path) -> None:
-    with desk(tmp_path / "home") as floor:
-        agent = floor.hire(PROFILE)
-        market = Market(floor, agent, seed=1)
-        with floor.rooms.log.one_transaction():
-            rounds = [market.round() for _ in range(90)]
-        right = [side_of(run) == ("long" if kind == "trend" else "short") for kind, run in rounds]
-        # By chance at first; in the end the one that knows this market decides.
-        assert sum(right[:15]) <= 12
-        assert sum(right[-30:]) >= 28
-        assert weights(packet_of(floor, rounds[0][1])) == {}
-        trend, chop = weights(market.look(0.001)), weights(market.look(0.0))
-        assert trend["trend"] > 1.1 > 0.95 > trend["reversion"]
-        assert chop["reversion"] > 1.1 > 0.95 > chop["trend"]
-        votes = rounds[-1][1].votes
-        assert [vote.engine for vote in votes] == ["trend", "reversion"] and votes[0].weight_e4 != votes[1].weight_e4
-        assert replay_runs(floor.rooms, floor.rooms.book.run_ids(most=999)).different == []
-        assert floor.is_whole()
-
-
 def packet_of(floor: Desk, run: DecisionRun) -> str:
     return (floor.rooms.archive.get(run.packet_key or "") or b"").decode()
 
 
 def learned(floor: Desk, agent: Deployment, count: int) -> None:
+    """Writes trades that ended, and moments of twelve days of quarters of an hour."""
     rng, book = random.Random(1), floor.rooms.book
+    bars = walk(rng, start=START - 12 * DAY, count=12 * 96)
+    floor.rooms.tape.commit(bars, assumed=lambda bar: bar.bucket_ts + 15 * MINUTE)
+    for at in range(START - 8 * DAY, START, HOUR):
+        lookback = read_lookback(floor.rooms.tape, "BTC", view=View(at))
+        seen = moment_of(floor.rooms.experience, context.Market("BTC", at, 1, lookback=lookback))
+        assert seen is not None
+        drafts = floor.rooms.experience.note_moment(agent.id, "BTC", seen, costs_ppm=1_500, seq=book.head(agent.id))
+        book.append(agent.id, drafts, expected_seq=book.head(agent.id))
     for number in range(count):
         trade = closed(number, net_bps=rng.gauss(10, 30), exited_at=START - (count - number) * MINUTE)
         run = run_of(trade, engine="ensemble")
@@ -151,10 +151,10 @@ def learned(floor: Desk, agent: Deployment, count: int) -> None:
 
 
 CHOSEN = [
-    ({}, ["last 20 days: ", "- similar 25 nearest: "], []),
+    ({}, ["last 20 days: ", "- similar next 4 h: ", ", n=25, "], []),
     ({"context_window": 3}, ["last 3 days: "], ["last 20 days: "]),
-    ({"neighbours": 10}, ["- similar 10 nearest: "], ["25 nearest"]),
-    ({"max_memory_size": 7}, ["last 20 days: ", "(n=7, "], []),
+    ({"neighbours": 10}, ["- similar next 4 h: ", ", n=10, "], [", n=25, "]),
+    ({"max_memory_size": 7}, ["last 20 days: ", "(n=7, "], [", n=25, "]),
     ({"enabled": False}, [], ["## Experience"]),
 ]
 
@@ -175,7 +175,7 @@ def test_settings_are_those_of_the_agents_version(
         assert all(words in text for words in there)
         assert not any(words in text for words in gone)
         # A decision of the version before is told what it was told.
-        assert "25 nearest" in packet_of(floor, before)
+        assert ", n=25, " in packet_of(floor, before)
         assert replay_runs(floor.rooms, floor.rooms.book.run_ids(most=99)).different == []
 
 

@@ -28,8 +28,11 @@ AGENT = AgentProfile(
 )
 
 
+LESSON = "all trades do worse than nothing by 9.0 bps a trade (n=20, 95% 2.0 to 16.0); not yet confirmed"
+
+
 def written_note(agent: str, at: int) -> Note:
-    text = note_text({slot: [f"won 3 of 4{HIDDEN} early"] for slot in SLOTS[:1]})
+    text = note_text({SLOTS[0]: [f"won 3 of 4{HIDDEN} early"], "Sizing": [LESSON]})
     return Note(f"note-{agent}", agent, 1, at, at, at, 4, text, hash_lessons_text(text), "statistics")
 
 
@@ -82,8 +85,10 @@ def test_hidden_instruction_reaches_no_decision(tmp_path: Path) -> None:
         assert [unseen_in(f"{packet.system}\n{packet.text}") for packet in packets] == [[], []]
         # It came by every way: what stands beside it is there, and only it is gone.
         system, text = packets[0].system, packets[0].text
-        assert "won 3 of 4 early" in system and "averaging down" in system and "Buy strength." in system
-        assert "From listener: " in packets[1].system and "won 3 of 4 early" in packets[1].system
+        assert f"- Sizing: {LESSON}" in system and "averaging down" in system and "Buy strength." in system
+        assert f"From listener: Sizing: {LESSON}" in packets[1].system
+        # What was not rendered from a lesson is not there at all.
+        assert "won 3 of 4" not in system and "won 3 of 4" not in packets[1].system
         for words in ('"breakout"', '"left early"', '"again"', "calm", "Keep it small.", "Buy strength in BTC."):
             assert words in text
         assert replay_runs(floor.rooms, book.run_ids(most=100)).different == []

@@ -21,6 +21,7 @@ from tapebook.api.changes import ChangeFeed, HomeChanges, MovedStream
 from tapebook.api.experience import HomeExperience
 from tapebook.api.homes import HomeHealth, find_damage
 from tapebook.api.horizons import HomeLayers
+from tapebook.api.lessons import LessonTrials
 from tapebook.api.market import MarketHistory
 from tapebook.api.open_home import OpenHome
 from tapebook.api.recall import Recall
@@ -110,7 +111,9 @@ __all__ = [
 ]
 
 
-class Tapebook(Agents, Runs, Trades, LessonNotes, MarketHistory, BacktestRuns, HomeHealth, ChangeFeed, Bots):
+class Tapebook(
+    Agents, Runs, Trades, LessonNotes, LessonTrials, MarketHistory, BacktestRuns, HomeHealth, ChangeFeed, Bots
+):
     """A home, opened. Use it as a context manager, or close it."""
 
     def __init__(self, home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> None:

@@ -13,7 +13,6 @@ from tapebook.domain.instants import iso_text
 from tapebook.errors import BadInput, Damaged
 from tapebook.experience import files
 from tapebook.experience.events import draft_snapshot_taken
-from tapebook.experience.features import unpack_features
 from tapebook.experience.rebuild import RebuildComparison, rebuild_and_compare, restore_tables
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.experience import experience_report
@@ -57,10 +56,7 @@ class HomeExperience(HomePart):
         with self._home.read() as rooms:
             room, name = rooms.experience, rooms.book.find_agent(agent, removed=True).id
             seq = rooms.book.head(name)
-            outcomes = [
-                (each.outcome, unpack_features(bytes.fromhex(each.packed)) if each.packed else None)
-                for each in room.history(name, seq=seq)
-            ]
+            outcomes = [(each.outcome, each.seen_features) for each in room.history(name, seq=seq)]
             snapshots = room.snapshots(name, seq=seq)[::-1]
             files.export_folder(Path(folder), outcomes, snapshots, records=room.records(name, seq=seq))
         return ExperienceFiles(str(folder), len(outcomes), len(snapshots))

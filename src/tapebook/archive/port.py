@@ -5,6 +5,7 @@ entry point. A path, or `file://…`, is a folder.
 """
 
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -12,13 +13,16 @@ from urllib.parse import unquote, urlsplit
 
 from tapebook import plug
 from tapebook.domain.canonical import sha256_hex
-from tapebook.errors import ConfigError, Damaged
+from tapebook.errors import BadInput, ConfigError, Damaged
 
 CONTENT_PREFIX = "sha256/"
 """The beginning of every key that is made from content."""
 
 PACK_PREFIX = "packs/"
 """The beginning of the keys of packs, which are made from their content too."""
+
+OBJECT_SUFFIX = ".z"
+"""The end of the name of a stored object, which is compressed by itself."""
 
 _CONTENT_KEY = re.compile(r"sha256/([0-9a-f]{2})/\1[0-9a-f]{62}")
 
@@ -104,6 +108,26 @@ def content_key(content: bytes) -> str:
 def is_content_key(key: str) -> bool:
     """Whether a key could have been made from content."""
     return _CONTENT_KEY.fullmatch(key) is not None
+
+
+def checked_key(key: str) -> str:
+    """The key, unless it leads out of the archive or to an object that another key names as well."""
+    if "\0" in key or {"", ".", ".."} & set(key.split("/")):
+        raise BadInput(f"{key!r} is not an archive key: it must stay inside the archive, with one name per folder")
+    return key
+
+
+def unpack_object(packed: bytes, place: str) -> bytes:
+    """The content of a stored object; Damaged, with its place, when it is torn."""
+    unpacker = zlib.decompressobj()
+    try:
+        content = unpacker.decompress(packed)
+    except zlib.error as error:
+        raise Damaged(f"{place} cannot be unpacked ({error}); restore it from a backup") from error
+    if not unpacker.eof or unpacker.unused_data:
+        torn = "bytes behind its end" if unpacker.eof else "its end is missing"
+        raise Damaged(f"{place} cannot be unpacked ({torn}); restore it from a backup")
+    return content
 
 
 def key_of_digest(digest: bytes) -> str:

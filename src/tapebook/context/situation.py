@@ -10,10 +10,10 @@ invalidates an entry, and the cache only saves the reading.
 
 import msgspec
 
-from tapebook.domain.agent import Deployment, ExperienceRow, LayerRow, Lessons
-from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid, SettledFunding
+from tapebook.domain.agent import NO_LESSONS_FOLLOWED, Deployment, ExperienceRow, FollowedLessons, LayerRow, Lessons
+from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, Mid, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
-from tapebook.domain.packet import Citation
+from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, TradeState
 from tapebook.domain.run import Activity, DecisionRun, Watermarks
 from tapebook.errors import Damaged
@@ -82,7 +82,7 @@ class Market(msgspec.Struct, frozen=True):
 
     Bars are oldest first. `unfinished` are the minutes of the newest bar that were not final when its time had
     come; `regime` is the tag of the bars, None when they could not be classified. `settled` is the funding of history,
-    which has no context.
+    which has no context. `lookback` is read for agents with memory alone.
     """
 
     symbol: str
@@ -96,6 +96,7 @@ class Market(msgspec.Struct, frozen=True):
     unfinished: tuple[int, ...] = ()
     regime: str | None = None
     settled: SettledFunding | None = None
+    lookback: LookbackBars | None = None
 
 
 class Situation(msgspec.Struct, frozen=True):
@@ -117,7 +118,9 @@ class Situation(msgspec.Struct, frozen=True):
     working: tuple[Order, ...] = ()
     activity: Activity | None = None
     lessons: Lessons | None = None
+    followed: FollowedLessons = NO_LESSONS_FOLLOWED
     experience: tuple[ExperienceRow, ...] = ()
+    analog: AnalogFacts | None = None
     horizons: tuple[LayerRow, ...] = ()
     citations: tuple[Citation, ...] = ()
     degraded: tuple[str, ...] = ()
@@ -152,6 +155,7 @@ class MarketKey(msgspec.Struct, frozen=True):
     bar_count: int
     as_of: int
     watermark: int
+    lookback: bool = False
 
 
 class MarketCache:

@@ -14,7 +14,7 @@ import msgspec
 from tapebook import plug
 from tapebook.domain.agent import EngineSettingPairs
 from tapebook.domain.packet import Packet
-from tapebook.domain.run import Usage, Vote
+from tapebook.domain.run import Action, Usage, Vote
 from tapebook.errors import ConfigError
 from tapebook.llm import Asker
 
@@ -26,6 +26,7 @@ class EngineAnswer(msgspec.Struct, frozen=True, cache_hash=True):
     """The raw text of a reply, the votes behind it, and what it cost; `problem` says why there is no reply.
 
     `reasoning` is what a model thought beside its reply, as far as its provider shows it; nothing is decided by it.
+    `actions` are what the reply says, where who wrote it knows them: then nobody parses its text.
     """
 
     reply: str
@@ -33,6 +34,7 @@ class EngineAnswer(msgspec.Struct, frozen=True, cache_hash=True):
     usage: Usage | None = None
     problem: str | None = None
     reasoning: str = ""
+    actions: tuple[Action, ...] | None = None
 
 
 class Engine(Protocol):

@@ -4,7 +4,7 @@
 2. `REPLY_SCHEMA` is made from the types that `parse_reply` reads: there is one truth about what a reply is.
    Providers take a part of JSON Schema only: every field required, nothing else allowed, no references and no
    bounds. What the bounds are, the system text says and `parse_reply` enforces.
-3. `make_answer` writes the reply of a rule engine: the same JSON that a language model must write.
+3. `make_answer` and `make_answer_of` write the reply of a rule engine: the same JSON that a language model must write.
 4. `unexplained_numbers` lists the numbers of a reason that neither the packet, nor the action itself, nor simple
    arithmetic on them explains. A number counts as explained when it is one of the packet's within the rounding it
    is written with, or the difference, the share or the change in percent (or basis points) between two of them.
@@ -205,31 +205,22 @@ _ANSWER_ENCODER = msgspec.json.Encoder()
 
 def make_answer(packet: Packet, action: str, *, reason: str, confidence: float = 0.5, **fields: object) -> EngineAnswer:
     """A reply with one action on the packet's symbol."""
-    return make_answer_on(packet.symbol, action, reason=reason, confidence=confidence, **fields)
+    body = {"action": action, "symbol": packet.symbol, "confidence": round(confidence, 4)}
+    return _encode_answer({**body, "reason": short_line(reason, MAX_REASON_CHARS), **fields})
 
 
-def make_answer_on(symbol: str, action: str, *, reason: str, confidence: float = 0.5, **fields: object) -> EngineAnswer:
-    """A reply with one action on a symbol."""
-    if not fields:
-        return _cached_answer(symbol, action, reason, confidence)
-    return _encode_answer({**_action_fields(symbol, action, reason, confidence), **fields})
-
-
-# Typed, for the texts of 0 and 0.0 differ.
-@lru_cache(maxsize=1_024, typed=True)
-def _cached_answer(symbol: str, action: str, reason: str, confidence: float) -> EngineAnswer:
-    """The answer of a rule without further fields."""
-    # Cached, since a rule holds for the same reason for as long as the bars stay.
-    return _encode_answer(_action_fields(symbol, action, reason, confidence))
-
-
-def _action_fields(symbol: str, action: str, reason: str, confidence: float) -> dict[str, object]:
-    return {
-        "action": action,
-        "symbol": symbol,
-        "confidence": round(confidence, 4),
-        "reason": short_line(reason, MAX_REASON_CHARS),
-    }
+# Cached, since a rule holds for the same reason for as long as the bars stay.
+@lru_cache(maxsize=1_024)
+def make_answer_of(action: Action) -> EngineAnswer:
+    """A reply with one typed action, which nobody has to parse again; its text reads as the same action."""
+    action = msgspec.structs.replace(action, reason=short_line(action.reason, MAX_REASON_CHARS))
+    body: dict[str, object] = {"action": action.action, "symbol": action.symbol}
+    body |= {"confidence": action.confidence_e4 / 10_000, "reason": action.reason}
+    if action.action in ("open", "adjust"):
+        limit = None if action.limit_price_e8 is None else action.limit_price_e8 / E8
+        body |= {"side": action.side, "notional_usd": action.notional_usd_e6 / E6, "leverage": action.leverage}
+        body |= {"order_type": action.order_type, "limit_price": limit, "cites": list(action.cites)}
+    return msgspec.structs.replace(_encode_answer(body), actions=(action,))
 
 
 def _encode_answer(body: dict[str, object]) -> EngineAnswer:

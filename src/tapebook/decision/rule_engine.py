@@ -1,133 +1,30 @@
-"""What rule engines share: reading a packet, and turning a signal into a proposal.
+"""What rule engines share: a signal is a target that depends on the market alone, and an answer follows from it.
 
-`read_packet` gives the bars and facts of a packet; whatever is missing or is no number is left out, never guessed.
-The members of an ensemble read the same packet, so it is read once; and bars that were in the packet before are not
-read again. `follow_signal` makes the proposal, the same for every rule:
+A rule is a `RuleEngine` with one method: `signal` reads the typed facts of a packet and gives the target it wants,
+from -10,000 (all short) over 0 (flat) to 10,000 (all long). It never asks what is held: where a rule enters at one
+threshold and leaves at another, it walks the bars that are shown (`walk_side`), so between two bars nothing changes
+its mind. `follow_signal` makes the proposal of a rule that decides alone:
 
-1. It opens on the side it wants, when it is not there already (`_order_within_caps` gives the size).
-2. It closes what it holds when the reason for that side is gone.
+1. It opens on the side of its target, when it is not there already and wants more than half of it.
+2. It closes what it holds when that side is not its target any more.
 3. Else it holds.
 
-A rule that cannot see enough abstains: it holds with no confidence, so that in an ensemble its word counts nothing.
+A rule that cannot see enough abstains: its target is None, and in an ensemble it has no voice.
 """
 
-import math
-from functools import lru_cache
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from tapebook.decision.port import EngineAnswer
-from tapebook.decision.reply import make_answer_on
-from tapebook.domain.cache import LastCall, SlidingMap
-from tapebook.domain.packet import Packet, PositionSide, Section
-
-_PRICE_COLUMNS = ("high", "low", "close")
-_BarFigures = tuple[float, float, float]
-Facts = dict[str, str]
-"""Names and values of a section: of a name that stands twice the first value, none of a row without one."""
-
-
-class PacketBars(msgspec.Struct, frozen=True, cache_hash=True):
-    """The prices of the bars that are shown, oldest first, in columns of the same length."""
-
-    highs: tuple[float, ...] = ()
-    lows: tuple[float, ...] = ()
-    closes: tuple[float, ...] = ()
-
-
-class PacketReading(msgspec.Struct, frozen=True):
-    """A packet as rule engines see it: the symbol, the bars, the facts of two sections, and the side that is held."""
-
-    symbol: str
-    bars: PacketBars
-    market: Facts
-    portfolio: Facts
-    held: PositionSide | None
-
-
-def parse_number(text: str | None) -> float | None:
-    """A cell as a number; None when it is none that can be reckoned with."""
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-class _PacketReader:
-    """The bars that were read last; of the next packet most are the same."""
-
-    def __init__(self) -> None:
-        self._prices = LastCall(_price_reader)
-        self._bars = LastCall(_packet_bars)
-
-    def read_packet(self, packet: Packet) -> PacketReading:
-        shown = packet.section("bars")
-        bars = self._bars(self._prices(shown.columns)(shown.rows)) if shown else PacketBars()
-        portfolio = _facts(packet.section("portfolio"))
-        return PacketReading(packet.symbol, bars, _facts(packet.section("market")), portfolio, _held_side(portfolio))
-
-
-@lru_cache(maxsize=256)
-def _packet_reader(_agent: str, _symbol: str) -> _PacketReader:
-    return _PacketReader()
-
-
-read_packet: LastCall[Packet, PacketReading] = LastCall(
-    lambda packet: _packet_reader(packet.agent, packet.symbol).read_packet(packet)
-)
-"""What a packet says; the members of an ensemble ask one after the other."""
-
-
-def _facts(section: Section | None) -> Facts:
-    if section is None:
-        return {}
-    # Backwards, so that of two values the first stays.
-    rows = section.rows[::-1]
-    try:
-        return dict(rows)  # type: ignore[arg-type]
-    except ValueError:
-        return {row[0]: row[1] for row in rows if len(row) > 1}
-
-
-def _held_side(portfolio: Facts) -> PositionSide | None:
-    side = portfolio.get("position_side")
-    return "long" if side == "long" else "short" if side == "short" else None
-
-
-def _packet_bars(prices: tuple[_BarFigures | None, ...]) -> PacketBars:
-    found = [each for each in prices if each is not None]
-    return PacketBars(*zip(*found, strict=True)) if found else PacketBars()
-
-
-def _price_reader(columns: tuple[str, ...]) -> SlidingMap[tuple[str, ...], _BarFigures | None]:
-    """What gives the prices of rows under these columns, or None for a row that is not whole."""
-    if not set(_PRICE_COLUMNS) <= set(columns):
-        return SlidingMap(lambda rows: [None] * len(rows))
-    high, low, close = (columns.index(name) for name in _PRICE_COLUMNS)
-
-    def prices(row: tuple[str, ...]) -> _BarFigures | None:
-        try:
-            # Plus zero: a zero has no sign, so that equal bars tell equal stories.
-            found = float(row[high]) + 0.0, float(row[low]) + 0.0, float(row[close]) + 0.0
-        except (ValueError, IndexError):
-            return None
-        return found if all(map(math.isfinite, found)) else None
-
-    return SlidingMap(lambda rows: [prices(row) for row in rows])
-
-
-_CAP_FACTS = (
-    "max_position_usd",
-    "equity_usd",
-    "max_leverage",
-    "min_notional_usd",
-    "max_account_usd",
-    "account_used_usd",
-)
-
+from tapebook.decision.reply import make_answer_of
+from tapebook.domain.cache import LastCall
+from tapebook.domain.money import E6
+from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, PositionSide
+from tapebook.domain.run import Action, ActionKind
+from tapebook.domain.targets import FULL_E4
 
 WholeBars = Annotated[int, Meta(ge=1, le=500, description="a whole number of bars from 1 to 500")]
 SettingUsd = Annotated[float, Meta(gt=0, le=1_000_000_000, description="a number of USD above 0, up to 1000000000")]
@@ -143,57 +40,111 @@ class RuleSettings(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
 
 class Signal(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a rule sees: the side it wants, with how much confidence, and the sides it would stay on.
-
-    To leave because a reason is gone is a weaker word than to go because of one, and an ensemble holds
-    positions that another member wanted; `leave_confidence` says how weak.
-    """
+    """What a rule wants of the market, how sure it is, and why; a target of None has no voice."""
 
     story: str
-    wants: PositionSide | None
-    confidence: float
-    stays: tuple[PositionSide, ...]
-    leave_confidence: float = 0.4
+    target_e4: int | None
+    confidence_e4: int = 5_000
 
 
-_USUAL_SETTINGS = RuleSettings()
+USUAL_SETTINGS = RuleSettings()
+SettingsKind = TypeVar("SettingsKind", bound=RuleSettings)
 
 
-def follow_signal(reading: PacketReading, signal: Signal, settings: RuleSettings = _USUAL_SETTINGS) -> EngineAnswer:
+class RuleEngine:
+    """A pure function of facts; a subclass gives `signal`, or `bar_signal` when bars are all it looks at."""
+
+    identity = ""
+
+    def __init__(self, settings: RuleSettings = USUAL_SETTINGS) -> None:
+        self.settings = settings
+        # Ticks come more often than bars end; one engine may look at several symbols.
+        self._bar_signals: dict[str, LastCall[BarPrices, Signal]] = {}
+
+    def signal(self, facts: DecisionFacts) -> Signal:
+        """The target, whatever is held."""
+        known = self._bar_signals.get(facts.symbol)
+        if known is None:
+            known = self._bar_signals[facts.symbol] = LastCall(self.bar_signal)
+        return known(facts.bars)
+
+    def bar_signal(self, bars: BarPrices) -> Signal:
+        """The target that bars alone call for."""
+        raise NotImplementedError(f"{type(self).__name__} gives neither `signal` nor `bar_signal`")
+
+    def decide(self, packet: Packet) -> EngineAnswer:
+        """Opens on the side of the target, closes when it is not the target any more, holds otherwise."""
+        # The facts of a packet that was put together by hand do not name its symbol.
+        facts = packet.facts if packet.facts.symbol else msgspec.structs.replace(packet.facts, symbol=packet.symbol)
+        return follow_signal(facts, self.signal(facts), self.settings)
+
+
+def abstain(why: str) -> Signal:
+    """A signal without a voice."""
+    return Signal(why, None, 0)
+
+
+def walk_side(steps: Iterable[tuple[PositionSide | None, bool, bool]]) -> PositionSide | None:
+    """The side a rule is on after some bars, flat before the first.
+
+    A step says which side the bar calls for, if any, and whether it is a reason to stay long, and to stay short.
+    """
+    side: PositionSide | None = None
+    for wants, stays_long, stays_short in steps:
+        if wants is not None:
+            side = wants
+        elif side is not None and not (stays_long if side == "long" else stays_short):
+            side = None
+    return side
+
+
+def side_target_e4(side: PositionSide | None) -> int:
+    """All of a side; 0 for none."""
+    return FULL_E4 if side == "long" else -FULL_E4 if side == "short" else 0
+
+
+def target_side(target_e4: int) -> PositionSide | None:
+    """The side of a target."""
+    return "long" if target_e4 > 0 else "short" if target_e4 < 0 else None
+
+
+def action_towards(target_e4: int | None, held: PositionSide | None) -> tuple[ActionKind, PositionSide | None]:
+    """What a member that decides alone does: open a side, close, or hold."""
+    if target_e4 is None:
+        return "hold", None
+    side = target_side(target_e4)
+    if side == held:
+        return "hold", None
+    # Half a reason is enough to stay, and not enough to come.
+    if side is not None and 2 * abs(target_e4) > FULL_E4:
+        return "open", side
+    return ("close", None) if held else ("hold", None)
+
+
+def follow_signal(facts: DecisionFacts, signal: Signal, settings: RuleSettings = USUAL_SETTINGS) -> EngineAnswer:
     """The proposal that follows from a signal."""
-    held = reading.held
-    if signal.wants is None or signal.wants == held:
-        return _close_or_hold(reading.symbol, signal, held)
-    order = _order_within_caps(reading.portfolio, settings)
-    if order:
-        sure, side = signal.confidence, signal.wants
-        return make_answer_on(reading.symbol, "open", reason=signal.story, confidence=sure, side=side, **order)
-    if held and held not in signal.stays:
-        return _close_or_hold(reading.symbol, signal, held)
-    return abstain(reading.symbol, f"the account leaves no room: {signal.story}")
+    kind, side = action_towards(signal.target_e4, facts.held_side)
+    symbol, sure, story = facts.symbol, signal.confidence_e4, signal.story
+    if kind == "open" and signal.target_e4 is not None:
+        size = unit_usd_e6(facts, settings) * abs(signal.target_e4) // FULL_E4
+        if size > 0 and size >= facts.min_notional_usd_e6:
+            leverage = min(settings.leverage, facts.max_leverage or 1)
+            return make_answer_of(Action("open", symbol, side, size, leverage, "market", None, sure, story))
+        if facts.held_side is None:
+            story = f"the account leaves no room: {story}"
+            return make_answer_of(Action("hold", symbol, None, 0, 1, "market", None, 0, story))
+        kind = "close"
+    story = f"no reason left: {story}" if kind == "close" else story
+    return make_answer_of(Action(kind, symbol, None, 0, 1, "market", None, sure, story))
 
 
-@lru_cache(maxsize=1_024)
-def _close_or_hold(symbol: str, signal: Signal, held: PositionSide | None) -> EngineAnswer:
-    """To leave what there is no reason for, or to hold; cached, since both go on for as long as the bars stay."""
-    if held and held not in signal.stays and held != signal.wants:
-        reason = f"no reason left: {signal.story}"
-        return make_answer_on(symbol, "close", reason=reason, confidence=signal.leave_confidence)
-    return make_answer_on(symbol, "hold", reason=signal.story)
-
-
-def abstain(symbol: str, why: str) -> EngineAnswer:
-    """A hold that carries no weight."""
-    return make_answer_on(symbol, "hold", reason=why, confidence=0.0)
-
-
-def _order_within_caps(portfolio: Facts, settings: RuleSettings) -> dict[str, object] | None:
-    """Size and leverage within what the portfolio section allows; None when it allows nothing or is not there."""
-    cap, equity, leverage, least, account, used = [parse_number(portfolio.get(name)) for name in _CAP_FACTS]
+def unit_usd_e6(facts: DecisionFacts, settings: RuleSettings = USUAL_SETTINGS) -> int:
+    """The notional of a whole target: what is asked for within the caps, in whole cents; 0 when nothing is allowed."""
+    cap, equity, leverage = facts.max_position_usd_e6, facts.equity_usd_e6, facts.max_leverage
     if cap is None or equity is None or leverage is None or leverage < 1:
-        return None
-    # No less than asked for where the cap of the whole account is not shown.
-    left = settings.notional_usd if account is None or used is None else account - used
-    size = round(min(settings.notional_usd, cap, equity, left), 2)
-    enough = size > 0 and size >= (least or 0.0)
-    return {"notional_usd": size, "leverage": int(min(settings.leverage, leverage))} if enough else None
+        return 0
+    asked = round(settings.notional_usd * E6)
+    # What is held in the symbol makes room for what takes its place.
+    used = facts.account_used_usd_e6 - abs(facts.held_usd_e6)
+    left = asked if facts.max_account_usd_e6 is None else facts.max_account_usd_e6 - used
+    return max(0, min(asked, cap, equity, left) // 10_000 * 10_000)

@@ -20,6 +20,17 @@ class Lessons(msgspec.Struct, frozen=True):
     content_hash: str
 
 
+class FollowedLessons(msgspec.Struct, frozen=True):
+    """By how much an ensemble that follows its lessons scales what it enters on either side, and which ones say so."""
+
+    long_scale_e4: int = 10_000
+    short_scale_e4: int = 10_000
+    lesson_ids: tuple[str, ...] = ()
+
+
+NO_LESSONS_FOLLOWED = FollowedLessons()
+
+
 class ExperienceRow(msgspec.Struct, frozen=True):
     """One thing that was learned from outcomes; the most important come first.
 
@@ -74,12 +85,21 @@ ReflectionCadence = Literal["off", "per_n_trades", "daily"]
 REFLECTION_CADENCES: tuple[ReflectionCadence, ...] = get_args(ReflectionCadence)
 
 
+LessonsPolicy = Literal["off", "scale", "skip"]
+LESSONS_POLICIES: tuple[LessonsPolicy, ...] = get_args(LessonsPolicy)
+
+
 class ReflectionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When to reflect and who writes; `off`, after so many closed trades, or once a UTC day."""
+    """When to reflect and who proposes; `off`, after so many closed trades, or once a UTC day.
+
+    `follow` says what an ensemble does where a confirmed lesson says that trades do worse: nothing, half the size, or
+    no trade. It is left out when it is off, so that the bytes of such a profile are those of before there was one.
+    """
 
     cadence: ReflectionCadence = "per_n_trades"
     every_n_trades: int = 10
     reflector: str = "statistics"
+    follow: LessonsPolicy | msgspec.UnsetType = msgspec.UNSET
 
 
 class Note(msgspec.Struct, frozen=True):

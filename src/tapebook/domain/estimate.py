@@ -61,6 +61,42 @@ def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
     return 2 * student_cdf(-abs(middle - second) / math.sqrt(a + b), freedom)
 
 
+def mean_difference(one: Sequence[float], other: Sequence[float]) -> tuple[Estimate, float]:
+    """How far two means are apart (Welch's interval; n of the first), and the p-value; nothing is known below two."""
+    if len(one) < 2 or len(other) < 2:
+        return Estimate(0.0, -math.inf, math.inf, len(one)), 1.0
+    middle, second = math.fsum(one) / len(one), math.fsum(other) / len(other)
+    a, b = _variance(one, middle) / len(one), _variance(other, second) / len(other)
+    spread, gap = a * a / (len(one) - 1) + b * b / (len(other) - 1), middle - second
+    if spread < _TINY:
+        return Estimate(gap, gap, gap, len(one)), 1.0 if gap == 0 else 0.0
+    freedom, error = (a + b) ** 2 / spread, math.sqrt(a + b)
+    half = student_quantile((1 + _LEVEL) / 2, freedom) * error
+    return Estimate(gap, gap - half, gap + half, len(one)), 2 * student_cdf(-abs(gap) / error, freedom)
+
+
+def mean_p_value(values: Sequence[float]) -> float:
+    """How likely a mean is this far from zero by luck alone: Student's test, two-sided; 1 below two observations."""
+    n = len(values)
+    if n < 2:
+        return 1.0
+    middle = math.fsum(values) / n
+    error = math.sqrt(_variance(values, middle) / n)
+    if error < _TINY:
+        return 1.0 if middle == 0 else 0.0
+    return 2 * student_cdf(-abs(middle) / error, n - 1)
+
+
+def holm(chances: Sequence[float], *, error: float) -> list[bool]:
+    """Which of many tests may be believed when the chance that any of them is luck may be this large (Holm 1979)."""
+    believed = [False] * len(chances)
+    for place, at in enumerate(sorted(range(len(chances)), key=lambda at: chances[at])):
+        if chances[at] > error / (len(chances) - place):
+            break
+        believed[at] = True
+    return believed
+
+
 def benjamini_hochberg(chances: Sequence[float], *, false_share: float) -> list[bool]:
     """Which of many tests may be believed when at most this share of them may be luck (Benjamini and Hochberg)."""
     ranked = sorted(range(len(chances)), key=lambda at: chances[at])

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-SubjectKind = Literal["perp", "spot", "prediction_market", "protocol", "chain", "stablecoin"]
+SubjectKind = Literal["perp", "spot", "prediction_market", "protocol", "chain", "stablecoin", "global"]
 """What a symbol of the tape stands for."""
 
 TRADED_KINDS: tuple[SubjectKind, ...] = ("perp", "spot")
@@ -74,6 +74,17 @@ class Candle(msgspec.Struct, frozen=True, gc=False):
     def end(self) -> int:
         """The first instant after the bar."""
         return self.bucket_ts + self.granularity_sec * 1_000
+
+
+class LookbackBars(msgspec.Struct, frozen=True, gc=False):
+    """The bars that a situation is read from, whatever bars a packet shows; oldest first, each of one size.
+
+    `recent` are quarters of an hour from a full hour at least four hours back; `older` are hours that end there or
+    before, eight days of them. Where the tape has no bars so small, `recent` is empty and `older` has the smallest.
+    """
+
+    recent: tuple[Candle, ...] = ()
+    older: tuple[Candle, ...] = ()
 
 
 class Liquidity(msgspec.Struct, frozen=True):

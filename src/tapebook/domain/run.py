@@ -49,7 +49,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Vote(msgspec.Struct, frozen=True):
-    """What one member of an ensemble proposed, and how much its word counted."""
+    """What one member of an ensemble proposed, and how much its word counted.
+
+    `target_e4` is the position it wants, from -10,000 (all short) to 10,000 (all long), whatever is held. It is left
+    out where the member has no voice, and in votes of before there were targets.
+    """
 
     engine: str
     action: ActionKind
@@ -57,6 +61,23 @@ class Vote(msgspec.Struct, frozen=True):
     confidence_e4: int
     weight_e4: int
     reason: str
+    target_e4: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class SlotMark(msgspec.Struct, frozen=True, array_like=True):
+    """What the twins of an ensemble's members are valued by at a decision, and how quickly they are believed.
+
+    A trade costs `cost_ppm` of what is traded, fee and half the spread; `funding_e12` is the hourly rate that longs
+    pay. The last three are the settings of the agent's experience.
+    """
+
+    mark_e8: int
+    cost_ppm: int
+    funding_e12: int
+    regime: str
+    rate_e4: int
+    window_days: int
+    memory_size: int
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -74,7 +95,8 @@ class DecisionRun(msgspec.Struct, frozen=True):
 
     `degraded` names what the packet lacks because it could not be read. `degraded_causes` say why, as
     `name: ErrorType: message`; they also tell of trouble the packet does not know of, such as of the archive.
-    `reason_key` is where the archive has what a model reasoned beside its reply.
+    `reason_key` is where the archive has what a model reasoned beside its reply. `mark` values the members of an
+    ensemble; it is left out where nobody voted or no price was known.
     """
 
     run_id: str
@@ -105,6 +127,7 @@ class DecisionRun(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     degraded_causes: tuple[str, ...] = ()
     reason_key: str | None = None
+    mark: SlotMark | msgspec.UnsetType = msgspec.UNSET
 
 
 LONGEST_STREAK = 50

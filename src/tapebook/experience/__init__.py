@@ -5,19 +5,21 @@ gives:  weights of providers, records with n and interval, similar situations wi
 never:  counts anything that is not in the log, or uses a trade before it ended
 """
 
-from tapebook.experience.events import draft_situation_seen
+from tapebook.experience.events import draft_moment_seen, draft_situation_seen
 from tapebook.experience.features import (
     HALF_HOUR,
     BarFeatures,
     FeatureVector,
     MarketFeatures,
+    SeenMoment,
     feature_vector_of,
     features_of_bars,
     market_features,
     market_features_at,
 )
 from tapebook.experience.records import Outcome, outcome_of
-from tapebook.experience.store import Experience, ExperienceQuery
+from tapebook.experience.rows import ExperienceQuery, PacketExperience
+from tapebook.experience.store import Experience
 
 __all__ = [
     "HALF_HOUR",
@@ -27,6 +29,9 @@ __all__ = [
     "FeatureVector",
     "MarketFeatures",
     "Outcome",
+    "PacketExperience",
+    "SeenMoment",
+    "draft_moment_seen",
     "draft_situation_seen",
     "feature_vector_of",
     "features_of_bars",

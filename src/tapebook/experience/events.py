@@ -27,25 +27,51 @@ from tapebook.log import Draft, Event, Projection, Write
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 
-class SituationSeen(msgspec.Struct, frozen=True):
-    """What an opening run saw; written with its decision."""
+class SituationSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an opening run saw, written with its decision: a moment, or before renderer 5 a reading."""
 
     run_id: str
     symbol: str
     reading: FeatureVector
     conditions: tuple[tuple[str, str], ...]
+    moment: FeatureVector | None = None
 
 
-class OutcomeLearned(msgspec.Struct, frozen=True):
+class OutcomeLearned(msgspec.Struct, frozen=True, omit_defaults=True):
     """A closed trade, and the new version of every record it counts for.
 
-    `situations` is how many of the outcomes so far, this one included, came with a reading.
+    `situations` is how many of the outcomes so far, this one included, came with a reading; `moment` is the vector of
+    a run of renderer 5 or later that entered it.
     """
 
     outcome: Outcome
     records: tuple[Record, ...]
     situations: int
     reading: FeatureVector | None
+    moment: FeatureVector | None = None
+
+
+class MomentNoted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the market looked like at a decision: the vector and the price at the end of the newest bar.
+
+    Moments of a deployment are numbered from 1. `moves` are what the market did after earlier ones: the number of a
+    moment, which of the spans has passed since, and the move in millionths. `costs_ppm` is what entering and leaving a
+    position costs by the settings of then.
+    """
+
+    number: int
+    symbol: str
+    at: int
+    price_e8: int
+    costs_ppm: int
+    vector: FeatureVector
+    moves: tuple[tuple[int, int, int], ...] = ()
+
+
+class MomentsFitted(msgspec.Struct, frozen=True):
+    """How the vectors of moments are scaled from now on."""
+
+    fit: Fit
 
 
 class SituationsPacked(msgspec.Struct, frozen=True):
@@ -73,6 +99,8 @@ EVENT_KINDS: dict[type[msgspec.Struct], str] = {
     SituationsPacked: "situation.packed",
     SituationsFitted: "situation.fitted",
     SnapshotTaken: "experience.snapshot",
+    MomentNoted: "moment.noted",
+    MomentsFitted: "moment.fitted",
 }
 
 
@@ -86,16 +114,31 @@ def body_of(event: Event, kind: type[Body]) -> Body:
     return msgspec.json.decode(event.body, type=kind)
 
 
+class SeenFeatures(msgspec.Struct, frozen=True):
+    """What the decision saw that entered a trade: a moment, or before renderer 5 a reading; nothing if none did."""
+
+    reading: FeatureVector | None = None
+    moment: FeatureVector | None = None
+
+
+def draft_moment_seen(
+    run_id: str, symbol: str, moment: FeatureVector, *, conditions: tuple[tuple[str, str], ...], at: int
+) -> Draft:
+    """What an opening run saw: appended with its decision, and joined to the outcome when the trade ends."""
+    return draft(at, SituationSeen(run_id, symbol, (), conditions, moment))
+
+
 def draft_situation_seen(run_id: str, symbol: str, features: MarketFeatures) -> Draft:
     """What an opening run saw: appended with its decision, and joined to the outcome when the trade ends."""
     return draft(features.as_of, SituationSeen(run_id, symbol, feature_vector_of(features), conditions_of(features)))
 
 
 def outcome_learned_body(
-    outcome: Outcome, known: Mapping[RecordKey, Record], *, situations: int, reading: FeatureVector | None
+    outcome: Outcome, known: Mapping[RecordKey, Record], *, situations: int, seen: SeenFeatures
 ) -> OutcomeLearned:
     """An outcome with the next version of its records; `situations` counts those before it."""
-    return OutcomeLearned(outcome, updated_records(known, outcome), situations + (reading is not None), reading)
+    count = situations + (seen.reading is not None)
+    return OutcomeLearned(outcome, updated_records(known, outcome), count, seen.reading, seen.moment)
 
 
 def draft_page_packed(page: int, rows: bytes | bytearray, *, at: int) -> Draft:
@@ -124,6 +167,9 @@ TABLES = (
     "experience_situations",
     "experience_fits",
     "experience_snapshots",
+    "experience_moments",
+    "experience_moment_fits",
+    "experience_trade_moments",
 )
 
 
@@ -151,7 +197,32 @@ def _project_learned(event: Event) -> list[Write]:
         "outcome_json": written,
     }
     writes = [Write(_QUERIES.outcome, event.columns() | row)]
+    if body.moment is not None:
+        writes.append(Write(_QUERIES.trade_moment, event.columns() | _trade_moment_row(body.outcome, body.moment)))
     return writes + [Write(_QUERIES.record, event.columns() | msgspec.structs.asdict(each)) for each in body.records]
+
+
+def _trade_moment_row(outcome: Outcome, moment: FeatureVector) -> dict[str, str | int]:
+    return {
+        "symbol": outcome.symbol,
+        "side": 1 if outcome.side == "long" else -1,
+        "entered_at": outcome.entered_at,
+        "result_ppm": outcome.result_ppm,
+        "vector_json": canonical_json(moment).decode(),
+    }
+
+
+def _project_moment(event: Event) -> list[Write]:
+    body = body_of(event, MomentNoted)
+    row = {"number": body.number, "symbol": body.symbol, "noted_at": body.at, "moment_json": event.body}
+    row["costs_ppm"] = body.costs_ppm
+    return [Write(_QUERIES.moment, event.columns() | row)]
+
+
+def _project_moment_fit(event: Event) -> list[Write]:
+    fit = body_of(event, MomentsFitted).fit
+    row = {"last_moment": fit.last, "fit_json": canonical_json(fit).decode()}
+    return [Write(_QUERIES.moment_fit, event.columns() | row)]
 
 
 def _project_packed(event: Event) -> list[Write]:
@@ -179,5 +250,7 @@ PROJECTION = Projection(
         EVENT_KINDS[SituationsPacked]: _project_packed,
         EVENT_KINDS[SituationsFitted]: _project_fitted,
         EVENT_KINDS[SnapshotTaken]: _project_snapshot,
+        EVENT_KINDS[MomentNoted]: _project_moment,
+        EVENT_KINDS[MomentsFitted]: _project_moment_fit,
     },
 )

@@ -1,13 +1,17 @@
 """Market features of a decision as a vector of integers, the bytes it is stored in, and the fit that scales it.
 
-`market_features` takes them from bars and the newest book and funding; `feature_vector_of` turns them into integers
-in 1/1024 of a unit that is comparable between markets, at any price and any time:
+`LookbackReader` takes them from the tape's bars at fixed look-backs (15 minutes to 7 days) and the newest book and
+funding, so that agents of every horizon see the same: what is held is no part of it. `seen_moment` turns them into
+integers in 1/1024 of a unit that is comparable between markets, at any price and any time:
 
     returns      in standard deviations of their window          volatilities, spread   as logarithms
     funding, premium   asinh of the rate per 0.01 %: linear near zero, logarithmic in the tails
     the rest as it is; the time of day, to the half hour, as two coordinates on a circle: midnight is one point
 
-What is not known is None, and never a zero. A stored situation has 43 bytes, so that a hundred thousand are read in
+Packets of renderer 4 and before read them from the bars they show, with what is held (`market_features`,
+`feature_vector_of`).
+
+What is not known is None, and never a zero. A situation of then has 43 bytes, so that a hundred thousand are read in
 a few milliseconds: the features (15 × int16, the lowest number standing for "not known"), the result (int32,
 millionths), a digest of the trade's id (uint64, the tie-break of a search) and the side (int8). A `Fit` is a stored
 fact, read as of a sequence number and never fitted again. Nothing here needs numpy; `situations` does.
@@ -21,9 +25,10 @@ from functools import cache, lru_cache
 
 import msgspec
 
+from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.instants import DAY, HOUR, MINUTE
-from tapebook.domain.market import AssetContext, Candle, Liquidity
+from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.money import E12
 from tapebook.experience.records import Outcome
 
@@ -155,12 +160,12 @@ def _time_fields(half_hour: int) -> FeatureVector:
 
 def conditions_of(market: MarketFeatures) -> tuple[tuple[str, str], ...]:
     """What is known of the conditions at an entry, as text for its outcome."""
-    known = {
-        "funding": market.funding,
-        "spread_bps": market.spread_bps,
-        "volatility_1h": market.volatility_1h,
-        "volatility_24h": market.volatility_24h,
-    }
+    return _condition_texts(market.funding, market.spread_bps, market.volatility_1h, market.volatility_24h)
+
+
+def _condition_texts(*values: float | None) -> tuple[tuple[str, str], ...]:
+    names = ("funding", "spread_bps", "volatility_1h", "volatility_24h")
+    known = dict(zip(names, values, strict=True))
     return tuple((name, f"{value:.6f}") for name, value in known.items() if value is not None and math.isfinite(value))
 
 
@@ -240,6 +245,193 @@ class _BarColumns:
             return None
         low, high = min(self._lows[first:]), max(self._highs[first:])
         return (self._closes[-1] - low) / (high - low) if high > low else None
+
+
+RETURN_SPANS = (15 * MINUTE, HOUR, 4 * HOUR, DAY, 7 * DAY)
+VOLATILITY_SPANS = (HOUR, 4 * HOUR, DAY, 7 * DAY)
+RANGE_SPANS = (4 * HOUR, DAY, 7 * DAY)
+MOMENT_FIELDS = (
+    *("return_15m", "return_1h", "return_4h", "return_24h", "return_7d"),
+    *("volatility_1h", "volatility_4h", "volatility_24h", "volatility_7d"),
+    *("range_position_4h", "range_position_24h", "range_position_7d"),
+    *("funding", "premium", "imbalance", "spread", "time_sin", "time_cos"),
+)
+PRICE_FIELDS = len(RETURN_SPANS) + len(VOLATILITY_SPANS) + len(RANGE_SPANS)
+"""How many fields of a moment, the first ones, come from bars alone."""
+
+# A price of the tape stands for a moment as long as no more than an hour's bars are missing before it.
+_STALE_PRICE = HOUR
+_PARKINSON = 4 * math.log(2)
+_RETURN_ROOTS = tuple(math.sqrt(span / HOUR) for span in RETURN_SPANS)
+
+
+class _BarSums:
+    """Bars column by column, and sums and extremes from each of them to the last; those without a price are left out.
+
+    A bar's square is ln(high / low)² / (4 ln 2), Parkinson's measure of its volatility, which needs a fifth of the
+    bars that closes would; the jump from the close before it is counted beside it.
+    """
+
+    def __init__(self, bars: Sequence[Candle], before: Candle | None = None) -> None:
+        usable = [bar for bar in bars if bar.low_e8 > 0]
+        self.starts = [bar.bucket_ts for bar in usable]
+        self.ends = [bar.end for bar in usable]
+        self.closes = [bar.close_e8 for bar in usable]
+        count = len(usable)
+        self.jumps, self.squares = [0.0] * count, [0.0] * (count + 1)
+        self.lows, self.highs = [0] * count, [0] * count
+        low, high, total = 2**62, 0, 0.0
+        log = math.log
+        for at in range(count - 1, -1, -1):
+            bar = usable[at]
+            previous = usable[at - 1] if at else before
+            jump = log(bar.open_e8 / previous.close_e8) ** 2 if previous and previous.low_e8 > 0 else 0.0
+            total += log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON + jump
+            low, high = min(low, bar.low_e8), max(high, bar.high_e8)
+            self.jumps[at], self.squares[at], self.lows[at], self.highs[at] = jump, total, low, high
+
+
+class LookbackFeatures:
+    """What bars say of one symbol at the end of the newest one, over windows of fixed length behind it.
+
+    `at` is that end and `price_e8` its close. A return is None when no bar ended near the start of its window, the
+    others when bars span less than three quarters of it.
+    """
+
+    def __init__(self, older: _BarSums, recent: _BarSums) -> None:
+        self._older, self._recent = older, recent
+        newest = recent if recent.ends else older
+        self.at, self.price_e8 = newest.ends[-1], newest.closes[-1]
+
+    def price_at(self, moment: int) -> int | None:
+        """The close of the last bar that ended by a moment; None where the bars do not reach, or lack the hour."""
+        for part in (self._recent, self._older):
+            place = bisect_right(part.ends, moment) - 1
+            if place >= 0:
+                return part.closes[place] if moment - part.ends[place] <= _STALE_PRICE else None
+        return None
+
+    def log_return(self, span: int) -> float | None:
+        """The log return over a window."""
+        start = self.at - span
+        for part in (self._recent, self._older):
+            place = bisect_right(part.ends, start) - 1
+            if place >= 0:
+                near = start - part.ends[place] <= (1 - _LEAST_COVERED) * span
+                return math.log(self.price_e8 / part.closes[place]) if near else None
+        return None
+
+    def window(self, span: int) -> tuple[float, int, int] | None:
+        """The volatility of a window as if it were covered whole, its low and its high."""
+        start, older, recent = self.at - span, self._older, self._recent
+        first = bisect_left(older.starts, start)
+        if first < len(older.starts):
+            begin, squares = older.starts[first], older.squares[first] - older.jumps[first] + recent.squares[0]
+            low, high = older.lows[first], older.highs[first]
+            if recent.lows:
+                low, high = min(low, recent.lows[0]), max(high, recent.highs[0])
+        else:
+            first = bisect_left(recent.starts, start)
+            if first == len(recent.starts):
+                return None
+            begin, squares = recent.starts[first], recent.squares[first] - recent.jumps[first]
+            low, high = recent.lows[first], recent.highs[first]
+        covered = self.at - begin
+        return (math.sqrt(squares * span / covered), low, high) if covered >= _LEAST_COVERED * span else None
+
+    def fields(self) -> FeatureVector:
+        """The price fields of a moment."""
+        windows = {span: self.window(span) for span in VOLATILITY_SPANS}
+        volatilities = [windows[span][0] if windows[span] else None for span in VOLATILITY_SPANS]  # type: ignore[index]
+        hour, _, day, week = volatilities
+        # The day's volatility is the steadier measure of what is usual; the hour's is noise on quiet markets.
+        hourly = day / math.sqrt(24) if day else hour or (week / math.sqrt(168) if week else None)
+        deviations = [
+            None if move is None or not hourly else move / (hourly * root)
+            for move, root in zip(map(self.log_return, RETURN_SPANS), _RETURN_ROOTS, strict=True)
+        ]
+        positions = [self._range_position(windows[span]) for span in RANGE_SPANS]
+        return tuple([_quantise(value) for value in (*deviations, *map(_logarithm, volatilities), *positions)])
+
+    def _range_position(self, window: tuple[float, int, int] | None) -> float | None:
+        if window is None:
+            return None
+        _, low, high = window
+        # A market that stood still is in the middle of its range.
+        return (self.price_e8 - low) / (high - low) if high > low else 0.5
+
+
+class LookbackReader:
+    """Reads the features of one symbol. A cache of what its last bars gave; other bars invalidate it."""
+
+    def __init__(self) -> None:
+        self._older: LastCall[tuple[Candle, ...], _BarSums] = LastCall(_BarSums)
+        self._features: LastCall[LookbackBars, tuple[LookbackFeatures, FeatureVector] | None] = LastCall(self._read)
+
+    def __call__(self, bars: LookbackBars) -> tuple[LookbackFeatures, FeatureVector] | None:
+        """The features of some bars, and the price fields; None when no bar has a price."""
+        return self._features(bars)
+
+    def _read(self, bars: LookbackBars) -> tuple[LookbackFeatures, FeatureVector] | None:
+        # The older bars change once an hour, the recent ones four times.
+        older = self._older(bars.older)
+        recent = _BarSums(bars.recent, bars.older[-1] if bars.older else None)
+        if not older.ends and not recent.ends:
+            return None
+        features = LookbackFeatures(older, recent)
+        return features, features.fields()
+
+
+class SeenMoment(msgspec.Struct, frozen=True):
+    """The market as a decision saw it: what its bars say, and the vector with the newest rates and the time."""
+
+    features: LookbackFeatures
+    vector: FeatureVector
+    funding: float | None = None
+    spread_bps: float | None = None
+
+    @property
+    def conditions(self) -> tuple[tuple[str, str], ...]:
+        """What is known of the conditions at an entry, as text for its outcome."""
+        hour, day = (self.features.window(span) for span in (HOUR, DAY))
+        volatilities = [each[0] if each else None for each in (hour, day)]
+        return _condition_texts(self.funding, self.spread_bps, *volatilities)
+
+
+MomentInputs = tuple[LookbackBars, AssetContext | SettledFunding | None, Liquidity | None]
+"""What a moment comes from: bars, the newest rate of funding, the newest book."""
+
+
+class MomentReader:
+    """Reads the moments of one symbol. A cache of its last bars, which change when a quarter of an hour is over."""
+
+    def __init__(self) -> None:
+        self._read = LookbackReader()
+
+    def __call__(self, inputs: MomentInputs) -> SeenMoment | None:
+        """The moment of some bars and rates; None without bars."""
+        bars, funding, liquidity = inputs
+        found = self._read(bars)
+        return None if found is None else seen_moment(*found, funding, liquidity=liquidity)
+
+
+def seen_moment(
+    features: LookbackFeatures,
+    prices: FeatureVector,
+    funding: AssetContext | SettledFunding | None,
+    *,
+    liquidity: Liquidity | None,
+) -> SeenMoment:
+    """The moment of bars, of which the price fields are known, and of the newest rates."""
+    premium = None
+    if isinstance(funding, SettledFunding):
+        rate: float | None = funding.rate_e12 / funding.interval_hours / E12
+    else:
+        rate = funding.funding_e12 / E12 if funding else None
+        premium = funding.premium_e12 / E12 if funding else None
+    imbalance, spread = (liquidity.imbalance, liquidity.spread_bps) if liquidity else (None, None)
+    fields = (*_market_fields(rate, premium, imbalance, spread), *_time_fields(features.at % DAY // HALF_HOUR))
+    return SeenMoment(features, (*prices, *fields), rate, spread)
 
 
 def _squared_return(close_e8: int, before_e8: int) -> float:

@@ -24,9 +24,10 @@ from tapebook.domain.position import TradeSide
 from tapebook.domain.run import ActionKind
 from tapebook.domain.text import has_hidden_characters
 from tapebook.errors import BadInput
-from tapebook.experience.features import FIELDS, MOST_FEATURE, FeatureVector
+from tapebook.experience.events import SeenFeatures
+from tapebook.experience.features import FIELDS, MOMENT_FIELDS, MOST_FEATURE, FeatureVector
 from tapebook.experience.records import PROVIDER, REGIME, ChunkSnapshot, Outcome, OutcomeVote, Record, RecordKey
-from tapebook.experience.store import bps_text, rate_text
+from tapebook.experience.rows import bps_text, rate_text
 
 # An outcome has a few kilobytes; a larger file is something else.
 MOST_BYTES = 100_000
@@ -34,7 +35,7 @@ _E4 = 10_000
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 _LONGEST = 200
 
-OutcomeWithFeatures = tuple[Outcome, FeatureVector | None]
+OutcomeWithFeatures = tuple[Outcome, SeenFeatures]
 """An outcome, and what the decision that entered it saw."""
 
 
@@ -69,6 +70,7 @@ class OutcomeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     regime: str
     market_conditions: dict[str, str]
     situation: dict[str, int] | None = None
+    moment: dict[str, int] | None = None
 
 
 class ExperienceFolder(msgspec.Struct, frozen=True):
@@ -91,10 +93,10 @@ def export_folder(
     if any(folder.iterdir()):
         raise BadInput(f"{folder} is not empty: name a new folder to export to")
     count = 2
-    for outcome, reading in outcomes:
+    for outcome, seen in outcomes:
         if not _PLAIN_ID.fullmatch(outcome.trade_id):
             raise BadInput(f"trade {outcome.trade_id!r} has an id that is no file name")
-        _write(folder / f"outcome_{outcome.trade_id}.json", _outcome_file(outcome, reading))
+        _write(folder / f"outcome_{outcome.trade_id}.json", _outcome_file(outcome, seen))
         count += 1
     for snapshot in snapshots:
         _write(_free_path(folder, snapshot), snapshot)
@@ -122,9 +124,8 @@ def read_folder(folder: Path) -> ExperienceFolder:
     return ExperienceFolder(tuple(outcomes), tuple(snapshots), tuple(problems))
 
 
-def _outcome_file(outcome: Outcome, reading: FeatureVector | None) -> OutcomeFile:
+def _outcome_file(outcome: Outcome, seen: SeenFeatures) -> OutcomeFile:
     confidence = outcome.confidence_e4
-    known = None if reading is None else dict(zip(FIELDS, reading, strict=True))
     return OutcomeFile(
         trade_id=outcome.trade_id,
         decision_id=outcome.run_id,
@@ -147,8 +148,15 @@ def _outcome_file(outcome: Outcome, reading: FeatureVector | None) -> OutcomeFil
         exit_reason=outcome.exit_reason,
         regime=outcome.regime,
         market_conditions=dict(outcome.conditions),
-        situation=None if known is None else {name: each for name, each in known.items() if each is not None},
+        situation=_named_features(FIELDS, seen.reading),
+        moment=_named_features(MOMENT_FIELDS, seen.moment),
     )
+
+
+def _named_features(names: Sequence[str], vector: FeatureVector | None) -> dict[str, int] | None:
+    if vector is None:
+        return None
+    return {name: each for name, each in zip(names, vector, strict=True) if each is not None}
 
 
 def _outcome(path: Path) -> OutcomeWithFeatures:
@@ -176,16 +184,17 @@ def _outcome(path: Path) -> OutcomeWithFeatures:
         exit_reason=stored.exit_reason,
     )
     _refuse_contradictions(stored, outcome, path.name)
-    return outcome, _features_in_file(stored)
+    situation = _features_in_file(FIELDS, stored.situation, "situation")
+    return outcome, SeenFeatures(situation, _features_in_file(MOMENT_FIELDS, stored.moment, "moment"))
 
 
-def _features_in_file(stored: OutcomeFile) -> FeatureVector | None:
-    if stored.situation is None:
+def _features_in_file(names: Sequence[str], stored: dict[str, int] | None, where: str) -> FeatureVector | None:
+    if stored is None:
         return None
-    strange = [name for name, each in stored.situation.items() if name not in FIELDS or abs(each) > MOST_FEATURE]
+    strange = [name for name, each in stored.items() if name not in names or abs(each) > MOST_FEATURE]
     if strange:
-        raise ValueError(f"{strange[0][:40]!r} in situation is no field, or beyond ±{MOST_FEATURE}")
-    return tuple(stored.situation.get(name) for name in FIELDS)
+        raise ValueError(f"{strange[0][:40]!r} in {where} is no field, or beyond ±{MOST_FEATURE}")
+    return tuple(stored.get(name) for name in names)
 
 
 def _snapshot(path: Path) -> ChunkSnapshot:

@@ -43,6 +43,42 @@ INSERT INTO experience_snapshots (
     :owner, :deployment, :seq, :chunk, :ended_at, :snapshot_json
 );
 
+-- name: moment
+-- What the market looked like at a decision, and what it did after earlier ones.
+INSERT INTO experience_moments (
+    owner, deployment, seq, number, symbol, noted_at, costs_ppm, moment_json
+) VALUES (
+    :owner, :deployment, :seq, :number, :symbol, :noted_at, :costs_ppm, :moment_json
+);
+
+-- name: moment_fit
+-- How the vectors of moments are scaled from here on.
+INSERT INTO experience_moment_fits (
+    owner, deployment, seq, last_moment, fit_json
+) VALUES (
+    :owner, :deployment, :seq, :last_moment, :fit_json
+);
+
+-- name: trade_moment
+-- The moment at which a trade was entered that ended.
+INSERT INTO experience_trade_moments (
+    owner, deployment, seq, symbol, side, entered_at, result_ppm, vector_json
+) VALUES (
+    :owner, :deployment, :seq, :symbol, :side, :entered_at, :result_ppm, :vector_json
+);
+
+-- name: forget_moments
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_moments WHERE owner = :owner AND deployment = :deployment;
+
+-- name: forget_moment_fits
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_moment_fits WHERE owner = :owner AND deployment = :deployment;
+
+-- name: forget_trade_moments
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_trade_moments WHERE owner = :owner AND deployment = :deployment;
+
 -- name: forget_sights
 -- Empties a table of one stream, before its events are applied again.
 DELETE FROM experience_sights WHERE owner = :owner AND deployment = :deployment;

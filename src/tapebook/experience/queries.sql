@@ -70,8 +70,11 @@ ORDER BY exited_at DESC, trade_id DESC LIMIT :most;
 
 -- name: learned
 -- A slice of the outcomes in the order they were learned, with all that was learned of them.
-SELECT seq, outcome_json, situations, packed FROM experience_outcomes
-WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until ORDER BY seq LIMIT :page;
+SELECT o.seq, o.outcome_json, o.situations, o.packed, m.vector_json
+FROM experience_outcomes o
+LEFT JOIN experience_trade_moments m ON m.owner = o.owner AND m.deployment = o.deployment AND m.seq = o.seq
+WHERE o.owner = :owner AND o.deployment = :deployment AND o.seq > :after AND o.seq <= :until
+ORDER BY o.seq LIMIT :page;
 
 -- name: pages
 -- Full pages of situations.
@@ -103,3 +106,31 @@ WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq;
 -- The newest snapshots as of a sequence number.
 SELECT snapshot_json FROM experience_snapshots
 WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT :most;
+
+-- name: moments
+-- A slice of the notes of moments, in order.
+SELECT seq, moment_json FROM experience_moments
+WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until ORDER BY seq;
+
+-- name: newest_moment
+-- The newest note of a moment as of a sequence number, what trading cost then, and the newest fit.
+SELECT seq, costs_ppm, (
+    SELECT MAX(f.seq) FROM experience_moment_fits f
+    WHERE f.owner = :owner AND f.deployment = :deployment AND f.seq <= :seq
+) FROM experience_moments
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
+
+-- name: moment_fit
+-- The fit of moments in force as of a sequence number.
+SELECT seq, fit_json FROM experience_moment_fits
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
+
+-- name: moment_fits
+-- Every fit of moments as of a sequence number, oldest first.
+SELECT seq, fit_json FROM experience_moment_fits
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq;
+
+-- name: trade_moments
+-- A slice of the moments at which trades were entered, in the order in which these were learned from.
+SELECT seq, symbol, side, entered_at, result_ppm, vector_json FROM experience_trade_moments
+WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until ORDER BY seq;

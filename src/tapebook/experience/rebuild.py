@@ -1,9 +1,9 @@
-"""Rebuilds what is derived from outcomes: compares it with what is stored, and restores damaged tables.
+"""Rebuilds what is derived from outcomes and moments: compares it with what is stored, and restores damaged tables.
 
-`rebuild_and_compare` computes records, situations and fits again, from the outcomes alone and in memory, and lists
-what differs from what is stored; it writes nothing. Since every version is in the log, nothing that was learned can
-be lost with a table: `restore_tables` empties the tables of one deployment and applies its events again, in one
-transaction.
+`rebuild_and_compare` computes records, situations and fits again, from outcomes and notes of moments alone and in
+memory, and lists what differs from what is stored; it writes nothing. Since every version is in the log, nothing that
+was learned can be lost with a table: `restore_tables` empties the tables of one deployment and applies its events
+again, in one transaction.
 """
 
 from collections.abc import Iterator
@@ -45,9 +45,10 @@ def rebuild_and_compare(experience: Experience, deployment: str, *, seq: int) ->
     differences += _record_differences(experience.records(deployment, seq=seq), records)
     if experience.packed_situations(deployment, after=0, until=len(rows)) != b"".join(rows):
         differences.append("the packed situations are not those of the outcomes")
-    fits = experience.fits(deployment, seq=seq)
+    fits = len(experience.fits(deployment, seq=seq)) + len(experience.moment_fits(deployment, seq=seq))
     differences += _fit_differences(experience, deployment, b"".join(rows), seq=seq)
-    return RebuildComparison(outcomes, len(rows), len(records), len(fits), tuple(differences))
+    joined, strange = _moment_differences(experience, deployment, seq=seq)
+    return RebuildComparison(outcomes, len(rows) + joined, len(records), fits, (*differences, *strange))
 
 
 def restore_tables(log: Log, db: Database, stream: Stream) -> int:
@@ -82,3 +83,21 @@ def _fit_differences(experience: Experience, deployment: str, rows: bytes, *, se
     for fit in stored:
         if fit.last * ROW_BYTES > len(rows) or situations.fit_newest(fit.last) != fit:
             yield f"the fit of situations {fit.first} to {fit.last} is not the one they give"
+
+
+def _moment_differences(experience: Experience, deployment: str, *, seq: int) -> tuple[int, list[str]]:
+    """How many moments have joined the memory, and which notes and fits are not those that follow from the others."""
+    notes = experience.moments_noted(deployment, after=0, until=seq)
+    if not notes:
+        return 0, []
+    from tapebook.experience.moments import MomentMemory
+
+    memory, differences = MomentMemory(), []
+    for number, (at, noted) in enumerate(notes, start=1):
+        if noted.number != number:
+            differences.append(f"moment {number} is noted as number {noted.number}")
+        memory.add(at, noted)
+    for at, fit in experience.moment_fits(deployment, seq=seq):
+        if fit.last > memory.joined_count(at) or memory.fit_newest(fit.last) != fit:
+            differences.append(f"the fit of moments {fit.first} to {fit.last} is not the one they give")
+    return memory.joined_count(seq), differences

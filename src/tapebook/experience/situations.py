@@ -7,8 +7,8 @@ library for linear algebra or on the order in which it adds:
 1. a field becomes (feature − median) × 64 / scale in integers, a scale being 1.4826 × the median deviation;
 2. the covariance of those is summed in integers, shrunk towards the identity, and factored by Cholesky in plain
    Python; the inverse of the factor, in 1/256, is the matrix;
-3. a vector is matrix × fields / 256, kept within ±1023. All products of two vectors add up to less than 2²⁴, so
-   float32 holds every one of them and every partial sum exactly.
+3. a vector is matrix × fields / 256, kept within ±1023, or ±960 where it has up to eighteen fields. All products of
+   two vectors add up to less than 2²⁴, so float32 holds every one of them and every partial sum exactly.
 
 Situations are kept in the order in which their outcomes became known, so that "as of" is a prefix: a situation is
 nobody's neighbour before its own exit. The search looks at all of them, however old, and never at how they ended;
@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tapebook.domain.instants import DAY
 from tapebook.experience.features import (
     DEFAULT_NEIGHBOURS,
     FEATURE_UNIT,
@@ -40,10 +41,10 @@ Vectors = NDArray[np.float32]
 Steps = NDArray[np.int32]
 Number = TypeVar("Number", np.int32, np.float32)
 
-WIDTH = len(FIELDS)
-# Integers per deviation: fine enough, and the products of 15 fields stay below 2²⁴.
+# Integers per deviation: fine enough, and the products of two vectors stay below 2²⁴.
 DEVIATION = 64
 MOST_COORDINATE = 1_023
+"""The bound of a coordinate where a vector has at most fifteen."""
 # One in a hundred situations counts as novel by this measure.
 FAR_SHARE = 0.99
 _ONE = 256
@@ -60,26 +61,39 @@ _BLOCK = 1_024
 _LOO_BLOCK = 256
 
 
-def fit_whitening(readings: FeatureRows, *, last: int) -> Fit:
-    """The fit of some readings, of which the newest is situation number `last`."""
-    fields = readings.T.astype(np.int64)
+def most_coordinate(width: int) -> int:
+    """How large a coordinate of vectors of so many fields may be: their products stay below 2²⁴."""
+    if width <= 15:
+        return MOST_COORDINATE
+    if width <= 18:
+        return 960
+    raise ValueError(f"no bound is known for vectors of {width} fields")
+
+
+def fit_whitening(readings: FeatureRows, *, last: int, moments: Sequence[int] = ()) -> Fit:
+    """The fit of some readings, of which the newest is situation number `last`.
+
+    Where the `moments` of readings are given, what lies within a day of one is not counted as its nearest other.
+    """
+    fields, width = readings.T.astype(np.int64), readings.shape[1]
     scales = [_median_and_multiplier(field[field != MISSING]) for field in fields]
     medians, multipliers = tuple(each[0] for each in scales), tuple(each[1] for each in scales)
     scaled = _scale(readings, _steps(medians, multipliers, len(readings))).astype(np.int64)
     sums = np.einsum("ij,kj->ik", scaled, scaled)
-    covariance = [[int(sums[i, k]) / (len(readings) * DEVIATION**2) for k in range(WIDTH)] for i in range(WIDTH)]
+    covariance = [[int(sums[i, k]) / (len(readings) * DEVIATION**2) for k in range(width)] for i in range(width)]
     matrix = tuple(tuple(round(_ONE * each) for each in row) for row in _whitener(covariance))
     fit = Fit(last - len(readings) + 1, last, medians, multipliers, matrix, 0)
-    return msgspec.structs.replace(fit, far=_usual_distance(whitened_vectors(fit, readings)))
+    return msgspec.structs.replace(fit, far=_usual_distance(whitened_vectors(fit, readings), moments))
 
 
 def whitened_vectors(fit: Fit, readings: FeatureRows, out: Vectors | None = None) -> Vectors:
     """Readings as columns of whole numbers, in a new array or in `out`."""
     matrix, steps = whitening_matrix(fit), _steps(fit.medians, fit.multipliers, min(_BLOCK, len(readings)))
-    found = np.empty((WIDTH, len(readings)), np.float32) if out is None else out
+    width = readings.shape[1]
+    found = np.empty((width, len(readings)), np.float32) if out is None else out
     for start in range(0, len(readings), _BLOCK):
         scaled = _scale(readings[start : start + _BLOCK], steps)
-        found[:, start : start + _BLOCK] = _round_block(np.matmul(matrix, scaled))
+        found[:, start : start + _BLOCK] = _round_block(np.matmul(matrix, scaled), most_coordinate(width))
     return found
 
 
@@ -101,16 +115,14 @@ def whitened_vector(fit: Fit, matrix: NDArray[np.float32], reading: FeatureVecto
 def _clamp(numbers: list[int]) -> list[int]:
     """Clamps coordinates to the bounds."""
     # Looking first is cheaper, since hardly any are beyond.
-    if min(numbers) >= -MOST_COORDINATE and max(numbers) <= MOST_COORDINATE:
+    most = most_coordinate(len(numbers))
+    if min(numbers) >= -most and max(numbers) <= most:
         return numbers
-    return [
-        -MOST_COORDINATE if each < -MOST_COORDINATE else MOST_COORDINATE if each > MOST_COORDINATE else each
-        for each in numbers
-    ]
+    return [-most if each < -most else most if each > most else each for each in numbers]
 
 
-def _round_block(block: NDArray[np.float32]) -> NDArray[np.float32]:
-    return _clip_in_place(np.rint(block, out=block))
+def _round_block(block: NDArray[np.float32], most: int) -> NDArray[np.float32]:
+    return _clip_in_place(np.rint(block, out=block), most)
 
 
 def squared_lengths(columns: Vectors) -> NDArray[np.int32]:
@@ -151,14 +163,14 @@ def _scale(readings: FeatureRows, steps: tuple[Steps, Steps]) -> NDArray[np.floa
     scaled += steps[1][:, : len(readings)]
     scaled >>= _SHIFT
     np.copyto(scaled, 0, where=fields == MISSING)
-    return _clip_in_place(scaled).astype(np.float32)
+    return _clip_in_place(scaled, most_coordinate(readings.shape[1])).astype(np.float32)
 
 
-def _clip_in_place(block: NDArray[Number]) -> NDArray[Number]:
+def _clip_in_place(block: NDArray[Number], most: int) -> NDArray[Number]:
     """Clips a block of coordinates to the bounds."""
     # Looking first is cheaper, since hardly any are beyond.
-    if block.max() > MOST_COORDINATE or block.min() < -MOST_COORDINATE:
-        np.clip(block, -MOST_COORDINATE, MOST_COORDINATE, out=block)
+    if block.max() > most or block.min() < -most:
+        np.clip(block, -most, most, out=block)
     return block
 
 
@@ -188,9 +200,10 @@ def _cholesky(matrix: list[list[float]]) -> list[list[float]]:
     return factor
 
 
-def _usual_distance(columns: Vectors) -> int:
+def _usual_distance(columns: Vectors, moments: Sequence[int] = ()) -> int:
     """The squared distance to the nearest other situation that all but one in a hundred keep to."""
     lengths, count = squared_lengths(columns), columns.shape[1]
+    days = np.array(moments, np.int64)
     nearest: list[Any] = []
     for start in range(0, count, _LOO_BLOCK):
         part = columns[:, start : start + _LOO_BLOCK]
@@ -198,6 +211,9 @@ def _usual_distance(columns: Vectors) -> int:
         away = lengths[start : start + _LOO_BLOCK, None] + lengths[None, :] - 2 * dots
         # A situation is not its own neighbour.
         away[np.arange(len(away)), np.arange(start, start + len(away))] = np.iinfo(np.int32).max
+        if len(days):
+            # What a search is never given either: it would find the same day once more.
+            away[np.abs(days[start : start + len(away), None] - days[None, :]) < DAY] = np.iinfo(np.int32).max
         nearest += away.min(axis=1).tolist()
     return int(sorted(nearest)[math.ceil(FAR_SHARE * count) - 1])
 
@@ -270,7 +286,7 @@ class _FittedVectors:
         self.fit = fit
         self.matrix = whitening_matrix(fit)
         self.count = 0
-        self.columns: Vectors = np.empty((len(FIELDS), 0), np.float32)
+        self.columns: Vectors = np.empty((len(fit.medians), 0), np.float32)
         self.lengths: NDArray[np.float32] = np.empty(0, np.float32)
 
     def fill(self, readings: FeatureRows) -> None:
@@ -279,7 +295,7 @@ class _FittedVectors:
         if until > len(self.lengths):
             # Doubling keeps the cost of growing in proportion; the first time nobody knows whether more will come.
             room = 2 * until if self.count else until
-            columns = np.empty((len(FIELDS), room), np.float32)
+            columns = np.empty((len(self.columns), room), np.float32)
             columns[:, : self.count] = self.columns[:, : self.count]
             self.columns = columns
             self.lengths = _with_room(self.lengths[: self.count], room)
@@ -288,13 +304,52 @@ class _FittedVectors:
         self.count = until
 
 
-class Situations:
+class VectorIndex:
+    """Growing rows of features as vectors, and the search among them. Whoever adds rows gives them by number."""
+
+    def __init__(self) -> None:
+        self._views: dict[int, _FittedVectors] = {}
+
+    def feature_rows(self, first: int, until: int) -> FeatureRows:
+        """The features of rows behind number `first` up to `until`."""
+        raise NotImplementedError
+
+    def nearest_places(
+        self, fit: Fit, reading: FeatureVector, *, count: int, most: int, first: int = 0
+    ) -> tuple[Places, list[int]]:
+        """The places of the nearest of the rows from `first` to `count`, and of those not farther; their distances."""
+        # A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for
+        # all in single precision. It may be rounded there, which never changes an order, so the nearest are among
+        # those that are not farther than enough others; theirs is computed once more in Python's numbers.
+        view = self._vectors_under(fit)
+        if view.count < count:
+            view.fill(self.feature_rows(view.count, count))
+        query = whitened_vector(fit, view.matrix, reading)
+        own = sum(map(mul, query, query))
+        twice = _products(np.array([2 * each for each in query], np.float32), view.columns[:, first:count])
+        lengths = view.lengths[first:count]
+        close = _candidates(lengths - twice, most)
+        pairs = zip(lengths[close].tolist(), twice[close].tolist(), strict=True)
+        return close + first, [int(length - product) + own for length, product in pairs]
+
+    def _vectors_under(self, fit: Fit) -> _FittedVectors:
+        view = self._views.pop(fit.last, None)
+        # The same object most of the time, and two fits are long to compare.
+        if view is None or (view.fit is not fit and view.fit != fit):
+            view = _FittedVectors(fit)
+        self._views[fit.last] = view
+        while len(self._views) > _FITS_KEPT:
+            del self._views[next(iter(self._views))]
+        return view
+
+
+class Situations(VectorIndex):
     """A growing array of situations; numbers begin with 1."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.count = 0
         self._set_rows(np.empty(0, SITUATION_DTYPE))
-        self._views: dict[int, _FittedVectors] = {}
 
     def extend(self, rows: bytes | bytearray) -> None:
         """Adds packed situations behind those that are here."""
@@ -311,11 +366,11 @@ class Situations:
 
     def fit_newest(self, count: int) -> Fit:
         """The fit of the newest of the first `count` situations."""
-        return fit_whitening(self._feature_rows(max(0, count - FIT_WINDOW), count), last=count)
+        return fit_whitening(self.feature_rows(max(0, count - FIT_WINDOW), count), last=count)
 
     def neighbours(self, fit: Fit, reading: FeatureVector, *, count: int, most: int = DEFAULT_NEIGHBOURS) -> Neighbours:
         """How the nearest of the first `count` situations ended, for whoever does not ask which of them is nearer."""
-        close, away = self._nearest_places(fit, reading, count=count, most=most)
+        close, away = self.nearest_places(fit, reading, count=count, most=most)
         if len(away) > most:
             # Equals, of which not all are among the nearest.
             close, away = self._sort_nearest(close, away, most)
@@ -326,7 +381,7 @@ class Situations:
         self, fit: Fit, reading: FeatureVector, *, count: int, most: int = DEFAULT_NEIGHBOURS
     ) -> NearestNeighbours:
         """The nearest of the first `count` situations, one by one."""
-        chosen, distances = self._sort_nearest(*self._nearest_places(fit, reading, count=count, most=most), most)
+        chosen, distances = self._sort_nearest(*self.nearest_places(fit, reading, count=count, most=most), most)
         return NearestNeighbours(
             sides=tuple(self._sides[chosen].tolist()),
             results_ppm=tuple(self._results[chosen].tolist()),
@@ -343,39 +398,15 @@ class Situations:
         order = sorted(range(len(keys)), key=keys.__getitem__)[:most]
         return close[order], [away[place] for place in order]
 
-    def _nearest_places(self, fit: Fit, reading: FeatureVector, *, count: int, most: int) -> tuple[Places, list[int]]:
-        """The places of the nearest, and of those that are not farther; and their distances."""
-        # A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for
-        # all in single precision. It may be rounded there, which never changes an order, so the nearest are among
-        # those that are not farther than enough others; theirs is computed once more in Python's numbers.
-        view = self._vectors_under(fit)
-        if view.count < count:
-            view.fill(self._feature_rows(view.count, count))
-        query = whitened_vector(fit, view.matrix, reading)
-        own = sum(map(mul, query, query))
-        twice = _products(np.array([2 * each for each in query], np.float32), view.columns[:, :count])
-        close = _candidates(view.lengths[:count] - twice, most)
-        pairs = zip(view.lengths[close].tolist(), twice[close].tolist(), strict=True)
-        return close, [int(length - product) + own for length, product in pairs]
-
     def _set_rows(self, rows: NDArray[np.void]) -> None:
         """Stores rows, and their columns as views."""
         # To pick a few numbers is much cheaper than to pick rows.
         self._rows = rows
         self._ids, self._sides, self._results = rows["id"], rows["side"], rows["result"]
 
-    def _feature_rows(self, first: int, until: int) -> FeatureRows:
+    def feature_rows(self, first: int, until: int) -> FeatureRows:
+        """The features of situations behind number `first` up to `until`."""
         return self._rows["reading"][first:until]
-
-    def _vectors_under(self, fit: Fit) -> _FittedVectors:
-        view = self._views.pop(fit.last, None)
-        # The same object most of the time, and two fits are long to compare.
-        if view is None or (view.fit is not fit and view.fit != fit):
-            view = _FittedVectors(fit)
-        self._views[fit.last] = view
-        while len(self._views) > _FITS_KEPT:
-            del self._views[next(iter(self._views))]
-        return view
 
 
 def _products(twice_query: NDArray[np.float32], columns: Vectors) -> NDArray[np.float32]:

@@ -3,27 +3,29 @@
 1. `learn` turns closed trades into events, to be appended to the deployment's stream.
 2. `records_as_of` reads the records as of a sequence number; they change only when an outcome was learned, so one
    lookup tells whether the cached ones still hold.
-3. `nearest` searches the situations in memory, which are loaded page by page when first asked for.
-4. `rows_for_packet` gives rows, the most important first: the weights an ensemble reads; similar situations and how
-   they ended, or that there is none; records of providers in this regime, the regime, the asset, the recent past and
-   stated confidence. Every rate and mean carries n and interval, or is left out.
+3. `similar` searches the moments and trades in memory (`moments.py`), which are loaded when first asked for;
+   `note_moment` gives the events by which a decision's moment is noted, and what the market did after earlier ones.
+4. `rows_for_packet` gives rows, the most important first: the weights an ensemble reads; what the market did after
+   similar moments and how similar trades ended, or that there are none; records of providers in this regime, the
+   regime, the asset, the recent past and stated confidence. Every rate and mean carries n and interval, or is left out.
+
+Packets of renderer 4 and before have the rows of `old_rows_for_packet`, which searches situations of own trades alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import ExperienceRow, ExperienceSettings
 from tapebook.domain.cache import LastCall
-from tapebook.domain.estimate import Estimate, rate_estimate
 from tapebook.domain.instants import DAY
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
 from tapebook.experience import events
 from tapebook.experience import events as ev
+from tapebook.experience.events import MomentNoted, SeenFeatures
 from tapebook.experience.features import (
     DEFAULT_NEIGHBOURS,
     FEWEST_TO_FIT,
@@ -32,13 +34,18 @@ from tapebook.experience.features import (
     FeatureVector,
     Fit,
     MarketFeatures,
+    MomentInputs,
+    MomentReader,
+    SeenMoment,
     feature_vector_of,
     refit_due,
+    unpack_features,
 )
 from tapebook.experience.records import (
     ALL,
     ASSET,
     CONFIDENCE,
+    PPM_PER_BP,
     PROVIDER,
     PROVIDER_REGIME,
     RECORD_KINDS,
@@ -49,155 +56,33 @@ from tapebook.experience.records import (
     RecentRecord,
     Record,
     RecordKey,
-    calibration_curve,
     outcome_of,
-    provider_in_regime,
-    records_by_side,
     snapshot_of,
     updated_records,
-    weight_rows,
 )
+from tapebook.experience.rows import (
+    ExperienceQuery,
+    PacketExperience,
+    StableRows,
+    experience_rows,
+    old_similar_rows,
+    similar_experience,
+    stable_rows,
+)
+from tapebook.experience.similar import PastTrade, SimilarPast
 from tapebook.log import Draft, ReadCache
 
 if TYPE_CHECKING:
     # It brings numpy, which only a search or a fit needs: `tapebook --help` starts without it.
+    from tapebook.experience.moments import MomentMemory, TradeMemory
     from tapebook.experience.situations import NearestNeighbours, Neighbours, Situations
-
-
-# Below five trades an interval spans everything, and a row would cost tokens to say nothing.
-FEWEST_SHOWN = 5
-# With fewer trades the interval of a rate is more than forty points wide.
-FEWEST_CALIBRATED = 20
-_MOST_BUCKETS = 3
-
-
-class ExperienceQuery(msgspec.Struct, frozen=True):
-    """What a decision is about; `providers` are the members of its ensemble, or its engine."""
-
-    as_of: int
-    symbol: str
-    regime: str
-    providers: tuple[str, ...]
-
-
-class StableRows(msgspec.Struct, frozen=True):
-    """The rows that hold until the next outcome is learned: before, between and after those that change every time."""
-
-    weights: tuple[ExperienceRow, ...]
-    here: tuple[ExperienceRow, ...]
-    rest: tuple[ExperienceRow, ...]
-
-
-def stable_rows(question: ExperienceQuery, records: Mapping[RecordKey, Record], *, prior: float) -> StableRows:
-    """What the records say, whenever it is asked."""
-    regime, providers = question.regime, question.providers
-    here = [
-        (provider_in_regime(name, regime), records.get((PROVIDER_REGIME, provider_in_regime(name, regime))))
-        for name in providers
-    ]
-    here += [(regime, records.get((REGIME, regime))), (question.symbol, records.get((ASSET, question.symbol)))]
-    return StableRows(
-        weights=weight_rows(records, providers, regime=regime, prior=prior),
-        here=tuple(row for name, record in here for row in record_rows(name, record)),
-        rest=(
-            *_calibration_rows(records, prior),
-            *(row for name in providers for row in record_rows(name, records.get((PROVIDER, name)))),
-        ),
-    )
-
-
-def experience_rows(stable: StableRows, *, company: "Neighbours | None", recent: Record) -> tuple[ExperienceRow, ...]:
-    """All rows of experience for a packet, the most important first."""
-    return _cached_joined_rows((stable, _similar_rows(company) if company else (), record_rows(recent.name, recent)))
-
-
-def _joined_rows(
-    groups: tuple[StableRows, tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]],
-) -> tuple[ExperienceRow, ...]:
-    stable, similar, recent = groups
-    return (*stable.weights, *similar, *stable.here, *recent, *stable.rest)
-
-
-# The rows of before as long as they say the same: whoever shows them sees at once that nothing changed.
-_cached_joined_rows = LastCall(_joined_rows)
-
-
-def bps_text(mean: Estimate) -> str:
-    """A mean result, such as `+12.1 bps a trade (n=34, 95% +3.0 to +21.2)`; below two trades there is no interval."""
-    if mean.n < 2:
-        return f"too few trades (n={mean.n})"
-    value, low, high = _signed_text(mean.value), _signed_text(mean.low), _signed_text(mean.high)
-    return f"{value} bps a trade (n={mean.n}, 95% {low} to {high})"
-
-
-def rate_text(share: Estimate) -> str:
-    """A hit rate, such as `won 61% (n=34, 95% 45% to 75%)`."""
-    return f"won {share.value:.0%} (n={share.n}, 95% {share.low:.0%} to {share.high:.0%})"
-
-
-@lru_cache(maxsize=4_096)
-def _won_text(wins: int, n: int) -> str:
-    return rate_text(rate_estimate(wins, n))
-
-
-def _similar_rows(company: "Neighbours") -> tuple[ExperienceRow, ...]:
-    if company.is_novel:
-        far = f"the nearest of {company.searched} situations is {company.times_usual:.1f} times as far as is usual"
-        return (ExperienceRow("similar", "none", f"unlike anything seen: {far}"),)
-    return _neighbour_rows(company.sides, company.results_ppm)
-
-
-def _neighbour_rows(sides: tuple[int, ...], results_ppm: tuple[int, ...]) -> tuple[ExperienceRow, ...]:
-    """How neighbours ended: all of them, and where some were long and some short, each side with enough of them."""
-    every, long, short = records_by_side(sides, results_ppm)
-    rows = [_neighbour_row(f"{every.n} nearest", every)] if every.n >= FEWEST_SHOWN else []
-    for name, record in (("those long", long), ("those short", short)):
-        if FEWEST_SHOWN <= record.n < every.n:
-            rows.append(_neighbour_row(name, record))
-    return tuple(rows)
-
-
-@lru_cache(maxsize=256)
-def _neighbour_row(name: str, record: Record) -> ExperienceRow:
-    """The row of some neighbours."""
-    # Cached, since a few minutes later most neighbours are the same, if in another order.
-    return ExperienceRow("similar", name, f"{bps_text(record.mean_bps)}; {_won_text(record.wins, record.n)}")
-
-
-@lru_cache(maxsize=4_096)
-def record_rows(name: str, record: Record | None) -> tuple[ExperienceRow, ...]:
-    """The row of a record, if there is enough of it."""
-    # Cached, since few records change between two decisions.
-    if record is None or record.n < FEWEST_SHOWN:
-        return ()
-    return (ExperienceRow("record", name, bps_text(record.mean_bps)),)
-
-
-def _calibration_rows(records: Mapping[RecordKey, Record], prior: float) -> list[ExperienceRow]:
-    """The buckets of stated confidence with the most trades, in the order of confidence."""
-    counts = [(record.name, record.n, record.wins) for record in records.values() if record.kind == CONFIDENCE]
-    enough = [point for point in calibration_curve(counts, prior=prior) if point.observed.n >= FEWEST_CALIBRATED]
-    largest: Sequence[str] = [
-        point.bucket for point in sorted(enough, key=lambda point: -point.observed.n)[:_MOST_BUCKETS]
-    ]
-    return [
-        ExperienceRow("record", f"confidence {point.bucket}", rate_text(point.observed))
-        for point in enough
-        if point.bucket in largest
-    ]
-
-
-def _signed_text(value: float) -> str:
-    text = f"{value:+.1f}"
-    # A rounded zero has no sign: equal results must read the same.
-    return "+0.0" if text == "-0.0" else text
 
 
 # What a packet asks of every time; assets, of which there may be a thousand, are asked for by name.
 ALWAYS_READ_KINDS = (ALL, PROVIDER, PROVIDER_REGIME, CONFIDENCE)
 
 StableRowsKey = tuple[str, str, tuple[str, ...], float]
-RowsInputs = tuple[str, tuple[str, ...], FeatureVector | None, Record, ExperienceSettings]
+RowsInputs = tuple[object, ...]
 """All that rows depend on for a symbol: the regime, the providers, what is seen, the last days, the settings."""
 
 
@@ -220,6 +105,7 @@ class RecordsAsOf:
         self.rows: dict[StableRowsKey, StableRows] = {}
         self.recent: dict[ExperienceSettings, RecentRecord] = {}
         self.rows_by_symbol: dict[str, tuple[RowsInputs, tuple[ExperienceRow, ...]]] = {}
+        self.told_by_symbol: dict[str, tuple[RowsInputs, PacketExperience]] = {}
 
     def continue_from(self, older: "RecordsAsOf", outcomes: Sequence[Outcome]) -> None:
         """Takes over older records and adds some more outcomes to them."""
@@ -246,12 +132,18 @@ _PAGES_AT_ONCE = 16
 
 
 class LearnedOutcome(msgspec.Struct, frozen=True):
-    """One outcome as it was learned; `packed` is its situation in hex, if anybody saw one."""
+    """One outcome as it was learned, with what the decision saw; `packed` is its situation in hex, if it has one."""
 
     seq: int
     outcome: Outcome
     situations: int
     packed: str | None
+    moment: FeatureVector | None = None
+
+    @property
+    def seen_features(self) -> SeenFeatures:
+        """What the decision saw that entered the trade."""
+        return SeenFeatures(unpack_features(bytes.fromhex(self.packed)) if self.packed else None, self.moment)
 
 
 class Experience:
@@ -260,11 +152,19 @@ class Experience:
     def __init__(self, db: Database, *, owner: str, answers: ReadCache | None = None) -> None:
         self._db = db
         self.owner = owner
-        self._newest = (answers or ReadCache()).cached_read(self._read_newest, owner=owner)
+        answers = answers or ReadCache()
+        self._newest = answers.cached_read(self._read_newest, owner=owner)
+        self._newest_moment = answers.cached_read(self._read_newest_moment, owner=owner)
         self._standings: dict[str, RecordsAsOf] = {}
         self._fits: dict[str, tuple[int, Fit]] = {}
         self._situations: dict[str, Situations] = {}
         self._passed: dict[str, int] = {}
+        self._moments: dict[str, MomentMemory] = {}
+        self._trades: dict[str, TradeMemory] = {}
+        self._moment_fits: dict[str, tuple[int, Fit]] = {}
+        # Caches by symbol of what its bars and rates gave last; agents that look at one market share them.
+        self._similar: dict[tuple[str, str], tuple[RowsInputs, PacketExperience]] = {}
+        self._readers: dict[str, LastCall[MomentInputs, SeenMoment | None]] = {}
 
     def learn(
         self, deployment: str, closed: Sequence[tuple[ClosedTrade, DecisionRun | None]], *, seq: int
@@ -286,7 +186,7 @@ class Experience:
         )
 
     def learn_outcomes(
-        self, deployment: str, outcomes: Sequence[tuple[Outcome, FeatureVector | None]], *, seq: int
+        self, deployment: str, outcomes: Sequence[tuple[Outcome, SeenFeatures]], *, seq: int
     ) -> list[Draft]:
         """The events of outcomes that come from files, each with its features; those already learned cause none."""
         pairs = {outcome.trade_id: (outcome, reading) for outcome, reading in outcomes}
@@ -324,12 +224,15 @@ class Experience:
     def records_as_of(self, deployment: str, *, seq: int) -> RecordsAsOf:
         """What was known as of a sequence number; asked again before anything was learned, it is the same object."""
         newest = self._newest(deployment, seq=seq)
-        if newest is None:
-            return RecordsAsOf(deployment, records={})
         known = self._standings.get(deployment)
+        if newest is None:
+            if known is None or known.seq:
+                known = RecordsAsOf(deployment, records={})
+                self._standings.setdefault(deployment, known)
+            return known
         if known is None or known.seq != newest[0]:
             fresh = RecordsAsOf(deployment, seq=newest[0], situations=newest[1], records={})
-            if known is None or not self._continued_from(known, fresh):
+            if known is None or not known.seq or not self._continued_from(known, fresh):
                 every = (
                     record
                     for kind in ALWAYS_READ_KINDS
@@ -341,7 +244,8 @@ class Experience:
 
     def forget_cached(self, deployment: str) -> None:
         """Drops what is in memory of a deployment, whose tables were written anew."""
-        for kept in (self._standings, self._fits, self._situations, self._passed):
+        caches: list[dict[str, Any]] = [self._standings, self._fits, self._situations, self._passed]
+        for kept in (*caches, self._moments, self._trades, self._moment_fits):
             kept.pop(deployment, None)
 
     def records(self, deployment: str, *, seq: int) -> dict[RecordKey, Record]:
@@ -397,9 +301,111 @@ class Experience:
     ) -> tuple[ExperienceRow, ...]:
         """What a decision is told, most important first; nothing when experience is off or empty."""
         reading = feature_vector_of(features) if features else None
-        return self.rows_for_packet(self.records_as_of(deployment, seq=seq), question, reading, settings=settings)
+        return self.old_rows_for_packet(self.records_as_of(deployment, seq=seq), question, reading, settings=settings)
 
     def rows_for_packet(
+        self, records: RecordsAsOf, question: ExperienceQuery, *, seq: int, settings: ExperienceSettings
+    ) -> PacketExperience:
+        """What a decision is told as of a sequence number, from records that have been read already."""
+        if not settings.enabled:
+            return PacketExperience()
+        noted = self._newest_moment(records.deployment, seq=seq)
+        # Moments speak before the first trade has ended.
+        if not records.seq and noted is None:
+            return PacketExperience()
+        recent = self._cached_recent_record(records, settings, question.as_of)
+        asked = (msgspec.structs.replace(question, as_of=0), recent, settings, noted)
+        kept = records.told_by_symbol.get(question.symbol)
+        if kept is None or kept[0] != asked:
+            found = self._cached_similar(records, question, seq=seq, settings=settings)
+            # Weights of one each, before any outcome, would cost tokens to say nothing.
+            stable = self._cached_stable_rows(records, question, settings) if records.seq else StableRows((), (), ())
+            rows = experience_rows(stable, similar=found.rows, recent=recent)
+            kept = records.told_by_symbol[question.symbol] = (
+                asked,
+                msgspec.structs.replace(found, rows=rows),
+            )
+        return kept[1]
+
+    def _cached_similar(
+        self, records: RecordsAsOf, question: ExperienceQuery, *, seq: int, settings: ExperienceSettings
+    ) -> PacketExperience:
+        """What is similar to a moment, kept for its symbol as long as nothing of it has changed."""
+        noted = self._newest_moment(records.deployment, seq=seq)
+        if noted is None:
+            return PacketExperience()
+        asked = (question.moment, question.held, noted, records.seq, settings)
+        kept = self._similar.get((records.deployment, question.symbol))
+        if kept is None or kept[0] != asked:
+            past, found = self.similar(records.deployment, question.moment, seq=seq, settings=settings), None
+            if past is not None:
+                found = similar_experience(past, held=question.held, costs_bps=noted[1] / PPM_PER_BP)
+            kept = self._similar[records.deployment, question.symbol] = asked, found or PacketExperience()
+        return kept[1]
+
+    def similar(
+        self, deployment: str, moment: FeatureVector | None, *, seq: int, settings: ExperienceSettings
+    ) -> SimilarPast | None:
+        """What is most alike to a moment as of a sequence number; None before there is a fit."""
+        fit = self.moment_fit_as_of(deployment, seq=seq)
+        if fit is None or moment is None:
+            return None
+        terms: Any = {"most": settings.neighbours, "size": settings.max_memory_size}
+        memory, trades = self._moments_up_to(deployment, seq), self._trades_up_to(deployment, seq)
+        near = memory.neighbours(fit, moment, count=memory.joined_count(seq), **terms)
+        return SimilarPast(near, trades.nearest_trades(fit, moment, count=trades.count_as_of(seq), **terms))
+
+    def seen_moment(self, symbol: str, inputs: MomentInputs) -> SeenMoment | None:
+        """The market as a decision sees it, from bars, the newest rate and the newest book; None without bars."""
+        read = self._readers.get(symbol)
+        if read is None:
+            read = self._readers[symbol] = LastCall(MomentReader())
+        return read(inputs)
+
+    def note_moment(self, deployment: str, symbol: str, seen: SeenMoment, *, costs_ppm: int, seq: int) -> list[Draft]:
+        """The events by which a decision at the end of a stream notes its moment; none when one was, this hour.
+
+        With them comes a fit when one is due: it sees what had joined before.
+        """
+        memory, at = self._moments_up_to(deployment, seq), seen.features.at
+        if not memory.is_due(symbol, at):
+            return []
+        # What came after earlier ones is written with the next note: one event an hour says both.
+        moves = memory.moves_known_at(symbol, seen.features)
+        price = seen.features.price_e8
+        drafts = [ev.draft(at, MomentNoted(memory.noted + 1, symbol, at, price, costs_ppm, seen.vector, moves))]
+        count = memory.joined_count(seq)
+        if count >= FEWEST_TO_FIT and refit_due(count, self.moment_fit_as_of(deployment, seq=seq)):
+            drafts.append(ev.draft(at, ev.MomentsFitted(memory.fit_newest(count))))
+        return drafts
+
+    def situation_count(self, deployment: str, *, seq: int) -> int:
+        """How many situations there are to compare with: moments that joined, and those of trades of before them."""
+        joined = self._moments_up_to(deployment, seq).joined_count(seq)
+        return joined + self.records_as_of(deployment, seq=seq).situations
+
+    def moment_fit_as_of(self, deployment: str, *, seq: int) -> Fit | None:
+        """The fit of moments in force as of a sequence number."""
+        noted = self._newest_moment(deployment, seq=seq)
+        if noted is None or noted[2] is None:
+            return None
+        kept = self._moment_fits.get(deployment)
+        if kept is None or kept[0] != noted[2]:
+            row = self._db.all(_QUERIES.moment_fit, **self._where(deployment), seq=noted[2])[0]
+            kept = self._moment_fits[deployment] = noted[2], msgspec.json.decode(row[1], type=Fit)
+        return kept[1]
+
+    def moment_fits(self, deployment: str, *, seq: int) -> list[tuple[int, Fit]]:
+        """Every fit of moments so far, oldest first, with the event it is from."""
+        rows = self._db.all(_QUERIES.moment_fits, **self._where(deployment), seq=seq)
+        return [(row[0], msgspec.json.decode(row[1], type=Fit)) for row in rows]
+
+    def moments_noted(self, deployment: str, *, after: int, until: int) -> list[tuple[int, MomentNoted]]:
+        """Notes of moments between two sequence numbers, in order."""
+        rows = self._db.all(_QUERIES.moments, **self._where(deployment), after=after, until=until)
+        return [(row[0], msgspec.json.decode(row[1], type=MomentNoted)) for row in rows]
+
+    def old_rows_for_packet(
         self,
         records: RecordsAsOf,
         question: ExperienceQuery,
@@ -407,7 +413,7 @@ class Experience:
         *,
         settings: ExperienceSettings,
     ) -> tuple[ExperienceRow, ...]:
-        """The rows of a packet from records and a feature vector that have been read already."""
+        """The rows of a packet of renderer 4 and before: its neighbours are situations of own trades."""
         if not settings.enabled or not records.seq:
             return ()
         recent = self._cached_recent_record(records, settings, question.as_of)
@@ -415,8 +421,9 @@ class Experience:
         kept = records.rows_by_symbol.get(question.symbol)
         if kept is None or kept[0] != asked:
             company = None if reading is None else self._neighbours(records, reading, settings.neighbours)
+            similar = old_similar_rows(company) if company else ()
             rows = experience_rows(
-                self._cached_stable_rows(records, question, settings), company=company, recent=recent
+                self._cached_stable_rows(records, question, settings), similar=similar, recent=recent
             )
             kept = records.rows_by_symbol[question.symbol] = asked, rows
         return kept[1]
@@ -433,7 +440,8 @@ class Experience:
             where = self._where(deployment) | {"after": after, "until": seq, "page": _BATCH}
             rows = self._db.all(_QUERIES.learned, **where)
             for row in rows:
-                yield LearnedOutcome(row[0], msgspec.json.decode(row[1], type=Outcome), row[2], row[3])
+                moment = None if row[4] is None else msgspec.json.decode(row[4], type=FeatureVector)
+                yield LearnedOutcome(row[0], msgspec.json.decode(row[1], type=Outcome), row[2], row[3], moment)
             if len(rows) < _BATCH:
                 return
             after = rows[-1][0]
@@ -478,6 +486,35 @@ class Experience:
 
     def _read_newest(self, deployment: str, *, seq: int) -> Row | None:
         return self._db.one(_QUERIES.newest, **self._where(deployment), seq=seq)
+
+    def _read_newest_moment(self, deployment: str, *, seq: int) -> Row | None:
+        """The newest note of a moment and the newest fit, by their sequence numbers, and what trading cost then."""
+        return self._db.one(_QUERIES.newest_moment, **self._where(deployment), seq=seq)
+
+    def _moments_up_to(self, deployment: str, seq: int) -> "MomentMemory":
+        kept = self._moments.get(deployment)
+        if kept is None:
+            from tapebook.experience.moments import MomentMemory
+
+            kept = self._moments[deployment] = MomentMemory()
+        newest = self._newest_moment(deployment, seq=seq)
+        if newest is not None and newest[0] > kept.seq:
+            for at, noted in self.moments_noted(deployment, after=kept.seq, until=newest[0]):
+                kept.add(at, noted)
+        return kept
+
+    def _trades_up_to(self, deployment: str, seq: int) -> "TradeMemory":
+        kept = self._trades.get(deployment)
+        if kept is None:
+            from tapebook.experience.moments import TradeMemory
+
+            kept = self._trades[deployment] = TradeMemory()
+        newest = self.records_as_of(deployment, seq=seq).seq
+        if newest > kept.seq:
+            where = self._where(deployment) | {"after": kept.seq, "until": newest}
+            rows = self._db.all(_QUERIES.trade_moments, **where)
+            kept.extend([_past_trade(row) for row in rows], seq=newest)
+        return kept
 
     def _records_of_kind(self, deployment: str, kind: str, seq: int) -> list[Record]:
         return [Record(*row) for row in self._db.all(_QUERIES.records, **self._where(deployment), kind=kind, seq=seq)]
@@ -540,24 +577,23 @@ class Experience:
 
     def _outcome_with_features(
         self, deployment: str, trade: ClosedTrade, run: DecisionRun | None, *, seq: int
-    ) -> tuple[Outcome, FeatureVector | None]:
+    ) -> tuple[Outcome, SeenFeatures]:
         run_id = trade.state.entry_run_id
         row = self._db.one(_QUERIES.sight, **self._where(deployment), run_id=run_id, seq=seq) if run_id else None
         situation = msgspec.json.decode(row[0], type=ev.SituationSeen) if row else None
-        return outcome_of(
-            trade, run, conditions=situation.conditions if situation else ()
-        ), situation.reading if situation else None
+        if situation is None:
+            return outcome_of(trade, run), SeenFeatures()
+        seen = SeenFeatures(situation.reading or None, situation.moment)
+        return outcome_of(trade, run, conditions=situation.conditions), seen
 
-    def _outcome_drafts(
-        self, records: RecordsAsOf, outcomes: Sequence[tuple[Outcome, FeatureVector | None]]
-    ) -> list[Draft]:
+    def _outcome_drafts(self, records: RecordsAsOf, outcomes: Sequence[tuple[Outcome, SeenFeatures]]) -> list[Draft]:
         known, count = dict(records.records), records.situations
         drafts = []
-        for outcome, reading in outcomes:
+        for outcome, seen in outcomes:
             for key in ((REGIME, outcome.regime), (ASSET, outcome.symbol)):
                 if key not in known:
                     known[key] = self._record_by_name(records, key)
-            body = events.outcome_learned_body(outcome, known, situations=count, reading=reading)
+            body = events.outcome_learned_body(outcome, known, situations=count, seen=seen)
             known |= {record.key: record for record in body.records}
             count = body.situations
             drafts.append(ev.draft(outcome.exited_at, body))
@@ -587,6 +623,11 @@ class Experience:
         if kept.count < count:
             kept.extend(self.packed_situations(deployment, after=kept.count, until=count))
         return kept
+
+
+def _past_trade(row: Row) -> PastTrade:
+    seq, symbol, side, entered_at, result_ppm, vector = row
+    return PastTrade(seq, symbol, side, entered_at, result_ppm, msgspec.json.decode(vector, type=FeatureVector))
 
 
 def _days_name(settings: ExperienceSettings) -> str:

@@ -40,7 +40,9 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
     """Everything experience holds as of a sequence number, which was the newest at a moment."""
     room = rooms.experience
     records, snapshots = room.records(deployment.id, seq=seq), room.snapshots(deployment.id, seq=seq)
-    settings, fit = deployment.agent.experience, room.fit_as_of(deployment.id, seq=seq)
+    settings = deployment.agent.experience
+    # A home of before has a fit of its trades alone.
+    fit = room.moment_fit_as_of(deployment.id, seq=seq) or room.fit_as_of(deployment.id, seq=seq)
     every = records.get((ALL, ""), Record(ALL, ""))
     return {
         "agent": deployment.agent.name,
@@ -48,7 +50,7 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
         "as_of": iso_text(as_of),
         "settings": msgspec.structs.asdict(settings),
         "outcomes": every.n,
-        "situations": room.records_as_of(deployment.id, seq=seq).situations,
+        "situations": room.situation_count(deployment.id, seq=seq),
         "fit": None if fit is None else {"first_situation": fit.first, "last_situation": fit.last},
         "all": _record_view(every),
         "providers": _provider_views(records, snapshots, prior=settings.prior_trades),

@@ -13,7 +13,7 @@ import msgspec
 
 from tapebook.book.pages import TradeAsOf
 from tapebook.book.store import Book, OrderRecord, RunRecord, TradeRecord
-from tapebook.context import PACKET_VERSIONS, preview_packet
+from tapebook.context import CURRENT_VERSION, PACKET_VERSIONS, preview_packet
 from tapebook.decision import EngineAnswer
 from tapebook.domain import views
 from tapebook.domain.instants import iso_text
@@ -94,11 +94,12 @@ def _lessons_of(rooms: Rooms, run: DecisionRun) -> tuple[str | None, list[views.
     deployment, seq = deployment_of(rooms, run), run.watermarks.book
     if "lessons" not in deployment.agent.context.rooms:
         return NO_LESSONS, []
+    version = PACKET_VERSIONS.get(run.renderer, CURRENT_VERSION)
     told: list[views.LessonView] = [
         {"agent": note.agent, "note_id": note.note_id, "content_hash": note.content_hash}
-        for note in notes_of_lessons(rooms, deployment, seq=seq)
+        for note in notes_of_lessons(rooms, deployment, seq=seq, version=version)
     ]
-    return lessons_for(rooms, deployment, seq=seq).content_hash, told
+    return lessons_for(rooms, deployment, seq=seq, version=version).content_hash, told
 
 
 def _read_or_note(problems: list[str], read: Callable[[], Readable | None]) -> Readable | None:

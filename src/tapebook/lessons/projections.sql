@@ -21,3 +21,13 @@ INSERT INTO skill_notes (
 ) VALUES (
     :owner, :deployment, :skill, :seq, :note_id, :source, :agent, :happened_at, :lessons_text, :content_hash
 );
+
+-- name: lesson
+-- A lesson after it was registered, judged on more trades, confirmed, weakened or retired.
+INSERT INTO lessons (owner, deployment, lesson_id, seq, change_kind, status, happened_at, lesson_json)
+VALUES (:owner, :deployment, :lesson_id, :seq, :change_kind, :status, :happened_at, :lesson_json);
+
+-- name: exit
+-- What the market did after a trade was left.
+INSERT INTO lesson_exits (owner, deployment, trade_id, seq, after_1h_ppm, after_4h_ppm)
+VALUES (:owner, :deployment, :trade_id, :seq, :after_1h_ppm, :after_4h_ppm);

@@ -29,3 +29,24 @@ WHERE s.owner = :owner AND s.deployment = :deployment AND s.seq = (
     WHERE v.owner = :owner AND v.deployment = :deployment AND v.skill = s.skill AND v.seq <= :seq
 )
 ORDER BY s.skill;
+
+-- name: lessons
+-- Every lesson as it was known last as of a sequence number.
+SELECT l.seq, l.change_kind, l.happened_at, l.lesson_json FROM lessons l
+WHERE l.owner = :owner AND l.deployment = :deployment AND l.seq = (
+    SELECT MAX(v.seq) FROM lessons v
+    WHERE v.owner = :owner AND v.deployment = :deployment AND v.lesson_id = l.lesson_id AND v.seq <= :seq
+)
+ORDER BY l.lesson_id;
+
+-- name: lesson_changes
+-- What happened to lessons, newest first: trades that changed nothing are left out.
+SELECT seq, change_kind, happened_at, lesson_json FROM lessons
+WHERE owner = :owner AND deployment = :deployment AND change_kind <> 'judged'
+ORDER BY seq DESC LIMIT :most;
+
+-- name: exits
+-- What the market did after the exits that were followed last.
+SELECT trade_id, after_1h_ppm, after_4h_ppm FROM lesson_exits
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq
+ORDER BY seq DESC, trade_id LIMIT :most;

@@ -1,45 +1,64 @@
-"""One reflection: is it due, what does the reflector propose, and may the proposal become the active note?
+"""One reflection: is it due, what do later trades say of the lessons there are, and which new ones are there?
 
 1. `should_run_reflection` counts trades since the last note, not modulo the total, so two trades closed in one tick
    cannot skip it;
-2. a `Reflector` turns closed trades into a proposed note;
-3. `check_note` accepts what is well-formed, bounded, grounded in the trades' numbers, and no avoid rule in disguise;
-4. `run_reflection` does 2 and 3. It writes nothing: the caller stores the note or the reason why there is none.
+2. `run_reflection` judges the lessons that stand on the trades that ended since, searches the grammar for new ones,
+   and measures what a `Reflector` proposes: conditions and claims, never a number or a sentence;
+3. the note is rendered from the lessons that stand, so it says nothing that was not measured here.
+
+It writes nothing: the caller stores the lessons and the note.
 """
 
-import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, Protocol
 
 import msgspec
 
 from tapebook.domain.agent import AgentProfile, ReflectionSettings
-from tapebook.domain.estimate import Estimate
+from tapebook.domain.estimate import mean_estimate
 from tapebook.domain.instants import DAY
-from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import Usage
-from tapebook.domain.text import sanitise, sanitise_lines
 from tapebook.errors import ConfigError
-from tapebook.lessons.facts import TradeFacts, facts_of, result_bps
-from tapebook.lessons.notes import SLOTS, hash_lessons_text, note_text, read_slots
+from tapebook.lessons.hypotheses import SLOTS, Claim, Condition, TradeCase, canonical_form, overall_text
+from tapebook.lessons.notes import MOST_BULLETS, LessonChange, hash_lessons_text, note_text
+from tapebook.lessons.search import (
+    CaseTable,
+    MeasuredClaim,
+    Registration,
+    find_lessons,
+    measure_claim,
+    measure_family,
+    register_lesson,
+)
+from tapebook.lessons.trials import Lesson, Trial, judge
 from tapebook.llm import Asker
 
 
-class ReflectorNote(msgspec.Struct, frozen=True):
-    """A proposed note, who wrote it, and what it cost; `problem` says why there is none."""
+class Proposal(msgspec.Struct, frozen=True):
+    """A condition and what is claimed of trades that meet it."""
 
-    text: str
+    condition: Condition
+    claim: Claim
+
+
+class Proposals(msgspec.Struct, frozen=True):
+    """What a reflector proposes, who it is, and what it cost.
+
+    `dropped` counts what it said that is not in the grammar; `problem` says why it said nothing.
+    """
+
     written_by: str
+    claims: tuple[Proposal, ...] = ()
+    dropped: int = 0
     usage: Usage | None = None
     problem: str | None = None
 
 
 class Reflector(Protocol):
-    """Anything that can write a note."""
+    """Anything that can propose what to look at."""
 
-    def reflect(self, agent: AgentProfile, trades: Sequence[ClosedTrade], *, active: str | None) -> ReflectorNote:
-        """A note on closed trades, oldest first, going on from the active one."""
+    def propose(self, agent: AgentProfile, table: CaseTable, *, standing: Sequence[Lesson]) -> Proposals:
+        """Claims about closed trades, beside those that are searched anyway and those that stand."""
         ...
 
 
@@ -76,126 +95,133 @@ def should_run_reflection(state: ReflectionState, reflection: ReflectionSettings
 
 # As many as fit the budget of lessons in the packet.
 MOST_CHARS = 2_000
-# Twice the cap: a note that is a little long is cut, one that is no note is refused.
-MOST_PROPOSED_CHARS = 4_000
-_NUMBER = re.compile(r"(?<![\w.])[-+]?\$?\d[\d,]*(?:\.\d+)?")
+# Proposals that wait for later trades; each may be confirmed by luck, so they are few.
+MOST_PROPOSED = 8
 
 
-class RejectedNote(msgspec.Struct, frozen=True):
-    """Why there is no new note; the active one stays."""
+class LaterCases(msgspec.Struct, frozen=True):
+    """Trades that ended after a sequence number, and those of them or before whose way after the exit became known."""
 
-    why: str
-    usage: Usage | None = None
-
-
-def check_note(
-    text: str, *, avoid: Iterable[str], trades: Sequence[ClosedTrade], active: str | None
-) -> str | RejectedNote:
-    """The note in its canonical form, cut to whole bullets that fit; or why not."""
-    if not text.strip():
-        return RejectedNote("the note is empty")
-    if len(text) > MOST_PROPOSED_CHARS:
-        return RejectedNote(f"the note has {len(text)} characters; over {MOST_PROPOSED_CHARS} it is not read")
-    text = "\n".join(sanitise_lines(text))
-    slots = read_slots(text)
-    if isinstance(slots, str):
-        return RejectedNote(slots)
-    copied = [rule for rule in avoid if rule.strip() and _normalise(rule) in _normalise(text)]
-    if copied:
-        return RejectedNote(f"it repeats the avoid rule {copied[0][:60]!r}: rules stand above lessons")
-    strange = _unsupported_number(slots, trades, active)
-    return RejectedNote(strange) if strange else _cut_to_size(slots)
+    after: int
+    ended: tuple[TradeCase, ...]
+    followed: tuple[TradeCase, ...] = ()
 
 
-def _cut_to_size(slots: dict[str, tuple[str, ...]]) -> str:
-    """Drops the last bullet of the fullest slot until the text fits."""
-    kept = {slot: list(bullets) for slot, bullets in slots.items()}
-    while len(text := note_text(kept)) > MOST_CHARS:
-        max((kept[slot] for slot in SLOTS), key=len).pop()
-    return text
+class Evidence(msgspec.Struct, frozen=True):
+    """What a reflection rests on: the newest closed trades, oldest exit first, and what each lesson is judged on.
+
+    `later` has one entry for each sequence number up to which a lesson was judged before; all reach to `seq`.
+    """
+
+    cases: tuple[TradeCase, ...]
+    known: tuple[LessonChange, ...]
+    later: tuple[LaterCases, ...]
+    at: int
+    seq: int
 
 
-def _unsupported_number(
-    slots: dict[str, tuple[str, ...]], trades: Sequence[ClosedTrade], active: str | None
-) -> str | None:
-    """The first bullet with a number that these trades do not give; a bullet of the active note may stay as it is."""
-    before = read_slots(active) if active else {}
-    known = set() if isinstance(before, str) else {bullet for bullets in before.values() for bullet in bullets}
-    truth = sorted({abs(number) for number in _numbers_in_data(facts_of(trades), trades)})
-    for bullet in (bullet for bullets in slots.values() for bullet in bullets if bullet not in known):
-        numbers = _NUMBER.findall(bullet)
-        if not numbers:
-            return f"no number stands behind {bullet[:60]!r}"
-        odd = [number for number in numbers if not _is_in_data(number, truth)]
-        if odd:
-            return f"the trades do not give {odd[0]} in {bullet[:60]!r}"
-    return None
+class Reflected(msgspec.Struct, frozen=True):
+    """What came of a reflection: lessons that were judged, each before and after, new ones, and the note.
 
+    `problem` says why the reflector proposed nothing; the rest holds all the same.
+    """
 
-def _is_in_data(number: str, truth: Sequence[float]) -> bool:
-    plain = number.replace(",", "").replace("$", "").lstrip("+-")
-    wanted, slack = float(plain), 10 ** -len(plain.partition(".")[2])
-    # The last digit may have been rounded or cut; the neighbours of where it would stand are the nearest there are.
-    place = bisect_left(truth, wanted)
-    return any(abs(value - wanted) <= slack for value in truth[max(place - 1, 0) : place + 1])
-
-
-def _numbers_in_data(facts: TradeFacts, trades: Sequence[ClosedTrade]) -> Iterator[float]:
-    estimates = [facts.all_bps, facts.wins, facts.capture.kept_by_winners, facts.capture.best_of_losers_bps]
-    for group in facts.groups:
-        estimates += [group.result_bps, group.rest_bps, group.wins]
-        yield group.net_usd
-        yield from (float(number) for number in re.findall(r"\d+", group.name))
-    for estimate in estimates:
-        yield from _ways_to_write(estimate)
-    yield from (float(len(trades)), 95.0)
-    for trade in trades:
-        yield from (result_bps(trade), trade.state.net_usd_e6 / 1e6, trade.holding_ms / 60_000)
-
-
-def _ways_to_write(estimate: Estimate) -> Iterator[float]:
-    """An estimate as it may be written: as it is, or a share as a percentage; and its count."""
-    for value in (estimate.value, estimate.low, estimate.high):
-        yield value
-        yield 100 * value
-    yield float(estimate.n)
-
-
-def _normalise(text: str) -> str:
-    return " ".join(sanitise(text).lower().split())
-
-
-class Lesson(msgspec.Struct, frozen=True):
-    """A note that passed: its text, its hash, what it rests on, and what it cost."""
-
+    judged: tuple[tuple[Lesson, Lesson], ...]
+    registered: tuple[Lesson, ...]
     text: str
     content_hash: str
-    window_start: int
-    window_end: int
-    trades_considered: int
     written_by: str
+    dropped: int
     usage: Usage | None
+    problem: str | None
 
 
-def run_reflection(
-    reflector: Reflector, agent: AgentProfile, trades: Sequence[ClosedTrade], *, active: str | None
-) -> Lesson | RejectedNote:
-    """The next note, or why the active one stays."""
-    if not trades:
-        return RejectedNote("there are no closed trades to learn from")
-    reflected = reflector.reflect(agent, trades, active=active)
-    if reflected.problem is not None:
-        return RejectedNote(reflected.problem, reflected.usage)
-    text = check_note(reflected.text, avoid=agent.avoid, trades=trades, active=active)
-    if isinstance(text, RejectedNote):
-        # A rejected note has been paid for as well.
-        return RejectedNote(text.why, reflected.usage)
-    return Lesson(
+def run_reflection(reflector: Reflector, agent: AgentProfile, evidence: Evidence) -> Reflected:
+    """Judges the lessons that stand, registers new ones, and renders the note."""
+    later = {each.after: each for each in evidence.later}
+    before = [change.lesson for change in evidence.known if not change.lesson.trial.is_over]
+    judged = [(lesson, _judged_lesson(lesson, later.get(lesson.trial.seq), evidence)) for lesson in before]
+    standing = [after for _, after in judged if not after.trial.is_over]
+    table = CaseTable(evidence.cases)
+    # After the trials, so that a model is told what stands by now.
+    proposals = reflector.propose(agent, table, standing=standing)
+    new = _new_lessons(table, proposals, standing=standing, evidence=evidence)
+    text = render_note(evidence.cases, [*standing, *new])
+    return Reflected(
+        judged=tuple(judged),
+        registered=tuple(new),
         text=text,
         content_hash=hash_lessons_text(text),
-        window_start=min(trade.state.entry_tick_at for trade in trades),
-        window_end=max(trade.exit_tick_at for trade in trades),
-        trades_considered=len(trades),
-        written_by=reflected.written_by,
-        usage=reflected.usage,
+        written_by=proposals.written_by,
+        dropped=proposals.dropped,
+        usage=proposals.usage,
+        problem=proposals.problem,
     )
+
+
+def _judged_lesson(lesson: Lesson, later: LaterCases | None, evidence: Evidence) -> Lesson:
+    if later is None:
+        return lesson
+    cases = later.ended if lesson.hypothesis.claim.metric == "result" else later.followed
+    return Lesson(lesson.hypothesis, judge(lesson.trial, lesson.hypothesis, cases, at=evidence.at, seq=evidence.seq))
+
+
+def _new_lessons(
+    table: CaseTable, proposals: Proposals, *, standing: Sequence[Lesson], evidence: Evidence
+) -> list[Lesson]:
+    """What the search carries, and what was proposed beside it, as far as there is room and it is new."""
+    measured = [measure_claim(table, each.hypothesis.condition, each.hypothesis.claim) for each in standing]
+    said = [each for each in measured if each is not None]
+    taken = {each.hypothesis.lesson_id for each in standing} | _retired_lately(evidence)
+    room = {slot: MOST_BULLETS - sum(each.hypothesis.slot == slot for each in standing) for slot in SLOTS}
+    waiting = sum(not each.hypothesis.carried for each in standing)
+    found = [(each, "statistics") for each in find_lessons(measure_family(table))]
+    carried = {each.lesson_id for each, _ in found}
+    # Last, so that what the search carries has the room first.
+    found += [(each, proposals.written_by) for each in _measured_proposals(table, proposals.claims)]
+    new: list[Lesson] = []
+    for each, by in found:
+        if each.lesson_id in taken or any(each.says_the_same(other) for other in said):
+            continue
+        is_carried = each.lesson_id in carried
+        hypothesis = register_lesson(each, table, Registration(by, evidence.at, evidence.seq), carried=is_carried)
+        if not room[hypothesis.slot] or (not is_carried and waiting >= MOST_PROPOSED):
+            continue
+        room[hypothesis.slot] -= 1
+        waiting += not is_carried
+        taken.add(each.lesson_id)
+        said.append(each)
+        new.append(Lesson(hypothesis, Trial(evidence.seq)))
+    return new
+
+
+def _retired_lately(evidence: Evidence) -> set[str]:
+    """Lessons that were retired while trades were open or closing that the note still rests on."""
+    # The trades that made it look true are no evidence against its retirement.
+    oldest = min((case.exited_at for case in evidence.cases), default=0)
+    retired = [change for change in evidence.known if change.lesson.trial.is_over]
+    return {change.lesson.hypothesis.lesson_id for change in retired if change.happened_at > oldest}
+
+
+def _measured_proposals(table: CaseTable, proposals: Iterable[Proposal]) -> list[MeasuredClaim]:
+    """What was proposed, in numbers; what too few trades meet, or contradict, is left out."""
+    canonical = [canonical_form(each.condition, each.claim) for each in proposals]
+    measured = [measure_claim(table, condition, claim) for condition, claim in canonical]
+    return [each for each in measured if each is not None and each.effect.value >= 1]
+
+
+_ORDER = {"confirmed": 0, "registered": 1, "weakened": 2}
+
+
+def render_note(cases: Sequence[TradeCase], lessons: Iterable[Lesson]) -> str:
+    """The note about some trades and the lessons that are stated: those that hold first, cut to whole bullets."""
+    stated = sorted(
+        (each for each in lessons if each.is_stated),
+        key=lambda each: (_ORDER[each.trial.status], each.hypothesis.seq, each.hypothesis.lesson_id),
+    )
+    slots = {slot: [each.bullet() for each in stated if each.hypothesis.slot == slot][:MOST_BULLETS] for slot in SLOTS}
+    overall = mean_estimate([float(case.result_ppm) for case in cases])
+    said = overall_text(overall.n, *map(round, (overall.value, overall.low, overall.high))) if overall.n > 1 else ""
+    while len(text := note_text(slots, overall=said)) > MOST_CHARS:
+        max(slots.values(), key=len).pop()
+    return text

@@ -22,6 +22,7 @@ import msgspec
 
 from tapebook.domain.agent import (
     HORIZONS,
+    LESSONS_POLICIES,
     MEMORY_MAY_BE,
     MOST_TRADES_SHOWN,
     REFLECTION_CADENCES,
@@ -160,6 +161,10 @@ def _one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
     return read
 
 
+def _follow_lessons(value: str) -> str | msgspec.UnsetType:
+    return msgspec.UNSET if value == "off" else _one_of(LESSONS_POLICIES)(value)
+
+
 def _engine_settings(value: str | Mapping[str, Any]) -> EngineSettingPairs | msgspec.UnsetType:
     """A section, or `fast=5,slow=20`, as text by name; what each may be is known to the engine."""
     pairs = [_pair("engine_settings", part) for part in value.split(",")] if isinstance(value, str) and value else value
@@ -269,6 +274,9 @@ KEYS: dict[str, ProfileKey] = {
     ),
     "reflector": ProfileKey(
         "reflection.reflector", _text_matching(_ADAPTER_NAME), _show_same, "the name of a reflector"
+    ),
+    "follow_lessons": ProfileKey(
+        "reflection.follow", _follow_lessons, lambda value: value or "off", f"one of {', '.join(LESSONS_POLICIES)}"
     ),
     "skills": ProfileKey(
         "skills", _list_of(SKILL_NAME, 0, 20), _show_same, "names of skills, each once, of letters, digits, . _ or -"

@@ -22,6 +22,7 @@ from tapebook.decision import (
     EngineAnswer,
     Limits,
     Move,
+    Reply,
     ReplyRefusal,
     judge_actions,
     move_of_order,
@@ -56,6 +57,8 @@ class Slot(msgspec.Struct, frozen=True):
     branch: str = "main"
     # How often the clock had gone back in the deployment's stream: a moment that comes again is another slot.
     turn: int = 0
+    # Whether memory takes in what the decision sees: not behind the moment at which a backtest freezes it.
+    learns: bool = True
 
     def run_id(self) -> str:
         """The id of the decision, the same on every attempt."""
@@ -137,7 +140,8 @@ def _encode_answer(rooms: Rooms, answer: EngineAnswer) -> str:
     # Half of a surrogate pair has no bytes; written out it is as wrong a reply as before.
     reply, reasoning = (text.encode(errors="backslashreplace").decode() for text in (answer.reply, answer.reasoning))
     key = rooms.archive.store_content(reasoning.encode()).key if reasoning and rooms.config.archive.packets else None
-    here = msgspec.structs.replace(answer, reply=reply, reasoning="" if key else reasoning)
+    # The text is enough: whoever reads it again parses it.
+    here = msgspec.structs.replace(answer, reply=reply, reasoning="" if key else reasoning, actions=None)
     return msgspec.json.encode(msgspec.to_builtins(here) | msgspec.to_builtins(_StoredReasoning(key))).decode()
 
 
@@ -309,7 +313,7 @@ def evaluate_reply(answer: EngineAnswer, packet: Packet, limits: Limits) -> Deci
     if answer.problem is not None:
         problem = short_line(answer.problem, 300) or "the engine gave no reason"
         return Decision(answer.reply, error=problem, failed=True, **beside)
-    parsed = parse_reply(answer.reply)
+    parsed = parse_reply(answer.reply) if answer.actions is None else Reply(answer.actions, "")
     if isinstance(parsed, ReplyRefusal):
         return Decision(answer.reply, error=parsed.why, **beside)
     if any([action.cites for action in parsed.actions]):

@@ -8,7 +8,7 @@ An error in one part stops neither the others nor the tick: it is tried again be
 decision before that records why (`OptionalReads`). Only what the book itself says of an append is raised.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -18,13 +18,34 @@ from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import DAY
 from tapebook.domain.position import ClosedTrade
 from tapebook.errors import Retry, Stop
-from tapebook.lessons import ReflectionState, Reflector, RejectedNote, run_reflection, should_run_reflection
-from tapebook.lessons.notes import NOTE_PROMOTED, NOTE_REFUSED, NOTE_WRITTEN, draft_note_refused, draft_note_written
-from tapebook.lessons.reflection import Lesson
+from tapebook.lessons import (
+    Evidence,
+    LaterCases,
+    Reflected,
+    ReflectionState,
+    Reflector,
+    run_reflection,
+    shared_bullets,
+    should_run_reflection,
+)
+from tapebook.lessons.hypotheses import EXIT_SPANS, TradeCase, ratio_ppm
+from tapebook.lessons.notes import (
+    NOTE_PROMOTED,
+    NOTE_REFUSED,
+    NOTE_WRITTEN,
+    RESTATED_BY,
+    FollowedExit,
+    draft_exits_followed,
+    draft_lesson_change,
+    draft_note_refused,
+    draft_note_written,
+)
 from tapebook.log import Draft
 from tapebook.log.single_writer import SingleWriterLog
+from tapebook.tape.store import Tape
+from tapebook.tape.view import View
 from tapebook.tick.heartbeat import call_with_heartbeat
-from tapebook.tick.memory import layers_due, outcomes_due, promoted_notes_due
+from tapebook.tick.memory import STEP_TRADES, cases_of, layers_due, outcomes_due, promoted_notes_due
 from tapebook.tick.prepare import LEARNING, OptionalReads, safe_causes
 from tapebook.wiring import Rooms
 
@@ -114,31 +135,32 @@ def _learning_state(rooms: Rooms, deployment: Deployment) -> _LearningState | No
 
 
 class _DueReflection(msgspec.Struct, frozen=True):
-    """A reflection that is due: who makes it, of which trades, and what stands by now."""
+    """A reflection that is due: who makes it, of which trades, what is followed with it, and what stands by now."""
 
     reflector: Reflector
     trades: list[ClosedTrade]
-    active: str | None
+    evidence: Evidence
+    exits: tuple[FollowedExit, ...]
+    active: str
     closed_since: int
-    seq: int
 
 
 def _reflect_if_due(rooms: Rooms, deployment: Deployment, optional: OptionalReads) -> bool:
     """Whether a reflection was due; what came of it is written."""
-    # One that breaks is a rejected one: the active note stays, and the next trigger tries again. So a model that was
+    # One that breaks is a refused one: the active note stays, and the next trigger tries again. So a model that was
     # paid for is not asked again at every tick.
     name = f"{LEARNING} reflection"
     due = optional.read_or_default(name, None, _reflection_due, rooms, deployment)
     if due is None:
         return False
-    now = rooms.clock.now()
-    event = call_with_heartbeat(
-        rooms, lambda: optional.read_or_default(name, None, _reflection_draft, deployment, due, at=now)
+    now = due.evidence.at
+    drafts = call_with_heartbeat(
+        rooms, lambda: optional.read_or_default(name, None, _reflection_drafts, deployment, due)
     )
-    if event is None:
+    if drafts is None:
         (why,) = safe_causes(rooms, optional.causes[-1:])
-        event = draft_note_refused(_note_of_reflection(deployment, RejectedNote(why), due.trades, at=now), why)
-    head = _try_append(rooms, deployment, [event], seq=due.seq)
+        drafts = [draft_note_refused(_note_of_reflection(deployment, None, due.trades, at=now), why)]
+    head = _try_append(rooms, deployment, drafts, seq=due.evidence.seq)
     if isinstance(head, Exception):
         optional.add_cause(name, head)
         # Only remembered here: this process asks again when one more trade has ended.
@@ -146,11 +168,22 @@ def _reflect_if_due(rooms: Rooms, deployment: Deployment, optional: OptionalRead
     return True
 
 
-def _reflection_draft(deployment: Deployment, due: _DueReflection, *, at: int) -> Draft:
-    """Reflects; the event of what came of it."""
-    found = run_reflection(due.reflector, deployment.agent, due.trades, active=due.active)
+def _reflection_drafts(deployment: Deployment, due: _DueReflection) -> list[Draft]:
+    """Reflects; the events of what came of it: exits, lessons, and the note."""
+    at = due.evidence.at
+    found = run_reflection(due.reflector, deployment.agent, due.evidence)
+    drafts = [draft_exits_followed(due.exits, at=at)] if due.exits else []
+    drafts += [draft_lesson_change(after, before, at=at) for before, after in found.judged if after != before]
+    drafts += [draft_lesson_change(new, None, at=at) for new in found.registered]
     note = _note_of_reflection(deployment, found, due.trades, at=at)
-    return draft_note_refused(note, found.why) if isinstance(found, RejectedNote) else draft_note_written(note)
+    if found.problem is None:
+        return [*drafts, draft_note_written(note)]
+    refused = msgspec.structs.replace(note, lessons_text="", content_hash="")
+    drafts.append(draft_note_refused(refused, found.problem))
+    # What later trades say needs no reflector: a lesson that was retired leaves the note all the same.
+    if shared_bullets(found.text) != shared_bullets(due.active):
+        drafts.append(draft_note_written(msgspec.structs.replace(note, usage=None, written_by=RESTATED_BY)))
+    return drafts
 
 
 def _reflection_due(rooms: Rooms, deployment: Deployment) -> _DueReflection | None:
@@ -164,9 +197,60 @@ def _reflection_due(rooms: Rooms, deployment: Deployment) -> _DueReflection | No
     if rooms.failed_reflection_trades.get(deployment.id) == state.closed_since_note:
         return None
     trades = rooms.book.closed_trades(deployment.id, seq=seq, most=MAX_TRADES_PER_NOTE)[::-1]
+    if not trades:
+        return None
     active = rooms.notes.active_note(deployment.id, seq=seq)
-    text = active.lessons_text if active else None
-    return _DueReflection(rooms.reflector(deployment.agent), trades, text, state.closed_since_note, seq)
+    text = active.lessons_text if active else ""
+    evidence, exits = _evidence(rooms, deployment, trades, seq=seq)
+    return _DueReflection(rooms.reflector(deployment.agent), trades, evidence, exits, text, state.closed_since_note)
+
+
+def _evidence(
+    rooms: Rooms, deployment: Deployment, trades: list[ClosedTrade], *, seq: int
+) -> tuple[Evidence, tuple[FollowedExit, ...]]:
+    """What a reflection rests on, and the exits that can be followed by now."""
+    name, now = deployment.id, rooms.clock.now()
+    known = tuple(rooms.notes.lessons(name, seq=seq))
+    followed = rooms.notes.followed_exits(name, seq=seq, most=2 * MAX_TRADES_PER_NOTE)
+    new = tuple(
+        _followed_exit(rooms.tape, trade, watermark=rooms.tape.head()[0])
+        for trade in trades
+        if trade.state.trade_id not in followed and trade.exit_tick_at + max(EXIT_SPANS.values()) <= now
+    )
+    # Trades from before the newest two hundred are not searched any more, so their exits are not followed either.
+    exits = followed | {each.trade_id: each for each in new}
+    cases = tuple(_with_exit(case, exits) for case in cases_of(rooms, deployment, trades, seq=seq))
+    fresh = {each.trade_id for each in new}
+    after_exit = tuple(case for case in cases if case.trade_id in fresh)
+    later = []
+    for after in sorted({each.lesson.trial.seq for each in known if not each.lesson.trial.is_over}):
+        # Mostly one step: a lesson is judged at every reflection.
+        ended = rooms.book.closed_after(name, after=after, seq=seq, most=STEP_TRADES)
+        later.append(LaterCases(after, tuple(cases_of(rooms, deployment, ended, seq=seq)), after_exit))
+    return Evidence(cases, known, tuple(later), now, seq), new
+
+
+def _with_exit(case: TradeCase, exits: Mapping[str, FollowedExit]) -> TradeCase:
+    found = exits.get(case.trade_id)
+    if found is None:
+        return case
+    return msgspec.structs.replace(case, after_exit_1h_ppm=found.after_1h_ppm, after_exit_4h_ppm=found.after_4h_ppm)
+
+
+def _followed_exit(tape: Tape, trade: ClosedTrade, *, watermark: int) -> FollowedExit:
+    """How far the market went on after an exit, as the tape knew it at each of the two moments."""
+    state = trade.state
+    ways: list[int | None] = []
+    for span in EXIT_SPANS.values():
+        at = trade.exit_tick_at + span
+        price = tape.last_price(state.symbol, view=View(at, watermark)) if state.exited_e8 else None
+        # A price from before the exit, or nearly so, says nothing of the way after it.
+        if price is None or at - price.bucket_ts > span // 2:
+            ways.append(None)
+            continue
+        sign = 1 if state.side == "long" else -1
+        ways.append(sign * ratio_ppm(price.price_e8 - trade.exit_price_e8, trade.exit_price_e8))
+    return FollowedExit(state.trade_id, *ways)
 
 
 def _reflection_state(rooms: Rooms, deployment: Deployment, seq: int) -> ReflectionState:
@@ -175,11 +259,7 @@ def _reflection_state(rooms: Rooms, deployment: Deployment, seq: int) -> Reflect
     return ReflectionState(count, last[1] if last else None, first)
 
 
-def _note_of_reflection(
-    deployment: Deployment, found: Lesson | RejectedNote, trades: list[ClosedTrade], *, at: int
-) -> Note:
-    lesson = None if isinstance(found, RejectedNote) else found
-    reflector = deployment.agent.reflection.reflector
+def _note_of_reflection(deployment: Deployment, found: Reflected | None, trades: list[ClosedTrade], *, at: int) -> Note:
     return Note(
         note_id=short_id("note", deployment.owner, deployment.id, at),
         agent=deployment.agent.name,
@@ -188,8 +268,8 @@ def _note_of_reflection(
         window_start=min(trade.state.entry_tick_at for trade in trades),
         window_end=max(trade.exit_tick_at for trade in trades),
         trades_considered=len(trades),
-        lessons_text=lesson.text if lesson else "",
-        content_hash=lesson.content_hash if lesson else "",
-        written_by=lesson.written_by if lesson else found.usage.model if found.usage else reflector,
-        usage=found.usage,
+        lessons_text=found.text if found else "",
+        content_hash=found.content_hash if found else "",
+        written_by=found.written_by if found else deployment.agent.reflection.reflector,
+        usage=found.usage if found else None,
     )

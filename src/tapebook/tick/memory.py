@@ -1,8 +1,9 @@
 """The memories in the tick: experience, layers and lessons, read for a packet and taught by outcomes.
 
-- experience: rows for the packet (`experience_rows_for`), the situation of a decision that opens something
-  (`situation_draft`), and what closed trades teach (`outcomes_due`);
-- horizons: the days of the book and the roll-ups of days that are over (`BookDays`, `layers_due`);
+- experience: what the packet is told (`experience_for`), the moment of a decision (`moment_drafts`), and what closed
+  trades teach (`outcomes_due`);
+- horizons: the days of the book and of the tape (`BookDays`, `TapeDays`), the roll-ups of days that are over
+  (`layers_due`, `owner_layers_due`), and rows for the packet (`layers_for`);
 - lessons (`lessons_for`): an agent's own note, then notes that were promoted to its skills. A skill is a name;
   every agent has the skill of its own name, and further ones stand in its profile. A promotion is an event of the
   owner's stream, and `promoted_notes_due` copies it to a deployment before its next decision, which reads its own
@@ -11,80 +12,151 @@
 Caches here hold the last window or note asked for and are compared by value, so nothing has to invalidate them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 
 import msgspec
 
 from tapebook.book.store import Book
-from tapebook.context import Market, PacketVersion, Situation, renderer_3
+from tapebook.context import CURRENT_VERSION, Market, PacketVersion, Situation, renderer_3
 from tapebook.decision.engines.ensemble import MEMBERS
-from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, LayerRow, Lessons, Note, SkillNote
+from tapebook.domain.agent import (
+    NO_LESSONS_FOLLOWED,
+    AgentProfile,
+    Deployment,
+    ExperienceRow,
+    ExperienceSettings,
+    FollowedLessons,
+    LayerRow,
+    Lessons,
+    Note,
+    SkillNote,
+)
 from tapebook.domain.cache import LastCall
+from tapebook.domain.instants import HOUR
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
 from tapebook.domain.money import E12
-from tapebook.domain.packet import Citation
+from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, Position
 from tapebook.domain.text import sanitise_lines
 from tapebook.errors import BadInput, UnknownName
 from tapebook.experience import (
     HALF_HOUR,
     BarFeatures,
+    Experience,
     ExperienceQuery,
     FeatureVector,
     MarketFeatures,
-    draft_situation_seen,
+    PacketExperience,
+    SeenMoment,
+    draft_moment_seen,
     feature_vector_of,
     market_features_at,
 )
-from tapebook.experience.records import UNKNOWN_REGIME
+from tapebook.experience.records import UNKNOWN_REGIME, Outcome
+from tapebook.experience.store import RecordsAsOf
 from tapebook.home import shared_lock
-from tapebook.horizons import Aggregate, ChangedDay, Period, exit_of, leaf_of
-from tapebook.lessons import NO_LESSONS, note_bullets
+from tapebook.horizons import Aggregate, ChangedDay, HeldNow, Period, RollupTerms, exit_of, leaf_of
+from tapebook.horizons.markets import MAX_SYMBOLS, PriceSpan, prices_of_day, sector_of
+from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
+from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of, entry_facts
 from tapebook.lessons.notes import draft_note_promoted
+from tapebook.lessons.trials import follow_lessons
 from tapebook.library.document_texts import trade_path
 from tapebook.library.search import index_as_of
 from tapebook.log import Draft
 from tapebook.search import GLOBAL_SCOPE
 from tapebook.search.index import RULES, decode_search_terms
 from tapebook.search.text import ShownTexts
+from tapebook.settings.config import Config
 from tapebook.settings.profiles import SKILL_NAME
 from tapebook.tape.features import RegimeClassifier
+from tapebook.tape.store import Tape
+from tapebook.tape.view import View
 from tapebook.wiring import Rooms
 
 STEP_TRADES = 2_000
 """How many trades are learned from at once: about a second, so that leases are kept alive in between."""
 
+_PPM_PER_BP = 100
+
+# Packets of renderer 4 and before speak of the ensemble of their time.
+_MEMBERS_BEFORE_ANALOG = ("trend", "reversion", "breakout", "carry")
+
+ANALOG_SPAN = 4 * HOUR
+"""How far ahead an engine looks: an hour seldom pays its costs, and days of a few weeks are too few to tell."""
+
 _VectorInputs = tuple[tuple[Candle, ...], AssetContext | SettledFunding | None, Liquidity | None, int]
 """What a reading comes from beside what is held: bars, funding, book, and the half hour."""
 
 
-def experience_rows_for(
+def experience_for(
     rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int, version: PacketVersion
-) -> tuple[ExperienceRow, ...]:
+) -> PacketExperience:
     """What experience says of a situation as of a sequence number."""
     settings = deployment.agent.experience
-    records = rooms.experience.records_as_of(deployment.id, seq=seq) if settings.enabled else None
-    if records is None or not records.seq:
-        return ()
-    read = _feature_vector_cache(
-        market.symbol, market.bar_minutes, len(market.bars), held=_held_sign(market, portfolio)
-    )
-    reading = read((market.bars, market.context or market.settled, market.liquidity, market.as_of // HALF_HOUR))
+    if not settings.enabled:
+        return PacketExperience()
+    records = rooms.experience.records_as_of(deployment.id, seq=seq)
     # Bars that could not be classified are asked about like trades without a tag.
     regime = market_regime(market, version=version) or UNKNOWN_REGIME
-    question = ExperienceQuery(market.as_of, market.symbol, regime, _providers(rooms, deployment.agent))
-    return rooms.experience.rows_for_packet(records, question, reading, settings=settings)
+    held, providers = _held_sign(market, portfolio), _providers(rooms, deployment.agent, version)
+    if version.lookbacks:
+        seen = moment_of(rooms.experience, market)
+        vector = None if seen is None else seen.vector
+        question = ExperienceQuery(market.as_of, market.symbol, regime, providers, vector, held)
+        return rooms.experience.rows_for_packet(records, question, seq=seq, settings=settings)
+    question = ExperienceQuery(market.as_of, market.symbol, regime, providers)
+    return PacketExperience(_old_experience_rows(rooms, records, question, market, settings=settings, held=held))
 
 
-def situation_draft(run_id: str, situation: Situation) -> Draft:
-    """What a decision saw that opens something: joined to the outcome when the trade ends."""
-    market, held = situation.market, _held_sign(situation.market, situation.portfolio)
-    shape = _bar_features_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
-    features = _market_features(
-        market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=held
-    )
-    return draft_situation_seen(run_id, situation.symbol, features)
+def analog_facts(experience: PacketExperience) -> AnalogFacts | None:
+    """What the market did in the four hours after similar moments, for engines; None where nothing is similar."""
+    for move in experience.moves:
+        if move.span_ms == ANALOG_SPAN:
+            figures = move.mean_bps, move.low_bps, move.high_bps, move.independent
+            return AnalogFacts(*figures, horizon_ms=move.span_ms, costs_bps=experience.costs_bps)
+    return None
+
+
+def moment_of(experience: Experience, market: Market) -> SeenMoment | None:
+    """The market of a decision at fixed look-backs; None where there are no bars."""
+    if market.lookback is None:
+        return None
+    return experience.seen_moment(market.symbol, (market.lookback, market.context or market.settled, market.liquidity))
+
+
+def moment_drafts(rooms: Rooms, run_id: str, situation: Situation, *, opens: bool, seq: int) -> list[Draft]:
+    """What is kept of the moment of a decision: a note once an hour, and what a run saw that opens something."""
+    seen = moment_of(rooms.experience, situation.market)
+    if seen is None:
+        return []
+    # Stored with the note: settings may change, and what a packet was told may not.
+    paper = rooms.config.paper
+    costs = round(_PPM_PER_BP * (2 * paper.taker_fee_bps + 2 * paper.impact_bps + paper.spread_bps))
+    deployment, symbol = situation.deployment.id, situation.symbol
+    drafts = rooms.experience.note_moment(deployment, symbol, seen, costs_ppm=costs, seq=seq)
+    if opens:
+        conditions = seen.conditions
+        drafts.append(draft_moment_seen(run_id, symbol, seen.vector, conditions=conditions, at=situation.as_of))
+    return drafts
+
+
+def _old_experience_rows(
+    rooms: Rooms,
+    records: RecordsAsOf,
+    question: ExperienceQuery,
+    market: Market,
+    *,
+    settings: ExperienceSettings,
+    held: int,
+) -> tuple[ExperienceRow, ...]:
+    """The rows of packets of renderer 4 and before, whose situations are those of the bars they show."""
+    if not records.seq:
+        return ()
+    read = _feature_vector_cache(market.symbol, market.bar_minutes, len(market.bars), held=held)
+    reading = read((market.bars, market.context or market.settled, market.liquidity, market.as_of // HALF_HOUR))
+    return rooms.experience.old_rows_for_packet(records, question, reading, settings=settings)
 
 
 def market_regime(market: Market, *, version: PacketVersion) -> str | None:
@@ -168,10 +240,11 @@ def _feature_vector_cache(
     return LastCall(read)
 
 
-def _providers(rooms: Rooms, agent: AgentProfile) -> tuple[str, ...]:
+def _providers(rooms: Rooms, agent: AgentProfile, version: PacketVersion) -> tuple[str, ...]:
     """Who is to be trusted or not: the members of an ensemble, or the engine itself."""
     engine = agent.engine or rooms.config.engine.default
-    return (agent.members or MEMBERS) if engine == "ensemble" else (engine,)
+    usual = MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
+    return (agent.members or usual) if engine == "ensemble" else (engine,)
 
 
 def _held_sign(market: Market, portfolio: Portfolio) -> int:
@@ -213,13 +286,91 @@ class BookDays:
         return leaf_of(day, exits, ledger_usd_e6=sum(known) if known else None)
 
 
+class TapeDays:
+    """The days of some symbols on the tape, as far as they are known by a moment."""
+
+    def __init__(self, tape: Tape, symbols: Iterable[str], *, now: int) -> None:
+        self._tape = tape
+        self._symbols = list(dict.fromkeys(symbols))[:MAX_SYMBOLS]
+        self._now = now
+
+    def prices(self, day: Period) -> dict[str, PriceSpan]:
+        """The symbols with their prices on a day; without those nothing is known of."""
+        # What is told in the hour after it belongs to a day; later corrections leave it as it was rolled up.
+        view = View(min(self._now, day.end + HOUR - 1))
+        found = {symbol: prices_of_day(self._bars(symbol, day, view)) for symbol in self._symbols}
+        return {symbol: span for symbol, span in found.items() if span is not None}
+
+    def _bars(self, symbol: str, day: Period, view: View) -> list[Candle]:
+        for minutes, count in ((60, 24), (24 * 60, 1)):
+            bars = self._tape.bars(symbol, minutes=minutes, count=count, view=view)
+            if inside := [bar for bar in bars if bar.bucket_ts in day]:
+                return inside
+        return []
+
+
 def layers_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The events of days that are over and are not in the layers yet; one lookup when no trade ended since the last."""
     scope, now = deployment.id, rooms.clock.now()
     quiet = rooms.horizons.nothing_to_roll_up_at(scope, now=now)
     if quiet is not None and not rooms.book.closed_count_since(scope, after=quiet, seq=seq)[0]:
         return []
-    return rooms.horizons.roll_up_finished_days(BookDays(rooms.book), scope, seq=seq, now=now)
+    return rooms.horizons.roll_up_finished_days(
+        BookDays(rooms.book),
+        scope,
+        seq=seq,
+        now=now,
+        terms=rollup_terms(rooms.config),
+        market=TapeDays(rooms.tape, deployment.agent.watchlist, now=now),
+    )
+
+
+def owner_layers_due(rooms: Rooms, *, seq: int) -> list[Draft]:
+    """The same of all agents together, whose layers are in the owner's stream: a step at a time, none when all is in.
+
+    No tick waits for that stream, so the librarian of a desk writes them.
+    """
+    now = rooms.clock.now()
+    return rooms.horizons.roll_up_finished_days(
+        BookDays(rooms.book),
+        "",
+        seq=seq,
+        now=now,
+        terms=rollup_terms(rooms.config),
+        market=TapeDays(rooms.tape, watched_symbols(rooms.book), now=now),
+    )
+
+
+def watched_symbols(book: Book) -> list[str]:
+    """What the agents of a home watch, without what was removed."""
+    return [symbol for _, agent in book.agents() for symbol in agent.watchlist]
+
+
+def rollup_terms(config: Config) -> RollupTerms:
+    """The sectors of a home."""
+    own = dict(entry.rsplit("=", 1) for entry in config.horizons.sectors)
+    return RollupTerms(partial(sector_of, own=own))
+
+
+def layers_for(
+    rooms: Rooms,
+    deployment: Deployment,
+    portfolio: Portfolio,
+    *,
+    seq: int,
+    as_of: int,
+    curated: int,
+    version: PacketVersion,
+) -> tuple[LayerRow, ...]:
+    """What a decision is told of the layers, and since renderer 5 of the day that is running and of what is held."""
+    now = None
+    if version.market_phases:
+        ended = rooms.book.closed_on_day(deployment.id, seq=seq, as_of=as_of)
+        if ended and ended[-1].exit_tick_at > as_of:
+            # A clock that was ahead has dated it.
+            ended = [trade for trade in ended if trade.exit_tick_at <= as_of]
+        now = HeldNow(ended, portfolio.positions)
+    return rooms.horizons.packet_rows(deployment.id, seq=seq, as_of=as_of, curated=curated, now=now)
 
 
 def curated_until(rooms: Rooms, *, as_of: int | None = None) -> int:
@@ -254,7 +405,7 @@ def promote(rooms: Rooms, deployment: Deployment, skill: str) -> Promotion:
     """Makes the note that stands for a deployment hold for a skill."""
     require_skill(skill)
     note = rooms.notes.active_note(deployment.id, seq=rooms.book.head(deployment.id))
-    if note is None or not note_bullets(note.lessons_text):
+    if note is None or not shared_bullets(note.lessons_text):
         raise BadInput(f"{deployment.agent.name} has no lessons to promote: `tapebook lessons show` says what it has")
     text, content_hash = note.lessons_text, note.content_hash
     at, agent = rooms.clock.now(), deployment.agent.name
@@ -293,28 +444,94 @@ def promoted_notes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> lis
     return [draft_note_promoted(new) for new, old in news if (new.lessons_text if old is None else new != old)]
 
 
-def lessons_for(rooms: Rooms, deployment: Deployment, *, seq: int) -> Lessons:
+def cases_of(rooms: Rooms, deployment: Deployment, trades: Sequence[ClosedTrade], *, seq: int) -> list[TradeCase]:
+    """Closed trades as evidence for lessons, with what experience knows of the decisions behind them."""
+    if not trades:
+        return []
+    # Those that ended in between and are not among the trades lack fills, and are few.
+    since = min(trade.exit_tick_at for trade in trades) - 1
+    most = 2 * len(trades) + STEP_TRADES
+    outcomes = rooms.experience.outcomes(deployment.id, seq=seq, most=most, since=since)
+    known = {outcome.trade_id: outcome for outcome in outcomes}
+    return [case_of(trade, _entry_decision(known.get(trade.state.trade_id))) for trade in trades]
+
+
+def _entry_decision(outcome: Outcome | None) -> EntryDecision:
+    if outcome is None:
+        return EntryDecision()
+    voters = [
+        vote.provider for vote in outcome.votes if vote.side == outcome.side and vote.action in ("open", "adjust")
+    ]
+    providers = (outcome.provider, *voters) if outcome.provider else None
+    return EntryDecision(providers, outcome.confidence_e4, outcome.conditions)
+
+
+def lessons_for(rooms: Rooms, deployment: Deployment, *, seq: int, version: PacketVersion = CURRENT_VERSION) -> Lessons:
     """What an agent is told of its lessons: the bullets of its note, then those of its skills; often nothing.
 
-    The hash is that of the first note with anything to tell, so that it joins one. Where none has, it is that of the
-    agent's own note, and without one that of an empty text.
+    Since lessons are hypotheses only bullets are told that were rendered from one. The hash is that of the first note
+    with anything to tell, so that it joins one. Where none has, it is that of the agent's own note, and without one
+    that of an empty text.
     """
-    return _lessons_cache((deployment.agent, rooms.notes.notes_for_packet(deployment.id, seq=seq)))
+    notes = rooms.notes.notes_for_packet(deployment.id, seq=seq)
+    return _lessons_cache((version, deployment.agent, notes))
 
 
-def notes_of_lessons(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Note | SkillNote]:
+def notes_of_lessons(
+    rooms: Rooms, deployment: Deployment, *, seq: int, version: PacketVersion = CURRENT_VERSION
+) -> list[Note | SkillNote]:
     """The notes that these lessons are from."""
     note, held = rooms.notes.notes_for_packet(deployment.id, seq=seq)
-    own = [note] if note and note_bullets(note.lessons_text) else []
-    return [*own, *_promoted_notes(deployment.agent, held)]
+    own_bullets, shared_of = _bullet_readers(version)
+    own = [note] if note and own_bullets(note.lessons_text) else []
+    return [*own, *(each for each in _promoted_notes(deployment.agent, held) if shared_of(each.lessons_text))]
 
 
-def _join_lessons(inputs: tuple[AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]]) -> Lessons:
-    agent, (note, held) = inputs
-    own = note_bullets(note.lessons_text) if note else ()
-    shared = _promoted_notes(agent, held)
+def lessons_and_scale(
+    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
+) -> tuple[Lessons | None, FollowedLessons]:
+    """What an agent is told of its lessons, and by how much an ensemble that follows them scales its size."""
+    told = lessons_for(rooms, deployment, seq=seq, version=version)
+    return told, followed_lessons(rooms, deployment, market, seq=seq, version=version)
+
+
+def followed_lessons(
+    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
+) -> FollowedLessons:
+    """What an agent that follows its confirmed lessons is to do here; by default nothing is read."""
+    follow = deployment.agent.reflection.follow
+    if follow is msgspec.UNSET or not version.hypotheses:
+        return NO_LESSONS_FOLLOWED
+    lessons = [change.lesson for change in rooms.notes.lessons(deployment.id, seq=seq)]
+    # Seen like the moment of an entry, so that a condition means the same before a trade as in its evidence.
+    seen = moment_of(rooms.experience, market)
+    facts = entry_facts(
+        symbol=market.symbol,
+        side=None,
+        regime=market_regime(market, version=version),
+        at=market.as_of,
+        conditions=dict(seen.conditions) if seen else {},
+    )
+    return follow_lessons(lessons, facts, skip=follow == "skip")
+
+
+_BulletReader = Callable[[str], tuple[str, ...]]
+
+
+def _bullet_readers(version: PacketVersion) -> tuple[_BulletReader, _BulletReader]:
+    """How bullets are read from the own note, and from those of others."""
+    return (rendered_bullets, shared_bullets) if version.hypotheses else (note_bullets, note_bullets)
+
+
+def _join_lessons(
+    inputs: tuple[PacketVersion, AgentProfile, tuple[Note | None, tuple[SkillNote, ...]]],
+) -> Lessons:
+    version, agent, (note, held) = inputs
+    own_bullets, shared_of = _bullet_readers(version)
+    own = own_bullets(note.lessons_text) if note else ()
+    shared = [each for each in _promoted_notes(agent, held) if shared_of(each.lessons_text)]
     lines = [
-        f"From {each.agent}: {line}" for each in shared for line in note_bullets(each.lessons_text) if line not in own
+        f"From {each.agent}: {line}" for each in shared for line in shared_of(each.lessons_text) if line not in own
     ]
     if shared and not own:
         return Lessons(tuple(lines), shared[0].content_hash)
@@ -340,7 +557,7 @@ def _append_promotion(rooms: Rooms, note: SkillNote) -> Promotion:
         for name, _ in rooms.book.deployments(agent.name)
         if name != note.source
     ]
-    bullets = note_bullets(note.lessons_text)
+    bullets = shared_bullets(note.lessons_text)
     return Promotion(note.skill, note.note_id, note.agent, note.content_hash, bullets, tuple(lines))
 
 

@@ -34,15 +34,16 @@ from tapebook.context import (
     version_of,
 )
 from tapebook.context.market_sections import feature_line
-from tapebook.domain.agent import MOST_TRADES_SHOWN, Deployment
+from tapebook.domain.agent import MOST_TRADES_SHOWN, NO_LESSONS_FOLLOWED, Deployment, LayerRow
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import DAY, MINUTE
-from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, SettledFunding
+from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
+from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, LookbackBars, Mid, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.text import short_line
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
+from tapebook.experience import HALF_HOUR, PacketExperience
 from tapebook.library.search import documents_watermark
 from tapebook.log.store import StreamSetBack
 from tapebook.tape import features as tape_features
@@ -51,7 +52,15 @@ from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_o
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import ShownMemories, citations_for, curated_until, experience_rows_for, lessons_for
+from tapebook.tick.memory import (
+    ShownMemories,
+    analog_facts,
+    citations_for,
+    curated_until,
+    experience_for,
+    layers_for,
+    lessons_and_scale,
+)
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
 from tapebook.wiring import Rooms
 
@@ -190,6 +199,35 @@ def with_features(tape: Tape, market: Market, *, view: View, version: PacketVers
     if not version.derived_features or any(_is_recent(each, view) for each in stored):
         return found
     return _with_history_features(tape, found, view=view)
+
+
+_LOOKBACK_MINUTES = (60, 240, 1_440)
+_RECENT_MS, _LOOKBACK_MS = 4 * HOUR, 7 * DAY
+
+
+def read_lookback(tape: Tape, symbol: str, *, view: View) -> LookbackBars:
+    """The bars at which the situation of a decision is looked, the same for every agent.
+
+    Quarters of an hour reach back to the full hour four hours before the newest, hours seven days: on a live tape
+    hours are stored, and a week of minutes would take ten times as long to read.
+    """
+    # Nineteen quarters at most lie behind that hour.
+    recent = finished_bars(tape, symbol, minutes=15, count=20, view=view).bars
+    if not recent:
+        for minutes in _LOOKBACK_MINUTES:
+            count = _LOOKBACK_MS // (minutes * MINUTE) + 2
+            if older := finished_bars(tape, symbol, minutes=minutes, count=count, view=view).bars:
+                return LookbackBars((), older)
+        return LookbackBars()
+    # A situation is looked at every half hour, and what is similar is searched for no more often.
+    if recent[-1].end % HALF_HOUR and len(recent) > 1:
+        recent = recent[:-1]
+    # Both meet at a full hour, so that no minute is counted twice or left out.
+    start = floor_to_step(recent[-1].end, HOUR) - _RECENT_MS
+    older = tape.bars(symbol, minutes=60, count=(_LOOKBACK_MS + DAY) // HOUR, view=view)
+    return LookbackBars(
+        tuple([bar for bar in recent if bar.bucket_ts >= start]), tuple([bar for bar in older if bar.end <= start])
+    )
 
 
 def _is_recent(stored: FeatureRow | AssetContext | None, view: View) -> bool:
@@ -376,15 +414,19 @@ def _read_shared_market(
 ) -> Market:
     profile = deployment.agent.context
     minutes, count = profile.bar_minutes, profile.bar_count
+    looks_back = version.lookbacks and "experience" in profile.rooms
     if shelf is None or "features" in optional.degraded_names:
         market = read_market(tape, symbol, minutes=minutes, count=count, view=view, version=version)
+        if looks_back:
+            lookback = optional.read_or_default("experience", None, read_lookback, tape, symbol, view=view)
+            market = msgspec.structs.replace(market, lookback=lookback)
         return optional.read_or_default("features", market, with_features, tape, market, view=view, version=version)
-    key = MarketKey(symbol, minutes, count, view.as_of, view.watermark)
+    key = MarketKey(symbol, minutes, count, view.as_of, view.watermark, looks_back)
     found = shelf.get(key)
     if found is None:
         found = _read_shared_market(tape, deployment, symbol, view=view, optional=optional, shelf=None, version=version)
         # Only what was read whole is for others.
-        if "features" not in optional.degraded_names:
+        if not {"features", "experience"} & set(optional.degraded_names):
             shelf.store_market(key, found)
     return found
 
@@ -415,11 +457,10 @@ def _read_memories(
     elif ahead is None:
         closed = read("recent_trades", [], book.closed_trades, own, seq=seq, most=most)
     else:
-        until = {"seq": seq, "most": most, "until": view.as_of}
-        closed = read("recent_trades", [], book.closed_trades_until, own, **until)
+        closed = read("recent_trades", [], book.closed_trades_until, own, seq=seq, most=most, until=view.as_of)
     learned = seq if ahead is None else ahead.first_seq - 1
     known = {"seq": learned, "as_of": view.as_of, "curated": watermarks.curated}
-    portfolio, docs = account.portfolio, watermarks.docs
+    portfolio, docs, no_lessons = account.portfolio, watermarks.docs, (None, NO_LESSONS_FOLLOWED)
     last, outcomes = read(
         "last_decision",
         (None, ()),
@@ -431,20 +472,25 @@ def _read_memories(
         version=version,
         until=None if ahead is None else view.as_of,
     )
-    lessons = read("lessons", None, lessons_for, rooms, deployment, seq=learned) if "lessons" in on else None
-    experience = (
-        read("experience", (), experience_rows_for, rooms, deployment, market, portfolio, seq=learned, version=version)
-        if "experience" in on
-        else ()
-    )
-    layers = read("horizons", (), rooms.horizons.packet_rows, own, **known) if "horizons" in on else ()
+    terms: Any = {"seq": learned, "version": version}
+    lessons, followed = no_lessons
+    if "lessons" in on:
+        lessons, followed = read("lessons", no_lessons, lessons_and_scale, rooms, deployment, market, **terms)
+    experience = PacketExperience()
+    if "experience" in on:
+        experience = read("experience", experience, experience_for, rooms, deployment, market, portfolio, **terms)
+    layers: tuple[LayerRow, ...] = ()
+    if "horizons" in on:
+        layers = read("horizons", layers, layers_for, rooms, deployment, portfolio, version=version, **known)
     return {
         "activity": doing,
         "closed_trades": tuple(closed),
         "last_run": last,
         "last_orders": outcomes,
         "lessons": lessons,
-        "experience": experience,
+        "followed": followed,
+        "experience": experience.rows,
+        "analog": analog_facts(experience),
         "horizons": layers,
         "citations": read(
             "citations",

@@ -24,8 +24,9 @@ from tapebook.domain.money import E6, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, RunStatus
+from tapebook.log import Draft
 from tapebook.tick.decide import Decision, PreparedDecision, Slot
-from tapebook.tick.memory import situation_draft
+from tapebook.tick.memory import moment_drafts
 from tapebook.tick.prepare import OptionalReads, log_causes, safe_causes, watermarks_now
 from tapebook.wiring import Rooms
 
@@ -34,16 +35,17 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
     """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
     orders, agent = _intended_orders(rooms, opened, decision, limits), opened.slot.deployment.agent
     optional = OptionalReads(causes=opened.causes)
-    seen = None
-    if agent.mode == "trade" and orders and not all(order.reduce_only for order in orders):
-        # Without it the outcome teaches less; the order is worth more than that.
-        seen = optional.read_or_default("sighting", None, situation_draft, opened.slot.run_id(), opened.situation)
+    seen: list[Draft] = []
+    if opened.slot.learns and opened.slot.branch == "main":
+        opens = agent.mode == "trade" and bool(orders) and not all(order.reduce_only for order in orders)
+        # Without it less is learned; the order is worth more than that.
+        seen = optional.read_or_default(
+            "sighting", [], moment_drafts, rooms, opened.slot.run_id(), opened.situation, opens=opens, seq=limits.seq
+        )
     run = _decision_run(rooms, opened, decision, orders=len(orders), optional=optional)
     written = [_dry_run_event(order, limits) if agent.mode == "dry_run" else OrderIntended(order) for order in orders]
     drafts = [draft_event(run.as_of, RunDecided(run)), *[draft_event(limits.at, body) for body in written]]
-    if seen is not None:
-        drafts.append(seen)
-    rooms.book.append(run.deployment, drafts, expected_seq=limits.seq)
+    rooms.book.append(run.deployment, drafts + seen, expected_seq=limits.seq)
     if run.degraded_causes:
         log_causes(run.degraded_causes, deployment=run.deployment, symbol=run.symbol, run=run.run_id)
     return run

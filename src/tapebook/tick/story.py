@@ -117,7 +117,9 @@ def conclude_decision(rooms: Rooms, opened: PreparedDecision, answer: EngineAnsw
 
 
 # What a decision leaves in the stream of its deployment: behind these alone, the next one is told nothing new.
-_DECISION_KINDS = frozenset(("run.decided", "run.ended", "situation.seen", "marks.observed"))
+_DECISION_KINDS = frozenset(
+    ("run.decided", "run.ended", "situation.seen", "moment.noted", "moment.fitted", "marks.observed")
+)
 
 
 def repeated_run(rooms: Rooms, deployment: Deployment, symbol: str) -> DecisionRun | None:

@@ -1,49 +1,58 @@
-"""Packets for the tests of rule engines, made of what such an engine looks at and nothing else."""
+"""Packets for the tests of rule engines, made of the facts such an engine looks at and nothing else."""
 
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
+
+import msgspec
 
 from tapebook.decision import EngineAnswer, EngineTerms, Reply, parse_reply
-from tapebook.domain.packet import Packet, Section
+from tapebook.domain.money import E6, E8
+from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, Section
 from tapebook.domain.run import Action
 
 FLAT, LONG, SHORT = 0, 1, -1
 Prices = tuple[float, float, float]
 
 
-def packet_of(*sections: Section) -> Packet:
-    """A packet about BTC with these sections."""
-    return Packet("a", "BTC", 0, 1, "", "", sections, 0, {}, "", "")
+NO_FACTS = DecisionFacts()
 
 
-def facts(name: str, **values: str) -> Section:
-    """A section of names and values."""
-    return Section(name, name, ("name", "value"), tuple(values.items()))
+def packet_of(*sections: Section, facts: DecisionFacts = NO_FACTS) -> Packet:
+    """A packet about BTC with these sections and facts."""
+    return Packet("a", "BTC", 0, 1, "", "", sections, 0, {}, "", "", facts=facts)
 
 
-def portfolio(held: int = FLAT, **changes: str) -> Section:
-    """An account of 10,000 USD with the usual caps."""
-    side = {FLAT: "flat", LONG: "long", SHORT: "short"}[held]
-    usual = {"equity_usd": "10000.00", "position_side": side, "max_position_usd": "2000.00", "max_leverage": "5"}
-    return facts("portfolio", **{**usual, **changes})
+def account(held: int = FLAT, **changes: Any) -> DecisionFacts:
+    """An account of 10,000 USD with the usual caps, and 1,000 USD held on a side."""
+    usual = DecisionFacts(
+        symbol="BTC",
+        held_usd_e6=held * 1_000 * E6,
+        equity_usd_e6=10_000 * E6,
+        max_position_usd_e6=2_000 * E6,
+        max_leverage=5,
+        account_used_usd_e6=abs(held) * 1_000 * E6,
+    )
+    return msgspec.structs.replace(usual, **changes)
 
 
-def bars(prices: Sequence[Prices]) -> Section:
+def bars(prices: Sequence[Prices]) -> BarPrices:
     """Bars of highs, lows and closes, oldest first."""
-    rows = tuple(("00:00", f"{high:.8f}", f"{low:.8f}", f"{close:.8f}", "1") for high, low, close in prices)
-    return Section("bars", "bars", ("time", "high", "low", "close", "volume"), rows)
+    highs, lows, closes = (tuple(round(each[column] * E8) for each in prices) for column in range(3))
+    return BarPrices(highs, lows, closes, len(prices))
 
 
 def seen(prices: Sequence[Prices], *, held: int = FLAT) -> Packet:
-    """A packet of bars and a portfolio."""
-    return packet_of(bars(prices), portfolio(held))
+    """A packet of bars and an account."""
+    return packet_of(facts=account(held, bars=bars(prices)))
 
 
 def action_in(answer: EngineAnswer) -> Action:
-    """The one action of an answer without a problem."""
+    """The one action of an answer without a problem; its text and its typed form say the same."""
     assert answer.problem is None
     parsed = parse_reply(answer.reply)
     assert isinstance(parsed, Reply), parsed
+    assert answer.actions in (None, parsed.actions)
     (only,) = parsed.actions
     return only
 

@@ -1,22 +1,23 @@
-"""The ensemble: a weighted majority, every vote recorded, whoever fails counted as a hold."""
+"""The ensemble: a majority or a weighted target, every vote recorded, whoever fails without a voice."""
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.decision import Engine, EngineAnswer, EngineTerms
-from tapebook.decision.engines import ensemble
+from tapebook.decision.engines import breakout, ensemble, reversion, trend
 from tapebook.decision.engines.ensemble import MEMBERS, EnsembleEngine
 from tapebook.decision.reply import make_answer
 from tapebook.domain.money import E6, E8
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import Action, Usage, Vote
 from tapebook.errors import ConfigError
-from tests.decision.engines.seen import action_in, packet_of
+from tests.decision.engines.seen import FLAT, LONG, SHORT, account, action_in, bars, packet_of
 
-PACKET = packet_of()
+PACKET = packet_of(facts=account())
 
 
 class Says:
@@ -52,40 +53,52 @@ def decided(*members: Engine, packet: Packet = PACKET) -> Action:
     return action_in(asked(*members, packet=packet))
 
 
-def trusting(**weights: str) -> Packet:
-    """A packet whose experience weighs members."""
-    rows = (("similar", "3 of 4 won"), *(("provider", name, weight) for name, weight in weights.items()), ("provider",))
-    return packet_of(Section("experience", "", ("kind", "name", "value"), rows))
+def trusting(held_usd: int = 0, **weights: int) -> Packet:
+    """A packet whose facts weigh members, with so much held."""
+    return packet_of(facts=account(held_usd_e6=held_usd * E6, account_used_usd_e6=abs(held_usd) * E6, weights=weights))
 
 
-def test_the_heavier_side_wins() -> None:
-    proposed = decided(says("open", 0.6), says("open", 0.5), says("hold", 0.5), says("close", 0.5))
-    assert (proposed.action, proposed.side) == ("open", "long")
+def holding(held: int) -> Packet:
+    """A packet of an account that holds 1,000 USD on a side."""
+    return packet_of(facts=account(held))
 
 
-def test_confidence_counts_not_heads() -> None:
-    assert decided(says("open", 0.9), says("hold", 0.4), says("hold", 0.4)).action == "open"
-    assert decided(says("open", 0.7), says("hold", 0.4), says("hold", 0.4)).action == "hold"
+LONGS_OF_1000, SHORTS_OF_1000 = says("open", notional_usd=1_000.0), says("open", side="short", notional_usd=1_000.0)
+LONGS, SHORTS, CLOSES, HOLDS = says("open"), says("open", side="short"), says("close"), says("hold")
 
 
-def test_sides_are_different_proposals() -> None:
-    assert decided(says("open", 0.5), says("open", 0.5, side="short"), says("hold", 0.6)).action == "hold"
+@pytest.mark.parametrize(
+    ("members", "kind", "side"),
+    [
+        ((LONGS, LONGS, HOLDS), "open", "long"),
+        ((LONGS, HOLDS, HOLDS), "hold", None),
+        ((LONGS, HOLDS), "open", "long"),
+        ((LONGS, SHORTS), "hold", None),
+        ((LONGS, LONGS, SHORTS), "open", "long"),
+        ((LONGS, LONGS, SHORTS, HOLDS), "hold", None),
+        ((LONGS, LONGS, HOLDS, CLOSES), "open", "long"),
+        ((SHORTS, SHORTS, HOLDS, LONGS, SHORTS), "open", "short"),
+        ((LONGS, fails(), fails()), "open", "long"),
+    ],
+)
+def test_a_majority_needs_a_majority(members: tuple[Engine, ...], kind: str, side: str | None) -> None:
+    proposed = decided(*members)
+    assert (proposed.action, proposed.side) == (kind, side)
 
 
-def test_a_tie_holds() -> None:
-    proposed = decided(says("open", 0.5), says("open", 0.5, side="short"))
-    assert (proposed.action, proposed.confidence_e4) == ("hold", 0)
-    assert proposed.reason == "no majority: open long: a; open short: b"
-
-
-def test_members_who_all_abstain_hold() -> None:
-    assert decided(says("hold", 0.0), says("hold", 0.0)).reason.startswith("no majority")
-
-
-def test_agreement_keeps_confidence_and_disagreement_lowers_it() -> None:
-    assert decided(says("open", 0.6), says("open", 0.6)).confidence_e4 == 6_000
-    assert decided(says("open", 0.6), says("open", 0.6), says("hold", 0.5)).confidence_e4 == 4_000
-    assert decided(says("open", 0.6), fails()).confidence_e4 == 3_000
+@pytest.mark.parametrize(
+    ("held", "members", "kind"),
+    [
+        (LONG, (LONGS_OF_1000, HOLDS, HOLDS), "hold"),
+        (LONG, (CLOSES, HOLDS, HOLDS), "hold"),
+        (LONG, (CLOSES, CLOSES, HOLDS), "close"),
+        (LONG, (SHORTS, SHORTS, HOLDS), "open"),
+        (SHORT, (LONGS, HOLDS, HOLDS), "hold"),
+        (LONG, (LONGS, SHORTS, CLOSES), "close"),
+    ],
+)
+def test_a_hold_is_a_voice_for_what_is_held(held: int, members: tuple[Engine, ...], kind: str) -> None:
+    assert decided(*members, packet=holding(held)).action == kind
 
 
 def test_the_strongest_voter_gives_size_leverage_and_limit() -> None:
@@ -97,16 +110,21 @@ def test_the_strongest_voter_gives_size_leverage_and_limit() -> None:
     assert proposed.cites == ("c1",)
 
 
-def test_every_vote_is_recorded() -> None:
+def test_every_vote_is_recorded_with_its_target() -> None:
     given = asked(says("open", 0.6), says("hold", 0.5), fails("timeout after 3 attempts"))
     assert given.votes == (
-        Vote("a", "open", "long", 6_000, 10_000, "for open"),
-        Vote("b", "hold", None, 5_000, 10_000, "for hold"),
+        Vote("a", "open", "long", 6_000, 10_000, "for open", 10_000),
+        Vote("b", "hold", None, 5_000, 10_000, "for hold", 0),
         Vote("c", "hold", None, 0, 10_000, "timeout after 3 attempts"),
     )
 
 
-def test_a_reply_that_is_none_is_a_vote_to_hold() -> None:
+def test_a_vote_without_a_target_is_stored_as_before_there_were_any() -> None:
+    assert b"target" not in msgspec.json.encode(Vote("a", "hold", None, 0, 10_000, "why"))
+    assert msgspec.json.decode(msgspec.json.encode(Vote("a", "hold", None, 0, 1, "", -5)), type=Vote).target_e4 == -5
+
+
+def test_a_reply_that_is_none_has_no_voice() -> None:
     given = asked(says("open", 0.6), Says(EngineAnswer("buy!")), Says(EngineAnswer('{"actions":[]}')))
     assert [vote.action for vote in given.votes] == ["open", "hold", "hold"]
     assert given.votes[1].reason.startswith("not the JSON")
@@ -118,7 +136,7 @@ def test_words_on_other_symbols_are_no_votes() -> None:
     other = Says(
         EngineAnswer('{"actions":[{"action":"open","symbol":"ETH","side":"long","notional_usd":5,"confidence":1}]}')
     )
-    assert decided(other, says("close", 0.1)).action == "close"
+    assert decided(other, says("close", 0.1), packet=holding(LONG)).action == "close"
 
 
 def test_when_everybody_fails_there_is_no_answer() -> None:
@@ -127,29 +145,86 @@ def test_when_everybody_fails_there_is_no_answer() -> None:
     assert [vote.reason for vote in given.votes] == ["one", "two"]
 
 
-def test_weights_come_from_experience() -> None:
-    members = says("open", 0.5), says("close", 0.6)
-    assert decided(*members).action == "close"
-    given = asked(*members, packet=trusting(a="1.30"))
-    assert action_in(given).action == "open"
-    assert [vote.weight_e4 for vote in given.votes] == [13_000, 10_000]
-
-
 @pytest.mark.parametrize(
-    ("weight", "e4"), [("0", 0), ("-5", 0), ("0.25", 2_500), ("99", 100_000), ("nan", 10_000), ("much", 10_000)]
+    ("weights", "held", "kind", "size"),
+    [
+        ({"a": 7_000, "cash": 3_000}, 0, "open", 700),
+        ({"a": 2_000, "cash": 8_000}, 0, "hold", 0),
+        ({"a": 6_000, "b": 2_000, "cash": 2_000}, 0, "open", 400),
+        ({"a": 2_000, "equal": 8_000}, 0, "hold", 0),
+        ({"a": 7_000, "cash": 3_000}, 600, "hold", 0),
+        ({"a": 7_000, "cash": 3_000}, 300, "adjust", 700),
+        ({"cash": 10_000}, 700, "close", 0),
+        ({"a": 7_000, "cash": 3_000}, -700, "open", 700),
+    ],
 )
-def test_absurd_weights(weight: str, e4: int) -> None:
-    assert asked(says("hold"), packet=trusting(a=weight)).votes[0].weight_e4 == e4
+def test_weights_scale_the_target_and_small_steps_are_not_worth_their_costs(
+    weights: dict[str, int], held: int, kind: str, size: int
+) -> None:
+    packet = trusting(held, **weights)
+    proposed = decided(LONGS_OF_1000, SHORTS_OF_1000, packet=packet)
+    assert (proposed.action, proposed.notional_usd_e6) == (kind, size * E6)
 
 
-def test_weights_of_nothing_hold() -> None:
-    assert decided(says("open"), says("close"), packet=trusting(a="0", b="0")).action == "hold"
+def test_a_small_step_is_made_once_not_making_it_has_cost_as_much() -> None:
+    # All of the notional at 500 ppm costs 500,000 billionths of it.
+    for missed, kind in ((499_999, "hold"), (500_000, "adjust")):
+        facts = account(held_usd_e6=600 * E6, account_used_usd_e6=600 * E6, cost_ppm=500, missed_e9=missed)
+        facts = msgspec.structs.replace(facts, weights={"a": 7_000, "cash": 3_000})
+        assert decided(LONGS_OF_1000, packet=packet_of(facts=facts)).action == kind
 
 
-def test_a_member_with_a_model_is_known_by_its_engine() -> None:
-    member = EnsembleEngine([("openai:gpt-6-luna", says("hold"))])
-    packet = packet_of(Section("experience", "", ("kind",), (("provider", "openai", "2.00"),)))
-    assert member.decide(packet).votes[0].weight_e4 == 20_000
+def test_lessons_scale_what_is_wanted() -> None:
+    facts = account(lessons_scale_e4=5_000)
+    assert decided(LONGS_OF_1000, packet=packet_of(facts=facts)).notional_usd_e6 == 500 * E6
+
+
+def test_lessons_scale_entries_on_their_side_and_are_named_and_what_is_held_stays() -> None:
+    facts = account(lessons_scale_short_e4=0, lessons_followed=("0123456789ab",))
+    assert decided(LONGS_OF_1000, packet=packet_of(facts=facts)).notional_usd_e6 == 1_000 * E6
+    assert decided(SHORTS_OF_1000, packet=packet_of(facts=facts)).action == "hold"
+    halved = msgspec.structs.replace(facts, lessons_scale_e4=5_000)
+    assert decided(LONGS_OF_1000, packet=packet_of(facts=halved)).reason.startswith("follows lessons 0123456789ab; ")
+    # A lesson is about entries: a position that is wanted as it is stays, and one that is not wanted ends.
+    held = msgspec.structs.replace(halved, held_usd_e6=1_000 * E6, account_used_usd_e6=1_000 * E6)
+    assert decided(LONGS_OF_1000, packet=packet_of(facts=held)).action == "hold"
+    assert decided(SHORTS_OF_1000, packet=packet_of(facts=held)).action == "close"
+
+
+class ReadsSections:
+    """A plug-in that was written against the packet's sections alone."""
+
+    identity = ""
+
+    def decide(self, packet: Packet) -> EngineAnswer:
+        """Long when the section says up."""
+        found = packet.section("market")
+        kind = "open" if found and found.get("direction") == "up" else "hold"
+        return make_answer(packet, kind, reason="as it says", side="long", notional_usd=500.0)
+
+
+def test_an_engine_that_reads_sections_has_a_voice() -> None:
+    market = Section("market", "", ("name", "value"), (("direction", "up"),))
+    packet = packet_of(market, facts=account())
+    assert decided(ReadsSections(), packet=packet).notional_usd_e6 == 500 * E6
+    assert action_in(ReadsSections().decide(packet)).action == "open"
+
+
+RULES = (trend, reversion, breakout)
+CLOSES_OF_BARS = st.lists(st.integers(90, 110).map(float), min_size=45, max_size=60)
+
+
+@given(CLOSES_OF_BARS)
+def test_targets_of_rules_do_not_depend_on_what_is_held(closes: list[float]) -> None:
+    engine = EnsembleEngine([(each.__name__.rpartition(".")[2], each.create(EngineTerms())) for each in RULES])
+    prices = bars([(close + 1, close - 1, close) for close in closes])
+    packets = [packet_of(facts=account(held, bars=prices)) for held in (FLAT, LONG, SHORT)]
+    targets = [[vote.target_e4 for vote in engine.decide(packet).votes] for packet in packets]
+    assert targets[0] == targets[1] == targets[2]
+    # What they come to is held until the bars change: the same packet behind it asks for nothing more.
+    wanted = action_in(engine.decide(packets[0]))
+    after = {"open": LONG if wanted.side == "long" else SHORT}.get(wanted.action, FLAT)
+    assert action_in(engine.decide(packets[(FLAT, LONG, SHORT).index(after)])).action == "hold"
 
 
 def test_usage_is_that_of_all_members() -> None:
@@ -191,22 +266,3 @@ def test_members_are_those_of_the_profile_else_the_four_rules() -> None:
 def test_an_ensemble_of_ensembles_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be a member"):
         ensemble.create(EngineTerms(members=("trend", name), member=lambda *_: says("hold")))
-
-
-KINDS = st.sampled_from([("open", "long"), ("open", "short"), ("close", None), ("hold", None)])
-VOTERS = st.lists(st.tuples(KINDS, st.integers(0, 10_000), st.integers(0, 100)), min_size=1, max_size=6)
-
-
-@given(VOTERS)
-def test_it_is_the_majority_that_a_plain_count_finds(voters: list[tuple[tuple[str, str | None], int, int]]) -> None:
-    members = [says(kind, confidence / 1e4, side=side) for (kind, side), confidence, _ in voters]
-    weights = {name: f"{weight / 100:.2f}" for name, (_, _, weight) in zip("abcdef", voters, strict=False)}
-    sums: dict[tuple[str, str | None], int] = {}
-    for proposal, confidence, weight in voters:
-        sums[proposal] = sums.get(proposal, 0) + confidence * weight
-    best = [proposal for proposal, weight in sums.items() if weight == max(sums.values())]
-    expected = best[0] if len(best) == 1 and sums[best[0]] else ("hold", None)
-    proposed = decided(*members, packet=trusting(**weights))
-    assert (proposed.action, proposed.side) == expected
-    # Nobody is surer together than the surest of them alone.
-    assert proposed.confidence_e4 <= max(confidence for _, confidence, _ in voters)

@@ -31,9 +31,7 @@ def ending(last: float) -> list[float]:
         (97.0, FLAT, "open", "long"),
         (101.0, FLAT, "hold", None),
         (103.0, SHORT, "hold", None),
-        (101.0, SHORT, "hold", None),
         (99.5, SHORT, "close", None),
-        (99.0, LONG, "hold", None),
         (100.5, LONG, "close", None),
         (103.0, LONG, "open", "short"),
         (97.0, SHORT, "open", "long"),
@@ -44,7 +42,17 @@ def test_band(last: float, held: int, kind: str, side: str | None) -> None:
     assert (proposed.action, proposed.side) == (kind, side)
 
 
-@given(st.lists(st.floats(90, 110), min_size=BARS, max_size=BARS + 20))
+def test_it_stays_from_an_extreme_to_the_mean_whatever_is_held() -> None:
+    assert [decided([*ending(103.0), 101.0], held=held).action for held in (FLAT, SHORT, LONG)] == [
+        "open",
+        "hold",
+        "open",
+    ]
+    assert decided([*ending(103.0), 101.0, 99.5], held=SHORT).action == "close"
+    assert decided([*ending(103.0), 99.5, 101.0], held=FLAT).action == "hold"
+
+
+@given(st.lists(st.floats(90, 110), min_size=BARS, max_size=BARS))
 def test_it_opens_beyond_the_band_and_nowhere_else(closes: list[float]) -> None:
     shown = [round(close, 8) for close in closes][-BARS:]
     deviation = pstdev(shown)

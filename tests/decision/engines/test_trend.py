@@ -36,9 +36,7 @@ def gap(bps: float) -> list[float]:
         (0, FLAT, "hold", None),
         (ENTER_BPS + 1, LONG, "hold", None),
         (-ENTER_BPS - 1, SHORT, "hold", None),
-        (LEAVE_BPS + 1, LONG, "hold", None),
         (LEAVE_BPS - 1, LONG, "close", None),
-        (-LEAVE_BPS - 1, SHORT, "hold", None),
         (-LEAVE_BPS + 1, SHORT, "close", None),
         (-ENTER_BPS - 1, LONG, "open", "short"),
         (ENTER_BPS + 1, SHORT, "open", "long"),
@@ -48,6 +46,21 @@ def gap(bps: float) -> list[float]:
 def test_band(bps: float, held: int, kind: str, side: str | None) -> None:
     proposed = decided(gap(bps), held=held)
     assert (proposed.action, proposed.side) == (kind, side)
+
+
+def test_it_stays_with_a_trend_it_has_seen_begin_until_the_inner_band() -> None:
+    rising = gap(ENTER_BPS + 5)
+    # One bar after the other falls back; what is held makes no difference to what is wanted.
+    fading = [*rising, *[rising[-1] * 0.999] * 3]
+    assert -ENTER_BPS < _newest_gap(fading) < ENTER_BPS
+    wanted = [decided(fading, held=held) for held in (FLAT, LONG, SHORT)]
+    assert [each.action for each in wanted] == ["open", "hold", "open"]
+    assert _newest_gap(fading) > LEAVE_BPS
+    assert decided([*fading, *[rising[0]] * FAST], held=LONG).action == "close"
+
+
+def _newest_gap(closes: list[float]) -> float:
+    return (sum(closes[-FAST:]) / FAST / (sum(closes[-SLOW:]) / SLOW) - 1) * 10_000
 
 
 def test_open_has_a_size_and_a_story() -> None:

@@ -1,8 +1,8 @@
 """Goes against a row of bars in one direction, and leaves when the row has ended."""
 
-from tapebook.decision import Engine, EngineAnswer, EngineTerms
-from tapebook.decision.rule_engine import RuleSettings, Signal, WholeBars, follow_signal, read_packet
-from tapebook.domain.packet import Packet, PositionSide
+from tapebook.decision import Engine, EngineTerms
+from tapebook.decision.rule_engine import RuleEngine, RuleSettings, Signal, WholeBars
+from tapebook.domain.packet import BarPrices
 
 from .streaks import streak_of
 
@@ -16,22 +16,17 @@ class ContrarianSettings(RuleSettings, frozen=True, kw_only=True, cache_hash=Tru
 SETTINGS = ContrarianSettings
 
 
-class ContrarianEngine:
+class ContrarianEngine(RuleEngine):
     """Sells after rises and buys after falls."""
 
-    identity = ""
+    settings: ContrarianSettings
 
-    def __init__(self, settings: ContrarianSettings) -> None:
-        self._settings = settings
-
-    def decide(self, packet: Packet) -> EngineAnswer:
-        """Opens against a row that is long enough, closes once it has turned, holds otherwise."""
-        reading = read_packet(packet)
-        row = streak_of(reading.bars.closes)
-        wants: PositionSide | None = None if abs(row) < self._settings.bars else "short" if row > 0 else "long"
-        stays: tuple[PositionSide, ...] = ("short",) if row > 0 else ("long",) if row < 0 else ("long", "short")
+    def bar_signal(self, bars: BarPrices) -> Signal:
+        """Against a row that is long enough, until it has turned."""
+        row = streak_of(bars.closes_e8)
+        target = 0 if abs(row) < self.settings.bars else -10_000 if row > 0 else 10_000
         story = f"{abs(row)} bars in a row {'rose' if row > 0 else 'fell'}" if row else "the last bar did not move"
-        return follow_signal(reading, Signal(story, wants, 0.6, stays), self._settings)
+        return Signal(story, target, 6_000)
 
 
 def create(terms: EngineTerms) -> Engine:

@@ -21,6 +21,15 @@ NOTE = {
     "problem": "",
     "lessons_text": "### Sizing\n- size above $900 does better",
 }
+LESSON = {
+    "lesson_id": "0123456789ab",
+    "status": "confirmed",
+    "slot": "Sizing",
+    "statement": "trades of size $300-1000 do worse",
+    "later": {"trades": 34, "capital_for": 21.5, "capital_against": 0.25},
+}
+CHANGE = {"at": "2026-01-05T04:00:00.000Z", "change": "confirmed", "lesson": LESSON}
+NONE: dict[str, list[Any]] = {"lessons": [], "history": []}
 DONE = Promotion("sizing", "n1", "teacher", "0123456789abcdef", ("Sizing: x",), ("pupil.paper",))
 
 
@@ -29,6 +38,7 @@ def test_lessons_of_an_agent_with_or_without_the_word_show(
     run: Run, facade: SimpleNamespace, words: tuple[str, ...]
 ) -> None:
     facade.lessons, facade.skills = lambda agent, *, most: [NOTE], SimpleNamespace(notes_for=lambda agent: [])
+    facade.hypotheses = lambda agent, *, most: NONE
     assert run(*words)[1].splitlines() == [
         "### Sizing",
         "- size above $900 does better",
@@ -36,12 +46,28 @@ def test_lessons_of_an_agent_with_or_without_the_word_show(
         "written           status  trades  hash              by          problem",
         "2026-01-05T04:00  active      20  0123456789abcdef  statistics  -",
     ]
-    assert json.loads(run(*words, "--most", "3", "--json")[1]) == [NOTE]
+    assert json.loads(run(*words, "--most", "3", "--json")[1]) == {**NONE, "notes": [NOTE]}
+
+
+def test_lessons_are_shown_with_their_state_and_their_history(run: Run, facade: SimpleNamespace) -> None:
+    facade.lessons, facade.skills = lambda agent, *, most: [], SimpleNamespace(notes_for=lambda agent: [])
+    facade.hypotheses = lambda agent, *, most: {"lessons": [LESSON], "history": [CHANGE]}
+    assert run("lessons", "a")[1].splitlines() == [
+        "lesson        status     slot    later    for  against  claim",
+        "0123456789ab  confirmed  Sizing     34  21.50     0.25  trades of size $300-1000 do worse",
+        "",
+        "at                lesson        change     claim",
+        "2026-01-05T04:00  0123456789ab  confirmed  trades of size $300-1000 do worse",
+        "",
+        "no notes yet",
+    ]
+    assert json.loads(run("lessons", "a", "--json")[1])["history"] == [CHANGE]
 
 
 def test_what_others_promoted_is_shown_beside_it(run: Run, facade: SimpleNamespace) -> None:
     shared = SkillNote("sizing", "n1", "b.paper", "teacher", 0, "### Sizing\n- 20 trades", "h")
     facade.lessons, facade.skills = lambda agent, *, most: [], SimpleNamespace(notes_for=lambda agent: [shared])
+    facade.hypotheses = lambda agent, *, most: NONE
     assert run("lessons", "a")[1].splitlines() == [
         "promoted by teacher to sizing:",
         "### Sizing",

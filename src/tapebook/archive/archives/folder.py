@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tapebook.archive.port import CONTENT_PREFIX, matches_key
+from tapebook.archive.port import CONTENT_PREFIX, OBJECT_SUFFIX, checked_key, matches_key, unpack_object
 from tapebook.domain import files
-from tapebook.errors import BadInput, Damaged, StoreFailed
+from tapebook.errors import Damaged, StoreFailed
 
 # What is remembered takes a megabyte at most.
 _SHORT = 1_024
 _REMEMBERED = 512
-_OBJECT = ".z"
 _PART = ".part"
 _PARTS = ".parts"
 _HEALED = "healed"
@@ -52,7 +51,7 @@ class FolderArchive:
 
     def create_all(self, objects: Mapping[str, bytes]) -> None:
         """Stores objects with fewer waits for the disk: all contents first, then their names, then each folder once."""
-        new = {_checked_key(key): content for key, content in objects.items() if not self._is_known(key, content)}
+        new = {checked_key(key): content for key, content in objects.items() if not self._is_known(key, content)}
         if not new:
             return
         written: dict[str, str] = {}
@@ -80,7 +79,7 @@ class FolderArchive:
         self._remember(new)
 
     def _place(self, key: str) -> str:
-        return f"{self._root}/{key}{_OBJECT}"
+        return f"{self._root}/{key}{OBJECT_SUFFIX}"
 
     def _is_known(self, key: str, content: bytes) -> bool:
         """Whether this very object was stored or compared just now, and is still there."""
@@ -177,19 +176,13 @@ class FolderArchive:
 
     def get(self, key: str) -> bytes | None:
         """An object's bytes."""
-        unpacker = zlib.decompressobj()
         try:
-            content = unpacker.decompress(self.path(key).read_bytes())
+            packed = self.path(key).read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise StoreFailed(f"cannot read {self.path(key)}: {error.strerror}; allow reading it") from error
-        except zlib.error as error:
-            raise Damaged(f"{self.path(key)} cannot be unpacked ({error}); restore it from a backup") from error
-        if not unpacker.eof or unpacker.unused_data:
-            torn = "bytes behind its end" if unpacker.eof else "its end is missing"
-            raise Damaged(f"{self.path(key)} cannot be unpacked ({torn}); restore it from a backup")
-        return content
+        return unpack_object(packed, str(self.path(key)))
 
     def has(self, key: str) -> bool:
         """Whether there is a file for an object."""
@@ -199,15 +192,15 @@ class FolderArchive:
         """Every key that begins with a prefix."""
         # Only the folder the prefix names is walked: packets lie elsewhere, and there are many of them.
         folder = prefix.rpartition("/")[0]
-        below = self._root / _checked_key(folder) if "/" in prefix else self._root
+        below = self._root / checked_key(folder) if "/" in prefix else self._root
         found = (path.relative_to(self._root).as_posix() for path in files.walk_folder(below) if _is_object(path))
-        return sorted(key.removesuffix(_OBJECT) for key in found if key.startswith(prefix))
+        return sorted(key.removesuffix(OBJECT_SUFFIX) for key in found if key.startswith(prefix))
 
     def walk_keys(self) -> Iterator[str]:
         """Every key, a folder at a time."""
         for path in files.walk_folder(self._root):
             if _is_object(path):
-                yield path.relative_to(self._root).as_posix().removesuffix(_OBJECT)
+                yield path.relative_to(self._root).as_posix().removesuffix(OBJECT_SUFFIX)
 
     def stray_files(self) -> Iterator[str]:
         """Files that are no object, outside of the folders for writes under way and for healed objects."""
@@ -242,18 +235,11 @@ class FolderArchive:
 
     def path(self, key: str) -> Path:
         """The file of an object, whether it is there or not."""
-        return self._root / f"{_checked_key(key)}{_OBJECT}"
-
-
-def _checked_key(key: str) -> str:
-    """The key, unless it leads out of the archive or to a file that another key names as well."""
-    if "\0" in key or {"", ".", ".."} & set(key.split("/")):
-        raise BadInput(f"{key!r} is not an archive key: it must stay inside the archive, with one name per folder")
-    return key
+        return self._root / f"{checked_key(key)}{OBJECT_SUFFIX}"
 
 
 def _is_object(path: Path) -> bool:
-    return path.name.endswith(_OBJECT) and path.is_file()
+    return path.name.endswith(OBJECT_SUFFIX) and path.is_file()
 
 
 def _changed_ms(path: Path) -> int:

@@ -4,19 +4,18 @@ The way out is a shorter channel on the other side: a long leaves below the lowe
 few bars, a short above their highest high.
 """
 
-from functools import lru_cache
-
-from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.port import Engine, EngineTerms
 from tapebook.decision.rule_engine import (
-    PacketBars,
+    RuleEngine,
     RuleSettings,
     Signal,
     WholeBars,
     abstain,
-    follow_signal,
-    read_packet,
+    side_target_e4,
+    walk_side,
 )
-from tapebook.domain.packet import Packet, PositionSide
+from tapebook.domain.money import short_price
+from tapebook.domain.packet import BarPrices, PositionSide
 
 
 class BreakoutSettings(RuleSettings, frozen=True, kw_only=True, cache_hash=True):
@@ -33,38 +32,36 @@ class BreakoutSettings(RuleSettings, frozen=True, kw_only=True, cache_hash=True)
 SETTINGS = BreakoutSettings
 
 
-class BreakoutEngine:
+class BreakoutEngine(RuleEngine):
     """Two channels."""
 
-    identity = ""
+    settings: BreakoutSettings
 
-    def __init__(self, settings: BreakoutSettings) -> None:
-        self._settings = settings
+    def bar_signal(self, bars: BarPrices) -> Signal:
+        """With a close beyond the long channel, until one beyond the short channel on the other side."""
+        enter = self.settings.enter_bars
+        count = len(bars.closes_e8)
+        if count <= enter:
+            return abstain(f"fewer than {enter + 1} bars")
+        side = walk_side(self._step(bars, at) for at in range(enter, count))
+        top, bottom = max(bars.highs_e8[-enter - 1 : -1]), min(bars.lows_e8[-enter - 1 : -1])
+        close = bars.closes_e8[-1]
+        place = "above" if close > top else "below" if close < bottom else "inside"
+        prices = short_price(close), short_price(bottom), short_price(top)
+        story = "close {} is {} the {} to {} of {} bars".format(prices[0], place, *prices[1:], enter)
+        # A channel without width is left by any move; that alone is no reason to be sure.
+        share = max(close - top, bottom - close, 0) / (top - bottom) if top > bottom else 0.0
+        return Signal(story, side_target_e4(side), round(10_000 * min(0.9, 0.55 + share)))
 
-    def decide(self, packet: Packet) -> EngineAnswer:
-        """Opens beyond the long channel, closes beyond the short one on the other side, holds otherwise."""
-        reading, settings = read_packet(packet), self._settings
-        if len(reading.bars.closes) <= settings.enter_bars:
-            return abstain(packet.symbol, f"fewer than {settings.enter_bars + 1} bars")
-        return follow_signal(reading, _signal(reading.bars, settings), settings)
-
-
-@lru_cache(maxsize=256)
-def _signal(bars: PacketBars, settings: BreakoutSettings) -> Signal:
-    """Cached, since ticks come more often than bars end."""
-    first, leave = -settings.enter_bars - 1, settings.leave_bars
-    highs, lows, close = bars.highs[first:-1], bars.lows[first:-1], bars.closes[-1]
-    top, bottom = max(highs), min(lows)
-    near_top, near_bottom = max(highs[-leave:]), min(lows[-leave:])
-    wants: PositionSide | None = "long" if close > top else "short" if close < bottom else None
-    rising: tuple[PositionSide, ...] = ("long",) if close >= near_bottom else ()
-    falling: tuple[PositionSide, ...] = ("short",) if close <= near_top else ()
-    beyond = max(close - top, bottom - close, 0.0)
-    # A channel without width is left by any move; that alone is no reason to be sure.
-    share = beyond / (top - bottom) if top > bottom else 0.0
-    place = "above" if wants == "long" else "below" if wants == "short" else "inside"
-    story = f"close {close:.8g} is {place} the {bottom:.8g} to {top:.8g} of {settings.enter_bars} bars"
-    return Signal(story, wants, min(0.9, 0.55 + share), rising + falling, leave_confidence=0.6)
+    def _step(self, bars: BarPrices, at: int) -> tuple[PositionSide | None, bool, bool]:
+        first, near, close = at - self.settings.enter_bars, at - self.settings.leave_bars, bars.closes_e8[at]
+        highs, lows = bars.highs_e8, bars.lows_e8
+        wants: PositionSide | None = None
+        if close > max(highs[first:at]):
+            wants = "long"
+        elif close < min(lows[first:at]):
+            wants = "short"
+        return wants, close >= min(lows[near:at]), close <= max(highs[near:at])
 
 
 def create(terms: EngineTerms) -> Engine:

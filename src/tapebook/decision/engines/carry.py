@@ -5,22 +5,16 @@ fees and spread of the round trip. A rate counts for two of its intervals: for t
 packet says that settlements are apart.
 """
 
-from functools import lru_cache
 from typing import Annotated
 
 from msgspec import Meta
 
-from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
-from tapebook.decision.rule_engine import (
-    Facts,
-    RuleSettings,
-    Signal,
-    abstain,
-    follow_signal,
-    parse_number,
-    read_packet,
-)
-from tapebook.domain.packet import Packet, PositionSide
+from tapebook.decision.port import Engine, EngineTerms
+from tapebook.decision.rule_engine import RuleEngine, RuleSettings, Signal, abstain
+from tapebook.domain.instants import SECOND
+from tapebook.domain.money import E12, decimal_text
+from tapebook.domain.packet import DecisionFacts
+from tapebook.domain.targets import FULL_E4
 
 OLDEST_SECONDS = 7_200
 HourlyPct = Annotated[float, Meta(gt=0, le=100, description="a number of percent an hour above 0, up to 100")]
@@ -40,44 +34,25 @@ class CarrySettings(RuleSettings, frozen=True, kw_only=True, cache_hash=True):
 SETTINGS = CarrySettings
 
 
-class CarryEngine:
+class CarryEngine(RuleEngine):
     """One rate and two thresholds."""
 
-    identity = ""
+    settings: CarrySettings
 
-    def __init__(self, settings: CarrySettings) -> None:
-        self._settings = settings
-
-    def decide(self, packet: Packet) -> EngineAnswer:
-        """Opens on the side that is paid, closes when the pay is gone or has turned, holds otherwise."""
-        reading, settings = read_packet(packet), self._settings
-        rate_text = reading.market.get("funding_rate_1h_pct")
-        signal = _signal(rate_text, settings) if rate_text else None
-        if signal is None:
-            return abstain(packet.symbol, "the funding rate is not known")
-        age = parse_number(reading.market.get("funding_age_s"))
-        if age is None or (age > OLDEST_SECONDS and age > OLDEST_SECONDS * _interval_hours(reading.market)):
-            return abstain(packet.symbol, "the funding rate is too old to count on")
-        return follow_signal(reading, signal, settings)
-
-
-@lru_cache(maxsize=256)
-def _signal(rate_text: str, settings: CarrySettings) -> Signal | None:
-    """What a rate says, None when it is no number; cached, since it stays for as long as it is the newest."""
-    rate = parse_number(rate_text)
-    if rate is None:
-        return None
-    enter, leave = settings.enter_pct, settings.leave_pct
-    wants: PositionSide | None = "short" if rate > enter else "long" if rate < -enter else None
-    stays: tuple[PositionSide, ...] = ("short",) if rate >= leave else ("long",) if rate <= -leave else ()
-    paid = "longs pay shorts" if rate > 0 else "shorts pay longs" if rate < 0 else "nobody pays"
-    story = f"funding is {rate:.5f} % an hour: {paid}"
-    return Signal(story, wants, min(0.9, 0.4 + 0.1 * abs(rate) / enter), stays)
-
-
-def _interval_hours(market: Facts) -> float:
-    """How far apart settlements are; an hour, where the packet does not say."""
-    return parse_number(market.get("funding_interval_h")) or 1.0
+    def signal(self, facts: DecisionFacts) -> Signal:
+        """The side that is paid: all of it beyond the outer threshold, half of it between the two."""
+        rate, age = facts.funding_e12, facts.funding_age_ms
+        if rate is None:
+            return abstain("the funding rate is not known")
+        if age is None or age > OLDEST_SECONDS * SECOND * max(1, facts.funding_hours):
+            return abstain("the funding rate is too old to count on")
+        percent, enter = abs(rate) * 100 / E12, self.settings.enter_pct
+        # Whether somebody who came at the outer threshold is still there cannot be seen in one rate: half of it stays.
+        strength = FULL_E4 if percent > enter else FULL_E4 // 2 if percent >= self.settings.leave_pct else 0
+        paid = "longs pay shorts" if rate > 0 else "shorts pay longs" if rate < 0 else "nobody pays"
+        story = f"funding is {decimal_text(rate * 100, E12, 5)} % an hour: {paid}"
+        sure = min(0.9, 0.4 + 0.1 * percent / enter)
+        return Signal(story, -strength if rate > 0 else strength, round(10_000 * sure))
 
 
 def create(terms: EngineTerms) -> Engine:

@@ -1,44 +1,55 @@
-"""Asks several engines and goes with the weighted majority; every vote is recorded.
+"""Asks several engines and trades towards what they want together.
 
-1. Every member answers the packet; one that fails has a recorded vote to hold, with its problem as the reason.
-2. A vote weighs its confidence times the member's weight. Votes for the same action and side are added up.
-3. The heaviest proposal wins, and the strongest of its voters gives it size, leverage and limit. A tie holds.
-4. Its confidence is the share of all the weight there is: whoever votes otherwise lowers it.
+1. Every member has a target (`domain/targets.py`): a rule gives it from the facts of the packet; of any other engine it
+   follows from its reply: an order wants its side, a close nothing, a hold what is held. Who fails or says nothing of
+   the symbol has no voice.
+2. Without weights the majority decides: one voice against two that hold does not trade. With the weights that
+   experience has learned the target is their mean, in which `cash` and the majority (`equal`) have weights as well.
+3. The position moves to the target when that is worth its costs. Size is the notional of a whole target times the
+   target; the strongest voter on its side gives leverage and limit.
+4. Where confirmed lessons are followed they scale what is entered, and the reason names them.
 
 A member is the name of an engine, or `engine:model`, such as `openai:gpt-6-luna`; the members that
-cost money share the run's cap evenly. Weights are 1 unless the packet's section `experience` has
-rows ("provider", MEMBER, WEIGHT), such as ("provider", "trend", "1.20").
+cost money share the run's cap evenly.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import msgspec
 
 from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members
-from tapebook.decision.reply import MAX_REASON_CHARS, ReplyRefusal, make_answer_on, parse_reply
-from tapebook.decision.rule_engine import parse_number
+from tapebook.decision.reply import MAX_REASON_CHARS, ReplyRefusal, make_answer_of, parse_reply
+from tapebook.decision.rule_engine import (
+    USUAL_SETTINGS,
+    RuleEngine,
+    RuleSettings,
+    Signal,
+    action_towards,
+    side_target_e4,
+    target_side,
+    unit_usd_e6,
+)
 from tapebook.domain.cache import LastCall
-from tapebook.domain.money import E6, E8
-from tapebook.domain.packet import Packet, Section
-from tapebook.domain.run import Action, Usage, Vote
+from tapebook.domain.packet import DecisionFacts, Packet, PositionSide
+from tapebook.domain.run import Action, ActionKind, Usage, Vote
+from tapebook.domain.targets import FULL_E4, position_after_e4, weighted_target_e4
 from tapebook.domain.text import short_line
 from tapebook.errors import ConfigError
 
-MEMBERS = ("trend", "reversion", "breakout", "carry")
-ONE_E4 = 10_000
-# Weights are read from the packet; clamped, so that no member can outvote all others by a row of experience.
-MOST_WEIGHT = 10.0
+MEMBERS = ("trend", "reversion", "breakout", "carry", "analog")
 _ORDERS = ("open", "adjust")
 
 
-class Ballot(msgspec.Struct, frozen=True, cache_hash=True):
-    """A vote, what it is for, what it weighs, and the action behind it; without one the member failed or is silent."""
+class Ballot(msgspec.Struct, frozen=True):
+    """A member's vote with its target, None without a voice, and the action or the settings that say how to trade."""
 
     vote: Vote
-    proposal: tuple[str, str | None]
-    strength: int
-    action: Action | None
+    target_e4: int | None
+    action: Action | None = None
+    settings: RuleSettings = USUAL_SETTINGS
+
+
+_RuleVote = tuple[str, Signal, PositionSide | None, int, RuleSettings]
 
 
 class EnsembleEngine:
@@ -46,106 +57,143 @@ class EnsembleEngine:
 
     def __init__(self, members: Sequence[tuple[str, Engine]]) -> None:
         self._members = members
-        # Rules answer the same for as long as the bars stay, so what the votes come to is often known.
-        self._together = LastCall(_majority_answer)
+        # Rules want the same for as long as the bars stay.
+        self._ballots: dict[tuple[str, str], LastCall[_RuleVote, Ballot]] = {}
         # Empty when every member is a pure function of the packet.
         identities = " + ".join(f"{name} {engine.identity}".strip() for name, engine in members)
         self.identity = identities if any(engine.identity for _, engine in members) else ""
 
     def decide(self, packet: Packet) -> EngineAnswer:
-        """The proposal of the majority, with everybody's vote."""
-        answers = tuple([(name, engine.decide(packet)) for name, engine in self._members])
-        return self._together((packet.symbol, answers, packet.section("experience")))
+        """What the members want together, with everybody's vote."""
+        facts = packet.facts if packet.facts.symbol else msgspec.structs.replace(packet.facts, symbol=packet.symbol)
+        ballots, answers = [], []
+        for name, engine in self._members:
+            weight = _weight(name, facts.weights)
+            if isinstance(engine, RuleEngine):
+                vote = name, engine.signal(facts), facts.held_side, weight, engine.settings
+                ballots.append(self._rule_ballots(name, facts.symbol)(vote))
+            else:
+                answers.append((name, engine.decide(packet)))
+                ballots.append(_ballot_of_answer(name, answers[-1][1], facts, weight))
+        votes, usage = tuple([ballot.vote for ballot in ballots]), _usage(answers)
+        failed = [(name, each.problem) for name, each in answers if each.problem]
+        if failed and len(failed) == len(ballots):
+            problem = short_line("; ".join(f"{name}: {why}" for name, why in failed), MAX_REASON_CHARS)
+            return EngineAnswer("", votes, usage, f"every member failed: {problem}", _reasoning(answers))
+        answer = make_answer_of(_joint_action(facts, ballots))
+        return msgspec.structs.replace(answer, votes=votes, usage=usage, reasoning=_reasoning(answers))
 
-
-def _majority_answer(given: tuple[str, tuple[tuple[str, EngineAnswer], ...], Section | None]) -> EngineAnswer:
-    symbol, answers, experience = given
-    weights = _weights(experience)
-    ballots = tuple([_ballot(name, each, _weight(name, weights), symbol) for name, each in answers])
-    votes, usage = tuple([ballot.vote for ballot in ballots]), _usage(answers)
-    if not [each for _, each in answers if not each.problem]:
-        problem = "; ".join(f"{name}: {each.problem}" for name, each in answers)
-        return EngineAnswer(
-            "", votes, usage, f"every member failed: {short_line(problem, MAX_REASON_CHARS)}", _reasoning(answers)
-        )
-    return EngineAnswer(_count_votes(symbol, ballots).reply, votes, usage, reasoning=_reasoning(answers))
-
-
-def _weights(section: Section | None) -> dict[str, int]:
-    rows = [row for row in section.rows if len(row) > 2 and row[0] == "provider"] if section else []
-    return _weights_of(tuple(rows))
-
-
-@lru_cache(maxsize=256)
-def _weights_of(rows: tuple[tuple[str, ...], ...]) -> dict[str, int]:
-    """The weights of an ensemble's members."""
-    # Cached, since weights change with an outcome, and what stands beside them with every bar.
-    found = {row[1]: parse_number(row[2]) for row in rows}
-    return {
-        name: round(min(max(weight, 0.0), MOST_WEIGHT) * ONE_E4) for name, weight in found.items() if weight is not None
-    }
+    def _rule_ballots(self, name: str, symbol: str) -> LastCall[_RuleVote, Ballot]:
+        known = self._ballots.get((name, symbol))
+        if known is None:
+            known = self._ballots[name, symbol] = LastCall(_ballot_of_signal)
+        return known
 
 
 def _weight(name: str, weights: dict[str, int]) -> int:
-    return weights.get(name, weights.get(name.partition(":")[0], ONE_E4))
+    return weights.get(name, 0) if weights else FULL_E4
 
 
-@lru_cache(maxsize=1_024)
-def _ballot(name: str, given: EngineAnswer, weight_e4: int, symbol: str) -> Ballot:
-    parsed = parse_reply(given.reply) if given.problem is None else ReplyRefusal(given.problem)
+def _ballot_of_signal(given: _RuleVote) -> Ballot:
+    name, signal, held, weight, settings = given
+    kind, side = action_towards(signal.target_e4, held)
+    vote = Vote(name, kind, side, signal.confidence_e4, weight, short_line(signal.story, MAX_REASON_CHARS))
+    return _make_ballot(vote, signal.target_e4, settings=settings)
+
+
+def _ballot_of_answer(name: str, given: EngineAnswer, facts: DecisionFacts, weight: int) -> Ballot:
+    if given.problem is not None:
+        return _make_ballot(Vote(name, "hold", None, 0, weight, short_line(given.problem, MAX_REASON_CHARS)), None)
+    parsed = parse_reply(given.reply) if given.actions is None else None
     if isinstance(parsed, ReplyRefusal):
-        return _make_ballot(Vote(name, "hold", None, 0, weight_e4, short_line(parsed.why, MAX_REASON_CHARS)))
-    own = [action for action in parsed.actions if action.symbol == symbol]
+        return _make_ballot(Vote(name, "hold", None, 0, weight, short_line(parsed.why, MAX_REASON_CHARS)), None)
+    actions = parsed.actions if parsed else given.actions or ()
+    own = [action for action in actions if action.symbol == facts.symbol]
     if not own:
-        return _make_ballot(Vote(name, "hold", None, 0, weight_e4, f"no word on {symbol}"))
-    own_action = own[0] if len(own) == 1 else next((action for action in own if action.action != "hold"), own[0])
-    side = own_action.side if own_action.action in _ORDERS else None
-    return _make_ballot(
-        Vote(name, own_action.action, side, own_action.confidence_e4, weight_e4, own_action.reason), own_action
-    )
+        return _make_ballot(Vote(name, "hold", None, 0, weight, f"no word on {facts.symbol}"), None)
+    action = own[0] if len(own) == 1 else next((each for each in own if each.action != "hold"), own[0])
+    side = action.side if action.action in _ORDERS else None
+    target = 0 if action.action == "close" else side_target_e4(side) if side else side_target_e4(facts.held_side)
+    vote = Vote(name, action.action, side, action.confidence_e4, weight, action.reason)
+    return _make_ballot(vote, target, action=action if side else None)
 
 
-def _make_ballot(vote: Vote, action: Action | None = None) -> Ballot:
-    return Ballot(vote, (vote.action, vote.side), vote.confidence_e4 * vote.weight_e4, action)
+def _make_ballot(
+    vote: Vote, target_e4: int | None, *, action: Action | None = None, settings: RuleSettings = USUAL_SETTINGS
+) -> Ballot:
+    vote = vote if target_e4 is None else msgspec.structs.replace(vote, target_e4=target_e4)
+    return Ballot(vote, target_e4, action, settings)
 
 
-@lru_cache(maxsize=1_024)
-def _count_votes(symbol: str, ballots: tuple[Ballot, ...]) -> EngineAnswer:
-    """What the votes come to; cached like the ballots, since rules vote the same for as long as the bars stay."""
-    sums: dict[tuple[str, str | None], int] = {}
-    for ballot in ballots:
-        sums[ballot.proposal] = sums.get(ballot.proposal, 0) + ballot.strength
-    heaviest = max(sums.values())
-    winners = [proposal for proposal, weight in sums.items() if weight == heaviest]
-    if len(winners) > 1 or not heaviest:
-        return make_answer_on(symbol, "hold", reason=f"no majority: {_tally(ballots)}", confidence=0.0)
-    winner, all_weights = winners[0], sum([ballot.vote.weight_e4 for ballot in ballots])
-    order = (
-        _order_of_voters([ballot for ballot in ballots if ballot.proposal == winner]) if winner[0] in _ORDERS else {}
-    )
-    confidence = heaviest / all_weights / ONE_E4
-    return make_answer_on(symbol, winner[0], reason=_tally(ballots), confidence=confidence, **order)
+def _joint_action(facts: DecisionFacts, ballots: Sequence[Ballot]) -> Action:
+    """The step from what is held towards what the members want together."""
+    targets = {ballot.vote.engine: ballot.target_e4 for ballot in ballots}
+    target = weighted_target_e4(targets, facts.weights)
+    leader, reason = _strongest_voter(ballots, target_side(target)), _tally(ballots)
+    unit = _unit_usd_e6(facts, leader)
+    wanted = _target_after_lessons(target, facts, unit)
+    if wanted != target:
+        reason = short_line(f"follows lessons {', '.join(facts.lessons_followed)}; {reason}", MAX_REASON_CHARS)
+    kind, after_usd = _step_towards(wanted, facts, unit)
+    if kind in ("hold", "close"):
+        sure = abs(wanted) if kind == "hold" else FULL_E4 - abs(wanted)
+        return Action(kind, facts.symbol, None, 0, 1, "market", None, sure, reason)
+    order, settings = (leader.action, leader.settings) if leader else (None, USUAL_SETTINGS)
+    leverage = max(1, min(order.leverage if order else settings.leverage, facts.max_leverage or 1))
+    terms = (order.order_type, order.limit_price_e8) if order else ("market", None)
+    side, sure, cites = target_side(after_usd), abs(wanted), order.cites if order else ()
+    return Action(kind, facts.symbol, side, abs(after_usd), leverage, *terms, sure, reason, cites)
 
 
-def _order_of_voters(voters: list[Ballot]) -> dict[str, object]:
-    """Everything else that an action says, from the strongest of its voters."""
-    action = max(voters, key=lambda ballot: ballot.strength).action
-    if action is None:
-        return {}
-    limit = None if action.limit_price_e8 is None else action.limit_price_e8 / E8
-    return {
-        **{"side": action.side, "notional_usd": action.notional_usd_e6 / E6, "leverage": action.leverage},
-        **{"order_type": action.order_type, "limit_price": limit, "cites": action.cites},
-    }
+def _target_after_lessons(target_e4: int, facts: DecisionFacts, unit: int) -> int:
+    """The target as far as the lessons that are followed let it grow."""
+    scale = facts.lessons_scale_e4 if target_e4 > 0 else facts.lessons_scale_short_e4
+    wanted = round(target_e4 * min(scale, FULL_E4) / FULL_E4)
+    if target_side(target_e4) != facts.held_side:
+        return wanted
+    # A lesson is about entries: what is held on that side stays for as long as it is wanted.
+    held_e4 = round(facts.held_usd_e6 * FULL_E4 / unit) if unit else target_e4
+    kept = max(abs(wanted), min(abs(target_e4), abs(held_e4)))
+    return kept if target_e4 > 0 else -kept
+
+
+def _step_towards(wanted_e4: int, facts: DecisionFacts, unit: int) -> tuple[ActionKind, int]:
+    """What to do, and the signed notional to hold afterwards."""
+    held = facts.held_usd_e6
+    if not unit:
+        # Where nothing may be opened, what is held stays for as long as it is wanted.
+        return ("hold" if target_side(wanted_e4) == facts.held_side or not held else "close"), 0
+    held_e4 = round(held * FULL_E4 / unit)
+    after_e4 = position_after_e4(wanted_e4, held_e4, missed_e9=facts.missed_e9, cost_ppm=facts.cost_ppm)
+    size = unit * abs(after_e4) // FULL_E4
+    after = 0 if size < max(1, facts.min_notional_usd_e6) else size if after_e4 > 0 else -size
+    if after_e4 == held_e4 or abs(after - held) < (facts.min_notional_usd_e6 if after else 1):
+        return "hold", held
+    if not after:
+        return "close", 0
+    return ("adjust" if (after > 0) == (held > 0) and held else "open"), after
+
+
+def _strongest_voter(ballots: Sequence[Ballot], side: PositionSide | None) -> Ballot | None:
+    """Who gives an order on a side what a target does not say: of those for it, the heaviest and surest."""
+    voters = [each for each in ballots if each.target_e4 and target_side(each.target_e4) == side]
+    return max(voters, key=lambda each: (each.vote.weight_e4, each.vote.confidence_e4), default=None)
+
+
+def _unit_usd_e6(facts: DecisionFacts, leader: Ballot | None) -> int:
+    """The notional of a whole target."""
+    if leader is None or leader.action is None:
+        return unit_usd_e6(facts, leader.settings if leader else USUAL_SETTINGS)
+    return min(leader.action.notional_usd_e6, unit_usd_e6(facts, RuleSettings(notional_usd=1e9)))
 
 
 def _tally(ballots: Sequence[Ballot]) -> str:
-    """Who is for what, in the order of the members."""
+    """Who wants what, in the order of the members."""
     camps: dict[str, list[str]] = {}
     for ballot in ballots:
-        what = ballot.vote.action if ballot.vote.side is None else f"{ballot.vote.action} {ballot.vote.side}"
-        camps.setdefault(what, []).append(ballot.vote.engine)
-    return "; ".join([f"{what}: {', '.join(names)}" for what, names in camps.items()])
+        side = "no voice" if ballot.target_e4 is None else target_side(ballot.target_e4) or "flat"
+        camps.setdefault(side, []).append(ballot.vote.engine)
+    return short_line("; ".join([f"{what}: {', '.join(names)}" for what, names in camps.items()]), MAX_REASON_CHARS)
 
 
 def _reasoning(answers: Sequence[tuple[str, EngineAnswer]]) -> str:

@@ -4,22 +4,22 @@ Far is counted in standard deviations of the same closes. The further, the surer
 """
 
 import math
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
 
-from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.port import Engine, EngineTerms
 from tapebook.decision.rule_engine import (
-    PacketBars,
+    RuleEngine,
     RuleSettings,
     Signal,
     WholeBars,
     abstain,
-    follow_signal,
-    read_packet,
+    side_target_e4,
+    walk_side,
 )
-from tapebook.domain.packet import Packet, PositionSide
+from tapebook.domain.packet import BarPrices, PositionSide
 
 SomeDeviations = Annotated[float, Meta(gt=0, le=20, description="a number of deviations above 0, up to 20")]
 
@@ -34,37 +34,37 @@ class ReversionSettings(RuleSettings, frozen=True, kw_only=True, cache_hash=True
 SETTINGS = ReversionSettings
 
 
-class ReversionEngine:
+class ReversionEngine(RuleEngine):
     """A mean and a band of deviations."""
 
-    identity = ""
+    settings: ReversionSettings
 
-    def __init__(self, settings: ReversionSettings) -> None:
-        self._settings = settings
-
-    def decide(self, packet: Packet) -> EngineAnswer:
-        """Opens against an extreme, closes at the mean, holds otherwise."""
-        reading, settings = read_packet(packet), self._settings
-        if len(reading.bars.closes) < settings.bars:
-            return abstain(packet.symbol, f"fewer than {settings.bars} bars")
-        return follow_signal(reading, _signal(reading.bars, settings), settings)
-
-
-@lru_cache(maxsize=256)
-def _signal(bars: PacketBars, settings: ReversionSettings) -> Signal:
-    """Cached, since ticks come more often than bars end."""
-    enter = settings.enter
-    away = _deviations(bars.closes[-settings.bars :])
-    wants: PositionSide | None = "short" if away > enter else "long" if away < -enter else None
-    stays: tuple[PositionSide, ...] = ("short",) if away > 0 else ("long",) if away < 0 else ()
-    story = f"close is {away:+.1f} deviations from the mean of {settings.bars} bars"
-    return Signal(story, wants, min(0.9, max(0.0, 0.5 + 0.15 * (abs(away) - enter))), stays)
+    def bar_signal(self, bars: BarPrices) -> Signal:
+        """Against an extreme, until the mean is reached."""
+        count, enter = self.settings.bars, self.settings.enter
+        if len(bars.closes_e8) < count:
+            return abstain(f"fewer than {count} bars")
+        away = list(_deviations(bars.closes_e8, count))
+        side = walk_side(_step(each, enter) for each in away)
+        story = f"close is {away[-1]:+.1f} deviations from the mean of {count} bars"
+        sure = min(0.9, max(0.0, 0.5 + 0.15 * (abs(away[-1]) - enter)))
+        return Signal(story, side_target_e4(side), round(10_000 * sure))
 
 
-def _deviations(closes: tuple[float, ...]) -> float:
-    mean = math.fsum(closes) / len(closes)
-    deviation = math.sqrt(math.fsum([(close - mean) ** 2 for close in closes]) / len(closes))
-    return (closes[-1] - mean) / deviation if deviation else 0.0
+def _step(away: float, enter: float) -> tuple[PositionSide | None, bool, bool]:
+    return "short" if away > enter else "long" if away < -enter else None, away < 0, away > 0
+
+
+def _deviations(closes: tuple[int, ...], count: int) -> Iterator[float]:
+    """How many standard deviations each close lies from the mean of the bars up to it."""
+    total, squares = sum(closes[:count]), sum([close * close for close in closes[:count]])
+    for end in range(count, len(closes) + 1):
+        spread = count * squares - total * total
+        yield (count * closes[end - 1] - total) / math.sqrt(spread) if spread else 0.0
+        if end < len(closes):
+            new, old = closes[end], closes[end - count]
+            total += new - old
+            squares += new * new - old * old
 
 
 def create(terms: EngineTerms) -> Engine:

@@ -1,23 +1,23 @@
 """Follows the trend: two moving averages of the packet's closes, with a band against churning.
 
 Long when the fast average stands above the slow one by more than the band, short when below by
-more; out when the gap has fallen back inside the inner band. It sees the packet and nothing else.
+more; out when the gap has fallen back inside the inner band. It sees the bars of the packet and nothing else.
 """
 
-from functools import lru_cache
+from collections.abc import Iterator
 
-from tapebook.decision.port import Engine, EngineAnswer, EngineTerms
+from tapebook.decision.port import Engine, EngineTerms
 from tapebook.decision.rule_engine import (
-    PacketBars,
+    RuleEngine,
     RuleSettings,
     SettingBps,
     Signal,
     WholeBars,
     abstain,
-    follow_signal,
-    read_packet,
+    side_target_e4,
+    walk_side,
 )
-from tapebook.domain.packet import Packet, PositionSide
+from tapebook.domain.packet import BarPrices, PositionSide
 
 
 class TrendSettings(RuleSettings, frozen=True, kw_only=True, cache_hash=True):
@@ -36,36 +36,34 @@ class TrendSettings(RuleSettings, frozen=True, kw_only=True, cache_hash=True):
 SETTINGS = TrendSettings
 
 
-class TrendEngine:
+class TrendEngine(RuleEngine):
     """Two averages and a band."""
 
-    identity = ""
+    settings: TrendSettings
 
-    def __init__(self, settings: TrendSettings) -> None:
-        self._settings = settings
+    def bar_signal(self, bars: BarPrices) -> Signal:
+        """With the trend once it has begun, until it has gone."""
+        fast, slow = self.settings.fast, self.settings.slow
+        if len(bars.closes_e8) < slow:
+            return abstain(f"fewer than {slow} bars")
+        gaps = list(_gaps_bps(bars.closes_e8, fast, slow))
+        side = walk_side(self._step(gap) for gap in gaps)
+        story = f"average of {fast} bars is {gaps[-1]:+.1f} bps from the average of {slow}"
+        return Signal(story, side_target_e4(side), round(10_000 * min(0.95, 0.5 + abs(gaps[-1]) / 400)))
 
-    def decide(self, packet: Packet) -> EngineAnswer:
-        """Opens with the trend, closes when it has gone, holds otherwise."""
-        reading, settings = read_packet(packet), self._settings
-        if len(reading.bars.closes) < settings.slow:
-            return abstain(packet.symbol, f"fewer than {settings.slow} bars")
-        return follow_signal(reading, _signal(reading.bars, settings), settings)
-
-
-@lru_cache(maxsize=256)
-def _signal(bars: PacketBars, settings: TrendSettings) -> Signal:
-    """Cached, since ticks come more often than bars end."""
-    enter, leave = settings.enter_bps, settings.leave_bps
-    gap = _gap_bps(bars.closes, settings.fast, settings.slow)
-    wants: PositionSide | None = "long" if gap > enter else "short" if gap < -enter else None
-    stays: tuple[PositionSide, ...] = ("long",) if gap >= leave else ("short",) if gap <= -leave else ()
-    story = f"average of {settings.fast} bars is {gap:+.1f} bps from the average of {settings.slow}"
-    return Signal(story, wants, min(0.95, 0.5 + abs(gap) / 400), stays, leave_confidence=0.6)
+    def _step(self, gap: float) -> tuple[PositionSide | None, bool, bool]:
+        enter, leave = self.settings.enter_bps, self.settings.leave_bps
+        return "long" if gap > enter else "short" if gap < -enter else None, gap >= leave, gap <= -leave
 
 
-def _gap_bps(closes: tuple[float, ...], fast: int, slow: int) -> float:
-    quick, steady = sum(closes[-fast:]) / fast, sum(closes[-slow:]) / slow
-    return (quick / steady - 1) * 10_000 if steady else 0.0
+def _gaps_bps(closes: tuple[int, ...], fast: int, slow: int) -> Iterator[float]:
+    """How far the fast average stands from the slow one at every bar that has both."""
+    quick, steady = sum(closes[slow - fast : slow]), sum(closes[:slow])
+    for end in range(slow, len(closes) + 1):
+        yield (quick * slow / (steady * fast) - 1) * 10_000 if steady else 0.0
+        if end < len(closes):
+            quick += closes[end] - closes[end - fast]
+            steady += closes[end] - closes[end - slow]
 
 
 def create(terms: EngineTerms) -> Engine:

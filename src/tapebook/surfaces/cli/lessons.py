@@ -1,5 +1,6 @@
 """Commands on lessons: `lessons show`, `lessons promote`, `lessons demote`."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -8,6 +9,21 @@ from typer.core import TyperGroup
 from tapebook.surfaces.cli.options import Agent, Home, Json, Most, open_home
 from tapebook.surfaces.cli.output import Column, minute, print_json, print_lines, print_table
 
+LESSONS = [
+    Column("lesson", "lesson_id"),
+    Column("status", "status"),
+    Column("slot", "slot"),
+    Column("later", "later_trades"),
+    Column("for", "capital_for"),
+    Column("against", "capital_against"),
+    Column("claim", "statement", cut=True),
+]
+HISTORY = [
+    Column("at", "at", minute),
+    Column("lesson", "lesson_id"),
+    Column("change", "change"),
+    Column("claim", "statement", cut=True),
+]
 NOTES = [
     Column("written", "generated_at", minute),
     Column("status", "status"),
@@ -37,17 +53,30 @@ group = typer.Typer(
 
 @group.command()
 def show(agent: Agent, *, most: Most = 10, home: Home = None, json: Json = False) -> None:
-    """Show the lessons an agent has now, and the notes before them."""
+    """Show the lessons an agent has now with their evidence, what happened to them, and its notes."""
     with open_home(home) as book:
         found, shared = book.lessons(agent, most=most), book.skills.notes_for(agent)
+        trials = book.hypotheses(agent, most=most)
     if json:
-        print_json(found)
+        print_json({**trials, "notes": found})
         return
     active = next((note["lessons_text"] for note in found if note["status"] == "active"), None)
     print_lines([*active.splitlines(), ""] if active else [])
     for note in shared:
         print_lines([f"promoted by {note.agent} to {note.skill}:", *note.lessons_text.splitlines(), ""])
+    if trials["lessons"]:
+        print_table([_lesson_row(lesson) for lesson in trials["lessons"]], LESSONS, empty="")
+        changes = [{**change, **_lesson_row(change["lesson"])} for change in trials["history"]]
+        print_lines([""])
+        print_table(changes, HISTORY, empty="")
+        print_lines([""])
     print_table(found, NOTES, empty="no notes yet")
+
+
+def _lesson_row(lesson: Mapping[str, Any]) -> dict[str, Any]:
+    later = lesson["later"]
+    capital = {name: f"{later[name]:.2f}" for name in ("capital_for", "capital_against")}
+    return {**lesson, **capital, "later_trades": later["trades"]}
 
 
 @group.command()

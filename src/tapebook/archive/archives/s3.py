@@ -1,0 +1,185 @@
+"""An archive in a bucket: S3, Cloudflare's R2, or any server that speaks the same, through obstore.
+
+    s3://BUCKET/PREFIX    the objects are those of a folder, under the same names and with the same bytes
+
+Endpoint, region and keys come from the environment as for every tool that speaks S3: `AWS_ENDPOINT_URL`,
+`AWS_REGION` (`auto` on R2), `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`. They are in no setting, message or file.
+
+A put is conditional: the server refuses a key that is taken, so of two writers one is first. An object is there whole
+or not at all; what a killed upload left is the server's to clean up. Nobody who trades waits for this archive: see
+`spool.py`.
+"""
+
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import TypeVar
+
+from tapebook.archive.port import OBJECT_SUFFIX, checked_key, matches_key, unpack_object
+from tapebook.errors import ConfigError, Damaged, StoreFailed
+
+try:
+    import obstore
+    from obstore.exceptions import AlreadyExistsError, BaseError
+    from obstore.store import S3Store
+except ModuleNotFoundError as error:
+    raise ConfigError("an archive on s3:// needs its driver: pip install 'tapebook[s3]'") from error
+
+Result = TypeVar("Result")
+
+_ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{2,62})(/[^?#]*)?")
+_HEALED = "healed"
+# A server that is away is tried again in a few minutes by whoever drains the spool: no call hangs for long.
+_SECONDS = timedelta(seconds=20)
+_RETRIES = 2
+
+
+class BucketArchive:
+    """Objects in a bucket, below a prefix."""
+
+    is_local = False
+
+    def __init__(self, address: str) -> None:
+        found = _ADDRESS.fullmatch(address)
+        if found is None:
+            raise ConfigError(f"the archive {address} is no bucket: write it like s3://bucket or s3://bucket/prefix")
+        self._address = address
+        prefix = (found[2] or "").strip("/")
+        self._store = S3Store(
+            found[1],
+            prefix=checked_key(prefix) if prefix else None,
+            client_options={"timeout": _SECONDS, "connect_timeout": timedelta(seconds=5), "allow_http": True},
+            retry_config={"max_retries": _RETRIES, "retry_timeout": _SECONDS},
+        )
+
+    def create(self, key: str, content: bytes) -> None:
+        """Stores an object once."""
+        name = _name(key)
+        packed = zlib.compress(content, 1)
+        try:
+            self._ask("write", lambda: obstore.put(self._store, name, packed, mode="create"))
+        except _TakenError:
+            self._compare(key, content)
+
+    def create_all(self, objects: Mapping[str, bytes]) -> None:
+        """Stores several objects, one by one."""
+        for key, content in objects.items():
+            self.create(key, content)
+
+    def get(self, key: str) -> bytes | None:
+        """An object's bytes."""
+        packed = self._stored_bytes(_name(key))
+        return None if packed is None else unpack_object(packed, f"{self._address}/{key}")
+
+    def has(self, key: str) -> bool:
+        """Whether there is an object."""
+        return self._ask("read", lambda: self._head(_name(key)))
+
+    def keys(self, prefix: str) -> list[str]:
+        """Every key that begins with a prefix, in order."""
+        folder = prefix.rpartition("/")[0]
+        # The server knows folders only: "p/00" would find nothing below "p/001".
+        below = f"{checked_key(folder)}/" if "/" in prefix else None
+        names = self._ask("read", lambda: list(self._names(below)))
+        found = (name.removesuffix(OBJECT_SUFFIX) for name in names if _is_object(name))
+        return sorted(key for key in found if key.startswith(prefix))
+
+    def walk_keys(self) -> Iterator[str]:
+        """Every key, as the server lists them."""
+        yield from self.keys("")
+
+    def stray_files(self) -> Iterator[str]:
+        """What lies below the prefix and is no object."""
+        for name in self._ask("read", lambda: list(self._names(None))):
+            if not _is_object(name) and not name.startswith(f"{_HEALED}/"):
+                yield name
+
+    def repaired_objects(self) -> list[str]:
+        """Every object that was damaged and replaced."""
+        names = self._ask("read", lambda: list(self._names(f"{_HEALED}/")))
+        return sorted(name.removeprefix(f"{_HEALED}/") for name in names)
+
+    def delete_partial_writes(self, *, before_ms: int, everywhere: bool = False) -> int:
+        """None: an upload that was cut off is no object, and a rule of the bucket deletes its parts."""
+        return 0
+
+    def write_problem(self) -> str | None:
+        """Nothing that could be told without writing."""
+        return None
+
+    def _compare(self, key: str, content: bytes) -> None:
+        """Sees that the object of a key that is taken holds the content; one that is torn or altered is replaced."""
+        name = _name(key)
+        packed = self._stored_bytes(name)
+        try:
+            found = None if packed is None else unpack_object(packed, name)
+        except Damaged:
+            found = None
+        if found == content:
+            return
+        if (found is not None and matches_key(key, found)) or not matches_key(key, content):
+            raise Damaged(f"the archive already holds other bytes under {key}")
+        if packed is not None:
+            evidence = f"{_HEALED}/{key.replace('/', '_')}"
+            self._ask("write", lambda: obstore.put(self._store, evidence, packed))
+        self._ask("write", lambda: obstore.put(self._store, name, zlib.compress(content, 1)))
+
+    def _stored_bytes(self, name: str) -> bytes | None:
+        return self._ask("read", lambda: self._read(name))
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return obstore.get(self._store, name).bytes().to_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _head(self, name: str) -> bool:
+        try:
+            obstore.head(self._store, name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _names(self, below: str | None) -> Iterator[str]:
+        for batch in obstore.list(self._store, prefix=below):
+            yield from (each["path"] for each in batch)
+
+    def _ask(self, what: str, call: Callable[[], Result]) -> Result:
+        """What the server says; StoreFailed, in one line and without a key, when it does not."""
+        try:
+            return call()
+        except AlreadyExistsError:
+            raise _TakenError from None
+        except (BaseError, OSError) as error:
+            # Without the driver's error behind it: that may quote headers with a key.
+            raise StoreFailed(f"cannot {what} {self._address}: {_reason(error)}") from None
+
+
+class _TakenError(Exception):
+    """A key that is taken."""
+
+
+def _reason(error: Exception) -> str:
+    """Why a server refused, in a line, and what to look at."""
+    kind = type(error).__name__
+    if kind in ("UnauthenticatedError", "PermissionDeniedError"):
+        return "the server refuses the keys: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they may do"
+    said = " ".join(str(error).split())
+    if "SignatureDoesNotMatch" in said or "InvalidAccessKeyId" in said or "RequestTimeTooSkewed" in said:
+        return "the server refuses the keys, or this machine's clock is wrong: check both"
+    # What a server answers in full may name a key.
+    return f"{said.partition('<')[0][:160]}; check AWS_ENDPOINT_URL, AWS_REGION, the bucket and the network"
+
+
+def _name(key: str) -> str:
+    return f"{checked_key(key)}{OBJECT_SUFFIX}"
+
+
+def _is_object(name: str) -> bool:
+    return name.endswith(OBJECT_SUFFIX)
+
+
+def create(place: str, *, durable: bool = True) -> BucketArchive:
+    """The adapter's entry point; what the server has taken is as durable as the server."""
+    return BucketArchive(place)

@@ -1,0 +1,241 @@
+"""The rows of experience that a packet shows, and their words.
+
+Pure functions of records and of what is similar. Every rate and mean carries n and its interval, or is left out, and a
+row is short enough that no packet cuts it.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tapebook.domain.agent import ExperienceRow
+from tapebook.domain.cache import LastCall
+from tapebook.domain.estimate import Estimate, rate_estimate
+from tapebook.domain.instants import HOUR, minute_text
+from tapebook.experience.features import FeatureVector
+from tapebook.experience.records import (
+    ASSET,
+    CONFIDENCE,
+    LONG,
+    PPM_PER_BP,
+    PROVIDER,
+    PROVIDER_REGIME,
+    REGIME,
+    SHORT,
+    Record,
+    RecordKey,
+    calibration_curve,
+    provider_in_regime,
+    records_by_side,
+    weight_rows,
+)
+from tapebook.experience.similar import MOVE_SPANS, MoveEstimate, SimilarMoment, SimilarPast
+
+if TYPE_CHECKING:
+    # It brings numpy, which only a search or a fit needs: `tapebook --help` starts without it.
+    from tapebook.experience.situations import Neighbours
+
+
+# Below five trades an interval spans everything, and a row would cost tokens to say nothing.
+FEWEST_SHOWN = 5
+# With fewer trades the interval of a rate is more than forty points wide.
+FEWEST_CALIBRATED = 20
+_MOST_BUCKETS = 3
+
+
+class ExperienceQuery(msgspec.Struct, frozen=True):
+    """What a decision is about; `providers` are the members of its ensemble, or its engine.
+
+    `moment` is the vector of the market, None where it has no bars. `held` is 1 for a long in the symbol and -1 for a
+    short: what is held says for whom moves are good, and no moment is more alike because of it.
+    """
+
+    as_of: int
+    symbol: str
+    regime: str
+    providers: tuple[str, ...]
+    moment: FeatureVector | None = None
+    held: int = 0
+
+
+class PacketExperience(msgspec.Struct, frozen=True):
+    """What a decision is told: the rows of its packet, and what the market did after moments like this one.
+
+    `moves` is empty where nothing like it was seen; `costs_bps` is what entering and leaving costs.
+    """
+
+    rows: tuple[ExperienceRow, ...] = ()
+    moves: tuple[MoveEstimate, ...] = ()
+    costs_bps: float = 0.0
+
+
+class StableRows(msgspec.Struct, frozen=True):
+    """The rows that hold until the next outcome is learned: before, between and after those that change every time."""
+
+    weights: tuple[ExperienceRow, ...]
+    here: tuple[ExperienceRow, ...]
+    rest: tuple[ExperienceRow, ...]
+
+
+def stable_rows(question: ExperienceQuery, records: Mapping[RecordKey, Record], *, prior: float) -> StableRows:
+    """What the records say, whenever it is asked."""
+    regime, providers = question.regime, question.providers
+    here = [
+        (provider_in_regime(name, regime), records.get((PROVIDER_REGIME, provider_in_regime(name, regime))))
+        for name in providers
+    ]
+    here += [(regime, records.get((REGIME, regime))), (question.symbol, records.get((ASSET, question.symbol)))]
+    return StableRows(
+        weights=weight_rows(records, providers, regime=regime, prior=prior),
+        here=tuple(row for name, record in here for row in record_rows(name, record)),
+        rest=(
+            *_calibration_rows(records, prior),
+            *(row for name in providers for row in record_rows(name, records.get((PROVIDER, name)))),
+        ),
+    )
+
+
+def similar_experience(past: SimilarPast, *, held: int, costs_bps: float) -> PacketExperience:
+    """What the market did after similar moments, for the side that is held if one is, and how similar trades ended."""
+    near = past.moments
+    if near.is_novel:
+        far = f"the nearest of {near.searched:,} moments is {near.times_usual:.1f} times as far as is usual"
+        return PacketExperience((ExperienceRow("similar", "none", f"unlike anything seen: {far}"),))
+    estimates = near.move_estimates()
+    rows = [_move_row(each, held, costs_bps) for each in estimates]
+    rows.append(_nearest_moment_row(near.moments[0]))
+    trades = [trade for distance, trade in past.trades if distance <= near.usual]
+    sides, results = tuple(each.side for each in trades), tuple(each.result_ppm for each in trades)
+    rows += [
+        msgspec.structs.replace(row, name=row.name.replace("nearest", "nearest trades"))
+        for row in _neighbour_rows(sides, results)
+    ]
+    if trades:
+        nearest = trades[0]
+        side, result = LONG if nearest.side > 0 else SHORT, _signed_text(nearest.result_ppm / PPM_PER_BP)
+        when = minute_text(nearest.entered_at)
+        rows.append(ExperienceRow("similar", "nearest trade", f"{nearest.symbol} {side} {when}: {result} bps net"))
+    return PacketExperience(tuple(rows), estimates, costs_bps)
+
+
+def _nearest_moment_row(first: SimilarMoment) -> ExperienceRow:
+    moves = [
+        f"{_span_text(span)} {_whole_text(move / PPM_PER_BP)}"
+        for span, move in zip(MOVE_SPANS, first.moves_ppm, strict=True)
+        if move is not None
+    ]
+    text = f"{first.symbol} {minute_text(first.at)}: {', '.join(moves)} bps"
+    return ExperienceRow("similar", "nearest moment", text)
+
+
+def _move_row(move: MoveEstimate, held: int, costs_bps: float) -> ExperienceRow:
+    """What the market did in a span: the gain of the side that is held, or else with what trading it would leave."""
+    sign = held or 1
+    mean, low, high = sign * move.mean_bps, *sorted((sign * move.low_bps, sign * move.high_bps))
+    known = f"95% {_whole_text(low)} to {_whole_text(high)}, n={move.n}, {move.independent:.0f} independent"
+    name = f"next {_span_text(move.span_ms)}"
+    if held:
+        side = LONG if held > 0 else SHORT
+        return ExperienceRow("similar", f"{name} for the {side} held", f"{_whole_text(mean)} bps ({known})")
+    side, left = (LONG if mean > 0 else SHORT), _whole_text(abs(mean) - costs_bps)
+    return ExperienceRow("similar", name, f"{_whole_text(mean)} bps ({known}); {side} {left} after costs")
+
+
+def _whole_text(bps: float) -> str:
+    # Whole ones: a decimal of such a mean says nothing, and three rows must leave room for the records.
+    return f"{round(bps):+d}"
+
+
+def _span_text(span_ms: int) -> str:
+    return f"{span_ms // HOUR} h"
+
+
+def experience_rows(
+    stable: StableRows, *, similar: tuple[ExperienceRow, ...], recent: Record
+) -> tuple[ExperienceRow, ...]:
+    """All rows of experience for a packet, the most important first."""
+    return _cached_joined_rows((stable, similar, record_rows(recent.name, recent)))
+
+
+def _joined_rows(
+    groups: tuple[StableRows, tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]],
+) -> tuple[ExperienceRow, ...]:
+    stable, similar, recent = groups
+    return (*stable.weights, *similar, *stable.here, *recent, *stable.rest)
+
+
+# The rows of before as long as they say the same: whoever shows them sees at once that nothing changed.
+_cached_joined_rows = LastCall(_joined_rows)
+
+
+def bps_text(mean: Estimate) -> str:
+    """A mean result, such as `+12.1 bps a trade (n=34, 95% +3.0 to +21.2)`; below two trades there is no interval."""
+    if mean.n < 2:
+        return f"too few trades (n={mean.n})"
+    value, low, high = _signed_text(mean.value), _signed_text(mean.low), _signed_text(mean.high)
+    return f"{value} bps a trade (n={mean.n}, 95% {low} to {high})"
+
+
+def rate_text(share: Estimate) -> str:
+    """A hit rate, such as `won 61% (n=34, 95% 45% to 75%)`."""
+    return f"won {share.value:.0%} (n={share.n}, 95% {share.low:.0%} to {share.high:.0%})"
+
+
+@lru_cache(maxsize=4_096)
+def _won_text(wins: int, n: int) -> str:
+    return rate_text(rate_estimate(wins, n))
+
+
+def old_similar_rows(company: "Neighbours") -> tuple[ExperienceRow, ...]:
+    if company.is_novel:
+        far = f"the nearest of {company.searched} situations is {company.times_usual:.1f} times as far as is usual"
+        return (ExperienceRow("similar", "none", f"unlike anything seen: {far}"),)
+    return _neighbour_rows(company.sides, company.results_ppm)
+
+
+def _neighbour_rows(sides: tuple[int, ...], results_ppm: tuple[int, ...]) -> tuple[ExperienceRow, ...]:
+    """How neighbours ended: all of them, and where some were long and some short, each side with enough of them."""
+    every, long, short = records_by_side(sides, results_ppm)
+    rows = [_neighbour_row(f"{every.n} nearest", every)] if every.n >= FEWEST_SHOWN else []
+    for name, record in (("those long", long), ("those short", short)):
+        if FEWEST_SHOWN <= record.n < every.n:
+            rows.append(_neighbour_row(name, record))
+    return tuple(rows)
+
+
+@lru_cache(maxsize=256)
+def _neighbour_row(name: str, record: Record) -> ExperienceRow:
+    """The row of some neighbours."""
+    # Cached, since a few minutes later most neighbours are the same, if in another order.
+    return ExperienceRow("similar", name, f"{bps_text(record.mean_bps)}; {_won_text(record.wins, record.n)}")
+
+
+@lru_cache(maxsize=4_096)
+def record_rows(name: str, record: Record | None) -> tuple[ExperienceRow, ...]:
+    """The row of a record, if there is enough of it."""
+    # Cached, since few records change between two decisions.
+    if record is None or record.n < FEWEST_SHOWN:
+        return ()
+    return (ExperienceRow("record", name, bps_text(record.mean_bps)),)
+
+
+def _calibration_rows(records: Mapping[RecordKey, Record], prior: float) -> list[ExperienceRow]:
+    """The buckets of stated confidence with the most trades, in the order of confidence."""
+    counts = [(record.name, record.n, record.wins) for record in records.values() if record.kind == CONFIDENCE]
+    enough = [point for point in calibration_curve(counts, prior=prior) if point.observed.n >= FEWEST_CALIBRATED]
+    largest: Sequence[str] = [
+        point.bucket for point in sorted(enough, key=lambda point: -point.observed.n)[:_MOST_BUCKETS]
+    ]
+    return [
+        ExperienceRow("record", f"confidence {point.bucket}", rate_text(point.observed))
+        for point in enough
+        if point.bucket in largest
+    ]
+
+
+def _signed_text(value: float) -> str:
+    text = f"{value:+.1f}"
+    # A rounded zero has no sign: equal results must read the same.
+    return "+0.0" if text == "-0.0" else text

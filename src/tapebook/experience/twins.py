@@ -1,0 +1,339 @@
+"""Paper twins: the account each member of an ensemble would have if it alone had decided, and the trust it earns.
+
+A twin holds a unit of notional times its member's target. At every slot it is marked, pays fee and half the spread on
+every change, and funding at every full hour. Two standing members have twins as well: `cash` does nothing, `equal`
+follows the majority, which is what the ensemble does without memory. All of it is a function of stored votes and
+marks, in integers: gains are in billionths of the notional (e9), targets in ten-thousandths (e4).
+
+Trust is prediction with expert advice. Every expert has a share of trust p, which begins as its prior. After a slot
+
+    p_i ← p_i · (1 + η z_i) / (1 + η Σ p_j z_j)          z_i = net gain of the slot / scale, moves cut at 4 scales
+
+which is Prod (Cesa-Bianchi, Mansour and Stoltz 2007, "Improved second-order bounds for prediction with expert
+advice"). Each member stands there twice: a copy that is always awake, and one for the regime at hand which sleeps in
+all others (Freund, Schapire, Singer and Warmuth 1997, specialists). A small part of the trust of all but `cash` is
+shared out again at every slot (fixed share, Herbster and Warmuth 1998), so that who was bad can come back.
+
+The bound. `cash` gains nothing, so its share grows by what the mix loses: p_cash ← p_cash / (1 + η Σ p z). It never
+exceeds one, and sharing leaves it alone. Hence after any sequence of votes and prices, at every moment,
+
+    gain of the mix ≥ − scale / η · ln(1 / prior of cash) − what the cap of cash gave back − moves beyond the cut
+
+whatever the number of slots: the regret against a fixed reference is a constant (Sani, Neu and Lazaric 2014,
+"Exploiting easy data in online optimization"). Against any other expert, `equal` among them, Prod's second-order bound
+holds: ln(1 / prior) / η + η Σ z². The scale is the largest of the market's own volatility so far; when it grows,
+shares go back towards their priors by the power old / new, which keeps the bound (Jensen).
+The share of `cash` is capped: with less than a twentieth at work nothing would be noticed that has begun to earn. What
+that gives back is counted in the bound.
+
+What the ensemble itself holds follows the mix only where that is worth its costs (`domain/targets.py`); the `follower`
+is the twin of that, and what it lies behind the mix is counted beside the bound.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import log
+
+import msgspec
+
+from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.money import divide_half_even
+from tapebook.domain.run import SlotMark
+from tapebook.domain.targets import (
+    CASH,
+    EQUAL,
+    FULL_E4,
+    STANDING_MEMBERS,
+    majority_target_e4,
+    position_after_e4,
+    weighted_target_e4,
+)
+
+E9 = 10**9
+ONE = 10**15
+"""All the trust there is, in the integers it is counted in."""
+
+# What is given before anything is known: a quarter to doing nothing, a quarter to doing as without memory.
+CASH_PRIOR, EQUAL_PRIOR = ONE // 4, ONE // 4
+# Of all trust half belongs to the copies that are always awake; a regime gets a sixteenth, and there are seven tags.
+AWAKE_MASS, REGIME_MASS, MOST_REGIMES = ONE // 2, ONE // 16, 8
+MOST_CASH = ONE * 19 // 20
+CUT_SCALES = 4
+WARM_UP_SLOTS = 24
+# A scale is raised by a tenth more than is needed, so that it is raised seldom.
+SCALE_STEP = (11, 10)
+# From a mean absolute move to a standard deviation.
+_DEVIATION = (5, 4)
+
+
+class TwinAccount(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One member's twin: what it holds, what it has gained after costs, and what its last change still has to pay."""
+
+    name: str
+    target_e4: int = 0
+    gain_e9: int = 0
+    owed_e9: int = 0
+    changes: int = 0
+
+
+class SymbolTwins(msgspec.Struct, frozen=True, array_like=True):
+    """The twins of an ensemble's members in one symbol, `cash` and `equal` first, and the trust in them.
+
+    `trust` has a row for the copies that are always awake (named "") and one for each regime seen; `asleep` is what
+    regimes not seen yet would get. `mix_e9` is what the mix gained, `returned_e9` what the cap of cash gave back and
+    `cut_e9` what moves beyond the cut took, all of the unit.
+    """
+
+    symbol: str
+    at: int
+    mark: SlotMark
+    accounts: tuple[TwinAccount, ...]
+    trust: dict[str, tuple[int, ...]]
+    asleep: int
+    slots: int = 0
+    move_e9: int = 0
+    scale_e9: int = 0
+    follower: TwinAccount = TwinAccount("follower")
+    missed_e9: int = 0
+    wanted_e4: int = 0
+    mix_e9: int = 0
+    returned_e9: int = 0
+    cut_e9: int = 0
+
+    def account(self, name: str) -> TwinAccount | None:
+        """The twin of a member."""
+        return next((each for each in self.accounts if each.name == name), None)
+
+
+def prior_shares(members: int, total: int) -> tuple[int, ...]:
+    """The trust before anything is known: of `cash`, of `equal`, and of each member alike."""
+    cash, equal = total * CASH_PRIOR // ONE, total * EQUAL_PRIOR // ONE
+    each = (total - cash - equal) // max(1, members)
+    return (total - equal - each * members, equal, *[each] * members)
+
+
+def begin_twins(symbol: str, at: int, mark: SlotMark, names: Sequence[str]) -> SymbolTwins:
+    """Twins that hold nothing yet."""
+    accounts = tuple([TwinAccount(name) for name in (*STANDING_MEMBERS, *names)])
+    return SymbolTwins(symbol, at, mark, accounts, {"": prior_shares(len(names), AWAKE_MASS)}, ONE - AWAKE_MASS)
+
+
+def twins_after(
+    twins: SymbolTwins | None, symbol: str, at: int, *, mark: SlotMark, targets: Mapping[str, int | None]
+) -> SymbolTwins:
+    """The twins after one more decision: marked, trusted anew, and holding what their members want now."""
+    names = tuple(targets)
+    if twins is None:
+        twins = begin_twins(symbol, at, mark, names)
+    else:
+        twins = mark_twins(twins, at, mark)
+        if tuple([each.name for each in twins.accounts[2:]]) != names:
+            twins = _with_members(twins, names)
+    return _with_targets(twins, targets)
+
+
+def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
+    """The twins marked at a price, and the trust that follows from what each gained since the last slot."""
+    before = twins.mark
+    move = divide_half_even((mark.mark_e8 - before.mark_e8) * E9, before.mark_e8)
+    hours = at // HOUR - twins.at // HOUR
+    # Longs pay a positive rate at every full hour.
+    move -= before.funding_e12 * hours // 1_000
+    gains = [each.target_e4 * move // FULL_E4 - each.owed_e9 for each in twins.accounts]
+    accounts = tuple(
+        [
+            TwinAccount(each.name, each.target_e4, each.gain_e9 + gain, 0, each.changes)
+            for each, gain in zip(twins.accounts, gains, strict=True)
+        ]
+    )
+    held = twins.follower
+    follower = TwinAccount(
+        held.name,
+        held.target_e4,
+        held.gain_e9 + held.target_e4 * move // FULL_E4 - held.owed_e9,
+        0,
+        held.changes,
+    )
+    marked = msgspec.structs.replace(
+        twins,
+        at=at,
+        mark=mark,
+        accounts=accounts,
+        follower=follower,
+        missed_e9=twins.missed_e9 + (twins.wanted_e4 - held.target_e4) * move // FULL_E4,
+        slots=twins.slots + 1,
+        move_e9=_mean_move_e9(twins, abs(move), elapsed=at - twins.at),
+    )
+    return _with_trust(marked, twins, gains, move=move)
+
+
+def weights_e4(twins: SymbolTwins, regime: str) -> dict[str, int]:
+    """The trust in each member by now, in ten-thousandths: of the copies that are awake in a regime."""
+    rows = [twins.trust[""], twins.trust.get(regime, ())]
+    total = sum(rows[0]) + sum(rows[1])
+    both = [sum(pair) for pair in zip(*rows, strict=True)] if rows[1] else rows[0]
+    return {each.name: divide_half_even(p * FULL_E4, total) for each, p in zip(twins.accounts, both, strict=True)}
+
+
+def learning_rate_e6(mark: SlotMark) -> int:
+    """η: about half the setting at its default, and never so much that a factor of a slot falls below one half."""
+    # rate / (1 + 11 rate): a twelfth at most, while no gain of a slot is below minus six scales.
+    return max(1, 10**6 * mark.rate_e4 // (10_000 + 11 * mark.rate_e4))
+
+
+def bound_e9(twins: SymbolTwins) -> int:
+    """How far the mix can be behind doing nothing by now, in billionths of the unit; never less than what it lost."""
+    prior = prior_shares(len(twins.accounts) - 2, AWAKE_MASS)[0]
+    learned = _trust_cost_e9(twins.scale_e9, learning_rate_e6(twins.mark), ONE, prior)
+    return learned + twins.returned_e9 + max(0, -twins.cut_e9)
+
+
+def follower_bound_e9(twins: SymbolTwins) -> int:
+    """How far what the ensemble holds can be behind doing nothing: the bound of the mix, and what it lies behind it."""
+    return bound_e9(twins) + max(0, twins.mix_e9 - twins.follower.gain_e9)
+
+
+def _mean_move_e9(twins: SymbolTwins, size: int, *, elapsed: int) -> int:
+    """The mean absolute move of a slot over the window, in which no single one counts more than four."""
+    if twins.slots >= WARM_UP_SLOTS:
+        size = min(size, CUT_SCALES * max(1, twins.move_e9))
+    window = max(1, twins.mark.window_days * DAY // max(1, elapsed))
+    weight = min(twins.slots + 1, window)
+    return twins.move_e9 + (size - twins.move_e9) // weight
+
+
+def _with_trust(marked: SymbolTwins, before: SymbolTwins, gains: Sequence[int], *, move: int) -> SymbolTwins:
+    """The trust after a slot, and what the mix of before it gained."""
+    regime, warm = before.mark.regime, marked.slots >= WARM_UP_SLOTS
+    marked = _with_regime(_with_scale(marked, cost_ppm=before.mark.cost_ppm) if warm else marked, regime)
+    trust, scale = dict(marked.trust), marked.scale_e9
+    awake = [name for name in ("", regime) if name in trust]
+    cut = CUT_SCALES * scale
+    excess = move - max(-cut, min(cut, move)) if warm else 0
+    bounded = gains
+    if excess:
+        bounded = [gain - each.target_e4 * excess // FULL_E4 for gain, each in zip(gains, before.accounts, strict=True)]
+    total = sum([sum(trust[name]) for name in awake])
+    whole, mixed = (_mixed_gain(trust, awake, each) // total for each in (gains, bounded))
+    marked = msgspec.structs.replace(marked, mix_e9=marked.mix_e9 + whole)
+    if not warm:
+        # Nothing is known of the market's moves yet: what the priors make counts as beyond the cut.
+        return msgspec.structs.replace(marked, cut_e9=marked.cut_e9 + whole)
+    rate, share, returned = learning_rate_e6(before.mark), _shared_part(marked, before), 0
+    # η z with fifteen digits: rates have six, gains and the scale nine each.
+    factors = [ONE + rate * gain * E9 // scale for gain in bounded]
+    grown = ONE + rate * mixed * E9 // scale
+    for name in awake:
+        row = [max(1, p * factor // grown) for p, factor in zip(trust[name], factors, strict=True)]
+        trust[name], kept = _share_out(row, share)
+        if not name and kept < row[0]:
+            returned = _trust_cost_e9(scale, rate, row[0], kept)
+    marked = msgspec.structs.replace(
+        marked, trust=trust, cut_e9=marked.cut_e9 + whole - mixed, returned_e9=marked.returned_e9 + returned
+    )
+    return marked if marked.mark.rate_e4 == before.mark.rate_e4 else _begin_again(marked, rate)
+
+
+def _mixed_gain(trust: Mapping[str, Sequence[int]], awake: Sequence[str], gains: Sequence[int]) -> int:
+    return sum([p * gain for name in awake for p, gain in zip(trust[name], gains, strict=True)])
+
+
+def _with_regime(twins: SymbolTwins, regime: str) -> SymbolTwins:
+    """The twins with copies for a regime, which take their part of what is asleep."""
+    born = len(twins.trust) - 1
+    if regime in twins.trust or born >= MOST_REGIMES:
+        return twins
+    mass = twins.asleep // (MOST_REGIMES - born)
+    trust = twins.trust | {regime: prior_shares(len(twins.accounts) - 2, mass)}
+    return msgspec.structs.replace(twins, trust=trust, asleep=twins.asleep - mass)
+
+
+def _with_scale(twins: SymbolTwins, *, cost_ppm: int) -> SymbolTwins:
+    """The twins with a scale that no usual move of by now exceeds; where it grew, trust goes back towards its prior."""
+    up, down = _DEVIATION
+    # No less than what a trade costs: a market that stands still must not make fees look like catastrophes.
+    least = max(twins.move_e9 * up // down, cost_ppm * 1_000, 1)
+    before = twins.scale_e9
+    if least <= before:
+        return twins
+    scale = least * SCALE_STEP[0] // SCALE_STEP[1]
+    if not before:
+        return msgspec.structs.replace(twins, scale_e9=scale)
+    members, power = len(twins.accounts) - 2, before / scale
+    rows = {
+        name: [
+            prior * (p / prior) ** power
+            for p, prior in zip(row, prior_shares(members, AWAKE_MASS if not name else REGIME_MASS), strict=True)
+        ]
+        for name, row in twins.trust.items()
+    }
+    unseen = (MOST_REGIMES - len(twins.trust) + 1) * REGIME_MASS
+    asleep = unseen * (twins.asleep / unseen) ** power if unseen else 0.0
+    total = sum([sum(row) for row in rows.values()]) + asleep
+    trust = {name: tuple([max(1, int(p / total * ONE)) for p in row]) for name, row in rows.items()}
+    return msgspec.structs.replace(twins, scale_e9=scale, trust=trust, asleep=int(asleep / total * ONE))
+
+
+def _shared_part(marked: SymbolTwins, before: SymbolTwins) -> int:
+    """The part of trust that is shared out again: by the time since the last slot, and by who changed its mind then."""
+    changed = sum([each.owed_e9 > 0 for each in before.accounts[2:]])
+    part = ONE * (marked.at - before.at) // (before.mark.window_days * DAY) + ONE * changed // before.mark.memory_size
+    return max(0, min(part, ONE // 4))
+
+
+def _share_out(row: Sequence[int], share: int) -> tuple[tuple[int, ...], int]:
+    """A row of trust after sharing a part of all but cash, and after the cap of cash; and what cash has then."""
+    cash, others = row[0], sum(row[1:])
+    prior = prior_shares(len(row) - 2, ONE)
+    most = (cash + others) * MOST_CASH // ONE
+    given = others * share // ONE + max(0, cash - most)
+    kept, free = ONE - share, ONE - prior[0]
+    rest = [p * kept // ONE + given * first // free for p, first in zip(row[1:], prior[1:], strict=True)]
+    return (min(cash, most), *rest), min(cash, most)
+
+
+def _begin_again(twins: SymbolTwins, rate_e6: int) -> SymbolTwins:
+    """Trust at its priors; what could be lost until now stays part of the bound."""
+    members = len(twins.accounts) - 2
+    cost = _trust_cost_e9(twins.scale_e9, rate_e6, ONE, prior_shares(members, AWAKE_MASS)[0])
+    return msgspec.structs.replace(
+        twins,
+        trust={"": prior_shares(members, AWAKE_MASS)},
+        asleep=ONE - AWAKE_MASS,
+        returned_e9=twins.returned_e9 + cost,
+    )
+
+
+def _with_members(twins: SymbolTwins, names: Sequence[str]) -> SymbolTwins:
+    """The twins of other members: who stays keeps its account, and all are trusted anew."""
+    known = {each.name: each for each in twins.accounts}
+    accounts = tuple([known.get(name) or TwinAccount(name) for name in (*STANDING_MEMBERS, *names)])
+    return _begin_again(msgspec.structs.replace(twins, accounts=accounts), learning_rate_e6(twins.mark))
+
+
+def _with_targets(twins: SymbolTwins, targets: Mapping[str, int | None]) -> SymbolTwins:
+    """The twins holding what their members want now; whoever has no voice wants nothing."""
+    cost = twins.mark.cost_ppm
+    wants = {CASH: 0, EQUAL: majority_target_e4(tuple(targets.values())), **targets}
+    accounts = tuple([_trade(each, wants[each.name] or 0, cost) for each in twins.accounts])
+    wanted = weighted_target_e4(targets, weights_e4(twins, twins.mark.regime))
+    follower, missed = twins.follower, twins.missed_e9
+    after = position_after_e4(wanted, follower.target_e4, missed_e9=missed, cost_ppm=cost)
+    if after != follower.target_e4:
+        follower, missed = _trade(follower, after, cost), 0
+    return msgspec.structs.replace(
+        twins, accounts=accounts, follower=follower, wanted_e4=wanted, missed_e9=max(0, missed)
+    )
+
+
+def _trade(account: TwinAccount, target_e4: int, cost_ppm: int) -> TwinAccount:
+    away = abs(target_e4 - account.target_e4)
+    if not away:
+        return account
+    # Millionths of what is traded, of which `away` is ten-thousandths, in billionths; rounded up.
+    owed = -(-cost_ppm * 1_000 * away // FULL_E4)
+    return TwinAccount(account.name, target_e4, account.gain_e9, owed, account.changes + 1)
+
+
+def _trust_cost_e9(scale_e9: int, rate_e6: int, more: int, less: int) -> int:
+    """What it may cost that a share of trust is one and not another: scale / η · ln(more / less), rounded up."""
+    return int(scale_e9 * 10**6 / rate_e6 * log(more / less)) + 1

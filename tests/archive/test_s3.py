@@ -1,0 +1,127 @@
+"""An archive in a bucket of a real S3 server: outages, wrong keys, what a decision waits for, and another machine."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import obstore
+import pytest
+
+import tapebook
+from tapebook.archive import ArchiveReference, SpooledArchive
+from tapebook.archive.archives.folder import FolderArchive
+from tapebook.archive.archives.s3 import BucketArchive
+from tapebook.archive.port import content_key
+from tapebook.errors import BadInput, ConfigError, Damaged, StoreFailed
+from tapebook.settings.config import FILE
+from tests.archive.s3_server import ACCESS_KEY, Gate, S3Server, s3_server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A server for the whole module."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture
+def gate(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    """The way to it, and the environment of a program that takes it."""
+    way = Gate(server.url)
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+    yield way
+    way.close()
+
+
+def test_a_desk_trades_through_an_outage_and_another_machine_replays_it(gate: Gate, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    tapebook.demo(home, seconds=1)
+    folder, bucket = FolderArchive(home / "archive"), BucketArchive("s3://desk/one")
+    for key in folder.walk_keys():
+        bucket.create(key, folder.get(key) or b"")
+    (home / FILE).write_text('[archive]\nplace = "s3://desk/one"\n', "utf-8")
+    shutil.rmtree(home / "archive")
+    with tapebook.open(home) as book:
+        book.doctor(fix=True)
+        assert not list((home / "spool").glob("*.seg")) and not (home / "archive").exists()
+        before = len(book.runs(most=1_000))
+        gate.shut()
+        run = book.tick("btc-5m", "BTC")
+        assert run.degraded_causes == () and run.packet_key, "a decision does not notice"
+        gate.open()
+        book.doctor(fix=True)
+        assert book.replay().different == [] and book.verify(archive=True) == []
+    # One request for many texts.
+    assert len(bucket.keys("packs/")) <= 3 and len(book_texts(home)) > before
+    (home / "spool" / "packs.db").unlink()
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(home, elsewhere)
+    shutil.rmtree(elsewhere / "spool")
+    with tapebook.open(elsewhere) as book:
+        assert book.replay().different == [] and book.verify(archive=True) == []
+
+
+def book_texts(home: Path) -> list[str]:
+    """The keys of all texts that the bucket and the spool hold."""
+    archive = SpooledArchive(BucketArchive("s3://desk/one"), home / "spool")
+    try:
+        return archive.keys("sha256/")
+    finally:
+        archive.close()
+
+
+def test_an_outage_loses_nothing(gate: Gate, tmp_path: Path) -> None:
+    spooled = SpooledArchive(BucketArchive("s3://outage"), tmp_path / "spool")
+    contents = {content_key(text): text for text in (b"packet %d" % number for number in range(50))}
+    assert all(each.key for each in spooled.store_contents(list(contents.values())[:25]))
+    gate.shut()
+    assert all(each.key for each in spooled.store_contents(list(contents.values())[25:]))
+    drained = spooled.drain()
+    assert drained.left == 50 and isinstance(drained.problem, StoreFailed)
+    assert "cannot write s3://outage" in str(drained.problem) and "\n" not in str(drained.problem)
+    assert {key: spooled.get(key) for key in contents} == contents
+    # An upload that is cut off leaves no object.
+    gate.cut_after(1_000)
+    assert spooled.drain().left == 50
+    gate.open()
+    assert BucketArchive("s3://outage").keys("") == []
+    assert spooled.drain().moved == 50
+    new = SpooledArchive(BucketArchive("s3://outage"), tmp_path / "new")
+    assert {key: new.get(key) for key in contents} == contents
+    assert list(new.check(ArchiveReference(key, "a run") for key in contents)) == []
+    assert len(BucketArchive("s3://outage").keys("packs/")) == 1
+
+
+def test_wrong_keys_are_said_in_a_line_without_them(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = "this-is-the-wrong-secret"
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", wrong)
+    spooled = SpooledArchive(BucketArchive("s3://locked"), tmp_path / "spool")
+    key = spooled.store_content_or_raise(b"one")
+    problem = str(spooled.drain().problem)
+    assert "refuses the keys" in problem and wrong not in problem and ACCESS_KEY not in problem
+    assert spooled.get(key) == b"one"
+    with pytest.raises(StoreFailed, match="cannot read s3://locked"):
+        spooled.get(content_key(b"never stored"))
+
+
+def test_altered_and_torn_objects_are_noticed_and_replaced(gate: Gate) -> None:
+    archive = BucketArchive("s3://damage/below")
+    key = content_key(b"what was sent")
+    archive.create(key, b"what was sent")
+    for lie in (b"torn", b""):
+        obstore.put(archive._store, f"{key}.z", lie)
+        with pytest.raises(Damaged):
+            archive.get(key)
+        archive.create(key, b"what was sent")
+        assert archive.get(key) == b"what was sent" and len(archive.repaired_objects()) == 1
+    assert list(archive.stray_files()) == [] and archive.keys("") == [key]
+
+
+@pytest.mark.parametrize("address", ["s3://", "s3://x", "s3://UPPER", "s3://bucket?key=1", "s3://bucket/../up"])
+def test_addresses_that_are_none(address: str) -> None:
+    with pytest.raises((ConfigError, BadInput)):
+        BucketArchive(address)
