@@ -108,7 +108,7 @@ def test_a_bot_is_remembered_as_an_agent_that_lives_here(book: app.Tapebook) -> 
     assert {each["exit_reason"] for each in trades} == {"it falls"}
     assert all(each["entry_snapshot_id"] and each["entry_regime_tag"] for each in trades)
     learned = book.experience.show("bot")
-    assert learned["outcomes"] == learned["situations"] == len(trades)
+    assert learned["outcomes"] == len(trades)
     assert [each["name"] for each in learned["providers"]] == ["model-a"] and learned["calibration"]
     runs = book.runs("bot", most=1_000)
     assert {each["status"] for each in runs} == {"held", "done"}

@@ -22,7 +22,7 @@ from tapebook.api.open_home import AsOf, HomePart, parse_moment
 from tapebook.book.events import OrderIntended, draft_event, order_client_id
 from tapebook.broker.port import trades_elsewhere
 from tapebook.clock import SystemClock
-from tapebook.decision.reply import make_answer_on
+from tapebook.decision.reply import make_answer
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import SECOND, floor_to_step, iso_text
@@ -96,20 +96,18 @@ class BotDecision:
         """
         if self.run is not None:
             return self.run
-        opened, reply = (
-            self._prepared_decision(),
-            make_answer_on(
-                self.packet.symbol,
-                action,
-                reason=reason,
-                confidence=confidence,
-                side=side,
-                notional_usd=notional_usd,
-                leverage=leverage,
-                order_type="market" if limit_price is None else "limit",
-                limit_price=limit_price,
-                cites=list(cites),
-            ),
+        opened = self._prepared_decision()
+        reply = make_answer(
+            opened.packet,
+            action,
+            reason=reason,
+            confidence=confidence,
+            side=side,
+            notional_usd=notional_usd,
+            leverage=leverage,
+            order_type="market" if limit_price is None else "limit",
+            limit_price=limit_price,
+            cites=list(cites),
         )
         self.run = self._bots.conclude(opened, reply.reply, provider=provider)
         return self.run
