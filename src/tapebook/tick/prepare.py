@@ -14,8 +14,10 @@ packet's version.
 
 import logging
 import traceback
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -236,6 +238,7 @@ def _prediction_line(row: Mapping[str, Any]) -> str:
 
 _LOOKBACK_MINUTES = (60, 240, 1_440)
 _RECENT_MS, _LOOKBACK_MS = 4 * HOUR, 7 * DAY
+_BAR_START = attrgetter("bucket_ts")
 
 
 def read_lookback(tape: Tape, symbol: str, *, view: View) -> LookbackBars:
@@ -258,9 +261,9 @@ def read_lookback(tape: Tape, symbol: str, *, view: View) -> LookbackBars:
     # Both meet at a full hour, so that no minute is counted twice or left out.
     start = floor_to_step(recent[-1].end, HOUR) - _RECENT_MS
     older = tape.bars(symbol, minutes=60, count=(_LOOKBACK_MS + DAY) // HOUR, view=view)
-    return LookbackBars(
-        tuple([bar for bar in recent if bar.bucket_ts >= start]), tuple([bar for bar in older if bar.end <= start])
-    )
+    # Every tick asks: found by halving, since bars stand in the order of time.
+    first = bisect_left(recent, start, key=_BAR_START)
+    return LookbackBars(tuple(recent[first:]), tuple(older[: bisect_right(older, start - HOUR, key=_BAR_START)]))
 
 
 def _is_recent(stored: FeatureRow | AssetContext | None, view: View) -> bool:
