@@ -142,7 +142,8 @@ class BacktestResult(msgspec.Struct, frozen=True):
     """A backtest from its first to its last tick; `total` is all chunks measured as one.
 
     `exposures` is what was held of each symbol on average over all of the time, in usd_e6 with its sign. Results of
-    the first build say nothing of it, nor of fills and inputs: their fills were at the close of a bar.
+    the first build say nothing of it, nor of fills and inputs: their fills were at the close of a bar. `bound_usd_e6`
+    is how far trust in an ensemble's members could have put it behind doing nothing; it is left out without any.
     """
 
     id: str
@@ -164,6 +165,7 @@ class BacktestResult(msgspec.Struct, frozen=True):
     fill: FillRule = "bar_close"
     inputs: BacktestInputs | None = None
     exposures: tuple[tuple[str, int], ...] = ()
+    bound_usd_e6: int | msgspec.UnsetType = msgspec.UNSET
 
 
 def round_fixed(value: float, digits: int) -> float:

@@ -70,6 +70,7 @@ from tapebook.experience.rows import (
     stable_rows,
 )
 from tapebook.experience.similar import PastTrade, SimilarPast
+from tapebook.experience.twin_memory import TwinMemory
 from tapebook.log import Draft, ReadCache
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ class Experience:
         self._trades: dict[str, TradeMemory] = {}
         self._moment_fits: dict[str, tuple[int, Fit]] = {}
         # Caches by symbol of what its bars and rates gave last; agents that look at one market share them.
+        self.twins = TwinMemory(db, owner=owner)
         self._readers: dict[str, LastCall[MomentInputs, SeenMoment | None]] = {}
 
     def learn(
@@ -246,6 +248,7 @@ class Experience:
         caches: list[dict[str, Any]] = [self._standings, self._fits, self._situations, self._passed]
         for kept in (*caches, self._moments, self._trades, self._moment_fits):
             kept.pop(deployment, None)
+        self.twins.forget_cached(deployment)
 
     def records(self, deployment: str, *, seq: int) -> dict[RecordKey, Record]:
         """Every record as of a sequence number."""
@@ -322,7 +325,8 @@ class Experience:
                 found = similar_experience(past, held=question.held, costs_bps=noted[1] / PPM_PER_BP)
             # Weights of one each, before any outcome, would cost tokens to say nothing.
             stable = self._cached_stable_rows(records, question, settings) if records.seq else StableRows((), (), ())
-            rows = experience_rows(stable, similar=found.rows, recent=recent)
+            # Weights are those that the twins have earned, which follow the price.
+            rows = experience_rows(stable, similar=found.rows, recent=recent)[len(stable.weights) :]
             kept = records.told_by_symbol[question.symbol] = (
                 asked,
                 msgspec.structs.replace(found, rows=rows),

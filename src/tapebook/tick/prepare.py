@@ -41,6 +41,7 @@ from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, 
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, Watermarks
+from tapebook.domain.targets import NO_TRUST
 from tapebook.domain.text import short_line
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
 from tapebook.experience import PacketExperience
@@ -52,7 +53,15 @@ from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_o
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import ShownMemories, citations_for, curated_until, experience_for, lessons_and_scale
+from tapebook.tick.memory import (
+    ShownMemories,
+    citations_for,
+    curated_until,
+    experience_for,
+    lessons_and_scale,
+    trade_cost_ppm,
+    trust_for,
+)
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
 from tapebook.wiring import Rooms
 
@@ -354,6 +363,7 @@ def gather_situation(
         working=working,
         degraded=optional.degraded_names,
         renderer=renderer,
+        cost_ppm=trade_cost_ppm(rooms, market),
         **memory,
     )
 
@@ -402,7 +412,7 @@ def _read_shared_market(
     version: PacketVersion,
 ) -> Market:
     profile = deployment.agent.context
-    minutes, count, looks_back = profile.bar_minutes, profile.bar_count, profile.memory and version.lookbacks
+    minutes, count, looks_back = profile.bar_minutes, profile.bar_count, bool(profile.rooms) and version.lookbacks
     if shelf is None or "features" in optional.degraded_names:
         market = read_market(tape, symbol, minutes=minutes, count=count, view=view, version=version)
         if looks_back:
@@ -480,6 +490,11 @@ def _read_memories(
         if "experience" in on
         else PacketExperience()
     )
+    trust, weight_rows = (
+        read("experience", (NO_TRUST, ()), trust_for, rooms, deployment, market, seq=learned)
+        if "experience" in on and version.paper_twins
+        else (NO_TRUST, ())
+    )
     layers = read("horizons", (), rooms.horizons.packet_rows, own, **known) if "horizons" in on else ()
     return {
         "activity": doing,
@@ -488,7 +503,8 @@ def _read_memories(
         "last_orders": outcomes,
         "lessons": lessons,
         "followed": followed,
-        "experience": learned_here.rows,
+        "experience": (*weight_rows, *learned_here.rows) if weight_rows else learned_here.rows,
+        "trust": trust,
         "horizons": layers,
         "citations": read(
             "citations",
