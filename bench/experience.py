@@ -23,8 +23,15 @@ from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.domain.agent import ExperienceSettings
 from tapebook.domain.instants import DAY, MINUTE
+from tapebook.experience import ExperienceQuery
 from tapebook.experience import events as ev
-from tapebook.experience.events import PROJECTION, draft_fit, draft_page_packed, outcome_learned_body
+from tapebook.experience.events import (
+    PROJECTION,
+    SeenFeatures,
+    draft_fit,
+    draft_page_packed,
+    outcome_learned_body,
+)
 from tapebook.experience.features import (
     DEFAULT_NEIGHBOURS,
     PAGE_ROWS,
@@ -36,7 +43,7 @@ from tapebook.experience.features import (
 )
 from tapebook.experience.records import Outcome, OutcomeVote, Record, RecordKey
 from tapebook.experience.situations import SITUATION_DTYPE, Situations, whitened_vectors
-from tapebook.experience.store import MIGRATIONS, Experience, ExperienceQuery
+from tapebook.experience.store import MIGRATIONS, Experience
 from tapebook.log import Draft, Log, Stream
 from tapebook.log.store import MIGRATIONS as LOG
 
@@ -95,7 +102,7 @@ def _searching(path: Path, seq: int) -> list[Figure]:
         situations = Situations()
         situations.extend(room.packed_situations("d", after=0, until=OUTCOMES))
         queries = iter([feature_vector_of(look) for look in looks] * 2)
-        plain = np.ascontiguousarray(whitened_vectors(fit, situations._feature_rows(0, OUTCOMES)).T)
+        plain = np.ascontiguousarray(whitened_vectors(fit, situations.feature_rows(0, OUTCOMES)).T)
         lengths = (plain * plain).sum(axis=1)
         points = iter(list(plain[:: OUTCOMES // 1_000]) * 2)
 
@@ -163,7 +170,7 @@ def _filled(log: Log) -> float:
         drafts = []
         for number in range(start, start + BATCH):
             outcome, reading = _outcome(chance, number), feature_vector_of(sight_at_random(chance))
-            body = outcome_learned_body(outcome, records, situations=number, reading=reading)
+            body = outcome_learned_body(outcome, records, situations=number, seen=SeenFeatures(reading))
             records |= {record.key: record for record in body.records}
             drafts.append(ev.draft(outcome.exited_at, body))
             rows.append(pack_situation(reading, outcome))

@@ -29,7 +29,7 @@ from tapebook.home import make_home
 from tapebook.lessons import Evidence, case_of, run_reflection
 from tapebook.lessons.reflection import ReflectorTerms
 from tapebook.lessons.reflectors import statistics
-from tapebook.tick.memory import experience_rows_for, outcomes_due
+from tapebook.tick.memory import experience_for, outcomes_due
 from tapebook.wiring import Rooms
 
 T0 = 1_700_000_000_000
@@ -102,7 +102,7 @@ def _ticked(rooms: Rooms, agent: Deployment, market: Market) -> Took:
 
     def work() -> None:
         outcomes_due(rooms, agent, seq=seq)
-        experience_rows_for(rooms, agent, market, nothing, seq=seq, version=CURRENT_VERSION)
+        experience_for(rooms, agent, market, nothing, seq=seq, version=CURRENT_VERSION)
 
     return _timed(work)
 

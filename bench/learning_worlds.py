@@ -38,7 +38,7 @@ from tapebook.experience.twin_memory import voted_targets
 from tapebook.experience.twins import SymbolTwins, follower_bound_e9, twins_after, weights_e4
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape.features import RegimeClassifier
-from tapebook.tick.memory import runs_of
+from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
 START = parse_instant("2023-01-01T00:00:00Z")
@@ -231,7 +231,7 @@ def _real_runs(prices: Sequence[float]) -> list[DecisionRun]:
         rooms.book.save_agent(agent, at=START)
         rooms.close()
         with tapebook.open(home) as book:
-            result = book.backtest("w")
+            result = book.backtest("w", chunks="none")
         made = Rooms(home / "backtests" / result.id, clock=SystemClock())
         try:
             found = runs_of(made, "w.paper")(0, made.book.head("w.paper"))

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "domain": set(),
     "db": {"domain", "errors"},
     "log": {"domain", "errors", "db"},
-    "surfaces": {"api", "settings", "errors", "domain", "clock"},
+    "surfaces": {"api", "settings", "errors", "domain", "clock", "gc_pause"},
     **{room: {"domain", "errors", "log", "db", "llm", "plug"} for room in ROOMS},
     "llm": {"domain", "errors", "plug"},
     # Sources write to the port that the tape declares.

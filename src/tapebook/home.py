@@ -9,12 +9,17 @@ from pathlib import Path
 
 from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.domain import files
+from tapebook.domain.instants import parse_instant
 from tapebook.errors import HomeError, StoreFailed
 from tapebook.settings.config import FILE, TEMPLATE
 
+DEMO_MARKER = "demo.json"
+DEMO_START = parse_instant("2026-01-05T00:00:00Z")
+"""When the market of a demo begins."""
+
 # Everything a home is made of.
 _HOME_FILES = (
-    *(FILE, "*.db", "*.db-wal", "*.db-shm", ".*.lock", "demo.json", "workspace.json"),
+    *(FILE, "*.db", "*.db-wal", "*.db-shm", ".*.lock", DEMO_MARKER, "workspace.json"),
     *("archive", "spool", "backtests", "workspace"),
 )
 
@@ -22,6 +27,11 @@ _HOME_FILES = (
 def is_home(path: Path) -> bool:
     """Whether a folder is a home: it has a tapebook.toml."""
     return (path / FILE).is_file()
+
+
+def is_demo_home(path: Path) -> bool:
+    """Whether a home lives in virtual time."""
+    return (path / DEMO_MARKER).is_file()
 
 
 def process_name() -> str:

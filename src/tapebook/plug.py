@@ -43,7 +43,9 @@ def entry_point_group(folder: str) -> str:
 
 
 def _own_names(folder: str) -> list[str]:
-    return [found.name for found in pkgutil.iter_modules(importlib.import_module(folder).__path__)]
+    found = pkgutil.iter_modules(importlib.import_module(folder).__path__)
+    # What adapters of a folder share begins with an underscore.
+    return [each.name for each in found if not each.name.startswith("_")]
 
 
 def _kinds(folder: str) -> str:

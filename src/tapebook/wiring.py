@@ -251,6 +251,7 @@ class Rooms:
                 per_path=terms.per_path,
                 per_kind=dict(terms.per_kind),
                 rules=terms.rules,
+                filler_percent=terms.filler_percent,
             )
         )
         return made

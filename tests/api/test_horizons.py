@@ -23,7 +23,9 @@ def test_shows_the_newest_of_every_layer_or_all_of_one(tmp_path: Path) -> None:
         agent, home = floor.hire(), layers(floor)
         booked(floor.rooms, agent, [exit_at(START - DAY, 3.0), exit_at(START, 5.0)])
         before = floor.clock.now()
-        assert home.show("a") == home.show() == []
+        # The day that is running is there before any roll-up.
+        assert {(row["layer"], row["origin"]) for row in home.show("a")} == {("L6_DAILY", "live")}
+        assert home.show("a", as_of=START - HOUR) == home.show() == []
         floor.later(HOUR)
         assert home.rollup("a") == {agent.id: True}
         home.set("L5", "2026-W02", "plan", ["rest"], agent="a")
@@ -39,14 +41,14 @@ def test_shows_the_newest_of_every_layer_or_all_of_one(tmp_path: Path) -> None:
             "scope": agent.id,
             "key": "total_pnl",
             "value": 5.0,
-            "origin": "rollup",
+            "origin": "live",
         } in shown
         weeks = home.show("a", layer="L5")
         assert [row["timeframe"] for row in weeks] == sorted((row["timeframe"] for row in weeks), reverse=True)
         assert {row["timeframe"] for row in weeks} == {"2026-W01", "2026-W02"}
         assert [row["value"] for row in weeks if row["origin"] == "curated"] == [["rest"]]
         assert home.show("a", as_of=before) == []
-        assert home.show() == []
+        assert {row["layer"] for row in home.show()} == {"L6_DAILY"}
         home.set("L5", "2026-W02", "plan", None, agent="a")
         assert [row for row in home.show("a") if row["origin"] == "curated"] == []
 

@@ -245,7 +245,7 @@ def test_a_read_that_fails_loses_nothing(tmp_path: Path, monkeypatch: pytest.Mon
         floor.say(agent, reply("open", "long", 500))
         floor.later(10_000, BTC=100)
         floor.work(agent)
-        reads = {"book": "order", "tape": "channels", "log": "newest_rows"}
+        reads = {"book": "order", "tape": "channels", "log": "heads"}
         for room, name in reads.items():
             with monkeypatch.context() as patch, pytest.raises(DatabaseAway):
                 patch.setattr(getattr(floor.rooms, room), name, away)

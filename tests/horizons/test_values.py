@@ -95,7 +95,8 @@ def test_what_was_booked_on_a_day_stands_beside_what_ended_on_it() -> None:
 def test_sectors_come_from_outside() -> None:
     sectors = {"BTC": "majors", "ETH": "majors", "SOL": "layer 1"}
     assert told("week", MONTH, RollupTerms(sectors.__getitem__))["sector_focus"] == ["majors", "layer 1"]
-    assert told("week", MONTH)["sector_focus"] == ["BTC", "ETH", "SOL"]
+    assert told("week", MONTH)["sector_focus"] == ["Bitcoin", "Layer 1"]
+    assert told("week", MONTH)["sectors"] == {"BTC": "Bitcoin", "ETH": "Layer 1", "SOL": "Layer 1"}
 
 
 @settings(max_examples=examples(40))

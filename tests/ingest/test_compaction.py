@@ -7,11 +7,11 @@ import pytest
 
 from tapebook.api import app
 from tapebook.clock import VirtualClock
-from tapebook.desk import demo
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
 from tapebook.errors import StoreFailed
 from tapebook.history.importer import assumed_known_at
+from tapebook.home import DEMO_START
 from tapebook.ingest.compaction import Compaction, Watchlists
 from tapebook.ingest.ingester import FactBuffer, Ingester
 from tapebook.ingest.live import retention_by_channel
@@ -178,7 +178,7 @@ def test_features_and_the_hour_take_turns(rooms: Rooms, clock: VirtualClock) -> 
 def test_every_decision_replays_after_all_rows_have_left(tmp_path: Path) -> None:
     home = tmp_path / "home"
     app.demo(home, seconds=4.0, seed=11)
-    rooms = Rooms(home, clock=VirtualClock(demo.DEMO_START + 24 * HOUR))
+    rooms = Rooms(home, clock=VirtualClock(DEMO_START + 24 * HOUR))
     try:
         agents, shelf = Watchlists(rooms.book), Compaction(rooms, keep=retention_by_channel(rooms.config))
         nothing = dict.fromkeys(retention_by_channel(rooms.config), 0)

@@ -6,9 +6,21 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from tapebook.lessons.hypotheses import Claim, Condition, EntryFacts, Hypothesis, Term, TradeCase, lesson_id, slot_of
-from tapebook.lessons.trials import CONFIRM, MOST_ROUNDS, RETIRE, Lesson, Trial, capital, judge
+from tapebook.domain.agent import NO_LESSONS_FOLLOWED, FollowedLessons
+from tapebook.lessons.hypotheses import (
+    Claim,
+    Condition,
+    EntryFacts,
+    Hypothesis,
+    Status,
+    Term,
+    TradeCase,
+    lesson_id,
+    slot_of,
+)
+from tapebook.lessons.trials import CONFIRM, MOST_ROUNDS, RETIRE, Lesson, Trial, capital, follow_lessons, judge
 
 BTC = Condition((Term("symbol", "BTC"),))
 WORSE = Claim("result", "worse", "rest")
@@ -125,6 +137,36 @@ def test_what_was_proposed_is_not_stated_before_it_is_confirmed() -> None:
     confirmed = judge(Trial(0), proposed.hypothesis, world(1, edge_bps=60.0, n=600), at=7, seq=9)
     stated = Lesson(proposed.hypothesis, confirmed)
     assert stated.is_stated and stated.bullet().endswith(f"confirmed on {confirmed.matched} later trades")
+
+
+def with_status(status: Status, claim: Claim = WORSE, condition: Condition = BTC) -> Lesson:
+    held = replace(hypothesis(claim), condition=condition, lesson_id=lesson_id(condition, claim))
+    return Lesson(held, Trial(0, status, confirmed_at=7 if status == "confirmed" else None))
+
+
+def test_only_confirmed_lessons_that_trades_do_worse_are_followed() -> None:
+    here = EntryFacts(symbol="BTC", regime="chop_lowvol", hour="08-12")
+    chop = Condition((Term("regime", "chop_lowvol"),))
+    unknown = Condition((Term("symbol", "BTC"), Term("confidence", "<0.2")))
+    better, after = Claim("result", "better", "rest"), Claim("after_exit_4h", "worse", "nothing")
+    silent = [
+        with_status("registered"),
+        with_status("weakened"),
+        with_status("retired"),
+        with_status("confirmed", better),
+        with_status("confirmed", after),
+        with_status("confirmed", condition=unknown),
+        with_status("confirmed", condition=Condition((Term("symbol", "ETH"),))),
+    ]
+    assert follow_lessons(silent, here, skip=True) == NO_LESSONS_FOLLOWED
+    one, two = with_status("confirmed"), with_status("confirmed", condition=chop)
+    ids = tuple(sorted(each.hypothesis.lesson_id for each in (one, two)))
+    assert follow_lessons([*silent, one], here, skip=False).long_scale_e4 == 5_000
+    assert follow_lessons([one, two, *silent], here, skip=False) == FollowedLessons(2_500, 2_500, ids)
+    assert follow_lessons([two, one], here, skip=True) == FollowedLessons(0, 0, ids)
+    shorts = with_status("confirmed", condition=Condition((Term("side", "short"),)))
+    warned = (shorts.hypothesis.lesson_id,)
+    assert follow_lessons([shorts], here, skip=False) == FollowedLessons(10_000, 5_000, warned)
 
 
 @pytest.mark.proof

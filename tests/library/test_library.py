@@ -157,7 +157,7 @@ def test_decisions_are_replayed_with_a_rebuilt_index(shelf: Library) -> None:
     ids = [run.run_id for run in runs]
     assert replay_runs(shelf.rooms, ids).different == []
     shelf.rooms.indexes.close()
-    (shelf.rooms.home / "recall-r2.db").unlink()
+    (shelf.rooms.home / "recall-r3.db").unlink()
     assert replay_runs(shelf.rooms, ids).different == []
     reindex(shelf.rooms)
     assert replay_runs(shelf.rooms, ids).different == [] and shelf.floor.is_whole()
@@ -182,7 +182,7 @@ def test_what_lies_beyond_the_watermark_may_be_altered(shelf: Library, statement
     shelf.write("agents/ann/strategies/breakout.md", "# Breakout of BTC\n\nRewritten.\n")
     shelf.sync()
     shelf.rooms.indexes.close()
-    (shelf.rooms.home / "recall-r2.db").unlink()
+    (shelf.rooms.home / "recall-r3.db").unlink()
     shelf.rooms.book_db.execute(sql(statement), **({"docs": run.watermarks.docs} if ":docs" in statement else {}))
     assert replay_runs(shelf.rooms, [run.run_id]).different == []
 

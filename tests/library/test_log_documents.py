@@ -6,17 +6,19 @@ import pytest
 
 from tapebook.decision import EngineAnswer
 from tapebook.desk import control
+from tapebook.desk.agents import add_agent, edit_agent, remove_agent
 from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text
 from tapebook.domain.market import Gap
 from tapebook.domain.run import DecisionRun
-from tapebook.errors import StoreFailed
+from tapebook.errors import BadInput, StoreFailed
 from tapebook.library import document_texts as docs
 from tapebook.library import log_documents
 from tapebook.library.log_documents import write_log_documents
+from tapebook.library.search import search_documents
 from tapebook.tick.decide import Slot
 from tapebook.tick.record import record_unmade_runs
 from tapebook.tick.story import tick
-from tests.desk.desks import START, reply
+from tests.desk.desks import START, desk, reply
 from tests.library.libraries import ANN, Library, library, with_note
 
 TODAY = iso_text(START)[:10]
@@ -218,3 +220,54 @@ def test_a_backtests_summary_is_a_document_of_its_agent(tmp_path: Path) -> None:
             assert write_log_documents(shelf.rooms) == 2 and write_log_documents(shelf.rooms) == 0
         assert shelf.text("agents/ann/backtests/bt_1.md") == "# Backtest of a breakout\n"
         assert shelf.text("backtests/bt_2.md") == "# Another\n"
+
+
+def test_a_change_of_an_agent_is_a_document_with_its_date_and_reason(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        rooms, manual = shelf.rooms, "Never chase.\nStop at noon.\n"
+        shelf.sync()
+        assert not [path for path in shelf.paths() if "/changes/" in path]
+        edit_agent(rooms, "ann", {"members": ("trend", "reversion"), "engine": "ensemble", "manual": manual})
+        shelf.floor.later(DAY)
+        edit_agent(rooms, "ann", {"members": ("trend",)}, reason="reversion lost in\nevery trend\u202e of June")
+        edit_agent(rooms, "ann", {"manual": "Never chase.\nStop at ten.\n", "enabled": False})
+        add_agent(rooms, "cat", {"watch": ("BTC",)}, reason="to compare with ann")
+        remove_agent(rooms, "bob", reason="it never traded")
+        shelf.sync()
+        text = shelf.text("agents/ann/changes/2026-01-06-v3.md")
+        assert "# Change: agent ann was changed, version 3" in text and "- on 2026-01-06T06:00 UTC" in text
+        assert '- why: "reversion lost in every trend of June"' in text
+        assert '- members: stopped using "reversion"' in text and "trend,reversion" not in text
+        last = shelf.text("agents/ann/changes/2026-01-06-v4.md")
+        assert '- manual: stopped using "Stop at noon."' in last and '- manual: began to use "Stop at ten."' in last
+        assert "- we stopped using it: it decides no more" in last and "no reason was given" in last
+        assert "to compare with ann" in shelf.text("agents/cat/changes/2026-01-06-v1.md")
+        assert '- why: "it never traded"' in shelf.text("agents/bob/changes/2026-01-06-v2.md")
+        assert shelf.sync().derived == 0
+
+
+def test_why_we_stopped_using_something_is_found(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        floor.hire(ANN)
+        edit_agent(floor.rooms, "ann", {"engine": "ensemble", "members": ("trend", "reversion")})
+        shelf = Library(floor)
+        for day in range(5):
+            shelf.write(f"agents/ann/journal/2026-01-0{day + 1}.md", f"Day {day}: reversion did well, trend did not.")
+        floor.later(DAY)
+        edit_agent(floor.rooms, "ann", {"members": ("trend",)}, reason="it lost in every trend of June")
+        shelf.sync()
+        found = search_documents(floor.rooms, "why did we stop using reversion", agent="ann")
+        assert found[0].path == "agents/ann/changes/2026-01-06-v3.md"
+        assert "it lost in every trend of June" in found[0].snippet
+        assert {each.path.split("/")[2] for each in search_documents(floor.rooms, "reversion", kinds=["change"])} == {
+            "changes"
+        }
+
+
+def test_a_reason_belongs_to_a_change(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        with pytest.raises(BadInput, match="nothing of ann differs"):
+            edit_agent(shelf.rooms, "ann", {}, reason="no")
+        with pytest.raises(BadInput, match="at most 500 are kept"):
+            edit_agent(shelf.rooms, "ann", {"enabled": False}, reason="x" * 501)
+        assert shelf.rooms.book.find_agent("ann").version == 1

@@ -58,7 +58,7 @@ def test_without_documents_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(shelf.rooms.documents, "head", lambda: pytest.fail("documents were read"))
         run = decide(shelf)
         assert run.watermarks.docs == 0 and run.degraded == ()
-        assert not (shelf.rooms.home / "recall-r2.db").exists()
+        assert not (shelf.rooms.home / "recall-r3.db").exists()
 
 
 def test_an_agent_without_memory_is_given_none(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_replay_finds_the_same_whatever_became_of_the_documents(tmp_path: Path
             ["BTC breakout BTC breakout BTC breakout"],
         ]
         assert replay_runs(shelf.rooms, ids).different == []
-        (shelf.rooms.home / "recall-r2.db").unlink()
+        (shelf.rooms.home / "recall-r3.db").unlink()
         assert replay_runs(shelf.rooms, ids).different == []
         assert reindex(shelf.rooms).versions == 4
         assert replay_runs(shelf.rooms, ids).different == []
@@ -228,7 +228,7 @@ def test_a_worker_on_another_machine_builds_the_index_it_needs(tmp_path: Path) -
         shelf.sync()
         run = decide(shelf)
         shelf.rooms.indexes.close()
-        (shelf.rooms.home / "recall-r2.db").unlink()
+        (shelf.rooms.home / "recall-r3.db").unlink()
         deployment = shelf.floor.hire(ANN)
         found = gather_situation(shelf.rooms, deployment, "BTC", as_of=run.as_of, watermarks=run.watermarks)
         assert assemble_packet(found).sha256 != "" and [each.snippet for each in found.citations] == [RULE]

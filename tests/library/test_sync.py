@@ -182,7 +182,7 @@ def test_what_goes_wrong_is_shown_by_status_until_it_goes_well(tmp_path: Path) -
         kept = body.read_bytes()
         body.unlink()
         shelf.rooms.indexes.close()
-        (shelf.rooms.home / "recall-r2.db").unlink()
+        (shelf.rooms.home / "recall-r3.db").unlink()
         with pytest.raises(Damaged, match="restore"):
             shelf.sync()
         assert "restore it from a backup" in documents_status(shelf.rooms).problem
@@ -196,7 +196,7 @@ def test_the_index_can_be_thrown_away(tmp_path: Path) -> None:
         shelf.write("global/a.md", "reconnect the feed")
         shelf.sync()
         before = _found(shelf)
-        (shelf.rooms.home / "recall-r2.db").unlink()
+        (shelf.rooms.home / "recall-r3.db").unlink()
         assert _found(shelf) == before and before
 
 

@@ -48,13 +48,13 @@ def test_empty_stream_ends_at_zero(database: Database) -> None:
     assert (log.seq_as_of(STREAM, START), log.event_count(STREAM)) == (0, 0)
 
 
-def test_newest_rows_are_those_of_one_owner(database: Database) -> None:
+def test_heads_are_those_of_one_owner(database: Database) -> None:
     log = open_journal(database)
-    assert log.newest_rows("ann") == {}
+    assert log.heads("ann") == {}
     for deployment, count in (("", 1), ("d1", 3), ("d2", 2), ("Z", 1)):
         log.append(Stream("ann", deployment), [added("a")] * count, expected_seq=0)
     log.append(Stream("bob", "d1"), [added("a")] * 9, expected_seq=0)
-    assert log.newest_rows("ann") == {"": 1, "d1": 3, "d2": 2, "Z": 1}
+    assert log.heads("ann") == {"": 1, "d1": 3, "d2": 2, "Z": 1}
 
 
 def test_append_numbers_and_chains_events(database: Database) -> None:

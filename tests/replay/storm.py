@@ -6,7 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from tapebook.desk.demo import DEMO_START, MARKET_MS_PER_SECOND
+from tapebook.desk.demo import MARKET_MS_PER_SECOND
+from tapebook.home import DEMO_START
 
 ROOT = Path(__file__).parents[2]
 SEED = 50

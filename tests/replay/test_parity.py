@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tapebook.api import app
-from tapebook.desk.demo import DEMO_START, MARKET_MS_PER_SECOND
+from tapebook.desk.demo import MARKET_MS_PER_SECOND
+from tapebook.home import DEMO_START
 from tapebook.settings.config import FILE
 from tests.replay.parity import assert_parity
 

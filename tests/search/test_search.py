@@ -20,10 +20,10 @@ def slow(papers: list[Paper], question: str, scopes: tuple[str, ...]) -> Scored:
     found: list[tuple[str, DocumentChunk, dict[str, int], int]] = []
     for (scope, path), (version, body) in newest.items():
         for chunk in split_chunks(body.decode(), front_matter=True) if version.sha256 and scope in scopes else ():
-            said = count_terms("\n".join((*chunk.headings, chunk.text)))
+            said = count_terms("\n".join((*chunk.headings, chunk.text)), unspaced=True)
             length = sum(said.values())
             found.append((f"{scope}:{path}", chunk, {**dict.fromkeys(path_terms(path), 1), **said}, length))
-    asked_for = query_terms(question)
+    asked_for = query_terms(question, unspaced=True)
     # A word that stands nowhere counts as any of its family does.
     groups: dict[str, tuple[str, ...]] = {term: (term,) for term in asked_for.terms}
     for term in asked_for.terms:

@@ -18,6 +18,7 @@ from tapebook.settings.config import (
     Config,
     DeskSettings,
     EngineSettings,
+    HorizonSettings,
     HyperliquidFeedSettings,
     LlmSettings,
     PaperSettings,
@@ -43,6 +44,7 @@ SECTIONS = {
     **{
         "desk": DeskSettings,
         "recall": RecallSettings,
+        "horizons": HorizonSettings,
         "hyperliquid": HyperliquidFeedSettings,
         "quarantine": QuarantineSettings,
     },

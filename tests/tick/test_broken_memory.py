@@ -456,7 +456,7 @@ def test_an_index_that_is_garbage_costs_the_citations(tmp_path: Path) -> None:
         clock = floor.clock
     for beside in home.glob("recall*.db*"):
         beside.unlink()
-    (home / "recall-r2.db").write_bytes(b"this is no database " * 500)
+    (home / "recall-r3.db").write_bytes(b"this is no database " * 500)
     with closing(Rooms(home, clock=clock)) as rooms:
         floor = Desk(rooms, clock)
         agent = floor.hire(LEARNER)
@@ -468,8 +468,8 @@ def test_an_index_that_is_garbage_costs_the_citations(tmp_path: Path) -> None:
         assert run.degraded_causes[0].startswith("citations: Damaged: ")
         # The librarian cannot help it either, and says so instead of ending the desk.
         librarian = Librarian(rooms)
-        assert librarian.turn() is False and "recall-r2.db" in (librarian.problem or "")
-        (home / "recall-r2.db").unlink()
+        assert librarian.turn() is False and "recall-r3.db" in (librarian.problem or "")
+        (home / "recall-r3.db").unlink()
         rooms.indexes.close()
         floor.later(MINUTE, BTC=100, ETH=100)
         sync_documents(rooms)

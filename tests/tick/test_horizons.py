@@ -1,9 +1,12 @@
 """Horizons in the tick: from the book through learning to the layers and into the packet, as of any moment."""
 
 import json
+import math
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +21,8 @@ from tapebook.clock import VirtualClock
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, LayerRow, ReflectionSettings
 from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
+from tapebook.domain.market import Candle
+from tapebook.domain.money import E8
 from tapebook.errors import Busy
 from tapebook.home import make_home
 from tapebook.horizons import ContextLayer, ContextStore, Horizons, LayerCache, parse_period
@@ -248,21 +253,23 @@ def test_a_quiet_day_costs_one_lookup(tmp_path: Path, monkeypatch: pytest.Monkey
         assert asked == []
 
 
-def test_on_mondays_what_is_past_its_time_is_dropped(tmp_path: Path) -> None:
+def test_every_day_what_is_past_its_time_is_dropped(tmp_path: Path) -> None:
     with desk(tmp_path / "home") as floor:
         agent, rooms = floor.hire(QUIET), floor.rooms
-        for day in ("2026-01-06", "2026-01-20", "2026-04-19"):
+        for day in ("2026-01-06", "2026-01-20"):
             floor.clock.advance(parse_instant(f"{day}T12:00"))
             booked(rooms, agent, [exit_at(f"{day}T10:00")])
             learn_what_is_due(rooms, agent)
-        floor.clock.advance(parse_instant("2026-04-20T00:00"))
-        before = rooms.book.head(agent.id)
-        learn_what_is_due(rooms, agent)
-        days = [
-            rooms.horizons.store.timeframes(agent.id, ContextLayer.L6_DAILY, seq=seq)
-            for seq in (before, rooms.book.head(agent.id))
-        ]
-        assert days == [["2026-01-20", "2026-01-06"], ["2026-04-19", "2026-01-20"]]
+        kept = []
+        # A Wednesday, and a Saturday, without a trade for weeks.
+        for day in ("2026-01-21", "2026-04-08", "2026-04-25"):
+            floor.clock.advance(parse_instant(f"{day}T00:00"))
+            learn_what_is_due(rooms, agent)
+            head = rooms.book.head(agent.id)
+            learn_what_is_due(rooms, agent)
+            assert rooms.book.head(agent.id) == head
+            kept.append(rooms.horizons.store.timeframes(agent.id, ContextLayer.L6_DAILY, seq=head))
+        assert kept == [["2026-01-20", "2026-01-06"], ["2026-01-20"], []]
         assert floor.is_whole()
 
 
@@ -372,7 +379,8 @@ def test_the_packet_has_yesterday_within_its_budget_and_replays(tmp_path: Path) 
         assert [row[0] for row in section.rows[:6]] == ["L6", "L6", "L5", "L4", "L2", "L1"]
         assert rolled(rooms, agent) == 3
         first = [rebuild_packet(rooms, run).section("horizons") is None for run in runs]
-        assert first.count(True) == 4
+        # Before the first trade ended; after it there is the day that is running.
+        assert first.count(True) == 2
         assert replay_runs(rooms, [run.run_id for run in runs]).different == []
         without = AgentProfile("a", ("BTC",), context=ContextProfile(memory=False))
         blind = Deployment(agent.owner, agent.id, without, 1)
@@ -398,6 +406,81 @@ def test_rows_are_made_once_a_day_and_are_exact_at_older_watermarks(
             assert almanac.packet_rows(agent.id, seq=seq, as_of=now) == seen[seq]
         # At midnight another day is the current one.
         assert almanac.packet_rows(agent.id, seq=head, as_of=now + 400 * DAY) == seen[head]
+
+
+def quoted_days(floor: Desk, agent: Deployment, *, days: int, **steps: float) -> None:
+    """Days whose hours rise, or fall, by a step each; after each of them the agent learns."""
+    begun = floor.clock.now() // DAY * DAY
+    for day in range(days):
+        start = begun + day * DAY
+        floor.clock.advance(start + DAY)
+        bars = []
+        for symbol, step in steps.items():
+            prices = [round(100 * E8 * math.exp(step * (24 * day + hour))) for hour in range(25)]
+            for hour, (first, last) in enumerate(pairwise(prices)):
+                low, high = sorted((first, last))
+                bars.append(Candle(symbol, 3600, start + hour * HOUR, first, high, low, last, 1.0, 1.0, 1))
+        floor.rooms.tape.commit(bars)
+        floor.clock.advance(start + DAY + MINUTE)
+        learn_what_is_due(floor.rooms, agent)
+
+
+def test_phase_volatility_and_correlation_are_of_the_market_whatever_was_traded(tmp_path: Path, place: str) -> None:
+    own = f'{place}\n[horizons]\nsectors = ["BTC=Store of value"]\n'
+    with desk(tmp_path / "home", settings=own) as floor:
+        agent = floor.hire(QUIET)
+        quoted_days(floor, agent, days=6, BTC=0.0004, ETH=-0.0004)
+        assert rolled(floor.rooms, agent) == 6
+        # Each symbol moved by 5.9 %, one up and one down: nobody has the most of two, and the careful word is said.
+        rows = {(row.layer, row.key): row.value for row in told(floor, agent)}
+        assert rows["L3", "market_phase"] == "Sideways (n=6 days): BTC +5.9%, ETH -5.6%"
+        assert rows["L5", "volatility_regime"] == "low (n=6 days): BTC 4% a year, ETH 4% a year"
+        assert {layer for layer, _ in rows} == {"L3", "L5"}
+        store = ContextStore(layers(floor), scope=agent.id)
+        assert store.get_context(ContextLayer.L4_MONTHLY, "2026-01", "market_correlation") == {"BTC ETH": -1.0}
+        assert store.get_context(ContextLayer.L5_WEEKLY, "2026-W02", "sectors")["BTC"] == "Store of value"
+        # A roll-up by hand finds nothing new, and another process neither.
+        head = floor.rooms.book.head(agent.id)
+        layers(floor).rollup("a")
+        floor.rooms.horizons = fresh(floor)
+        learn_what_is_due(floor.rooms, agent)
+        assert floor.rooms.book.head(agent.id) == head and floor.is_whole()
+
+
+def test_the_running_day_and_what_is_held_together_are_told_and_replayed(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent, rooms = floor.hire(QUIET), floor.rooms
+        quoted_days(floor, agent, days=6, BTC=0.0004, ETH=-0.0004)
+
+        def trade(*actions: tuple[str, str | None, float, str]) -> None:
+            for action, side, usd, symbol in actions:
+                floor.later(MINUTE, BTC=100, ETH=10)
+                floor.say(agent, reply(action, side, usd, symbol=symbol), symbol=symbol)
+                floor.later(10_000, BTC=101, ETH=10)
+                floor.work(agent)
+
+        assert not [row for row in told(floor, agent) if row.layer in ("L6", "L7")]
+        trade(("open", "long", 100, "BTC"), ("close", None, 0, "BTC"), ("open", "long", 300, "BTC"))
+        (running,) = [row for row in told(floor, agent) if row.layer in ("L6", "L7")]
+        assert (running.timeframe, running.key) == ("2026-01-11", "running_pnl_usd")
+        assert re.fullmatch(r"-?\d+\.\d\d, 1 trade so far, \d won", running.value)
+        trade(("open", "short", 100, "ETH"))
+        held = [row.value for row in told(floor, agent) if row.layer == "L7"]
+        assert re.fullmatch(r"long 30\d\.\d\d, short \d+\.\d\d; Bitcoin 7\d%, Layer 1 2\d%", held[0])
+        assert held[1].startswith("BTC long and ETH short: -1.00 (n=6, 95% -1.00 to ")
+        # The packets of before are as they were, and a process that has just begun is told the same.
+        marks = watermarks_now(rooms, agent)
+        rows = told(floor, agent)
+        rooms.horizons = fresh(floor)
+        rooms.book = rooms._book()
+        assert told(floor, agent) == rows
+        four = gather_situation(rooms, agent, "BTC", as_of=floor.clock.now(), watermarks=marks, renderer=4).horizons
+        assert not [row for row in four if row.key in ("running_pnl_usd", "exposure_usd", "correlation")]
+        # At midnight the day that was running is over.
+        floor.later(DAY)
+        learn_what_is_due(rooms, agent)
+        assert "running_pnl_usd" not in {row.key for row in told(floor, agent)}
+        assert replay_runs(rooms, rooms.book.run_ids(most=99)).different == []
 
 
 def fresh(floor: Desk) -> LayerCache:

@@ -15,15 +15,19 @@ from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, Refl
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.run import Usage
 from tapebook.home import make_home
-from tapebook.lab.replay import replay_runs
+from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.lessons import SLOTS, Lesson, Proposals, hash_lessons_text, is_rendered_bullet, note_text
-from tapebook.lessons.notes import draft_note_promoted
+from tapebook.lessons.hypotheses import Condition, Term
+from tapebook.lessons.notes import draft_lesson_change, draft_note_promoted
 from tapebook.lessons.search import CaseTable
+from tapebook.lessons.trials import Trial
 from tapebook.log import Draft
+from tapebook.settings.profiles import apply_settings, settings_from_mapping
 from tapebook.tick.learn import learn_what_is_due
 from tapebook.tick.memory import lessons_for, outcomes_due
 from tapebook.wiring import Rooms
 from tests.desk.desks import START, Desk, desk, reply
+from tests.lessons.test_trials import hypothesis as trial_hypothesis
 from tests.llm.conftest import offline, one_server, server
 from tests.llm.model_server import ModelServer, Said, anthropic_message
 
@@ -311,3 +315,22 @@ def test_lessons_are_registered_judged_and_shown_and_exits_are_followed(tmp_path
             "registered",
         ]
         assert floor.is_whole()
+
+
+@pytest.mark.parametrize(("policy", "scale"), [("off", 10_000), ("scale", 5_000), ("skip", 0)])
+def test_who_follows_its_lessons_is_told_by_how_much_to_scale(tmp_path: Path, policy: str, scale: int) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(apply_settings(LEARNER, settings_from_mapping({"follow_lessons": policy})))
+        condition = Condition((Term("symbol", "BTC"),))
+        held = replace(trial_hypothesis(), condition=condition)
+        sure = Lesson(held, Trial(1, "confirmed", confirmed_at=START))
+        book = floor.rooms.book
+        floor.later(MINUTE, BTC=100, ETH=100)
+        before = floor.say(agent, reply("hold"))
+        book.append(agent.id, [draft_lesson_change(sure, None, at=START)], expected_seq=book.head(agent.id))
+        floor.later(MINUTE, BTC=100, ETH=100)
+        runs = before, floor.say(agent, reply("hold")), floor.say(agent, reply("hold", symbol="ETH"), symbol="ETH")
+        facts = [rebuild_packet(floor.rooms, run).facts for run in runs]
+        assert [each.lessons_scale_e4 for each in facts] == [10_000, scale, 10_000]
+        assert facts[1].lessons_followed == (() if policy == "off" else (held.lesson_id,))
+        assert replay_runs(floor.rooms, [run.run_id for run in runs]).different == []

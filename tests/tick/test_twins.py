@@ -15,8 +15,8 @@ from tapebook.domain.run import DecisionRun, SlotMark
 from tapebook.experience.twin_memory import TwinMemory, TwinsBySymbol, twin_differences
 from tapebook.lab.replay import replay_runs
 from tapebook.tick.decide import PreparedDecision, Slot
-from tapebook.tick.memory import runs_of
 from tapebook.tick.story import tick
+from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 from tests.db.places import sql
 from tests.desk.desks import Desk, desk, reply

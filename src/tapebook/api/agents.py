@@ -103,18 +103,28 @@ class Agents(HomePart):
             }
 
     def add_agent(
-        self, name: str, settings: Mapping[str, Any] | None = None, *, file: str | Path | None = None
+        self,
+        name: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        file: str | Path | None = None,
+        reason: str = "",
     ) -> SavedAgent:
         """A new agent, by the keys of docs/agents.md, from a TOML file, or both; what is given here wins."""
         with self._home.write() as rooms:
-            return agents.add_agent(rooms, name, _settings_from(settings, file))
+            return agents.add_agent(rooms, name, _settings_from(settings, file), reason=reason)
 
     def edit_agent(
-        self, name: str, settings: Mapping[str, Any] | None = None, *, file: str | Path | None = None
+        self,
+        name: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        file: str | Path | None = None,
+        reason: str = "",
     ) -> SavedAgent:
-        """Changes an agent: a new version, unless nothing differs."""
+        """Changes an agent: a new version with its reason, which recall finds later, unless nothing differs."""
         with self._home.write() as rooms:
-            return agents.edit_agent(rooms, name, _settings_from(settings, file))
+            return agents.edit_agent(rooms, name, _settings_from(settings, file), reason=reason)
 
     def remove_agent(self, name: str, *, reason: str = "by hand") -> RemovedAgent:
         """Ends an agent that holds nothing; its runs, orders, trades and lessons can be read as before."""

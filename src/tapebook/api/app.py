@@ -9,13 +9,16 @@ thread may call it. Plurals give lists with the newest first, singulars one thin
 rooms; here it defaults to the clock's now.
 """
 
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from tapebook.api.agents import Agents
 from tapebook.api.backtests import BacktestRuns, Backtests
+from tapebook.api.changes import ChangeFeed, HomeChanges, MovedStream
 from tapebook.api.experience import HomeExperience
-from tapebook.api.homes import HomeHealth, demo, find_damage, ingest, init
+from tapebook.api.homes import HomeHealth, find_damage
 from tapebook.api.horizons import HomeLayers
 from tapebook.api.lessons import LessonTrials
 from tapebook.api.market import MarketHistory
@@ -30,22 +33,36 @@ from tapebook.clock import Clock
 from tapebook.context import Preview
 from tapebook.desk.agents import RemovedAgent, SavedAgent
 from tapebook.desk.control import FlattenReport, HaltReport
-from tapebook.desk.demo import DemoProgress
-from tapebook.desk.health import Check
-from tapebook.desk.home_events import HomeEvent, HomeTotals
-from tapebook.desk.roles import RoleProgress
-from tapebook.desk.supervisor import HomeObserver, SupervisorProgress, run_desk, serve_role
-from tapebook.history.book_import import FillsReport
-from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
-from tapebook.ingest.live import IngestProgress
-from tapebook.ingest.world_process import serve_world
 from tapebook.lab.explain import ShadowReport
 from tapebook.lab.replay import ReplayReport
 from tapebook.lab.rerun import RerunComparison
 from tapebook.log import Finding
 from tapebook.report.backtest import chunk_lines, summary_lines
-from tapebook.report.demo import DemoReport
 from tapebook.wiring import Rooms
+
+if TYPE_CHECKING:
+    from tapebook.api.processes import demo, ingest, init
+    from tapebook.desk.demo import DemoProgress
+    from tapebook.desk.health import Check
+    from tapebook.desk.home_events import HomeEvent, HomeTotals
+    from tapebook.desk.roles import RoleProgress
+    from tapebook.desk.supervisor import HomeObserver, SupervisorProgress, run_desk, serve_role
+    from tapebook.history.book_import import FillsReport
+    from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
+    from tapebook.ingest.live import IngestProgress
+    from tapebook.ingest.world_process import serve_world
+    from tapebook.report.demo import DemoReport
+
+# What runs processes or reads files brings an event loop, sources and the desk; no read of a home needs them.
+_LOADED_LATER = {
+    **dict.fromkeys(("demo", "ingest", "init"), "tapebook.api.processes"),
+    **{"Check": "tapebook.desk.health", "DemoProgress": "tapebook.desk.demo", "DemoReport": "tapebook.report.demo"},
+    **dict.fromkeys(("HomeEvent", "HomeTotals"), "tapebook.desk.home_events"),
+    **{"IngestProgress": "tapebook.ingest.live", "RoleProgress": "tapebook.desk.roles"},
+    **dict.fromkeys(("HomeObserver", "SupervisorProgress", "run_desk", "serve_role"), "tapebook.desk.supervisor"),
+    **dict.fromkeys(("ExportReport", "ImportReport", "StreamReport"), "tapebook.history.transfer"),
+    **{"FillsReport": "tapebook.history.book_import", "serve_world": "tapebook.ingest.world_process"},
+}
 
 __all__ = [
     "BacktestProgress",
@@ -61,11 +78,13 @@ __all__ = [
     "Finding",
     "FlattenReport",
     "HaltReport",
+    "HomeChanges",
     "HomeEvent",
     "HomeObserver",
     "HomeTotals",
     "ImportReport",
     "IngestProgress",
+    "MovedStream",
     "Preview",
     "RemovedAgent",
     "ReplayReport",
@@ -90,7 +109,7 @@ __all__ = [
 ]
 
 
-class Tapebook(Agents, Runs, Trades, LessonNotes, LessonTrials, MarketHistory, BacktestRuns, HomeHealth):
+class Tapebook(Agents, Runs, Trades, LessonNotes, LessonTrials, MarketHistory, BacktestRuns, HomeHealth, ChangeFeed):
     """A home, opened. Use it as a context manager, or close it."""
 
     def __init__(self, home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> None:
@@ -146,3 +165,9 @@ class Tapebook(Agents, Runs, Trades, LessonNotes, LessonTrials, MarketHistory, B
 def open(home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> Tapebook:
     """Opens a home; `recall` names another slot than its settings do."""
     return Tapebook(home, clock=clock, recall=recall)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADED_LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LOADED_LATER[name]), name)

@@ -17,7 +17,8 @@ from tapebook.experience.rebuild import RebuildComparison, rebuild_and_compare, 
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.experience import experience_report
 from tapebook.log import Draft
-from tapebook.tick.memory import outcomes_due, runs_of
+from tapebook.tick.memory import outcomes_due
+from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
 

@@ -30,7 +30,7 @@ from tapebook.horizons import ContextAggregator, ContextLayer, ContextStore, Lay
 from tapebook.log import Draft
 from tapebook.tape.price_features import bars_since, covered_ms, ended_bars, sum_of_squares
 from tapebook.tape.view import View
-from tapebook.tick.memory import BookDays
+from tapebook.tick.memory import BookDays, TapeDays, rollup_terms
 from tapebook.tick.quotes import TapeQuotes
 from tapebook.wiring import Rooms
 
@@ -123,6 +123,7 @@ class HomeLayers(LayerConnection):
             days=BookDays(rooms.book),
             live=LiveView(rooms),
             leases=rooms.leases,
+            terms=rollup_terms(rooms.config),
         )
         self._home = home
         self._rooms = rooms
@@ -130,6 +131,12 @@ class HomeLayers(LayerConnection):
     def now(self) -> int:
         """The moment the home is at."""
         return self._home.moment(None)
+
+    def market_days(self, scope: str) -> TapeDays:
+        """What its agents, or all of them, watch on the tape."""
+        book = self._rooms.book
+        agents = [agent for _, agent in book.agents(removed=True) if scope in ("", deployment_id(agent))]
+        return TapeDays(self._rooms.tape, [symbol for each in agents for symbol in each.watchlist], now=self.now())
 
     def show(self, agent: str | None = None, *, layer: str | None = None, as_of: AsOf = None) -> list[LayerView]:
         """The newest timeframe of every layer, from all time to now; or of one layer all that is kept."""

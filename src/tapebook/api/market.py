@@ -7,20 +7,21 @@ A file is taken in whole or not at all, while nobody else writes the tape; reads
 """
 
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from tapebook.api.open_home import AsOf, HomePart
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.instants import iso_text
 from tapebook.errors import UnknownName
-from tapebook.history import transfer
-from tapebook.history.book_import import FillsReport, import_fills
-from tapebook.history.importer import ImportKind
-from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.report.market import MarketView, market_view
 from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, ListedAsset, seed_sql
 from tapebook.tape.view import View
+
+if TYPE_CHECKING:
+    from tapebook.history.book_import import FillsReport
+    from tapebook.history.importer import ImportKind
+    from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
 
 
 class AssetView(TypedDict):
@@ -70,16 +71,21 @@ class MarketHistory(HomePart):
                 raise UnknownName(f"the tape has nothing of {symbol!r}; it has: {seen}{'…' if len(known) > 12 else ''}")
             return market_view(rooms.tape, symbol, view=View(self._home.moment(as_of)))
 
-    def import_file(self, kind: ImportKind, path: str | Path, **options: Any) -> ImportReport:
+    def import_file(self, kind: "ImportKind", path: str | Path, **options: Any) -> "ImportReport":
         """Brings history from a file into the tape, whole or not at all; options as in `transfer.import_file`."""
+        # Files of history know the wire format of a source, which brings an event loop.
+        from tapebook.history import transfer
+
         with self._home.write() as rooms, exclusive_lock(rooms.home, "tape"):
             return transfer.import_file(rooms, kind, Path(path), **options)
 
-    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> FillsReport:
+    def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> "FillsReport":
         """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone.
 
         Options as in `history.book_import.import_fills`.
         """
+        from tapebook.history.book_import import import_fills
+
         with self._home.write() as rooms:
             deployment = rooms.book.find_agent(agent)
             if dry_run:
@@ -87,13 +93,17 @@ class MarketHistory(HomePart):
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
                 return import_fills(rooms, Path(path), deploy_agent(rooms, agent), **options)
 
-    def export_candles(self, path: str | Path, **options: Any) -> ExportReport:
+    def export_candles(self, path: str | Path, **options: Any) -> "ExportReport":
         """Writes bars of the tape to a file; options as in `history.transfer.export_candles`."""
+        from tapebook.history import transfer
+
         with self._home.read() as rooms:
             return transfer.export_candles(rooms, Path(path), **options)
 
-    def export_stream(self, path: str | Path, **options: Any) -> StreamReport:
+    def export_stream(self, path: str | Path, **options: Any) -> "StreamReport":
         """Writes recorded payloads to a file; options as in `history.transfer.export_stream`."""
+        from tapebook.history import transfer
+
         with self._home.read() as rooms:
             return transfer.export_stream(rooms, Path(path), **options)
 

@@ -10,7 +10,6 @@
 `HomePart` is the base of the nouns: each takes an `OpenHome`, and borrows from it in every method.
 """
 
-import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,10 +18,10 @@ from pathlib import Path
 from tapebook.anchors import try_anchor_heads
 from tapebook.book.store import Book
 from tapebook.clock import Clock, SystemClock, VirtualClock
-from tapebook.desk import demo as demo_loop
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import iso_text, parse_instant
 from tapebook.errors import BadInput
+from tapebook.home import DEMO_START, is_demo_home
 from tapebook.wiring import Rooms
 
 MOST_READERS = 8
@@ -52,12 +51,17 @@ class OpenHome:
     @classmethod
     def at(cls, path: Path, *, clock: Clock | None = None, recall: str | None = None) -> "OpenHome":
         """Opens the home at a path."""
-        demo = clock is None and demo_loop.is_demo_home(path)
-        demo_clock, system = VirtualClock(demo_loop.DEMO_START) if demo else None, SystemClock()
+        demo = clock is None and is_demo_home(path)
+        demo_clock, system = VirtualClock(DEMO_START) if demo else None, SystemClock()
         rooms = Rooms(path, clock=clock or demo_clock or system, slot=recall)
         # What is done now is done after all that is known, also where a world runs faster than real time.
         system.catch_up(rooms.tape.head()[1])
         return cls(rooms, demo_clock=demo_clock)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, by any thread."""
+        return self._closed
 
     @contextmanager
     def write(self) -> Iterator[Rooms]:
@@ -115,7 +119,12 @@ class OpenHome:
 
         if clock is None or is_done():
             return False
-        asyncio.run(demo_loop.play_until(rooms, clock, until=is_done))
+        # The demo brings the whole desk and an event loop, which no other call needs.
+        import asyncio
+
+        from tapebook.desk.demo import play_until
+
+        asyncio.run(play_until(rooms, clock, until=is_done))
         return True
 
     def discard_readers(self) -> None:
@@ -160,7 +169,9 @@ class OpenHome:
             raise
         with self._returned:
             self._opening -= 1
-            self._readers.append(reader)
+            # One that was opened while the home was closed ends when it is given back.
+            if not self._closed:
+                self._readers.append(reader)
         return reader
 
     def _give_back(self, reader: Rooms) -> None:

@@ -10,7 +10,6 @@ import msgspec
 from tapebook.api.open_home import AsOf, HomePart, listed_deployment
 from tapebook.book.pages import BookPages
 from tapebook.context import Preview, assemble_packet, preview_packet
-from tapebook.desk import demo as demo_loop
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import iso_text
@@ -87,7 +86,11 @@ class Runs(HomePart):
             if self._home.demo_clock is None:
                 return None
             run = repeated_run(rooms, deployment, symbol)
-            return None if run is None else EarlierRun(run, demo_loop.demo_seconds_beyond(self._home.moment(None)))
+            if run is None:
+                return None
+            from tapebook.desk.demo import demo_seconds_beyond
+
+            return EarlierRun(run, demo_seconds_beyond(self._home.moment(None)))
 
     def runs(
         self, agent: str | None = None, *, most: int = 20, before: str | None = None, as_of: AsOf = None

@@ -9,7 +9,8 @@ another backtest; a stored result is compared with what its inputs are now (`Pla
     code       all files of the package but its command line, and adapters that lie outside of it: engine, members,
                reflector, broker
     settings   what paper trading costs and allows, how long a decision waits for its bar, the default engine of an
-               agent that names none, and, where a model is asked, all that is set about models
+               agent that names none; where a model is asked, all that is set about models, and where documents are
+               seen, how they are searched
 """
 
 import hashlib
@@ -107,6 +108,8 @@ class PlanFingerprints:
             "llm": config.llm if asks else None,
             "bar_wait_seconds": config.desk.bar_wait_seconds,
         }
+        if plan.texts is not None and plan.texts.versions:
+            decides["recall"] = config.recall
         return sha256_hex(msgspec.json.encode(decides, order="sorted"))
 
 

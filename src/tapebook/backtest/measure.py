@@ -26,6 +26,7 @@ memory took in. The weights are those the memory held, and stay at 1 where it to
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -54,17 +55,20 @@ from tapebook.backtest.result import (
     Direction,
     ResultParts,
     ResultRow,
+    RoomUse,
     round_estimate,
     round_fixed,
     round_to_cents_e6,
 )
 from tapebook.decision.rule_engine import USUAL_SETTINGS
-from tapebook.domain.agent import Deployment
+from tapebook.domain.agent import MEMORY_ROOMS, Deployment, MemoryRoom
 from tapebook.domain.estimate import Estimate, benjamini_hochberg, rate_estimate, student_cdf, student_quantile
 from tapebook.domain.instants import DAY, floor_to_step
 from tapebook.domain.money import E6
 from tapebook.domain.position import ClosedTrade
+from tapebook.domain.text import plural
 from tapebook.experience.records import (
+    ALL,
     ASSET,
     PPM_PER_BP,
     PROVIDER,
@@ -77,10 +81,10 @@ from tapebook.experience.records import (
     result_scale_ppm,
 )
 from tapebook.experience.twins import E9, follower_bound_e9
-from tapebook.lessons import note_bullets
+from tapebook.lessons import NO_LESSONS, note_bullets
 from tapebook.tape.view import GRACE_MS, View
-from tapebook.tick.memory import runs_of
 from tapebook.tick.quotes import TapeQuotes
+from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
 StartAndEndPrice = tuple[int | None, int | None]
@@ -281,6 +285,9 @@ def measure_all(
         inputs=plan.inputs,
         exposures=tuple((symbol, round_to_cents_e6(usd)) for symbol, usd in exposures.items()),
         bound_usd_e6=_bound_usd_e6(rooms, deployment, seq=seq) if is_remembering(plan) else msgspec.UNSET,
+        rooms=room_uses(rooms, deployment, [each.trade for each in ended], seq=seq, at=plan.end),
+        memory_from=plan.memory_from,
+        texts=plan.texts,
     )
 
 
@@ -299,6 +306,32 @@ def _bound_usd_e6(rooms: Rooms, deployment: Deployment, *, seq: int) -> int | ms
         return msgspec.UNSET
     unit = min(round(USUAL_SETTINGS.notional_usd * E6), deployment.agent.caps.max_position_usd_e6)
     return sum(follower_bound_e9(each) * unit // E9 for each in twins.values())
+
+
+_EVERY_NOTE = 2**31 - 1
+
+
+def room_uses(
+    rooms: Rooms, deployment: Deployment, trades: Sequence[ClosedTrade], *, seq: int, at: int
+) -> tuple[RoomUse, ...]:
+    """What each room of a memory held at the end of a backtest, and what of that met its trades, as far as is known."""
+    name = deployment.id
+    notes = Counter(each.status for each in rooms.notes.reflections(name, most=_EVERY_NOTE))
+    told = sum(trade.state.entry_lessons_hash not in (None, NO_LESSONS) for trade in trades)
+    records = rooms.experience.records_as_of(name, seq=seq)
+    outcomes = sum(record.n for record in records.records.values() if record.kind == ALL)
+    layers = len(rooms.horizons.packet_rows(name, seq=seq, as_of=at))
+    documents = sum(rooms.documents.kinds().values())
+    held: dict[MemoryRoom, str] = {
+        "trades": f"{plural(len(trades), 'trade')} closed",
+        "lessons": f"{plural(notes['active'] + notes['superseded'], 'note')}, {notes['refused']} refused; "
+        f"{told} of {len(trades)} trades were entered under one",
+        "experience": f"{plural(outcomes, 'outcome')} and {plural(records.situations, 'situation')} known",
+        "horizons": f"{plural(layers, 'row')} at the end",
+        "documents": f"{plural(documents, 'document')} at the end",
+    }
+    shown = deployment.agent.context.rooms
+    return tuple(RoomUse(room, room in shown, held.get(room, "") if room in shown else "") for room in MEMORY_ROOMS)
 
 
 class _ChunkMeasure:

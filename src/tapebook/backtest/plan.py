@@ -38,6 +38,41 @@ class BacktestInputs(msgspec.Struct, frozen=True):
     model: str = ""
 
 
+class MemorySource(msgspec.Struct, frozen=True):
+    """Where a memory begins: what a deployment, live or of a backtest, had learned up to a sequence number.
+
+    `head` is the hash there, which covers all before it; `events` are those that are taken over.
+    """
+
+    name: str
+    deployment: str
+    learned_until: int
+    seq: int
+    head: str
+    events: int
+
+
+class KnownTexts(msgspec.Struct, frozen=True):
+    """Documents and curated entries of the home that become known before the end of a backtest.
+
+    `dated` of the versions of documents are known from the date they state, the others from when they were added.
+    `sha256` is over all of them, each with its moment.
+    """
+
+    versions: int
+    dated: int
+    curated: int
+    sha256: str
+
+
+class TextWatermarks(msgspec.Struct, frozen=True):
+    """How far a home was read for its texts: the streams of documents, of its owner and of the agent."""
+
+    documents: int
+    owner: int
+    deployment: int
+
+
 class BacktestPlan(msgspec.Struct, frozen=True):
     """Everything that decides how a backtest ends; `symbols` are those of the watchlist that have data.
 
@@ -62,6 +97,9 @@ class BacktestPlan(msgspec.Struct, frozen=True):
     fill: FillRule = "bar_close"
     inputs: BacktestInputs | None = None
     stored_id: str = ""
+    memory_from: MemorySource | None = None
+    texts: KnownTexts | None = None
+    texts_until: TextWatermarks | None = None
 
     @property
     def id(self) -> str:
@@ -71,6 +109,11 @@ class BacktestPlan(msgspec.Struct, frozen=True):
         fields = msgspec.to_builtins(self)
         # The id cannot be part of what it is the hash of.
         del fields["stored_id"]
+        # The digest of the texts stands for it: what the home got since, and is not seen, is no other backtest.
+        del fields["texts_until"]
+        for name in ("memory_from", "texts"):
+            if fields[name] is None:
+                del fields[name]
         if self.inputs is not None:
             # The digest of the rows stands for it: an import of another symbol is no other backtest.
             del fields["tape_seq"]

@@ -17,7 +17,7 @@ from typing import Any, TypedDict, get_args
 import msgspec
 
 from tapebook.backtest.identity import PlanFingerprints
-from tapebook.backtest.memory import memory_mode, with_memory_mode
+from tapebook.backtest.memory import memory_mode, plan_memory, with_memory_mode
 from tapebook.backtest.plan import BacktestChunk, BacktestPlan, ChunkKind, MemoryMode, split_range
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text, parse_instant
@@ -151,6 +151,7 @@ class BacktestOptions(TypedDict, total=False):
     freeze_at: int | str | None
     gaps: bool
     fill: FillRule | None
+    memory_from: str | None
 
 
 class BacktestRequest(msgspec.Struct, frozen=True):
@@ -163,13 +164,14 @@ class BacktestRequest(msgspec.Struct, frozen=True):
     freeze_at: int | None = None
     gaps: bool = False
     fill: FillRule | None = None
+    memory_from: str | None = None
 
 
 def plan_for(rooms: Rooms, deployment: Deployment, wish: Mapping[str, Any]) -> BacktestPlan:
     """The plan of an agent for a request given by name; its moments may be text."""
     asked = _read_request(wish)
     plan = make_plan(rooms.tape, rooms.config, deployment.agent, version=deployment.version, wish=asked)
-    return PlanFingerprints(rooms).with_inputs(plan)
+    return PlanFingerprints(rooms).with_inputs(plan_memory(rooms, plan, asked.memory_from))
 
 
 def _read_request(wish: Mapping[str, Any]) -> BacktestRequest:

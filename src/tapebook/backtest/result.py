@@ -8,7 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.backtest.plan import BacktestInputs, ChunkKind, MemoryMode
+from tapebook.backtest.plan import BacktestInputs, ChunkKind, KnownTexts, MemoryMode, MemorySource
+from tapebook.domain.agent import MemoryRoom
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.money import E6
 from tapebook.domain.order import FillRule
@@ -138,12 +139,21 @@ class Baseline(msgspec.Struct, frozen=True):
     luck: RandomTurnover | None = None
 
 
+class RoomUse(msgspec.Struct, frozen=True):
+    """A room of the memory: whether decisions were told of it, and what it held at the end, if anything."""
+
+    room: MemoryRoom
+    is_on: bool
+    held: str = ""
+
+
 class BacktestResult(msgspec.Struct, frozen=True):
     """A backtest from its first to its last tick; `total` is all chunks measured as one.
 
     `exposures` is what was held of each symbol on average over all of the time, in usd_e6 with its sign. Results of
-    the first build say nothing of it, nor of fills and inputs: their fills were at the close of a bar. `bound_usd_e6`
-    is how far trust in an ensemble's members could have put it behind doing nothing; it is left out without any.
+    the first build say nothing of it, nor of fills and inputs: their fills were at the close of a bar. Results without
+    `rooms` are from before there were any; their `off` is today's `none`. `bound_usd_e6` is how far trust in an
+    ensemble's members could have put it behind doing nothing; it is left out without any.
     """
 
     id: str
@@ -165,6 +175,9 @@ class BacktestResult(msgspec.Struct, frozen=True):
     fill: FillRule = "bar_close"
     inputs: BacktestInputs | None = None
     exposures: tuple[tuple[str, int], ...] = ()
+    rooms: tuple[RoomUse, ...] = ()
+    memory_from: MemorySource | None = None
+    texts: KnownTexts | None = None
     bound_usd_e6: int | msgspec.UnsetType = msgspec.UNSET
 
 

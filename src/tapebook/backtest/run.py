@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from tapebook.backtest.home import BacktestHome, Checkpoint
 from tapebook.backtest.measure import measure_all, measure_chunk
-from tapebook.backtest.memory import is_learning
+from tapebook.backtest.memory import TextArrivals, inherit_memory, inherited_seq, is_learning
 from tapebook.backtest.plan import BacktestChunk, BacktestPlan
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.spending import BacktestLedger, BacktestReplies, SpendingTotals
@@ -128,6 +128,8 @@ class BacktestRun:
         rooms.replies = BacktestReplies(rooms.book_db, owner=rooms.config.owner, has_ledger=has_ledger)
         self._ticks, self._began = 0, elapsed_seconds()
         self._deployment, self._learn = deploy_plan(self._rooms, plan), learn_until_frozen(plan)
+        inherit_memory(rooms, plan, parent=home.folder.parent.parent)
+        self._texts = TextArrivals(rooms, plan, parent=home.folder.parent.parent)
         self._limit = bar_wait_ms(self._rooms.config)
 
     def run_to_end(self) -> BacktestResult:
@@ -180,10 +182,13 @@ class BacktestRun:
     def _decide_slot(self, at: int, decided: Sequence[tuple[int, str]]) -> None:
         """All decisions of one slot, each when the newest bar it looks at is finished, as live."""
         look: MarketCut | None = None
+        texts = self._texts
         for moment, symbol in decided:
             if look is None or look.as_of != moment:
                 self._clock.advance(moment)
                 look = MarketCut(moment, self._plan.tape_seq)
+                if texts.next_at is not None and texts.next_at <= moment:
+                    texts.write_until(moment)
             slot = Slot(self._deployment, symbol, at, trigger="backtest", learns=is_learning(self._plan, moment))
             tick(self._rooms, slot, look=look, learn=self._learn)
             self._ticks += 1
@@ -233,9 +238,11 @@ def deploy_plan(rooms: Rooms, plan: BacktestPlan) -> Deployment:
 def seq_at(rooms: Rooms, plan: BacktestPlan, moment: int) -> int:
     """How far the log had come when a chunk ended, before the first decision of the next.
 
-    A plan begins with the deployment, known at its start; whatever is decided at that moment is known after it.
+    A plan begins with the deployment, known at its start, and with the memory it was given; whatever is decided at that
+    moment is known after it.
     """
-    return rooms.book.seq_as_of(deployment_id(plan.agent), max(moment - 1, plan.start))
+    seq = rooms.book.seq_as_of(deployment_id(plan.agent), max(moment - 1, plan.start))
+    return max(seq, inherited_seq(rooms, plan))
 
 
 def learn_until_frozen(plan: BacktestPlan) -> LearnStep:

@@ -15,6 +15,7 @@ from tapebook.backtest.formats import (
 )
 from tapebook.backtest.result import BacktestResult, Baseline, ChunkResult, RandomTurnover, ResultParts
 from tapebook.backtest.spending import SpendingTotals
+from tapebook.domain.agent import LEARNED_ROOMS
 from tapebook.domain.money import E6, divide_half_even
 from tapebook.domain.text import plural
 
@@ -53,8 +54,36 @@ def span_text(result: ChunkResult) -> str:
 
 
 def memory_text(result: BacktestResult) -> str:
-    """Whether it remembered, and until when."""
-    return result.memory if result.freeze_at is None else f"{result.memory} at {day_text(result.freeze_at)}"
+    """What it remembered, and until when."""
+    if result.freeze_at is not None:
+        return f"{result.memory} at {day_text(result.freeze_at)}"
+    # What `off` meant before there were rooms.
+    meant_none = result.memory == "off" and not result.rooms
+    return "off (nothing remembered, of its account either)" if meant_none else result.memory
+
+
+def memory_sentences(result: BacktestResult) -> list[str]:
+    """What the memory showed, what it began with, what it could see of the home's texts, and how to judge it."""
+    if not result.rooms:
+        return []
+    on, off = ([use.room for use in result.rooms if use.is_on is state] for state in (True, False))
+    said = [f"memory showed {', '.join(on) or 'nothing'}" + (f"; not {', '.join(off)}" if on and off else "")]
+    said += [f"{use.room}: {use.held}" for use in result.rooms if use.held]
+    source, texts = result.memory_from, result.texts
+    if source is not None:
+        who = "the live agent" if source.name == "live" else f"backtest {source.name}"
+        learned = f"{plural(source.events, 'event')} of {plain_text(source.deployment)}"
+        said.append(f"it began with what {who} had learned by {day_text(source.learned_until)} ({learned})")
+    if texts is not None:
+        dated = f", {texts.dated} of them dated by what they say themselves" if texts.dated else ""
+        curated = plural(texts.curated, "curated entry", "curated entries")
+        seen = f"{plural(texts.versions, 'version')} of documents{dated}, and {curated}"
+        said.append(f"of the home's texts it saw, each from when it was known: {seen}")
+    elif {"documents", "horizons"} & set(on):
+        said.append("of the home's documents and curated entries none was known before its end")
+    if any(room in LEARNED_ROOMS for room in on):
+        said.append("whether what was learned helped: compare it with --memory off (`tapebook backtests compare`)")
+    return said
 
 
 def fill_sentence(result: BacktestResult) -> str:
@@ -104,6 +133,7 @@ def summary_text(result: BacktestResult) -> str:
         f"- strategy: {plain_text(result.strategy)[:400] or 'none written'}",
         f"- range: {span_text(total)}; symbols {', '.join(result.symbols)}; memory {memory_text(result)}",
         f"- {fill_sentence(result)}",
+        *(f"- {sentence}" for sentence in memory_sentences(result)),
         *(f"- {name}: {value}" for name, value in figure_rows(total) if value),
         *(f"- {sentence}" for sentence in random_turnover_sentences(result)),
         *(

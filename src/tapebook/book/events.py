@@ -78,11 +78,12 @@ def apply_insurance(portfolio: Portfolio, payment: InsurancePayment) -> tuple[Po
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 
-class AgentSaved(msgspec.Struct, frozen=True):
-    """In the owner's stream: a new version of an agent's profile."""
+class AgentSaved(msgspec.Struct, frozen=True, omit_defaults=True):
+    """In the owner's stream: a new version of an agent's profile, and why, if anybody said."""
 
     version: int
     profile: AgentProfile
+    reason: str = ""
 
 
 class AgentRemoved(msgspec.Struct, frozen=True):

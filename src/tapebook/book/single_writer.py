@@ -9,6 +9,7 @@ compares the two.
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TypeVar
 
 import msgspec
@@ -58,6 +59,8 @@ class StreamState:
         """Orders that have not ended, oldest first, each with whether the broker has it; a new list at each change."""
         self._run_ids = run_ids
         self._closed_at: list[int] = []
+        # A cache: the trades of a day, by the day and how many trades had ended.
+        self._closed_today: tuple[tuple[int, int], list[ClosedTrade]] = ((0, 0), [])
         self._working: dict[str, tuple[Order, bool, int]] = {}
         self._orders = 0
         self._intended: deque[int] = deque()
@@ -84,6 +87,17 @@ class StreamState:
     def closed_after(self, after: int) -> list[ClosedTrade]:
         """The trades that ended behind a sequence number, oldest exit first."""
         return self.closed[bisect_right(self._closed_at, after) :]
+
+    def closed_on_day(self, as_of: int) -> list[ClosedTrade]:
+        """The trades that ended on the day of a moment, oldest exit first; the same list until there is one more."""
+        day, known = day_start(as_of), (day_start(as_of), len(self.closed))
+        if self._closed_today[0] != known:
+            # Exits are told in the order of time, but for those of one reconciliation.
+            since = takewhile(lambda trade: trade.exit_tick_at >= day - DAY, reversed(self.closed))
+            ended = [trade for trade in since if day <= trade.exit_tick_at < day + DAY]
+            ended.sort(key=lambda trade: (trade.exit_tick_at, trade.state.trade_id))
+            self._closed_today = known, ended
+        return self._closed_today[1]
 
     def orders_under_way(self, most: int) -> tuple[Order, ...] | None:
         """Orders that have not ended; None when one is so old that the tables must say if it is still looked at."""
@@ -329,6 +343,13 @@ class SingleWriterBook(Book):
         if state.seq != seq:
             return super().closed_trades(deployment, seq=seq, most=most)
         return state.closed[: -most - 1 : -1]
+
+    def closed_on_day(self, deployment: str, *, seq: int, as_of: int) -> list[ClosedTrade]:
+        """The trades that ended on the day of a moment, oldest exit first."""
+        state = self._folds[deployment]
+        return (
+            state.closed_on_day(as_of) if state.seq == seq else super().closed_on_day(deployment, seq=seq, as_of=as_of)
+        )
 
     def closed_after(self, deployment: str, *, after: int, seq: int, most: int = NO_LIMIT) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""

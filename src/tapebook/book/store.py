@@ -15,7 +15,7 @@ from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
 from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Position, TradeState
-from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, Usage, Verdict, Vote, Watermarks
+from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, SlotMark, Usage, Verdict, Vote, Watermarks
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
@@ -190,13 +190,13 @@ class Book:
         read = partial(self._log.set_backs, stream, until=seq)
         return self._set_back_cache.read(deployment, stream, seq=seq, read=read)
 
-    def save_agent(self, profile: AgentProfile, *, at: int) -> int:
+    def save_agent(self, profile: AgentProfile, *, at: int, reason: str = "") -> int:
         """Stores a profile as a new version, unless it equals the newest; returns the version."""
         known = self.agent(profile.name)
         if known is not None and known[1] == profile and self.removed_at(profile.name) is None:
             return known[0]
         version = known[0] + 1 if known else 1
-        saved = ev.draft_event(at, ev.AgentSaved(version, profile))
+        saved = ev.draft_event(at, ev.AgentSaved(version, profile, reason))
         self.append("", [saved], expected_seq=self.head())
         return version
 
@@ -215,8 +215,7 @@ class Book:
 
     def agents(self, *, removed: bool = False) -> list[tuple[int, AgentProfile]]:
         """Every agent's newest version, by name; when asked, of those too that were removed."""
-        rows = self._db.all(_QUERIES.agents, owner=self.owner, removed=int(removed))
-        return [_profile(row[1:]) for row in rows]
+        return [_profile(row[1:]) for row in self._db.all(_QUERIES.agents, owner=self.owner, removed=int(removed))]
 
     def agent_names(self) -> list[str]:
         """Every agent there ever was, by name."""
@@ -287,8 +286,7 @@ class Book:
 
     def deployments(self, agent: str = "") -> list[tuple[str, str]]:
         """Every deployment of an agent, or of all, with its agent's name."""
-        rows = self._db.all(_QUERIES.deployment_names, owner=self.owner, agent=agent)
-        return [(row[0], row[1]) for row in rows]
+        return [(row[0], row[1]) for row in self._db.all(_QUERIES.deployment_names, owner=self.owner, agent=agent)]
 
     def account(self, deployment: str, *, seq: int) -> Account:
         """Cash, positions and open trades as of a sequence number."""
@@ -322,8 +320,18 @@ class Book:
     def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
         """Closed trades without those that ended after a moment: for streams in which the clock has gone back."""
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "until": until}
-        rows = self._db.all(_QUERIES.closed_trades_until, **where)
-        return [closed_trade_of_row(row) for row in rows]
+        return [closed_trade_of_row(row) for row in self._db.all(_QUERIES.closed_trades_until, **where)]
+
+    def closed_on_day(self, deployment: str, *, seq: int, as_of: int) -> list[ClosedTrade]:
+        """The trades that ended on the day of a moment, as of a sequence number, oldest exit first."""
+        span = {"since": day_start(as_of), "until": day_start(as_of) + DAY}
+
+        def read() -> tuple[int, list[ClosedTrade]]:
+            return span["since"], [each.trade for each in self.trades_closed_between(deployment, **span, seq=seq)]
+
+        key = "closed on", deployment
+        known = self._account_cache.read(key, self.stream(deployment), seq=seq, read=read)
+        return (known if known[0] == span["since"] else self._account_cache.replace(key, read()))[1]
 
     def trade_agent(self, trade_id: str) -> tuple[str, int]:
         """The agent and version that opened a trade."""
@@ -423,8 +431,7 @@ class Book:
         written = text.lower()
         # No character comes behind this one in either database.
         found = self._db.all(_QUERIES.runs_between, owner=self.owner, first=written, beyond=f"{written}\U0010ffff")
-        run = self.run(found[0][0]) if written and (len(found) == 1 or (found and found[0][0] == written)) else None
-        if run is not None:
+        if run := self.run(found[0][0]) if written and found and (len(found) == 1 or found[0][0] == written) else None:
             return run
         if not written or not found:
             raise UnknownName(f"there is no run {text!r}; `tapebook runs` lists them")
@@ -664,6 +671,7 @@ class _RunDetails(msgspec.Struct, frozen=True):
     inputs_sha256: str
     votes: tuple[Vote, ...] = ()
     note: str = ""
+    mark: SlotMark | msgspec.UnsetType = msgspec.UNSET
 
 
 class _RunEvent(msgspec.Struct, frozen=True):
@@ -679,7 +687,7 @@ def _run(row: Row, details: _RunDetails, acted: list[Row]) -> DecisionRun:
     actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
     reply_values = (tuple(msgspec.json.decode(row[21])), details.note, row[22], details.votes)
     usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
-    fields: Row = (*before, actions, verdicts, *reply_values, usage, causes, row[29])
+    fields: Row = (*before, actions, verdicts, *reply_values, usage, causes, row[29], details.mark)
     return DecisionRun(*fields)
 
 

@@ -255,8 +255,10 @@ def decision_facts(situation: Situation) -> DecisionFacts:
         cost_ppm=situation.cost_ppm,
         weights=situation.trust.weights,
         missed_e9=situation.trust.missed_e9,
-        lessons_scale_e4=situation.followed.scale_e4,
+        lessons_scale_e4=situation.followed.long_scale_e4,
+        lessons_scale_short_e4=situation.followed.short_scale_e4,
         lessons_followed=situation.followed.lesson_ids,
+        analog=situation.analog,
     )
 
 

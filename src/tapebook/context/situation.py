@@ -13,7 +13,7 @@ import msgspec
 from tapebook.domain.agent import NO_LESSONS_FOLLOWED, Deployment, ExperienceRow, FollowedLessons, LayerRow, Lessons
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, Mid, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
-from tapebook.domain.packet import Citation
+from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, TradeState
 from tapebook.domain.run import Activity, DecisionRun, Watermarks
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
@@ -122,6 +122,7 @@ class Situation(msgspec.Struct, frozen=True):
     lessons: Lessons | None = None
     followed: FollowedLessons = NO_LESSONS_FOLLOWED
     experience: tuple[ExperienceRow, ...] = ()
+    analog: AnalogFacts | None = None
     horizons: tuple[LayerRow, ...] = ()
     citations: tuple[Citation, ...] = ()
     degraded: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon,
 from tapebook.domain.instants import iso_text
 from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6
-from tapebook.domain.text import plural
+from tapebook.domain.text import plural, sanitise_lines
 from tapebook.errors import BadInput
 from tapebook.settings.profiles import apply_settings, differences, require_name
 from tapebook.tape.view import View
@@ -116,7 +116,10 @@ class RemovedAgent(msgspec.Struct, frozen=True):
     reason: str
 
 
-def add_agent(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> SavedAgent:
+MAX_REASON_CHARACTERS = 500
+
+
+def add_agent(rooms: Rooms, name: str, settings: Mapping[str, Any], *, reason: str = "") -> SavedAgent:
     """A new agent; what is not written has its default."""
     require_name(name)
     before, removed_at = rooms.book.agent(name), rooms.book.removed_at(name)
@@ -127,7 +130,8 @@ def add_agent(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> SavedAgen
     blank = AgentProfile(name, (), context=context_for_horizon("intraday"))
     if before is not None:
         blank = msgspec.structs.replace(blank, starting_cash_usd_e6=before[1].starting_cash_usd_e6)
-    saved = _save_agent(rooms, blank, apply_settings(blank, _require_same_name(name, settings)), new=True)
+    after = apply_settings(blank, _require_same_name(name, settings))
+    saved = _save_agent(rooms, blank, after, new=True, reason=reason)
     if before is None or removed_at is None or not rooms.book.deployments(name):
         return saved
     # A name is a stream of the log: one that had begun has its account, and no second one.
@@ -135,10 +139,11 @@ def add_agent(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> SavedAgen
     return msgspec.structs.replace(saved, notes=[*saved.notes, f"{again}; another name begins anew"])
 
 
-def edit_agent(rooms: Rooms, name: str, settings: Mapping[str, Any]) -> SavedAgent:
-    """An agent with changes; the same as before makes no new version."""
+def edit_agent(rooms: Rooms, name: str, settings: Mapping[str, Any], *, reason: str = "") -> SavedAgent:
+    """An agent with changes, and why; the same as before makes no new version."""
     before = rooms.book.find_agent(name).agent
-    return _save_agent(rooms, before, apply_settings(before, _require_same_name(name, settings)), new=False)
+    after = apply_settings(before, _require_same_name(name, settings))
+    return _save_agent(rooms, before, after, new=False, reason=reason)
 
 
 def remove_agent(rooms: Rooms, name: str, *, reason: str) -> RemovedAgent:
@@ -161,14 +166,27 @@ def _require_same_name(name: str, settings: Mapping[str, Any]) -> Mapping[str, A
     return settings
 
 
-def _save_agent(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new: bool) -> SavedAgent:
+def _save_agent(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new: bool, reason: str) -> SavedAgent:
+    words = _checked_reason(reason)
     if new or after != before:
         _require_runnable(rooms, before, after)
-    version = rooms.book.save_agent(after, at=rooms.clock.now())
+    elif words:
+        raise BadInput(f"nothing of {after.name} differs, so there is no change to give a reason for: change a key too")
+    version = rooms.book.save_agent(after, at=rooms.clock.now(), reason=words)
     warnings = [] if new else _unattended_warnings(rooms, before, after)
     if (before.watchlist, before.caps.max_leverage) != (after.watchlist, after.caps.max_leverage):
         warnings += [*_unlisted_warnings(rooms, after), *leverage_warnings(rooms, after)]
     return SavedAgent(after.name, version, new, differences(before, after), _agent_notes(rooms, after), warnings)
+
+
+def _checked_reason(reason: str) -> str:
+    """A reason as it is kept: one line, without what is not seen."""
+    words = " ".join(sanitise_lines(reason))
+    if len(words) > MAX_REASON_CHARACTERS:
+        raise BadInput(
+            f"the reason has {len(words):,} characters and at most {MAX_REASON_CHARACTERS} are kept: shorten it"
+        )
+    return words
 
 
 def _require_runnable(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> None:

@@ -23,11 +23,11 @@ from tapebook.context import MarketCache
 from tapebook.desk.agents import deploy_agent
 from tapebook.desk.scheduler import Pair, bar_wait_ms, due_pairs, ready_slots
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, RiskCaps
-from tapebook.domain.instants import HOUR, MINUTE, parse_instant
+from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Observation
 from tapebook.domain.money import E6
 from tapebook.errors import HomeError
-from tapebook.home import exclusive_lock, is_home, make_home, write_once
+from tapebook.home import DEMO_MARKER, DEMO_START, exclusive_lock, is_demo_home, is_home, make_home, write_once
 from tapebook.ingest.stepwise import STEP_MS, SteppedFeed
 from tapebook.tick.decide import MarketCut, slots_of_pairs
 from tapebook.tick.execute import execute_orders, reconcile_account
@@ -124,14 +124,12 @@ class VirtualDesk:
         return max([run.as_of for run in runs if run is not None], default=0)
 
 
-DEMO_START = parse_instant("2026-01-05T00:00:00Z")
 # Thirty seconds show ten hours: enough for trades to close and for a note.
 MARKET_MS_PER_SECOND = 20 * MINUTE
 DEMO_HISTORY_MS = 12 * HOUR
 """The world is older than the demo: its bars are fetched at the start, so that agents have something to look at."""
 
 DEMO_SYMBOLS = ("BTC", "ETH", "SOL", "HYPE", "DOGE", "kPEPE")
-DEMO_MARKER = "demo.json"
 
 _TREND = "Follow the trend of the five-minute bars; leave when it is gone."
 DEMO_AGENTS = (
@@ -165,11 +163,6 @@ class _DemoMarker(msgspec.Struct, frozen=True):
     seed: int
     start: int
     symbols: tuple[str, ...]
-
-
-def is_demo_home(home: Path) -> bool:
-    """Whether a home lives in virtual time."""
-    return (home / DEMO_MARKER).is_file()
 
 
 def prepare_demo_home(home: Path, *, seed: int) -> None:

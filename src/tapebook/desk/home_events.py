@@ -146,7 +146,7 @@ class HomeEvents:
         # A read that fails in between loses nothing: the next call goes on from here.
         self._unread: deque[Event] = deque()
         self._shown: list[HomeEvent] = []
-        book, rows = rooms.book, rooms.log.newest_rows(rooms.book.owner)
+        book, rows = rooms.book, rooms.log.heads(rooms.book.owner)
         names = {"", *rows, *(name for name, _ in book.deployments())}
         if since is None:
             self._seen = {name: rows.get(name) or book.head(name) for name in names}
@@ -159,7 +159,7 @@ class HomeEvents:
     def new_events(self) -> list[HomeEvent]:
         """What happened since the last call, oldest first."""
         found = list(self._unread)
-        for name, newest in self._rooms.log.newest_rows(self._rooms.book.owner).items():
+        for name, newest in self._rooms.log.heads(self._rooms.book.owner).items():
             seen = self._seen.get(name, 0)
             if newest > seen:
                 found += list(self._rooms.log.events(self._rooms.book.stream(name), after=seen, until=newest))

@@ -1,7 +1,8 @@
 """Keeps documents up to date while the desk runs, and moves old decisions to the archive.
 
 `Librarian` syncs at the start and every few minutes; in between, old decisions leave a step at a time, month by
-month (`OldRunArchiver`).
+month (`OldRunArchiver`). Once a day it brings the layers of all agents together up to date and drops what is past its
+time there (`roll_up_all_agents`), which no tick waits for.
 
 What leaves are the events of decisions that placed nothing, and the valuations beside them: most of a log. All else
 stays in the book, and so do all tables, so that decisions are found as before; what a table does not say is read
@@ -16,9 +17,11 @@ from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.text import plural
 from tapebook.errors import Damaged, DatabaseAway, Fix, Retry, Stop
+from tapebook.home import shared_lock
 from tapebook.horizons.layers import period_of
 from tapebook.library.sync import sync_documents
 from tapebook.log import Stream
+from tapebook.tick.memory import owner_layers_due
 from tapebook.wiring import Rooms
 
 # Looked at in one step: a tenth of a second, and one object of a hundred kilobytes or two.
@@ -74,6 +77,17 @@ class OldRunArchiver:
         return key
 
 
+def roll_up_all_agents(rooms: Rooms) -> int:
+    """Brings the layers of all agents together up to the end of yesterday; returns how many events that took."""
+    written = 0
+    while drafts := owner_layers_due(rooms, seq=(seq := rooms.book.head())):
+        with shared_lock(rooms.home):
+            rooms.book.append("", drafts, expected_seq=seq)
+        written += len(drafts)
+        rooms.leases.heartbeat_if_due()
+    return written
+
+
 _LEFTOVER_MIN_AGE_MS = HOUR
 # How long content waits in the spool, unless there is much of it: a pack is one request to an archive elsewhere.
 _PACKED_AFTER_MS = HOUR
@@ -95,6 +109,7 @@ class Librarian:
         self._every = 60.0 * rooms.config.recall.sync_minutes
         self._due = elapsed_seconds()
         self._old_runs, self._moves = OldRunArchiver(rooms), True
+        self._rolled_up_on = -1
         self.syncs = self.changed = 0
         self.problem: str | None = None
 
@@ -107,6 +122,9 @@ class Librarian:
             # Files know the machine's time, whatever the clock of the home is.
             waiting = self._rooms.archive.drain(since_ms=SystemClock().now() - _PACKED_AFTER_MS)
             clean_archive(self._rooms)
+            if self._rolled_up_on != (today := self._rooms.clock.now() // DAY):
+                roll_up_all_agents(self._rooms)
+                self._rolled_up_on = today
             report = sync_documents(self._rooms)
         except DatabaseAway:
             self._due = elapsed_seconds()
@@ -114,7 +132,7 @@ class Librarian:
         except Retry:
             raise
         except Exception as error:
-            # Documents are one memory of many: whatever is wrong with them, the desk goes on without the newest.
+            # Two memories of many: whatever is wrong with them, the desk goes on without the newest.
             self.problem = str(error) if isinstance(error, Fix) else f"{type(error).__name__}: {error}"
             return False
         if waiting.problem is not None:

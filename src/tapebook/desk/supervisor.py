@@ -24,11 +24,18 @@ import msgspec
 
 from tapebook.clock import Clock, elapsed_seconds
 from tapebook.db import Database
-from tapebook.desk.demo import is_demo_home
 from tapebook.desk.home_events import HomeEvent, HomeTotals, HomeWatch
 from tapebook.desk.roles import ROLES, RoleName, RoleProgress, StopSignal, run_role
 from tapebook.errors import Fix, HomeError, Retry, Stop, TapebookError
-from tapebook.home import exclusive_lock, process_name, require_home, role_lock, role_taken_message, shared_lock
+from tapebook.home import (
+    exclusive_lock,
+    is_demo_home,
+    process_name,
+    require_home,
+    role_lock,
+    role_taken_message,
+    shared_lock,
+)
 from tapebook.ingest.live import clock_address
 from tapebook.ingest.world_process import clock_of_source
 from tapebook.settings.config import load_config

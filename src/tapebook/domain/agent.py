@@ -21,9 +21,10 @@ class Lessons(msgspec.Struct, frozen=True):
 
 
 class FollowedLessons(msgspec.Struct, frozen=True):
-    """By how much an ensemble that follows its lessons scales a size, in ten-thousandths, and which ones say so."""
+    """By how much an ensemble that follows its lessons scales what it enters on either side, and which ones say so."""
 
-    scale_e4: int = 10_000
+    long_scale_e4: int = 10_000
+    short_scale_e4: int = 10_000
     lesson_ids: tuple[str, ...] = ()
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-SubjectKind = Literal["perp", "spot", "prediction_market", "protocol", "chain", "stablecoin"]
+SubjectKind = Literal["perp", "spot", "prediction_market", "protocol", "chain", "stablecoin", "global"]
 """What a symbol of the tape stands for."""
 
 TRADED_KINDS: tuple[SubjectKind, ...] = ("perp", "spot")

@@ -90,9 +90,10 @@ class BarPrices(msgspec.Struct, frozen=True):
 
 
 class AnalogFacts(msgspec.Struct, frozen=True):
-    """What the market did after `n` independent situations like this one: basis points of a long, after costs.
+    """What the market did after `n` independent situations like this one: its mean move in basis points.
 
-    `low_bps` and `high_bps` are the ends of the interval of the mean, `horizon_ms` how far ahead it looks.
+    `low_bps` and `high_bps` are the ends of the 95 % interval of the mean, `horizon_ms` how far ahead it looks,
+    `costs_bps` what entering and leaving a position costs.
     """
 
     mean_bps: float
@@ -100,6 +101,7 @@ class AnalogFacts(msgspec.Struct, frozen=True):
     high_bps: float
     n: float
     horizon_ms: int = 0
+    costs_bps: float = 0.0
 
 
 class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +111,8 @@ class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
     position in the packet's symbol at its mark, short below zero. Caps are None where no account is known.
     `weights` are the members an ensemble trusts, `cash` and `equal` among them; empty when nothing was learned.
     `missed_e9` is what not holding their target has cost since the last trade, in billionths of the notional, and
-    `cost_ppm` what a trade costs. `lessons_scale_e4` scales sizes by the lessons in `lessons_followed`.
+    `cost_ppm` what a trade costs. `lessons_scale_e4` and, for shorts, `lessons_scale_short_e4` scale
+    what is entered by the lessons in `lessons_followed`.
     """
 
     symbol: str = ""
@@ -132,6 +135,7 @@ class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
     weights: dict[str, int] = {}
     missed_e9: int = 0
     lessons_scale_e4: int = 10_000
+    lessons_scale_short_e4: int = 10_000
     lessons_followed: tuple[str, ...] = ()
     analog: AnalogFacts | None = None
 

@@ -6,7 +6,7 @@ hours after each, from close to close. A moment joins the memory when its 24 hou
 than T is known at T, and the day that is running is no neighbour of itself. Joined moments stand in the order in which
 they did, so "as of" is a prefix of them; of it the newest `max_memory_size` are searched.
 
-Of moments within four hours of one another only the one that is most alike is a neighbour (`neighbours`).
+Of moments fewer than four hours of the clock apart only the one that is most alike is a neighbour (`neighbours`).
 Own trades lie beside them with the vector of the decision that entered each (`TradeMemory`), under the same fit.
 """
 
@@ -28,7 +28,7 @@ from tapebook.experience.situations import FeatureRows, VectorIndex, fit_whiteni
 
 UNKNOWN_MOVE = -(2**31)
 _LONGEST = len(MOVE_SPANS) - 1
-_APART = 4 * HOUR
+_HOURS_APART = 4
 # Neighbours in time are left out, so more are looked at than are wanted.
 _LOOKED_AT = 4
 
@@ -111,22 +111,27 @@ class MomentMemory(VectorIndex):
         """The most similar of the newest `size` of the first `count` moments."""
         first = max(0, count - size)
         places, distances = self.nearest_places(fit, vector, first=first, count=count, most=_LOOKED_AT * most)
-        moments = self._rows["at"][places].tolist()
-        chosen: list[int] = []
+        hours = (self._rows["at"][places] // HOUR).tolist()
+        chosen, near = list[tuple[int, int]](), set[int]()
         # Of equals the one that joined first.
-        for place in sorted(range(len(moments)), key=lambda at: (distances[at], int(places[at]))):
-            if len(chosen) == most:
-                break
-            if all(abs(moments[place] - moments[other]) >= _APART for other in chosen):
-                chosen.append(place)
-        return MomentNeighbours(
-            tuple(self._similar_moment(int(places[at]), distances[at]) for at in chosen), count - first, fit.far
-        )
+        for distance, place, hour in sorted(zip(distances, places.tolist(), hours, strict=True)):
+            if hour not in near:
+                chosen.append((place, distance))
+                near.update(range(hour - _HOURS_APART + 1, hour + _HOURS_APART))
+                if len(chosen) == most:
+                    break
+        return MomentNeighbours(self._similar_moments(chosen), count - first, fit.far)
 
-    def _similar_moment(self, place: int, distance: int) -> SimilarMoment:
-        row = self._rows[place]
-        moves = tuple(None if move == UNKNOWN_MOVE else move for move in row["moves"].tolist())
-        return SimilarMoment(self._symbols[int(row["symbol"])], int(row["at"]), distance, moves)
+    def _similar_moments(self, chosen: list[tuple[int, int]]) -> tuple[SimilarMoment, ...]:
+        # Columns first: a row of the array costs ten times as much to read as a number of a list.
+        places = [place for place, _ in chosen]
+        columns = (self._rows[name][places].tolist() for name in ("symbol", "at", "moves"))
+        return tuple(
+            [
+                SimilarMoment(self._symbols[symbol], at, distance, _known_moves(moves))
+                for symbol, at, moves, (_, distance) in zip(*columns, chosen, strict=True)
+            ]
+        )
 
     def _join(self, seq: int, opened: _OpenMoment) -> None:
         count, noted = len(self._joined_at), opened.noted
@@ -172,6 +177,12 @@ class TradeMemory(VectorIndex):
         places, distances = self.nearest_places(fit, vector, first=first, count=count, most=most)
         order = sorted(zip(distances, places.tolist(), strict=True))[:most]
         return tuple((distance, self._trades[place]) for distance, place in order)
+
+
+def _known_moves(moves: list[int]) -> tuple[int | None, ...]:
+    return (
+        tuple(moves) if UNKNOWN_MOVE not in moves else tuple(None if each == UNKNOWN_MOVE else each for each in moves)
+    )
 
 
 def _move_ppm(before_e8: int, after_e8: int | None) -> int:

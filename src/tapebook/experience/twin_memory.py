@@ -53,7 +53,7 @@ class TwinMemory:
         """The twins by symbol as of a sequence number."""
         known = self._known.get(deployment)
         if known is None or known[0] > seq:
-            known = self._kept(deployment, seq=seq)
+            known = self._read_newest(deployment, seq=seq)
         if known[0] < seq:
             twins = known[1]
             for run in runs(known[0], seq):
@@ -68,7 +68,7 @@ class TwinMemory:
         if known is not None and known[0] == after:
             self._known[run.deployment] = seq, fold_run(known[1], run)
 
-    def marked(self, twins: SymbolTwins | None, at: int, mark: SlotMark) -> SymbolTwins | None:
+    def mark_at_price(self, twins: SymbolTwins | None, at: int, mark: SlotMark) -> SymbolTwins | None:
         """The twins at a later price, None before the first decision."""
         return None if twins is None or at < twins.at else mark_twins(twins, at, mark)
 
@@ -91,7 +91,7 @@ class TwinMemory:
         rows = self._db.all(_QUERIES.kept_twins, owner=self._owner, deployment=deployment, seq=seq)
         return [(row[0], _by_symbol(row[1])) for row in rows]
 
-    def _kept(self, deployment: str, *, seq: int) -> tuple[int, TwinsBySymbol]:
+    def _read_newest(self, deployment: str, *, seq: int) -> tuple[int, TwinsBySymbol]:
         row = self._db.one(_QUERIES.twins, owner=self._owner, deployment=deployment, seq=seq)
         return (0, {}) if row is None else (row[0], _by_symbol(row[2]))
 

@@ -1,6 +1,6 @@
 """Horizons: what the day, the week, the month, the quarter, the year and all time look like.
 
-takes:  closed trades by the day they ended; what people and ticks write
+takes:  closed trades by the day they ended; the prices of days; what people and ticks write
 gives:  seven layers of keys and values as of any moment, whose sums agree to the last unit
 never:  sums one layer into the next, or lets what was written by hand into a sum of trades
 """
@@ -9,7 +9,7 @@ from tapebook.horizons.aggregate import Aggregate, TradeExit, exit_of, fold_span
 from tapebook.horizons.contexts import ContextAggregator, ContextStore, LayerConnection, LiveLayer, init_db
 from tapebook.horizons.layers import ContextLayer, Period, parse_period, period_of
 from tapebook.horizons.rollup import ChangedDay, LeafSource, catch_up, expire_layers, plan_rollup
-from tapebook.horizons.rows import LayerCache, layer_rows
+from tapebook.horizons.rows import HeldNow, LayerCache, layer_rows
 from tapebook.horizons.store import Horizons, LayerValue
 from tapebook.horizons.values import RollupTerms
 
@@ -19,6 +19,7 @@ __all__ = [
     "ContextAggregator",
     "ContextLayer",
     "ContextStore",
+    "HeldNow",
     "Horizons",
     "LayerCache",
     "LayerConnection",

@@ -16,6 +16,7 @@ import msgspec
 from tapebook.domain.instants import DAY
 from tapebook.domain.position import ClosedTrade, TradeSide
 from tapebook.horizons.layers import Period
+from tapebook.horizons.markets import PriceSpan, join_prices, moves_together
 
 
 class RunningTotal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -100,6 +101,7 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `daily` are the results of days on which something ended; `first_day` and `last_day` count days since 1970.
     `ledger_usd_e6` sums what was booked in the days, if anybody said. `notional_ms` is what was held times how long.
+    `prices` and `together` are of the market itself (`markets.py`), whoever traded in it.
     """
 
     trades: int = 0
@@ -122,6 +124,12 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     years: tuple[int, ...] = ()
     best: tuple[Notable, ...] = ()
     worst: tuple[Notable, ...] = ()
+    prices: dict[str, PriceSpan] = {}
+    together: dict[str, int] = {}
+
+    def with_market(self, prices: dict[str, PriceSpan]) -> "Aggregate":
+        """A leaf with the prices of its day."""
+        return msgspec.structs.replace(self, prices=prices, together=moves_together(prices))
 
     @property
     def span_days(self) -> int:
@@ -170,6 +178,8 @@ def fold_spans(parts: Iterable[Aggregate]) -> Aggregate:
         years=tuple(sorted({year for each in spans for year in each.years})),
         best=best_of(trade for each in spans for trade in each.best),
         worst=worst_of(trade for each in spans for trade in each.worst),
+        prices=join_prices(each.prices for each in spans),
+        together=_merged_counts(each.together for each in spans),
     )
 
 

@@ -7,10 +7,11 @@
 `tapebook.open(home)` gives a connection for a home. `init_db` opens a database that holds layers and nothing else:
 there, days are what somebody writes into L6 (`StatedLeaves`), for there are no trades, and L7 is what somebody writes
 into it. Where the roll-up and somebody else both have a value of one key, the roll-up's stands under the key, for it
-can be computed again, and the other one beside it as `<key>_curated` or `<key>_observed`. The same holds in L7 for
-what is `live`: in a home its positions, prices and volatilities are not stored but computed as of the moment that is
-asked for. Every aggregation repairs all ancestors of the days it finds new, so that sums agree at any moment; the
-methods of the single layers carry their names from a chain of layers, but here each is built from days.
+can be computed again, and the other one beside it as `<key>_curated` or `<key>_observed`. The same holds for what is
+`live`: in a home the positions, prices and volatilities of L7, and in L6 the day that is running, are not stored but
+computed as of the moment that is asked for. Every aggregation repairs all ancestors of the days it finds new, so that
+sums agree at any moment; the methods of the single layers carry their names from a chain of layers, but here each is
+built from days.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,9 +41,10 @@ from tapebook.horizons.layers import (
     period_of,
     value_text,
 )
+from tapebook.horizons.markets import MarketDays
 from tapebook.horizons.rollup import NO_VALUE, ChangedDay, LeafSource, catch_up, expire_layers, roll_up_period
 from tapebook.horizons.store import MIGRATIONS, Horizons, LayerValue
-from tapebook.horizons.values import RollupTerms
+from tapebook.horizons.values import RollupTerms, values_of
 from tapebook.log import Draft, Leases, Log, Stream
 from tapebook.log.store import MIGRATIONS as LOG
 
@@ -137,6 +139,7 @@ class LayerConnection:
         days: LeafSource | None = None,
         live: LiveLayer | None = None,
         leases: Leases | None = None,
+        terms: RollupTerms | None = None,
     ) -> None:
         if not owner:
             raise BadInput("layers belong to somebody: name an owner")
@@ -148,6 +151,11 @@ class LayerConnection:
         self.store = Horizons(db, owner=owner)
         self.days: LeafSource = days or StatedLeaves(self.store, log)
         self.live = live
+        self.terms = terms
+
+    def market_days(self, scope: str) -> MarketDays | None:
+        """The prices of a scope's days; a database of layers alone has none."""
+        return None
 
     def now(self) -> int:
         """The clock's time."""
@@ -284,13 +292,23 @@ class ContextStore:
     ) -> list[LayerValue]:
         LAYER_SPECS[layer].period(timeframe)
         stored = self._conn.store.values(self._scope, layer, timeframe, seq=when.seq)
-        return [*self._live_values(layer, when, timeframe=timeframe, key=key), *stored]
+        live = self._live_values(layer, when, timeframe=timeframe, key=key)
+        # A roll-up of the day that is running is as old as the trade that ended after it.
+        keys = {each.key for each in live}
+        return [*live, *(each for each in stored if each.origin != "rollup" or each.key not in keys)]
 
     def _live_values(
         self, layer: ContextLayer, when: "_ReadLimit", *, timeframe: str | None = None, key: str | None = None
     ) -> list[LayerValue]:
-        """What is computed of a day of L7: as it was at its end, or is by now; nothing once it is past its time."""
-        if layer is not ContextLayer.L7_REALTIME or self._conn.live is None:
+        """What is computed of a day of L7: as it was at its end, or is by now; nothing once it is past its time.
+
+        Of L6 it is the day that is running, as far as it has come.
+        """
+        if self._conn.live is None:
+            return []
+        if layer is ContextLayer.L6_DAILY:
+            return self._running_day(when, timeframe=timeframe, key=key)
+        if layer is not ContextLayer.L7_REALTIME:
             return []
         spec, today = LAYER_SPECS[layer], period_of("day", when.at)
         day = today if timeframe is None else spec.period(timeframe)
@@ -299,6 +317,18 @@ class ContextStore:
         # Of a day that is over, its last moment.
         values = self._conn.live.values(self._scope, at=min(when.at, day.end - 1), key=key)
         return [LayerValue(name, "live", value_text(value), day.key) for name, value in values.items()]
+
+    def _running_day(self, when: "_ReadLimit", *, timeframe: str | None, key: str | None) -> list[LayerValue]:
+        today, conn = period_of("day", when.at), self._conn
+        if timeframe not in (None, today.key):
+            return []
+        heads = conn.days.heads(self._scope)
+        until = {name: min(seq, conn.seq_as_of(name, when.at)) for name, seq in heads.items()}
+        if self._scope:
+            until = {self._scope: when.seq}
+        leaf = conn.days.leaf(self._scope, today, until=until)
+        values = values_of(today, leaf, conn.terms or RollupTerms()) if leaf.trades else {}
+        return [LayerValue(name, "live", value, today.key) for name, value in values.items() if key in (None, name)]
 
     def _read_limit(self, as_of: int | None, seq: int | None) -> "_ReadLimit":
         if seq is not None:
@@ -345,7 +375,7 @@ class ContextAggregator:
     ) -> None:
         self._conn = connection_of(conn)
         self._scope = scope
-        self._terms = terms
+        self._terms = terms or self._conn.terms
 
     def aggregate_daily_from_trades(self, date: str | None = None) -> None:
         """Sums up the trades that ended on a day, today by default; a day without any stays as it is."""
@@ -374,7 +404,8 @@ class ContextAggregator:
     def run_all_aggregations(self) -> None:
         """Brings every layer up to date, whatever was missed; twice in a row, the second writes nothing."""
         conn, seq = self._conn, self._conn.head(self._scope)
-        drafts = catch_up(conn.store, conn.days, self._scope, seq=seq, at=conn.now(), terms=self._terms)
+        market = conn.market_days(self._scope)
+        drafts = catch_up(conn.store, conn.days, self._scope, seq=seq, at=conn.now(), terms=self._terms, market=market)
         conn.append(self._scope, drafts, expected_seq=seq)
 
     def _roll(self, kind: PeriodKind, key: str | None) -> None:

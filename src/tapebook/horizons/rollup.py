@@ -3,7 +3,8 @@
 1. `catch_up` reads the marks of the last roll-up, which say how far each deployment's trades were looked at. Whatever
    closed behind them, in whatever order and on whatever day, makes its day's leaf new; so a roll-up that was missed
    is made up for by the next, a late trade repairs its ancestors, and with nothing new nothing is written. Days that
-   are not over yet may be left for later; then the marks stay before the first change of such a day.
+   are not over yet may be left for later; then the marks stay before the first change of such a day. Days whose
+   prices are not in the layers yet (`MarketDays`) are brought in beside them, traded or not.
 2. `plan_rollup`, which is pure, puts aside leaves that are as they were, folds every period above a changed leaf
    again from its parts in the order of time (`_PARTS`), and lists the values that differ from what is stored.
 
@@ -14,14 +15,17 @@ matter how many trades there were.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Protocol
 
 import msgspec
 
+from tapebook.domain.instants import DAY, floor_to_step
 from tapebook.horizons import events as ev
 from tapebook.horizons.aggregate import EMPTY_AGGREGATE, Aggregate, fold_spans
 from tapebook.horizons.events import PeriodFold, TimeframeValues
 from tapebook.horizons.layers import LAYER_OF, LAYER_SPECS, ContextLayer, Period, PeriodKind, parse_period, period_of
+from tapebook.horizons.markets import MarketDays, market_days_due
 from tapebook.horizons.store import Horizons
 from tapebook.horizons.values import RollupTerms, Values, values_of
 from tapebook.log import Draft
@@ -111,6 +115,10 @@ def _changed_values(
             yield TimeframeValues(layer, timeframe, changed)
 
 
+# Beside the marks of deployments; no deployment can have this name.
+MARKET_MARK = "@market"
+"""The mark of the last day, counted since 1970, whose prices are in the layers."""
+
 # A month of leaves per event, so that years of history do not become one.
 _MOST_DAYS_PER_EVENT = 31
 
@@ -149,27 +157,40 @@ def catch_up(
     terms: RollupTerms | None = None,
     before: int | None = None,
     most: int | None = None,
+    market: MarketDays | None = None,
 ) -> list[Draft]:
     """The events that bring the layers of a scope up to date, as far as days began `before` a moment; none if they are.
 
     `at` is when it happens. No more than `most` days are brought in at once; the next call goes on with the others.
     """
     until, after = days.heads(scope), store.rollup_marks(scope)
+    today = floor_to_step(at, DAY)
+    due = market_days_due(after.get(MARKET_MARK), today=today) if market else []
+    quoted = [period_of("day", number * DAY) for number in due]
     news = list(days.changed_days(scope, after=after, until=until))
     ripe = [each for each in news if before is None or each.at < before]
     # In the order in which they became known, so that the marks move on however few are brought in.
-    dirty = list(dict.fromkeys(period_of("day", each.at) for each in sorted(ripe, key=lambda each: each.seq)))
+    traded = [period_of("day", each.at) for each in sorted(ripe, key=lambda each: each.seq)]
+    dirty = list(dict.fromkeys([*traded, *quoted]))
     # Steps without a plan are passed over: a day that became known again as it was causes no event.
     step = most or max(1, len(dirty))
     for end in range(step, len(dirty) + step, step):
-        leaves = {day: days.leaf(scope, day, until=until) for day in sorted(dirty[end - step : end])}
-        plans = _plans(_PlannedLayers(store, scope, seq), leaves, terms)
+        stored = _PlannedLayers(store, scope, seq)
+        leaves = {
+            day: _leaf(days.leaf(scope, day, until=until), stored, day) for day in sorted(dirty[end - step : end])
+        }
+        if market:
+            leaves |= {day: leaves[day].with_market(market.prices(day)) for day in quoted if day in leaves}
+        plans = _plans(stored, leaves, terms)
         if plans:
             done = set(dirty[:end])
             left = [each for each in news if period_of("day", each.at) not in done]
             bodies = [ev.LayerRolled(plan.folds, plan.told) for plan in plans]
             # Only the last event moves the marks: a process killed between them does all of it again.
-            bodies[-1] = msgspec.structs.replace(bodies[-1], until=_new_marks(until, left))
+            marks = _new_marks(until, left)
+            if read := [day.start // DAY for day in takewhile(done.__contains__, quoted)]:
+                marks[MARKET_MARK] = read[-1]
+            bodies[-1] = msgspec.structs.replace(bodies[-1], until=marks)
             return [ev.draft(at, body) for body in bodies]
     return []
 
@@ -190,8 +211,9 @@ def roll_up_period(
     dirty = {period_of("day", each.at) for each in news if each.at in period}
     if period.kind == "day":
         dirty.add(period)
-    leaves = {day: days.leaf(scope, day, until=until) for day in sorted(dirty)}
-    plans = _plans(_PlannedLayers(store, scope, seq), leaves, terms, again=(period,))
+    stored = _PlannedLayers(store, scope, seq)
+    leaves = {day: _leaf(days.leaf(scope, day, until=until), stored, day) for day in sorted(dirty)}
+    plans = _plans(stored, leaves, terms, again=(period,))
     return [ev.draft(at, ev.LayerRolled(plan.folds, plan.told)) for plan in plans]
 
 
@@ -208,6 +230,12 @@ def rollup_values(store: Horizons, scope: str, layer: ContextLayer, timeframe: s
     """The values of a timeframe that come from roll-ups, without curated and observed ones."""
     found = store.values(scope, layer, timeframe, seq=seq)
     return {each.key: each.value for each in found if each.origin == "rollup"}
+
+
+def _leaf(traded: Aggregate, stored: StoredLayers, day: Period) -> Aggregate:
+    """A leaf of trades with the prices its day has in the layers already: those are read once, when it is over."""
+    prices = _stored_fold(stored, day).prices
+    return traded.with_market(prices) if prices else traded
 
 
 def _new_marks(until: Mapping[str, int], left: Iterable[ChangedDay]) -> dict[str, int]:

@@ -5,10 +5,15 @@ section that is full drops what stands last: first a line of every layer with th
 What people wrote is shown for the period of the roll-up and for the current one. L7 is in neither round: positions
 and prices have sections of their own.
 
+Packets of renderer 5 (`market_phases`) are told exposure and correlation as well, the day that is running
+(`running_day_rows`) and what is held at the same time (`held_rows`); a period without trades then says only what the
+market did.
+
 The rows change when something of the layers is written, or at midnight; a roll-up can be due when a trade ended, or
 at midnight. Until then the cache answers both with one lookup. It changes no byte: a new process gives the same.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +22,10 @@ import msgspec
 from tapebook.domain.agent import LayerRow
 from tapebook.domain.instants import DAY, floor_to_step
 from tapebook.domain.money import E6, decimal_text, to_units
+from tapebook.domain.position import ClosedTrade, Position
+from tapebook.domain.text import plural
 from tapebook.horizons.layers import LAYER_SPECS, ContextLayer, period_of
+from tapebook.horizons.markets import MarketDays, sector_of
 from tapebook.horizons.rollup import NO_VALUE, LeafSource, catch_up, expire_layers
 from tapebook.horizons.store import Horizons, LayerValue
 from tapebook.horizons.values import RollupTerms
@@ -44,13 +52,26 @@ SECOND_ROUND: dict[ContextLayer, tuple[str, ...]] = {
 }
 """The keys of the roll-up that a decision is told, in the two rounds; what people wrote of a period comes behind it."""
 
-_MONEY = ("total_pnl", "weekly_pnl", "monthly_pnl", "quarterly_pnl", "annual_pnl", "max_drawdown")
+MARKET_ROUND: dict[ContextLayer, tuple[str, ...]] = SECOND_ROUND | {
+    ContextLayer.L4_MONTHLY: ("max_drawdown", "recovery", "sharpe_ratio", "exposure", "correlation")
+}
+"""The second round of packets with `market_phases`."""
+
+_MONEY = ("total_pnl", "weekly_pnl", "monthly_pnl", "quarterly_pnl", "annual_pnl", "max_drawdown", "exposure")
 _DIGITS = {"win_rate": (0, "%"), "avg_confidence": (2, ""), "sharpe_ratio": (1, "")}
 # A Sharpe ratio of fewer days says nothing, whatever its interval.
 _FEWEST_SHOWN = {"sharpe_ratio": 20}
+# What is said of the market, also in a period without trades.
+_OF_THE_MARKET = {"market_phase": "market_return", "volatility_regime": "market_volatility"}
+_MOST_PAIRS = 3
+_MOST_SYMBOLS = 3
+# The normal quantile of a 95 % interval.
+_Z = 1.959963984540054
 
 
-def layer_rows(store: Horizons, scope: str, *, seq: int, as_of: int, curated: int = 0) -> tuple[LayerRow, ...]:
+def layer_rows(
+    store: Horizons, scope: str, *, seq: int, as_of: int, curated: int = 0, market_phases: bool = True
+) -> tuple[LayerRow, ...]:
     """What a decision is told of a scope's layers as of a sequence number.
 
     `curated` is one of the owner's own stream: what the owner wrote for every scope is told up to it.
@@ -61,8 +82,9 @@ def layer_rows(store: Horizons, scope: str, *, seq: int, as_of: int, curated: in
         now = period_of(LAYER_SPECS[layer].kind, as_of).key
         newest = store.latest_timeframe(scope, layer, seq=seq, last=now, origin="rollup")
         found = store.values(scope, layer, newest, seq=seq) if newest else ()
-        first += _rollup_rows(layer, found, FIRST_ROUND[layer])
-        then += _rollup_rows(layer, found, SECOND_ROUND[layer])
+        first += _rollup_rows(layer, found, FIRST_ROUND[layer], market_phases=market_phases)
+        second = (MARKET_ROUND if market_phases else SECOND_ROUND)[layer]
+        then += _rollup_rows(layer, found, second, market_phases=market_phases)
         if newest != now:
             found = (*found, *store.values(scope, layer, now, seq=seq))
         comments = list(_curated_rows(layer, found, "curated"))
@@ -73,11 +95,15 @@ def layer_rows(store: Horizons, scope: str, *, seq: int, as_of: int, curated: in
     return (*first, *then)
 
 
-def _rollup_rows(layer: ContextLayer, found: Sequence[LayerValue], keys: Sequence[str]) -> Iterator[LayerRow]:
+def _rollup_rows(
+    layer: ContextLayer, found: Sequence[LayerValue], keys: Sequence[str], *, market_phases: bool
+) -> Iterator[LayerRow]:
     rolled_up = [each for each in found if each.origin == "rollup"]
     values = {each.key: msgspec.json.decode(each.value) for each in rolled_up}
+    # A period without a trade has zeros to tell, and what the market did.
+    silent = market_phases and values.get("trade_count") == 0
     for key in keys:
-        text = _value_text(key, values)
+        text = None if silent and key not in _OF_THE_MARKET else _value_text(key, values)
         if text is not None:
             name = f"{key}_usd" if key in _MONEY else key
             yield LayerRow(layer.short, rolled_up[0].timeframe, name, text)
@@ -102,8 +128,30 @@ def _value_text(key: str, values: Mapping[str, Any]) -> str | None:
         return f"{value:.{digits}f}{unit} (n={n}, 95% {low} to {high})"
     if key == "recovery":
         return f"{100 * value:.0f}% of the drawdown"
+    if key == "correlation":
+        return _correlation_text(value, values["correlation_n"])
     text = value_line(value)
+    if days := values.get(f"{key}_days"):
+        return f"{text} (n={days} days): {_figures_text(key, values)}"
     return f"{text} (n={n} trades)" if n is not None else text or None
+
+
+def _figures_text(key: str, values: Mapping[str, Any]) -> str:
+    """The symbols behind a word about the market, as many as fit a line."""
+    figures = list((values.get(_OF_THE_MARKET[key]) or {}).items())
+    shown = [f"{symbol} {100 * figure:+.1f}%" for symbol, figure in figures[:_MOST_SYMBOLS]]
+    if key == "volatility_regime":
+        shown = [f"{symbol} {100 * figure:.0f}% a year" for symbol, figure in figures[:_MOST_SYMBOLS]]
+    more = len(figures) - len(shown)
+    return ", ".join([*shown, *([f"{more} more"] if more else [])])
+
+
+def _correlation_text(value: float, n: int) -> str | None:
+    """A correlation with its interval, by Fisher's transformation; of three days it has none."""
+    if n <= 3:
+        return None
+    middle, half = math.atanh(max(-0.9999, min(0.9999, value))), _Z / math.sqrt(n - 3)
+    return f"{value:.2f} (n={n}, 95% {math.tanh(middle - half):.2f} to {math.tanh(middle + half):.2f})"
 
 
 def value_line(value: Any) -> str:
@@ -117,14 +165,56 @@ def value_line(value: Any) -> str:
     return text[:_MOST_CHARACTERS]
 
 
+def running_day_rows(ended: Sequence[ClosedTrade], *, as_of: int) -> tuple[LayerRow, ...]:
+    """What the day that is running has come to: the trades that ended on it so far; nothing without any."""
+    if not ended:
+        return ()
+    net, won = (sum(each.state.net_usd_e6 for each in ended), sum(each.state.net_usd_e6 > 0 for each in ended))
+    text = f"{decimal_text(net, E6, 2)}, {plural(len(ended), 'trade')} so far, {won} won"
+    return (LayerRow("L6", period_of("day", as_of).key, "running_pnl_usd", text),)
+
+
+def held_rows(positions: Mapping[str, Position], values: Mapping[str, Any], *, as_of: int) -> tuple[LayerRow, ...]:
+    """What is held at the same time, at cost: by side, by sector, and how far it moves together.
+
+    `values` are `sectors`, `market_correlation` and `market_correlation_days` of the layers. One position alone is
+    told by the portfolio.
+    """
+    if len(positions) < 2:
+        return ()
+    costs = {symbol: held.cost_usd_e6 for symbol, held in positions.items()}
+    long = sum(cost for cost in costs.values() if cost > 0)
+    short = long - sum(costs.values())
+    sides = f"long {decimal_text(long, E6, 2)}, short {decimal_text(short, E6, 2)}"
+    sectors: dict[str, int] = {}
+    for symbol, cost in costs.items():
+        sector = (values.get("sectors") or {}).get(symbol) or sector_of(symbol)
+        sectors[sector] = sectors.get(sector, 0) + abs(cost)
+    largest = sorted(sectors, key=lambda sector: (-sectors[sector], sector))[:_MOST_SYMBOLS]
+    shares = [f"{sector} {100 * sectors[sector] / (long + short):.0f}%" for sector in largest] if long + short else []
+    day = period_of("day", as_of).key
+    rows = [LayerRow("L7", day, "exposure_usd", "; ".join(filter(None, [sides, ", ".join(shares)])))]
+    pairs, n = values.get("market_correlation") or {}, values.get("market_correlation_days") or 0
+    both = [(pair.split(" "), value) for pair, value in pairs.items() if positions.keys() >= set(pair.split(" "))]
+    for (one, other), value in sorted(both, key=lambda each: (-abs(each[1]), each[0]))[:_MOST_PAIRS]:
+        if text := _correlation_text(value, n):
+            held = [f"{symbol} {'long' if costs[symbol] > 0 else 'short'}" for symbol in (one, other)]
+            rows.append(LayerRow("L7", day, "correlation", f"{' and '.join(held)}: {text}"))
+    return tuple(rows)
+
+
 STEP_DAYS = 93
 """How many days are rolled up at once, so that leases are kept alive in between."""
 
-# 1970 began on a Thursday.
-_FIRST_MONDAY = 4 * DAY
+_CacheKey = tuple[int, int, int, bool]
+"""All that the rows of a scope depend on: its newest change, the owner's, the day, and which keys are told."""
 
-_CacheKey = tuple[int, int, int]
-"""All that the rows of a scope depend on: its newest change, the owner's, and the day."""
+
+class HeldNow(msgspec.Struct, frozen=True):
+    """What a packet with `market_phases` tells of this moment: the day's trades so far, and what is held."""
+
+    ended: Sequence[ClosedTrade]
+    positions: Mapping[str, Position]
 
 
 class LayerCache:
@@ -133,17 +223,44 @@ class LayerCache:
     def __init__(self, store: Horizons) -> None:
         self.store = store
         self._rows: dict[str, tuple[_CacheKey, tuple[LayerRow, ...]]] = {}
+        self._now_rows: dict[str, tuple[tuple[int, int, HeldNow], tuple[LayerRow, ...]]] = {}
         self._quiet: dict[str, tuple[int, int]] = {}
+        self._cleaned: dict[str, int] = {}
 
-    def packet_rows(self, scope: str, *, seq: int, as_of: int, curated: int = 0) -> tuple[LayerRow, ...]:
-        """What a decision is told; see `layer_rows`."""
+    def packet_rows(
+        self, scope: str, *, seq: int, as_of: int, curated: int = 0, now: HeldNow | None = None
+    ) -> tuple[LayerRow, ...]:
+        """What a decision is told; see `layer_rows`. `now` is that of a packet with `market_phases`."""
         changed = self.store.last_change(scope, seq=seq)
+        first = self._rows_of_now(scope, now, changed=changed, seq=seq, as_of=as_of) if now else ()
         if not changed and not curated:
-            return ()
-        known, kept = (changed, curated, as_of // DAY), self._rows.get(scope)
+            return first
+        known, kept = (changed, curated, as_of // DAY, now is not None), self._rows.get(scope)
         if kept is None or kept[0] != known:
-            kept = self._rows[scope] = known, layer_rows(self.store, scope, seq=seq, as_of=as_of, curated=curated)
+            rows = layer_rows(self.store, scope, seq=seq, as_of=as_of, curated=curated, market_phases=now is not None)
+            kept = self._rows[scope] = known, rows
+        return (*first, *kept[1]) if first else kept[1]
+
+    def _rows_of_now(self, scope: str, now: HeldNow, *, changed: int, seq: int, as_of: int) -> tuple[LayerRow, ...]:
+        if not now.ended and len(now.positions) < 2:
+            return ()
+        known, kept = (changed, as_of // DAY, now), self._now_rows.get(scope)
+        if kept is None or kept[0] != known:
+            values = self._newest_values(scope, seq=seq, as_of=as_of) if len(now.positions) > 1 else {}
+            rows = (*running_day_rows(now.ended, as_of=as_of), *held_rows(now.positions, values, as_of=as_of))
+            kept = self._now_rows[scope] = known, rows
         return kept[1]
+
+    def _newest_values(self, scope: str, *, seq: int, as_of: int) -> dict[str, Any]:
+        """The sectors of the newest week, and the correlations of the newest month that has some."""
+        found: dict[str, Any] = {}
+        month = period_of("month", as_of)
+        places = [(ContextLayer.L4_MONTHLY, period.key) for period in (period_of("month", month.start - 1), month)]
+        week = self.store.latest_timeframe(scope, ContextLayer.L5_WEEKLY, seq=seq, origin="rollup")
+        for layer, timeframe in [*places, (ContextLayer.L5_WEEKLY, week)]:
+            stored = self.store.values(scope, layer, timeframe, seq=seq) if timeframe else ()
+            found |= {each.key: msgspec.json.decode(each.value) for each in stored if each.value != NO_VALUE}
+        return found
 
     def nothing_to_roll_up_at(self, scope: str, *, now: int) -> int | None:
         """The sequence number at which there was last nothing to roll up; None when that was on another day.
@@ -154,16 +271,27 @@ class LayerCache:
         return seq if today == floor_to_step(now, DAY) else None
 
     def roll_up_finished_days(
-        self, days: LeafSource, scope: str, *, seq: int, now: int, terms: RollupTerms | None = None
+        self,
+        days: LeafSource,
+        scope: str,
+        *,
+        seq: int,
+        now: int,
+        terms: RollupTerms | None = None,
+        market: MarketDays | None = None,
     ) -> list[Draft]:
-        """The events that roll up days that are over, and late trades of such days; on Mondays a cleanup too.
+        """The events that roll up days that are over, and late trades of such days; once a day a cleanup too.
 
         They are one step of `STEP_DAYS` at most: the next call goes on behind them.
         """
         today = floor_to_step(now, DAY)
-        drafts = catch_up(self.store, days, scope, seq=seq, at=today, terms=terms, before=today, most=STEP_DAYS)
+        drafts = catch_up(
+            self.store, days, scope, seq=seq, at=today, terms=terms, before=today, most=STEP_DAYS, market=market
+        )
+        if self._cleaned.get(scope) != today:
+            # Whatever the weekday, and whether anything was traded: a process that starts looks once.
+            drafts += expire_layers(self.store, scope, seq=seq, now=today)[1]
+            self._cleaned[scope] = today
         if not drafts:
             self._quiet[scope] = today, seq
-        elif today % (7 * DAY) == _FIRST_MONDAY:
-            drafts += expire_layers(self.store, scope, seq=seq, now=today)[1]
         return drafts

@@ -9,11 +9,13 @@ recovery             the share of that fall regained by the end, at most 1
 exposure             what was held on average, in USD: notional × holding time of the trades / the span in days
 correlation          of the daily results of the symbols, on average, each weighted by its deviation (n days)
 top_performers       symbols by net result, winners only
-sector_focus         sectors by what was entered
+sector_focus         sectors by what was entered; `sectors` says which symbol is in which
 best_strategy        the engine with the highest net result
 worst_mistake        the trade that lost most
 
-market_phase and volatility_regime come from the regime tags that trades carry from their entry:
+market_phase, volatility_regime and market_correlation are of the market itself (`markets.py`). Where its prices are
+not in the layers, as in a database of layers alone, the first two come from the regime tags that trades carry from
+their entry:
 
     tag at entry     market_phase     volatility_regime
     trend_up_*       Bull             -
@@ -37,6 +39,15 @@ from tapebook.domain.instants import DAY, iso_text
 from tapebook.domain.money import E6, decimal_text, divide_half_even
 from tapebook.horizons.aggregate import Aggregate, Notable, Sums
 from tapebook.horizons.layers import LAYER_OF, ContextLayer, Period, value_text
+from tapebook.horizons.markets import (
+    PriceSpan,
+    correlations,
+    phase_of,
+    sector_of,
+    volatility_of,
+    word_of_most,
+    yearly_volatility,
+)
 
 PHASES = {"trend_up": "Bull", "trend_down": "Bear", "chop": "Sideways"}
 VOLATILITIES = {"hivol": "high", "lowvol": "low"}
@@ -94,7 +105,7 @@ _LARGE = 200
 class RollupTerms(msgspec.Struct, frozen=True):
     """What a roll-up needs from outside: the sector of a symbol."""
 
-    sector_of: Callable[[str], str] = str
+    sector_of: Callable[[str], str] = sector_of
 
 
 def values_of(period: Period, whole: Aggregate, terms: RollupTerms) -> Values:
@@ -157,7 +168,17 @@ def mean_confidence(sums: Sums) -> Estimate | None:
 def _daily(whole: Aggregate, terms: RollupTerms) -> Values:
     known = {} if whole.ledger_usd_e6 is None else {"ledger_pnl": usd_json(whole.ledger_usd_e6)}
     costs = {"total_fees": usd_json(whole.fees_usd_e6), "total_funding": usd_json(whole.funding_usd_e6)}
-    return {"total_pnl": usd_json(whole.net_usd_e6)} | known | costs | _win_values(whole) | _confidence_values(whole)
+    market = {"market_summary": value_text(_market_summary(whole.prices))} if whole.prices else {}
+    results = {"total_pnl": usd_json(whole.net_usd_e6)} | known | costs
+    return results | market | _win_values(whole) | _confidence_values(whole)
+
+
+def _market_summary(prices: Mapping[str, PriceSpan]) -> dict[str, dict[str, float]]:
+    found = {}
+    for symbol, span in prices.items():
+        spread = yearly_volatility(span)
+        found[symbol] = {"return": round(span.change, 4)} | ({} if spread is None else {"volatility": round(spread, 4)})
+    return found
 
 
 def _weekly(whole: Aggregate, terms: RollupTerms) -> Values:
@@ -167,11 +188,19 @@ def _weekly(whole: Aggregate, terms: RollupTerms) -> Values:
         sector = terms.sector_of(symbol)
         sectors[sector] = sectors.get(sector, 0) + one.entered_usd_e6
     focus = sorted(sectors, key=lambda sector: (-sectors[sector], sector))[:_MOST_SECTORS]
+    named = {symbol: terms.sector_of(symbol) for symbol in {**whole.symbols, **whole.prices}}
     chosen = {
         "top_performers": value_text([symbol for _, symbol in sorted(won)[:_MOST_NAMED]]),
         "sector_focus": value_text(focus),
+        # Kept with the week: a packet is told what a symbol counted as then, whatever the settings say later.
+        "sectors": value_text(named),
     }
     regime = _regime_values("volatility_regime", volatility_regime(whole.regimes))
+    if whole.prices:
+        word = word_of_most(map(volatility_of, whole.prices.values()), tie="high")
+        spreads = {symbol: yearly_volatility(span) for symbol, span in whole.prices.items()}
+        known = {symbol: round(spread, 4) for symbol, spread in spreads.items() if spread is not None}
+        regime = _market_values("volatility_regime", word, whole) | {"market_volatility": value_text(known)}
     return {"weekly_pnl": usd_json(whole.net_usd_e6)} | chosen | regime | _win_values(whole) | _confidence_values(whole)
 
 
@@ -187,15 +216,27 @@ def _monthly(whole: Aggregate, terms: RollupTerms) -> Values:
     together = correlation(whole)
     if together is not None:
         values |= {"correlation": _number(together), "correlation_n": str(whole.span_days)}
+    if pairs := correlations(whole.prices, whole.together):
+        found = {pair: round(value, 4) for pair, value in pairs.items()}
+        values |= {"market_correlation": value_text(found), "market_correlation_days": str(_market_days(whole))}
     return values
 
 
 def _quarterly(whole: Aggregate, terms: RollupTerms) -> Values:
-    return (
-        {"quarterly_pnl": usd_json(whole.net_usd_e6)}
-        | _regime_values("market_phase", market_phase(whole.regimes))
-        | _win_values(whole)
-    )
+    phase = _regime_values("market_phase", market_phase(whole.regimes))
+    if whole.prices:
+        word = word_of_most(map(phase_of, whole.prices.values()), tie="Sideways")
+        changes = {symbol: round(span.change, 4) for symbol, span in whole.prices.items()}
+        phase = _market_values("market_phase", word, whole) | {"market_return": value_text(changes)}
+    return {"quarterly_pnl": usd_json(whole.net_usd_e6)} | phase | _win_values(whole)
+
+
+def _market_values(key: str, word: str | None, whole: Aggregate) -> Values:
+    return {key: value_text(word), f"{key}_days": str(_market_days(whole))} if word else {}
+
+
+def _market_days(whole: Aggregate) -> int:
+    return max(span.days for span in whole.prices.values())
 
 
 def _annual(whole: Aggregate, terms: RollupTerms) -> Values:

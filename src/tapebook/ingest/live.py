@@ -11,6 +11,7 @@ from tapebook.clock import elapsed_seconds
 from tapebook.domain.instants import HOUR, MINUTE, SECOND, iso_text
 from tapebook.errors import Busy, DatabaseAway, Retry, StoreFailed
 from tapebook.ingest.ingester import FactBuffer, Ingester
+from tapebook.ingest.world_process import is_world
 from tapebook.log.store import is_clock_set_back
 from tapebook.settings.config import Config
 from tapebook.sources import load_sources
@@ -147,10 +148,16 @@ class _LiveIngest:
             self._rooms.tape.commit([])
         self.ingester = Ingester(self._rooms, self._intake, keep=retention_by_channel(self._rooms.config))
         self.sources = [
-            _create_source(self._rooms, adapter, self._intake, self._recorder, url=None if place else self._url)
+            _create_source(
+                self._rooms,
+                adapter,
+                self._intake,
+                self._recorder,
+                url=self._url if place == 0 or is_world(self._url) else None,
+            )
             for place, adapter in enumerate(self._rooms.sources)
         ]
-        self.running = asyncio.create_task(_run_all(self.sources))
+        self.running = asyncio.create_task(run_sources(self.sources))
 
     @property
     def is_stopped(self) -> bool:
@@ -181,7 +188,7 @@ class _LiveIngest:
         await asyncio.gather(self.running, return_exceptions=True)
 
 
-async def _run_all(sources: Sequence[Source]) -> None:
+async def run_sources(sources: Sequence[Source]) -> None:
     """Runs sources until one of them fails; none ends by itself."""
     tasks = [asyncio.create_task(source.run()) for source in sources]
     try:

@@ -1,7 +1,8 @@
 """Ingestion from the simulated world over real sockets, one step at a time, in virtual time.
 
 A step: the clock moves, the world's server sends the frames of that moment, the source takes them all (its barrier
-says when), and the tape commits them in one transaction. Nothing depends on how fast frames travel, so two runs
+says when), the other sources of the settings ask the world's other servers what is due, and the tape commits all of it
+in one transaction. Nothing depends on how fast frames travel, so two runs
 over one seed write the same bytes.
 """
 
@@ -15,14 +16,17 @@ from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.domain.instants import MINUTE, SECOND, floor_to_step
 from tapebook.errors import StoreFailed
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import retention_by_channel
+from tapebook.ingest.live import retention_by_channel, run_sources
 from tapebook.sources import hyperliquid
 from tapebook.sources.hyperliquid.settings import source_settings
 from tapebook.sources.hyperliquid.tape_reads import live_markets, newest_books
+from tapebook.tape.source import Source, SourceAdapter, SourceContext
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 
 STEP_MS = 5 * SECOND
+# The source that the world moves by itself; all others ask.
+_FIRST = hyperliquid.SOURCE.name
 
 
 class SteppedFeed:
@@ -72,7 +76,8 @@ class SteppedFeed:
         keep = retention_by_channel(self._rooms.config)
         self._ingester = Ingester(self._rooms, self._intake, keep=keep, derive_every=5 * MINUTE)
         self._source = self._stepped_source(url)
-        self._running = asyncio.create_task(self._source.run())
+        self._beside = [self._create_beside(adapter, url) for adapter in self._rooms.sources if adapter.name != _FIRST]
+        self._running = asyncio.create_task(run_sources([self._source, *self._beside]))
         if reached is None:
             # Connected before the first frame is sent; what is fetched here is committed with the first step.
             await self._source.barrier(self._clock.now())
@@ -111,10 +116,24 @@ class SteppedFeed:
             # The source never ends by itself: whatever stopped it is raised here.
             self._running.result()
         await self._source.barrier(at)
+        for source in self._beside:
+            await source.barrier(at)
         problem = self._ingester.flush()
         if problem:
             raise StoreFailed(problem)
         self._ingester.do_due_work()
+
+    def _create_beside(self, adapter: SourceAdapter, url: str) -> Source:
+        context = SourceContext(
+            sink=self._intake,
+            tape=self._rooms.tape,
+            clock=self._clock.now,
+            monotonic=elapsed_seconds,
+            sleep=asyncio.sleep,
+            url=url,
+            stepped=True,
+        )
+        return adapter.create(self._rooms.config.source_section(adapter.name), context)
 
     def _stepped_source(self, url: str) -> "hyperliquid.HyperliquidSource":
         settings = source_settings(self._rooms.config.hyperliquid, url=url, stepped=True)

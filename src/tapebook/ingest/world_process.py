@@ -14,6 +14,11 @@ WORLD_HISTORY_MS = 48 * HOUR
 _LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
 
 
+def is_world(url: str | None) -> bool:
+    """Whether an address is on this machine: a world there has the servers of all sources."""
+    return url is not None and url.startswith(_LOOPBACK)
+
+
 class _WorldTime(msgspec.Struct):
     now: int
     speed: float
@@ -42,7 +47,7 @@ async def serve_world(*, seed: int, port: int, speed: float, storm: bool, on_rea
 
 async def clock_of_source(url: str) -> Clock:
     """The clock of a source: the machine's, or that of a world on this machine which runs faster."""
-    if not url.startswith(_LOOPBACK):
+    if not is_world(url):
         return SystemClock()
     import aiohttp
 

@@ -85,9 +85,10 @@ def _restore_log(source: Rooms, home: BacktestHome, plan: BacktestPlan, chunk: B
 
 
 def _events_before(source: Rooms, plan: BacktestPlan, chunk: BacktestChunk) -> Iterator[Event]:
-    """The log as it was when a chunk began: of the owner all, for its agent is saved before the first decision."""
-    deployment = deployment_id(plan.agent)
-    yield from source.log.events(source.book.stream())
+    """The log as it was when a chunk began; the agent is saved, and the first texts are known, at the plan's start."""
+    deployment, known_by = deployment_id(plan.agent), max(chunk.start - 1, plan.start)
+    for stream in (source.book.stream(), source.documents.stream):
+        yield from source.log.events(stream, until=source.log.seq_as_of(stream, known_by))
     until = seq_at(source, plan, chunk.start)
     yield from source.log.events(Stream(source.book.owner, deployment), until=until)
 

@@ -26,7 +26,7 @@ Capital is spread over several sizes of the bet, kept as integers of 1e-9 and ro
 more careful.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -82,8 +82,10 @@ class Lesson(msgspec.Struct, frozen=True):
 
     @property
     def is_stated(self) -> bool:
-        """Whether a note states it: what was only proposed is not stated before it is confirmed."""
-        return not self.trial.is_over and (self.hypothesis.carried or self.trial.confirmed_at is not None)
+        """Whether a note states it: before it is confirmed only what the search carried and nothing speaks against."""
+        if self.trial.confirmed_at is not None:
+            return not self.trial.is_over
+        return self.hypothesis.carried and self.trial.status == "registered"
 
     def bullet(self) -> str:
         """The bullet that a note states it with."""
@@ -91,23 +93,28 @@ class Lesson(msgspec.Struct, frozen=True):
 
 
 def follow_lessons(lessons: Iterable[Lesson], facts: EntryFacts, *, skip: bool) -> FollowedLessons:
-    """What confirmed lessons say of a trade that is not entered yet.
+    """What confirmed lessons say of a trade that is not entered yet, on either side.
 
     Only that trades like it do worse is followed: each such lesson halves the size, or with `skip` one is enough for
     none. A condition that is not known before the decision, such as its confidence or size, is not followed.
     """
-    found = [
+    warning = [
         lesson.hypothesis
         for lesson in lessons
         if lesson.trial.status == "confirmed"
-        and lesson.hypothesis.claim.direction == "worse"
-        and lesson.hypothesis.claim.metric == "result"
-        and lesson.hypothesis.condition.meets(facts)
+        and (lesson.hypothesis.claim.metric, lesson.hypothesis.claim.direction) == ("result", "worse")
     ]
-    if not found:
-        return FollowedLessons()
-    scale = 0 if skip else FollowedLessons().scale_e4 >> len(found)
-    return FollowedLessons(scale, tuple(sorted(each.lesson_id for each in found)))
+    long, short = (
+        [each for each in warning if each.condition.meets(msgspec.structs.replace(facts, side=side))]
+        for side in ("long", "short")
+    )
+    ids = {each.lesson_id for each in (*long, *short)}
+    return FollowedLessons(_followed_scale(long, skip), _followed_scale(short, skip), tuple(sorted(ids)))
+
+
+def _followed_scale(warning: Sequence[Hypothesis], skip: bool) -> int:
+    full = FollowedLessons().long_scale_e4
+    return full if not warning else 0 if skip else full >> len(warning)
 
 
 def judge(trial: Trial, hypothesis: Hypothesis, cases: Iterable[TradeCase], *, at: int, seq: int) -> Trial:

@@ -1,14 +1,15 @@
-"""Writes the documents that tapebook makes itself: trades, transcripts, backtests and incidents.
+"""Writes the documents that tapebook makes itself: trades, transcripts, backtests, changes of agents and incidents.
 
 One for each trade that has ended, one a day for the decisions that acted or were refused, one for each backtest,
-and one for each incident: outages of decisions and lessons, halts, and times without a market feed. An incident
-that has not ended says so, and gets a new version when it has. Words of models and markets stand in quotes
-(`domain/text.py`); everything else is written here. The bytes are kept: a changed text is a new version of every
-such document.
+one for each version of an agent, and one for each incident: outages of decisions and lessons, halts, and times
+without a market feed. An incident that has not ended says so, and gets a new version when it has. Words of models and
+markets stand in quotes (`domain/text.py`); everything else is written here. The bytes are kept: a changed text is a
+new version of every such document.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
@@ -143,6 +144,76 @@ def backtest_document(backtest: str, text: str, *, agent: str, agents: Collectio
     if agent in agents:
         return Document(agent, f"agents/{agent}/backtests/{name}", "backtest", text)
     return Document(GLOBAL_SCOPE, f"backtests/{name}", "backtest", text)
+
+
+MAX_CHANGE_LINES = 40
+"""How many lines of a long text are told that were added to it or taken away."""
+
+_MAX_VALUE_CHARACTERS = 200
+
+
+class AgentChange(msgspec.Struct, frozen=True):
+    """A version of an agent: what differs from the one before, key by key, and why; None before the first."""
+
+    agent: str
+    version: int
+    at: int
+    reason: str
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any]
+    removed: bool = False
+
+
+def change_document(change: AgentChange) -> Document:
+    """A change of an agent, in the words people ask about it: what it stopped using, and why."""
+    what = "was removed" if change.removed else "was added" if change.before is None else "was changed"
+    before = change.before or {}
+    keys = [] if change.before is None else [key for key, now in change.after.items() if before.get(key) != now]
+    said = [f"- why: {quote_line(change.reason)}" if change.reason else "- no reason was given"]
+    if change.removed:
+        said.append(f"- we stopped using agent {change.agent}, which ran {_settings_text(change.after)}")
+    elif change.before is None:
+        said.append(f"- it began with {_settings_text(change.after)}")
+    lines = [
+        f"# Change: agent {change.agent} {what}, version {change.version}",
+        "",
+        f"- on {minute_text(change.at)} UTC",
+        *said,
+        *(line for key in keys for line in _changed_lines(key, before.get(key), change.after[key])),
+    ]
+    path = f"agents/{change.agent}/changes/{iso_text(change.at)[:10]}-v{change.version}.md"
+    return Document(change.agent, path, "change", "\n".join(lines) + "\n")
+
+
+def _settings_text(settings: Mapping[str, Any]) -> str:
+    told = {key: settings.get(key) for key in ("engine", "members", "watch", "horizon")}
+    return ", ".join(f"{key} {_value_text(value)}" for key, value in told.items() if value)
+
+
+def _changed_lines(key: str, before: Any, after: Any) -> list[str]:
+    """What became of one setting; of a list and of a text, what went and what came."""
+    name = key.replace("_", " ")
+    if key == "enabled":
+        return ["- we began to use it again: it decides" if after else "- we stopped using it: it decides no more"]
+    if isinstance(before, str) and isinstance(after, str) and "\n" in f"{before}{after}".strip():
+        before, after = before.splitlines(), after.splitlines()
+    if isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        gone = [f"- {name}: stopped using {_value_text(each)}" for each in before if each not in after]
+        new = [f"- {name}: began to use {_value_text(each)}" for each in after if each not in before]
+        lines = [*gone, *new] or [f"- {name}: in another order"]
+        left = len(lines) - MAX_CHANGE_LINES
+        return lines if left <= 0 else [*lines[:MAX_CHANGE_LINES], f"- {name}: and {left} more lines"]
+    ends = [f"stopped using {_value_text(before)}"] if before else []
+    begins = [f"began to use {_value_text(after)}"] if after or not before else []
+    return [f"- {name}: {', '.join([*ends, *begins])}"]
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, str):
+        return quote_line(value[:_MAX_VALUE_CHARACTERS]) if value else "nothing"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_value_text, value)) or "nothing"
+    return "nothing" if value is None else quote_line(msgspec.json.encode(value).decode()[:_MAX_VALUE_CHARACTERS])
 
 
 MAX_GAPS_LISTED = 30

@@ -1,4 +1,4 @@
-"""Turns the log into documents: trades, decisions, incidents, and what agents noted.
+"""Turns the log into documents: trades, decisions, incidents, changes of agents, and what agents noted.
 
 Each stream is read from where it was read last (`LogRead`), a page at a time; a page's documents, entries and the
 new position are one append, so a killed process neither loses nor doubles anything. Halts and outages are few: they
@@ -7,6 +7,7 @@ are written again whenever there is something new, and one that is unchanged lea
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -20,11 +21,12 @@ from tapebook.domain.text import quote_line, sanitise_lines
 from tapebook.lessons.notes import NOTE_REFUSED, NOTE_WRITTEN, RESTATED_BY, NoteRefused, NoteWritten
 from tapebook.library import document_texts
 from tapebook.library import document_texts as docs
-from tapebook.library.document_texts import Document, Halt
+from tapebook.library.document_texts import AgentChange, Document, Halt
 from tapebook.library.entries import EntryWriter, archived_body
 from tapebook.log import Draft, Event
 from tapebook.search import documents
 from tapebook.search.documents import DocumentKept, LogRead, Outage, draft_document_event, entry_id_for
+from tapebook.settings.profiles import profile_by_keys
 from tapebook.wiring import Rooms
 
 EVENTS_PER_PAGE = 5_000
@@ -34,7 +36,10 @@ OUTAGE_LOOKBACK_MS = 30 * DAY
 """How far back outages are looked at again: a gap may be filled days later."""
 
 _OWNER_STREAM = ""
+# The owner's stream is read twice: homes of before had read it for halts alone.
+_CHANGES_READER = "@changes"
 _RUN, _CLOSED = book_events.EVENT_KINDS[book_events.RunDecided], book_events.EVENT_KINDS[book_events.TradeClosed]
+_SAVED, _REMOVED = book_events.EVENT_KINDS[book_events.AgentSaved], book_events.EVENT_KINDS[book_events.AgentRemoved]
 _HALTED, _RESUMED = book_events.EVENT_KINDS[book_events.DeskHalted], book_events.EVENT_KINDS[book_events.DeskResumed]
 
 
@@ -62,7 +67,7 @@ def write_log_documents(rooms: Rooms) -> int:
         while (page := _write_page(rooms, deployment, agent)) is not None:
             kept += page
             rooms.leases.heartbeat_if_due()
-    return kept + _write_halts(rooms) + _write_outages(rooms) + _write_backtests(rooms)
+    return kept + _write_halts(rooms) + _write_changes(rooms) + _write_outages(rooms) + _write_backtests(rooms)
 
 
 def new_version_drafts(rooms: Rooms, found: Iterable[Document]) -> list[Draft]:
@@ -220,6 +225,33 @@ def _write_halts(rooms: Rooms) -> int:
             ended += _end_halt(stood, resumed.subject, at=event.happened_at, reason=resumed.reason)
     drafts = new_version_drafts(rooms, map(document_texts.halt_incident, [*ended, *stood.values()]))
     rooms.documents.append([*drafts, draft_document_event(rooms.clock.now(), LogRead(_OWNER_STREAM, head))])
+    return len(drafts)
+
+
+def _write_changes(rooms: Rooms) -> int:
+    """Every version of an agent since the last time, with what differs from the one before it."""
+    head, mark = rooms.book.head(), rooms.documents.read_mark(_CHANGES_READER).until
+    if mark == head:
+        return 0
+    known: dict[str, Mapping[str, Any]] = {}
+    found: list[Document] = []
+    for event in rooms.log.events(rooms.book.stream(), until=head):
+        if event.kind not in (_SAVED, _REMOVED):
+            continue
+        removed = event.kind == _REMOVED
+        body: book_events.AgentSaved | book_events.AgentRemoved = (
+            book_events.event_body(event, book_events.AgentRemoved)
+            if removed
+            else book_events.event_body(event, book_events.AgentSaved)
+        )
+        name, settings = body.profile.name, profile_by_keys(body.profile)
+        # An agent as it was added is in its profile: only what somebody had to say of it is a document.
+        if event.seq > mark and (name in known or body.reason):
+            change = AgentChange(name, body.version, event.happened_at, body.reason, known.get(name), settings, removed)
+            found.append(docs.change_document(change))
+        known[name] = settings
+    drafts = new_version_drafts(rooms, found)
+    rooms.documents.append([*drafts, draft_document_event(rooms.clock.now(), LogRead(_CHANGES_READER, head))])
     return len(drafts)
 
 

@@ -17,14 +17,14 @@ import msgspec
 
 from tapebook.domain.instants import iso_text
 from tapebook.domain.packet import Citation
-from tapebook.errors import BadInput, StaleWriter, StoreFailed
+from tapebook.errors import BadInput, ConfigError, Retry, StaleWriter, StoreFailed
 from tapebook.home import exclusive_lock
 from tapebook.library import workspace
 from tapebook.library.entries import archived_body
 from tapebook.library.workspace import WORKSPACE_FOLDER, RefusedFile
-from tapebook.search import GLOBAL_SCOPE, DocumentVersion, Index, IndexReport
+from tapebook.search import GLOBAL_SCOPE, DocumentVersion, Index, IndexAnswer, IndexReport
 from tapebook.search.documents import TermsChosen, draft_document_event
-from tapebook.search.index import decode_search_terms
+from tapebook.search.index import WordsFirstIndex, decode_search_terms
 from tapebook.wiring import Rooms
 
 VERSIONS_PER_BATCH = 200
@@ -128,7 +128,8 @@ _NO_DOCUMENTS_THEN = "there were no documents by then"
 class SearchResult(msgspec.Struct, frozen=True):
     """The citations that were found, best first, as of which commit; without any, why.
 
-    `explained` says beside each what its score is made of.
+    `explained` says beside each what its score is made of; `missing` what could not be asked, so that words alone have
+    answered.
     """
 
     query: str
@@ -136,6 +137,7 @@ class SearchResult(msgspec.Struct, frozen=True):
     citations: tuple[Citation, ...]
     why: str
     explained: tuple[dict[str, float], ...]
+    missing: str = ""
 
     def __iter__(self) -> Iterator[Citation]:
         return iter(self.citations)
@@ -149,7 +151,8 @@ class SearchResult(msgspec.Struct, frozen=True):
     def to_dict(self) -> dict[str, Any]:
         """The result as programs read it."""
         found = [each.to_dict() for each in self.citations]
-        return {"query": self.query, "seq": self.seq, "citations": found, "why": self.why, "explained": self.explained}
+        said = {"query": self.query, "seq": self.seq, "citations": found, "why": self.why}
+        return said | {"explained": self.explained, "missing": self.missing}
 
 
 class RecallStatus(msgspec.Struct, frozen=True):
@@ -189,12 +192,29 @@ def search_documents(
     seq = newest if as_of is None else min(newest, documents.seq_as_of(as_of))
     if not seq:
         return SearchResult(query, 0, (), _NO_DOCUMENTS_THEN if newest else _NO_DOCUMENTS, ())
-    # Caps of kinds leave room for others in a packet; people have room enough.
-    index = rooms.indexes.open_index(msgspec.structs.replace(rooms.indexes.chosen, per_kind=()))
-    fill_index(rooms, index, until=newest)
-    answer = index.search(query, scopes=scopes, seq=seq, limit=limit, kinds=kinds)
+    # Caps of kinds leave room for others in a packet; people have room enough, and are told nothing for the sake of it.
+    fewest = round(100 * rooms.config.recall.minimum_score)
+    terms = msgspec.structs.replace(rooms.indexes.chosen, per_kind=(), filler_percent=fewest)
+    index = rooms.indexes.open_index(terms)
+    asked = {"scopes": scopes, "seq": seq, "limit": limit, "kinds": kinds}
+    answer, missing = _search_now(rooms, index, query, until=newest, **asked)
     explained = tuple({part.name: part.value_e4 / 10_000 for part in parts} for parts in answer.explained)
-    return SearchResult(query, seq, answer.citations, answer.why, explained)
+    return SearchResult(query, seq, answer.citations, answer.why, explained, missing)
+
+
+def _search_now(rooms: Rooms, index: Index, query: str, *, until: int, **asked: Any) -> tuple[IndexAnswer, str]:
+    """The answer as far as it can be had at once, and what is missing of it: people do not wait for a server."""
+    if not isinstance(index, WordsFirstIndex) or index.is_local:
+        fill_index(rooms, index, until=until)
+        return index.search(query, **asked), ""
+    while batch := rooms.documents.versions(after=index.words_head(), until=until, most=VERSIONS_PER_BATCH):
+        index.index_words([(version, _version_body(rooms, version)) for version in batch])
+    behind = until - index.head()
+    waiting = "the newest documents have no vectors yet and are found by words: run `tapebook recall sync`"
+    try:
+        return index.search(query, **asked), waiting if behind > 0 else ""
+    except (Retry, ConfigError) as error:
+        return index.search_words(query, **asked), f"meaning: {error}; this is what words alone find"
 
 
 def documents_status(rooms: Rooms) -> RecallStatus:

@@ -47,16 +47,33 @@ SELECT seq, hash, known_at FROM (
 ) ends
 ORDER BY seq DESC LIMIT 1;
 
--- name: newest_rows
--- The newest row of each stream of an owner, found by one step from stream to stream; what is packed does not count.
-WITH RECURSIVE streams (deployment) AS (
+-- name: heads
+-- The newest number of each stream of an owner, found by one step from stream to stream, among rows and in packs.
+WITH RECURSIVE with_rows (deployment) AS (
     SELECT MIN(deployment) FROM log_events WHERE owner = :owner
     UNION ALL
     SELECT (SELECT MIN(e.deployment) FROM log_events e WHERE e.owner = :owner AND e.deployment > s.deployment)
-    FROM streams s WHERE s.deployment IS NOT NULL
+    FROM with_rows s WHERE s.deployment IS NOT NULL
+),
+with_packs (deployment) AS (
+    SELECT MIN(deployment) FROM log_packs WHERE owner = :owner
+    UNION ALL
+    SELECT (SELECT MIN(p.deployment) FROM log_packs p WHERE p.owner = :owner AND p.deployment > s.deployment)
+    FROM with_packs s WHERE s.deployment IS NOT NULL
 )
-SELECT s.deployment, (SELECT MAX(e.seq) FROM log_events e WHERE e.owner = :owner AND e.deployment = s.deployment)
-FROM streams s WHERE s.deployment IS NOT NULL;
+SELECT deployment, MAX(seq) FROM (
+    SELECT s.deployment AS deployment, (
+        SELECT MAX(e.seq) FROM log_events e WHERE e.owner = :owner AND e.deployment = s.deployment
+    ) AS seq
+    FROM with_rows s WHERE s.deployment IS NOT NULL
+    UNION ALL
+    SELECT s.deployment, (
+        SELECT p.last_seq FROM log_packs p
+        WHERE p.owner = :owner AND p.deployment = s.deployment ORDER BY p.first_seq DESC LIMIT 1
+    )
+    FROM with_packs s WHERE s.deployment IS NOT NULL
+) ends
+GROUP BY deployment;
 
 -- name: events
 -- A slice of a stream's rows in order.

@@ -25,6 +25,7 @@ counts as set back, and `known_at` goes back with it, once, behind an event (`cl
 `verify` accepts no other step back. Smaller steps are bridged.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from heapq import merge
@@ -333,10 +334,18 @@ class Log:
         """After an append that was rolled back, what was read meanwhile may be of events that never were."""
         self._changes, self._held_heads, self.generation = {}, {}, self.generation + 1
 
-    def newest_rows(self, owner: str) -> dict[str, int]:
-        """By deployment, the newest sequence number that is a row."""
-        # One query for whoever follows all streams.
-        return {row[0]: row[1] for row in self._db.all(QUERIES.newest_rows, owner=owner)}
+    def heads(self, owner: str) -> dict[str, int]:
+        """By deployment, the newest sequence number; one query, for whoever follows all streams."""
+        return {row[0]: row[1] for row in self._db.all(QUERIES.heads, owner=owner)}
+
+    def kinds_between(self, stream: Stream, *, after: int, until: int) -> dict[str, int]:
+        """How many events of each kind a stream got after one sequence number and up to another."""
+        where = {"owner": stream.owner, "deployment": stream.deployment, "after": after, "until": until}
+        found = {kind: count for kind, _, count in self._db.all(QUERIES.kinds_between, **where)}
+        if sum(found.values()) == until - after:
+            return found
+        # Some are in packs, or have left for one.
+        return dict(Counter(event.kind for event in self.events(stream, after=after, until=until)))
 
     def append(
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None = None

@@ -31,6 +31,8 @@ from tapebook.backtest.summary import (
     FIRST_RANDOM_BASELINE,
     fill_sentence,
     input_rows,
+    memory_sentences,
+    memory_text,
     random_turnover_sentences,
     spending_text,
     stale_sentences,
@@ -71,9 +73,8 @@ def page_sections(
 
 
 def _head_html(result: BacktestResult, stale: Sequence[str]) -> str:
-    frozen = f", frozen at {day_text(result.freeze_at)}" if result.freeze_at is not None else ""
     says = (
-        f"{result.agent}, version {result.agent_version}, engine {result.engine}, memory {result.memory}{frozen}; "
+        f"{result.agent}, version {result.agent_version}, engine {result.engine}, memory {memory_text(result)}; "
         f"{', '.join(result.symbols)}; {day_text(result.start)} to {day_text(result.end)} UTC; "
         f"{plural(result.total.ticks, 'decision')}"
     )
@@ -149,8 +150,8 @@ def _notes_list(result: BacktestResult) -> str:
         "Sharpe ratios are of daily equity at 00:00 UTC, times the root of 365; intervals take days as independent.",
         "Trends say up or down only where at most 1 in 20 of what a chunk calls so is expected to be luck.",
     ]
-    filled = f"{fill_sentence(result).capitalize()}."
-    return "<ul>" + "".join(f"<li>{escape_text(note)}</li>" for note in (filled, *result.notes, *rules)) + "</ul>"
+    said = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in (fill_sentence(result), *memory_sentences(result))]
+    return "<ul>" + "".join(f"<li>{escape_text(note)}</li>" for note in (*said, *result.notes, *rules)) + "</ul>"
 
 
 def _replay_sentence(result: BacktestResult) -> str:

@@ -5,6 +5,9 @@ Each provider is an `EmbeddingDialect`: where it is, how it is asked, and where 
     429, 408, 409, 5xx, no response  waited for and asked again, up to `attempts`; then Retry
     401, 402, 403, or no key         ConfigError: nothing to wait for
     anything else                    ConfigError with what the server said
+
+Somebody waits for the answer to a question, so it is asked once and not for long, and after a failure not at all for a
+while: then Retry comes at once.
 """
 
 import http.client
@@ -17,6 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tapebook.clock import elapsed_seconds
 from tapebook.domain.text import plural
 from tapebook.errors import ConfigError, Retry
 from tapebook.llm.port import short_error_line
@@ -28,6 +32,12 @@ _KEY_REFUSED_STATUSES = frozenset({401, 402, 403})
 _LONGEST_WAIT = 60.0
 _MOST_BYTES = 2**28
 _MOST_SIGNS = 100_000
+
+QUESTION_SECONDS = 2.0
+"""How long a question waits for its vector."""
+
+PAUSE_SECONDS = 30.0
+"""For how long no question is asked after one had no answer."""
 
 
 class EmbeddingDialect(msgspec.Struct, frozen=True):
@@ -68,6 +78,7 @@ class ServerEmbedder:
             raise ConfigError(f"the address of {dialect.provider} is {self._url!r}: it begins with http:// or https://")
         # A server that redirects would be given the key, and answered with a GET.
         self._opener = urllib.request.build_opener(_NoRedirects)
+        self._failed_at, self._failure = -PAUSE_SECONDS, ""
 
     @property
     def name(self) -> str:
@@ -80,7 +91,13 @@ class ServerEmbedder:
 
     def embed_question(self, text: str) -> NDArray[np.float64]:
         """The row of a question."""
-        row: NDArray[np.float64] = self._rows([text], is_question=True)[0]
+        if (left := self._failed_at + PAUSE_SECONDS - elapsed_seconds()) > 0:
+            raise Retry(f"{self._failure}; it is asked again in {max(1, round(left))} s")
+        try:
+            row: NDArray[np.float64] = self._rows([text], is_question=True)[0]
+        except Retry as error:
+            self._failed_at, self._failure = elapsed_seconds(), str(error)
+            raise
         return row
 
     def knows_word(self, _word: str) -> bool:
@@ -102,13 +119,14 @@ class ServerEmbedder:
         return rows
 
     def _ask_with_retries(self, texts: Sequence[str], is_question: bool) -> list[list[float]]:
-        for attempt in range(1, self._terms.attempts + 1):
+        attempts = 1 if is_question else self._terms.attempts
+        for attempt in range(1, attempts + 1):
             try:
                 return self._ask_once(texts, is_question)
             except _RequestFailed as refusal:
                 if not refusal.passes:
                     raise self._config_error(refusal) from None
-                if attempt == self._terms.attempts:
+                if attempt == attempts:
                     times = plural(attempt, "time")
                     raise Retry(f"{self.name} was asked {times}: {refusal}; try again later") from None
                 pause = refusal.after if refusal.after is not None else float(2 ** (attempt - 1))
@@ -126,8 +144,9 @@ class ServerEmbedder:
         request = urllib.request.Request(
             f"{self._url}{path}", data=msgspec.json.encode(body), headers=self._headers(), method="POST"
         )
+        timeout = min(self._terms.timeout_seconds, QUESTION_SECONDS) if is_question else self._terms.timeout_seconds
         try:
-            with self._opener.open(request, timeout=self._terms.timeout_seconds) as answer:
+            with self._opener.open(request, timeout=timeout) as answer:
                 content = answer.read(_MOST_BYTES)
         except urllib.error.HTTPError as error:
             raise self._failure_of(error) from None

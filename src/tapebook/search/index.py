@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
@@ -51,7 +51,7 @@ class DocumentVersion(msgspec.Struct, frozen=True):
 WORDS_ONLY_SLOT = "sqlite_fts"
 """The slot that knows nothing of meaning."""
 
-RULES = 2
+RULES = 3
 """The rules that documents are searched by from now on (docs/decisions/0013)."""
 
 
@@ -60,7 +60,8 @@ class SearchTerms(msgspec.Struct, frozen=True, cache_hash=True):
 
     Without meaning there is no embedder. Under the `rules` 2 front matter is no text, words that nobody knows find
     nothing, a word that no document has is looked for by its family, a decision asks about its situation alone, and
-    what its packet shows is not cited again.
+    what its packet shows is not cited again. Under the rules 3 scripts without blanks are found by two letters at a
+    time. `filler_percent` is for people's searches: decisions have none.
     """
 
     slot: str = "hybrid_embeddings"
@@ -72,6 +73,7 @@ class SearchTerms(msgspec.Struct, frozen=True, cache_hash=True):
     per_path: int = 3
     per_kind: tuple[tuple[str, int], ...] = (("trade", 2), ("transcript", 1))
     rules: int = 1
+    filler_percent: int = 0
 
     @property
     def text(self) -> str:
@@ -133,7 +135,7 @@ class IndexTerms(msgspec.Struct, frozen=True):
 
     `minimum_percent` is the cosine below which meaning alone finds nothing; what words find is never lost to it.
     `per_path` is how many places of one document are given at most, `per_kind` of one kind; 0 and nothing mean all.
-    `rules` are those of `SearchTerms`.
+    `rules` are those of `SearchTerms`. `filler_percent` is the score below which common words alone find nothing.
     """
 
     path: str
@@ -145,6 +147,7 @@ class IndexTerms(msgspec.Struct, frozen=True):
     per_path: int = 0
     per_kind: dict[str, int] = {}
     rules: int = RULES
+    filler_percent: int = 0
 
 
 class ScorePart(msgspec.Struct, frozen=True):
@@ -223,6 +226,36 @@ class Index(Protocol):
         ...
 
 
+@runtime_checkable
+class WordsFirstIndex(Index, Protocol):
+    """An index that knows words and meaning, and can do with words alone while the server of meanings is away."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nobody has to be asked for the meaning of a text."""
+        ...
+
+    def words_head(self) -> int:
+        """The newest sequence whose words are indexed."""
+        ...
+
+    def index_words(self, versions: Sequence[tuple[DocumentVersion, bytes]]) -> IndexReport:
+        """Takes in versions as `index` does, without their meaning."""
+        ...
+
+    def search_words(
+        self,
+        query: str,
+        *,
+        scopes: Collection[str],
+        seq: int,
+        limit: int = 10,
+        kinds: Collection[str] | None = None,
+    ) -> IndexAnswer:
+        """What words alone find."""
+        ...
+
+
 # SQLite's files beside a database; they must never meet another database of the same name.
 _SQLITE_SIDE_FILES = ("-wal", "-shm")
 
@@ -242,8 +275,8 @@ class IndexFiles:
         self._alone = alone
         self._found: bool | None = None
         # The rules of before are asked until the next sync.
-        before = msgspec.structs.replace(chosen, rules=1)
-        self._likely = {str(self.path_for(terms)) for terms in (chosen, before, SearchTerms())}
+        before = [msgspec.structs.replace(chosen, rules=rules) for rules in range(1, chosen.rules)]
+        self._likely = {str(self.path_for(terms)) for terms in (chosen, *before, SearchTerms())}
         self._open: dict[SearchTerms, tuple[str, int, Index]] = {}
 
     def has_index(self) -> bool:
@@ -273,6 +306,8 @@ class IndexFiles:
         with self._files_locked(fcntl.LOCK_SH):
             opened = self._make(terms, place)
             self._open[terms] = (str(place), _inode(str(place)), opened)
+            # It is there now, whatever a look at the disk said before.
+            self._found = None
         return opened
 
     def new_index(self, terms: SearchTerms) -> Index:

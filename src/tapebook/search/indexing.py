@@ -85,6 +85,16 @@ def _front_matter(lines: Sequence[str]) -> tuple[int, str]:
     return end + 1, next(filter(None, title.groups()), "").strip() if title else ""
 
 
+def front_matter_value(text: str, key: str) -> str | None:
+    """What the front matter of a document says of a key, without quotes; None when it says nothing."""
+    lines = text.split("\n")
+    for line in lines[1 : _front_matter(lines)[0]]:
+        name, mark, value = line.partition("=" if lines[0].startswith("+++") else ":")
+        if mark and name.strip().strip("\"'") == key:
+            return value.partition(" #")[0].strip().strip("\"'") or None
+    return None
+
+
 def _sections(lines: Sequence[str], skipped: int, title: str) -> Iterator[_Section]:
     above: list[tuple[int, str]] = [(0, title)] if title else []
     section = _Section(skipped + 1, tuple(title for _, title in above))
@@ -243,7 +253,7 @@ class IndexBatchBuilder:
         self._rows[scope_id] = row + 1
         headings = "\n".join(chunk.headings)
         self.batch.chunks.append((scope_id, row, document, identity, 1, headings, chunk.text))
-        term_counts = count_terms(f"{headings}\n{chunk.text}")
+        term_counts = count_terms(f"{headings}\n{chunk.text}", unspaced=self._rules > 2)
         length = min(sum(term_counts.values()), MAX_CHUNK_LENGTH)
         for term in path_terms(version.path):
             term_counts.setdefault(term, 1)

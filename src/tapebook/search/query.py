@@ -6,7 +6,9 @@
 2. `Embeddings.similarity` gives the cosine of each chunk to the question, where there are vectors; `fuse_scores`
    makes one score of both: (words + meaning * similarity) / (all words + meaning). Similarity can lift a chunk but
    never push one out: whatever has a word of the question stays. Words that neither documents nor the model know
-   find nothing.
+   find nothing. Where `filler_percent` is set, as for people, what scores less is no answer unless it has a name or
+   a rare word of the question, or is alike in meaning: a decision's question is a list of words, a person's is about
+   something.
 3. `best_rows` goes through the rows by score, within the caps of documents and kinds.
 4. They are given with their place and what their score is made of.
 
@@ -71,6 +73,9 @@ def term_saturation(times: NDArray[np.float64], lengths: NDArray[np.float64]) ->
     """What a term counts that stands so many times in chunks of these lengths."""
     return times * MAX_TERM_SCORE / (times + K1 * (1 - B + B / PIVOT * lengths))
 
+
+MAX_RARE_ROWS, ROWS_PER_RARE_ROW = 3, 10
+"""A word is rare that stands in so few rows, and in no more than one of so many: what has it is never a filler."""
 
 MEANING = 14.0
 """What a likeness of 1 counts beside words, at equal weights; measured (docs/decisions/0012)."""
@@ -269,12 +274,16 @@ _MAX_TERMS_SHOWN = 8
 
 
 class _WordScores(msgspec.Struct):
-    """What a question's words say of each row: their sum, what it could be at most, and the share of names there."""
+    """What a question's words say of each row: their sum, what it could be at most, and the share of names there.
+
+    `rare` are the rows with a word that next to no others have.
+    """
 
     words: Scores
     possible: float
     weights: dict[str, float]
     share: Scores | None
+    rare: NDArray[np.bool_]
 
 
 class _QueryScores(msgspec.Struct):
@@ -299,6 +308,7 @@ class Bm25Index:
         self._embeddings = embeddings if terms.semantic_percent else None
         self._alike = max(terms.minimum_percent, 1) / 100
         self._first_rules = terms.rules == 1
+        self._third_rules = terms.rules > 2
 
     def head(self) -> int:
         """The newest sequence that is wholly indexed."""
@@ -321,7 +331,7 @@ class Bm25Index:
                 continue
             taken, written, kept = taken + intake.version_count, written + intake.new_chunk_count, kept + intake.kept
             progress(len(versions) - len(waiting) + intake.version_count, len(versions))
-        return IndexReport(taken, written, kept, self.head())
+        return IndexReport(taken, written, kept, self._store.head())
 
     def counts(self) -> IndexCounts:
         """How much it holds."""
@@ -342,30 +352,37 @@ class Bm25Index:
         without: Collection[str] = (),
     ) -> IndexAnswer:
         """What the documents of these scopes said as of a sequence, or why nothing; none at the paths `without`."""
+        sight = VisibleChunks(self._store, scopes, seq)
+        return self._search(query, sight, self._embeddings, limit=limit, kinds=kinds, without=without)
+
+    def _search(
+        self,
+        query: str,
+        sight: VisibleChunks,
+        embeddings: Embeddings | None,
+        *,
+        limit: int,
+        kinds: Collection[str] | None,
+        without: Collection[str] = (),
+    ) -> IndexAnswer:
         query = query[:MAX_QUERY_CHARACTERS]
-        sight, asked = VisibleChunks(self._store, scopes, seq), query_terms(query)
+        asked = query_terms(query, unspaced=self._third_rules)
         allowed = sight.rows_of_kinds(kinds)
         if why := _why_no_search(sight, asked, allowed, limit=limit, kinds=kinds):
             return IndexAnswer(why=why)
         if without:
             allowed = allowed & sight.rows_not_at(without)
         said = _score_words(sight, asked, has_families=not self._first_rules)
-        if not said.weights and self._is_unknown_to_model(asked):
+        if not said.weights and embeddings and not self._first_rules and not embeddings.knows_any(asked.words):
             return IndexAnswer(why=f"{_no_word_sentence(asked)}; and the model of meaning knows none of them")
-        likeness = self._embeddings.similarity(query, sight) if self._embeddings else None
+        likeness = embeddings.similarity(query, sight) if embeddings else None
         heard = _QueryScores(sight, said, likeness, Snippets(said.weights))
         caps = Caps(self._terms, self._store.kinds() if self._terms.per_kind else {})
         given = best_rows(*self._scored_rows(heard, allowed), caps, limit=limit, sources=sight.documents_and_kinds)
         if not given:
-            return IndexAnswer(why=self._why_nothing(asked, likeness))
+            return IndexAnswer(why=self._why_nothing(asked, likeness, is_filled=bool(said.weights)))
         citations = tuple(self._citation(heard, *each, f"c{at}") for at, each in enumerate(given.items(), start=1))
         return IndexAnswer(citations, explained=tuple(_score_parts(heard, at) for at in given))
-
-    def _is_unknown_to_model(self, asked: QueryTerms) -> bool:
-        """Whether the model has no idea of a question's words either."""
-        if self._embeddings is None or self._first_rules:
-            return False
-        return not self._embeddings.knows_any(asked.words)
 
     def _scored_rows(self, heard: _QueryScores, allowed: NDArray[np.bool_]) -> tuple[Rows, Scores]:
         """The rows that are an answer, and their scores."""
@@ -377,7 +394,14 @@ class Bm25Index:
         rows = np.flatnonzero(found & allowed)
         meaning = None if likeness is None else likeness.cosines[rows]
         scores = fuse_scores(said.words[rows], said.possible, meaning, self._terms)
-        return rows, add_name_share(scores, None if said.share is None else said.share[rows])
+        scores = add_name_share(scores, None if said.share is None else said.share[rows])
+        if not self._terms.filler_percent:
+            return rows, scores
+        # A filler has words that many have, and nothing else: no name, no rare word, no meaning.
+        kept = (scores >= self._terms.filler_percent / 100) | said.rare[rows]
+        if meaning is not None:
+            kept |= meaning >= self._alike
+        return rows[kept], scores[kept]
 
     def _citation(self, heard: _QueryScores, at: int, score: float, name: str) -> Citation:
         found, likeness, by_words = heard.sight.chunk_at(at), heard.likeness, heard.said.words[at] > 0
@@ -394,8 +418,10 @@ class Bm25Index:
             content_sha256=found.sha256,
         )
 
-    def _why_nothing(self, asked: QueryTerms, likeness: Similarity | None) -> str:
+    def _why_nothing(self, asked: QueryTerms, likeness: Similarity | None, *, is_filled: bool) -> str:
         why = _no_word_sentence(asked)
+        if is_filled and self._terms.filler_percent:
+            why = f"some of its words stand in documents there, but none scores {self._terms.filler_percent / 100:.2f}"
         return why if likeness is None else f"{why}; and nothing is alike in meaning (minimum {self._alike:.2f})"
 
 
@@ -404,7 +430,28 @@ class HybridIndex(Bm25Index):
 
     def __init__(self, store: IndexStore, terms: IndexTerms, embedder: Embedder) -> None:
         self._vectors = Embeddings(store, embedder)
+        self.is_local = embedder.is_local
         super().__init__(store, terms, self._vectors)
+
+    def words_head(self) -> int:
+        """The newest sequence whose words are indexed."""
+        return super().head()
+
+    def index_words(self, versions: Sequence[tuple[DocumentVersion, bytes]]) -> IndexReport:
+        """Takes in versions behind the head of words; their vectors are made by the next `index`."""
+        return super().index(versions)
+
+    def search_words(
+        self,
+        query: str,
+        *,
+        scopes: Collection[str],
+        seq: int,
+        limit: int = 10,
+        kinds: Collection[str] | None = None,
+    ) -> IndexAnswer:
+        """What words alone find: for people, while the server of meanings is away."""
+        return self._search(query, VisibleChunks(self._store, scopes, seq), None, limit=limit, kinds=kinds)
 
     def head(self) -> int:
         """The newest sequence whose words and vectors are there."""
@@ -438,7 +485,7 @@ def _why_no_search(
 
 
 def _score_words(sight: VisibleChunks, asked: QueryTerms, *, has_families: bool) -> _WordScores:
-    words, share = np.zeros(sight.size), np.zeros(sight.size)
+    words, share, rare = np.zeros(sight.size), np.zeros(sight.size), np.zeros(sight.size, bool)
     possible = names = 0.0
     weights: dict[str, float] = {}
     for term in asked.terms:
@@ -450,13 +497,14 @@ def _score_words(sight: VisibleChunks, asked: QueryTerms, *, has_families: bool)
         if len(places):
             weights |= dict.fromkeys(meant, weight)
             words[places] += weight * term_saturation(times, lengths)
+            rare[places] |= len(places) <= min(MAX_RARE_ROWS, sight.size // ROWS_PER_RARE_ROW)
         # A name that nobody wrote says nothing of what its words could give.
         if len(places) or term.isalnum():
             possible += weight * MAX_TERM_SCORE
         if len(places) and term in asked.names:
             share[places] += weight
             names += weight
-    return _WordScores(words, possible, weights, share / names if names else None)
+    return _WordScores(words, possible, weights, share / names if names else None, rare)
 
 
 def _score_parts(heard: _QueryScores, at: int) -> tuple[ScorePart, ...]:

@@ -4,6 +4,8 @@ Terms: `BTC-PERP` is the term `btc-perp` and the words `btc` and `perp`: a name 
 Words are stemmed by Porter's rules of 1980 for English; names stay as they are, in lower case and without accents.
 Query terms: a question without its stop words, unless it has no others. Names are tokens that look like identifiers
 (`run_1a2b`): a chunk that has one ranks above all that have none.
+Scripts that put no blanks between words (Chinese, Japanese, Thai and their neighbours) are found, since rules 3, by
+every two letters that stand side by side; a letter that stands alone in a question is looked for by itself.
 Passages: about sixty words each, what vectors are made of. A vector of a whole page is near everything and
 nothing, so a chunk is as similar to a question as its most similar passage.
 Snippets: the part of a chunk where the words of a question stand closest together. Nothing here imports numpy.
@@ -14,6 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import pairwise
 from string import ascii_lowercase
 
 import msgspec
@@ -127,13 +130,37 @@ _JOINT_CHARACTERS = "-_:./@#&+,"
 _JOINTS = tuple(map(re.compile, (r"/+", r"[#@&+]+", r":+", r"[.,]+", r"[-_]+")))
 
 
-def count_terms(text: str) -> dict[str, int]:
-    """The terms of a text with how often each stands in it."""
+# Han, kana, bopomofo, Thai, Lao, Burmese and Khmer, with the marks above and below their letters.
+UNSPACED = re.compile(
+    "[\u2e80-\u2fdf\u3005-\u3007\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff\u0e00-\u0e3a\u0e40-\u0e5b\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff]+"
+)
+
+
+def count_terms(text: str, *, unspaced: bool = False) -> dict[str, int]:
+    """The terms of a text with how often each stands in it; `unspaced` scripts by their letters, since rules 3."""
     found: dict[str, int] = {}
+    if unspaced and not text.isascii():
+        text, runs = split_unspaced(text)
+        for run in runs:
+            # Single letters too: who asks for one finds it.
+            for term in (*run, *letter_pairs(run)):
+                found[term] = found.get(term, 0) + 1
     for token, times in Counter(tokens(text)).items():
         for term in token_terms(token):
             found[term] = found.get(term, 0) + times
     return found
+
+
+def split_unspaced(text: str) -> tuple[str, list[str]]:
+    """A text without the runs of scripts that have no blanks, and those runs."""
+    whole = unicodedata.normalize("NFKC", text)
+    return UNSPACED.sub(" ", whole), UNSPACED.findall(whole)
+
+
+def letter_pairs(run: str) -> tuple[str, ...]:
+    """Every two letters of a run that stand side by side; of a single letter, that letter."""
+    return tuple(map("".join, pairwise(run))) if len(run) > 1 else (run,)
 
 
 def tokens(text: str) -> list[str]:
@@ -224,17 +251,21 @@ class QueryTerms(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
 
 
-def query_terms(question: str) -> QueryTerms:
+def query_terms(question: str, *, unspaced: bool = False) -> QueryTerms:
     """The terms and names of a question; any text will do."""
-    asked = tokens(question[:MAX_QUERY_CHARACTERS])
-    telling = [token for token in asked if not _is_stop_word(token)] or asked
+    question, runs = question[:MAX_QUERY_CHARACTERS], list[str]()
+    if unspaced and not question.isascii():
+        question, runs = split_unspaced(question)
+    asked = tokens(question)
+    telling = [token for token in asked if not _is_stop_word(token)] or ([] if runs else asked)
     terms = dict.fromkeys(term for token in telling for term in token_terms(token))
+    terms |= dict.fromkeys(pair for run in runs for pair in letter_pairs(run))
     names = dict.fromkeys(
         fold_case(token)[:MAX_TERM_CHARACTERS] for token in telling if _is_name(token, alone=len(telling) == 1)
     )
     kept = tuple(terms)[:MAX_QUERY_TERMS]
     words = dict.fromkeys(word for token in telling[:MAX_QUERY_TERMS] for word in token_words(token))
-    return QueryTerms(kept, tuple(name for name in names if name in kept), tuple(words))
+    return QueryTerms(kept, tuple(name for name in names if name in kept), (*words, *runs))
 
 
 def _is_stop_word(token: str) -> bool:
@@ -289,8 +320,11 @@ class Snippets:
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._weights = weights
         # A stem is mostly its words' beginning, save for its last letter: what is worth a closer look.
-        beginnings = {re.escape(term[: max(2, len(term) - 1)]) for term in weights}
+        letters = sorted(term for term in weights if UNSPACED.fullmatch(term))
+        beginnings = {re.escape(term[: max(2, len(term) - 1)]) for term in weights if term not in letters}
         self._likely = re.compile(f"(?<![^\\W_])(?:{'|'.join(sorted(beginnings))})", re.IGNORECASE)
+        self._letters = re.compile(f"(?=({'|'.join(letters)}))") if letters else None
+        self._has_words = bool(beginnings)
 
     def snippet_of(self, text: str, *, start: int = 0) -> str:
         """At most 240 signs of a text, exactly as they stand there: those with the most weight of different terms.
@@ -315,10 +349,14 @@ class Snippets:
 
     def _hits(self, text: str) -> list[tuple[int, int, frozenset[str]]]:
         hits = []
-        for likely in self._likely.finditer(text) if self._weights else ():
+        for likely in self._likely.finditer(text) if self._has_words else ():
             token = TOKEN.match(text, likely.start())
             if token and (terms := frozenset(self._weights.keys() & token_terms(token[0]))):
                 hits.append((token.start(), token.end(), terms))
+        if self._letters is not None:
+            pairs = self._letters.finditer(text)
+            hits += [(found.start(1), found.end(1), frozenset((found[1],))) for found in pairs]
+            hits.sort(key=lambda hit: hit[:2])
         return hits
 
 

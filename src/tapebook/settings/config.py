@@ -79,6 +79,10 @@ EmbedderAddress = Annotated[
 ]
 KindCap = Annotated[str, Meta(pattern=r"^[a-z]+:[1-9][0-9]{0,3}\Z")]
 KindCaps = Annotated[tuple[KindCap, ...], Meta(description='a list of kinds with a number, such as ["transcript:2"]')]
+SectorEntry = Annotated[str, Meta(pattern=r"^[^\s=]{1,40}=[^\s=][^=\n]{0,39}\Z")]
+SectorEntries = Annotated[
+    tuple[SectorEntry, ...], Meta(description='a list of symbols with their sector, such as ["BTC=Store of value"]')
+]
 Weight = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 PerDocument = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100")]
 SlotName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z", description="the name of a search, in lower case")]
@@ -200,10 +204,18 @@ class RecallSettings(msgspec.Struct, frozen=True):
     lexical_weight: Weight = 0.5
     semantic_weight: Weight = 0.5
     minimum_likeness: Weight = 0.3
+    # Of questions about other things the best place scored 0.21, of those about the documents 0.33 and more.
+    minimum_score: Weight = 0.22
     per_document: PerDocument = 3
     # Trades and transcripts are many and alike: without a cap they would crowd out manuals and lessons.
     per_kind: KindCaps = ("trade:2", "transcript:1")
     sync_minutes: Minutes = 5
+
+
+class HorizonSettings(msgspec.Struct, frozen=True):
+    """What symbols count as in the layers, beside the table that is built in."""
+
+    sectors: SectorEntries = ()
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -218,6 +230,7 @@ class Config(msgspec.Struct, frozen=True):
     llm: LlmSettings = LlmSettings()
     desk: DeskSettings = DeskSettings()
     recall: RecallSettings = RecallSettings()
+    horizons: HorizonSettings = HorizonSettings()
     hyperliquid: HyperliquidFeedSettings = HyperliquidFeedSettings()
     quarantine: QuarantineSettings = QuarantineSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -241,6 +254,7 @@ _SECTIONS: dict[str, type[msgspec.Struct]] = {
     **{
         "desk": DeskSettings,
         "recall": RecallSettings,
+        "horizons": HorizonSettings,
         "hyperliquid": HyperliquidFeedSettings,
         "quarantine": QuarantineSettings,
     },

@@ -100,6 +100,7 @@ class SourceContext(msgspec.Struct, frozen=True):
     """What a source is created with: where its facts go, the time, and the tape, from which it learns where to resume.
 
     `url` is an address to listen to instead of that of the settings; `record` takes every payload as it was received.
+    Under virtual time (`stepped`) a source asks in `barrier` alone, so that all of a step is known at its moment.
     """
 
     sink: Sink
@@ -109,6 +110,7 @@ class SourceContext(msgspec.Struct, frozen=True):
     sleep: Callable[[float], Awaitable[None]]
     url: str | None = None
     record: RecordPayload | None = None
+    stepped: bool = False
 
 
 def _is_always_current(settings: Any, problem: SourceProblem) -> bool:

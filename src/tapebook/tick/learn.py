@@ -45,8 +45,9 @@ from tapebook.log.single_writer import SingleWriterLog
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.heartbeat import call_with_heartbeat
-from tapebook.tick.memory import STEP_TRADES, cases_of, layers_due, outcomes_due, promoted_notes_due, twins_due
+from tapebook.tick.memory import STEP_TRADES, cases_of, layers_due, outcomes_due, promoted_notes_due
 from tapebook.tick.prepare import LEARNING, OptionalReads, safe_causes
+from tapebook.tick.trust import twins_due
 from tapebook.wiring import Rooms
 
 MAX_TRADES_PER_NOTE = 200

@@ -2,7 +2,8 @@
 
 - experience: what the packet is told (`experience_for`), the moment of a decision (`moment_drafts`), and what closed
   trades teach (`outcomes_due`);
-- horizons: the days of the book and the roll-ups of days that are over (`BookDays`, `layers_due`);
+- horizons: the days of the book and of the tape (`BookDays`, `TapeDays`), the roll-ups of days that are over
+  (`layers_due`, `owner_layers_due`), and rows for the packet (`layers_for`);
 - lessons (`lessons_for`): an agent's own note, then notes that were promoted to its skills. A skill is a name;
   every agent has the skill of its own name, and further ones stand in its profile. A promotion is an event of the
   owner's stream, and `promoted_notes_due` copies it to a deployment before its next decision, which reads its own
@@ -16,7 +17,6 @@ from functools import lru_cache, partial
 
 import msgspec
 
-from tapebook.book.events import EVENT_KINDS, RunDecided, event_body
 from tapebook.book.store import Book
 from tapebook.context import CURRENT_VERSION, Market, PacketVersion, Situation, renderer_3
 from tapebook.decision.engines.ensemble import MEMBERS
@@ -33,12 +33,11 @@ from tapebook.domain.agent import (
     SkillNote,
 )
 from tapebook.domain.cache import LastCall
+from tapebook.domain.instants import HOUR
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
-from tapebook.domain.money import E12, decimal_text
-from tapebook.domain.packet import Citation
+from tapebook.domain.money import E12
+from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, Position
-from tapebook.domain.run import DecisionRun, SlotMark
-from tapebook.domain.targets import FULL_E4, NO_TRUST, LearnedTrust
 from tapebook.domain.text import sanitise_lines
 from tapebook.errors import BadInput, UnknownName
 from tapebook.experience import (
@@ -54,13 +53,11 @@ from tapebook.experience import (
     feature_vector_of,
     market_features_at,
 )
-from tapebook.experience.features import conditions_of
 from tapebook.experience.records import UNKNOWN_REGIME, Outcome
 from tapebook.experience.store import RecordsAsOf
-from tapebook.experience.twin_memory import ReadRuns
-from tapebook.experience.twins import weights_e4
 from tapebook.home import shared_lock
-from tapebook.horizons import Aggregate, ChangedDay, Period, exit_of, leaf_of
+from tapebook.horizons import Aggregate, ChangedDay, HeldNow, Period, RollupTerms, exit_of, leaf_of
+from tapebook.horizons.markets import MAX_SYMBOLS, PriceSpan, prices_of_day, sector_of
 from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
 from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of, entry_facts
 from tapebook.lessons.notes import draft_note_promoted
@@ -71,15 +68,20 @@ from tapebook.log import Draft
 from tapebook.search import GLOBAL_SCOPE
 from tapebook.search.index import RULES, decode_search_terms
 from tapebook.search.text import ShownTexts
+from tapebook.settings.config import Config
 from tapebook.settings.profiles import SKILL_NAME
 from tapebook.tape.features import RegimeClassifier
+from tapebook.tape.store import Tape
+from tapebook.tape.view import View
 from tapebook.wiring import Rooms
 
 STEP_TRADES = 2_000
 """How many trades are learned from at once: about a second, so that leases are kept alive in between."""
 
 _PPM_PER_BP = 100
-_RUN_KINDS = frozenset((EVENT_KINDS[RunDecided],))
+
+ANALOG_SPAN = 4 * HOUR
+"""How far ahead an engine looks: an hour seldom pays its costs, and days of a few weeks are too few to tell."""
 
 _VectorInputs = tuple[tuple[Candle, ...], AssetContext | SettledFunding | None, Liquidity | None, int]
 """What a reading comes from beside what is held: bars, funding, book, and the half hour."""
@@ -105,74 +107,13 @@ def experience_for(
     return PacketExperience(_old_experience_rows(rooms, records, question, market, settings=settings, held=held))
 
 
-def slot_mark(market: Market, settings: ExperienceSettings, *, cost_ppm: int) -> SlotMark | None:
-    """What a decision values the twins of its members by; None without a price."""
-    if market.mid is None or market.mid.price_e8 <= 0:
-        return None
-    funding = market.context.funding_e12 if market.context else 0
-    if market.context is None and market.settled is not None:
-        funding = market.settled.rate_e12 // market.settled.interval_hours
-    return SlotMark(
-        market.mid.price_e8,
-        cost_ppm,
-        funding,
-        market.regime or UNKNOWN_REGIME,
-        settings.learning_rate_e4,
-        settings.context_window,
-        settings.max_memory_size,
-    )
-
-
-def trade_cost_ppm(rooms: Rooms, market: Market) -> int:
-    """What a trade at the market costs: the fee, and half the spread of the book, or of the settings without one."""
-    paper, book = rooms.config.paper, market.liquidity
-    spread = paper.spread_bps if book is None or not 0 <= book.spread_bps < 1_000 else book.spread_bps
-    return round(_PPM_PER_BP * (paper.taker_fee_bps + spread / 2))
-
-
-def trust_for(
-    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int
-) -> tuple[LearnedTrust, tuple[ExperienceRow, ...]]:
-    """The trust in the members of an ensemble as of a sequence number, at the price of now; and its rows."""
-    settings = deployment.agent.experience
-    if not settings.enabled or not (market.mid and _asks_members(rooms, deployment.agent)):
-        return NO_TRUST, ()
-    memory = rooms.experience.twins
-    known = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms, deployment.id)).get(market.symbol)
-    # What the next trade will cost is no part of what was earned, and the home's settings may change.
-    mark = slot_mark(market, settings, cost_ppm=known.mark.cost_ppm if known else 0)
-    twins = memory.marked(known, market.as_of, mark) if mark else None
-    if twins is None:
-        return NO_TRUST, ()
-    weights = weights_e4(twins, market.regime or UNKNOWN_REGIME)
-    rows = [ExperienceRow("provider", name, decimal_text(weight, FULL_E4, 2)) for name, weight in weights.items()]
-    return LearnedTrust(weights, twins.missed_e9), tuple(rows)
-
-
-def runs_of(rooms: Rooms, deployment: str) -> ReadRuns:
-    """What reads the decisions of a deployment between two sequence numbers."""
-    log, stream = rooms.log, rooms.book.stream(deployment)
-
-    def between(after: int, until: int) -> list[DecisionRun]:
-        newest = log.last_change_seq(stream, _RUN_KINDS, seq=until)
-        if newest is not None and newest <= after:
-            return []
-        events = log.events(stream, after=after, until=until)
-        return [event_body(event, RunDecided).run for event in events if event.kind in _RUN_KINDS]
-
-    return between
-
-
-def twins_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
-    """The event that keeps the twins of a deployment, once a day."""
-    if not _asks_members(rooms, deployment.agent):
-        return []
-    runs = runs_of(rooms, deployment.id)
-    return rooms.experience.twins.draft_if_due(deployment.id, now=rooms.clock.now(), seq=seq, runs=runs)
-
-
-def _asks_members(rooms: Rooms, agent: AgentProfile) -> bool:
-    return (agent.engine or rooms.config.engine.default) == "ensemble"
+def analog_facts(experience: PacketExperience) -> AnalogFacts | None:
+    """What the market did in the four hours after similar moments, for engines; None where nothing is similar."""
+    for move in experience.moves:
+        if move.span_ms == ANALOG_SPAN:
+            figures = move.mean_bps, move.low_bps, move.high_bps, move.independent
+            return AnalogFacts(*figures, horizon_ms=move.span_ms, costs_bps=experience.costs_bps)
+    return None
 
 
 def moment_of(experience: Experience, market: Market) -> SeenMoment | None:
@@ -341,13 +282,91 @@ class BookDays:
         return leaf_of(day, exits, ledger_usd_e6=sum(known) if known else None)
 
 
+class TapeDays:
+    """The days of some symbols on the tape, as far as they are known by a moment."""
+
+    def __init__(self, tape: Tape, symbols: Iterable[str], *, now: int) -> None:
+        self._tape = tape
+        self._symbols = list(dict.fromkeys(symbols))[:MAX_SYMBOLS]
+        self._now = now
+
+    def prices(self, day: Period) -> dict[str, PriceSpan]:
+        """The symbols with their prices on a day; without those nothing is known of."""
+        # What is told in the hour after it belongs to a day; later corrections leave it as it was rolled up.
+        view = View(min(self._now, day.end + HOUR - 1))
+        found = {symbol: prices_of_day(self._bars(symbol, day, view)) for symbol in self._symbols}
+        return {symbol: span for symbol, span in found.items() if span is not None}
+
+    def _bars(self, symbol: str, day: Period, view: View) -> list[Candle]:
+        for minutes, count in ((60, 24), (24 * 60, 1)):
+            bars = self._tape.bars(symbol, minutes=minutes, count=count, view=view)
+            if inside := [bar for bar in bars if bar.bucket_ts in day]:
+                return inside
+        return []
+
+
 def layers_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The events of days that are over and are not in the layers yet; one lookup when no trade ended since the last."""
     scope, now = deployment.id, rooms.clock.now()
     quiet = rooms.horizons.nothing_to_roll_up_at(scope, now=now)
     if quiet is not None and not rooms.book.closed_count_since(scope, after=quiet, seq=seq)[0]:
         return []
-    return rooms.horizons.roll_up_finished_days(BookDays(rooms.book), scope, seq=seq, now=now)
+    return rooms.horizons.roll_up_finished_days(
+        BookDays(rooms.book),
+        scope,
+        seq=seq,
+        now=now,
+        terms=rollup_terms(rooms.config),
+        market=TapeDays(rooms.tape, deployment.agent.watchlist, now=now),
+    )
+
+
+def owner_layers_due(rooms: Rooms, *, seq: int) -> list[Draft]:
+    """The same of all agents together, whose layers are in the owner's stream: a step at a time, none when all is in.
+
+    No tick waits for that stream, so the librarian of a desk writes them.
+    """
+    now = rooms.clock.now()
+    return rooms.horizons.roll_up_finished_days(
+        BookDays(rooms.book),
+        "",
+        seq=seq,
+        now=now,
+        terms=rollup_terms(rooms.config),
+        market=TapeDays(rooms.tape, watched_symbols(rooms.book), now=now),
+    )
+
+
+def watched_symbols(book: Book) -> list[str]:
+    """What the agents of a home watch, without what was removed."""
+    return [symbol for _, agent in book.agents() for symbol in agent.watchlist]
+
+
+def rollup_terms(config: Config) -> RollupTerms:
+    """The sectors of a home."""
+    own = dict(entry.rsplit("=", 1) for entry in config.horizons.sectors)
+    return RollupTerms(partial(sector_of, own=own))
+
+
+def layers_for(
+    rooms: Rooms,
+    deployment: Deployment,
+    portfolio: Portfolio,
+    *,
+    seq: int,
+    as_of: int,
+    curated: int,
+    version: PacketVersion,
+) -> tuple[LayerRow, ...]:
+    """What a decision is told of the layers, and since renderer 5 of the day that is running and of what is held."""
+    now = None
+    if version.market_phases:
+        ended = rooms.book.closed_on_day(deployment.id, seq=seq, as_of=as_of)
+        if ended and ended[-1].exit_tick_at > as_of:
+            # A clock that was ahead has dated it.
+            ended = [trade for trade in ended if trade.exit_tick_at <= as_of]
+        now = HeldNow(ended, portfolio.positions)
+    return rooms.horizons.packet_rows(deployment.id, seq=seq, as_of=as_of, curated=curated, now=now)
 
 
 def curated_until(rooms: Rooms, *, as_of: int | None = None) -> int:
@@ -480,17 +499,14 @@ def followed_lessons(
     if follow is msgspec.UNSET or not version.hypotheses:
         return NO_LESSONS_FOLLOWED
     lessons = [change.lesson for change in rooms.notes.lessons(deployment.id, seq=seq)]
-    # Read like the situation of an entry, so that a condition means the same before a trade as in its evidence.
-    shape = _bar_features_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
-    features = _market_features(
-        market.as_of, shape, market.context or market.settled, liquidity=market.liquidity, held=0
-    )
+    # Seen like the moment of an entry, so that a condition means the same before a trade as in its evidence.
+    seen = moment_of(rooms.experience, market)
     facts = entry_facts(
         symbol=market.symbol,
         side=None,
         regime=market_regime(market, version=version),
         at=market.as_of,
-        conditions=dict(conditions_of(features)),
+        conditions=dict(seen.conditions) if seen else {},
     )
     return follow_lessons(lessons, facts, skip=follow == "skip")
 

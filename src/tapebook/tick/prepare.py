@@ -34,7 +34,7 @@ from tapebook.context import (
     version_of,
 )
 from tapebook.context.market_sections import feature_line
-from tapebook.domain.agent import MOST_TRADES_SHOWN, NO_LESSONS_FOLLOWED, Deployment
+from tapebook.domain.agent import MOST_TRADES_SHOWN, NO_LESSONS_FOLLOWED, Deployment, ExperienceRow, LayerRow
 from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, LookbackBars, Mid, SettledFunding
@@ -55,14 +55,15 @@ from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.memory import (
     ShownMemories,
+    analog_facts,
     citations_for,
     curated_until,
     experience_for,
+    layers_for,
     lessons_and_scale,
-    trade_cost_ppm,
-    trust_for,
 )
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
+from tapebook.tick.trust import trade_cost_ppm, trust_for
 from tapebook.wiring import Rooms
 
 MAX_CAUSES = 16
@@ -412,7 +413,8 @@ def _read_shared_market(
     version: PacketVersion,
 ) -> Market:
     profile = deployment.agent.context
-    minutes, count, looks_back = profile.bar_minutes, profile.bar_count, bool(profile.rooms) and version.lookbacks
+    minutes, count = profile.bar_minutes, profile.bar_count
+    looks_back = version.lookbacks and "experience" in profile.rooms
     if shelf is None or "features" in optional.degraded_names:
         market = read_market(tape, symbol, minutes=minutes, count=count, view=view, version=version)
         if looks_back:
@@ -459,43 +461,19 @@ def _read_memories(
     learned = seq if ahead is None else ahead.first_seq - 1
     known = {"seq": learned, "as_of": view.as_of, "curated": watermarks.curated}
     portfolio, docs, no_lessons = account.portfolio, watermarks.docs, (None, NO_LESSONS_FOLLOWED)
-    last, outcomes = read(
-        "last_decision",
-        (None, ()),
-        _last_decision,
-        book,
-        own,
-        market.symbol,
-        seq=seq,
-        version=version,
-        until=None if ahead is None else view.as_of,
-    )
-    lessons, followed = (
-        read("lessons", no_lessons, lessons_and_scale, rooms, deployment, market, seq=learned, version=version)
-        if "lessons" in on
-        else no_lessons
-    )
-    learned_here = (
-        read(
-            "experience",
-            PacketExperience(),
-            experience_for,
-            rooms,
-            deployment,
-            market,
-            portfolio,
-            seq=learned,
-            version=version,
-        )
-        if "experience" in on
-        else PacketExperience()
-    )
-    trust, weight_rows = (
-        read("experience", (NO_TRUST, ()), trust_for, rooms, deployment, market, seq=learned)
-        if "experience" in on and version.paper_twins
-        else (NO_TRUST, ())
-    )
-    layers = read("horizons", (), rooms.horizons.packet_rows, own, **known) if "horizons" in on else ()
+    terms: Any = {"seq": learned, "version": version}
+    decided: Any = {"seq": seq, "version": version, "until": None if ahead is None else view.as_of}
+    last, outcomes = read("last_decision", (None, ()), _last_decision, book, own, market.symbol, **decided)
+    lessons, followed = no_lessons
+    if "lessons" in on:
+        lessons, followed = read("lessons", no_lessons, lessons_and_scale, rooms, deployment, market, **terms)
+    experience, trust = PacketExperience(), (NO_TRUST, tuple[ExperienceRow, ...]())
+    if "experience" in on:
+        experience = read("experience", experience, experience_for, rooms, deployment, market, portfolio, **terms)
+        trust = read("experience", trust, trust_for, rooms, deployment, market, **terms)
+    layers: tuple[LayerRow, ...] = ()
+    if "horizons" in on:
+        layers = read("horizons", layers, layers_for, rooms, deployment, portfolio, version=version, **known)
     return {
         "activity": doing,
         "closed_trades": tuple(closed),
@@ -503,8 +481,9 @@ def _read_memories(
         "last_orders": outcomes,
         "lessons": lessons,
         "followed": followed,
-        "experience": (*weight_rows, *learned_here.rows) if weight_rows else learned_here.rows,
-        "trust": trust,
+        "experience": (*trust[1], *experience.rows) if trust[1] else experience.rows,
+        "trust": trust[0],
+        "analog": analog_facts(experience),
         "horizons": layers,
         "citations": read(
             "citations",

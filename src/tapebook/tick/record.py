@@ -26,8 +26,9 @@ from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, RunStatus, SlotMark
 from tapebook.log import Draft
 from tapebook.tick.decide import Decision, PreparedDecision, Slot
-from tapebook.tick.memory import moment_drafts, slot_mark
+from tapebook.tick.memory import moment_drafts
 from tapebook.tick.prepare import OptionalReads, log_causes, safe_causes, watermarks_now
+from tapebook.tick.trust import slot_mark
 from tapebook.wiring import Rooms
 
 

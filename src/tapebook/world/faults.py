@@ -28,7 +28,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     changes close and volume of a bar that ended `correct_after_ms` ago.
     Per request: `too_many` (429), `error` (500 `null`), `timeout` (no answer for `timeout_ms` of the
     world, then the line ends; with 0 it ends at once, for a client that stands still with its world).
-    Outside `window`, a first and a last instant, nothing happens.
+    `down` are servers that answer with a proxy's page for a while: a prefix such as `gamma`, since when, until when.
+    Outside `window`, a first and a last instant, nothing else happens.
     """
 
     seed: int = 0
@@ -52,6 +53,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     error: float = 0.0
     timeout: float = 0.0
     timeout_ms: int = 60 * SECOND
+    down: tuple[tuple[str, int, int], ...] = ()
 
     @classmethod
     def storm(cls, seed: int) -> "Faults":
@@ -83,6 +85,10 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         if not chance or (self.window is not None and not self.window[0] <= at <= self.window[1]):
             return False
         return self.uniform_draw(kind, subject, at if number is None else number) < chance
+
+    def is_down(self, server: str, at: int) -> bool:
+        """Whether a server behind a prefix is away at this instant."""
+        return any(name == server and since <= at < until for name, since, until in self.down)
 
     def uniform_draw(self, kind: str, subject: str, number: int) -> float:
         """A number from 0 up to 1 that belongs to this throw alone."""
@@ -119,7 +125,7 @@ class FaultLog:
             self.injected[place] = fault
 
 
-_BAD_GATEWAY = b"<html><head><title>502 Bad Gateway</title></head></html>"
+BAD_GATEWAY = b"<html><head><title>502 Bad Gateway</title></head></html>"
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -195,7 +201,7 @@ class FrameMangler:
     def _break_frame(self, frame: Frame, at: int) -> bytes:
         """Cut off in the middle, or what a proxy says when the exchange is gone."""
         cut = self._faults.uniform_draw("cut", frame.lane, at) < 0.7
-        return frame.payload[: len(frame.payload) * 2 // 3] if cut else _BAD_GATEWAY
+        return frame.payload[: len(frame.payload) * 2 // 3] if cut else BAD_GATEWAY
 
 
 class BarAmender:

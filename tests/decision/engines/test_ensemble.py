@@ -179,6 +179,18 @@ def test_lessons_scale_what_is_wanted() -> None:
     assert decided(LONGS_OF_1000, packet=packet_of(facts=facts)).notional_usd_e6 == 500 * E6
 
 
+def test_lessons_scale_entries_on_their_side_and_are_named_and_what_is_held_stays() -> None:
+    facts = account(lessons_scale_short_e4=0, lessons_followed=("0123456789ab",))
+    assert decided(LONGS_OF_1000, packet=packet_of(facts=facts)).notional_usd_e6 == 1_000 * E6
+    assert decided(SHORTS_OF_1000, packet=packet_of(facts=facts)).action == "hold"
+    halved = msgspec.structs.replace(facts, lessons_scale_e4=5_000)
+    assert decided(LONGS_OF_1000, packet=packet_of(facts=halved)).reason.startswith("follows lessons 0123456789ab; ")
+    # A lesson is about entries: a position that is wanted as it is stays, and one that is not wanted ends.
+    held = msgspec.structs.replace(halved, held_usd_e6=1_000 * E6, account_used_usd_e6=1_000 * E6)
+    assert decided(LONGS_OF_1000, packet=packet_of(facts=held)).action == "hold"
+    assert decided(SHORTS_OF_1000, packet=packet_of(facts=held)).action == "close"
+
+
 class ReadsSections:
     """A plug-in that was written against the packet's sections alone."""
 

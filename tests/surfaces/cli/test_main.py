@@ -61,17 +61,29 @@ def commands() -> Iterator[tuple[list[str], Any]]:
 
 
 COMMANDS = {" ".join(words): found for words, found in commands()}
-NO_READS = {"init", "up", "world", "ingest", "import", "export", "recall", "horizons", "lessons", "experience"}
+NO_READS = {
+    "init",
+    "up",
+    "completion",
+    "world",
+    "ingest",
+    "import",
+    "export",
+    "recall",
+    "horizons",
+    "lessons",
+    "experience",
+}
 NO_READS |= {"backtests remove", "backtests export"}
 READS = sorted({*COMMANDS} - NO_READS)
 
 
 def test_commands_are_those_promised() -> None:
     promised = ["init", "demo", "agents", "context", "tick", "trades", "replay", "verify", "rebuild", "doctor", "runs"]
-    promised += ["world", "ingest", "market", "import", "export"]
+    promised += ["world", "ingest", "assets", "market", "import", "export"]
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable", "agents remove"]
-    promised += ["halt", "resume", "flatten", "up"]
+    promised += ["halt", "resume", "flatten", "up", "completion"]
     promised += ["lessons", *(f"lessons {name}" for name in ("show", "promote", "demote"))]
     promised += ["experience", *(f"experience {name}" for name in ("show", "export", "import", "rebuild"))]
     promised += ["import candles", "import funding", "import marks", "import stream", "export candles", "export stream"]

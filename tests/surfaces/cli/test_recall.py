@@ -39,7 +39,7 @@ def test_sync_search_and_status(run: Run, home: str) -> None:
     assert second.startswith("    ") and "halt the desk first" in second
     assert "words 0." in run("recall", "search", "feed", "--explain", "--home", home)[1]
     said = run("recall", "status", "--home", home)[1]
-    assert "documents  1\n" in said and "global 1" in said and "chunks     1\n" in said and "at 3 of 3\n" in said
+    assert "documents  1\n" in said and "global 1" in said and "chunks     1\n" in said and "at 4 of 4\n" in said
     assert run("recall", "search", "zebra", "--home", home)[1].count("\n") == 1
 
 

@@ -7,6 +7,7 @@
    experience has learned the target is their mean, in which `cash` and the majority (`equal`) have weights as well.
 3. The position moves to the target when that is worth its costs. Size is the notional of a whole target times the
    target; the strongest voter on its side gives leverage and limit.
+4. Where confirmed lessons are followed they scale what is entered, and the reason names them.
 
 A member is the name of an engine, or `engine:model`, such as `openai:gpt-6-luna`; the members that
 cost money share the run's cap evenly.
@@ -35,7 +36,7 @@ from tapebook.domain.targets import FULL_E4, position_after_e4, weighted_target_
 from tapebook.domain.text import short_line
 from tapebook.errors import ConfigError
 
-MEMBERS = ("trend", "reversion", "breakout", "carry")
+MEMBERS = ("trend", "reversion", "breakout", "carry", "analog")
 _ORDERS = ("open", "adjust")
 
 
@@ -127,10 +128,13 @@ def _make_ballot(
 def _joint_action(facts: DecisionFacts, ballots: Sequence[Ballot]) -> Action:
     """The step from what is held towards what the members want together."""
     targets = {ballot.vote.engine: ballot.target_e4 for ballot in ballots}
-    target = weighted_target_e4(targets, facts.weights) * min(facts.lessons_scale_e4, FULL_E4)
-    wanted, reason = round(target / FULL_E4), _tally(ballots)
-    leader = _strongest_voter(ballots, target_side(wanted))
-    kind, after_usd = _step_towards(wanted, facts, _unit_usd_e6(facts, leader))
+    target = weighted_target_e4(targets, facts.weights)
+    leader, reason = _strongest_voter(ballots, target_side(target)), _tally(ballots)
+    unit = _unit_usd_e6(facts, leader)
+    wanted = _target_after_lessons(target, facts, unit)
+    if wanted != target:
+        reason = short_line(f"follows lessons {', '.join(facts.lessons_followed)}; {reason}", MAX_REASON_CHARS)
+    kind, after_usd = _step_towards(wanted, facts, unit)
     if kind in ("hold", "close"):
         sure = abs(wanted) if kind == "hold" else FULL_E4 - abs(wanted)
         return Action(kind, facts.symbol, None, 0, 1, "market", None, sure, reason)
@@ -139,6 +143,18 @@ def _joint_action(facts: DecisionFacts, ballots: Sequence[Ballot]) -> Action:
     terms = (order.order_type, order.limit_price_e8) if order else ("market", None)
     side, sure, cites = target_side(after_usd), abs(wanted), order.cites if order else ()
     return Action(kind, facts.symbol, side, abs(after_usd), leverage, *terms, sure, reason, cites)
+
+
+def _target_after_lessons(target_e4: int, facts: DecisionFacts, unit: int) -> int:
+    """The target as far as the lessons that are followed let it grow."""
+    scale = facts.lessons_scale_e4 if target_e4 > 0 else facts.lessons_scale_short_e4
+    wanted = round(target_e4 * min(scale, FULL_E4) / FULL_E4)
+    if target_side(target_e4) != facts.held_side:
+        return wanted
+    # A lesson is about entries: what is held on that side stays for as long as it is wanted.
+    held_e4 = round(facts.held_usd_e6 * FULL_E4 / unit) if unit else target_e4
+    kept = max(abs(wanted), min(abs(target_e4), abs(held_e4)))
+    return kept if target_e4 > 0 else -kept
 
 
 def _step_towards(wanted_e4: int, facts: DecisionFacts, unit: int) -> tuple[ActionKind, int]:

@@ -14,8 +14,11 @@ from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
+from typer.main import get_command_name
+from typer.models import CommandInfo
 
 from tapebook.errors import BadInput, Damaged, TapebookError
+from tapebook.gc_pause import gc_paused
 from tapebook.surfaces.cli import (
     agents,
     backtests,
@@ -38,7 +41,15 @@ from tapebook.surfaces.cli.output import complain, discard_output, one_line, pre
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
-root = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+def _empty_root() -> typer.Typer:
+    both = {"help_option_names": ["-h", "--help"]}
+    return typer.Typer(
+        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=both
+    )
+
+
+root = _empty_root()
 
 
 def _print_version(wanted: bool) -> None:
@@ -74,6 +85,7 @@ COMMANDS: list[Callable[..., None]] = [
     *(market.world, market.ingest, market.assets, market.market),
     *(desk.halt, desk.resume, desk.flatten),
     *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
+    home.completion,
 ]
 for command in COMMANDS:
     root.command()(command)
@@ -131,16 +143,38 @@ def _run(words: list[str]) -> int:
     # Bytes that are no text come as lone surrogates, which no database takes.
     if any(ord("\ud800") <= ord(char) <= ord("\udfff") for word in words for char in word):
         raise BadInput("an argument is not UTF-8 text: write it in UTF-8")
-    command = typer.main.get_command(root)
     code = 0
     try:
-        # Not command.main(): that one prints errors and ends on Ctrl-C in its own way.
-        with command.make_context("tapebook", words) as context:
+        # Parsing loads a validator, which makes many objects that stay: looking through them takes time.
+        with gc_paused():
+            command = typer.main.get_command(_root_for(words))
+            # Not command.main(): that one prints errors and ends on Ctrl-C in its own way.
+            context = command.make_context("tapebook", words)
+        with context:
             command.invoke(context)
     except typer.Exit as left:
         code = left.exit_code
     sys.stdout.flush()
     return code
+
+
+def _root_for(words: list[str]) -> typer.Typer:
+    """The command line with the one command that is asked for, or with all of them.
+
+    Building the seventy others takes longer than most commands run.
+    """
+    wanted = next((word for word in words if not word.startswith("-")), "")
+    commands = [each for each in root.registered_commands if get_command_name(_function_name(each)) == wanted]
+    groups = [each for each in root.registered_groups if each.name == wanted]
+    if not commands and not groups:
+        return root
+    one = _empty_root()
+    one.registered_callback, one.registered_commands, one.registered_groups = root.registered_callback, commands, groups
+    return one
+
+
+def _function_name(command: CommandInfo) -> str:
+    return command.name or (command.callback.__name__ if command.callback else "")
 
 
 def _damage(words: list[str], error: Exception) -> str | None:

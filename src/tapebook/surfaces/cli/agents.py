@@ -40,6 +40,7 @@ SHOWN_TEXT = 60
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name: letters, digits, . _ and -.")]
 Known = Annotated[str, typer.Argument(metavar="NAME", help="The name of an agent; `tapebook agents` lists them.")]
 RemovedToo = Annotated[bool, typer.Option("--removed", help="Those too that were removed.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; recall finds it with the change.")]
 Text = str | None
 
 group = typer.Typer(rich_markup_mode=None, invoke_without_command=True)
@@ -103,6 +104,7 @@ def save(
     other: Annotated[
         list[str] | None, typer.Option("--set", metavar="K=V", help="Any other key of docs/agents.md; repeatable.")
     ] = None,
+    reason: Reason = "",
     home: Home = None,
     json: Json = False,
 ) -> None:
@@ -117,7 +119,7 @@ def save(
     home, json = group_options(context, home, json)
     with open_home(home) as book:
         change = book.add_agent if context.info_name == "add" else book.edit_agent
-        saved = change(name, settings, file=file)
+        saved = change(name, settings, file=file, reason=reason)
     _print_saved(saved, json)
 
 
@@ -126,15 +128,15 @@ group.command("edit", help="Change an agent, which makes a new version of it.")(
 
 
 @group.command()
-def enable(context: typer.Context, name: Known, *, home: Home = None, json: Json = False) -> None:
+def enable(context: typer.Context, name: Known, *, reason: Reason = "", home: Home = None, json: Json = False) -> None:
     """Let an agent decide again."""
-    _switch(name, True, *group_options(context, home, json))
+    _switch(name, True, *group_options(context, home, json), reason=reason)
 
 
 @group.command()
-def disable(context: typer.Context, name: Known, *, home: Home = None, json: Json = False) -> None:
+def disable(context: typer.Context, name: Known, *, reason: Reason = "", home: Home = None, json: Json = False) -> None:
     """Keep an agent from deciding; what it holds stays as it is."""
-    _switch(name, False, *group_options(context, home, json))
+    _switch(name, False, *group_options(context, home, json), reason=reason)
 
 
 @group.command()
@@ -173,9 +175,9 @@ def _mark_removed(agent: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**agent, "broker": f"{agent['broker']} (dry run)"} if agent["mode"] == "dry_run" else agent
 
 
-def _switch(name: str, on: bool, home: str | None, json: bool) -> None:
+def _switch(name: str, on: bool, home: str | None, json: bool, *, reason: str) -> None:
     with open_home(home) as book:
-        saved = book.edit_agent(name, {"enabled": on})
+        saved = book.edit_agent(name, {"enabled": on}, reason=reason)
     _print_saved(saved, json)
 
 

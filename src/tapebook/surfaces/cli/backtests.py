@@ -31,6 +31,9 @@ def backtest(
     end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="ISO-8601 or ms; else its end.")] = None,
     chunks: Annotated[str, typer.Option(metavar="KIND", help="quarter, month, week or none.")] = "quarter",
     memory: Annotated[str, typer.Option(metavar="ROOMS", help=MEMORY_HELP)] = "on",
+    memory_from: Annotated[
+        str | None, typer.Option("--memory-from", metavar="ID|live", help="Begin with what was learned there.")
+    ] = None,
     freeze_at: Annotated[
         str | None, typer.Option("--freeze-at", metavar="TIME", help="With frozen: when learning ends; else chunk 1.")
     ] = None,
@@ -60,6 +63,7 @@ def backtest(
         "freeze_at": parse_time(freeze_at) if freeze_at else None,
         "gaps": gaps,
         "fill": _one_of(fill, FILLS) if fill else None,
+        "memory_from": memory_from,
     }
     with open_home(home) as book, progress("backtest") as show:
 

@@ -1,7 +1,7 @@
-"""Commands on the home as a whole: `init`, `demo`, `verify`, `rebuild`, `doctor`."""
+"""Commands on the home as a whole: `init`, `demo`, `verify`, `rebuild`, `doctor`; and `completion`, for a shell."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,26 @@ from tapebook.surfaces.cli.output import Column, complain, print_json, print_lin
 
 if TYPE_CHECKING:
     from tapebook.api.app import DemoProgress
+
+
+# All words are in it, so that a shell asks nobody while somebody types.
+_SCRIPT = """\
+_tapebook() {{
+    local at path="" words=""
+    for ((at = 1; at < COMP_CWORD; at++)); do
+        case "$path ${{COMP_WORDS[at]}}" in
+            {paths}) path="$path ${{COMP_WORDS[at]}}" ;;
+        esac
+    done
+    case "$path" in
+{cases}
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+}}
+complete -o default -F _tapebook tapebook
+"""
+# zsh runs completions of bash behind this.
+_BEFORE = {"bash": "", "zsh": "autoload -Uz compinit bashcompinit\ncompinit\nbashcompinit\n"}
 
 
 def init(home: Home = None) -> None:
@@ -122,3 +142,29 @@ def demo(
 
 def _demo_words(step: "DemoProgress") -> str:
     return f"{minute_text(step.market_time)}  rows {step.rows:,}  ticks {step.ticks:,}  trades {step.trades:,}"
+
+
+def completion(
+    shell: Annotated[Literal["bash", "zsh"], typer.Argument(metavar="SHELL", help="bash or zsh.")],
+) -> None:
+    """Print what makes a shell complete commands and options."""
+    from tapebook.surfaces.cli import root
+
+    print(_BEFORE[shell] + completion_script(typer.main.get_command(root)), end="")
+
+
+def completion_script(command: Any) -> str:
+    """The script of a command with all its groups."""
+    words = _words_by_path(command, "")
+    cases = [f'        "{path}") words="{" ".join(found)}" ;;' for path, found in words.items()]
+    return _SCRIPT.format(paths="|".join(f'"{path}"' for path in words if path), cases="\n".join(cases))
+
+
+def _words_by_path(command: Any, path: str) -> dict[str, list[str]]:
+    """What may follow after each path of commands: those below it, and options."""
+    below = getattr(command, "commands", {})
+    options = [name for each in command.params for name in (*each.opts, *each.secondary_opts) if name.startswith("--")]
+    found = {path: [*below, *options, "--help"]}
+    for name, child in below.items():
+        found |= _words_by_path(child, f"{path} {name}")
+    return found

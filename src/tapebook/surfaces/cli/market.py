@@ -87,7 +87,7 @@ def assets(
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """List the markets there are: names, categories, tick, lot and leverage."""
+    """List the markets there are, with categories, tick and lot."""
     moment = None if as_of is None else parse_time(as_of)
     with open_home(home) as book:
         if snapshot is not None:

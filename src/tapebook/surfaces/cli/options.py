@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tapebook.domain.instants import parse_instant
+from tapebook.gc_pause import gc_paused
 
 if TYPE_CHECKING:
     from tapebook.api.app import Tapebook
@@ -68,9 +69,11 @@ def home_folder(given: str | None) -> Path:
 @contextmanager
 def open_home(given: str | None) -> "Iterator[Tapebook]":
     """The façade on a home, closed at the end."""
-    from tapebook.api import app
+    # Loading makes many objects that stay: looking through them for garbage would take a third of the time.
+    with gc_paused():
+        from tapebook.api import app
 
-    book = app.open(home_folder(given))
+        book = app.open(home_folder(given))
     with closing(book):
         yield book
     if problem := getattr(book, "anchor_problem", None):

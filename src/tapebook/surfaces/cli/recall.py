@@ -20,6 +20,7 @@ from tapebook.surfaces.cli.output import (
     print_text,
     progress,
     shorten_on_screen,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ def search(
         str | None, typer.Option("--agent", metavar="AGENT", help="Only what this agent may see; else all.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="K", min=1, max=100, help="At most K places.")] = 10,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", metavar="KIND", help="Only documents of this kind, such as trade; repeatable."),
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="What each score is made of.")] = False,
     as_of: AsOf = None,
     home: Home = None,
@@ -49,7 +54,7 @@ def search(
     """Find places in documents, as known now or at any past moment."""
     moment = None if as_of is None else parse_time(as_of)
     with open_home(home) as book:
-        found = book.recall.search(query, agent=agent, limit=limit, as_of=moment)
+        found = book.recall.search(query, agent=agent, limit=limit, as_of=moment, kinds=kind or None)
     if json:
         print_json(found.to_dict())
     else:
@@ -155,6 +160,8 @@ def _steps(show: Show) -> Any:
 
 
 def _print_found(found: "SearchResult", *, explain: bool) -> None:
+    if found.missing:
+        warn(found.missing)
     if not found.citations:
         print_lines([found.why or "nothing was found"])
     for number, each in enumerate(found.citations):

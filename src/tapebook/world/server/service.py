@@ -1,4 +1,5 @@
-"""The world as a server on loopback that speaks Hyperliquid: `POST /info` and `GET /ws`.
+"""The world as a server on loopback that speaks Hyperliquid: `POST /info` and `GET /ws`; beside it, under `/gamma`,
+`/clob`, `/llama` and `/stablecoins`, the servers of Polymarket and DefiLlama (`beside.py`).
 
 Its time is only what `advance` made it. A step, in order:
 
@@ -23,7 +24,9 @@ from tapebook.world.faults import BarAmender, FaultLog, Faults, FrameMangler, In
 from tapebook.world.market import World
 from tapebook.world.server import requests
 from tapebook.world.server.answers import TOO_MANY_REQUESTS, InfoAnswer, InfoEndpoint, refusal_answer
+from tapebook.world.server.beside import OtherServers
 from tapebook.world.server.exchange import Exchange
+from tapebook.world.server.predictions import MOST_PER_PAGE
 from tapebook.world.server.requests import MOST_SOCKETS
 from tapebook.world.server.sockets import Socket, StepFrames
 
@@ -33,8 +36,8 @@ _CALM = Faults()
 class WorldServer:
     """A world, told over HTTP and WebSocket from `history_ms` after its start on.
 
-    `delistings` are perps that are delisted on the way, and when. The step at which it begins is published by the
-    first `advance`, so a client can subscribe before it.
+    `delistings` are perps that are delisted on the way, and when; `page_size` is the most that Gamma gives at once.
+    The step at which it begins is published by the first `advance`, so a client can subscribe before it.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class WorldServer:
         faults: Faults = _CALM,
         history_ms: int = 0,
         delistings: Mapping[str, int] | None = None,
+        page_size: int = MOST_PER_PAGE,
     ) -> None:
         self._faults = faults
         self._record = FaultLog()
@@ -51,6 +55,7 @@ class WorldServer:
         amend = BarAmender(faults, self._record)
         self._exchange = Exchange(world, now=now, amend=amend, delistings=delistings or {})
         self._desk = InfoEndpoint(self._exchange, faults, self._record)
+        self._beside = OtherServers(self._exchange, faults, self._record, page_size=page_size)
         self._feed = StepFrames(self._exchange)
         self._next_step = now
         self._sockets: dict[Socket, FrameMangler | None] = {}
@@ -80,6 +85,7 @@ class WorldServer:
         """Begins to listen, on a free port if none is named, and gives the base URL."""
         app = web.Application()
         app.add_routes([web.post("/info", self._info), web.get("/ws", self._ws)])
+        app.add_routes(self._beside.routes())
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)

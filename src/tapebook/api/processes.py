@@ -1,0 +1,103 @@
+"""What needs no open home and runs for a while: makes a home (`init`), follows a market (`ingest`), plays the demo."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tapebook.anchors import anchor_heads
+from tapebook.clock import SystemClock, VirtualClock, elapsed_seconds
+from tapebook.desk import agents
+from tapebook.desk import demo as demo_loop
+from tapebook.desk.demo import DemoProgress
+from tapebook.desk.supervisor import claim_role
+from tapebook.errors import HomeError
+from tapebook.home import DEMO_START, exclusive_lock, is_home, make_home, require_home
+from tapebook.ingest.live import IngestProgress, clock_address, ingest_live
+from tapebook.ingest.world_process import clock_of_source
+from tapebook.report.demo import DemoReport, demo_report
+from tapebook.settings import profiles
+from tapebook.settings.config import load_config
+from tapebook.settings.logs import log_problems
+from tapebook.tick.heartbeat import when_database_answers
+from tapebook.wiring import Rooms
+
+_LOG = logging.getLogger("tapebook.ingest")
+
+FIRST_AGENTS: dict[str, dict[str, Any]] = {
+    "btc-5m": {"watch": "BTC", "strategy": "Hold until a strategy is written."},
+    "demo-ensemble": {
+        "watch": "BTC, ETH",
+        "engine": "ensemble",
+        "members": "trend, reversion, breakout, carry",
+        "strategy": "Go with the weighted majority of the rule engines.",
+    },
+}
+"""The agents of a new home, as their owner would write them."""
+
+
+async def ingest(
+    home: str | Path, *, url: str | None, seconds: float | None, report: Callable[[IngestProgress], None]
+) -> None:
+    """Listens to the market and keeps it in the tape until `seconds` have passed, or for ever."""
+    home = Path(home)
+    require_home(home)
+    end = None if seconds is None else elapsed_seconds() + seconds
+    clock = await clock_of_source(clock_address(load_config(home), url))
+
+    def report_wait(line: str) -> None:
+        report(IngestProgress(clock.now(), {}, 0, line))
+
+    with exclusive_lock(home, "tape"):
+        # Nothing else runs in this loop yet, so it may stand still for as long as the wait lasts.
+        rooms = when_database_answers(
+            lambda: Rooms(home, clock=clock), until=end, stopped=lambda: False, report=report_wait
+        )
+        try:
+            claim_role(rooms.tape_db, "ingest", owner=rooms.config.owner)
+            left = None if end is None else max(0.0, end - elapsed_seconds())
+            await ingest_live(rooms, url=url, seconds=left, report=log_problems(_LOG, report))
+        finally:
+            rooms.close()
+
+
+def init(home: str | Path) -> list[str]:
+    """Makes a new home with commented settings and its first agents; says what was made."""
+    home = Path(home)
+    if is_home(home):
+        raise HomeError(f"{home} is a tapebook home already: edit its tapebook.toml, or choose another --home")
+    make_home(home)
+    rooms = Rooms(home, clock=SystemClock())
+    try:
+        for name, settings in FIRST_AGENTS.items():
+            agents.add_agent(rooms, name, profiles.settings_from_mapping(settings))
+        anchor_heads(rooms)
+    finally:
+        rooms.close()
+    return [
+        f"{home}/tapebook.toml   settings, each with a comment",
+        f"{home}/book.db         the log and what is computed from it",
+        f"{home}/tape.db         the market, empty",
+        "agent btc-5m (engine: the default of the settings) watches BTC",
+        "agent demo-ensemble (engine: ensemble of the rule engines) watches BTC, ETH",
+    ]
+
+
+def demo(
+    home: str | Path,
+    *,
+    seconds: float = 30,
+    seed: int = 7,
+    paced: bool = False,
+    progress: Callable[[DemoProgress], None] = lambda progress: None,
+) -> DemoReport:
+    """Runs the seeded world for `seconds` times twenty minutes of market, and reports; a home goes on where it was."""
+    demo_loop.prepare_demo_home(Path(home), seed=seed)
+    clock = VirtualClock(DEMO_START)
+    rooms = Rooms(Path(home), clock=clock)
+    try:
+        asyncio.run(demo_loop.run_demo(rooms, clock, seconds=seconds, seed=seed, paced=paced, progress=progress))
+        return demo_report(rooms, seed=seed)
+    finally:
+        rooms.close()

@@ -1,0 +1,201 @@
+"""What sources that poll over HTTP share: the shell that asks, waits and gives up; each has a session that is pure.
+
+1. `PolledSource.run` looks a few times a minute whether the session wants to know something, and asks politely.
+2. An answer goes to the session. A server that is busy, broken or silent is asked again later, longer each time; the
+   session keeps its place meanwhile, so that a crawl goes on where it stopped.
+3. A question the server refuses for good (most statuses of 400 to 499) is given up, and the session told so.
+
+Under virtual time all of this happens in `barrier`, without waiting between two questions: the market stands still.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from tapebook.domain.instants import MINUTE, SECOND, parse_instant
+from tapebook.domain.market import Gap
+from tapebook.tape.source import SourceContext, SourceProblem
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+BEAT_S = 5.0
+"""How often a source looks whether something is due: its data are hourly."""
+
+_FIRST_WAIT_MS, _LONGEST_WAIT_MS = 10 * SECOND, 10 * MINUTE
+# Busy, slow, or a filter in front of the server that took us for a robot: the same question may be answered later.
+_TRANSIENT = frozenset((403, 408, 425, 429))
+_MOST_BODY = 64 * 2**20
+# Servers behind Cloudflare refuse the names that HTTP libraries of Python give themselves.
+_HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; tapebook)", "Accept": "application/json"}
+_MOST_SAID = 200
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """A question: a GET, or a POST if it has a body. `kind` and `subject` say what for."""
+
+    kind: str
+    url: str
+    params: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    subject: str = ""
+
+
+class PollSession(Protocol):
+    """What a polled source knows and wants to know, without any I/O."""
+
+    def next_request(self, now: int) -> HttpRequest | None:
+        """The question to ask next; None while nothing is due. It stays the next one until it has ended."""
+        ...
+
+    def handle_answer(self, request: HttpRequest, body: bytes, now: int) -> str | None:
+        """Takes an answer; why it cannot be read, if it cannot: then it is asked again later."""
+        ...
+
+    def skip_request(self, request: HttpRequest, why: str, now: int) -> None:
+        """Goes on without the answer to a question that the server refused for good."""
+        ...
+
+
+class _HttpRefusal(msgspec.Struct, frozen=True):
+    why: str
+    for_good: bool = False
+    limited: bool = False
+    wait_ms: int = 0
+
+
+class PolledSource:
+    """Asks what a session wants to know; a source for `tape/source.py`."""
+
+    def __init__(
+        self, name: str, session: PollSession, context: SourceContext, *, per_second: float, timeout_s: float = 45.0
+    ) -> None:
+        self._name, self._session, self._context = name, session, context
+        self._pause_s, self._timeout_s = 1 / per_second, timeout_s
+        self._http: ClientSession | None = None
+        self._failures = 0
+        self._not_before = 0
+        self._trouble: str | None = None
+
+    async def run(self) -> None:
+        """Asks what is due until cancelled; under virtual time `barrier` does."""
+        try:
+            while not self._context.stepped:
+                await self.barrier(self._context.clock())
+                await self._context.sleep(BEAT_S)
+            await asyncio.Event().wait()
+        finally:
+            if self._http is not None:
+                await self._http.close()
+                self._http = None
+
+    async def barrier(self, now: int) -> None:
+        """Asks everything that is due, until a server wants to be left alone."""
+        while now >= self._not_before and (request := self._session.next_request(now)) is not None:
+            answer = await self._ask(request)
+            now = now if self._context.stepped else self._context.clock()
+            refusal = answer if isinstance(answer, _HttpRefusal) else None
+            if isinstance(answer, bytes) and (unreadable := self._session.handle_answer(request, answer, now)):
+                refusal = _HttpRefusal(unreadable)
+            if refusal is None:
+                self._failures, self._trouble = 0, None
+            else:
+                self._handle_refusal(request, refusal, now)
+            if not self._context.stepped:
+                await self._context.sleep(self._pause_s)
+
+    def connection_problem(self) -> str | None:
+        """Why nothing is heard just now, in one line; None while something is."""
+        return None if self._trouble is None else f"{self._name} does not answer ({self._trouble})"
+
+    def unlisted_settings(self) -> tuple[str, ...]:
+        """Nothing: what settings of such a source name is taken as it is."""
+        return ()
+
+    def _handle_refusal(self, request: HttpRequest, refusal: _HttpRefusal, now: int) -> None:
+        kind = "limited" if refusal.limited else "refused"
+        subject = f"{request.kind} {request.subject}".strip()
+        self._context.sink.add_problem(SourceProblem(self._name, kind, subject, refusal.why[:_MOST_SAID]))
+        if refusal.for_good:
+            self._session.skip_request(request, refusal.why, now)
+            return
+        wait = min(_LONGEST_WAIT_MS, _FIRST_WAIT_MS * 2 ** min(self._failures, 10))
+        self._failures += 1
+        self._not_before = now + max(wait, min(refusal.wait_ms, _LONGEST_WAIT_MS))
+        self._trouble = refusal.why[:_MOST_SAID]
+
+    async def _ask(self, request: HttpRequest) -> bytes | _HttpRefusal:
+        from aiohttp import ClientError, ClientSession, ClientTimeout
+
+        if self._http is None:
+            self._http = ClientSession(headers=_HEADERS, timeout=ClientTimeout(total=None))
+        method, data = ("GET", None) if request.body is None else ("POST", request.body)
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        asking = self._http.request(method, request.url, params=request.params, data=data, headers=headers)
+        try:
+            async with asyncio.timeout(self._timeout_s), asking as response:
+                body = await response.content.read(_MOST_BODY)
+                while not response.content.at_eof() and len(body) < _MOST_BODY:
+                    body += await response.content.read(_MOST_BODY)
+        except TimeoutError:
+            return _HttpRefusal(f"no answer within {self._timeout_s:g} s")
+        except (ClientError, OSError) as error:
+            return _HttpRefusal(f"{type(error).__name__}: {error}")
+        if response.status != 200:
+            return _refusal_of(response.status, body, response.headers.get("Retry-After", ""))
+        return body
+
+
+def _refusal_of(status: int, body: bytes, retry_after: str) -> _HttpRefusal:
+    why = f"{status} {body[:100].decode(errors='replace')}"
+    for_good = 400 <= status < 500 and status not in _TRANSIENT
+    # A date is not read: whose clock it is by, nobody knows.
+    seconds = int(retry_after) if retry_after.isascii() and retry_after.isdecimal() else 0
+    return _HttpRefusal(why, for_good, limited=status == 429, wait_ms=min(seconds, 3_600) * SECOND)
+
+
+def missed_hours(source: str, channel: str, *, newest: int | None, bucket: int, step: int) -> list[Gap]:
+    """The gap between the newest bucket the tape has and the one that is delivered now, if hours lie between them."""
+    if newest is None or bucket - newest < 2 * step:
+        return []
+    return [Gap(source, channel, "*", newest - newest % step + step, bucket - bucket % step, "no complete answer")]
+
+
+def decode_answer(body: bytes) -> Any:
+    """An answer as it is; ValueError in one line for what is none, such as the page of a proxy."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        begins = body[:60].decode(errors="replace")
+        raise ValueError(f"no JSON ({error}): {begins!r}") from error
+
+
+def text_of(row: Mapping[str, Any], name: str, most: int = 300) -> str:
+    """A text of an answer, without what no database holds; empty when it is missing or something else."""
+    value = row.get(name)
+    # Lone surrogates and NUL have no place in a database; all else stays as it was written.
+    return value[:most].replace("\x00", "").encode(errors="replace").decode() if isinstance(value, str) else ""
+
+
+def number_of(row: Mapping[str, Any], name: str) -> float | None:
+    """A finite number of an answer, which may be written as text; None when it is missing or something else."""
+    value = row.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except ValueError:
+        return None
+    # The same as asking whether it is finite, and not larger than money gets.
+    return found if -1e18 < found < 1e18 else None
+
+
+def instant_of(row: Mapping[str, Any], name: str) -> int | None:
+    """A moment of an answer in any of the forms there are; None when it is missing or cannot be read."""
+    text = text_of(row, name, 40)
+    try:
+        return parse_instant(text.strip()) if text else None
+    except (ValueError, OverflowError):
+        return None

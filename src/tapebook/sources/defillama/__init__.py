@@ -1,0 +1,75 @@
+"""DefiLlama as a source: where capital is, where it goes and what is done with it, once an hour.
+
+`wire.py` reads answers, `snapshot.py` is the hour's plan and the rows that follow; `_polling.py` beside this package
+asks. Eight questions an hour; the largest answer has some ten megabytes.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from tapebook.domain.instants import HOUR
+from tapebook.domain.market import FeatureRow
+from tapebook.sources._polling import PolledSource, number_of
+from tapebook.sources.defillama.snapshot import CHANNELS, NAME, DefiLlamaSnapshot, SnapshotSettings
+from tapebook.tape.families import Family
+from tapebook.tape.source import SourceAdapter, SourceChannel, SourceContext
+from tapebook.tape.view import View
+
+ApiAddress = Annotated[str, Meta(pattern=r"^https?://[^\s@?#]+\Z", description="an address like https://api.llama.fi")]
+SubjectCount = Annotated[int, Meta(ge=1, le=1000, description="a whole number from 1 to 1000")]
+
+
+class DefiLlamaSettings(msgspec.Struct, frozen=True):
+    """The section [defillama]."""
+
+    api_url: ApiAddress = "https://api.llama.fi"
+    stablecoins_url: ApiAddress = "https://stablecoins.llama.fi"
+    # Of how many subjects of a kind rows are kept, the largest first.
+    chains: SubjectCount = 100
+    protocols: SubjectCount = 100
+    stablecoins: SubjectCount = 30
+
+
+def create(settings: DefiLlamaSettings, context: SourceContext) -> PolledSource:
+    """The source; a world at `context.url` has both servers behind prefixes of one address."""
+    api, stablecoins = settings.api_url, settings.stablecoins_url
+    if context.url is not None:
+        api, stablecoins = f"{context.url.rstrip('/')}/llama", f"{context.url.rstrip('/')}/stablecoins"
+    tape = context.tape
+
+    def tvl_at(subject: str, at: int) -> float | None:
+        row = tape.feature("capital_base", subject, view=View(at))
+        # A row of another day would make a day's flow of several days.
+        if row is None or at - row.bucket_ts > 3 * HOUR:
+            return None
+        return number_of(msgspec.json.decode(row.metrics_json, type=dict[str, Any]), "tvlUsd")
+
+    session = DefiLlamaSnapshot(
+        SnapshotSettings(
+            api_url=api.rstrip("/"),
+            stablecoins_url=stablecoins.rstrip("/"),
+            chains=settings.chains,
+            protocols=settings.protocols,
+            stablecoins=settings.stablecoins,
+        ),
+        context.sink,
+        newest=tape.newest_buckets().get(CHANNELS[0]),
+        tvl_at=tvl_at,
+    )
+    # One question a second is far below the 300 a minute that are let through.
+    return PolledSource(NAME, session, context, per_second=1.0)
+
+
+SOURCE = SourceAdapter(
+    name=NAME,
+    channels=tuple(
+        SourceChannel(channel, 3 * HOUR, "features", Family(FeatureRow, f"defillama_{channel}", channel, step_ms=HOUR))
+        for channel in CHANNELS
+    ),
+    create=create,
+    settings=DefiLlamaSettings,
+    migrations="tapebook.sources.defillama",
+    remedies={"refused": "see that DefiLlama can be reached; the next hour asks anew"},
+)
