@@ -17,14 +17,15 @@ FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 
 def main(wanted: list[str]) -> int:
     """Runs benchmarks by name."""
-    known = sorted(found.name for found in pkgutil.iter_modules(bench.__path__) if found.name not in NOT_BENCHMARKS)
+    modules = [found.name for found in pkgutil.iter_modules(bench.__path__)]
+    known = sorted(name.replace("_", "-") for name in modules if name not in NOT_BENCHMARKS)
     unknown = [name for name in wanted if name not in known]
     if unknown:
         print(f"error: no benchmark called {unknown[0]!r}; choose from: {', '.join(known)}", file=sys.stderr)
         return 2
     for name in wanted or known:
         print(f"{name}:", flush=True)
-        figures: list[Figure] = importlib.import_module(f"bench.{name}").run()
+        figures: list[Figure] = importlib.import_module(f"bench.{name.replace('-', '_')}").run()
         print("\n".join(f"  {line(figure)}" for figure in figures), flush=True)
         _store(name, figures)
     return 0

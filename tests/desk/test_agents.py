@@ -162,7 +162,7 @@ def test_a_file_and_words_together(tmp_path: Path) -> None:
     with app.open(tmp_path / "home") as book:
         book.add_agent("a", {"max_leverage": 3}, file=tmp_path / "a.toml")
         view = book.agent("a")
-        assert (view["watch"], view["max_leverage"], (view["shadow"] or {})["memory"]) == (["BTC"], 3, False)
+        assert (view["watch"], view["max_leverage"], (view["shadow"] or {})["memory"]) == (["BTC"], 3, "off")
         assert (view["deployment"], view["closed_trades"], view["net_pnl_usd"]) == (None, 0, 0.0)
         with pytest.raises(BadInput, match="the file is about 'a', not about 'b'"):
             book.add_agent("b", file=tmp_path / "a.toml")

@@ -178,7 +178,9 @@ def test_what_goes_wrong_is_shown_by_status_until_it_goes_well(tmp_path: Path) -
         shelf.write("global/a.md", "a")
         shelf.sync()
         (version,) = [each for each in shelf.rooms.documents.versions(after=0, most=9)]
-        body = shelf.rooms.home / "archive" / "sha256" / version.sha256[:2] / f"{version.sha256}.z"
+        assert version.sha256 in shelf.rooms.archive.keys("sha256/")[0]
+        shelf.rooms.archive.drain()
+        (body,) = (shelf.rooms.home / "archive" / "packs").rglob("*.z")
         kept = body.read_bytes()
         body.unlink()
         shelf.rooms.indexes.close()

@@ -18,6 +18,7 @@ from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.experience import experience_report
 from tapebook.log import Draft
 from tapebook.tick.memory import outcomes_due
+from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
 
@@ -89,7 +90,9 @@ class HomeExperience(HomePart):
 
 
 def _rebuild_all(rooms: Rooms, deployment: str) -> RebuildComparison:
-    return rebuild_and_compare(rooms.experience, deployment, seq=rooms.book.head(deployment))
+    return rebuild_and_compare(
+        rooms.experience, deployment, seq=rooms.book.head(deployment), runs=runs_of(rooms, deployment)
+    )
 
 
 def _check_contents(contents: files.ExperienceFolder, folder: Path, *, now: int) -> None:

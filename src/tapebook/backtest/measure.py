@@ -30,6 +30,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from tapebook.backtest.book_range import TradeOutcome, average_exposures, book_range
@@ -59,9 +60,11 @@ from tapebook.backtest.result import (
     round_fixed,
     round_to_cents_e6,
 )
+from tapebook.decision.rule_engine import USUAL_SETTINGS
 from tapebook.domain.agent import MEMORY_ROOMS, Deployment, MemoryRoom
 from tapebook.domain.estimate import Estimate, benjamini_hochberg, rate_estimate, student_cdf, student_quantile
 from tapebook.domain.instants import DAY, floor_to_step
+from tapebook.domain.money import E6
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.text import plural
 from tapebook.experience.records import (
@@ -77,9 +80,11 @@ from tapebook.experience.records import (
     provider_weight,
     result_scale_ppm,
 )
+from tapebook.experience.twins import E9, follower_bound_e9
 from tapebook.lessons import NO_LESSONS, note_bullets
 from tapebook.tape.view import GRACE_MS, View
 from tapebook.tick.quotes import TapeQuotes
+from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
 StartAndEndPrice = tuple[int | None, int | None]
@@ -279,10 +284,28 @@ def measure_all(
         fill=plan.fill,
         inputs=plan.inputs,
         exposures=tuple((symbol, round_to_cents_e6(usd)) for symbol, usd in exposures.items()),
+        bound_usd_e6=_bound_usd_e6(rooms, deployment, seq=seq) if is_remembering(plan) else msgspec.UNSET,
         rooms=room_uses(rooms, deployment, [each.trade for each in ended], seq=seq, at=plan.end),
         memory_from=plan.memory_from,
         texts=plan.texts,
     )
+
+
+def is_remembering(plan: BacktestPlan) -> bool:
+    """Whether decisions of a plan are told what was learned of members."""
+    return plan.agent.experience.enabled and "experience" in plan.agent.context.rooms
+
+
+def _bound_usd_e6(rooms: Rooms, deployment: Deployment, *, seq: int) -> int | msgspec.UnsetType:
+    """How far the trust in members could have put the account behind doing nothing, by the votes and prices of it.
+
+    A unit is what a rule trades by its own settings, within the cap of a position.
+    """
+    twins = rooms.experience.twins.as_of(deployment.id, seq=seq, runs=runs_of(rooms, deployment.id))
+    if not twins:
+        return msgspec.UNSET
+    unit = min(round(USUAL_SETTINGS.notional_usd * E6), deployment.agent.caps.max_position_usd_e6)
+    return sum(follower_bound_e9(each) * unit // E9 for each in twins.values())
 
 
 _EVERY_NOTE = 2**31 - 1

@@ -152,7 +152,8 @@ class BacktestResult(msgspec.Struct, frozen=True):
 
     `exposures` is what was held of each symbol on average over all of the time, in usd_e6 with its sign. Results of
     the first build say nothing of it, nor of fills and inputs: their fills were at the close of a bar. Results without
-    `rooms` are from before there were any; their `off` is today's `none`.
+    `rooms` are from before there were any; their `off` is today's `none`. `bound_usd_e6` is how far trust in an
+    ensemble's members could have put it behind doing nothing; it is left out without any.
     """
 
     id: str
@@ -177,6 +178,7 @@ class BacktestResult(msgspec.Struct, frozen=True):
     rooms: tuple[RoomUse, ...] = ()
     memory_from: MemorySource | None = None
     texts: KnownTexts | None = None
+    bound_usd_e6: int | msgspec.UnsetType = msgspec.UNSET
 
 
 def round_fixed(value: float, digits: int) -> float:

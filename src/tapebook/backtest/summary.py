@@ -109,7 +109,7 @@ def input_rows(result: BacktestResult) -> list[tuple[str, str]]:
 
 
 def random_turnover_sentences(result: BacktestResult) -> list[str]:
-    """Where the closed trades stand among the same trades at random moments, and what was held on average."""
+    """Where the closed trades stand among the same trades at random moments, what was held, and the bound."""
     said = [
         sentence
         for each in result.baselines
@@ -117,7 +117,10 @@ def random_turnover_sentences(result: BacktestResult) -> list[str]:
         for sentence in _turnover_sentences(each, each.luck)
     ]
     held = ", ".join(f"{plain_text(symbol)} {usd_text(value, signed=True)}" for symbol, value in result.exposures)
-    return [*said, *([f"on average over all of the time it held {held} USD"] if held else [])]
+    said += [f"on average over all of the time it held {held} USD"] if held else []
+    if isinstance(result.bound_usd_e6, int):
+        said.append(f"trust in its members: at most {usd_text(result.bound_usd_e6)} USD behind doing nothing")
+    return said
 
 
 def summary_text(result: BacktestResult) -> str:

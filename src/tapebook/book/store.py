@@ -15,7 +15,7 @@ from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
 from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Position, TradeState
-from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, Usage, Verdict, Vote, Watermarks
+from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, SlotMark, Usage, Verdict, Vote, Watermarks
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
@@ -431,8 +431,7 @@ class Book:
         written = text.lower()
         # No character comes behind this one in either database.
         found = self._db.all(_QUERIES.runs_between, owner=self.owner, first=written, beyond=f"{written}\U0010ffff")
-        run = self.run(found[0][0]) if written and (len(found) == 1 or (found and found[0][0] == written)) else None
-        if run is not None:
+        if run := self.run(found[0][0]) if written and found and (len(found) == 1 or found[0][0] == written) else None:
             return run
         if not written or not found:
             raise UnknownName(f"there is no run {text!r}; `tapebook runs` lists them")
@@ -672,6 +671,7 @@ class _RunDetails(msgspec.Struct, frozen=True):
     inputs_sha256: str
     votes: tuple[Vote, ...] = ()
     note: str = ""
+    mark: SlotMark | msgspec.UnsetType = msgspec.UNSET
 
 
 class _RunEvent(msgspec.Struct, frozen=True):
@@ -687,7 +687,7 @@ def _run(row: Row, details: _RunDetails, acted: list[Row]) -> DecisionRun:
     actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
     reply_values = (tuple(msgspec.json.decode(row[21])), details.note, row[22], details.votes)
     usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
-    fields: Row = (*before, actions, verdicts, *reply_values, usage, causes, row[29])
+    fields: Row = (*before, actions, verdicts, *reply_values, usage, causes, row[29], details.mark)
     return DecisionRun(*fields)
 
 

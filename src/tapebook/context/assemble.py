@@ -38,7 +38,7 @@ from tapebook.domain.agent import AgentProfile, ContextProfile, Lessons, MemoryR
 from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.market import Candle
-from tapebook.domain.money import decimal_text, divide_half_even, to_units
+from tapebook.domain.money import decimal_text, divide_half_even
 from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, Segment
 from tapebook.domain.text import sanitise, sanitise_lines
 
@@ -252,7 +252,9 @@ def decision_facts(situation: Situation) -> DecisionFacts:
         min_notional_usd_e6=caps.min_notional_usd_e6,
         max_account_usd_e6=caps.max_account_usd_e6,
         account_used_usd_e6=used,
-        weights={row.name: to_units(row.value, 10_000) for row in situation.experience if row.kind == "provider"},
+        cost_ppm=situation.cost_ppm,
+        weights=situation.trust.weights,
+        missed_e9=situation.trust.missed_e9,
         lessons_scale_e4=situation.followed.long_scale_e4,
         lessons_scale_short_e4=situation.followed.short_scale_e4,
         lessons_followed=situation.followed.lesson_ids,

@@ -16,6 +16,7 @@ from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, TradeState
 from tapebook.domain.run import Activity, DecisionRun, Watermarks
+from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.errors import Damaged
 
 
@@ -104,7 +105,8 @@ class Market(msgspec.Struct, frozen=True):
 class Situation(msgspec.Struct, frozen=True):
     """One agent, one symbol, one moment. Closed trades are newest exit first, working orders oldest first.
 
-    `degraded` names what could not be read: it is missing here, which is not the same as empty.
+    `degraded` names what could not be read: it is missing here, which is not the same as empty. `trust` is what was
+    learned of an ensemble's members, and `cost_ppm` what a trade costs: the home's fee, and half the spread.
     """
 
     deployment: Deployment
@@ -127,6 +129,8 @@ class Situation(msgspec.Struct, frozen=True):
     citations: tuple[Citation, ...] = ()
     degraded: tuple[str, ...] = ()
     renderer: int = CURRENT_RENDERER
+    trust: LearnedTrust = NO_TRUST
+    cost_ppm: int = 0
 
     @property
     def symbol(self) -> str:

@@ -15,11 +15,26 @@ makes a quarter of the trades of one that asks for the costs of the step alone, 
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 FULL_E4 = 10_000
 CASH, EQUAL = "cash", "equal"
 STANDING_MEMBERS = (CASH, EQUAL)
 BAND_E4 = 3_500
 """From about a third of the notional on a difference is traded at once."""
+
+
+class LearnedTrust(msgspec.Struct, frozen=True):
+    """What an ensemble is told of its members: weights in ten-thousandths, and what not holding their target cost.
+
+    Without weights the majority decides.
+    """
+
+    weights: dict[str, int] = {}
+    missed_e9: int = 0
+
+
+NO_TRUST = LearnedTrust()
 
 
 def majority_target_e4(targets: Sequence[int | None]) -> int:

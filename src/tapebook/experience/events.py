@@ -22,6 +22,7 @@ from tapebook.experience.features import (
     pack_situation,
 )
 from tapebook.experience.records import ChunkSnapshot, Outcome, Record, RecordKey, updated_records
+from tapebook.experience.twins import SymbolTwins
 from tapebook.log import Draft, Event, Projection, Write
 
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -93,6 +94,12 @@ class SnapshotTaken(msgspec.Struct, frozen=True):
     snapshot: ChunkSnapshot
 
 
+class TwinsKept(msgspec.Struct, frozen=True):
+    """The twins of an ensemble's members in every symbol, as the runs before this event give them."""
+
+    twins: tuple[SymbolTwins, ...]
+
+
 EVENT_KINDS: dict[type[msgspec.Struct], str] = {
     SituationSeen: "situation.seen",
     OutcomeLearned: "experience.learned",
@@ -101,6 +108,7 @@ EVENT_KINDS: dict[type[msgspec.Struct], str] = {
     SnapshotTaken: "experience.snapshot",
     MomentNoted: "moment.noted",
     MomentsFitted: "moment.fitted",
+    TwinsKept: "experience.twins",
 }
 
 
@@ -170,6 +178,7 @@ TABLES = (
     "experience_moments",
     "experience_moment_fits",
     "experience_trade_moments",
+    "experience_twins",
 )
 
 
@@ -242,6 +251,16 @@ def _project_snapshot(event: Event) -> list[Write]:
     return [Write(_QUERIES.snapshot, event.columns() | row)]
 
 
+class _RawTwins(msgspec.Struct):
+    twins: msgspec.Raw
+
+
+def _project_twins(event: Event) -> list[Write]:
+    # As it was written: a field that twins get later must not change the row of old ones.
+    written = bytes(msgspec.json.decode(event.body, type=_RawTwins).twins).decode()
+    return [Write(_QUERIES.twins, event.columns() | {"kept_at": event.happened_at, "twins_json": written})]
+
+
 PROJECTION = Projection(
     tables=TABLES,
     projectors={
@@ -252,5 +271,6 @@ PROJECTION = Projection(
         EVENT_KINDS[SnapshotTaken]: _project_snapshot,
         EVENT_KINDS[MomentNoted]: _project_moment,
         EVENT_KINDS[MomentsFitted]: _project_moment_fit,
+        EVENT_KINDS[TwinsKept]: _project_twins,
     },
 )

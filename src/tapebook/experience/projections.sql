@@ -102,3 +102,12 @@ DELETE FROM experience_fits WHERE owner = :owner AND deployment = :deployment;
 -- name: forget_snapshots
 -- Empties a table of one stream, before its events are applied again.
 DELETE FROM experience_snapshots WHERE owner = :owner AND deployment = :deployment;
+
+-- name: twins
+-- The twins of all symbols at a moment.
+INSERT INTO experience_twins (owner, deployment, seq, kept_at, twins_json)
+VALUES (:owner, :deployment, :seq, :kept_at, :twins_json);
+
+-- name: forget_twins
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_twins WHERE owner = :owner AND deployment = :deployment;

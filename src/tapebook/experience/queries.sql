@@ -134,3 +134,13 @@ WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq;
 -- A slice of the moments at which trades were entered, in the order in which these were learned from.
 SELECT seq, symbol, side, entered_at, result_ppm, vector_json FROM experience_trade_moments
 WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until ORDER BY seq;
+
+-- name: twins
+-- The twins that were kept last as of a sequence number.
+SELECT seq, kept_at, twins_json FROM experience_twins
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
+
+-- name: kept_twins
+-- All twins that were kept, oldest first.
+SELECT seq, twins_json FROM experience_twins
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq;

@@ -15,6 +15,7 @@ from tapebook.experience.events import PROJECTION
 from tapebook.experience.features import ROW_BYTES
 from tapebook.experience.records import Record, RecordKey, updated_records
 from tapebook.experience.store import Experience
+from tapebook.experience.twin_memory import ReadRuns, twin_differences
 from tapebook.log import Log, Stream
 from tapebook.log.store import apply_event, projectors_by_kind
 
@@ -31,8 +32,10 @@ class RebuildComparison(msgspec.Struct, frozen=True):
     differences: tuple[str, ...]
 
 
-def rebuild_and_compare(experience: Experience, deployment: str, *, seq: int) -> RebuildComparison:
-    """Everything derived, from scratch, beside what is stored."""
+def rebuild_and_compare(
+    experience: Experience, deployment: str, *, seq: int, runs: ReadRuns = lambda after, until: ()
+) -> RebuildComparison:
+    """Everything derived, from scratch, beside what is stored; `runs` reads the decisions that twins come from."""
     records: dict[RecordKey, Record] = {}
     rows: list[bytes] = []
     differences, outcomes = [], 0
@@ -48,6 +51,7 @@ def rebuild_and_compare(experience: Experience, deployment: str, *, seq: int) ->
     fits = len(experience.fits(deployment, seq=seq)) + len(experience.moment_fits(deployment, seq=seq))
     differences += _fit_differences(experience, deployment, b"".join(rows), seq=seq)
     joined, strange = _moment_differences(experience, deployment, seq=seq)
+    strange += twin_differences(experience.twins, deployment, seq=seq, runs=runs)
     return RebuildComparison(outcomes, len(rows) + joined, len(records), fits, (*differences, *strange))
 
 

@@ -70,6 +70,7 @@ from tapebook.experience.rows import (
     stable_rows,
 )
 from tapebook.experience.similar import PastTrade, SimilarPast
+from tapebook.experience.twin_memory import TwinMemory
 from tapebook.log import Draft, ReadCache
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ class Experience:
         self._moment_fits: dict[str, tuple[int, Fit]] = {}
         # Caches by symbol of what its bars and rates gave last; agents that look at one market share them.
         self._similar: dict[tuple[str, str], tuple[RowsInputs, PacketExperience]] = {}
+        self.twins = TwinMemory(db, owner=owner)
         self._readers: dict[str, LastCall[MomentInputs, SeenMoment | None]] = {}
 
     def learn(
@@ -247,6 +249,7 @@ class Experience:
         caches: list[dict[str, Any]] = [self._standings, self._fits, self._situations, self._passed]
         for kept in (*caches, self._moments, self._trades, self._moment_fits):
             kept.pop(deployment, None)
+        self.twins.forget_cached(deployment)
 
     def records(self, deployment: str, *, seq: int) -> dict[RecordKey, Record]:
         """Every record as of a sequence number."""
@@ -320,7 +323,8 @@ class Experience:
             found = self._cached_similar(records, question, seq=seq, settings=settings)
             # Weights of one each, before any outcome, would cost tokens to say nothing.
             stable = self._cached_stable_rows(records, question, settings) if records.seq else StableRows((), (), ())
-            rows = experience_rows(stable, similar=found.rows, recent=recent)
+            # Weights are those that the twins have earned, which follow the price.
+            rows = experience_rows(stable, similar=found.rows, recent=recent)[len(stable.weights) :]
             kept = records.told_by_symbol[question.symbol] = (
                 asked,
                 msgspec.structs.replace(found, rows=rows),

@@ -20,9 +20,9 @@ exceeds one, and sharing leaves it alone. Hence after any sequence of votes and 
     gain of the mix ≥ − scale / η · ln(1 / prior of cash) − what the cap of cash gave back − moves beyond the cut
 
 whatever the number of slots: the regret against a fixed reference is a constant (Sani, Neu and Lazaric 2014,
-"Exploiting easy data in online optimization"). Against any other expert, `equal` among them, Prod's second-order bound
-holds: ln(1 / prior) / η + η Σ z². The scale is the largest of the market's own volatility so far; when it grows,
-shares go back towards their priors by the power old / new, which keeps the bound (Jensen).
+"Exploiting easy data in online optimization"). Against any other expert, `equal` among them, Prod's second-order
+bound holds: ln(1 / prior) / η + η Σ z². The scale is the largest of the market's own volatility so far; when it
+grows, shares go back towards their priors by the power old / new, which keeps the bound (Jensen).
 The share of `cash` is capped: with less than a twentieth at work nothing would be noticed that has begun to earn. What
 that gives back is counted in the bound.
 

@@ -47,6 +47,7 @@ from tapebook.tape.view import View
 from tapebook.tick.heartbeat import call_with_heartbeat
 from tapebook.tick.memory import STEP_TRADES, cases_of, layers_due, outcomes_due, promoted_notes_due
 from tapebook.tick.prepare import LEARNING, OptionalReads, safe_causes
+from tapebook.tick.trust import twins_due
 from tapebook.wiring import Rooms
 
 MAX_TRADES_PER_NOTE = 200
@@ -99,6 +100,7 @@ def learn_from_trades(rooms: Rooms, deployment: Deployment, optional: OptionalRe
             f"{LEARNING} promoted notes", [], promoted_notes_due, rooms, deployment, seq=seq
         ),
     }
+    parts["twins"] = optional.read_or_default(f"{LEARNING} twins", [], twins_due, rooms, deployment, seq=seq)
     due = {part: drafts for part, drafts in parts.items() if drafts}
     learned = [draft for drafts in due.values() for draft in drafts]
     if learned and isinstance(_try_append(rooms, deployment, learned, seq=seq), Exception):

@@ -36,13 +36,14 @@ from tapebook.context import (
     version_of,
 )
 from tapebook.context.market_sections import feature_line
-from tapebook.domain.agent import MOST_TRADES_SHOWN, NO_LESSONS_FOLLOWED, Deployment, LayerRow
+from tapebook.domain.agent import MOST_TRADES_SHOWN, NO_LESSONS_FOLLOWED, Deployment, ExperienceRow, LayerRow
 from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, LookbackBars, Mid, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, Watermarks
+from tapebook.domain.targets import NO_TRUST
 from tapebook.domain.text import QUOTES, short_line
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
 from tapebook.experience import HALF_HOUR, PacketExperience
@@ -65,6 +66,7 @@ from tapebook.tick.memory import (
     lessons_and_scale,
 )
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
+from tapebook.tick.trust import trade_cost_ppm, trust_for
 from tapebook.wiring import Rooms
 
 MAX_CAUSES = 16
@@ -401,6 +403,7 @@ def gather_situation(
         working=working,
         degraded=optional.degraded_names,
         renderer=renderer,
+        cost_ppm=trade_cost_ppm(rooms, market),
         **memory,
     )
 
@@ -497,24 +500,16 @@ def _read_memories(
     learned = seq if ahead is None else ahead.first_seq - 1
     known = {"seq": learned, "as_of": view.as_of, "curated": watermarks.curated}
     portfolio, docs, no_lessons = account.portfolio, watermarks.docs, (None, NO_LESSONS_FOLLOWED)
-    last, outcomes = read(
-        "last_decision",
-        (None, ()),
-        _last_decision,
-        book,
-        own,
-        market.symbol,
-        seq=seq,
-        version=version,
-        until=None if ahead is None else view.as_of,
-    )
     terms: Any = {"seq": learned, "version": version}
+    decided: Any = {"seq": seq, "version": version, "until": None if ahead is None else view.as_of}
+    last, outcomes = read("last_decision", (None, ()), _last_decision, book, own, market.symbol, **decided)
     lessons, followed = no_lessons
     if "lessons" in on:
         lessons, followed = read("lessons", no_lessons, lessons_and_scale, rooms, deployment, market, **terms)
-    experience = PacketExperience()
+    experience, trust = PacketExperience(), (NO_TRUST, tuple[ExperienceRow, ...]())
     if "experience" in on:
         experience = read("experience", experience, experience_for, rooms, deployment, market, portfolio, **terms)
+        trust = read("experience", trust, trust_for, rooms, deployment, market, **terms)
     layers: tuple[LayerRow, ...] = ()
     if "horizons" in on:
         layers = read("horizons", layers, layers_for, rooms, deployment, portfolio, version=version, **known)
@@ -525,7 +520,8 @@ def _read_memories(
         "last_orders": outcomes,
         "lessons": lessons,
         "followed": followed,
-        "experience": experience.rows,
+        "experience": (*trust[1], *experience.rows) if trust[1] else experience.rows,
+        "trust": trust[0],
         "analog": analog_facts(experience),
         "horizons": layers,
         "citations": read(

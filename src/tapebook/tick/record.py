@@ -23,11 +23,12 @@ from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
 from tapebook.domain.packet import Packet
-from tapebook.domain.run import DecisionRun, RunStatus
+from tapebook.domain.run import DecisionRun, RunStatus, SlotMark
 from tapebook.log import Draft
 from tapebook.tick.decide import Decision, PreparedDecision, Slot
 from tapebook.tick.memory import moment_drafts
 from tapebook.tick.prepare import OptionalReads, log_causes, safe_causes, watermarks_now
+from tapebook.tick.trust import slot_mark
 from tapebook.wiring import Rooms
 
 
@@ -45,7 +46,8 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
     run = _decision_run(rooms, opened, decision, orders=len(orders), optional=optional)
     written = [_dry_run_event(order, limits) if agent.mode == "dry_run" else OrderIntended(order) for order in orders]
     drafts = [draft_event(run.as_of, RunDecided(run)), *[draft_event(limits.at, body) for body in written]]
-    rooms.book.append(run.deployment, drafts + seen, expected_seq=limits.seq)
+    appended = rooms.book.append(run.deployment, drafts + seen, expected_seq=limits.seq)
+    rooms.experience.twins.add_run(run, after=limits.seq, seq=appended[-1].seq)
     if run.degraded_causes:
         log_causes(run.degraded_causes, deployment=run.deployment, symbol=run.symbol, run=run.run_id)
     return run
@@ -118,7 +120,16 @@ def _decision_run(
         usage=decision.usage,
         reason_key=reason_key,
         degraded_causes=safe_causes(rooms, optional.causes) if optional.causes else (),
+        mark=_slot_mark(opened, decision),
     )
+
+
+def _slot_mark(opened: PreparedDecision, decision: Decision) -> SlotMark | msgspec.UnsetType:
+    """What values the twins of those who voted; nothing where no price is known, or nothing is learned."""
+    market, agent = opened.situation.market, opened.slot.deployment.agent
+    known = decision.votes and opened.slot.learns and opened.slot.branch == "main" and market.mid is not None
+    found = slot_mark(market, agent.experience, cost_ppm=opened.situation.cost_ppm) if known else None
+    return msgspec.UNSET if found is None else found
 
 
 def _run_status(decision: Decision, orders: int, mode: TradingMode) -> RunStatus:

@@ -53,7 +53,7 @@ group = typer.Typer(
 
 @group.command()
 def show(agent: Agent, *, most: Most = 10, home: Home = None, json: Json = False) -> None:
-    """Show the lessons an agent has now with their evidence, what happened to them, and its notes."""
+    """Show an agent's lessons with their evidence, and its notes."""
     with open_home(home) as book:
         found, shared = book.lessons(agent, most=most), book.skills.notes_for(agent)
         trials = book.hypotheses(agent, most=most)

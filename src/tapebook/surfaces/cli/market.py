@@ -117,7 +117,7 @@ def assets(
 
 
 def market(
-    symbols: Annotated[list[str], typer.Argument(metavar="SYMBOL...", help="Symbols such as BTC.")],
+    symbols: Annotated[list[str], typer.Argument(metavar="SYMBOLS", help="Symbols such as BTC.")],
     *,
     horizon: Annotated[
         Literal["scalp", "intraday", "swing", "position"] | None,
@@ -130,7 +130,7 @@ def market(
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """Show what is known of a symbol, or the compact context of several."""
+    """Show what is known of symbols: prices, features, context."""
     moment = None if as_of is None else parse_time(as_of)
     with open_home(home) as book:
         if horizon is not None or len(symbols) > 1:

@@ -1,0 +1,90 @@
+"""The twins of an ensemble's members in the tick: what a decision is told of them, and what it stores for them.
+
+A decision stores the price, the costs and the settings that value its members' votes (`slot_mark`). The next one is
+told the trust they have earned by then (`trust_for`), and once a day the twins are kept as an event (`twins_due`).
+"""
+
+from tapebook.book.events import EVENT_KINDS, RunDecided, event_body
+from tapebook.context import Market, PacketVersion
+from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, ExperienceSettings
+from tapebook.domain.money import decimal_text
+from tapebook.domain.run import DecisionRun, SlotMark
+from tapebook.domain.targets import FULL_E4, NO_TRUST, LearnedTrust
+from tapebook.experience.records import UNKNOWN_REGIME
+from tapebook.experience.twin_memory import ReadRuns
+from tapebook.experience.twins import weights_e4
+from tapebook.log import Draft
+from tapebook.wiring import Rooms
+
+_PPM_PER_BP = 100
+_RUN_KINDS = frozenset((EVENT_KINDS[RunDecided],))
+
+
+def slot_mark(market: Market, settings: ExperienceSettings, *, cost_ppm: int) -> SlotMark | None:
+    """What a decision values the twins of its members by; None without a price."""
+    if market.mid is None or market.mid.price_e8 <= 0:
+        return None
+    funding = market.context.funding_e12 if market.context else 0
+    if market.context is None and market.settled is not None:
+        funding = market.settled.rate_e12 // market.settled.interval_hours
+    return SlotMark(
+        market.mid.price_e8,
+        cost_ppm,
+        funding,
+        market.regime or UNKNOWN_REGIME,
+        settings.learning_rate_e4,
+        settings.context_window,
+        settings.max_memory_size,
+    )
+
+
+def trade_cost_ppm(rooms: Rooms, market: Market) -> int:
+    """What a trade at the market costs: the fee, and half the spread of the book, or of the settings without one."""
+    paper, book = rooms.config.paper, market.liquidity
+    spread = paper.spread_bps if book is None or not 0 <= book.spread_bps < 1_000 else book.spread_bps
+    return round(_PPM_PER_BP * (paper.taker_fee_bps + spread / 2))
+
+
+def trust_for(
+    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
+) -> tuple[LearnedTrust, tuple[ExperienceRow, ...]]:
+    """The trust in the members of an ensemble as of a sequence number, at the price of now; and its rows."""
+    settings = deployment.agent.experience
+    if not (version.paper_twins and settings.enabled and market.mid and _asks_members(rooms, deployment.agent)):
+        return NO_TRUST, ()
+    memory = rooms.experience.twins
+    known = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms, deployment.id)).get(market.symbol)
+    # What the next trade will cost is no part of what was earned, and the home's settings may change.
+    mark = slot_mark(market, settings, cost_ppm=known.mark.cost_ppm if known else 0)
+    twins = memory.mark_at_price(known, market.as_of, mark) if mark else None
+    if twins is None:
+        return NO_TRUST, ()
+    weights = weights_e4(twins, market.regime or UNKNOWN_REGIME)
+    rows = [ExperienceRow("provider", name, decimal_text(weight, FULL_E4, 2)) for name, weight in weights.items()]
+    return LearnedTrust(weights, twins.missed_e9), tuple(rows)
+
+
+def runs_of(rooms: Rooms, deployment: str) -> ReadRuns:
+    """What reads the decisions of a deployment between two sequence numbers."""
+    log, stream = rooms.log, rooms.book.stream(deployment)
+
+    def between(after: int, until: int) -> list[DecisionRun]:
+        newest = log.last_change_seq(stream, _RUN_KINDS, seq=until)
+        if newest is not None and newest <= after:
+            return []
+        events = log.events(stream, after=after, until=until)
+        return [event_body(event, RunDecided).run for event in events if event.kind in _RUN_KINDS]
+
+    return between
+
+
+def twins_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+    """The event that keeps the twins of a deployment, once a day."""
+    if not _asks_members(rooms, deployment.agent):
+        return []
+    runs = runs_of(rooms, deployment.id)
+    return rooms.experience.twins.draft_if_due(deployment.id, now=rooms.clock.now(), seq=seq, runs=runs)
+
+
+def _asks_members(rooms: Rooms, agent: AgentProfile) -> bool:
+    return (agent.engine or rooms.config.engine.default) == "ensemble"
