@@ -244,7 +244,12 @@ class Rooms:
             IndexTerms(
                 str(place),
                 embedder=terms.embedder or recall.embedder,
-                embedding=EmbedderTerms(terms.model, recall.embedder_url, Key(embedder_keys().get(terms.embedder, ""))),
+                embedding=EmbedderTerms(
+                    terms.model,
+                    recall.embedder_url,
+                    Key(embedder_keys().get(terms.embedder, "")),
+                    elapsed=elapsed_seconds,
+                ),
                 lexical_percent=terms.lexical_percent,
                 semantic_percent=terms.semantic_percent,
                 minimum_percent=terms.minimum_percent,

@@ -112,7 +112,8 @@ def opened(home: Path, result: BacktestResult) -> Iterator[Rooms]:
 def learned(rooms: Rooms, *, seq: int, as_of: int) -> tuple[Any, ...]:
     """All that the rooms which learn say as of a sequence number, but for where in a log it stands."""
     records, note = rooms.experience.records_as_of(NAME, seq=seq), rooms.notes.active_note(NAME, seq=seq)
-    return records.records, records.situations, note, rooms.horizons.packet_rows(NAME, seq=seq, as_of=as_of)
+    situations = rooms.experience.situation_count(NAME, seq=seq)
+    return records.records, situations, note, rooms.horizons.packet_rows(NAME, seq=seq, as_of=as_of)
 
 
 def test_a_backtest_begins_with_what_another_had_learned(

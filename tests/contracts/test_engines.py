@@ -25,8 +25,8 @@ from tests.decision.engines.seen import LONG, account, packet_of
 FOLDER = "tapebook.decision.engines"
 ENGINES = plug.names(FOLDER)
 ASK_A_MODEL = {"anthropic", "openai"}
-RULES = ["breakout", "carry", "hold", "reversion", "trend"]
-SETTABLE = {"breakout", "carry", "reversion", "trend"}
+RULES = ["analog", "breakout", "carry", "hold", "reversion", "trend"]
+SETTABLE = {"analog", "breakout", "carry", "reversion", "trend"}
 
 every_engine = pytest.mark.parametrize("name", ENGINES)
 
@@ -164,7 +164,7 @@ def test_a_model_that_fails_or_rambles_is_no_exception(name: str) -> None:
 
 def test_an_ensemble_has_a_vote_of_every_member() -> None:
     answer = ask(create("ensemble"), assemble_packet(situation()))
-    assert [vote.engine for vote in answer.votes] == ["trend", "reversion", "breakout", "carry"]
+    assert [vote.engine for vote in answer.votes] == ["trend", "reversion", "breakout", "carry", "analog"]
 
 
 @every_engine
@@ -182,7 +182,7 @@ def test_settings_have_defaults_and_say_what_they_may_be(name: str) -> None:
 def test_a_setting_that_nobody_knows_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_engine(name, EngineTerms(settings=(("patience", "3"),)))
-    first = f"engine {name}: `engine_settings` has no `patience`; choose one of: notional_usd, leverage, "
+    first = f"engine {name}: `engine_settings` has no `patience`; choose one of: notional_usd, leverage"
     none = f"the engine {name} takes no settings: remove patience from `engine_settings`"
     assert str(caught.value).startswith(first) if name in SETTABLE else str(caught.value) == none
 

@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tapebook.desk import document_writes
+from tapebook.desk import agents, document_writes
 from tapebook.errors import BadInput, UnknownName
 from tapebook.library import entries
 from tapebook.library import sync as sync_module
@@ -256,6 +256,74 @@ def test_manuals_that_cannot_be_are_refused_when_they_are_proposed(tmp_path: Pat
         else:
             with pytest.raises(BadInput, match=says):
                 document_writes.propose_manual(shelf.rooms, "ann", text, by="ann")
+
+
+def test_the_files_are_the_manual(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        rooms = shelf.rooms
+
+        def manual() -> tuple[int, str]:
+            found = rooms.book.find_agent("ann")
+            return found.version, found.agent.manual
+
+        assert document_writes.adopt_manual_files(rooms) == [] and manual() == (1, "")
+        shelf.write("agents/ann/TRADING_MANUAL.md", f"\ufeff{MANUAL}\r\n")
+        assert documents_status(rooms).manuals_differ == ["ann"]
+        assert document_writes.adopt_manual_files(rooms) == [] and manual() == (2, MANUAL)
+        assert document_writes.adopt_manual_files(rooms) == [] and manual()[0] == 2
+        shelf.write("agents/ann/SOUL.md", "I am patient.\n")
+        document_writes.adopt_manual_files(rooms)
+        assert manual() == (3, f"I am patient.\n\n{MANUAL}") and documents_status(rooms).manuals_differ == []
+        # What cannot be a manual is named, and the one before stays; the file is left alone.
+        for text, says in (("word " * 2_000, "600 fit"), ("hidden \u202e text", "not seen")):
+            file = shelf.write("agents/ann/TRADING_MANUAL.md", text)
+            (refused,) = document_writes.adopt_manual_files(rooms)
+            assert says in refused.why and manual()[0] == 3 and file.read_text("utf-8") == text
+        # Back to an older text is an edit like any other.
+        shelf.write("agents/ann/TRADING_MANUAL.md", MANUAL)
+        (shelf.workspace / "agents/ann/SOUL.md").unlink()
+        document_writes.adopt_manual_files(rooms)
+        assert manual() == (4, MANUAL) and shelf.floor.is_whole()
+
+
+def test_an_edit_of_the_agent_is_written_to_its_file_and_never_over_a_hand_edit(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        rooms, file = shelf.rooms, shelf.write("agents/ann/TRADING_MANUAL.md", MANUAL)
+        document_writes.adopt_manual_files(rooms)
+        agents.edit_agent(rooms, "ann", {"manual": BETTER})
+        assert file.read_text("utf-8") == f"{BETTER}\n" and documents_status(rooms).manuals_differ == []
+        shelf.write("agents/ann/TRADING_MANUAL.md", "by hand")
+        with pytest.raises(BadInput, match="edited by hand"):
+            agents.edit_agent(rooms, "ann", {"manual": MANUAL})
+        assert file.read_text("utf-8") == "by hand"
+        shelf.write("agents/ann/SOUL.md", "I am patient.")
+        document_writes.adopt_manual_files(rooms)
+        with pytest.raises(BadInput, match=r"begins with .*SOUL.md"):
+            agents.edit_agent(rooms, "ann", {"manual": MANUAL})
+        agents.edit_agent(rooms, "ann", {"manual": f"I am patient.\n\n{MANUAL}"})
+        assert file.read_text("utf-8") == f"{MANUAL}\n"
+
+
+def test_an_approval_never_loses_a_hand_edit(tmp_path: Path) -> None:
+    with library(tmp_path / "home") as shelf:
+        rooms, file = shelf.rooms, shelf.write("agents/ann/TRADING_MANUAL.md", MANUAL)
+        document_writes.adopt_manual_files(rooms)
+        name = document_writes.propose_manual(rooms, "ann", BETTER, by="ann").proposal.proposal_id
+        shelf.write("agents/ann/TRADING_MANUAL.md", "by hand, between proposal and approval")
+        with pytest.raises(BadInput, match="edited by hand"):
+            document_writes.approve_proposal(rooms, name, by="owner")
+        assert file.read_text("utf-8").startswith("by hand") and rooms.book.find_agent("ann").agent.manual == MANUAL
+        document_writes.adopt_manual_files(rooms)
+        with pytest.raises(BadInput, match="has changed since"):
+            document_writes.approve_proposal(rooms, name, by="owner")
+        assert file.read_text("utf-8").startswith("by hand")
+        shelf.floor.later(1_000)
+        again = document_writes.propose_manual(rooms, "ann", BETTER, by="ann")
+        assert "-by hand, between proposal and approval" in again.diff
+        # Killed when the file was written, and nothing else.
+        shelf.write("agents/ann/TRADING_MANUAL.md", BETTER)
+        document_writes.approve_proposal(rooms, again.proposal.proposal_id, by="owner")
+        assert rooms.book.find_agent("ann").agent.manual == BETTER and file.read_text("utf-8") == f"{BETTER}\n"
 
 
 def test_a_folder_is_added_once_under_its_name(tmp_path: Path) -> None:

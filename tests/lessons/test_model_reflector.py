@@ -224,4 +224,4 @@ def test_hundreds_of_hostile_replies_leave_nothing_but_rendered_bullets() -> Non
 
 @pytest.mark.proof
 def test_ten_thousand_hostile_replies_leave_nothing_but_rendered_bullets() -> None:
-    assert check_fuzzed_replies(10_000) > 500
+    assert check_fuzzed_replies(10_000) > 300

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapebook.api.agents import Agents
 from tapebook.api.backtests import BacktestRuns, Backtests
+from tapebook.api.bots import BotDecision, Bots
 from tapebook.api.changes import ChangeFeed, HomeChanges, MovedStream
 from tapebook.api.experience import HomeExperience
 from tapebook.api.homes import HomeHealth, find_damage
@@ -67,6 +68,7 @@ _LOADED_LATER = {
 __all__ = [
     "BacktestProgress",
     "BacktestResult",
+    "BotDecision",
     "Check",
     "ChunkResult",
     "CostEstimate",
@@ -109,7 +111,9 @@ __all__ = [
 ]
 
 
-class Tapebook(Agents, Runs, Trades, LessonNotes, LessonTrials, MarketHistory, BacktestRuns, HomeHealth, ChangeFeed):
+class Tapebook(
+    Agents, Runs, Trades, LessonNotes, LessonTrials, MarketHistory, BacktestRuns, HomeHealth, ChangeFeed, Bots
+):
     """A home, opened. Use it as a context manager, or close it."""
 
     def __init__(self, home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> None:

@@ -6,15 +6,17 @@ tb.market("BTC", as_of="2026-01-05T02:00:00Z")["midPrice"]
 A file is taken in whole or not at all, while nobody else writes the tape; reads go on beside it.
 """
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from tapebook.api.open_home import AsOf, HomePart
 from tapebook.desk.agents import deploy_agent
+from tapebook.domain.agent import Horizon
 from tapebook.domain.instants import iso_text
 from tapebook.errors import UnknownName
 from tapebook.home import exclusive_lock, shared_lock
-from tapebook.report.market import MarketView, market_view
+from tapebook.report.market import AssetContextView, MarketSource, MarketView, asset_context_view, market_view
 from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, ListedAsset, seed_sql
 from tapebook.tape.view import View
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from tapebook.history.book_import import FillsReport
     from tapebook.history.importer import ImportKind
     from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
+
+
+ALL_SOURCES: tuple[MarketSource, ...] = ("hyperliquid", "polymarket", "defillama")
 
 
 class AssetView(TypedDict):
@@ -70,6 +75,35 @@ class MarketHistory(HomePart):
                 seen = ", ".join(known[:12]) or "none yet; run `tapebook ingest` first"
                 raise UnknownName(f"the tape has nothing of {symbol!r}; it has: {seen}{'…' if len(known) > 12 else ''}")
             return market_view(rooms.tape, symbol, view=View(self._home.moment(as_of)))
+
+    def market_context(
+        self,
+        assets: Sequence[str] = (),
+        *,
+        agent: str | None = None,
+        horizon: Horizon | None = None,
+        sources: Collection[MarketSource] = ALL_SOURCES,
+        as_of: AsOf = None,
+    ) -> dict[str, AssetContextView]:
+        """The compact context of assets: price, features, prediction markets and macro rows, each with its age.
+
+        An agent filters what is global: its watchlist and the horizon of its profile, where none are named here.
+        """
+        with self._home.read() as rooms:
+            if agent is not None:
+                profile = rooms.book.find_agent(agent).agent
+                assets, horizon = assets or profile.watchlist, horizon or profile.context.horizon
+            view, known = View(self._home.moment(as_of)), rooms.tape.symbols()
+            listed = {asset.symbol for asset in rooms.tape.registry.assets(view=view)}
+            for symbol in assets:
+                if symbol not in listed and symbol not in known:
+                    raise UnknownName(f"there is no market {symbol!r}: `tapebook assets` lists those there are")
+            return {
+                symbol: asset_context_view(
+                    rooms.tape, symbol, view=view, horizon=horizon or "intraday", sources=sources
+                )
+                for symbol in assets
+            }
 
     def import_file(self, kind: "ImportKind", path: str | Path, **options: Any) -> "ImportReport":
         """Brings history from a file into the tape, whole or not at all; options as in `transfer.import_file`."""

@@ -27,6 +27,7 @@ from tapebook.library.search import (
     search_documents,
 )
 from tapebook.library.sync import SyncReport, sync_documents, watch_documents
+from tapebook.library.workspace import RefusedFile
 from tapebook.search import IndexReport
 from tapebook.wiring import Rooms
 
@@ -88,7 +89,8 @@ class Recall(HomePart):
     def sync(self, *, progress: IndexProgress = no_progress) -> SyncReport:
         """Brings documents and index up to date."""
         with self._home.write() as rooms:
-            return sync_documents(rooms, progress=progress)
+            refused = document_writes.adopt_manual_files(rooms)
+            return _with_refused(sync_documents(rooms, progress=progress), refused)
 
     def reindex(self, *, progress: IndexProgress = no_progress) -> IndexReport:
         """Builds the index anew and puts it in place of the old one."""
@@ -101,7 +103,8 @@ class Recall(HomePart):
         beside = self._home.writer
         with closing(Rooms(beside.home, clock=beside.clock, slot=beside.config.recall.slot)) as rooms:
             try:
-                yield from watch_documents(rooms, seconds=seconds)
+                for report in watch_documents(rooms, seconds=seconds):
+                    yield _with_refused(report, document_writes.adopt_manual_files(rooms))
             finally:
                 self._home.anchor_written(rooms)
 
@@ -164,6 +167,10 @@ class Recall(HomePart):
         with self._home.read() as rooms:
             found = rooms.documents.writes(agent or "", most=most)
             return [cast(WriteView, _with_iso_times(each, "known_at")) for each in found]
+
+
+def _with_refused(report: SyncReport, refused: Iterable[RefusedFile]) -> SyncReport:
+    return msgspec.structs.replace(report, refused=(*report.refused, *refused))
 
 
 def _with_iso_times(record: msgspec.Struct, *names: str) -> dict[str, Any]:

@@ -320,13 +320,14 @@ def room_uses(
     told = sum(trade.state.entry_lessons_hash not in (None, NO_LESSONS) for trade in trades)
     records = rooms.experience.records_as_of(name, seq=seq)
     outcomes = sum(record.n for record in records.records.values() if record.kind == ALL)
+    situations = rooms.experience.situation_count(name, seq=seq)
     layers = len(rooms.horizons.packet_rows(name, seq=seq, as_of=at))
     documents = sum(rooms.documents.kinds().values())
     held: dict[MemoryRoom, str] = {
         "trades": f"{plural(len(trades), 'trade')} closed",
         "lessons": f"{plural(notes['active'] + notes['superseded'], 'note')}, {notes['refused']} refused; "
         f"{told} of {len(trades)} trades were entered under one",
-        "experience": f"{plural(outcomes, 'outcome')} and {plural(records.situations, 'situation')} known",
+        "experience": f"{plural(outcomes, 'outcome')} and {plural(situations, 'situation')} known",
         "horizons": f"{plural(layers, 'row')} at the end",
         "documents": f"{plural(documents, 'document')} at the end",
     }

@@ -102,7 +102,9 @@ def open_backtest_rooms(home: BacktestHome, plan: BacktestPlan, clock: VirtualCl
     rooms = Rooms(home.folder, clock=clock, single_writer=True)
     # The settings of the first build's backtests have no rule of their own.
     rooms.config = replace(rooms.config, paper=replace(rooms.config.paper, fill=plan.fill))
-    rooms.tape = ForwardTape(rooms.tape_db, clock=clock, fetch=rooms.archive.get, watermark=plan.tape_seq)
+    rooms.tape = ForwardTape(
+        rooms.tape_db, clock=clock, fetch=rooms.archive.get, watermark=plan.tape_seq, sources=rooms.sources
+    )
     return rooms
 
 

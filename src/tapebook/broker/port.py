@@ -5,10 +5,18 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from tapebook import plug
 from tapebook.domain.agent import MarginMode
 from tapebook.domain.market import Candle, Mid
 from tapebook.domain.order import BrokerEvent, FillRule, Increments, Order
 from tapebook.domain.position import Portfolio, Position
+
+BROKERS_FOLDER = "tapebook.broker.brokers"
+
+
+def trades_elsewhere(name: str) -> bool:
+    """Whether agents at the broker of that name decide and trade by themselves: its module says `ELSEWHERE`."""
+    return hasattr(plug.load(BROKERS_FOLDER, name), "ELSEWHERE")
 
 
 class Exposure(msgspec.Struct, frozen=True):

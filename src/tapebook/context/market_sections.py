@@ -112,6 +112,9 @@ SHOWN_FEATURES: dict[str, tuple[str, ...]] = {
         *("realizedVol1h", "realizedVol24h", "annualizedVol24h", "parkinsonVol1h", "volRatio1hTo24h", "regime"),
     ),
     "positioningPressure": ("direction", "score", "confidence", "momentumZ", "funding", "imbalance"),
+    "predictionMarkets": ("bias", "biasScore", "probabilityShift1h", "probabilityShift24h", "markets"),
+    "capitalFlows": ("stablecoinFlow24hUsd", "tvlChange1dPct", "chainFlowBias"),
+    "chainFlows": ("name", "flow24hUsd", "flowBias"),
 }
 """Which figures of each feature are shown, in this order."""
 

@@ -32,6 +32,7 @@ class PacketVersion(msgspec.Struct, frozen=True):
     `lookbacks`         a situation is seen at fixed look-backs of the tape, whatever bars the packet shows
     `hypotheses`        lessons are conditions with a claim that later trades confirm or retire
     `market_phases`     layers speak of sectors, phases and exposure, and of the day that is running
+    `market_context`    the market has rows of prediction markets and of capital, where a source brings them
     """
 
     renderer: int
@@ -44,13 +45,14 @@ class PacketVersion(msgspec.Struct, frozen=True):
     lookbacks: bool = False
     hypotheses: bool = False
     market_phases: bool = False
+    market_context: bool = False
 
 
 PACKET_VERSIONS = {
     2: PacketVersion(2, False, False, False, False, False),
     3: PacketVersion(3, True, True, True, True, False),
     4: PacketVersion(4, True, True, True, True, True),
-    5: PacketVersion(5, True, True, True, True, True, True, True, True, True),
+    5: PacketVersion(5, True, True, True, True, True, True, True, True, True, True),
 }
 
 CURRENT_RENDERER = max(PACKET_VERSIONS)

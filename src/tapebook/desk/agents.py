@@ -13,6 +13,7 @@ import msgspec
 
 from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
 from tapebook.broker.margin import MarginTiers, listed_symbols
+from tapebook.broker.port import trades_elsewhere
 from tapebook.context import oversize_problems
 from tapebook.decision import has_members
 from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
@@ -21,6 +22,7 @@ from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6
 from tapebook.domain.text import plural, sanitise_lines
 from tapebook.errors import BadInput
+from tapebook.library.entries import ManualFiles, write_manual_file
 from tapebook.settings.profiles import apply_settings, differences, require_name
 from tapebook.tape.view import View
 from tapebook.tick.quotes import TapeQuotes, position_marks
@@ -55,10 +57,14 @@ class DeploymentDirectory:
         self._profiles: dict[tuple[str, int], AgentProfile] = {}
 
     def enabled_deployments(self) -> list[Deployment]:
-        """Deployments of enabled agents at their newest version; BadInput when two of them share an account."""
+        """Deployments of enabled agents at their newest version, without those of bots that decide by themselves.
+
+        BadInput when two of them share an account.
+        """
         seq = self._rooms.book.head()
         if seq != self._seq:
-            agents = [(version, profile) for version, profile in self._rooms.book.agents() if profile.enabled]
+            enabled = [(version, profile) for version, profile in self._rooms.book.agents() if profile.enabled]
+            agents = [(version, profile) for version, profile in enabled if not trades_elsewhere(profile.broker)]
             owner = self._rooms.book.owner
             found = [Deployment(owner, deployment_id(profile), profile, version) for version, profile in agents]
             refuse_shared_accounts(found, self._account)
@@ -172,11 +178,22 @@ def _save_agent(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new:
         _require_runnable(rooms, before, after)
     elif words:
         raise BadInput(f"nothing of {after.name} differs, so there is no change to give a reason for: change a key too")
+    if not new and after.manual != before.manual:
+        _write_manual(rooms, before, after)
     version = rooms.book.save_agent(after, at=rooms.clock.now(), reason=words)
     warnings = [] if new else _unattended_warnings(rooms, before, after)
     if (before.watchlist, before.caps.max_leverage) != (after.watchlist, after.caps.max_leverage):
         warnings += [*_unlisted_warnings(rooms, after), *leverage_warnings(rooms, after)]
     return SavedAgent(after.name, version, new, differences(before, after), _agent_notes(rooms, after), warnings)
+
+
+def _write_manual(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> None:
+    """Writes a changed manual to the agent's files, where it has some; refused over what a person wrote there."""
+    files = ManualFiles(rooms.home, after.name)
+    if files.text is None or files.text == after.manual.strip("\n"):
+        return
+    files.require_unedited(before.manual)
+    write_manual_file(rooms, after.name, after.manual)
 
 
 def _checked_reason(reason: str) -> str:

@@ -1,7 +1,8 @@
 """Writes to an agent's documents: entries, proposed manuals and the owner's decision on them, added folders.
 
-An entry never becomes a rule, a lesson or a parameter. A manual changes only when its owner approves a proposal, and
-then as any other change of an agent: a new version of its profile.
+An entry never becomes a rule, a lesson or a parameter. A manual changes when its owner approves a proposal, edits the
+agent or writes into its files by hand (`adopt_manual_files`), and then as any other change of an agent: a new version
+of its profile. A hand edit is never overwritten: whatever would do so is refused until a sync has taken it in.
 """
 
 from contextlib import suppress
@@ -13,11 +14,10 @@ from tapebook.context import oversize_problems
 from tapebook.desk import agents
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.files import write_whole
-from tapebook.errors import BadInput, Busy, StoreFailed, UnknownName
-from tapebook.library.entries import EntryWriter, agent_file, archived_body
+from tapebook.errors import BadInput, Busy, UnknownName
+from tapebook.library.entries import MANUAL_FILE, EntryWriter, ManualFiles, archived_body, write_manual_file
 from tapebook.library.sync import require_workspace, sync_documents
-from tapebook.library.workspace import RESERVED_PREFIXES, name_problem
+from tapebook.library.workspace import RESERVED_PREFIXES, RefusedFile, name_problem
 from tapebook.search import documents
 from tapebook.search.documents import (
     FolderAdded,
@@ -28,8 +28,6 @@ from tapebook.search.documents import (
     draft_document_event,
 )
 from tapebook.wiring import Rooms
-
-MANUAL_FILE = "TRADING_MANUAL.md"
 
 
 class AppendedEntry(msgspec.Struct, frozen=True):
@@ -146,15 +144,43 @@ def approve_proposal(rooms: Rooms, proposal_id: str, *, by: str) -> DecidedPropo
     if profile.manual != text and sha256_hex(profile.manual.encode()) != proposal.base_sha256:
         raise BadInput(f"the manual of {proposal.agent} has changed since {proposal_id} was proposed: propose it again")
     require_workspace(rooms)
-    saved = agents.edit_agent(rooms, proposal.agent, {"manual": text})
+    files = ManualFiles(rooms.home, proposal.agent)
+    if files.text != text:
+        files.require_unedited(profile.manual)
+    # The file first: it is the manual, so whoever is killed here has approved it, and the next sync takes it in.
+    write_manual_file(rooms, proposal.agent, text)
+    saved = agents.edit_agent(rooms, proposal.agent, {"manual": text}, reason=_approval_reason(proposal, profile, text))
     with rooms.leases.holding(rooms.documents.stream):
         rooms.documents.append(
             [draft_document_event(rooms.clock.now(), ProposalDecided(proposal_id, True, by, saved.version))]
         )
-    _write_manual(rooms, proposal.agent, text)
     with suppress(Busy):
         sync_documents(rooms)
     return DecidedProposal(proposal_id, proposal.agent, "approved", saved.version)
+
+
+def _approval_reason(proposal: ManualProposal, profile: AgentProfile, text: str) -> str:
+    """Why the manual changed; nothing where a killed process has changed it already."""
+    return "" if profile.manual == text else f"proposal {proposal.proposal_id} of {proposal.written_by} was approved"
+
+
+def adopt_manual_files(rooms: Rooms) -> list[RefusedFile]:
+    """Makes what people wrote into `SOUL.md` and `TRADING_MANUAL.md` the manual of each agent: those files are it.
+
+    What cannot be a manual is named, and the one that stands goes on.
+    """
+    refused = []
+    for _, profile in rooms.book.agents():
+        try:
+            written = ManualFiles(rooms.home, profile.name).text
+            if written is not None and written != profile.manual.strip("\n"):
+                manual = documents.check_manual(written, manual=profile.manual)
+                agents.edit_agent(rooms, profile.name, {"manual": manual}, reason=f"{MANUAL_FILE} was edited by hand")
+        except BadInput as error:
+            refused.append(
+                RefusedFile(f"agents/{profile.name}/{MANUAL_FILE}", f"it is not taken for the manual: {error}")
+            )
+    return refused
 
 
 def reject_proposal(rooms: Rooms, proposal_id: str, *, by: str) -> DecidedProposal:
@@ -163,14 +189,6 @@ def reject_proposal(rooms: Rooms, proposal_id: str, *, by: str) -> DecidedPropos
     with rooms.leases.holding(rooms.documents.stream):
         rooms.documents.append([draft_document_event(rooms.clock.now(), ProposalDecided(proposal_id, False, by, 0))])
     return DecidedProposal(proposal_id, proposal.agent, "rejected", 0)
-
-
-def _write_manual(rooms: Rooms, agent: str, text: str) -> None:
-    file = agent_file(rooms, agent, f"agents/{agent}/{MANUAL_FILE}")
-    try:
-        write_whole(file, f"{text}\n".encode(), durable=True)
-    except OSError as error:
-        raise StoreFailed(f"cannot write {file}: {error.strerror}; make room or allow writing") from error
 
 
 def _require_open(rooms: Rooms, proposal_id: str) -> ManualProposal:

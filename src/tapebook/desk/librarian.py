@@ -14,6 +14,7 @@ that notes the pack (`Log.archive_events`).
 from tapebook.archive import put_content
 from tapebook.book.events import may_be_archived
 from tapebook.clock import SystemClock, elapsed_seconds
+from tapebook.desk.document_writes import adopt_manual_files
 from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.text import plural
 from tapebook.errors import Damaged, DatabaseAway, Fix, Retry, Stop
@@ -125,6 +126,8 @@ class Librarian:
             if self._rolled_up_on != (today := self._rooms.clock.now() // DAY):
                 roll_up_all_agents(self._rooms)
                 self._rolled_up_on = today
+            for refused in adopt_manual_files(self._rooms):
+                self.problem = f"{refused.path}: {refused.why}"
             report = sync_documents(self._rooms)
         except DatabaseAway:
             self._due = elapsed_seconds()

@@ -164,6 +164,7 @@ class Experience:
         self._trades: dict[str, TradeMemory] = {}
         self._moment_fits: dict[str, tuple[int, Fit]] = {}
         # Caches by symbol of what its bars and rates gave last; agents that look at one market share them.
+        self._similar: dict[tuple[str, str], tuple[RowsInputs, PacketExperience]] = {}
         self.twins = TwinMemory(db, owner=owner)
         self._readers: dict[str, LastCall[MomentInputs, SeenMoment | None]] = {}
 
@@ -319,10 +320,7 @@ class Experience:
         asked = (msgspec.structs.replace(question, as_of=0), recent, settings, noted)
         kept = records.told_by_symbol.get(question.symbol)
         if kept is None or kept[0] != asked:
-            past = self.similar(records.deployment, question.moment, seq=seq, settings=settings) if noted else None
-            found = PacketExperience()
-            if past is not None and noted is not None:
-                found = similar_experience(past, held=question.held, costs_bps=noted[1] / PPM_PER_BP)
+            found = self._cached_similar(records, question, seq=seq, settings=settings)
             # Weights of one each, before any outcome, would cost tokens to say nothing.
             stable = self._cached_stable_rows(records, question, settings) if records.seq else StableRows((), (), ())
             # Weights are those that the twins have earned, which follow the price.
@@ -331,6 +329,22 @@ class Experience:
                 asked,
                 msgspec.structs.replace(found, rows=rows),
             )
+        return kept[1]
+
+    def _cached_similar(
+        self, records: RecordsAsOf, question: ExperienceQuery, *, seq: int, settings: ExperienceSettings
+    ) -> PacketExperience:
+        """What is similar to a moment, kept for its symbol as long as nothing of it has changed."""
+        noted = self._newest_moment(records.deployment, seq=seq)
+        if noted is None:
+            return PacketExperience()
+        asked = (question.moment, question.held, noted, records.seq, settings)
+        kept = self._similar.get((records.deployment, question.symbol))
+        if kept is None or kept[0] != asked:
+            past, found = self.similar(records.deployment, question.moment, seq=seq, settings=settings), None
+            if past is not None:
+                found = similar_experience(past, held=question.held, costs_bps=noted[1] / PPM_PER_BP)
+            kept = self._similar[records.deployment, question.symbol] = asked, found or PacketExperience()
         return kept[1]
 
     def similar(

@@ -31,8 +31,8 @@ from tapebook.lessons.hypotheses import (
 )
 
 # A lesson that is luck stands until later trades speak against it, so of notes about noise that follow one another
-# ten times as many state one: by simulation (`make bench ARGS=lessons`) 4 of 100 with a note for each ten trades.
-FAMILY_ERROR = 0.004
+# many more state one: by simulation (`make bench ARGS=lessons`) 4 of 100 with a note for each ten trades.
+FAMILY_ERROR = 0.003
 # A test says hardly anything about groups that are smaller.
 FEWEST_TRADES = 8
 # Two median deviations are 1.35 standard ones of a normal result, and fewer of one with fat tails: by simulation, a

@@ -1,5 +1,8 @@
 """Entries: texts an agent, or somebody for it, appends to its journal, its learnings or its notes.
 
+`SOUL.md` and `TRADING_MANUAL.md` of an agent are its manual, one after the other (`ManualFiles`): whoever changes the
+manual writes the file first, and what a person writes there is taken in by the next sync.
+
 The log is first: an entry is an event, and its text is in the archive. Then it is written to its file, once, however
 often a process was killed on the way (`write_entry_files`).
 """
@@ -9,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.files import PRIVATE_FILE, make_folders
+from tapebook.domain.files import PRIVATE_FILE, make_folders, write_whole
 from tapebook.errors import BadInput, Damaged, StoreFailed
 from tapebook.library.workspace import WORKSPACE_FOLDER
 from tapebook.log import Draft
@@ -36,6 +39,60 @@ class EntryWriter:
         self._more[agent, what, span[0]] += 1
         path = documents.entry_path(agent, what, at=at, before=before)
         return draft_document_event(at, EntryAppended(entry_id, agent, what, path, sha256_hex(content), by, run_id))
+
+
+SOUL_FILE, MANUAL_FILE = "SOUL.md", "TRADING_MANUAL.md"
+
+
+class ManualFiles:
+    """The files of one agent that are its manual, as they are now."""
+
+    def __init__(self, home: Path, agent: str) -> None:
+        self._folder = home / WORKSPACE_FOLDER / "agents" / agent
+        self.soul, self.rules = _manual_file(self._folder / SOUL_FILE), _manual_file(self._folder / MANUAL_FILE)
+
+    @property
+    def text(self) -> str | None:
+        """The manual they make; None when there is no such file."""
+        parts = [part for part in (self.soul, self.rules) if part]
+        return "\n\n".join(parts) if parts else None
+
+    def rules_of(self, manual: str) -> str:
+        """What `TRADING_MANUAL.md` has of a manual; BadInput when that does not begin with `SOUL.md`."""
+        if not self.soul:
+            return manual
+        if not manual.startswith(self.soul):
+            raise BadInput(f"a manual begins with {self._folder / SOUL_FILE}: change that part there, by hand")
+        return manual.removeprefix(self.soul).strip("\n")
+
+    def require_unedited(self, manual: str) -> None:
+        """BadInput when a person has written something else there than the manual that stands."""
+        if self.text is not None and self.text != manual.strip("\n"):
+            edited = f"the files of {self._folder} were edited by hand and are not the manual that stands"
+            raise BadInput(f"{edited}: `tapebook recall sync` takes them in, then try again")
+
+
+def _manual_file(file: Path) -> str | None:
+    """The text of a file without what stands around it; None when there is none, or nothing in it."""
+    if file.is_symlink() or not file.is_file():
+        return None
+    try:
+        text = file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").strip("\n")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{file} is not UTF-8 text: save it as UTF-8") from error
+    except OSError as error:
+        raise BadInput(f"{file} cannot be read ({error.strerror}): allow reading it") from error
+    return text if text.strip() else None
+
+
+def write_manual_file(rooms: Rooms, agent: str, manual: str) -> None:
+    """Writes the manual of an agent to its file, whole or not at all."""
+    text = ManualFiles(rooms.home, agent).rules_of(manual)
+    file = agent_file(rooms, agent, f"agents/{agent}/{MANUAL_FILE}")
+    try:
+        write_whole(file, f"{text}\n".encode(), durable=True)
+    except OSError as error:
+        raise StoreFailed(f"cannot write {file}: {error.strerror}; make room or allow writing") from error
 
 
 def write_entry_files(rooms: Rooms, *, after: int) -> int:

@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
+from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import iso_text
 from tapebook.domain.packet import Citation
 from tapebook.errors import BadInput, ConfigError, Retry, StaleWriter, StoreFailed
 from tapebook.home import exclusive_lock
 from tapebook.library import workspace
-from tapebook.library.entries import archived_body
+from tapebook.library.entries import ManualFiles, archived_body
 from tapebook.library.workspace import WORKSPACE_FOLDER, RefusedFile
 from tapebook.search import GLOBAL_SCOPE, DocumentVersion, Index, IndexAnswer, IndexReport
 from tapebook.search.documents import TermsChosen, draft_document_event
@@ -250,14 +251,13 @@ def _visible_scopes(rooms: Rooms, agent: str | None) -> tuple[str, ...]:
 
 
 def _differing_manuals(rooms: Rooms) -> list[str]:
-    """Agents whose file says something else than the manual they are given."""
-    found = []
-    for _, profile in rooms.book.agents():
-        file = rooms.home / WORKSPACE_FOLDER / "agents" / profile.name / "TRADING_MANUAL.md"
-        if file.is_file() and _file_text(file).strip() != profile.manual.strip():
-            found.append(profile.name)
-    return found
+    """Agents whose files say something else than the manual they are given, which the next sync may take in."""
+    return [profile.name for _, profile in rooms.book.agents() if _is_manual_edited(rooms.home, profile)]
 
 
-def _file_text(file: Path) -> str:
-    return file.read_bytes().decode(errors="replace").replace("\r\n", "\n")
+def _is_manual_edited(home: Path, profile: AgentProfile) -> bool:
+    try:
+        written = ManualFiles(home, profile.name).text
+    except BadInput:
+        return True
+    return written is not None and written != profile.manual.strip("\n")

@@ -1,14 +1,19 @@
 """The market of a symbol now: its price and the features from their rows, with how old each is."""
 
-from typing import Any, TypedDict, cast
+from collections.abc import Collection
+from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 
+from tapebook.domain.agent import Horizon
 from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.market import TRADED_KINDS, FeatureRow, Gap, Liquidity
 from tapebook.domain.money import E8
+from tapebook.domain.text import short_line
 from tapebook.tape.bars import finished_bars
 from tapebook.tape.features import liquidity_profile, regime_of, to_metrics
+from tapebook.tape.market_context import STALE_AFTER_MS as CONTEXT_STALE_AFTER_MS
+from tapebook.tape.market_context import macro_rows, prediction_rows
 from tapebook.tape.store import Tape
 from tapebook.tape.view import RecordedGap, View
 
@@ -126,3 +131,98 @@ def _age_view(bucket_ts: int, view: View, kind: str) -> dict[str, Any]:
 
 def _time_view(bucket_ts: int, view: View) -> dict[str, Any]:
     return {"at": iso_text(bucket_ts), "ageSeconds": (view.as_of - bucket_ts) // 1000}
+
+
+HORIZON_SPANS: dict[Horizon, tuple[int, int]] = {
+    "scalp": (HOUR, 1),
+    "intraday": (DAY, 3),
+    "swing": (7 * DAY, 5),
+    "position": (30 * DAY, 8),
+}
+"""How far back a horizon looks at rows of capital, and how many of each it takes."""
+
+MarketSource = Literal["hyperliquid", "polymarket", "defillama"]
+_OWN_BLOCKS = {
+    "liquidityProfile": "liquidity",
+    "fundingPressure": "funding",
+    "volatilityProfile": "volatility",
+    "positioningPressure": "positioning",
+}
+
+
+class AssetContextView(TypedDict, total=False):
+    """What is known of one asset; each block has its age and whether it is stale, and is null where nothing is known.
+
+    Blocks of sources that were not asked for are left out.
+    """
+
+    midPrice: PriceView | None
+    liquidity: dict[str, Any] | None
+    funding: dict[str, Any] | None
+    volatility: dict[str, Any] | None
+    positioning: dict[str, Any] | None
+    predictionMarkets: dict[str, Any] | None
+    macro: dict[str, Any] | None
+
+
+def asset_context_view(
+    tape: Tape, symbol: str, *, view: View, horizon: Horizon, sources: Collection[str]
+) -> AssetContextView:
+    """The compact context of one asset: its own market, what prediction markets expect, and the capital around it."""
+    found: dict[str, Any] = {}
+    if "hyperliquid" in sources:
+        own = cast("dict[str, Any]", market_view(tape, symbol, view=view))
+        found["midPrice"] = own.get("midPrice")
+        found |= {block: own.get(name) for name, block in _OWN_BLOCKS.items()}
+    if "polymarket" in sources:
+        found["predictionMarkets"] = _prediction_block(tape, symbol, view, horizon)
+    if "defillama" in sources:
+        found["macro"] = _macro_block(tape, symbol, view, horizon)
+    return cast(AssetContextView, found)
+
+
+def _prediction_block(tape: Tape, symbol: str, view: View, horizon: Horizon) -> dict[str, Any] | None:
+    """The summaries of an asset's prediction markets; titles are text of others, without what is not seen."""
+    rows = prediction_rows(tape, symbol, view=view)
+    if not rows:
+        return None
+    # A decision of minutes has no use for what ends in months.
+    wanted = {"immediate": "immediate_markets", "recentlyClosed": "recently_closed_markets"}
+    if horizon in ("swing", "position"):
+        wanted["later"] = "later_markets"
+    blocks = {name: _visible_titles(rows[channel].metrics) for name, channel in wanted.items() if channel in rows}
+    now = rows.get("immediate_markets")
+    newest = max(row.bucket_ts for row in rows.values())
+    lead = {
+        "immediateBias": now and now.metrics.get("bias"),
+        "probabilityShift1h": now and now.metrics.get("probabilityShift1h"),
+    }
+    return lead | blocks | _context_age(newest, view)
+
+
+def _visible_titles(metrics: dict[str, Any]) -> dict[str, Any]:
+    top = [{**row, "question": short_line(str(row.get("question", "")), 200)} for row in metrics.get("top", ())]
+    return {**metrics, "top": top}
+
+
+def _macro_block(tape: Tape, symbol: str, view: View, horizon: Horizon) -> dict[str, Any] | None:
+    span, most = HORIZON_SPANS[horizon]
+    rows = macro_rows(tape, symbol, view=view, since=view.as_of - span, most=most)
+    if not rows:
+        return None
+    flows = next((row.metrics for row in rows if row.channel == "capital_flows"), {})
+    lead = {name: flows.get(name) for name in ("stablecoinFlow24hUsd", "chainFlowBias")}
+    told = [
+        {"channel": row.channel, "subject": row.subject, **_visible_names(row.metrics)}
+        | _context_age(row.bucket_ts, view)
+        for row in rows
+    ]
+    return lead | {"rows": told} | _context_age(max(row.bucket_ts for row in rows), view)
+
+
+def _visible_names(metrics: dict[str, Any]) -> dict[str, Any]:
+    return {name: short_line(value, 80) if isinstance(value, str) else value for name, value in metrics.items()}
+
+
+def _context_age(bucket_ts: int, view: View) -> dict[str, Any]:
+    return _time_view(bucket_ts, view) | {"stale": view.as_of - bucket_ts > CONTEXT_STALE_AFTER_MS}

@@ -20,7 +20,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tapebook.clock import elapsed_seconds
 from tapebook.domain.text import plural
 from tapebook.errors import ConfigError, Retry
 from tapebook.llm.port import short_error_line
@@ -78,7 +77,8 @@ class ServerEmbedder:
             raise ConfigError(f"the address of {dialect.provider} is {self._url!r}: it begins with http:// or https://")
         # A server that redirects would be given the key, and answered with a GET.
         self._opener = urllib.request.build_opener(_NoRedirects)
-        self._failed_at, self._failure = -PAUSE_SECONDS, ""
+        self._failed_at: float | None = None
+        self._failure = ""
 
     @property
     def name(self) -> str:
@@ -91,12 +91,13 @@ class ServerEmbedder:
 
     def embed_question(self, text: str) -> NDArray[np.float64]:
         """The row of a question."""
-        if (left := self._failed_at + PAUSE_SECONDS - elapsed_seconds()) > 0:
+        elapsed = self._terms.elapsed
+        if elapsed and self._failed_at is not None and (left := self._failed_at + PAUSE_SECONDS - elapsed()) > 0:
             raise Retry(f"{self._failure}; it is asked again in {max(1, round(left))} s")
         try:
             row: NDArray[np.float64] = self._rows([text], is_question=True)[0]
         except Retry as error:
-            self._failed_at, self._failure = elapsed_seconds(), str(error)
+            self._failed_at, self._failure = elapsed() if elapsed else None, str(error)
             raise
         return row
 

@@ -91,7 +91,10 @@ def decode_search_terms(text: str | None) -> SearchTerms:
 
 
 class EmbedderTerms(msgspec.Struct, frozen=True):
-    """Which model to ask, where, with which key, and how patiently; empty words mean the adapter's own default."""
+    """Which model to ask, where, with which key, and how patiently; empty words mean the adapter's own default.
+
+    `elapsed` counts seconds; without it a server that failed is asked again at once.
+    """
 
     model: str = ""
     url: str = ""
@@ -99,6 +102,7 @@ class EmbedderTerms(msgspec.Struct, frozen=True):
     attempts: int = 4
     timeout_seconds: float = 30.0
     sleep: Callable[[float], None] = time.sleep
+    elapsed: Callable[[], float] | None = None
 
 
 class Embedder(Protocol):

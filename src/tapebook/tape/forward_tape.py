@@ -45,6 +45,7 @@ from tapebook.tape.families import (
 from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import RefusedObservation
 from tapebook.tape.retention import FetchObject
+from tapebook.tape.source import SourceAdapter
 from tapebook.tape.store import _NO_KINDS, _QUERIES, Tape, TapeClock
 from tapebook.tape.view import GRACE_MS, NO_WATERMARK, KnownDelisting, View
 
@@ -274,9 +275,15 @@ class ForwardTape(Tape):
     """A tape that is held in memory where it is read."""
 
     def __init__(
-        self, db: Database, *, clock: TapeClock, fetch: FetchObject = lambda key: None, watermark: int | None = None
+        self,
+        db: Database,
+        *,
+        clock: TapeClock,
+        fetch: FetchObject = lambda key: None,
+        watermark: int | None = None,
+        sources: Sequence[SourceAdapter] = (),
     ) -> None:
-        super().__init__(db, clock=clock, fetch=fetch)
+        super().__init__(db, clock=clock, fetch=fetch, sources=sources)
         seq, known_at = super().head()
         self._head = (seq if watermark is None else min(seq, watermark), known_at)
         self._numbers = self._known_ids()

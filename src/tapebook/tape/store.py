@@ -384,6 +384,14 @@ class Tape:
         found: FeatureRow | None = self._newest(self._features[family], symbol, until=view.as_of, view=view)
         return found
 
+    def has_channel(self, channel: str) -> bool:
+        """Whether feature rows of a channel can be on this tape: the settings name the source that brings them."""
+        return channel in self._features
+
+    def features_since(self, family: str, symbol: str, *, since: int, view: View) -> list[FeatureRow]:
+        """The rows of a family about a symbol since a moment, oldest first."""
+        return self._between(self._features[family], symbol, since=since, until=view.as_of, view=view)
+
     def funding_at(self, symbol: str, *, hour: int, view: View) -> FundingRate | None:
         """The rate that was settled at one hour, as far as it was known."""
         found: list[FundingRate] = self._between(FUNDING, symbol, since=hour, until=hour, view=view)

@@ -66,12 +66,15 @@ from tapebook.wiring import Rooms
 EventBodies = list[msgspec.Struct]
 
 
-def reconcile_account(rooms: Rooms, deployment: Deployment) -> None:
-    """Catches up with the broker to this moment; asked again at the same moment it writes nothing."""
+def reconcile_account(rooms: Rooms, deployment: Deployment, *, told: Sequence[BrokerEvent] = ()) -> None:
+    """Catches up with the broker to this moment; asked again at the same moment it writes nothing.
+
+    `told` is what a bot says that trades elsewhere; what is booked already is left alone.
+    """
     seq = rooms.book.head(deployment.id)
     found = rooms.book.working_orders(deployment.id)
     account = rooms.book.account(deployment.id, seq=seq)
-    if not account.portfolio.positions and not any(placed for _, placed in found):
+    if not told and not account.portfolio.positions and not any(placed for _, placed in found):
         return
     now, newest = rooms.clock.now(), rooms.book.newest_snapshot(deployment.id, seq=seq)
     if newest is not None and newest.happened_at > now:
@@ -85,8 +88,9 @@ def reconcile_account(rooms: Rooms, deployment: Deployment) -> None:
     activity = rooms.broker(deployment.agent.broker).activity_since(booked)
     path = PricePath(quotes, now=now, valued_at=newest.happened_at if newest else 0)
     drafts: list[Draft] = []
-    if activity.events:
-        account, drafts = _settle_events(rooms, deployment, account, activity.events, orders=found, path=path)
+    events = (*told, *activity.events)
+    if events:
+        account, drafts = _settle_events(rooms, deployment, account, events, orders=found, path=path)
     if drafts or newest is None or newest.happened_at < now or newest.walked_until < activity.walked_until:
         marked = _valuation_events(
             account, deployment, newest, quotes=quotes, path=path, at=now, walked_until=activity.walked_until

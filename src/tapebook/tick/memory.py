@@ -80,6 +80,9 @@ STEP_TRADES = 2_000
 
 _PPM_PER_BP = 100
 
+# Packets of renderer 4 and before speak of the ensemble of their time.
+_MEMBERS_BEFORE_ANALOG = ("trend", "reversion", "breakout", "carry")
+
 ANALOG_SPAN = 4 * HOUR
 """How far ahead an engine looks: an hour seldom pays its costs, and days of a few weeks are too few to tell."""
 
@@ -97,7 +100,7 @@ def experience_for(
     records = rooms.experience.records_as_of(deployment.id, seq=seq)
     # Bars that could not be classified are asked about like trades without a tag.
     regime = market_regime(market, version=version) or UNKNOWN_REGIME
-    held, providers = _held_sign(market, portfolio), _providers(rooms, deployment.agent)
+    held, providers = _held_sign(market, portfolio), _providers(rooms, deployment.agent, version)
     if version.lookbacks:
         seen = moment_of(rooms.experience, market)
         vector = None if seen is None else seen.vector
@@ -237,10 +240,11 @@ def _feature_vector_cache(
     return LastCall(read)
 
 
-def _providers(rooms: Rooms, agent: AgentProfile) -> tuple[str, ...]:
+def _providers(rooms: Rooms, agent: AgentProfile, version: PacketVersion) -> tuple[str, ...]:
     """Who is to be trusted or not: the members of an ensemble, or the engine itself."""
     engine = agent.engine or rooms.config.engine.default
-    return (agent.members or MEMBERS) if engine == "ensemble" else (engine,)
+    usual = MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
+    return (agent.members or usual) if engine == "ensemble" else (engine,)
 
 
 def _held_sign(market: Market, portfolio: Portfolio) -> int:

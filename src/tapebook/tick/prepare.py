@@ -42,15 +42,16 @@ from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.targets import NO_TRUST
-from tapebook.domain.text import short_line
+from tapebook.domain.text import QUOTES, short_line
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
-from tapebook.experience import PacketExperience
+from tapebook.experience import HALF_HOUR, PacketExperience
 from tapebook.library.search import documents_watermark
 from tapebook.log.store import StreamSetBack
 from tapebook.tape import features as tape_features
 from tapebook.tape.bars import FinishedBars, finished_bars
 from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_of, settled_pressure, to_metrics
 from tapebook.tape.history_features import HistoryFeatures
+from tapebook.tape.market_context import GLOBAL_SUBJECT, macro_rows, prediction_rows
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.memory import (
@@ -198,9 +199,41 @@ def with_features(tape: Tape, market: Market, *, view: View, version: PacketVers
         features=tuple(features),
     )
     stored = [found.context, *rows.values()]
-    if not version.derived_features or any(_is_recent(each, view) for each in stored):
-        return found
-    return _with_history_features(tape, found, view=view)
+    if version.derived_features and not any(_is_recent(each, view) for each in stored):
+        found = _with_history_features(tape, found, view=view)
+    around = _context_features(tape, symbol, view=view) if version.market_context else ()
+    return msgspec.structs.replace(found, features=(*found.features, *around)) if around else found
+
+
+# Of the prediction markets of an asset, those with the most money; titles are long, and the section has a cap.
+_SHOWN_PREDICTIONS = 2
+_MOST_TITLE = 90
+
+
+def _context_features(tape: Tape, symbol: str, *, view: View) -> tuple[Feature, ...]:
+    """What prediction markets expect of an asset, and where capital goes; nothing where no source brings them."""
+    found = []
+    row = prediction_rows(tape, symbol, view=view).get("immediate_markets")
+    if row is not None:
+        # Without the list of markets: of titles only what `_prediction_line` leaves may reach a packet.
+        figures = {name: value for name, value in row.metrics.items() if name != "top"}
+        found.append(_feature("predictionMarkets", row.bucket_ts, figures))
+        for number, each in enumerate(row.metrics.get("top", ())[:_SHOWN_PREDICTIONS], 1):
+            found.append(Feature(f"predictionMarket{number}", row.bucket_ts, (), _prediction_line(each)))
+    for macro in macro_rows(tape, symbol, view=view, since=view.as_of - DAY, most=1):
+        if macro.channel == "capital_flows":
+            name = "capitalFlows" if macro.subject == GLOBAL_SUBJECT else "chainFlows"
+            found.append(_feature(name, macro.bucket_ts, macro.metrics))
+    return tuple(found)
+
+
+def _prediction_line(row: Mapping[str, Any]) -> str:
+    """One market in one line: its title is text of others, so it stands in quotes that it cannot close."""
+    title = short_line(str(row.get("question", "")), _MOST_TITLE).translate(QUOTES)
+    outcome = short_line(str(row.get("outcome")), 20).translate(QUOTES)
+    known = {name: row.get(name) for name in ("probability", "shift24h", "endsAt", "state")}
+    figures = " ".join(f"{name}={value}" for name, value in known.items() if value is not None)
+    return f'"{title}" outcome="{outcome}" {figures}'
 
 
 _LOOKBACK_MINUTES = (60, 240, 1_440)
@@ -221,6 +254,9 @@ def read_lookback(tape: Tape, symbol: str, *, view: View) -> LookbackBars:
             if older := finished_bars(tape, symbol, minutes=minutes, count=count, view=view).bars:
                 return LookbackBars((), older)
         return LookbackBars()
+    # A situation is looked at every half hour, and what is similar is searched for no more often.
+    if recent[-1].end % HALF_HOUR and len(recent) > 1:
+        recent = recent[:-1]
     # Both meet at a full hour, so that no minute is counted twice or left out.
     start = floor_to_step(recent[-1].end, HOUR) - _RECENT_MS
     older = tape.bars(symbol, minutes=60, count=(_LOOKBACK_MS + DAY) // HOUR, view=view)

@@ -10,9 +10,6 @@ from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import FeatureRow, RegistryRecord
 from tapebook.ingest.ingester import FactBuffer, PendingFacts
 from tapebook.sources.defillama.snapshot import (
-    ASSET_SUBJECTS,
-    CHANNELS,
-    GLOBAL,
     DefiLlamaSnapshot,
     SnapshotSettings,
     flow_word,
@@ -25,6 +22,7 @@ from tapebook.sources.defillama.wire import (
     read_protocols,
     read_stablecoins,
 )
+from tapebook.tape.market_context import ASSET_SUBJECTS, GLOBAL_SUBJECT, MACRO_CHANNELS
 
 NOW = parse_instant("2026-03-20T10:00:00Z")
 SETTINGS = SnapshotSettings("http://l", "http://s", 10, 10, 10)
@@ -136,7 +134,7 @@ def test_dates_are_numbers_or_text_of_seconds() -> None:
 def test_totals_may_be_missing_and_open_interest_counts_venues_once() -> None:
     assert [row.id for row in read_overview(body(FEES)).rows] == ["chain#ethereum"]
     found = rows(snapshot())
-    total = found["economic_throughput", GLOBAL]
+    total = found["economic_throughput", GLOBAL_SUBJECT]
     assert total["openInterestUsd"] == "8000", "what front ends repeat, and sums over days, mean nothing"
     assert (total["volume24hUsd"], total["volumeChange1dPct"], total["feesChange1dPct"]) == ("110", "10.00", "2.97")
     assert ("economic_throughput", "protocol/trade-xyz") not in found
@@ -145,8 +143,8 @@ def test_totals_may_be_missing_and_open_interest_counts_venues_once() -> None:
 
 def test_the_global_figure_is_that_of_chains() -> None:
     found = rows(snapshot())
-    assert found["capital_base", GLOBAL] == {"tvlUsd": "19200000000", "stablecoinSupplyUsd": "1880"}
-    assert found["capital_flows", GLOBAL] == {
+    assert found["capital_base", GLOBAL_SUBJECT] == {"tvlUsd": "19200000000", "stablecoinSupplyUsd": "1880"}
+    assert found["capital_flows", GLOBAL_SUBJECT] == {
         **{"stablecoinFlow24hUsd": "40", "stablecoinFlow7dUsd": "150", "chainFlowBias": "inflow"},
         **{"tvlChange1dPct": "10.00", "tvlChange7dPct": "21.00"},
     }
@@ -176,7 +174,7 @@ def test_assets_are_joined_to_their_chain_and_their_stablecoin() -> None:
         **{"BNB": ["chain/bsc"], "BTC": ["chain/bitcoin"], "HYPE": ["chain/hyperliquid-l1"]},
         **{"USDT": ["stablecoin/1"], "EURC": ["stablecoin/50"]},
     }
-    assert found.kinds["chain/hyperliquid-l1"] == "chain" and found.kinds[GLOBAL] == "global"
+    assert found.kinds["chain/hyperliquid-l1"] == "chain" and found.kinds[GLOBAL_SUBJECT] == "global"
 
 
 def test_it_is_once_an_hour_and_missed_hours_are_gaps() -> None:
@@ -186,7 +184,7 @@ def test_it_is_once_an_hour_and_missed_hours_are_gaps() -> None:
     while (request := session.next_request(NOW)) is not None:
         session.handle_answer(request, body(ANSWERS[request.kind]), NOW)
     gaps = intake.drain_pending().gaps
-    assert {gap.channel for gap in gaps} == set(CHANNELS)
+    assert {gap.channel for gap in gaps} == set(MACRO_CHANNELS)
     assert {(gap.from_ts, gap.to_ts) for gap in gaps} == {(NOW - 2 * HOUR, NOW)}
     assert session.next_request(NOW + MINUTE) is None and session.next_request(NOW + HOUR) is not None
 

@@ -22,8 +22,8 @@ from tapebook.sources.polymarket.crawl import (
     MARKETS,
     CrawlSettings,
     PolymarketCrawl,
-    asset_subject,
 )
+from tapebook.tape.market_context import prediction_subject
 from tapebook.tape.registry import ASSETS
 from tapebook.tape.source import Source, SourceContext
 from tapebook.tape.view import NO_WATERMARK, View
@@ -59,7 +59,7 @@ class Desk:
 
     def metrics(self, channel: str, symbol: str) -> dict[str, Any]:
         """The newest summary of an asset."""
-        row = self.rooms.tape.feature(channel, asset_subject(symbol), view=View(self.clock.now() + HOUR))
+        row = self.rooms.tape.feature(channel, prediction_subject(symbol), view=View(self.clock.now() + HOUR))
         assert row is not None
         found: dict[str, Any] = json.loads(row.metrics_json)
         return found

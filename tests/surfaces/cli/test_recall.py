@@ -120,7 +120,9 @@ def test_a_manual_is_proposed_shown_and_approved(run: Run, home: str, tmp_path: 
     assert diff[-3:] == ["+# Manual", "+", "+Never average down."] and f"approve {name}" in last
     assert name in run("recall", "proposals", "--home", home)[1]
     assert json.loads(run("recall", "proposal", name, "--home", home, "--json")[1])["diff"] == diff
-    assert run("recall", "approve", name, "--home", home)[1] == "btc-5m has the proposed manual as version 2\n"
+    approved = run("recall", "approve", name, "--home", home)[1]
+    assert approved.startswith("--- agents/btc-5m/TRADING_MANUAL.md (now)\n") and "\n+Never average down.\n" in approved
+    assert approved.endswith("\nbtc-5m has the proposed manual as version 2\n")
     shown = json.loads(run("agents", "show", "btc-5m", "--home", home, "--json")[1])
     assert shown["manual"] == MANUAL.strip()
     code, _, err = run("recall", "reject", name, "--home", home)

@@ -12,8 +12,9 @@ from msgspec import Meta
 from tapebook.domain.instants import HOUR
 from tapebook.domain.market import FeatureRow
 from tapebook.sources._polling import PolledSource, number_of
-from tapebook.sources.defillama.snapshot import CHANNELS, NAME, DefiLlamaSnapshot, SnapshotSettings
+from tapebook.sources.defillama.snapshot import NAME, DefiLlamaSnapshot, SnapshotSettings
 from tapebook.tape.families import Family
+from tapebook.tape.market_context import MACRO_CHANNELS
 from tapebook.tape.source import SourceAdapter, SourceChannel, SourceContext
 from tapebook.tape.view import View
 
@@ -55,7 +56,7 @@ def create(settings: DefiLlamaSettings, context: SourceContext) -> PolledSource:
             stablecoins=settings.stablecoins,
         ),
         context.sink,
-        newest=tape.newest_buckets().get(CHANNELS[0]),
+        newest=tape.newest_buckets().get(MACRO_CHANNELS[0]),
         tvl_at=tvl_at,
     )
     # One question a second is far below the 300 a minute that are let through.
@@ -66,7 +67,7 @@ SOURCE = SourceAdapter(
     name=NAME,
     channels=tuple(
         SourceChannel(channel, 3 * HOUR, "features", Family(FeatureRow, f"defillama_{channel}", channel, step_ms=HOUR))
-        for channel in CHANNELS
+        for channel in MACRO_CHANNELS
     ),
     create=create,
     settings=DefiLlamaSettings,

@@ -31,12 +31,10 @@ from tapebook.sources.defillama.wire import (
     read_protocols,
     read_stablecoins,
 )
+from tapebook.tape.market_context import ASSET_SUBJECTS, GLOBAL_SUBJECT, MACRO_CHANNELS
 from tapebook.tape.source import Sink
 
 NAME = "defillama"
-CHANNELS = ("capital_base", "capital_flows", "economic_throughput")
-GLOBAL = "global/defi"
-ASSET_SUBJECTS = "defillama_asset_subjects"
 
 # What is asked for without its charts, which are megabytes; both words are needed.
 _WITHOUT_CHARTS = (("excludeTotalDataChart", "true"), ("excludeTotalDataChartBreakdown", "true"))
@@ -146,7 +144,7 @@ class DefiLlamaSnapshot:
             [FeatureRow(subject, bucket, canonical_json(values).decode(), channel) for channel, subject, values in rows]
         )
         self._sink.add_observations(_subject_records(self._answers, bucket))
-        for channel in CHANNELS:
+        for channel in MACRO_CHANNELS:
             for gap in missed_hours(NAME, channel, newest=self._newest, bucket=bucket, step=HOUR):
                 self._sink.add_gap(gap)
         self._newest = bucket
@@ -202,14 +200,14 @@ def _global_rows(answers: _Answers, bucket: int) -> Iterator[tuple[str, str, dic
     # Of the chains and not of the protocols: those count value twice, and exchanges with it.
     tvl = sum(row.tvl for row in answers.chains)
     supply = sum(row.supply for row in answers.stablecoins)
-    yield "capital_base", GLOBAL, {"tvlUsd": _usd(tvl), "stablecoinSupplyUsd": _usd(supply)}
+    yield "capital_base", GLOBAL_SUBJECT, {"tvlUsd": _usd(tvl), "stablecoinSupplyUsd": _usd(supply)}
     known = [row for row in answers.stablecoins if row.day_ago is not None]
     flow = sum(row.supply - (row.day_ago or 0.0) for row in known)
     week = [row for row in answers.stablecoins if row.week_ago is not None]
     day_change, week_change = _history_changes(answers.history, bucket)
     yield (
         "capital_flows",
-        GLOBAL,
+        GLOBAL_SUBJECT,
         {
             "stablecoinFlow24hUsd": _usd(flow) if known else None,
             "stablecoinFlow7dUsd": _usd(sum(row.supply - (row.week_ago or 0.0) for row in week)) if week else None,
@@ -221,7 +219,7 @@ def _global_rows(answers: _Answers, bucket: int) -> Iterator[tuple[str, str, dic
     values: dict[str, Any] = {}
     for name, overview in sorted(answers.overviews.items()):
         values |= _throughput(name, overview)
-    yield "economic_throughput", GLOBAL, values
+    yield "economic_throughput", GLOBAL_SUBJECT, values
 
 
 def _throughput(name: str, overview: Overview) -> dict[str, Any]:

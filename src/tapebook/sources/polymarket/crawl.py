@@ -38,15 +38,12 @@ from tapebook.sources.polymarket.wire import (
     read_books,
     read_page,
 )
+from tapebook.tape.market_context import PREDICTION_CHANNELS, prediction_subject
 from tapebook.tape.source import Sink, SourceProblem
 
 NAME = "polymarket"
 EVENTS, MARKETS, LINKS = "polymarket_events", "polymarket_markets", "polymarket_market_asset_links"
-SUMMARY_CHANNELS: dict[SummaryKind, str] = {
-    "immediate": "immediate_markets",
-    "later": "later_markets",
-    "closed": "recently_closed_markets",
-}
+SUMMARY_CHANNELS: dict[SummaryKind, str] = dict(zip(("immediate", "later", "closed"), PREDICTION_CHANNELS, strict=True))
 
 PAGE_SIZE = 100
 """More is not given, whatever is asked for; a page of many strikes takes seconds even so."""
@@ -80,11 +77,6 @@ class _Findings:
         self.events: dict[str, PredictionEvent] = {}
         self.books: dict[str, OrderBookTop] = {}
         self.linked: list[LinkedMarket] = []
-
-
-def asset_subject(symbol: str) -> str:
-    """The subject of the summaries of an asset: rows of predictions make nobody take it for one with prices."""
-    return f"{NAME}/{symbol}"
 
 
 class PolymarketCrawl:
@@ -226,7 +218,7 @@ class PolymarketCrawl:
 
     def _summaries(self, found: _Findings, bucket: int) -> list[FeatureRow]:
         symbols = sorted({symbol for each in found.linked for symbol in each.assets})
-        subjects = {symbol: asset_subject(symbol) for symbol in symbols}
+        subjects = {symbol: prediction_subject(symbol) for symbol in symbols}
         self._sink.add_kinds(dict.fromkeys(subjects.values(), "prediction_market"))
         rows = []
         for symbol, subject in subjects.items():

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -116,14 +116,45 @@ def assets(
         print("markets are those of a snapshot taken later, assumed to have been the same", file=sys.stderr)
 
 
-def market(symbol: Symbol, as_of: AsOf = None, home: Home = None, as_json: Json = False) -> None:
-    """Show what is known of a symbol: its price and its features."""
+def market(
+    symbols: Annotated[list[str], typer.Argument(metavar="SYMBOL...", help="Symbols such as BTC.")],
+    *,
+    horizon: Annotated[
+        Literal["scalp", "intraday", "swing", "position"] | None,
+        typer.Option(
+            "--horizon",
+            help="The compact context for decisions of this horizon; of several symbols it is shown anyway.",
+        ),
+    ] = None,
+    as_of: AsOf = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Show what is known of a symbol, or the compact context of several."""
+    moment = None if as_of is None else parse_time(as_of)
     with open_home(home) as book:
-        found = book.market(symbol, as_of=None if as_of is None else parse_time(as_of))
+        if horizon is not None or len(symbols) > 1:
+            contexts = book.market_context(symbols, horizon=horizon, as_of=moment)
+            if as_json:
+                print_json(contexts)
+            for symbol in () if as_json else symbols:
+                print_record({"symbol": symbol, **_context_record(contexts[symbol])})
+            return
+        found = book.market(symbols[0], as_of=moment)
     if as_json:
         print_json(found)
     else:
         print_record(_record(found))
+
+
+def _context_record(found: Mapping[str, Any]) -> dict[str, str]:
+    """The blocks of a context, a line each: what they lead with, and how old they are."""
+    lines = {}
+    for name, block in found.items():
+        lead = {key: value for key, value in (block or {}).items() if not isinstance(value, list | dict)}
+        shown = [f"{key} {value}" for key, value in lead.items() if key not in ("at", "ageSeconds", "stale")]
+        lines[name] = f"{', '.join(shown)}; {_age(block)}" if block else _UNKNOWN
+    return lines
 
 
 class _IngestReporter:

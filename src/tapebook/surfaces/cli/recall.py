@@ -82,7 +82,9 @@ def status(*, home: Home = None, json: Json = False) -> None:
         "chunks": f"{found.chunks:,}",
         "index": f"{found.index_bytes / 2**20:.1f} MB, at {found.head} of {found.documents_head}{behind}",
         "proposals": found.open_proposals,
-        "manuals": [f"TRADING_MANUAL.md of {name} is not its manual: propose it" for name in found.manuals_differ],
+        "manuals": [
+            f"the files of {name} are not its manual yet: run `tapebook recall sync`" for name in found.manuals_differ
+        ],
         "refused": [*refused[:SHOWN_REFUSALS], *more],
         "problem": found.problem,
     }
@@ -271,7 +273,11 @@ def proposal(proposal_id: Proposal, *, home: Home = None, json: Json = False) ->
 def approve(proposal_id: Proposal, *, home: Home = None, json: Json = False) -> None:
     """Make a proposed manual the one its agent is given."""
     with open_home(home) as book:
+        proposed = book.recall.proposal(proposal_id)
         decided = book.recall.approve(proposal_id)
+    if not json:
+        for line in proposed.diff:
+            print_text(line)
     _print_decided(decided, json)
 
 
