@@ -30,7 +30,8 @@ What the ensemble itself holds follows the mix only where that is worth its cost
 is the twin of that, and what it lies behind the mix is counted beside the bound.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, localcontext
 from math import log
 
 import msgspec
@@ -118,14 +119,23 @@ def begin_twins(symbol: str, at: int, mark: SlotMark, names: Sequence[str]) -> S
 
 
 def twins_after(
-    twins: SymbolTwins | None, symbol: str, at: int, *, mark: SlotMark, targets: Mapping[str, int | None]
+    twins: SymbolTwins | None,
+    symbol: str,
+    at: int,
+    *,
+    mark: SlotMark,
+    targets: Mapping[str, int | None],
+    mark_at: "Callable[[SymbolTwins, int, SlotMark], SymbolTwins] | None" = None,
 ) -> SymbolTwins:
-    """The twins after one more decision: marked, trusted anew, and holding what their members want now."""
+    """The twins after one more decision: marked, trusted anew, and holding what their members want now.
+
+    `mark_at` is `mark_twins`, or a cache of it.
+    """
     names = tuple(targets)
     if twins is None:
         twins = begin_twins(symbol, at, mark, names)
     else:
-        twins = mark_twins(twins, at, mark)
+        twins = (mark_at or mark_twins)(twins, at, mark)
         if tuple([each.name for each in twins.accounts[2:]]) != names:
             twins = _with_members(twins, names)
     return _with_targets(twins, targets)
@@ -258,19 +268,25 @@ def _with_scale(twins: SymbolTwins, *, cost_ppm: int) -> SymbolTwins:
     scale = least * SCALE_STEP[0] // SCALE_STEP[1]
     if not before:
         return msgspec.structs.replace(twins, scale_e9=scale)
-    members, power = len(twins.accounts) - 2, before / scale
+    members = len(twins.accounts) - 2
     rows = {
         name: [
-            prior * (p / prior) ** power
+            _towards_prior(p, prior, before, scale)
             for p, prior in zip(row, prior_shares(members, AWAKE_MASS if not name else REGIME_MASS), strict=True)
         ]
         for name, row in twins.trust.items()
     }
     unseen = (MOST_REGIMES - len(twins.trust) + 1) * REGIME_MASS
-    asleep = unseen * (twins.asleep / unseen) ** power if unseen else 0.0
+    asleep = _towards_prior(twins.asleep, unseen, before, scale) if unseen else 0
     total = sum([sum(row) for row in rows.values()]) + asleep
-    trust = {name: tuple([max(1, int(p / total * ONE)) for p in row]) for name, row in rows.items()}
-    return msgspec.structs.replace(twins, scale_e9=scale, trust=trust, asleep=int(asleep / total * ONE))
+    trust = {name: tuple([max(1, p * ONE // total) for p in row]) for name, row in rows.items()}
+    return msgspec.structs.replace(twins, scale_e9=scale, trust=trust, asleep=asleep * ONE // total)
+
+
+def _towards_prior(share: int, prior: int, before: int, scale: int) -> int:
+    """prior × (share / prior) ^ (before / scale), to the last digit the same on every machine, unlike floats."""
+    with localcontext(prec=30):
+        return int(prior * (Decimal(share) / prior) ** (Decimal(before) / scale))
 
 
 def _shared_part(marked: SymbolTwins, before: SymbolTwins) -> int:
@@ -336,4 +352,5 @@ def _trade(account: TwinAccount, target_e4: int, cost_ppm: int) -> TwinAccount:
 
 def _trust_cost_e9(scale_e9: int, rate_e6: int, more: int, less: int) -> int:
     """What it may cost that a share of trust is one and not another: scale / η · ln(more / less), rounded up."""
-    return int(scale_e9 * 10**6 / rate_e6 * log(more / less)) + 1
+    # Nine digits of the logarithm: its last ones may differ from machine to machine.
+    return round(log(more / less) * E9) * scale_e9 // (1_000 * rate_e6) + 1
