@@ -139,8 +139,8 @@ def make_slots(prices: Sequence[float]) -> list[Slot]:
     regime_of, bars = RegimeClassifier(), list[Candle]()
     targets: dict[str, int | None] = dict.fromkeys(MEMBERS)
     regime, slots = "unknown", list[Slot]()
-    for number in range(BAR_STEPS, len(closes)):
-        if number % BAR_STEPS == 0:
+    for number in range(len(closes)):
+        if number and number % BAR_STEPS == 0:
             part = closes[number - BAR_STEPS : number + 1]
             began = START + (number - BAR_STEPS) * STEP
             bars.append(Candle("X", 1_800, began, part[0], max(part), min(part), part[-1], 1.0, 1.0, 6))
@@ -199,8 +199,10 @@ def _real_backtest(*, days: int = 12) -> list[Figure]:
     """How many decisions of a real backtest over the first days of a seed are those of the functions above."""
     prices = make_prices("reverting", 0, days=days)
     runs = _real_runs(prices)
-    slots = {at: slot for slot in make_slots(prices) for at in (slot[0],)}
+    slots = {slot[0]: slot for slot in make_slots(prices)}
     twins, equal = None, {"marks": 0, "targets": 0, "weights": 0, "trades": 0}
+    # Before the first price nothing is marked.
+    runs = [run for run in runs if isinstance(run.mark, SlotMark) and run.scheduled_for in slots]
     for run in runs:
         at, price, targets, regime = slots[run.scheduled_for]
         mark = SlotMark(price, COST_PPM, 0, regime, 1_000, 20, 1_000)
