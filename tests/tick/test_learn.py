@@ -285,7 +285,12 @@ def test_a_model_reflects_and_a_bad_answer_leaves_the_note_that_stands(
         assert floor.is_whole()
 
 
-def test_lessons_are_registered_judged_and_shown_and_exits_are_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [2_000, 1])
+def test_lessons_are_registered_judged_and_shown_and_exits_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    # However many trades are read at a time, a lesson is judged by all that came after it.
+    monkeypatch.setattr("tapebook.tick.learn.STEP_TRADES", step)
     with desk(tmp_path / "home") as floor:
         agent = floor.hire(LEARNER)
         season(floor, agent)

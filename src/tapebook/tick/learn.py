@@ -226,9 +226,15 @@ def _evidence(
     after_exit = tuple(case for case in cases if case.trade_id in fresh)
     later = []
     for after in sorted({each.lesson.trial.seq for each in known if not each.lesson.trial.is_over}):
-        # Mostly one step: a lesson is judged at every reflection.
-        ended = rooms.book.closed_after(name, after=after, seq=seq, most=STEP_TRADES)
-        later.append(LaterCases(after, tuple(cases_of(rooms, deployment, ended, seq=seq)), after_exit))
+        found = list[TradeCase]()
+        step = after
+        # Mostly one step, since a lesson is judged at every reflection; after an import of many trades more.
+        while ended := rooms.book.closed_after(name, after=step, seq=seq, most=STEP_TRADES):
+            found += cases_of(rooms, deployment, ended, seq=seq)
+            step = rooms.book.trade_end_seq(ended[-1].state.trade_id) or seq
+            if len(ended) < STEP_TRADES:
+                break
+        later.append(LaterCases(after, tuple(found), after_exit))
     return Evidence(cases, known, tuple(later), now, seq), new
 
 
