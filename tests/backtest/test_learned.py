@@ -56,14 +56,21 @@ def test_two_trades_are_the_least_to_differ_by(now: int, before: int) -> None:
 def test_rows_say_n_interval_weight_and_trend() -> None:
     before, now = records_of(ended(30, seed=4)), records_of(ended(30, seed=5, shift_bps=60))
     known = records_from_scratch(each.outcome for each in ended(30, seed=4))
-    found = {row.name: row for row in result_rows(PROVIDER, now, before, trusted=ProviderWeights(before, {}, 10.0))}
+    found = {
+        row.name: row
+        for row in result_rows(PROVIDER, now, before, trusted=ProviderWeights({"a": 0.4}, {"a": 0.25, "b": 0.2}))
+    }
     assert sorted(found) == ["a", "b", "trend"]
     for name, row in found.items():
         record = now[PROVIDER, name]
         assert (row.n, row.won, row.net_usd_e6) == (record.n, record.wins, record.usd_e6)
         assert row.win_rate.n == row.n and row.mean_bps is not None and row.mean_bps.n == row.n
         assert row.trend is not None and row.trend.earlier_n == known[PROVIDER, name].n
-        assert row.weight_before == 1.0 and row.weight is not None and 0.5 <= row.weight <= 1.5
+    assert {name: (row.weight_before, row.weight) for name, row in found.items()} == {
+        "a": (0.25, 0.4),
+        "b": (0.2, None),
+        "trend": (None, None),
+    }
     assert found["a"].trend is not None and found["a"].trend.change_bps.value > 20
     plain = result_rows(REGIME, now, {})
     assert [row.trend for row in plain] == [None] and [row.weight for row in plain] == [None]

@@ -3,24 +3,30 @@
 import hashlib
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pytest
 
+import tapebook
 from tapebook.backtest.home import BacktestHome
 from tapebook.backtest.measure import measure_all, measure_chunk
 from tapebook.backtest.result import BacktestResult
 from tapebook.book import events as ev
+from tapebook.clock import SystemClock
 from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.market import Candle, Mid, Observation
 from tapebook.domain.money import notional_usd_e6
 from tapebook.domain.position import Position
 from tapebook.experience.records import PROVIDER
+from tapebook.experience.twins import weights_e4
 from tapebook.log import Event
 from tapebook.tape.view import GRACE_MS
+from tapebook.tick.trust import runs_of
+from tapebook.wiring import Rooms
+from tests.backtest.bars import make_home
 from tests.backtest.books import CHUNKS, END, PRICES, START, SYMBOLS, Played, Stage, prepare, stage
 
 
@@ -160,14 +166,22 @@ def test_memory_is_that_of_the_chunks_end(result: BacktestResult) -> None:
     assert result.total.lessons_hash == result.chunks[-1].lessons_hash
 
 
-def test_providers_weigh_what_the_memory_says(result: BacktestResult) -> None:
-    for before, after in zip(result.chunks, result.chunks[1:], strict=False):
-        weights = {row.name: row.weight for row in before.providers}
-        assert {row.name: row.weight_before for row in after.providers} == {
-            row.name: weights[row.name] for row in after.providers
-        }
+def test_providers_are_trusted_as_their_twins_say(tmp_path: Path) -> None:
+    home = make_home(tmp_path, days=6, symbols=("BTC",), seed=5)
+    with tapebook.open(home) as book:
+        found = book.backtest("tester", chunks="none")
+    shown = {row.name: row.weight for row in found.total.providers}
+    with closing(Rooms(home / "backtests" / found.id, clock=SystemClock())) as rooms:
+        (name,) = [name for name, _ in rooms.book.deployments("tester")]
+        twins = rooms.experience.twins.as_of(name, seq=found.total.head_seq, runs=runs_of(rooms, name))
+        trusted = weights_e4(twins["BTC"], "")
+    members = {member: round(weight / 10_000, 4) for member, weight in trusted.items() if member in shown}
+    assert len(members) >= 2 and shown | members == shown and shown["ensemble"] is None
+
+
+def test_providers_are_counted(result: BacktestResult) -> None:
     last = {row.name: row for row in result.total.providers}
-    assert last["good"].weight == 1.5 and last["bad"].weight == 0.5
+    assert {row.weight for row in last.values()} == {None}, "nobody voted for a target"
     assert "idle" not in last and last["ensemble"].n == result.total.trades
     assert all(row.trend is None for row in result.chunks[0].providers)
     assert all(row.trend is not None for row in result.chunks[-1].providers)
@@ -203,7 +217,7 @@ def test_what_the_tape_learns_later_changes_nothing(played: Played, tmp_path: Pa
 def test_without_memory_nothing_weighs_and_everything_is_counted(rival: BacktestResult) -> None:
     off = rival
     assert off.memory == "off"
-    assert {row.weight for chunk in off.chunks for row in chunk.providers} == {1.0}
+    assert {row.weight for chunk in off.chunks for row in chunk.providers} == {None}
     assert {chunk.lessons for chunk in off.chunks} == {()} and {chunk.situations for chunk in off.chunks} == {0}
     assert all(row.trend is not None for row in off.chunks[-1].providers)
     assert sum(row.n for row in off.total.regimes) == off.total.trades > 30

@@ -66,21 +66,19 @@ from tapebook.domain.estimate import Estimate, benjamini_hochberg, rate_estimate
 from tapebook.domain.instants import DAY, floor_to_step
 from tapebook.domain.money import E6
 from tapebook.domain.position import ClosedTrade
+from tapebook.domain.targets import FULL_E4
 from tapebook.domain.text import plural
 from tapebook.experience.records import (
     ALL,
     ASSET,
     PPM_PER_BP,
     PROVIDER,
-    PROVIDER_REGIME,
     REGIME,
     Record,
     RecordKey,
     credits_of,
-    provider_weight,
-    result_scale_ppm,
 )
-from tapebook.experience.twins import E9, follower_bound_e9
+from tapebook.experience.twins import E9, follower_bound_e9, weights_e4
 from tapebook.lessons import NO_LESSONS, note_bullets
 from tapebook.tape.view import GRACE_MS, View
 from tapebook.tick.quotes import TapeQuotes
@@ -137,11 +135,10 @@ Records = Mapping[RecordKey, Record]
 
 
 class ProviderWeights(NamedTuple):
-    """What a memory held at the end of a stretch and before it, and how quickly it believes."""
+    """The trust of an ensemble in its members at the end of a stretch and before it; nobody's where there is none."""
 
-    now: Records
-    before: Records
-    prior: float
+    now: Mapping[str, float]
+    before: Mapping[str, float]
 
 
 def records_of(ended: Iterable[TradeOutcome]) -> dict[RecordKey, Record]:
@@ -159,9 +156,21 @@ def records_of(ended: Iterable[TradeOutcome]) -> dict[RecordKey, Record]:
 
 
 def weights_of(rooms: Rooms, deployment: Deployment, *, since_seq: int, seq: int) -> ProviderWeights:
-    """What the memory of a deployment held at two sequence numbers."""
-    before, now = (rooms.experience.records_as_of(deployment.id, seq=at).records for at in (since_seq, seq))
-    return ProviderWeights(now, before, deployment.agent.experience.prior_trades)
+    """The trust of a deployment at two sequence numbers, as the mean over its symbols."""
+    before, now = (_trust_at(rooms, deployment, seq=at) for at in (since_seq, seq))
+    return ProviderWeights(now, before)
+
+
+def _trust_at(rooms: Rooms, deployment: Deployment, *, seq: int) -> dict[str, float]:
+    memory = rooms.experience.twins
+    # From the twins that were kept last: those in memory may be of long before.
+    memory.forget_cached(deployment.id)
+    twins = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms, deployment.id)).values()
+    shares: dict[str, list[int]] = {}
+    for each in twins:
+        for name, weight in weights_e4(each, "").items():
+            shares.setdefault(name, []).append(weight)
+    return {name: round_fixed(sum(found) / len(found) / FULL_E4, RATE_DIGITS) for name, found in shares.items()}
 
 
 def result_rows(
@@ -197,7 +206,7 @@ def mean_difference(now: Record, before: Record) -> tuple[Estimate, float] | Non
 
 def _result_row(record: Record, earlier: Record | None, trusted: ProviderWeights | None) -> ResultRow:
     mean = round_estimate(record.mean_bps, BPS_DIGITS) if record.n >= 2 else None
-    now, before = (None, None) if trusted is None else _weights_now_and_before(record.name, trusted)
+    now, before = (None, None) if trusted is None else (trusted.now.get(record.name), trusted.before.get(record.name))
     return ResultRow(
         name=record.name,
         n=record.n,
@@ -225,18 +234,6 @@ def _with_direction(row: ResultRow, most: float) -> ResultRow:
         return row
     direction: Direction = "up" if trend.change_bps.value > 0 else "down"
     return replace(row, trend=replace(trend, direction=direction))
-
-
-def _weights_now_and_before(provider: str, trusted: ProviderWeights) -> tuple[float, float]:
-    """A provider's weight at the end and before, where nothing is known of its record in a regime."""
-    now, before = (_provider_weight(provider, records, trusted.prior) for records in (trusted.now, trusted.before))
-    return now, before
-
-
-def _provider_weight(provider: str, records: Records, prior: float) -> float:
-    overall = records.get((PROVIDER, provider), Record(PROVIDER, provider))
-    here = Record(PROVIDER_REGIME, provider)
-    return round_fixed(provider_weight(overall, here, scale_ppm=result_scale_ppm(records), prior=prior), RATE_DIGITS)
 
 
 WHOLE = "total"
