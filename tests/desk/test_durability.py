@@ -19,7 +19,7 @@ class Order:
     def __init__(self, rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[str] = []
         self._note(monkeypatch, rooms.tape_db, "sync", "tape")
-        self._note(monkeypatch, rooms.archive._archive, "create_all", "archive")
+        self._note(monkeypatch, rooms.archive._segments, "append", "archive")
         self._note(monkeypatch, rooms.book, "append", "book")
         self._note(monkeypatch, rooms.work, "record_known", "book")
 
@@ -58,7 +58,7 @@ def test_worker_waits_once_for_all_decisions_of_a_batch(tmp_path: Path, monkeypa
         order = Order(shop.rooms, monkeypatch)
         work(shop.worker())
         # First the account is opened, then what both may know is kept, then both texts at once, and each is recorded.
-        assert order.seen == ["book", "tape", "book", "archive", "archive", "book", "archive", "book"]
+        assert order.seen == ["book", "tape", "book", "archive", "book", "book"]
         assert len(shop.runs()) == 2 and all(run.packet_key and run.reply_key for run in shop.runs())
 
 

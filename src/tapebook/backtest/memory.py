@@ -47,7 +47,6 @@ from tapebook.library.search import index_new_versions, store_search_terms
 from tapebook.log import Draft, Event, Stream
 from tapebook.search import GLOBAL_SCOPE
 from tapebook.search.documents import DOCUMENT_EVENT_KINDS, DocumentKept, DocumentRemoved, document_event_body
-from tapebook.search.indexing import front_matter_value
 from tapebook.settings.config import load_config
 from tapebook.wiring import Rooms
 
@@ -261,6 +260,9 @@ def _stated_date(rooms: Rooms, kept: DocumentKept) -> int | None:
     """Since when a document says it was known; None when it does not say."""
     if not kept.path.lower().endswith((".md", ".markdown", ".mdx")):
         return None
+    # Here, since it brings numpy, and `tapebook agents` starts without it.
+    from tapebook.search.indexing import front_matter_value
+
     stated = front_matter_value(archived_body(rooms, kept.sha256).decode(errors="replace"), STATED_DATE)
     try:
         return None if stated is None else parse_instant(stated)

@@ -209,7 +209,7 @@ def seed_sql(registry: Registry, *, view: View) -> str:
     # In the order in which `seals.sql` reads them: the checksum of a snapshot comes with it.
     rows.sort()
     lines = [f"({', '.join(_sql_literal(value) for value in row)})" for row in rows]
-    text = resources.files("tapebook.tape").joinpath("registry_seed.sql").read_text("utf-8")
+    text = resources.files("tapebook.tape").joinpath("registry_seed.sql.template").read_text("utf-8")
     filled = {"day": iso_text(view.as_of), "rows": ",\n".join(lines), "count": str(len(rows))}
     for name, words in {**filled, "digest": f"{rows_digest(rows):032x}"}.items():
         text = text.replace(f"{{{name}}}", words)
