@@ -150,7 +150,13 @@ def test_twins_are_learned_while_experience_is_off_and_weigh_nothing(
 ENDS = [({"learning_rate_e4": 1}, {"learning_rate_e4": 10_000}), ({"context_window": 1}, {"context_window": 1_000})]
 
 
-@pytest.mark.parametrize(("low", "high"), [*ENDS, ({"max_memory_size": 1}, {"max_memory_size": 10**6})])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        *(pytest.param(*ends, marks=pytest.mark.proof) for ends in ENDS),
+        ({"max_memory_size": 1}, {"max_memory_size": 10**6}),
+    ],
+)
 def test_the_ends_of_the_settings_trade_differently(tmp_path: Path, low: dict[str, int], high: dict[str, int]) -> None:
     traded = []
     for number, chosen in enumerate((low, high)):

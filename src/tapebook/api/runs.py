@@ -123,7 +123,8 @@ class Runs(HomePart):
     def replay(self, run_id: str | None = None, *, progress: Callable[[int], None] = lambda done: None) -> ReplayReport:
         """Rebuilds the packet of one run, or of all, and compares it byte for byte."""
         with self._home.read() as rooms:
-            chosen = [rooms.book.find_run(run_id).run_id] if run_id else rooms.book.run_ids(most=_ALL)
+            # Oldest first: what was learned for one packet is where the next goes on.
+            chosen = [rooms.book.find_run(run_id).run_id] if run_id else rooms.book.run_ids(most=_ALL)[::-1]
             return replay_runs(rooms, chosen, progress=progress)
 
     def compare_shadow(

@@ -78,7 +78,7 @@ def demo_report(rooms: Rooms, *, seed: int) -> DemoReport:
         decisions=rooms.book.run_counts(),
         refused=_refused_counts(rooms),
         agents=[_agent_result(rooms, name, deployment) for name, deployment in names],
-        replayed=replay_runs(rooms, rooms.book.run_ids(most=_ALL)),
+        replayed=replay_runs(rooms, rooms.book.run_ids(most=_ALL)[::-1]),
         heads={stream.name: rooms.log.head(stream).hash for stream in rooms.log.streams()},
     )
 
