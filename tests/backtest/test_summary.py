@@ -24,7 +24,7 @@ def test_a_chunk_says_what_it_came_to_and_what_it_taught(played: Played) -> None
     text = "\n".join(lines)
     assert lines[0] == "2026-W03  2026-01-12 to 2026-01-19, 336 ticks"
     assert f"won       {chunk.win_rate.value:.0%} (n={chunk.trades}, 95% " in text
-    assert re.search(r"good +8 +100% \(\d+ to 100\) +\S+ \(\S+ to \S+\) +\S+ +1\.\d\d to 1\.\d\d +unclear", text)
+    assert re.search(r"good +8 +100% \(\d+ to 100\) +\S+ \(\S+ to \S+\) +\S+ +- +unclear", text)
     assert "Symbol selection: ETH does worse in 2026-W03" in text and "  snapshot    2026-W03" in text
     parts = re.search(r"from +market (\S+), timing (\S+), sizing (\S+), fees (\S+), funding (\S+)", text)
     assert parts and abs(sum(map(float, parts.groups())) - chunk.net_usd_e6 / 1e6) < 0.03
