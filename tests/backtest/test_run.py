@@ -56,9 +56,9 @@ def asked(home: Path, **wish: Any) -> BacktestResult:
 
 
 def kept(home: Path, result: BacktestResult) -> dict[str, bytes]:
-    """Every file that must not depend on how it was made."""
+    """Every file that must not depend on how it was made; a killed process may leave the other name of one behind."""
     folder = home / "backtests" / result.id
-    found = [folder / "result.json", *sorted((folder / "chunks").iterdir())]
+    found = [folder / "result.json", *sorted((folder / "chunks").glob("[!.]*"))]
     return {path.name: path.read_bytes() for path in found}
 
 
