@@ -141,7 +141,9 @@ def test_show_is_as_of_a_moment_and_no_rate_is_bare(floor: Desk) -> None:
     assert now["fit"] == {"first_situation": 1, "last_situation": 125}
     providers = {each["name"]: each for each in now["providers"]}
     assert providers.keys() == {"ensemble", "trend", "carry"}
-    assert providers["trend"]["weight"] > 1 > providers["carry"]["weight"]
+    # Records of trades weigh nobody: trust is earned by twins, and here nobody has voted yet.
+    assert now["members"] == []
+    assert [providers[name]["weight"] for name in providers] == [None, None, None]
     assert providers["trend"]["regimes"][0]["regime"] == "chop_lowvol"
     assert providers["trend"]["trend"]["direction"] == "unclear"
     assert {each["name"] for each in now["assets"]} == {"BTC", "ETH"}

@@ -25,10 +25,14 @@ FOUND = {
     "outcomes": 1_034,
     "situations": 1_030,
     "fit": {"first_situation": 1, "last_situation": 976},
+    "members": [
+        {"name": "cash", "weight": 0.25, "gain_bps": 0.0, "changes": 0},
+        {"name": "trend", "weight": 0.62, "gain_bps": 1_204.5, "changes": 31},
+    ],
     "providers": [
         {
-            **{"name": "trend", "weight": 1.2, "trend": TREND, **RESULT},
-            "regimes": [{"regime": "chop_lowvol", "weight": 0.8, **RESULT}],
+            **{"name": "trend", "weight": 0.62, "trend": TREND, **RESULT},
+            "regimes": [{"regime": "chop_lowvol", "weight": None, **RESULT}],
         }
     ],
     "regimes": [],
@@ -50,11 +54,15 @@ def test_show_prints_a_table_for_each_thing_that_is_known(
     assert run("experience", "show", "a")[1].splitlines() == [
         "1,034 outcomes, 1,030 situations (fitted on 1 to 976)",
         "",
+        "member  weight  twin gained, bps  changes of mind",
+        "cash      0.25              +0.0                0",
+        "trend     0.62          +1,204.5               31",
+        "",
         "provider  weight   n  bps a trade (95%)      won (95%)         trend",
-        "trend       1.20  34  +12.1 (+3.0 to +21.2)  59% (42% to 74%)  improving +9.0 (+1.0 to +17.0)",
+        "trend       0.62  34  +12.1 (+3.0 to +21.2)  59% (42% to 74%)  improving +9.0 (+1.0 to +17.0)",
         "",
         "provider  regime       weight   n  bps a trade (95%)      won (95%)",
-        "trend     chop_lowvol    0.80  34  +12.1 (+3.0 to +21.2)  59% (42% to 74%)",
+        "trend     chop_lowvol  -       34  +12.1 (+3.0 to +21.2)  59% (42% to 74%)",
         "",
         "asset  n  bps a trade (95%)  won (95%)         trend",
         "BTC    1  -                  59% (42% to 74%)  -",
@@ -81,7 +89,7 @@ def test_show_passes_on_the_moment_and_says_when_there_is_nothing(run: Run, faca
 
     def show(agent: str, *, as_of: str | None) -> dict[str, Any]:
         asked.append((agent, as_of))
-        return FOUND | {"outcomes": 0, "snapshots": []}
+        return FOUND | {"outcomes": 0, "snapshots": [], "members": []}
 
     room(facade, show=show)
     assert run("experience", "show", "a")[1] == "no outcomes yet: they are learned from when a trade has ended\n"

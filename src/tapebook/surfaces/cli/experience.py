@@ -26,13 +26,23 @@ def _trend(trend: dict[str, Any] | None) -> str:
     return "-" if trend is None else f"{trend['direction']} {_bps(trend['change_bps'])}"
 
 
-def _weight(weight: float) -> str:
-    return f"{weight:.2f}"
+def _weight(weight: float | None) -> str:
+    return "-" if weight is None else f"{weight:.2f}"
+
+
+def _gain(bps: float) -> str:
+    return f"{bps:+,.1f}"
 
 
 RESULT = [Column("n", "n"), Column("bps a trade (95%)", "mean_bps", _bps), Column("won (95%)", "win_rate", _rate)]
 TREND = Column("trend", "trend", _trend, cut=True)
 WEIGHT = Column("weight", "weight", _weight)
+MEMBERS = [
+    Column("member", "name", cut=True),
+    WEIGHT,
+    Column("twin gained, bps", "gain_bps", _gain),
+    Column("changes of mind", "changes"),
+]
 PROVIDERS = [Column("provider", "name", cut=True), WEIGHT, *RESULT, TREND]
 HERE = [Column("provider", "provider", cut=True), Column("regime", "regime", cut=True), WEIGHT, *RESULT]
 REGIMES = [Column("regime", "name"), *RESULT, TREND]
@@ -53,7 +63,7 @@ def show(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = Fa
         found = book.experience.show(agent, as_of=as_of)
     if json:
         print_json(found)
-    elif not found["outcomes"] and not found["snapshots"]:
+    elif not found["outcomes"] and not found["snapshots"] and not found["members"]:
         print("no outcomes yet: they are learned from when a trade has ended")
     else:
         print_experience(found)
@@ -103,6 +113,7 @@ def print_experience(found: dict[str, Any]) -> None:
     print_lines([f"{plural(found['outcomes'], 'outcome')}, {plural(found['situations'], 'situation')} ({window})"])
     here = [row | {"provider": each["name"]} for each in found["providers"] for row in each["regimes"]]
     tables = [
+        (found["members"], MEMBERS),
         (found["providers"], PROVIDERS),
         (here, HERE),
         (found["regimes"], REGIMES),
