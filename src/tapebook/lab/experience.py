@@ -30,6 +30,7 @@ from tapebook.experience.records import (
     records_by_chunk,
     trend_of,
 )
+from tapebook.experience.store import Forgetting
 from tapebook.experience.twins import E9, SymbolTwins, weights_e4
 from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
@@ -63,6 +64,7 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
         "assets": _named_views(records, ASSET, snapshots),
         "calibration": _calibration_views(records, prior=settings.prior_trades),
         "snapshots": [_snapshot_view(each) for each in snapshots],
+        "forgotten": [forgetting_view(each) for each in room.forgettings(deployment.id, seq=seq)],
     }
 
 
@@ -158,6 +160,22 @@ def _snapshot_view(snapshot: ChunkSnapshot) -> ReportView:
         "ended_at": iso_text(snapshot.ended_at),
     }
     return moments | _record_view(snapshot.result) | {"sharpe": snapshot.sharpe_e4 / 10_000}
+
+
+def forgetting_view(forgetting: Forgetting) -> ReportView:
+    """What was forgotten by one event, and when that was taken back."""
+    terms = forgetting.terms
+    return {
+        "id": forgetting.forget_id,
+        "at": iso_text(forgetting.at),
+        "outcomes": forgetting.outcomes,
+        "source": terms.source or None,
+        "provider": terms.provider or None,
+        "since": None if terms.since is None else iso_text(terms.since),
+        "until": None if terms.until is None else iso_text(terms.until),
+        "reason": forgetting.reason,
+        "undone_at": None if forgetting.undone_at is None else iso_text(forgetting.undone_at),
+    }
 
 
 def _record_view(record: Record) -> ReportView:
