@@ -80,7 +80,7 @@ def _global_options(
 
 
 COMMANDS: list[Callable[..., None]] = [
-    *(home.init, home.demo, desk.up),
+    *(home.init, home.demo, desk.up, desk.api),
     *(context.context, runs.tick, trades.orders, trades.trades),
     *(market.world, market.ingest, market.assets, market.market),
     *(desk.halt, desk.resume, desk.flatten),
