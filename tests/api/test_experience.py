@@ -109,6 +109,16 @@ def test_one_bad_file_and_nothing_is_imported(floor: Desk, tmp_path: Path) -> No
             home(floor).import_files("b", tmp_path / "out")
         assert "\n" not in str(refused.value)
         assert floor.rooms.book.head("b.paper") == head
+    # What is known already with another result is no second trade, and no reason to say nothing.
+    path.write_text(json.dumps(good))
+    home(floor).import_files("b", tmp_path / "out")
+    head = floor.rooms.book.head("b.paper")
+    path.write_text(json.dumps(good | {"realized_pnl": "12", "outcome": "win"}))
+    with pytest.raises(
+        BadInput, match=r"outcome_t7\.json: it is known as .* and told as .* net 12\.000000 USD; nothing"
+    ):
+        home(floor).import_files("b", tmp_path / "out")
+    assert floor.rooms.book.head("b.paper") == head
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="has neither an outcome"):
         home(floor).import_files("b", tmp_path / "empty")

@@ -17,6 +17,7 @@ from tapebook.experience import files
 from tapebook.experience.events import ForgetTerms, draft_snapshot_taken
 from tapebook.experience.forgetting import IMPORTED, OWN, draft_forgetting, draft_remembering, outcomes_meant
 from tapebook.experience.rebuild import RebuildComparison, rebuild_and_compare, restore_tables
+from tapebook.experience.records import Outcome
 from tapebook.experience.store import LearnedOutcome
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.experience import experience_report
@@ -29,13 +30,17 @@ LONGEST_SOURCE = 80
 
 
 class ExperienceFiles(msgspec.Struct, frozen=True):
-    """What was written to a folder, or read from one; what was there already is not counted as new."""
+    """What was written to a folder, or read from one; what was there already is not counted as new.
+
+    `skipped` names what holds no closed trade.
+    """
 
     folder: str
     outcomes: int
     snapshots: int
     new_outcomes: int = 0
     new_snapshots: int = 0
+    skipped: tuple[str, ...] = ()
 
 
 class RebuiltExperience(msgspec.Struct, frozen=True):
@@ -169,15 +174,24 @@ def _rebuild_all(rooms: Rooms, deployment: str) -> RebuildComparison:
 def _check_contents(contents: files.ExperienceFolder, folder: Path, *, now: int) -> None:
     """Nothing is learned from a folder of which not all can be read, or that tells of what has not happened yet."""
     late = [outcome for outcome, _ in contents.outcomes if outcome.exited_at > now]
-    problems = [
-        *contents.problems,
-        *(f"outcome_{each.trade_id}.json: it ends after {iso_text(now)}" for each in late),
-    ]
-    if problems:
-        more = f" (and {len(problems) - 1} more files)" if len(problems) > 1 else ""
-        raise BadInput(f"{folder / problems[0]}{more}; nothing was imported")
+    problems = [f"{_place_of(each, folder)}: it ends after {iso_text(now)}" for each in late]
+    _refuse([*contents.problems, *problems], folder)
     if not contents.outcomes and not contents.snapshots:
-        raise BadInput(f"{folder} has neither an outcome_*.json nor a snapshot_*.json: name an exported folder")
+        skipped = f" ({contents.skipped[0]})" if contents.skipped else ""
+        raise BadInput(f"{folder} has neither an outcome nor a snapshot{skipped}: name an exported folder")
+
+
+def _place_of(outcome: Outcome, folder: Path) -> str:
+    """Where an outcome stands: its own file, or a line of some other."""
+    name = f"outcome_{outcome.trade_id}.json"
+    return name if (folder / name).exists() else f"trade {outcome.trade_id}"
+
+
+def _refuse(problems: Sequence[str], folder: Path) -> None:
+    """Names the first of some problems, if there are any."""
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise BadInput(f"{folder / problems[0]}{more}; nothing was imported")
 
 
 def _learn_contents(
@@ -189,11 +203,19 @@ def _learn_contents(
     known = room.snapshots(name, seq=seq)
     snapshots = [draft_snapshot_taken(each) for each in contents.snapshots if each not in known]
     seq = _append_drafts(rooms, name, snapshots)
-    new = [each for each in contents.outcomes if not room.is_learned(name, each[0].trade_id)]
+    told_by_id, strange = {each[0].trade_id: each for each in contents.outcomes}, list[str]()
+    new = list[files.OutcomeWithFeatures]()
+    for each in told_by_id.values():
+        before = room.outcome_of_trade(name, each[0].trade_id)
+        if before is None:
+            new.append(each)
+        elif text := files.result_difference(before, each[0]):
+            strange.append(f"{_place_of(before, Path(folder))}: {text}")
+    _refuse(strange, Path(folder))
     # The newest by itself: with it come the pages and the fit of all before it.
     for part in (new[:-1], new[-1:]):
         seq = _append_drafts(rooms, name, room.learn_outcomes(name, part, seq=seq, source=source))
-    return ExperienceFiles(folder, *counted, len(new), len(snapshots))
+    return ExperienceFiles(folder, *counted, len(new), len(snapshots), contents.skipped)
 
 
 def _outcomes_meant(rooms: Rooms, deployment: str, terms: ForgetTerms, *, seq: int) -> list[LearnedOutcome]:

@@ -238,6 +238,11 @@ class Experience:
         """Whether a trade was learned from already."""
         return self._db.one(_QUERIES.known, **self._where(deployment), trade_id=trade_id) is not None
 
+    def outcome_of_trade(self, deployment: str, trade_id: str) -> Outcome | None:
+        """What was learned from a trade; None when nothing was."""
+        row = self._db.one(_QUERIES.outcome_of_trade, **self._where(deployment), trade_id=trade_id)
+        return None if row is None else msgspec.json.decode(row[0], type=Outcome)
+
     def records_as_of(self, deployment: str, *, seq: int) -> RecordsAsOf:
         """What was known as of a sequence number; asked again before anything was learned, it is the same object."""
         newest = self._newest(deployment, seq=seq)

@@ -107,6 +107,7 @@ def import_files(
     else:
         new = f"{done.new_outcomes:,} of {done.outcomes:,} outcomes"
         print_lines([f"{new} and {done.new_snapshots} of {done.snapshots} snapshots were new, and are learned"])
+        print_lines(f"skipped: {each}" for each in done.skipped)
 
 
 @group.command()
