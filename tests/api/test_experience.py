@@ -156,6 +156,11 @@ def test_show_is_as_of_a_moment_and_no_rate_is_bare(floor: Desk) -> None:
         assert all({"n", "win_rate"} <= row.keys() and "low" in row["win_rate"] for row in now[table])
     before = home(floor).show("a", as_of=T0)
     assert (before["outcomes"], before["providers"], before["snapshots"]) == (0, [], [])
+    newest, _ = home(floor).snapshots("a")
+    assert (newest["chunk"], newest["n"]) == ("2026-Q2", COUNT // 2)
+    assert sum(each["n"] for each in newest["assets"]) == COUNT // 2
+    assert {each["name"] for each in newest["providers"]} == {"ensemble", "trend", "carry"}
+    assert home(floor).snapshots("a", as_of=T0) == []
     assert home(floor).show("b")["fit"] is None
     assert msgspec.json.encode(now)
 

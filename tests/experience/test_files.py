@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tapebook.errors import BadInput
 from tapebook.experience.events import SeenFeatures
 from tapebook.experience.features import feature_vector_of
 from tapebook.experience.files import ExperienceFolder, export_folder, read_folder
-from tapebook.experience.records import Outcome, outcome_of, records_from_scratch, snapshot_of
+from tapebook.experience.records import ALL, Outcome, outcome_of, records_from_scratch, snapshot_of
 from tests.experience.makers import T0, closed, memory_desk, run_of, sight, vote
 
 
@@ -51,6 +52,9 @@ def test_layout_is_one_file_per_outcome_and_the_summaries(tmp_path: Path) -> Non
     one = json.loads((tmp_path / "memory" / "outcome_t1.json").read_text())
     assert (one["asset"], one["provider"], one["outcome"]) == ("BTC", "ensemble", "loss")
     assert (one["realized_pnl"], one["entry_price"]) == ("-0.176550", "100.00000000")
+    snapshot = json.loads((tmp_path / "memory" / "snapshot_20260105_000000.json").read_text())
+    assert (snapshot["chunk"], snapshot["started_at"]) == ("Q1", "2026-01-05T00:00:00.000Z")
+    assert snapshot["providers"]["ensemble"]["trades"] == snapshot["result"]["trades"] == 2
     performance = json.loads((tmp_path / "memory" / "provider_performance.json").read_text())
     assert (performance["ensemble"]["total_trades"], performance["ensemble"]["winning_trades"]) == (2, 0)
 
@@ -62,6 +66,12 @@ def test_round_trip_loses_nothing(tmp_path: Path) -> None:
     assert list(contents.outcomes) == sorted(found, key=lambda each: each[0].exited_at)
     assert any(seen.reading and None in seen.reading for _, seen in found)
     assert [each.chunk for each in contents.snapshots] == ["Q1", "Q2"]
+    (tmp_path / "before").mkdir()
+    for number, each in enumerate(contents.snapshots):
+        # Sums as lists, as files of before have them.
+        (tmp_path / "before" / f"snapshot_{number}.json").write_bytes(msgspec.json.encode(each))
+    assert read_folder(tmp_path / "before").snapshots == contents.snapshots
+    assert contents.snapshots[0].result == records_from_scratch([each for each, _ in found])[ALL, ""]
     assert records_from_scratch([each for each, _ in contents.outcomes]) == records_from_scratch(
         [each for each, _ in found]
     )

@@ -20,7 +20,7 @@ from tapebook.experience.rebuild import RebuildComparison, rebuild_and_compare, 
 from tapebook.experience.records import Outcome
 from tapebook.experience.store import LearnedOutcome
 from tapebook.home import exclusive_lock, shared_lock
-from tapebook.lab.experience import experience_report
+from tapebook.lab.experience import experience_report, snapshot_view
 from tapebook.log import Draft
 from tapebook.tick.memory import outcomes_due
 from tapebook.tick.trust import runs_of
@@ -72,6 +72,13 @@ class HomeExperience(HomePart):
             deployment, at, book = rooms.book.find_agent(agent, removed=True), self._home.moment(as_of), rooms.book
             seq = book.head(deployment.id) if as_of is None else book.seq_as_of(deployment.id, at)
             return experience_report(rooms, deployment, seq=seq, as_of=at)
+
+    def snapshots(self, agent: str, *, as_of: AsOf = None) -> list[dict[str, Any]]:
+        """What each chunk achieved, newest first: months of a desk, and the chunks of a backtest."""
+        with self._home.read() as rooms:
+            name, at = rooms.book.find_agent(agent, removed=True).id, self._home.moment(as_of)
+            seq = rooms.book.head(name) if as_of is None else rooms.book.seq_as_of(name, at)
+            return [snapshot_view(each) for each in rooms.experience.snapshots(name, seq=seq)]
 
     def export(self, agent: str, folder: str | Path) -> ExperienceFiles:
         """Writes every outcome and snapshot to a new folder, one JSON file each, and the records beside them."""
@@ -206,11 +213,11 @@ def _learn_contents(
     told_by_id, strange = {each[0].trade_id: each for each in contents.outcomes}, list[str]()
     new = list[files.OutcomeWithFeatures]()
     for each in told_by_id.values():
-        before = room.outcome_of_trade(name, each[0].trade_id)
+        before = room.learned_outcome(name, each[0].trade_id)
         if before is None:
             new.append(each)
-        elif text := files.result_difference(before, each[0]):
-            strange.append(f"{_place_of(before, Path(folder))}: {text}")
+        elif text := files.result_difference(before.outcome, each[0]):
+            strange.append(f"{_place_of(each[0], Path(folder))}: {text}")
     _refuse(strange, Path(folder))
     # The newest by itself: with it come the pages and the fit of all before it.
     for part in (new[:-1], new[-1:]):

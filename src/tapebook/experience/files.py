@@ -35,6 +35,8 @@ from tapebook.errors import BadInput
 from tapebook.experience.events import SeenFeatures
 from tapebook.experience.features import FIELDS, MOMENT_FIELDS, MOST_FEATURE, FeatureVector
 from tapebook.experience.records import (
+    ALL,
+    ASSET,
     PROVIDER,
     REGIME,
     UNKNOWN_REGIME,
@@ -92,6 +94,28 @@ class OutcomeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     moment: dict[str, int] | None = None
 
 
+class RecordFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The sums of some trades in a file; results are in millionths of the notional entered."""
+
+    trades: int
+    wins: int
+    sum_ppm: int
+    sum_of_squares_ppm2: int
+    net_usd: str
+
+
+class SnapshotFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A snapshot in a file: what a chunk achieved, and what of that by provider, regime and asset."""
+
+    chunk: str
+    started_at: str
+    ended_at: str
+    result: RecordFile
+    providers: dict[str, RecordFile]
+    regimes: dict[str, RecordFile]
+    assets: dict[str, RecordFile]
+
+
 class ExperienceFolder(msgspec.Struct, frozen=True):
     """What a folder holds, in the order of time.
 
@@ -122,7 +146,7 @@ def export_folder(
         _write(folder / f"outcome_{outcome.trade_id}.json", _outcome_file(outcome, seen))
         count += 1
     for snapshot in snapshots:
-        _write(_free_path(folder, snapshot), snapshot)
+        _write(_free_path(folder, snapshot), _snapshot_file(snapshot))
         count += 1
     _write(folder / "provider_performance.json", _performance(records, PROVIDER))
     _write(folder / "regime_performance.json", _performance(records, REGIME))
@@ -382,11 +406,40 @@ def _snapshot(path: Path) -> ChunkSnapshot:
     content = _checked_bytes(path)
     if "total_trades" in msgspec.json.decode(content, type=dict[str, msgspec.Raw]):
         raise _NoClosedTrade("it sums up outcomes, and is computed again from them")
-    snapshot = msgspec.json.decode(content, type=ChunkSnapshot)
+    # Files of before have the sums as lists, in the order of a record.
+    is_old = "parts" in msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+    snapshot = msgspec.json.decode(content, type=ChunkSnapshot) if is_old else _snapshot_in_file(content)
     _refuse_strange([snapshot.chunk, *(text for record in snapshot.parts for text in record.key)])
     if snapshot.ended_at < snapshot.started_at:
         raise ValueError("it ends before it begins")
     return snapshot
+
+
+def _snapshot_in_file(content: bytes) -> ChunkSnapshot:
+    stored = msgspec.json.decode(content, type=SnapshotFile)
+    tables = ((ASSET, stored.assets), (PROVIDER, stored.providers), (REGIME, stored.regimes))
+    parts = [_record_in_file(kind, name, part) for kind, table in tables for name, part in sorted(table.items())]
+    span = parse_instant(stored.started_at), parse_instant(stored.ended_at)
+    return ChunkSnapshot(stored.chunk, *span, _record_in_file(ALL, "", stored.result), tuple(parts))
+
+
+def _record_in_file(kind: str, name: str, stored: RecordFile) -> Record:
+    sums = stored.trades, stored.wins, stored.sum_ppm, stored.sum_of_squares_ppm2
+    return Record(kind, name, *sums, to_units(stored.net_usd, E6))
+
+
+def _snapshot_file(snapshot: ChunkSnapshot) -> SnapshotFile:
+    by_kind = {
+        kind: {part.name: _record_file(part) for part in snapshot.parts if part.kind == kind}
+        for kind in (PROVIDER, REGIME, ASSET)
+    }
+    moments = iso_text(snapshot.started_at), iso_text(snapshot.ended_at)
+    return SnapshotFile(snapshot.chunk, *moments, _record_file(snapshot.result), *by_kind.values())
+
+
+def _record_file(record: Record) -> RecordFile:
+    sums = record.n, record.wins, record.total_ppm, record.square_ppm2
+    return RecordFile(*sums, decimal_text(record.usd_e6, E6, 6))
 
 
 def _refuse_strange(texts: Iterable[str]) -> None:

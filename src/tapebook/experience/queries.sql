@@ -12,7 +12,8 @@ SELECT seq FROM experience_outcomes WHERE owner = :owner AND deployment = :deplo
 
 -- name: outcome_of_trade
 -- What was learned from a trade.
-SELECT outcome_json FROM experience_outcomes WHERE owner = :owner AND deployment = :deployment AND trade_id = :trade_id;
+SELECT seq, outcome_json, situations, packed FROM experience_outcomes
+WHERE owner = :owner AND deployment = :deployment AND trade_id = :trade_id;
 
 -- name: trade_learned
 -- The trade an outcome is of, by the event that taught it.
