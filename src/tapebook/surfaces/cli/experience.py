@@ -142,7 +142,7 @@ def forget(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Let outcomes count no longer, from now on; `remember` takes it back."""
+    """Let outcomes count no longer, until `remember`."""
     terms: dict[str, Any] = {"source": source, "provider": provider, "since": since, "until": until, "reason": reason}
     with open_home(home) as book:
         done = book.experience.forget(agent, **terms, dry_run=dry_run)
