@@ -24,7 +24,7 @@ Run = Callable[..., tuple[int, str, str]]
 SOURCE = str(Path(__file__).parents[3] / "src")
 CALL = "import sys; from tapebook.surfaces.cli import main; sys.exit(main())"
 HEAVY = [
-    *("apsw", "psycopg", "numpy", "aiohttp", "pyarrow", "msgspec", "asyncio", "rich"),
+    *("apsw", "psycopg", "numpy", "aiohttp", "pyarrow", "msgspec", "asyncio", "rich", "mcp"),
     *("tapebook.api.app", "tapebook.tick", "tapebook.settings.config", "tapebook.db", "tapebook.domain.views"),
 ]
 
@@ -64,6 +64,7 @@ COMMANDS = {" ".join(words): found for words, found in commands()}
 NO_READS = {
     "init",
     "up",
+    "mcp",
     "completion",
     "world",
     "ingest",
@@ -84,6 +85,7 @@ def test_commands_are_those_promised() -> None:
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable", "agents remove"]
     promised += ["halt", "resume", "flatten", "up", "completion"]
+    promised += ["mcp"]
     promised += ["lessons", *(f"lessons {name}" for name in ("show", "promote", "demote"))]
     promised += ["experience", *(f"experience {name}" for name in ("show", "export", "import", "rebuild"))]
     promised += ["import candles", "import funding", "import marks", "import stream", "export candles", "export stream"]

@@ -83,7 +83,7 @@ COMMANDS: list[Callable[..., None]] = [
     *(home.init, home.demo, desk.up),
     *(context.context, runs.tick, trades.orders, trades.trades),
     *(market.world, market.ingest, market.assets, market.market),
-    *(desk.halt, desk.resume, desk.flatten),
+    *(desk.halt, desk.resume, desk.flatten, desk.mcp),
     *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
     home.completion,
 ]
