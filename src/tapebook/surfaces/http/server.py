@@ -1,0 +1,78 @@
+"""Makes the application of an open home (`create_app`), and serves it (`serve`).
+
+    with tapebook.open("home") as book:
+        uvicorn.run(create_app(book))
+
+What is served in the same process (pages, MCP) is mounted on the application; what it has to start and end goes in by
+`run_beside`. NiceGUI wraps the lifespan that is here in its own.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from tapebook.api.app import Tapebook
+from tapebook.errors import BadInput
+from tapebook.surfaces.http.access import LOOPBACK_NAMES, HomeAccess, RequestChecks, is_loopback
+from tapebook.surfaces.http.answers import TypedRoute, install_problem_handlers, openapi_document
+from tapebook.surfaces.http.reads import read_routes
+
+PREFIX = "/api/v1"
+API_VERSION = "1.0"
+
+StartBeside = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def create_app(book: Tapebook, *, hosts: Iterable[str] = ()) -> FastAPI:
+    """The application of an open home, which its caller closes.
+
+    `hosts` are names besides those of loopback by which it may be called.
+    """
+    app = FastAPI(
+        title="Tapebook",
+        version=API_VERSION,
+        description="The memory of a trading agent.",
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+    )
+    app.state.access = HomeAccess(book)
+    app.state.beside = list[StartBeside]()
+    routers = [read_routes()]
+    for router in routers:
+        app.include_router(router, prefix=PREFIX)
+    install_problem_handlers(app)
+    app.add_middleware(RequestChecks, hosts=LOOPBACK_NAMES | set(hosts))
+    typed = [route for router in routers for route in router.routes if isinstance(route, TypedRoute)]
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = openapi_document(app, typed, prefix=PREFIX)
+        return app.openapi_schema
+
+    app.openapi = describe  # type: ignore[method-assign]
+    return app
+
+
+def run_beside(app: FastAPI, start: StartBeside) -> None:
+    """Has a context entered when the server starts, and left when it ends: that of something mounted, such as MCP."""
+    app.state.beside.append(start)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        for start in app.state.beside:
+            await stack.enter_async_context(start(app))
+        yield
+
+
+def serve(app: FastAPI, *, host: str, port: int) -> None:
+    """Serves until it is told to stop."""
+    if not is_loopback(host):
+        raise BadInput(f"{host} can be reached from elsewhere: listen on 127.0.0.1")
+    uvicorn.run(app, host=host, port=port, log_level="warning", access_log=False, server_header=False)
