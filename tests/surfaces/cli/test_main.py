@@ -85,6 +85,7 @@ def test_commands_are_those_promised() -> None:
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable", "agents remove"]
     promised += ["halt", "resume", "flatten", "up", "api", "completion"]
+    promised += ["tokens", *(f"tokens {name}" for name in ("list", "add", "revoke"))]
     promised += ["lessons", *(f"lessons {name}" for name in ("show", "promote", "demote"))]
     promised += ["experience", *(f"experience {name}" for name in ("show", "export", "import", "rebuild"))]
     promised += ["import candles", "import funding", "import marks", "import stream", "export candles", "export stream"]

@@ -52,6 +52,10 @@ _KINDS: tuple[tuple[type[Error], int, str, str], ...] = (
     (Error, 500, "error", "run `tapebook doctor` on the server"),
 )
 _TITLES = {404: "Not found", 409: "Conflict", 422: "Cannot be used", 500: "Server problem", 503: "Try again"}
+_HTTP_REMEDIES = {
+    401: "send `Authorization: Bearer TOKEN`; `tapebook tokens add NAME` on the server makes one",
+    403: "ask the owner of the home for a token with that scope",
+}
 _UNEXPECTED = Problem(
     *("urn:tapebook:problem:unexpected", "Server problem", 500),
     *("the server met an error that nobody expected", "its log has the cause; report it with the request"),
@@ -118,7 +122,7 @@ def install_problem_handlers(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)
         title = HTTPStatus(error.status_code).phrase
         detail = f"{request.method} {request.url.path}: {error.detail}"
-        remedy = "see /api/v1/openapi.json for the routes there are"
+        remedy = _HTTP_REMEDIES.get(error.status_code, "see /api/v1/openapi.json for the routes there are")
         found = Problem("about:blank", title, error.status_code, detail, remedy)
         return problem_response(found, dict(error.headers or {}))
 
