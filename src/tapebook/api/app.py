@@ -24,6 +24,7 @@ from tapebook.api.horizons import HomeLayers
 from tapebook.api.lessons import LessonTrials
 from tapebook.api.market import MarketHistory
 from tapebook.api.open_home import OpenHome
+from tapebook.api.portfolio import Portfolios
 from tapebook.api.recall import Recall
 from tapebook.api.runs import EarlierRun, Runs
 from tapebook.api.trades import HomeSkills, LessonNotes, Trades
@@ -112,7 +113,17 @@ __all__ = [
 
 
 class Tapebook(
-    Agents, Runs, Trades, LessonNotes, LessonTrials, MarketHistory, BacktestRuns, HomeHealth, ChangeFeed, Bots
+    Agents,
+    Runs,
+    Trades,
+    Portfolios,
+    LessonNotes,
+    LessonTrials,
+    MarketHistory,
+    BacktestRuns,
+    HomeHealth,
+    ChangeFeed,
+    Bots,
 ):
     """A home, opened. Use it as a context manager, or close it."""
 

@@ -228,14 +228,15 @@ SELECT w.owner, w.deployment, CAST(SUM(CASE WHEN w.dry = 0 THEN w.amount_usd_e6 
 FROM wallet_ledger w WHERE w.owner = :owner GROUP BY w.owner, w.deployment ORDER BY w.deployment;
 
 -- name: trade_totals
--- Closed trades of a deployment: how many, how many won, and their summed results. All of it stands in an index.
+-- Trades of a deployment that ended by a sequence number: how many, how many won, and their summed results. All of it
+-- stands in an index.
 SELECT
     COUNT(*),
     COALESCE(SUM(CASE WHEN realised_usd_e6 - fees_usd_e6 + funding_usd_e6 > 0 THEN 1 ELSE 0 END), 0),
     COALESCE(CAST(SUM(realised_usd_e6) AS BIGINT), 0),
     COALESCE(CAST(SUM(fees_usd_e6) AS BIGINT), 0),
     COALESCE(CAST(SUM(funding_usd_e6) AS BIGINT), 0)
-FROM trade_history WHERE owner = :owner AND deployment = :deployment AND exit_seq IS NOT NULL;
+FROM trade_history WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq;
 
 -- name: closed_after
 -- The trades that ended between two sequence numbers, oldest exit first; without those of which fills are missing.

@@ -352,9 +352,9 @@ class Book:
         row = self._db.one(_QUERIES.trade_lacks, owner=self.owner, id=trade_id)
         return tuple(row[0].split(",")) if row and row[0] else ()
 
-    def trade_totals(self, deployment: str) -> TradeTotals:
-        """How a deployment's closed trades did, all of them."""
-        row = self._db.one(_QUERIES.trade_totals, owner=self.owner, deployment=deployment)
+    def trade_totals(self, deployment: str, *, seq: int = NO_LIMIT) -> TradeTotals:
+        """How a deployment's trades did that ended by a sequence number; all of them without one."""
+        row = self._db.one(_QUERIES.trade_totals, owner=self.owner, deployment=deployment, seq=seq)
         return TradeTotals(*row) if row else TradeTotals(0, 0, 0, 0, 0)
 
     def trade_end_seq(self, trade_id: str) -> int | None:

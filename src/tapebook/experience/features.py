@@ -22,6 +22,7 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from itertools import accumulate
 
 import msgspec
 
@@ -272,23 +273,43 @@ class _BarSums:
     bars that closes would; the jump from the close before it is counted beside it.
     """
 
-    def __init__(self, bars: Sequence[Candle], before: Candle | None = None) -> None:
+    def __init__(self, bars: Sequence[Candle], before: Candle | None = None, terms: "_BarTerms | None" = None) -> None:
         usable = [bar for bar in bars if bar.low_e8 > 0]
         self.starts = [bar.bucket_ts for bar in usable]
         self.ends = [bar.end for bar in usable]
         self.closes = [bar.close_e8 for bar in usable]
-        count = len(usable)
-        self.jumps, self.squares = [0.0] * count, [0.0] * (count + 1)
-        self.lows, self.highs = [0] * count, [0] * count
-        low, high, total = 2**62, 0, 0.0
-        log = math.log
-        for at in range(count - 1, -1, -1):
-            bar = usable[at]
-            previous = usable[at - 1] if at else before
-            jump = log(bar.open_e8 / previous.close_e8) ** 2 if previous and previous.low_e8 > 0 else 0.0
-            total += log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON + jump
-            low, high = min(low, bar.low_e8), max(high, bar.high_e8)
-            self.jumps[at], self.squares[at], self.lows[at], self.highs[at] = jump, total, low, high
+        found = (terms or _BarTerms()).read_all(usable, before)
+        self.jumps = [jump for _, jump in found]
+        # From the last to the first, each sum from there to the end; behind the last there is nothing.
+        found.reverse()
+        self.squares = [0.0, *accumulate([square + jump for square, jump in found])]
+        self.squares.reverse()
+        usable.reverse()
+        self.lows = list(accumulate([bar.low_e8 for bar in usable], min))
+        self.highs = list(accumulate([bar.high_e8 for bar in usable], max))
+        self.lows.reverse()
+        self.highs.reverse()
+
+
+class _BarTerms:
+    """A cache of what each bar of a window adds to its squares, which stays while the window moves on bar by bar."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Candle, Candle | None, tuple[float, float]]] = {}
+
+    def read_all(self, usable: Sequence[Candle], before: Candle | None) -> list[tuple[float, float]]:
+        """Parkinson's square of every bar, and that of the jump from the close before it."""
+        found, log, kept = dict[int, tuple[Candle, Candle | None, tuple[float, float]]](), math.log, self._kept
+        previous = before if before is not None and before.low_e8 > 0 else None
+        for bar in usable:
+            known = kept.get(bar.bucket_ts)
+            if known is None or known[0] is not bar or known[1] is not previous:
+                jump = log(bar.open_e8 / previous.close_e8) ** 2 if previous is not None else 0.0
+                known = bar, previous, (log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON, jump)
+            found[bar.bucket_ts] = known
+            previous = bar
+        self._kept = found
+        return [known[2] for known in found.values()]
 
 
 class LookbackFeatures:
@@ -365,7 +386,8 @@ class LookbackReader:
     """Reads the features of one symbol. A cache of what its last bars gave; other bars invalidate it."""
 
     def __init__(self) -> None:
-        self._older: LastCall[tuple[Candle, ...], _BarSums] = LastCall(_BarSums)
+        terms = _BarTerms()
+        self._older: LastCall[tuple[Candle, ...], _BarSums] = LastCall(lambda bars: _BarSums(bars, terms=terms))
         self._features: LastCall[LookbackBars, tuple[LookbackFeatures, FeatureVector] | None] = LastCall(self._read)
 
     def __call__(self, bars: LookbackBars) -> tuple[LookbackFeatures, FeatureVector] | None:

@@ -150,3 +150,8 @@ def _read_variable(text: str) -> tuple[str | None, bool]:
             may_be = f"one of {', '.join(LEVELS)}, or json, or both such as info,json"
             raise ConfigError(f"{LOG_VARIABLE} in the environment is {text!r} but must be {may_be}")
     return level, as_json
+
+
+def wants_colours() -> bool:
+    """Whether a terminal may be given colours: NO_COLOR, with any value, says that it may not."""
+    return not os.environ.get("NO_COLOR")

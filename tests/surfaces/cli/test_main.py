@@ -84,10 +84,13 @@ def test_commands_are_those_promised() -> None:
     promised += ["world", "ingest", "assets", "market", "import", "export"]
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable", "agents remove"]
-    promised += ["halt", "resume", "flatten", "up", "api", "completion"]
+    promised += ["halt", "resume", "flatten", "up", "api", "completion", "status", "portfolio", "equity"]
     promised += ["tokens", *(f"tokens {name}" for name in ("list", "add", "revoke"))]
     promised += ["lessons", *(f"lessons {name}" for name in ("show", "promote", "demote"))]
-    promised += ["experience", *(f"experience {name}" for name in ("show", "export", "import", "rebuild"))]
+    promised += [
+        "experience",
+        *(f"experience {name}" for name in ("show", "export", "import", "rebuild", "forget", "remember")),
+    ]
     promised += ["import candles", "import funding", "import marks", "import stream", "export candles", "export stream"]
     recalled = ("search", "status", "sync", "reindex", "add", "remove", "watch", "append", "propose", "proposals")
     promised += ["recall", *(f"recall {name}" for name in (*recalled, "proposal", "approve", "reject", "writes"))]

@@ -29,6 +29,7 @@ from tapebook.surfaces.cli import (
     horizons,
     lessons,
     market,
+    portfolio,
     recall,
     runs,
     server,
@@ -82,6 +83,7 @@ def _global_options(
 
 COMMANDS: list[Callable[..., None]] = [
     *(home.init, home.demo, desk.up, server.api),
+    *(portfolio.status, portfolio.portfolio, portfolio.equity),
     *(context.context, runs.tick, trades.orders, trades.trades),
     *(market.world, market.ingest, market.assets, market.market),
     *(desk.halt, desk.resume, desk.flatten),

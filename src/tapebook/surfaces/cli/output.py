@@ -9,13 +9,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from tapebook.clock import elapsed_seconds
 from tapebook.domain.money import E8, short_price, to_units
 from tapebook.domain.text import escape_hidden_characters, redact_passwords, sanitise
+from tapebook.settings.logs import wants_colours
 
 Item = TypeVar("Item")
 
@@ -100,6 +101,16 @@ def price(value: float | None) -> str:
     return _NOTHING if value is None else short_price(to_units(value, E8))
 
 
+def result(value: float | None) -> str:
+    """An amount with its sign; nothing won and nothing lost has none."""
+    return _NOTHING if value is None else f"{value:+,.2f}" if round(value, 2) else "0.00"
+
+
+def share(value: float | None) -> str:
+    """A share of one in percent, with its sign."""
+    return _NOTHING if value is None else f"{value:+.2%}" if round(value, 4) else "0.00%"
+
+
 def amount(value: float | None) -> str:
     """A size with up to eight significant digits."""
     return _NOTHING if value is None else f"{value:.8g}"
@@ -136,12 +147,16 @@ def print_text(text: str) -> None:
 
 
 class Column(NamedTuple):
-    """One column of a table: its heading, the key it shows, how, and whether a narrow terminal may cut it."""
+    """One column of a table: its heading, the key it shows, how, and whether a narrow terminal may cut it.
+
+    A result is coloured by its sign on a terminal.
+    """
 
     heading: str
     key: str
     show: Callable[[Any], str] = cell
     cut: bool = False
+    result: bool = False
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, empty: str) -> None:
@@ -156,7 +171,16 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *,
     _fit(widths, [at for at, column in enumerate(columns) if column.cut])
     for line in lines:
         padded = (_pad(text, width, right) for text, width, right in zip(line, widths, numeric, strict=True))
-        print((" " * GAP).join(padded).rstrip())
+        cells = [colour_result(text) if column.result else text for text, column in zip(padded, columns, strict=True)]
+        print((" " * GAP).join(cells).rstrip())
+
+
+def colour_result(text: str) -> str:
+    """A signed amount as it is, or on a terminal that takes colours in that of its sign; the sign stays."""
+    sign = text.strip()[:1]
+    if sign not in ("+", "-") or text.strip() == _NOTHING or not is_screen() or not wants_colours():
+        return text
+    return f"\x1b[3{2 if sign == '+' else 1}m{text}\x1b[0m"
 
 
 def print_page(
@@ -168,12 +192,12 @@ def print_page(
         print(f"more: --before {following}")
 
 
-def print_record(record: Mapping[str, Any]) -> None:
-    """One thing as lines of `key  value`; of a list, one line for each."""
+def print_record(record: Mapping[str, Any], *, results: Collection[str] = ()) -> None:
+    """One thing as lines of `key  value`; of a list, one line for each. `results` are coloured by their sign."""
     width = max(map(len, record), default=0)
     for key, value in record.items():
         first, *others = value if isinstance(value, list) and value else [value]
-        print(f"{key:<{width}}  {cell(first)}")
+        print(f"{key:<{width}}  {colour_result(cell(first)) if key in results else cell(first)}")
         for other in others:
             print(f"{'':<{width}}  {cell(other)}")
 

@@ -71,6 +71,7 @@ def problem_of(error: Error) -> Problem:
 
 def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response:
     """A problem as the answer to a request."""
+    # Clients that know the header wait by themselves.
     more = {"retry-after": str(RETRY_SECONDS)} if problem.status == 503 else {}
     body = msgspec.json.encode(problem)
     return Response(body, problem.status, media_type=PROBLEM_JSON, headers=more | (headers or {}))
@@ -108,6 +109,7 @@ def install_problem_handlers(app: FastAPI) -> None:
     async def handle_known(request: Request, error: Exception) -> Response:
         assert isinstance(error, Error)
         problem = problem_of(error)
+        # What the caller can put right is no event of the server.
         if problem.status == 500:
             _LOG.error("request failed", exc_info=error, extra={"fields": {"path": request.url.path}})
         return problem_response(problem)
@@ -139,6 +141,7 @@ def install_problem_handlers(app: FastAPI) -> None:
 def openapi_document(app: FastAPI, routes: Iterable[TypedRoute], *, prefix: str) -> dict[str, Any]:
     """The OpenAPI document: FastAPI's, with the schemas of what routes give and of problems."""
     found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    # A schema is asked for once per type, so that types with parts in common share components.
     typed = [route for route in routes if route.gives not in (None, Response) and route.include_in_schema]
     kinds = list({repr(route.gives): route.gives for route in typed}.values())
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template="#/components/schemas/{name}")
@@ -163,5 +166,6 @@ def _describe_problems(document: dict[str, Any]) -> None:
     content = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path in document["paths"].values():
         for operation in path.values():
+            # FastAPI's own form of a validation error is not what is sent here.
             operation["responses"].pop("422", None)
             operation["responses"]["default"] = {"description": "A problem, with its remedy", "content": content}

@@ -18,7 +18,7 @@ from tapebook.api.app import Tapebook
 from tapebook.errors import BadInput
 from tapebook.surfaces.http.access import LOOPBACK_NAMES, HomeAccess, RequestChecks, is_loopback
 from tapebook.surfaces.http.answers import TypedRoute, install_problem_handlers, openapi_document
-from tapebook.surfaces.http.reads import read_routes
+from tapebook.surfaces.http.reads import READ_ROUTERS
 
 PREFIX = "/api/v1"
 API_VERSION = "1.0"
@@ -38,16 +38,18 @@ def create_app(*books: Tapebook, loopback: bool = True, hosts: Iterable[str] = (
         version=API_VERSION,
         description="The memory of a trading agent.",
         openapi_url=f"{PREFIX}/openapi.json",
+        # Their pages load scripts from elsewhere.
         docs_url=None,
         redoc_url=None,
         lifespan=_lifespan,
     )
     app.state.access = HomeAccess(books, anyone_reads=loopback and not hosts)
     app.state.beside = list[StartBeside]()
-    routers = [read_routes()]
+    routers = READ_ROUTERS
     for router in routers:
         app.include_router(router, prefix=PREFIX)
     install_problem_handlers(app)
+    # Outermost, so that it stands in front of what is mounted later as well.
     app.add_middleware(RequestChecks, hosts=LOOPBACK_NAMES | set(hosts) if loopback else None)
     typed = [route for router in routers for route in router.routes if isinstance(route, TypedRoute)]
 
@@ -88,6 +90,7 @@ def serve(books: Sequence[Tapebook], *, host: str, port: int, hosts: Collection[
             log_level="warning",
             access_log=False,
             server_header=False,
+            # Nothing here depends on where a request says it comes from.
             proxy_headers=False,
             timeout_graceful_shutdown=_LEAVE_SECONDS,
         )

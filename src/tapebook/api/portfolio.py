@@ -1,0 +1,312 @@
+"""What a home is worth and how it goes: accounts with their positions, equity over time, and the status of all.
+
+    tb.status()["equity_usd"]
+    tb.equity("btc-5m", since="2026-01-05")["drawdown_share"]
+
+Accounts are those of the agents that are here now, each at the prices last observed; a dry run has none.
+"""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from tapebook.api.open_home import AsOf, HomePart, parse_moment
+from tapebook.backtest.book_range import BookRange
+from tapebook.backtest.equity import EquityPoint, deepest_drawdown, equity_at, equity_points, thin_points
+from tapebook.book.materializer import Account, day_start
+from tapebook.book.pages import BookPages
+from tapebook.domain.agent import Deployment, is_dry_run
+from tapebook.domain.instants import iso_text
+from tapebook.domain.money import E6, E8, notional_usd_e6
+from tapebook.domain.position import Position
+from tapebook.domain.views import OrderView
+from tapebook.errors import BadInput
+from tapebook.lab.explain import known_order_view
+from tapebook.tape.view import NO_WATERMARK, View
+from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
+from tapebook.wiring import Rooms
+
+# Incidents and working orders that a status names; the lists have all of them.
+_MOST_NAMED = 50
+# What a line on a wide screen can show.
+MOST_POINTS = 600
+
+
+class PositionView(TypedDict):
+    """A position at the price last observed; `unrealised_usd` is what closing it would realise before fees."""
+
+    agent: str
+    symbol: str
+    side: str
+    size: float
+    entry_price: float
+    mark: float
+    value_usd: float
+    unrealised_usd: float
+    leverage: int
+    opened_at: str | None
+    run_id: str | None
+
+
+class AccountView(TypedDict):
+    """An agent's account: what it is worth, what the day came to, and what it holds.
+
+    Its engine, whether it is enabled and why it is halted are those of now, whatever moment is asked about.
+    """
+
+    agent: str
+    deployment: str
+    engine: str
+    enabled: bool
+    halted: str | None
+    equity_usd: float
+    cash_usd: float
+    exposure_usd: float
+    day_usd: float
+    realised_today_usd: float
+    executed_today: int
+    refused_last_hour: int
+    losing_streak: int
+    closed_trades: int
+    won_trades: int
+    net_pnl_usd: float
+    positions: list[PositionView]
+    last_run_id: str | None
+    last_run_at: str | None
+
+
+class HomePortfolioView(TypedDict):
+    """The accounts of a home, or of one agent, and their sums."""
+
+    as_of: str
+    equity_usd: float
+    cash_usd: float
+    exposure_usd: float
+    unrealised_usd: float
+    day_usd: float
+    accounts: list[AccountView]
+
+
+class IncidentView(TypedDict):
+    """A check of the home's health that failed, and what to do about it."""
+
+    name: str
+    detail: str
+
+
+class StatusView(HomePortfolioView):
+    """How a home goes: its accounts, working orders, the costs of models today, health and incidents."""
+
+    orders: list[OrderView]
+    model_usd_today: float
+    halted: str | None
+    healthy: bool
+    checks: int
+    incidents: list[IncidentView]
+
+
+class EquityPointView(TypedDict):
+    """Equity at a moment, and how far it is below the highest before."""
+
+    at: str
+    equity_usd: float
+    drawdown_share: float
+
+
+class EquityView(TypedDict):
+    """Equity over time, of one agent or of all together; `drawdown` is the deepest fall in it.
+
+    An agent that began within the range counts with what it began with from the start of it.
+    """
+
+    agent: str | None
+    since: str
+    until: str
+    start_usd: float
+    end_usd: float
+    change_usd: float
+    change_share: float
+    drawdown_usd: float
+    drawdown_share: float
+    points: list[EquityPointView]
+
+
+class Portfolios(HomePart):
+    """The accounts of a home."""
+
+    def portfolio(self, agent: str | None = None, *, as_of: AsOf = None) -> HomePortfolioView:
+        """What an agent, or all of them, hold and are worth, now or as of a moment."""
+        with self._home.read() as rooms:
+            moment = self._home.moment(as_of)
+            accounts = [_account_view(rooms, each, moment, is_now=as_of is None) for each in _deployments(rooms, agent)]
+            return _portfolio_view(accounts, moment)
+
+    def status(self) -> StatusView:
+        """Equity, the day, positions, working orders, health and cost, all of this moment."""
+        with self._home.read() as rooms:
+            # Health knows the sources of the desk, which bring an event loop.
+            from tapebook.desk.health import health_checks
+
+            checks, portfolio = health_checks(rooms), self.portfolio()
+            orders = [known_order_view(each) for each in rooms.book.orders(working=True, most=_MOST_NAMED)]
+            today = day_start(self._home.moment(None))
+            spent = [rooms.replies.spent_usd_e6(each["deployment"], since=today) for each in portfolio["accounts"]]
+            failed: list[IncidentView] = [
+                {"name": check.name, "detail": check.detail} for check in checks if not check.ok
+            ]
+            return {
+                **portfolio,
+                "orders": orders,
+                "model_usd_today": sum(spent) / E6,
+                "halted": rooms.book.halts().get(""),
+                "healthy": not failed,
+                "checks": len(checks),
+                "incidents": failed,
+            }
+
+    def now(self, as_of: AsOf = None) -> int:
+        """The moment a home is at, in epoch milliseconds; or one that is given, if it has come."""
+        return self._home.moment(as_of)
+
+    def equity(
+        self, agent: str | None = None, *, since: AsOf = None, until: AsOf = None, most: int = MOST_POINTS
+    ) -> EquityView:
+        """Equity over time, from the first account on or since a moment, with at most so many points."""
+        if most < 2:
+            raise BadInput("a line has two points at least: ask for more with `most`")
+        with self._home.read() as rooms:
+            end = self._home.moment(until)
+            begin = None if since is None else parse_moment(since)
+            if begin is not None and begin >= end:
+                raise BadInput(f"{iso_text(begin)} is not before {iso_text(end)}: give an earlier `since`")
+            lines = [_equity_line(rooms, each, begin, end) for each in _deployments(rooms, agent)]
+            points = _sum_of_lines([line for line in lines if line])
+        return _equity_view(points, agent=agent, span=(begin, end), most=most)
+
+
+def _deployments(rooms: Rooms, agent: str | None) -> list[Deployment]:
+    """Those whose accounts are shown: of the agents that are here and have begun."""
+    names = [profile.name for _, profile in rooms.book.agents()] if agent is None else [agent]
+    found = [rooms.book.find_agent(name, removed=agent is not None) for name in names]
+    return [each for each in found if not is_dry_run(each.id) and rooms.book.head(each.id)]
+
+
+def _account_view(rooms: Rooms, deployment: Deployment, moment: int, *, is_now: bool) -> AccountView:
+    book, name = rooms.book, deployment.id
+    seq = book.head(name) if is_now else book.seq_as_of(name, moment)
+    account, totals, view = book.account(name, seq=seq), book.trade_totals(name, seq=seq), View(moment)
+    portfolio = account.portfolio
+    marks = position_marks(TapeQuotes(rooms.tape, view), portfolio.positions.values(), at=moment)
+    activity = account_activity(rooms, deployment, account, view=view)
+    equity, pages = portfolio.equity_usd_e6(marks), BookPages(book, rooms.log, rooms.book_db)
+    newest = pages.runs(name, until=lambda _: seq, before=None, most=1)
+    held = [
+        _position_view(deployment.agent.name, position, marks[symbol], account=account)
+        for symbol, position in sorted(portfolio.positions.items())
+    ]
+    return {
+        "agent": deployment.agent.name,
+        "deployment": name,
+        "engine": deployment.agent.engine or rooms.config.engine.default,
+        "enabled": deployment.agent.enabled,
+        "halted": book.halts().get(name),
+        "equity_usd": equity / E6,
+        "cash_usd": portfolio.cash_usd_e6 / E6,
+        "exposure_usd": sum(abs(each["value_usd"]) for each in held),
+        "day_usd": (equity - activity.day_start_equity_usd_e6) / E6,
+        "realised_today_usd": activity.realised_today_usd_e6 / E6,
+        "executed_today": activity.executed_today,
+        "refused_last_hour": len(activity.refusals),
+        "losing_streak": activity.losing_streak,
+        "closed_trades": totals.count,
+        "won_trades": totals.won,
+        "net_pnl_usd": totals.net_usd_e6 / E6,
+        "positions": held,
+        "last_run_id": newest[0].run.run_id if newest else None,
+        "last_run_at": iso_text(newest[0].run.as_of) if newest else None,
+    }
+
+
+def _position_view(agent: str, held: Position, mark_e8: int, *, account: Account) -> PositionView:
+    trade = account.open_trades.get(held.symbol)
+    return {
+        "agent": agent,
+        "symbol": held.symbol,
+        "side": "long" if held.size_e8 > 0 else "short",
+        "size": abs(held.size_e8) / E8,
+        "entry_price": held.entry_price_e8 / E8,
+        "mark": mark_e8 / E8,
+        "value_usd": notional_usd_e6(held.size_e8, mark_e8) / E6,
+        "unrealised_usd": held.unrealised_usd_e6(mark_e8) / E6,
+        "leverage": held.leverage,
+        "opened_at": iso_text(trade.entry_tick_at) if trade else None,
+        "run_id": trade.entry_run_id if trade else None,
+    }
+
+
+def _portfolio_view(accounts: list[AccountView], moment: int) -> HomePortfolioView:
+    held = [position for account in accounts for position in account["positions"]]
+    return {
+        "as_of": iso_text(moment),
+        "equity_usd": sum(each["equity_usd"] for each in accounts),
+        "cash_usd": sum(each["cash_usd"] for each in accounts),
+        "exposure_usd": sum(each["exposure_usd"] for each in accounts),
+        "unrealised_usd": sum(each["unrealised_usd"] for each in held),
+        "day_usd": sum(each["day_usd"] for each in accounts),
+        "accounts": accounts,
+    }
+
+
+def _equity_line(rooms: Rooms, deployment: Deployment, since: int | None, until: int) -> list[EquityPoint]:
+    """One account's equity from the beginning of a range to its end, both included, whenever the book knows it."""
+    book, name = rooms.book, deployment.id
+    after = 0 if since is None else book.seq_as_of(name, since)
+    last = book.seq_as_of(name, until)
+    if not last:
+        return []
+    between = BookRange(rooms.book_db, book, deployment=name, after=after, until=last)
+    points = [point for point in equity_points(between) if point.at <= until]
+    if since is not None and after:
+        start = equity_at(rooms, deployment, since, seq=after, watermark=NO_WATERMARK)
+        points = [EquityPoint(since, start), *(point for point in points if point.at > since)]
+    marks_end = equity_at(rooms, deployment, until, seq=last, watermark=NO_WATERMARK)
+    return [*points, EquityPoint(until, marks_end)]
+
+
+def _sum_of_lines(lines: Sequence[Sequence[EquityPoint]]) -> list[EquityPoint]:
+    """The sum of several lines, at every moment at which one of them moves."""
+    if len(lines) <= 1:
+        return [point for line in lines for point in line]
+    # What an account began with is no gain of the others.
+    now = [line[0].usd_e6 for line in lines]
+    moves = sorted((point.at, place, point.usd_e6) for place, line in enumerate(lines) for point in line)
+    found: dict[int, EquityPoint] = {}
+    for at, place, usd in moves:
+        now[place] = usd
+        found[at] = EquityPoint(at, sum(now))
+    return list(found.values())
+
+
+def _equity_view(
+    points: Sequence[EquityPoint], *, agent: str | None, span: tuple[int | None, int], most: int
+) -> EquityView:
+    since, until = span
+    fall = deepest_drawdown(point.usd_e6 for point in points)
+    start, end = (points[0].usd_e6, points[-1].usd_e6) if points else (0, 0)
+    begin = since if since is not None else points[0].at if points else until
+    rows, peak = list[EquityPointView](), 0
+    for point in thin_points(points, most):
+        peak = max(peak, point.usd_e6)
+        below = (peak - point.usd_e6) / peak if peak > 0 else 0.0
+        rows.append({"at": iso_text(point.at), "equity_usd": point.usd_e6 / E6, "drawdown_share": round(below, 6)})
+    return {
+        "agent": agent,
+        "since": iso_text(begin),
+        "until": iso_text(until),
+        "start_usd": start / E6,
+        "end_usd": end / E6,
+        "change_usd": (end - start) / E6,
+        "change_share": round((end - start) / start, 6) if start > 0 else 0.0,
+        "drawdown_usd": fall.usd_e6 / E6,
+        "drawdown_share": fall.ppm / 1_000_000,
+        "points": rows,
+    }
