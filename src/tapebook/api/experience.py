@@ -126,6 +126,7 @@ class HomeExperience(HomePart):
         if terms == ForgetTerms():
             raise BadInput("say what to forget: a source, a provider, or exits since or until a time")
         if dry_run:
+            # Beside a desk: nothing is locked for a count.
             with self._home.read() as rooms:
                 name = rooms.book.find_agent(agent).id
                 return ForgottenExperience(None, len(_outcomes_meant(rooms, name, terms, seq=rooms.book.head(name))))
