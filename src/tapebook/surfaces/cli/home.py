@@ -1,6 +1,7 @@
 """Commands on the home as a whole: `init`, `demo`, `verify`, `rebuild`, `doctor`, `backup`, `restore`, `completion`."""
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -86,13 +87,17 @@ def rebuild(*, home: Home = None, json: Json = False) -> None:
 
 def doctor(
     *,
-    fix: Annotated[bool, typer.Option("--fix", help="First move what waits in the spool to the archive.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="First pack the spool and bring back what the archive lost.")
+    ] = False,
+    archive: Annotated[bool, typer.Option("--archive", help="With --fix: read every object, find torn ones.")] = False,
     home: Home = None,
     json: Json = False,
 ) -> None:
     """Check what this home needs to run."""
     with open_home(home) as book:
-        checks = book.doctor(fix=True) if fix else book.doctor()
+        say = partial(print, file=sys.stderr)
+        checks = book.doctor(fix=True, archive=archive, notice=say) if fix else book.doctor()
     if json:
         print_json(checks)
     else:
