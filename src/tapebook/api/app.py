@@ -23,7 +23,7 @@ from tapebook.api.homes import HomeHealth, find_damage, restore
 from tapebook.api.horizons import HomeLayers
 from tapebook.api.lessons import LessonTrials
 from tapebook.api.market import MarketHistory
-from tapebook.api.open_home import OpenHome
+from tapebook.api.open_home import AsOf, OpenHome
 from tapebook.api.portfolio import Portfolios
 from tapebook.api.recall import Recall
 from tapebook.api.runs import EarlierRun, Runs
@@ -159,6 +159,10 @@ class Tapebook(
     def skills(self) -> HomeSkills:
         """Lessons that are promoted from one agent to others."""
         return HomeSkills(self._home)
+
+    def moment(self, as_of: AsOf = None) -> int:
+        """A moment in epoch milliseconds: that of a text, or now; BadInput for one that has not come."""
+        return self._home.moment(as_of)
 
     @property
     def anchor_problem(self) -> str | None:

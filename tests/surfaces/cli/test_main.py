@@ -24,7 +24,7 @@ Run = Callable[..., tuple[int, str, str]]
 SOURCE = str(Path(__file__).parents[3] / "src")
 CALL = "import sys; from tapebook.surfaces.cli import main; sys.exit(main())"
 HEAVY = [
-    *("apsw", "psycopg", "numpy", "aiohttp", "pyarrow", "msgspec", "asyncio", "rich"),
+    *("apsw", "psycopg", "numpy", "aiohttp", "pyarrow", "msgspec", "asyncio", "rich", "mcp"),
     *("tapebook.api.app", "tapebook.tick", "tapebook.settings.config", "tapebook.db", "tapebook.domain.views"),
 ]
 
@@ -65,6 +65,7 @@ NO_READS = {
     "init",
     "up",
     "api",
+    "mcp",
     "completion",
     "world",
     "ingest",
@@ -84,7 +85,7 @@ def test_commands_are_those_promised() -> None:
     promised += ["world", "ingest", "assets", "market", "import", "export"]
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable", "agents remove"]
-    promised += ["halt", "resume", "flatten", "up", "api", "completion", "status", "portfolio", "equity"]
+    promised += ["halt", "resume", "flatten", "up", "api", "mcp", "completion", "status", "portfolio", "equity"]
     promised += ["lessons", *(f"lessons {name}" for name in ("show", "promote", "demote"))]
     promised += [
         "experience",

@@ -85,7 +85,7 @@ COMMANDS: list[Callable[..., None]] = [
     *(portfolio.status, portfolio.portfolio, portfolio.equity),
     *(context.context, runs.tick, trades.orders, trades.trades),
     *(market.world, market.ingest, market.assets, market.market),
-    *(desk.halt, desk.resume, desk.flatten),
+    *(desk.halt, desk.resume, desk.flatten, desk.mcp),
     *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
     *(home.backup, home.restore),
     home.completion,
