@@ -136,6 +136,16 @@ class Tapebook(
         super().__init__(OpenHome.at(Path(home), clock=clock, recall=recall))
 
     @property
+    def folder(self) -> Path:
+        """The folder of the home."""
+        return self._home.writer.home
+
+    @property
+    def owner(self) -> str:
+        """Whose rows these are: the `owner` of the settings."""
+        return self._home.writer.config.owner
+
+    @property
     def backtests(self) -> Backtests:
         """Those that were made: list, show, compare, export and remove them."""
         return Backtests(self._home.writer.home)
