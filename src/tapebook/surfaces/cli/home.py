@@ -36,11 +36,18 @@ complete -o default -F _tapebook tapebook
 _BEFORE = {"bash": "", "zsh": "autoload -Uz compinit bashcompinit\ncompinit\nbashcompinit\n"}
 
 
-def init(home: Home = None) -> None:
+def init(
+    *,
+    production: Annotated[
+        bool, typer.Option("--production", help="Also write units of systemd and files for containers.")
+    ] = False,
+    home: Home = None,
+) -> None:
     """Make a new home with its settings and empty databases."""
     from tapebook.api import app
 
-    print_lines(app.init(home_folder(home)))
+    place = home_folder(home)
+    print_lines(app.init_production(place) if production else app.init(place))
 
 
 def verify(
