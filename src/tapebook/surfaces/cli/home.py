@@ -1,6 +1,7 @@
 """Commands on the home as a whole: `init`, `demo`, `verify`, `rebuild`, `doctor`, `backup`, `restore`, `completion`."""
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -35,11 +36,18 @@ complete -o default -F _tapebook tapebook
 _BEFORE = {"bash": "", "zsh": "autoload -Uz compinit bashcompinit\ncompinit\nbashcompinit\n"}
 
 
-def init(home: Home = None) -> None:
+def init(
+    *,
+    production: Annotated[
+        bool, typer.Option("--production", help="Also write units of systemd and files for containers.")
+    ] = False,
+    home: Home = None,
+) -> None:
     """Make a new home with its settings and empty databases."""
     from tapebook.api import app
 
-    print_lines(app.init(home_folder(home)))
+    place = home_folder(home)
+    print_lines(app.init_production(place) if production else app.init(place))
 
 
 def verify(
@@ -86,13 +94,17 @@ def rebuild(*, home: Home = None, json: Json = False) -> None:
 
 def doctor(
     *,
-    fix: Annotated[bool, typer.Option("--fix", help="First move what waits in the spool to the archive.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="First pack the spool and bring back what the archive lost.")
+    ] = False,
+    archive: Annotated[bool, typer.Option("--archive", help="With --fix: read every object, find torn ones.")] = False,
     home: Home = None,
     json: Json = False,
 ) -> None:
     """Check what this home needs to run."""
     with open_home(home) as book:
-        checks = book.doctor(fix=True) if fix else book.doctor()
+        say = partial(print, file=sys.stderr)
+        checks = book.doctor(fix=True, archive=archive, notice=say) if fix else book.doctor()
     if json:
         print_json(checks)
     else:
