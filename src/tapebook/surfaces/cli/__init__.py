@@ -88,6 +88,7 @@ COMMANDS: list[Callable[..., None]] = [
     *(market.world, market.ingest, market.assets, market.market),
     *(desk.halt, desk.resume, desk.flatten, desk.mcp),
     *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
+    *(home.backup, home.restore),
     home.completion,
 ]
 for command in COMMANDS:

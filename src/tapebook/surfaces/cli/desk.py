@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 Only = Annotated[
-    Literal["scheduler", "worker", "executor", "librarian"] | None,
-    typer.Option("--only", metavar="ROLE", help="One role here: scheduler, worker, executor or librarian."),
+    Literal["scheduler", "worker", "executor", "librarian", "backup"] | None,
+    typer.Option("--only", metavar="ROLE", help="One role here: scheduler, worker, executor, librarian or backup."),
 ]
 WithIngest = Annotated[bool, typer.Option("--with-ingest", help="Listen to the market as well.")]
 Url = Annotated[
