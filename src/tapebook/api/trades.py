@@ -12,6 +12,8 @@ from tapebook.tick import memory
 from tapebook.tick.memory import Promotion
 from tapebook.wiring import Rooms
 
+__all__ = ["HomeSkills", "LessonNotes", "Promotion", "Trades"]
+
 
 class Trades(HomePart):
     """The orders and trades of a home."""
