@@ -19,7 +19,7 @@ from tapebook.api.backtests import BacktestRuns, Backtests
 from tapebook.api.bots import BotDecision, Bots
 from tapebook.api.changes import ChangeFeed, HomeChanges, MovedStream
 from tapebook.api.experience import HomeExperience
-from tapebook.api.homes import HomeHealth, find_damage
+from tapebook.api.homes import HomeHealth, find_damage, restore
 from tapebook.api.horizons import HomeLayers
 from tapebook.api.lessons import LessonTrials
 from tapebook.api.market import MarketHistory
@@ -34,6 +34,7 @@ from tapebook.backtest.spending import CostEstimate, cost_sentence
 from tapebook.clock import Clock
 from tapebook.context import Preview
 from tapebook.desk.agents import RemovedAgent, SavedAgent
+from tapebook.desk.backup import BackupReport, RestoreReport, RestoreTerms
 from tapebook.desk.control import FlattenReport, HaltReport
 from tapebook.lab.explain import ShadowReport
 from tapebook.lab.replay import ReplayReport
@@ -69,6 +70,7 @@ _LOADED_LATER = {
 __all__ = [
     "BacktestProgress",
     "BacktestResult",
+    "BackupReport",
     "BotDecision",
     "Check",
     "ChunkResult",
@@ -92,6 +94,8 @@ __all__ = [
     "RemovedAgent",
     "ReplayReport",
     "RerunComparison",
+    "RestoreReport",
+    "RestoreTerms",
     "RoleProgress",
     "SavedAgent",
     "ShadowReport",
@@ -105,6 +109,7 @@ __all__ = [
     "ingest",
     "init",
     "open",
+    "restore",
     "run_desk",
     "serve_role",
     "serve_world",
@@ -129,6 +134,16 @@ class Tapebook(
 
     def __init__(self, home: str | Path, *, clock: Clock | None = None, recall: str | None = None) -> None:
         super().__init__(OpenHome.at(Path(home), clock=clock, recall=recall))
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the home."""
+        return self._home.writer.home
+
+    @property
+    def owner(self) -> str:
+        """Whose rows these are: the `owner` of the settings."""
+        return self._home.writer.config.owner
 
     @property
     def backtests(self) -> Backtests:

@@ -17,9 +17,10 @@ from tapebook.experience import files
 from tapebook.experience.events import ForgetTerms, draft_snapshot_taken
 from tapebook.experience.forgetting import IMPORTED, OWN, draft_forgetting, draft_remembering, outcomes_meant
 from tapebook.experience.rebuild import RebuildComparison, rebuild_and_compare, restore_tables
+from tapebook.experience.records import Outcome
 from tapebook.experience.store import LearnedOutcome
 from tapebook.home import exclusive_lock, shared_lock
-from tapebook.lab.experience import experience_report
+from tapebook.lab.experience import experience_report, snapshot_view
 from tapebook.log import Draft
 from tapebook.tick.memory import outcomes_due
 from tapebook.tick.trust import runs_of
@@ -29,13 +30,17 @@ LONGEST_SOURCE = 80
 
 
 class ExperienceFiles(msgspec.Struct, frozen=True):
-    """What was written to a folder, or read from one; what was there already is not counted as new."""
+    """What was written to a folder, or read from one; what was there already is not counted as new.
+
+    `skipped` names what holds no closed trade.
+    """
 
     folder: str
     outcomes: int
     snapshots: int
     new_outcomes: int = 0
     new_snapshots: int = 0
+    skipped: tuple[str, ...] = ()
 
 
 class RebuiltExperience(msgspec.Struct, frozen=True):
@@ -67,6 +72,13 @@ class HomeExperience(HomePart):
             deployment, at, book = rooms.book.find_agent(agent, removed=True), self._home.moment(as_of), rooms.book
             seq = book.head(deployment.id) if as_of is None else book.seq_as_of(deployment.id, at)
             return experience_report(rooms, deployment, seq=seq, as_of=at)
+
+    def snapshots(self, agent: str, *, as_of: AsOf = None) -> list[dict[str, Any]]:
+        """What each chunk achieved, newest first: months of a desk, and the chunks of a backtest."""
+        with self._home.read() as rooms:
+            name, at = rooms.book.find_agent(agent, removed=True).id, self._home.moment(as_of)
+            seq = rooms.book.head(name) if as_of is None else rooms.book.seq_as_of(name, at)
+            return [snapshot_view(each) for each in rooms.experience.snapshots(name, seq=seq)]
 
     def export(self, agent: str, folder: str | Path) -> ExperienceFiles:
         """Writes every outcome and snapshot to a new folder, one JSON file each, and the records beside them."""
@@ -169,15 +181,24 @@ def _rebuild_all(rooms: Rooms, deployment: str) -> RebuildComparison:
 def _check_contents(contents: files.ExperienceFolder, folder: Path, *, now: int) -> None:
     """Nothing is learned from a folder of which not all can be read, or that tells of what has not happened yet."""
     late = [outcome for outcome, _ in contents.outcomes if outcome.exited_at > now]
-    problems = [
-        *contents.problems,
-        *(f"outcome_{each.trade_id}.json: it ends after {iso_text(now)}" for each in late),
-    ]
-    if problems:
-        more = f" (and {len(problems) - 1} more files)" if len(problems) > 1 else ""
-        raise BadInput(f"{folder / problems[0]}{more}; nothing was imported")
+    problems = [f"{_place_of(each, folder)}: it ends after {iso_text(now)}" for each in late]
+    _refuse([*contents.problems, *problems], folder)
     if not contents.outcomes and not contents.snapshots:
-        raise BadInput(f"{folder} has neither an outcome_*.json nor a snapshot_*.json: name an exported folder")
+        skipped = f" ({contents.skipped[0]})" if contents.skipped else ""
+        raise BadInput(f"{folder} has neither an outcome nor a snapshot{skipped}: name an exported folder")
+
+
+def _place_of(outcome: Outcome, folder: Path) -> str:
+    """Where an outcome stands: its own file, or a line of some other."""
+    name = f"outcome_{outcome.trade_id}.json"
+    return name if (folder / name).exists() else f"trade {outcome.trade_id}"
+
+
+def _refuse(problems: Sequence[str], folder: Path) -> None:
+    """Names the first of some problems, if there are any."""
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise BadInput(f"{folder / problems[0]}{more}; nothing was imported")
 
 
 def _learn_contents(
@@ -189,11 +210,19 @@ def _learn_contents(
     known = room.snapshots(name, seq=seq)
     snapshots = [draft_snapshot_taken(each) for each in contents.snapshots if each not in known]
     seq = _append_drafts(rooms, name, snapshots)
-    new = [each for each in contents.outcomes if not room.is_learned(name, each[0].trade_id)]
+    told_by_id, strange = {each[0].trade_id: each for each in contents.outcomes}, list[str]()
+    new = list[files.OutcomeWithFeatures]()
+    for each in told_by_id.values():
+        before = room.learned_outcome(name, each[0].trade_id)
+        if before is None:
+            new.append(each)
+        elif text := files.result_difference(before.outcome, each[0]):
+            strange.append(f"{_place_of(each[0], Path(folder))}: {text}")
+    _refuse(strange, Path(folder))
     # The newest by itself: with it come the pages and the fit of all before it.
     for part in (new[:-1], new[-1:]):
         seq = _append_drafts(rooms, name, room.learn_outcomes(name, part, seq=seq, source=source))
-    return ExperienceFiles(folder, *counted, len(new), len(snapshots))
+    return ExperienceFiles(folder, *counted, len(new), len(snapshots), contents.skipped)
 
 
 def _outcomes_meant(rooms: Rooms, deployment: str, terms: ForgetTerms, *, seq: int) -> list[LearnedOutcome]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
 
 
+__all__ = ["ALL_SOURCES", "AssetContextView", "AssetView", "MarketHistory", "MarketSource", "MarketView"]
+
 ALL_SOURCES: tuple[MarketSource, ...] = ("hyperliquid", "polymarket", "defillama")
 
 

@@ -63,7 +63,7 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
         "regimes": _named_views(records, REGIME, snapshots),
         "assets": _named_views(records, ASSET, snapshots),
         "calibration": _calibration_views(records, prior=settings.prior_trades),
-        "snapshots": [_snapshot_view(each) for each in snapshots],
+        "snapshots": [_chunk_view(each) for each in snapshots],
         "forgotten": [forgetting_view(each) for each in room.forgettings(deployment.id, seq=seq)],
     }
 
@@ -153,7 +153,16 @@ def _calibration_views(records: Records, *, prior: float) -> list[ReportView]:
     ]
 
 
-def _snapshot_view(snapshot: ChunkSnapshot) -> ReportView:
+def snapshot_view(snapshot: ChunkSnapshot) -> ReportView:
+    """What a chunk achieved, and what of that by provider, regime and asset."""
+    parts = {
+        f"{kind}s": [{"name": part.name, **_record_view(part)} for part in snapshot.parts if part.kind == kind]
+        for kind in (PROVIDER, REGIME, ASSET)
+    }
+    return _chunk_view(snapshot) | parts
+
+
+def _chunk_view(snapshot: ChunkSnapshot) -> ReportView:
     moments = {
         "chunk": snapshot.chunk,
         "started_at": iso_text(snapshot.started_at),

@@ -86,6 +86,7 @@ def test_commands_are_those_promised() -> None:
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable", "agents remove"]
     promised += ["halt", "resume", "flatten", "up", "api", "mcp", "completion", "status", "portfolio", "equity"]
+    promised += ["tokens", *(f"tokens {name}" for name in ("list", "add", "revoke"))]
     promised += ["lessons", *(f"lessons {name}" for name in ("show", "promote", "demote"))]
     promised += [
         "experience",

@@ -1,4 +1,4 @@
-"""Commands that run the desk, serve it and stop it: `up`, `api`, `mcp`, `halt`, `resume`, `flatten`."""
+"""Commands that run the desk, serve it and stop it: `up`, `mcp`, `halt`, `resume`, `flatten`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 Only = Annotated[
-    Literal["scheduler", "worker", "executor", "librarian"] | None,
-    typer.Option("--only", metavar="ROLE", help="One role here: scheduler, worker, executor or librarian."),
+    Literal["scheduler", "worker", "executor", "librarian", "backup"] | None,
+    typer.Option("--only", metavar="ROLE", help="One role here: scheduler, worker, executor, librarian or backup."),
 ]
 WithIngest = Annotated[bool, typer.Option("--with-ingest", help="Listen to the market as well.")]
 Url = Annotated[
@@ -70,18 +70,6 @@ def up(
     if printer.failure and not printer.totals.decisions:
         complain(f"nothing was decided, {plural(printer.totals.failures, 'failure')}: {printer.failure}")
         raise typer.Exit(1)
-
-
-Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; this machine alone by default.")]
-Port = Annotated[int, typer.Option("--port", metavar="N", min=1, max=65535, help="The port to listen on.")]
-
-
-def api(*, host: Host = "127.0.0.1", port: Port = 8017, home: Home = None) -> None:
-    """Serve the home over HTTP, below /api/v1."""
-    with open_home(home) as book:
-        from tapebook.surfaces.http.server import create_app, serve
-
-        serve(create_app(book), host=host, port=port)
 
 
 class _EventPrinter:

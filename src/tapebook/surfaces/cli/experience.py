@@ -1,4 +1,4 @@
-"""Commands on experience: `experience show`, `export`, `import`, `forget`, `remember` and `rebuild`."""
+"""Commands on experience: `experience show`, `snapshots`, `export`, `import`, `forget`, `remember` and `rebuild`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,6 +78,25 @@ def show(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = Fa
         print_experience(found)
 
 
+@group.command()
+def snapshots(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
+    """Show what each month, or chunk of a backtest, achieved, and by whom."""
+    with open_home(home) as book:
+        found = book.experience.snapshots(agent, as_of=as_of)
+    if json:
+        print_json(found)
+        return
+    print_table(
+        found, SNAPSHOTS, empty="no snapshots yet: one is taken at the end of each month, or chunk of a backtest"
+    )
+    for title, kind in (("provider", "providers"), ("regime", "regimes"), ("asset", "assets")):
+        rows = [part | {"chunk": each["chunk"]} for each in found for part in each[kind]]
+        if rows:
+            print()
+            named = [Column("chunk", "chunk", cut=True), Column(title, "name", cut=True)]
+            print_table(rows, [*named, *RESULT, Column("net usd", "net_usd", money)], empty="")
+
+
 @group.command("export")
 def export_files(agent: Agent, folder: Folder, *, home: Home = None, json: Json = False) -> None:
     """Write outcomes, snapshots and records to a new folder."""
@@ -107,6 +126,7 @@ def import_files(
     else:
         new = f"{done.new_outcomes:,} of {done.outcomes:,} outcomes"
         print_lines([f"{new} and {done.new_snapshots} of {done.snapshots} snapshots were new, and are learned"])
+        print_lines(f"skipped: {each}" for each in done.skipped)
 
 
 @group.command()
