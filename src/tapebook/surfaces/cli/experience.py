@@ -80,7 +80,7 @@ def show(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = Fa
 
 @group.command()
 def snapshots(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
-    """Show what each month, or chunk of a backtest, achieved, and by whom."""
+    """Show what each month, or chunk of a backtest, achieved."""
     with open_home(home) as book:
         found = book.experience.snapshots(agent, as_of=as_of)
     if json:
