@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from tapebook.api.app import Tapebook
 from tapebook.errors import BadInput
@@ -76,10 +77,21 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
 
 
+def mount_mcp(app: FastAPI) -> None:
+    """Serves MCP at `/mcp` to the same callers."""
+    # The SDK takes a second to import, which no test of a route needs.
+    from tapebook.surfaces.mcp.server import McpEndpoint
+
+    endpoint = McpEndpoint(app.state.access.caller)
+    app.router.routes.append(Route("/mcp", endpoint))
+    run_beside(app, endpoint.run)
+
+
 def serve(books: Sequence[Tapebook], *, host: str, port: int, hosts: Collection[str] = ()) -> None:
     """Serves homes until it is told to stop; refuses to be reached from elsewhere while a home has no token."""
     loopback = is_loopback(host)
     app = create_app(*books, loopback=loopback, hosts=hosts)
+    mount_mcp(app)
     try:
         if (not loopback or hosts) and not app.state.access.has_tokens():
             where = f"{host} can be reached from elsewhere" if not loopback else f"{next(iter(hosts))} may be a proxy"
