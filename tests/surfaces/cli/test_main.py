@@ -84,10 +84,26 @@ def test_commands_are_those_promised() -> None:
     promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
     promised += ["agents enable", "agents disable", "agents remove"]
     promised += ["halt", "resume", "flatten", "up", "completion", "status", "portfolio", "equity"]
+    promised += ["web", "events", "settings", "candles"]
     promised += ["lessons", *(f"lessons {name}" for name in ("show", "promote", "demote"))]
-    promised += ["experience", *(f"experience {name}" for name in ("show", "export", "import", "rebuild"))]
+    promised += [
+        "experience",
+        *(f"experience {name}" for name in ("show", "neighbours", "export", "import", "rebuild")),
+    ]
     promised += ["import candles", "import funding", "import marks", "import stream", "export candles", "export stream"]
-    recalled = ("search", "status", "sync", "reindex", "add", "remove", "watch", "append", "propose", "proposals")
+    recalled = (
+        "search",
+        "show",
+        "status",
+        "sync",
+        "reindex",
+        "add",
+        "remove",
+        "watch",
+        "append",
+        "propose",
+        "proposals",
+    )
     promised += ["recall", *(f"recall {name}" for name in (*recalled, "proposal", "approve", "reject", "writes"))]
     promised += ["horizons", *(f"horizons {name}" for name in ("show", "rollup", "cleanup", "set"))]
     made = ("list", "show", "compare", "export", "remove")

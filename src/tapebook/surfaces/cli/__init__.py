@@ -81,12 +81,13 @@ def _global_options(
 
 
 COMMANDS: list[Callable[..., None]] = [
-    *(home.init, home.demo, desk.up),
+    *(home.init, home.demo, desk.up, desk.web),
     *(portfolio.status, portfolio.portfolio, portfolio.equity),
     *(context.context, runs.tick, trades.orders, trades.trades),
-    *(market.world, market.ingest, market.assets, market.market),
+    *(market.world, market.ingest, market.assets, market.market, market.candles),
     *(desk.halt, desk.resume, desk.flatten),
     *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
+    *(home.events, home.settings),
     home.completion,
 ]
 for command in COMMANDS:
