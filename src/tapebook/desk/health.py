@@ -16,9 +16,8 @@ from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural
 from tapebook.errors import BrokerAway, TapebookError, UnknownName
 from tapebook.home import places_open_to_others
-from tapebook.ingest.live import channels_of
 from tapebook.log.store import is_clock_set_back
-from tapebook.tape.source import SourceChannel
+from tapebook.tape.source import SourceChannel, channels_of
 from tapebook.tape.view import Channel, RecordedProblem
 from tapebook.tick.execute import account_differences
 from tapebook.wiring import Rooms
