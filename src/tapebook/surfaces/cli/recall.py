@@ -78,8 +78,9 @@ def show(
     if json:
         print_json(found)
     else:
-        width = len(str(len(found["lines"])))
-        print_text("\n".join(f"{place:>{width}}  {line}" for place, line in enumerate(found["lines"], 1)))
+        lines = found.text.split("\n")
+        width = len(str(len(lines)))
+        print_text("\n".join(f"{place:>{width}}  {line}" for place, line in enumerate(lines, 1)))
 
 
 @group.command()

@@ -55,12 +55,13 @@ def register(book: Tapebook) -> None:
 async def _document(frame: Frame, path: str, sha256: str | None, cited: tuple[int, int]) -> None:
     found = await frame.read(frame.book.recall.document, path, sha256=sha256)
     facts: dict[str, Child] = {
-        "path": found["path"],
-        "whose": found["scope"] or "all agents",
-        "kind": found["kind"] or "a version that was changed or removed since",
-        "known": moment(found["known_at"]),
-        "sha256": tag("code", found["sha256"]),
+        "path": found.path,
+        "whose": found.scope or "all agents",
+        "kind": found.kind,
+        "known": moment(found.known_at),
+        "sha256": tag("code", found.content_sha256),
     }
+    text = found.text.split("\n")
     first, last = cited
     lines = [
         tag(
@@ -70,10 +71,10 @@ async def _document(frame: Frame, path: str, sha256: str | None, cited: tuple[in
             id=f"line-{place}",
             cls="tb-hit" if first <= place <= last else None,
         )
-        for place, line in enumerate(found["lines"][:_MOST_LINES], 1)
+        for place, line in enumerate(text[:_MOST_LINES], 1)
     ]
-    left = len(found["lines"]) - _MOST_LINES
-    note = f"lines {first}–{last} are cited" if last else plural(len(found["lines"]), "line")
+    left = len(text) - _MOST_LINES
+    note = f"lines {first}–{last} are cited" if last else plural(len(text), "line")
     frame.html(
         sheet("Document", key_values(facts)),
         sheet("Text", tag("div", lines, cls="tb-lines"), note=note, flush=True),
