@@ -308,13 +308,14 @@ def run_desk(
     home: Path,
     *,
     with_ingest: bool,
+    api_port: int | None = None,
     url: str | None,
     seconds: float | None,
     print_line: PrintLine,
     report: Callable[[SupervisorProgress], None],
     lookout: HomeObserver | None = None,
 ) -> None:
-    """Runs every role in a process of its own until told to stop, or until `seconds` have passed."""
+    """Runs every role, and the HTTP API if it has a port, as processes until told to stop or `seconds` are over."""
     _require_real_time(home)
     config = load_config(home)
     clock = asyncio.run(clock_of_source(clock_address(config, url)))
@@ -329,6 +330,8 @@ def run_desk(
     }
     if with_ingest:
         commands["ingest"] = _tapebook_command("ingest", *shared)
+    if api_port is not None:
+        commands["api"] = _tapebook_command("api", "--home", str(home), "--port", str(api_port))
     with role_lock(home, "desk"), StopSignal() as stop:
         for role in roles:
             # Found out here and said once; the role itself holds it, and may be started again.

@@ -19,6 +19,8 @@ Only = Annotated[
     typer.Option("--only", metavar="ROLE", help="One role here: scheduler, worker, executor, librarian or backup."),
 ]
 WithIngest = Annotated[bool, typer.Option("--with-ingest", help="Listen to the market as well.")]
+WithApi = Annotated[bool, typer.Option("--with-api", help="Serve the HTTP API as well.")]
+ApiPort = Annotated[int, typer.Option("--api-port", metavar="N", min=1, max=65535, help="The port of the HTTP API.")]
 Url = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="Whose clock to follow; else the url of the settings.")
 ]
@@ -33,6 +35,8 @@ def up(
     *,
     only: Only = None,
     with_ingest: WithIngest = False,
+    with_api: WithApi = False,
+    api_port: ApiPort = 8017,
     url: Url = None,
     seconds: Seconds = None,
     quiet: Quiet = False,
@@ -44,6 +48,8 @@ def up(
 
     if only and with_ingest:
         raise typer.BadParameter("run `tapebook ingest` beside it", param_hint="--with-ingest")
+    if only and with_api:
+        raise typer.BadParameter("run `tapebook api` beside it", param_hint="--with-api")
     place, printer = home_folder(home), _EventPrinter(app.HomeTotals(), as_json=json)
     lookout = None if quiet else app.HomeObserver(printer.print_event, printer.totals)
     # A supervisor reads how its roles come along from their plain lines.
@@ -58,6 +64,7 @@ def up(
                 app.run_desk(
                     place,
                     with_ingest=with_ingest,
+                    api_port=api_port if with_api else None,
                     url=url,
                     seconds=seconds,
                     print_line=printer.print_notice,
