@@ -5,6 +5,7 @@
 Reads give values in people's units; the only writes are those of the policy (docs/recall.md).
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,8 @@ from tapebook.api.open_home import AsOf, HomePart, parse_moment
 from tapebook.desk import document_writes
 from tapebook.desk.document_writes import AppendedEntry, DecidedProposal, ProposalDiff
 from tapebook.domain.instants import iso_text
-from tapebook.errors import BadInput
+from tapebook.errors import BadInput, UnknownName
+from tapebook.library.entries import archived_body
 from tapebook.library.search import (
     DocumentText,
     IndexProgress,
@@ -43,6 +45,9 @@ __all__ = [
     "SearchResult",
     "SyncReport",
 ]
+
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ProposalView(TypedDict):
@@ -74,8 +79,43 @@ class WriteView(TypedDict):
     place: str
 
 
+class DocumentTextView(TypedDict):
+    """A document as it was at a moment, with its lines; `scope` is the agent whose it is, empty for all agents."""
+
+    path: str
+    scope: str
+    kind: str
+    sha256: str
+    known_at: str | None
+    lines: list[str]
+
+
 class Recall(HomePart):
     """The documents of a home."""
+
+    def document(
+        self, path: str, *, agent: str | None = None, sha256: str | None = None, as_of: AsOf = None
+    ) -> DocumentTextView:
+        """The text of a document as a citation names it: now, as of a moment, or the version with a hash."""
+        with self._home.read() as rooms:
+            documents = rooms.documents
+            seq = documents.head() if as_of is None else documents.seq_as_of(parse_moment(as_of))
+            names = [agent] if agent else ["", *(profile.name for _, profile in rooms.book.agents(removed=True))]
+            found = next(filter(None, (documents.version(name, path, seq=seq) for name in names)), None)
+            wanted = sha256 or (found.sha256 if found else "")
+            if not wanted or not _SHA256.fullmatch(wanted):
+                raise UnknownName(f"there is no document {path!r}: `tapebook recall search` names those there are")
+            text = archived_body(rooms, wanted).decode("utf-8", "replace")
+            # A citation may be of a version that was changed or removed since.
+            known = found if found and found.sha256 == wanted else None
+            return {
+                "path": path,
+                "scope": found.scope if found else "",
+                "kind": found.kind if found else "",
+                "sha256": wanted,
+                "known_at": iso_text(known.known_at) if known else None,
+                "lines": text.split("\n"),
+            }
 
     def search(
         self,

@@ -307,6 +307,7 @@ def serve_role(
 def run_desk(
     home: Path,
     *,
+    only: Sequence[RoleName] | None = None,
     with_ingest: bool,
     api_port: int | None = None,
     url: str | None,
@@ -315,11 +316,11 @@ def run_desk(
     report: Callable[[SupervisorProgress], None],
     lookout: HomeObserver | None = None,
 ) -> None:
-    """Runs every role, and the HTTP API if it has a port, as processes until told to stop or `seconds` are over."""
+    """Runs every role, or some, and the HTTP API if it has a port, as processes until told to stop or time is over."""
     _require_real_time(home)
     config = load_config(home)
     clock = asyncio.run(clock_of_source(clock_address(config, url)))
-    roles: tuple[RoleName, ...] = (*ROLES, "backup") if config.backup.place else ROLES
+    roles: Sequence[RoleName] = only or ((*ROLES, "backup") if config.backup.place else ROLES)
     shared = ["--home", str(home), *_option_words("--url", url)]
     if lookout is None and is_logging():
         # What the log of the book says is logged here also when nobody looks on; the roles log what is theirs.
@@ -332,7 +333,9 @@ def run_desk(
         commands["ingest"] = _tapebook_command("ingest", *shared)
     if api_port is not None:
         commands["api"] = _tapebook_command("api", "--home", str(home), "--port", str(api_port))
-    with role_lock(home, "desk"), StopSignal() as stop:
+    # Several may run a part each: the roles themselves see to it that no two are the same.
+    whole = nullcontext() if only else role_lock(home, "desk")
+    with whole, StopSignal() as stop:
         for role in roles:
             # Found out here and said once; the role itself holds it, and may be started again.
             with _exclusive_role(home, role):

@@ -68,7 +68,7 @@ READS: dict[str, Read] = {
     "/market-context?symbol=BTC&symbol=ETH": lambda tb: tb.market_context(["BTC", "ETH"]),
     "/market-context?agent=btc-5m&horizon=swing": lambda tb: tb.market_context(agent="btc-5m", horizon="swing"),
     "/status": lambda tb: tb.status(),
-    "/health": lambda tb: tb.doctor(),
+    "/health": lambda tb: [each for each in tb.doctor() if each.name != "objects"],
     "/backtests": lambda tb: tb.backtests.all(),
 }
 

@@ -9,13 +9,14 @@ What is served in the same process (pages, MCP) is mounted on the application; w
 
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import msgspec
 import uvicorn
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from tapebook.api.app import Tapebook
 from tapebook.errors import BadInput
@@ -85,6 +86,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
 
 
+def mount_mcp(app: FastAPI) -> None:
+    """Serves MCP at `/mcp` to the same callers."""
+    # The SDK takes a second to import, which no test of a route needs.
+    from tapebook.surfaces.mcp.server import McpEndpoint
+
+    endpoint = McpEndpoint(app.state.access.caller)
+    app.router.routes.append(Route("/mcp", endpoint))
+    run_beside(app, endpoint.run)
+
+
 class ListenTerms(msgspec.Struct, frozen=True):
     """Where a server listens, by which more names it may be called, and for how long it runs."""
 
@@ -98,6 +109,7 @@ def serve(books: Sequence[Tapebook], terms: ListenTerms) -> None:
     """Serves homes until it is told to stop; refuses to be reached from elsewhere while a home has no token."""
     loopback = is_loopback(terms.host)
     app = create_app(*books, loopback=loopback, hosts=terms.hosts)
+    mount_mcp(app)
     try:
         if (not loopback or terms.hosts) and not app.state.access.has_tokens():
             where = (
@@ -134,14 +146,13 @@ def run_server(app: FastAPI, terms: ListenTerms) -> None:
             timer.cancel()
 
 
-@contextmanager
-def _bound_socket(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens; bound here, so that a port that is taken is said in one line."""
+def _bound_socket(host: str, port: int) -> socket.socket:
+    """A socket of an address; bound here, so that a port that is taken is said in one line."""
     try:
         family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, number) as made:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(address)
-            yield made
+        made = socket.socket(family, kind, number)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
     except OSError as error:
         raise BadInput(f"cannot listen on {host}:{port} ({error.strerror}): choose another --port or --host") from error
+    return made
