@@ -29,8 +29,32 @@ if TYPE_CHECKING:
 _EVENTS_SPAN = 6 * HOUR
 
 
+class ChannelLag(msgspec.Struct, frozen=True):
+    """How long ago a channel of the market was heard last; None for one of which all was imported."""
+
+    name: str
+    rows: int
+    lag_seconds: float | None
+
+
 class HomeHealth(HomePart):
     """Whether a home is whole."""
+
+    def run_counts(self) -> dict[str, int]:
+        """How many decisions there are, by status."""
+        with self._home.read() as rooms:
+            return rooms.book.run_counts()
+
+    def channels(self) -> list[ChannelLag]:
+        """The channels of the market, and how far each is behind."""
+        with self._home.read() as rooms:
+            now = self._home.moment(None)
+            return [
+                ChannelLag(
+                    each.name, each.rows, max(0, now - each.newest_known_at) / 1000 if each.newest_known_at else None
+                )
+                for each in rooms.tape.channels()
+            ]
 
     def verify(
         self,

@@ -309,13 +309,14 @@ def run_desk(
     *,
     only: Sequence[RoleName] | None = None,
     with_ingest: bool,
+    api_port: int | None = None,
     url: str | None,
     seconds: float | None,
     print_line: PrintLine,
     report: Callable[[SupervisorProgress], None],
     lookout: HomeObserver | None = None,
 ) -> None:
-    """Runs every role, or some, in a process of its own until told to stop, or until `seconds` have passed."""
+    """Runs every role, or some, and the HTTP API if it has a port, as processes until told to stop or time is over."""
     _require_real_time(home)
     config = load_config(home)
     clock = asyncio.run(clock_of_source(clock_address(config, url)))
@@ -330,6 +331,8 @@ def run_desk(
     }
     if with_ingest:
         commands["ingest"] = _tapebook_command("ingest", *shared)
+    if api_port is not None:
+        commands["api"] = _tapebook_command("api", "--home", str(home), "--port", str(api_port))
     # Several may run a part each: the roles themselves see to it that no two are the same.
     whole = nullcontext() if only else role_lock(home, "desk")
     with whole, StopSignal() as stop:

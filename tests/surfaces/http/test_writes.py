@@ -1,64 +1,17 @@
 """Writes over HTTP: a bot that lives by the four verbs, keys used twice, scopes, and files that are out of reach."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
-from tapebook.api import app
-from tapebook.api.access import SCOPES, AccessStore
-from tapebook.clock import VirtualClock
-from tapebook.domain.instants import MINUTE, iso_text, parse_instant
-from tapebook.home import make_home
-from tapebook.surfaces.http.server import create_app
-
-API = "/api/v1"
-START = parse_instant("2026-01-05T00:00:00Z")
-Answer = Any
+from tapebook.api.access import SCOPES
+from tapebook.domain.instants import MINUTE, iso_text
+from tests.surfaces.http.conftest import API, START, Answer, BotServer
 
 
-class Server:
-    """A home with a bot, served; tokens by scope."""
-
-    def __init__(self, folder: Path) -> None:
-        make_home(folder)
-        self.folder = folder
-        self.clock = VirtualClock(START + 200 * MINUTE + 700)
-        self.book = app.open(folder, clock=self.clock)
-        self.book.add_agent("bot", {"watch": "BTC", "broker": "external"})
-        with AccessStore(folder) as store:
-            self.tokens: dict[str, str] = {scope: store.add(scope, scopes=[scope]).text for scope in SCOPES}
-            self.tokens["bot"] = store.add("bot", scopes=["read", "record"]).text
-        self.client = TestClient(create_app(self.book), base_url="http://localhost")
-
-    def call(self, method: str, path: str, body: object = None, *, by: str = "bot", **headers: str) -> Answer:
-        sent = {"authorization": f"Bearer {self.tokens[by]}"} | {
-            each.replace("_", "-"): headers[each] for each in headers
-        }
-        return self.client.request(method, f"{API}{path}", json=body, headers=sent)
-
-    def post(self, path: str, body: object = None, **more: str) -> Answer:
-        return self.call("POST", path, body, **more)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = Server(tmp_path_factory.mktemp("writes") / "home")
-    bars = [
-        {"time": START + each * MINUTE, "open": 65_000, "high": 65_050, "low": 64_990, "close": 65_020.5, "volume": 3}
-        for each in range(200)
-    ]
-    answer = made.post("/observe", {"symbol": "BTC", "candles": bars, "prices": 65_021.5})
-    assert answer.status_code == 200 and answer.json() > 0, answer.text
-    yield made
-    made.client.close()
-    made.book.close()
-
-
-def test_a_bot_lives_by_the_four_verbs(server: Server) -> None:
+def test_a_bot_lives_by_the_four_verbs(server: BotServer) -> None:
     offer = server.call("GET", "/agents/bot/decision?symbol=BTC").json()
     assert "position_side: flat" in offer["text"] and offer["packet"]["symbol"] == "BTC"
     decided = {"ticket": offer["ticket"], "action": "open", "side": "long", "notional_usd": 250, "reason": "it rises"}
@@ -88,7 +41,7 @@ def test_a_bot_lives_by_the_four_verbs(server: Server) -> None:
     assert server.book.verify() == []
 
 
-def test_the_same_key_does_a_thing_once(server: Server) -> None:
+def test_the_same_key_does_a_thing_once(server: BotServer) -> None:
     body = {"what": "journal", "text": "the feed was late"}
     first = server.post("/agents/bot/entries", body, idempotency_key="k1")
     again = server.post("/agents/bot/entries", body, idempotency_key="k1")
@@ -103,14 +56,14 @@ def test_the_same_key_does_a_thing_once(server: Server) -> None:
     assert len(server.book.recall.writes("bot")) >= 1
 
 
-def test_a_write_that_did_nothing_frees_its_key(server: Server) -> None:
+def test_a_write_that_did_nothing_frees_its_key(server: BotServer) -> None:
     wrong = {"what": "journal", "text": " "}
     assert server.post("/agents/bot/entries", wrong, idempotency_key="k2").status_code == 422
     right = {"what": "journal", "text": "words"}
     assert server.post("/agents/bot/entries", right, idempotency_key="k2").status_code == 200
 
 
-def test_a_key_in_many_threads_is_used_once(server: Server) -> None:
+def test_a_key_in_many_threads_is_used_once(server: BotServer) -> None:
     before = len(server.book.runs("bot", most=100))
     offer = server.call("GET", f"/agents/bot/decision?symbol=BTC&at={START + 199 * MINUTE}").json()
     body = {"ticket": offer["ticket"], "action": "hold", "reason": "nothing new"}
@@ -150,13 +103,15 @@ NEEDS: list[tuple[str, str, str, object]] = [
     ("admin", "POST", "/recall/sync", None),
     ("admin", "POST", "/skills", {"agent": "bot"}),
     ("admin", "DELETE", "/skills/none", None),
-    ("admin", "PUT", "/horizons", {"layer": "L1", "timeframe": "ALL", "key": "k", "value": 1}),
+    ("admin", "PUT", "/horizons", {"layer": "L1", "timeframe": "LEGACY", "key": "k", "value": 1}),
     ("admin", "POST", "/horizons/rollup", {}),
 ]
 
 
 @pytest.mark.parametrize(("scope", "method", "path", "body"), NEEDS, ids=lambda each: str(each)[:30])
-def test_nothing_is_written_without_its_scope(server: Server, scope: str, method: str, path: str, body: object) -> None:
+def test_nothing_is_written_without_its_scope(
+    server: BotServer, scope: str, method: str, path: str, body: object
+) -> None:
     heads = server.book.heads(tape=True)
     for other in (each for each in SCOPES if each != scope):
         answer = server.call(method, path, body, by=other)
@@ -166,7 +121,7 @@ def test_nothing_is_written_without_its_scope(server: Server, scope: str, method
     assert server.book.heads(tape=True) == heads
 
 
-def test_every_write_is_in_the_table_of_scopes(server: Server) -> None:
+def test_every_write_is_in_the_table_of_scopes(server: BotServer) -> None:
     paths = server.client.get(f"{API}/openapi.json").json()["paths"]
     writes = {(method.upper(), path) for path, found in paths.items() for method in found if method != "get"}
     tried = set()
@@ -180,7 +135,7 @@ def test_every_write_is_in_the_table_of_scopes(server: Server) -> None:
     assert tried == writes
 
 
-def test_agents_are_added_changed_halted_and_removed(server: Server) -> None:
+def test_agents_are_added_changed_halted_and_removed(server: BotServer) -> None:
     made = server.post("/agents", {"name": "second", "settings": {"watch": "ETH"}, "reason": "a test"}, by="admin")
     assert made.json()["version"] == 1
     changed = server.call("PATCH", "/agents/second", {"settings": {"max_leverage": 2}}, by="admin").json()
@@ -193,7 +148,7 @@ def test_agents_are_added_changed_halted_and_removed(server: Server) -> None:
 
 
 @pytest.mark.parametrize("key", ["strategy", "manual"])
-def test_no_file_of_the_server_can_be_read_by_its_name(server: Server, tmp_path: Path, key: str) -> None:
+def test_no_file_of_the_server_can_be_read_by_its_name(server: BotServer, tmp_path: Path, key: str) -> None:
     (tmp_path / "secret.txt").write_text("the secret", "utf-8")
     for value in (f"@{tmp_path}/secret.txt", f" @{tmp_path}/secret.txt"):
         body: dict[str, Any] = {"name": "thief", "settings": {"watch": "BTC", key: value}}
@@ -203,7 +158,7 @@ def test_no_file_of_the_server_can_be_read_by_its_name(server: Server, tmp_path:
     assert server.call("PATCH", "/agents/bot", nested, by="admin").status_code == 422
 
 
-def test_the_name_of_the_token_is_who_wrote(server: Server) -> None:
+def test_the_name_of_the_token_is_who_wrote(server: BotServer) -> None:
     server.post("/agents/bot/entries", {"what": "learning", "text": "wait for the close"})
     assert "bot" in {each["written_by"] for each in server.book.recall.writes("bot")}
     proposed = server.post("/agents/bot/proposals", {"text": "Never trade on Sundays.\n"}).json()["proposal"]
@@ -213,7 +168,7 @@ def test_the_name_of_the_token_is_who_wrote(server: Server) -> None:
     assert decided["status"] == "rejected"
 
 
-def test_a_document_is_read_by_the_path_of_its_citation(server: Server) -> None:
+def test_a_document_is_read_by_the_path_of_its_citation(server: BotServer) -> None:
     text = "when the feed disconnects, open nothing until it is back"
     server.post("/agents/bot/entries", {"what": "journal", "text": text})
     assert server.post("/recall/sync", by="admin").status_code == 200
@@ -224,7 +179,7 @@ def test_a_document_is_read_by_the_path_of_its_citation(server: Server) -> None:
         assert server.call("GET", f"/recall/document?path={wrong}").status_code == 404
 
 
-def test_moments_of_the_future_and_nonsense_are_refused(server: Server) -> None:
+def test_moments_of_the_future_and_nonsense_are_refused(server: BotServer) -> None:
     fill = {"agent": "bot", "symbol": "BTC", "id": "n", "side": "buy", "size": 1.0, "price": 1.0}
     later = iso_text(server.clock.now() + MINUTE)
     for wrong in (

@@ -35,6 +35,8 @@ Only = Annotated[
     ),
 ]
 WithIngest = Annotated[bool, typer.Option("--with-ingest", help="Listen to the market as well.")]
+WithApi = Annotated[bool, typer.Option("--with-api", help="Serve the HTTP API as well.")]
+ApiPort = Annotated[int, typer.Option("--api-port", metavar="N", min=1, max=65535, help="The port of the HTTP API.")]
 Url = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="Whose clock to follow; else the url of the settings.")
 ]
@@ -49,6 +51,8 @@ def up(
     *,
     only: Only = None,
     with_ingest: WithIngest = False,
+    with_api: WithApi = False,
+    api_port: ApiPort = 8017,
     url: Url = None,
     seconds: Seconds = None,
     quiet: Quiet = False,
@@ -63,6 +67,8 @@ def up(
     alone = roles[0] if len(roles) == 1 else None
     if alone and with_ingest:
         raise typer.BadParameter("run `tapebook ingest` beside it", param_hint="--with-ingest")
+    if only and with_api:
+        raise typer.BadParameter("run `tapebook api` beside it", param_hint="--with-api")
     place, printer = home_folder(home), _EventPrinter(app.HomeTotals(), as_json=json)
     lookout = None if quiet else app.HomeObserver(printer.print_event, printer.totals)
     # A supervisor reads how its roles come along from their plain lines.
@@ -78,6 +84,7 @@ def up(
                     place,
                     only=roles,
                     with_ingest=with_ingest,
+                    api_port=api_port if with_api else None,
                     url=url,
                     seconds=seconds,
                     print_line=printer.print_notice,

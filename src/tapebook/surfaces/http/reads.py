@@ -41,6 +41,9 @@ Name = Annotated[str, Path(max_length=100)]
 # Beyond any number of versions, and an integer that both databases take.
 Version = Annotated[int | None, Query(ge=1, le=10**9, description="A version of the agent.")]
 
+# This check looks through the rows of every owner of a database and names them.
+_OF_ALL_OWNERS = "objects"
+
 
 class RunPage(TypedDict):
     """A page of decisions; `next` is the `before` of the following page, null at the end."""
@@ -371,14 +374,15 @@ def show_caller(caller: Reader) -> CallerView:
 @_home.get("/status")
 def show_status(caller: Reader) -> StatusView:
     """Equity, the day, positions, working orders, health and cost, all of this moment."""
-    return caller.book.status()
+    found = caller.book.status()
+    return {**found, "incidents": [each for each in found["incidents"] if each["name"] != _OF_ALL_OWNERS]}
 
 
 @_home.get("/health")
 def show_health(caller: Reader) -> list[Check]:
     """The state of the home, point by point, of this moment."""
     # Disks, logs and leases have no past, so there is no `as_of`.
-    return caller.book.doctor()
+    return [each for each in caller.book.doctor() if each.name != _OF_ALL_OWNERS]
 
 
 @_home.get("/backtests")
