@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import uvicorn
 from playwright.sync_api import Page, sync_playwright
@@ -113,7 +114,7 @@ def open_page(*, width: int = 1440, height: int = 900, theme: str = "light") -> 
     """A page of a browser without a window."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        scheme = "dark" if theme == "dark" else "light"
+        scheme: Literal["dark", "light"] = "dark" if theme == "dark" else "light"
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         yield context.new_page()
         browser.close()

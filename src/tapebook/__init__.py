@@ -22,7 +22,7 @@ The map, from the ground up:
     ingest/     the market, committed as it comes history/    files of market data in and out
     desk/       the processes that run agents     backtest/   the same tick over past bars
     lab/        replay, compare, explain          report/     results for terminal, page and JSON
-    api/        the façade, a file per noun       surfaces/   the command line
+    api/        the façade, a file per noun       surfaces/   the command line, HTTP
 
 Life of a tick: tick/story.py. Everything a decision saw can be rebuilt: lab/replay.py.
 """

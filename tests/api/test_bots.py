@@ -14,7 +14,7 @@ from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.desk.agents import DeploymentDirectory
 from tapebook.domain.instants import MINUTE, iso_text, parse_instant
-from tapebook.errors import BadInput, UnknownName
+from tapebook.errors import BadInput, StaleWriter, UnknownName
 from tapebook.home import make_home
 from tapebook.settings.config import FILE
 from tests.db.places import module_postgres as module_postgres
@@ -228,3 +228,27 @@ def test_the_examples_of_the_page_run(
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "{'bot': []}" and said[1].startswith("bars close above their open external_flatten 0.")
     assert said[-1] == "owner {'desk.halted': 1}"
+
+
+def test_a_ticket_is_of_one_decision(tmp_path: Path) -> None:
+    """It records what was known when it was given, whatever came since; altered, or outdated, it is refused."""
+    clock = VirtualClock(START)
+    with app.open(make(tmp_path / "home"), clock=clock) as tb:
+        for minute in range(1, 90):
+            now = observe(tb, clock, minute)
+        heads = tb.heads()
+        offer = tb.offer_decision("bot", "BTC")
+        assert tb.heads() == heads and offer.text.endswith(offer.packet.text)
+        observe(tb, clock, 90)
+        tb.record_fill("bot", "BTC", id="meanwhile", side="buy", size=0.001, price=now)
+        run = tb.record_decision(offer.ticket, "open", side="long", notional_usd=100.0, provider="m", reason="r")
+        assert (run["packet_sha256"], run["as_of"]) == (offer.packet.sha256, iso_text(offer.packet.as_of))
+        assert tb.record_decision(offer.ticket, "close") == run and len(tb.runs("bot")) == 1
+        later = tb.offer_decision("bot", "BTC")
+        tb.edit_agent("bot", {"strategy": "another"})
+        with pytest.raises(StaleWriter, match="ask for the packet again"):
+            tb.record_decision(later.ticket, "hold")
+        for odd in ("", "x", later.ticket[:-8], later.ticket.swapcase(), "W10="):
+            with pytest.raises(BadInput, match="no ticket"):
+                tb.record_decision(odd, "hold")
+        assert len(tb.runs("bot")) == 1 and tb.replay().different == [] and tb.verify() == []

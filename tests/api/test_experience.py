@@ -2,13 +2,14 @@
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tapebook.api.experience import HomeExperience
+from tapebook.api.experience import ForgottenExperience, HomeExperience
 from tapebook.api.open_home import OpenHome
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, Deployment, ExperienceSettings
@@ -17,6 +18,7 @@ from tapebook.errors import BadInput, HomeError
 from tapebook.experience import ExperienceQuery
 from tapebook.experience.events import draft_situation_seen
 from tapebook.home import shared_lock
+from tapebook.lab.replay import replay_runs
 from tapebook.tick.memory import append_experience_snapshot
 from tests.db.places import sql
 from tests.desk.desks import Desk, desk, reply
@@ -107,6 +109,16 @@ def test_one_bad_file_and_nothing_is_imported(floor: Desk, tmp_path: Path) -> No
             home(floor).import_files("b", tmp_path / "out")
         assert "\n" not in str(refused.value)
         assert floor.rooms.book.head("b.paper") == head
+    # What is known already with another result is no second trade, and no reason to say nothing.
+    path.write_text(json.dumps(good))
+    home(floor).import_files("b", tmp_path / "out")
+    head = floor.rooms.book.head("b.paper")
+    path.write_text(json.dumps(good | {"realized_pnl": "12", "outcome": "win"}))
+    with pytest.raises(
+        BadInput, match=r"outcome_t7\.json: it is known as .* and told as .* net 12\.000000 USD; nothing"
+    ):
+        home(floor).import_files("b", tmp_path / "out")
+    assert floor.rooms.book.head("b.paper") == head
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="has neither an outcome"):
         home(floor).import_files("b", tmp_path / "empty")
@@ -116,15 +128,7 @@ def test_one_bad_file_and_nothing_is_imported(floor: Desk, tmp_path: Path) -> No
 
 def test_trades_that_ended_before_an_import_are_learned_from_all_the_same(floor: Desk, tmp_path: Path) -> None:
     home(floor).export("a", tmp_path / "out")
-    agent = deploy_agent(floor.rooms, "b")
-    floor.later(MINUTE, BTC=100)
-    floor.say(agent, reply("open", "long", 100))
-    floor.later(10_000, BTC=100)
-    floor.work(agent)
-    floor.later(MINUTE, BTC=101)
-    floor.say(agent, reply("close"))
-    floor.later(10_000, BTC=101)
-    floor.work(agent)
+    trade_once(floor, deploy_agent(floor.rooms, "b"))
     home(floor).import_files("b", tmp_path / "out")
     found = floor.rooms.experience.outcomes("b.paper", seq=floor.rooms.book.head("b.paper"), most=999)
     assert len(found) == COUNT + 1
@@ -141,7 +145,9 @@ def test_show_is_as_of_a_moment_and_no_rate_is_bare(floor: Desk) -> None:
     assert now["fit"] == {"first_situation": 1, "last_situation": 125}
     providers = {each["name"]: each for each in now["providers"]}
     assert providers.keys() == {"ensemble", "trend", "carry"}
-    assert providers["trend"]["weight"] > 1 > providers["carry"]["weight"]
+    # Records of trades weigh nobody: trust is earned by twins, and here nobody has voted yet.
+    assert now["members"] == []
+    assert [providers[name]["weight"] for name in providers] == [None, None, None]
     assert providers["trend"]["regimes"][0]["regime"] == "chop_lowvol"
     assert providers["trend"]["trend"]["direction"] == "unclear"
     assert {each["name"] for each in now["assets"]} == {"BTC", "ETH"}
@@ -150,8 +156,79 @@ def test_show_is_as_of_a_moment_and_no_rate_is_bare(floor: Desk) -> None:
         assert all({"n", "win_rate"} <= row.keys() and "low" in row["win_rate"] for row in now[table])
     before = home(floor).show("a", as_of=T0)
     assert (before["outcomes"], before["providers"], before["snapshots"]) == (0, [], [])
+    newest, _ = home(floor).snapshots("a")
+    assert (newest["chunk"], newest["n"]) == ("2026-Q2", COUNT // 2)
+    assert sum(each["n"] for each in newest["assets"]) == COUNT // 2
+    assert {each["name"] for each in newest["providers"]} == {"ensemble", "trend", "carry"}
+    assert home(floor).snapshots("a", as_of=T0) == []
     assert home(floor).show("b")["fit"] is None
     assert msgspec.json.encode(now)
+
+
+def trade_once(floor: Desk, agent: Deployment) -> None:
+    """Opens and closes a position."""
+    floor.later(MINUTE, BTC=100)
+    floor.say(agent, reply("open", "long", 100))
+    floor.later(10_000, BTC=100)
+    floor.work(agent)
+    floor.later(MINUTE, BTC=101)
+    floor.say(agent, reply("close"))
+    floor.later(10_000, BTC=101)
+    floor.work(agent)
+
+
+def test_forget_by_source_and_its_undo_leave_old_packets_as_they_were(floor: Desk, tmp_path: Path) -> None:
+    home(floor).export("a", tmp_path / "desk-1")
+    agent = deploy_agent(floor.rooms, "b")
+    home(floor).import_files("b", tmp_path / "desk-1")
+    trade_once(floor, agent)
+    floor.say(agent, reply("hold"))
+    told, whole = rows(floor, "b"), home(floor).show("b")
+    # The trade that ended was not learned from before its next decision; all of it is imported, but for that one.
+    assert home(floor).forget("b", source="imported", dry_run=True).outcomes == COUNT
+    head = floor.rooms.book.head("b.paper")
+    assert home(floor).forget("b", source="desk-2") == ForgottenExperience(None, 0)
+    assert floor.rooms.book.head("b.paper") == head
+    gone = home(floor).forget("b", source="desk-1", until=iso_text(T0 + 90 * HOUR), reason="another market")
+    assert gone.outcomes == 90 and gone.id is not None
+    less = home(floor).show("b")
+    assert less["outcomes"] == COUNT - 90 + 1
+    assert less["forgotten"][0] | {"at": ""} == {
+        **{"id": gone.id, "at": "", "outcomes": 90, "source": "desk-1", "provider": None, "since": None},
+        **{"until": iso_text(T0 + 90 * HOUR), "reason": "another market", "undone_at": None},
+    }
+    assert rows(floor, "b") != told
+    # What is forgotten is not exported, nor learned again from the files it came from.
+    assert home(floor).export("b", tmp_path / "out").outcomes == COUNT - 90 + 1
+    assert home(floor).import_files("b", tmp_path / "desk-1").new_outcomes == 0
+    floor.say(agent, reply("hold"))
+    assert home(floor).remember("b", gone.id).outcomes == 90
+    assert rows(floor, "b") == told
+    assert {name: home(floor).show("b")[name] for name in whole if name not in ("as_of", "forgotten")} == {
+        name: whole[name] for name in whole if name not in ("as_of", "forgotten")
+    }
+    own = home(floor).forget("b", source="own", provider="ensemble")
+    assert own.outcomes == 1
+    assert home(floor).rebuild("b").differences == ()
+    assert replay_runs(floor.rooms, floor.rooms.book.run_ids(most=99)).different == []
+    assert floor.is_whole()
+
+
+@pytest.mark.parametrize(
+    ("terms", "says"),
+    [
+        ({}, "say what to forget: a source, a provider, or exits since or until a time"),
+        ({"since": "soon"}, "'soon' is not a time"),
+        ({"until": "2999-01-01"}, "lies in the future"),
+    ],
+)
+def test_what_cannot_be_forgotten_is_one_line(floor: Desk, terms: dict[str, str], says: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(says)) as refused:
+        home(floor).forget("a", **terms)  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+    for name in ("own", "imported", "", "x" * 81, "a\nb"):
+        with pytest.raises(BadInput, match="is no name for an import"):
+            home(floor).import_files("a", floor.rooms.home, source=name)
 
 
 def test_rebuild_finds_nothing_and_puts_right_what_was_changed(floor: Desk) -> None:

@@ -23,12 +23,12 @@ def test_a_majority_is_more_than_half_or_half_unopposed(targets: list[int | None
 def test_a_weighted_target_lies_between_those_it_is_made_of(targets: list[int | None], weights: list[int]) -> None:
     named = dict(zip("abcdef", targets, strict=False))
     trust = dict(zip(("cash", "equal", *"abcdef"), weights, strict=True))
-    found, majority = weighted_target_e4(named, trust), majority_target_e4(targets)
+    found, majority = weighted_target_e4(named, trust, majority_target_e4(targets)), majority_target_e4(targets)
     ends = [0, majority, *[each or 0 for each in targets]]
     assert min(ends) <= found <= max(ends)
-    assert weighted_target_e4(named, {}) == majority
-    assert weighted_target_e4(named, {"cash": 1}) == 0
-    assert weighted_target_e4(named, {"equal": 5}) == majority
+    assert weighted_target_e4(named, {}, majority) == majority
+    assert weighted_target_e4(named, {"cash": 1}, majority) == 0
+    assert weighted_target_e4(named, {"equal": 5}, majority) == majority
 
 
 @given(st.integers(-10_000, 10_000), st.integers(-12_000, 12_000), st.integers(-(10**9), 10**9), st.integers(0, 5_000))

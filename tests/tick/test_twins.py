@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tapebook.api.experience import HomeExperience
+from tapebook.api.open_home import OpenHome
 from tapebook.decision import EngineAnswer
 from tapebook.decision.engines.ensemble import EnsembleEngine
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceSettings, ReflectionSettings
@@ -112,6 +114,14 @@ def test_the_ensemble_follows_whose_twin_earns(tmp_path: Path) -> None:
         assert "- provider bull: 0." in text and "- provider cash: 0." in text
         assert replay_runs(floor.rooms, floor.rooms.book.run_ids(most=999)).different == []
         assert floor.is_whole()
+        # What is shown is the trust that weighed the votes, and a twin's account as of that moment.
+        shown = {each["name"]: each for each in HomeExperience(OpenHome(floor.rooms)).show("a")["members"]}
+        assert list(shown) == ["cash", "equal", "bull", "bear"]
+        assert shown["bull"]["weight"] > 0.7 > 0.03 > shown["bear"]["weight"]
+        assert sum(each["weight"] for each in shown.values()) == pytest.approx(1, abs=0.001)
+        assert shown["bull"]["symbols"][0]["gain_bps"] == round(gains["bull"] / 100_000, 1)
+        first = HomeExperience(OpenHome(floor.rooms)).show("a", as_of=runs[0].as_of + 1)["members"]
+        assert {each["name"]: each["gain_bps"] for each in first} == dict.fromkeys(shown, 0.0)
 
 
 def test_every_reader_knows_the_same_as_of_every_event(tmp_path: Path) -> None:

@@ -10,18 +10,25 @@
 
 Everything may be told again: a decision is named by its agent, symbol and moment, a fill by the caller's id. What the
 guard says is advice, since nothing is sent from here.
+
+A bot that cannot hold a decision open, since it speaks by way of requests, is given a ticket with what it may know
+(`offer_decision`) and records what it decided by that (`record_decision`), after a restart too.
 """
 
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 import msgspec
 
 from tapebook.api.open_home import AsOf, HomePart, parse_moment
+from tapebook.book.decision_queue import KnownAsOf
 from tapebook.book.events import OrderIntended, draft_event, order_client_id
 from tapebook.broker.port import trades_elsewhere
 from tapebook.clock import SystemClock
+from tapebook.context import assemble_packet
 from tapebook.decision.reply import make_answer
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
@@ -32,12 +39,13 @@ from tapebook.domain.order import BrokerEvent, Fill, Order, OrderEnd, Side
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import ActionKind, DecisionRun
 from tapebook.domain.views import FillView, RecordedRunView, fill_view
-from tapebook.errors import BadInput, UnknownName
+from tapebook.errors import BadInput, StaleWriter, UnknownName
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.explain import run_record_view
 from tapebook.tick.decide import PreparedDecision, Slot, evaluate_reply, limits_now
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.learn import learn_what_is_due
+from tapebook.tick.prepare import gather_situation, watermarks_now
 from tapebook.tick.record import record_decision
 from tapebook.tick.story import prepare_decision
 from tapebook.wiring import Rooms
@@ -51,6 +59,41 @@ BarValues = Mapping[str, int | float | str]
 
 Prices = float | Sequence[tuple[int | str, float]]
 """The price of now, or prices with their moments."""
+
+
+class DecisionTerms(TypedDict, total=False):
+    """What a bot says of a decision, by the names of `BotDecision.record`."""
+
+    reason: str
+    confidence: float
+    provider: str | None
+    cites: Sequence[str]
+    side: Literal["long", "short"] | None
+    notional_usd: float | None
+    leverage: int
+    limit_price: float | None
+
+
+class _Ticket(msgspec.Struct, frozen=True, array_like=True):
+    """Which decision it is, and what may be known of it; its packet can be made again from this."""
+
+    agent: str
+    symbol: str
+    scheduled_for: int
+    known: KnownAsOf
+    packet_sha256: str
+
+
+class OfferedDecision(msgspec.Struct, frozen=True):
+    """What a bot may know, and the ticket with which it records what it decided."""
+
+    packet: Packet
+    ticket: str
+
+    @property
+    def text(self) -> str:
+        """What is known, for a prompt of the bot's own."""
+        return packet_text_for_bots(self.packet)
 
 
 class BotDecision:
@@ -69,8 +112,7 @@ class BotDecision:
     @property
     def text(self) -> str:
         """What is known, for a prompt of the bot's own: rules and lessons, then the sections."""
-        told = [each.text for each in self.packet.segments if each.name not in _OWN_SEGMENTS]
-        return "\n\n".join([*told, self.packet.text])
+        return packet_text_for_bots(self.packet)
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -154,16 +196,43 @@ class Bots(HomePart):
         is given with its `run`. Leaving without `record` leaves nothing behind.
         """
         with self._home.write() as rooms:
-            scheduled = self._home.moment(at)
-            deployment = _bot(rooms, agent)
-            if symbol not in deployment.agent.watchlist:
-                raise UnknownName(
-                    f"{agent} does not watch {symbol!r}; it watches: {', '.join(deployment.agent.watchlist)}"
-                )
+            scheduled, deployment = self._home.moment(at), _bot(rooms, agent, symbol)
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
                 opened = prepare_decision(rooms, Slot(deploy_agent(rooms, agent), symbol, scheduled, trigger="manual"))
             made = run_record_view(rooms, opened) if isinstance(opened, DecisionRun) else None
         yield BotDecision(self, None if isinstance(opened, DecisionRun) else opened, made)
+
+    def offer_decision(self, agent: str, symbol: str, *, at: AsOf = None) -> OfferedDecision:
+        """What a bot may know now, with the ticket of the decision; nothing is written, nor learned, by asking."""
+        with self._home.read() as rooms:
+            scheduled, now, deployment = self._home.moment(at), self._home.moment(None), _bot(rooms, agent, symbol)
+            known = KnownAsOf(now, watermarks_now(rooms, deployment))
+            situation = gather_situation(rooms, deployment, symbol, as_of=now, watermarks=known.watermarks)
+            packet = assemble_packet(situation)
+        ticket = _Ticket(agent, symbol, scheduled, known, packet.sha256)
+        return OfferedDecision(packet, urlsafe_b64encode(msgspec.json.encode(ticket)).decode())
+
+    def record_decision(self, ticket: str, action: ActionKind, **terms: Unpack[DecisionTerms]) -> RecordedRunView:
+        """Writes down what a bot decided from an offer; the same ticket again gives the run that is there.
+
+        StaleWriter where the packet of the ticket cannot be made any more, such as after a change of the agent.
+        """
+        try:
+            offer = msgspec.json.decode(urlsafe_b64decode(ticket), type=_Ticket)
+        except (binascii.Error, msgspec.DecodeError, ValueError) as error:
+            raise BadInput("this is no ticket of a decision: give the one that came with the packet") from error
+        with self._home.write() as rooms:
+            deployment = _bot(rooms, offer.agent, offer.symbol)
+            if offer.known.as_of > self._home.moment(None) or offer.scheduled_for > offer.known.as_of:
+                raise BadInput("the ticket is of a moment that has not come: ask for the packet again")
+            with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
+                slot = Slot(deploy_agent(rooms, offer.agent), offer.symbol, offer.scheduled_for, trigger="manual")
+                opened = prepare_decision(rooms, slot, known=offer.known)
+            if isinstance(opened, DecisionRun):
+                return run_record_view(rooms, opened)
+            if opened.packet.sha256 != offer.packet_sha256:
+                raise StaleWriter("what the ticket was given for is no longer known so: ask for the packet again")
+            return BotDecision(self, opened, None).record(action, **terms)
 
     def conclude(self, opened: PreparedDecision, reply: str, *, provider: str | None) -> RecordedRunView:
         """The run of a decision whose reply is there; BadInput when the reply says nothing that can be done."""
@@ -265,8 +334,17 @@ def _writing(rooms: Rooms, agent: str) -> Iterator[Deployment]:
         yield deploy_agent(rooms, agent)
 
 
-def _bot(rooms: Rooms, agent: str) -> Deployment:
+def packet_text_for_bots(packet: Packet) -> str:
+    """What is known, without our identity and our answer format: rules and lessons, then the sections."""
+    told = [each.text for each in packet.segments if each.name not in _OWN_SEGMENTS]
+    return "\n\n".join([*told, packet.text])
+
+
+def _bot(rooms: Rooms, agent: str, symbol: str | None = None) -> Deployment:
+    """A bot's deployment; BadInput for an agent that is none, UnknownName for a symbol it does not watch."""
     deployment = rooms.book.find_agent(agent)
+    if symbol is not None and symbol not in deployment.agent.watchlist:
+        raise UnknownName(f"{agent} does not watch {symbol!r}; it watches: {', '.join(deployment.agent.watchlist)}")
     if not trades_elsewhere(deployment.agent.broker):
         broker = deployment.agent.broker
         raise BadInput(f"{agent!r} is traded here, at {broker}: a bot that lives elsewhere has the broker `external`")

@@ -1,7 +1,8 @@
-"""Experience: show what outcomes taught the agents, find moments that were alike, export, import and rebuild it."""
+"""Experience: show what outcomes taught the agents, find moments that were alike, export, import, forget, rebuild."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -12,13 +13,17 @@ from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import HOUR, iso_text
 from tapebook.domain.run import Watermarks
+from tapebook.domain.text import has_hidden_characters
 from tapebook.errors import BadInput, Damaged, UnknownName
 from tapebook.experience import files
-from tapebook.experience.events import draft_snapshot_taken
+from tapebook.experience.events import ForgetTerms, draft_snapshot_taken
+from tapebook.experience.forgetting import IMPORTED, OWN, draft_forgetting, draft_remembering, outcomes_meant
 from tapebook.experience.rebuild import RebuildComparison, rebuild_and_compare, restore_tables
+from tapebook.experience.records import Outcome
 from tapebook.experience.similar import MOVE_SPANS, MoveEstimate, SimilarMoment
+from tapebook.experience.store import LearnedOutcome
 from tapebook.home import exclusive_lock, shared_lock
-from tapebook.lab.experience import experience_report
+from tapebook.lab.experience import experience_report, snapshot_view
 from tapebook.log import Draft
 from tapebook.tick.memory import moment_of, outcomes_due
 from tapebook.tick.prepare import gather_situation
@@ -26,16 +31,21 @@ from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
 _PPM_PER_BP = 100
+LONGEST_SOURCE = 80
 
 
 class ExperienceFiles(msgspec.Struct, frozen=True):
-    """What was written to a folder, or read from one; what was there already is not counted as new."""
+    """What was written to a folder, or read from one; what was there already is not counted as new.
+
+    `skipped` names what holds no closed trade.
+    """
 
     folder: str
     outcomes: int
     snapshots: int
     new_outcomes: int = 0
     new_snapshots: int = 0
+    skipped: tuple[str, ...] = ()
 
 
 class RebuiltExperience(msgspec.Struct, frozen=True):
@@ -80,10 +90,20 @@ class NeighboursView(TypedDict):
     moves: list[MoveView]
 
 
+class ForgottenExperience(msgspec.Struct, frozen=True):
+    """What was forgotten, or counts again: how many outcomes, and the id by which it is taken back.
+
+    A dry run has no id.
+    """
+
+    id: str | None
+    outcomes: int
+
+
 class HomeExperience(HomePart):
     """What outcomes taught the agents of a home."""
 
-    def neighbours(self, agent: str, symbol: str, *, as_of: AsOf = None) -> NeighboursView:
+    def similar(self, agent: str, symbol: str, *, as_of: AsOf = None) -> NeighboursView:
         """The moments of the past that are most alike to one, and what the market did after them."""
         with self._home.read() as rooms:
             moment, book = self._home.moment(as_of), rooms.book
@@ -115,26 +135,88 @@ class HomeExperience(HomePart):
             seq = book.head(deployment.id) if as_of is None else book.seq_as_of(deployment.id, at)
             return experience_report(rooms, deployment, seq=seq, as_of=at)
 
+    def snapshots(self, agent: str, *, as_of: AsOf = None) -> list[dict[str, Any]]:
+        """What each chunk achieved, newest first: months of a desk, and the chunks of a backtest."""
+        with self._home.read() as rooms:
+            name, at = rooms.book.find_agent(agent, removed=True).id, self._home.moment(as_of)
+            seq = rooms.book.head(name) if as_of is None else rooms.book.seq_as_of(name, at)
+            return [snapshot_view(each) for each in rooms.experience.snapshots(name, seq=seq)]
+
     def export(self, agent: str, folder: str | Path) -> ExperienceFiles:
         """Writes every outcome and snapshot to a new folder, one JSON file each, and the records beside them."""
         with self._home.read() as rooms:
             room, name = rooms.experience, rooms.book.find_agent(agent, removed=True).id
             seq = rooms.book.head(name)
-            outcomes = [(each.outcome, each.seen_features) for each in room.history(name, seq=seq)]
+            forgotten = room.forgotten_by_event(name, seq=seq)
+            history = room.history(name, seq=seq)
+            outcomes = [(each.outcome, each.seen_features) for each in history if each.seq not in forgotten]
             snapshots = room.snapshots(name, seq=seq)[::-1]
             files.export_folder(Path(folder), outcomes, snapshots, records=room.records(name, seq=seq))
         return ExperienceFiles(str(folder), len(outcomes), len(snapshots))
 
-    def import_files(self, agent: str, folder: str | Path) -> ExperienceFiles:
-        """Learns what a folder holds, all of it or nothing; what is known already is left alone."""
-        contents = files.read_folder(Path(folder))
+    def import_files(self, agent: str, folder: str | Path, *, source: str | None = None) -> ExperienceFiles:
+        """Learns what a folder holds, all of it or nothing; what is known already is left alone.
+
+        `source` is the name of the import, by which it can be forgotten: without one, that of the folder.
+        """
+        contents, name = files.read_folder(Path(folder)), _source_name(Path(folder).resolve().name, source)
         with self._home.write() as rooms:
             _check_contents(contents, Path(folder), now=self._home.moment(None))
             stream = rooms.book.stream(rooms.book.find_agent(agent).id)
             with shared_lock(rooms.home), rooms.leases.holding(stream):
                 deployment = deploy_agent(rooms, agent)
                 with rooms.log.one_transaction():
-                    return _learn_contents(rooms, deployment, contents, folder=str(folder))
+                    return _learn_contents(rooms, deployment, contents, folder=str(folder), source=name)
+
+    def forget(
+        self,
+        agent: str,
+        *,
+        source: str = "",
+        provider: str = "",
+        since: AsOf = None,
+        until: AsOf = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> ForgottenExperience:
+        """Outcomes that meet all of these count no longer, from now on; a dry run only counts them.
+
+        `source` is `own`, `imported` or the name of an import; `since` and `until` are of exits.
+        """
+        since_ms, until_ms = (None if each is None else self._home.moment(each) for each in (since, until))
+        terms = ForgetTerms(source, provider, since_ms, until_ms)
+        if terms == ForgetTerms():
+            raise BadInput("say what to forget: a source, a provider, or exits since or until a time")
+        if dry_run:
+            with self._home.read() as rooms:
+                name = rooms.book.find_agent(agent).id
+                return ForgottenExperience(None, len(_outcomes_meant(rooms, name, terms, seq=rooms.book.head(name))))
+        with self._writing(agent) as (rooms, deployment):
+            room, name, seq = rooms.experience, deployment.id, _learn_due(rooms, deployment)
+            meant = _outcomes_meant(rooms, name, terms, seq=seq)
+            if not meant:
+                return ForgottenExperience(None, 0)
+            made = draft_forgetting(room, name, meant, terms=terms, reason=reason, seq=seq, at=rooms.clock.now())
+            seq = _append_drafts(rooms, name, [made])
+            return ForgottenExperience(room.forgettings(name, seq=seq)[-1].forget_id, len(meant))
+
+    def remember(self, agent: str, forget_id: str) -> ForgottenExperience:
+        """Takes back what was forgotten: it counts again, from now on, as if it had never been forgotten."""
+        with self._writing(agent) as (rooms, deployment):
+            room, name, seq = rooms.experience, deployment.id, rooms.book.head(deployment.id)
+            made = draft_remembering(room, name, forget_id, seq=seq, at=rooms.clock.now())
+            (forgotten,) = [each for each in room.forgettings(name, seq=seq) if each.forget_id == forget_id]
+            _append_drafts(rooms, name, [made])
+        return ForgottenExperience(forget_id, forgotten.outcomes)
+
+    @contextmanager
+    def _writing(self, agent: str) -> Iterator[tuple[Rooms, Deployment]]:
+        """The stream of an agent in one transaction: beside a desk, but never at once with it."""
+        with self._home.write() as rooms:
+            deployment = rooms.book.find_agent(agent)
+            held = rooms.leases.holding(rooms.book.stream(deployment.id))
+            with shared_lock(rooms.home), held, rooms.log.one_transaction():
+                yield rooms, deployment
 
     def rebuild(self, agent: str) -> RebuiltExperience:
         """Computes everything derived again from the outcomes; a table that differs is written anew from the log."""
@@ -186,33 +268,69 @@ def _rebuild_all(rooms: Rooms, deployment: str) -> RebuildComparison:
 def _check_contents(contents: files.ExperienceFolder, folder: Path, *, now: int) -> None:
     """Nothing is learned from a folder of which not all can be read, or that tells of what has not happened yet."""
     late = [outcome for outcome, _ in contents.outcomes if outcome.exited_at > now]
-    problems = [
-        *contents.problems,
-        *(f"outcome_{each.trade_id}.json: it ends after {iso_text(now)}" for each in late),
-    ]
-    if problems:
-        more = f" (and {len(problems) - 1} more files)" if len(problems) > 1 else ""
-        raise BadInput(f"{folder / problems[0]}{more}; nothing was imported")
+    problems = [f"{_place_of(each, folder)}: it ends after {iso_text(now)}" for each in late]
+    _refuse([*contents.problems, *problems], folder)
     if not contents.outcomes and not contents.snapshots:
-        raise BadInput(f"{folder} has neither an outcome_*.json nor a snapshot_*.json: name an exported folder")
+        skipped = f" ({contents.skipped[0]})" if contents.skipped else ""
+        raise BadInput(f"{folder} has neither an outcome nor a snapshot{skipped}: name an exported folder")
+
+
+def _place_of(outcome: Outcome, folder: Path) -> str:
+    """Where an outcome stands: its own file, or a line of some other."""
+    name = f"outcome_{outcome.trade_id}.json"
+    return name if (folder / name).exists() else f"trade {outcome.trade_id}"
+
+
+def _refuse(problems: Sequence[str], folder: Path) -> None:
+    """Names the first of some problems, if there are any."""
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise BadInput(f"{folder / problems[0]}{more}; nothing was imported")
 
 
 def _learn_contents(
-    rooms: Rooms, deployment: Deployment, contents: files.ExperienceFolder, *, folder: str
+    rooms: Rooms, deployment: Deployment, contents: files.ExperienceFolder, *, folder: str, source: str
 ) -> ExperienceFiles:
     room, name, counted = rooms.experience, deployment.id, (len(contents.outcomes), len(contents.snapshots))
     # Trades that ended and were not learned from yet come first, or they would be passed over.
-    seq = rooms.book.head(name)
-    while due := outcomes_due(rooms, deployment, seq=seq):
-        seq = _append_drafts(rooms, name, due)
+    seq = _learn_due(rooms, deployment)
     known = room.snapshots(name, seq=seq)
     snapshots = [draft_snapshot_taken(each) for each in contents.snapshots if each not in known]
     seq = _append_drafts(rooms, name, snapshots)
-    new = [each for each in contents.outcomes if not room.is_learned(name, each[0].trade_id)]
+    told_by_id, strange = {each[0].trade_id: each for each in contents.outcomes}, list[str]()
+    new = list[files.OutcomeWithFeatures]()
+    for each in told_by_id.values():
+        before = room.learned_outcome(name, each[0].trade_id)
+        if before is None:
+            new.append(each)
+        elif text := files.result_difference(before.outcome, each[0]):
+            strange.append(f"{_place_of(each[0], Path(folder))}: {text}")
+    _refuse(strange, Path(folder))
     # The newest by itself: with it come the pages and the fit of all before it.
     for part in (new[:-1], new[-1:]):
-        seq = _append_drafts(rooms, name, room.learn_outcomes(name, part, seq=seq))
-    return ExperienceFiles(folder, *counted, len(new), len(snapshots))
+        seq = _append_drafts(rooms, name, room.learn_outcomes(name, part, seq=seq, source=source))
+    return ExperienceFiles(folder, *counted, len(new), len(snapshots), contents.skipped)
+
+
+def _outcomes_meant(rooms: Rooms, deployment: str, terms: ForgetTerms, *, seq: int) -> list[LearnedOutcome]:
+    own = {trade.state.trade_id for trade in rooms.book.closed_after(deployment, after=0, seq=seq)}
+    return outcomes_meant(rooms.experience, deployment, terms, seq=seq, is_own=own.__contains__)
+
+
+def _learn_due(rooms: Rooms, deployment: Deployment) -> int:
+    """Learns from trades that ended and were not learned from yet; returns where the stream ends."""
+    seq = rooms.book.head(deployment.id)
+    while due := outcomes_due(rooms, deployment, seq=seq):
+        seq = _append_drafts(rooms, deployment.id, due)
+    return seq
+
+
+def _source_name(folder: str, source: str | None) -> str:
+    """The name of an import; BadInput when it is none, or means something else."""
+    name = folder if source is None else source
+    if not 0 < len(name) <= LONGEST_SOURCE or has_hidden_characters(name) or name in (OWN, IMPORTED):
+        raise BadInput(f"{name!r} is no name for an import: give one of 1 to {LONGEST_SOURCE} letters with --source")
+    return name
 
 
 def _append_drafts(rooms: Rooms, deployment: str, drafts: Sequence[Draft]) -> int:

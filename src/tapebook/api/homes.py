@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tapebook.api.open_home import AsOf, HomePart, parse_moment
+from tapebook.archive.backups import Manifest
 from tapebook.clock import SystemClock
+from tapebook.desk.backup import BackupReport, RestoreReport, RestoreTerms, backup_home, backup_place, backup_store
+from tapebook.desk.backup import restore_home as restore_from
 from tapebook.desk.librarian import clean_archive
 from tapebook.desk.verify import rebuild_book, verify_home
 from tapebook.domain.instants import HOUR
 from tapebook.domain.text import redact_passwords
+from tapebook.lab.replay import replay_runs
 from tapebook.log import Finding, RebuiltTables
 from tapebook.wiring import Rooms
 
@@ -79,6 +83,33 @@ class HomeHealth(HomePart):
             from tapebook.desk.health import health_checks
 
             return health_checks(rooms)
+
+    def backup(self, place: str | None = None, *, progress: Callable[[str], None] = lambda words: None) -> BackupReport:
+        """Makes a backup while others may write: at a place, else where the settings say, else in the archive."""
+        with self._home.write() as rooms:
+            return backup_home(rooms, place or backup_place(rooms), progress=progress)
+
+    def backups(self, place: str | None = None) -> list[Manifest]:
+        """The backups at a place, newest first."""
+        with self._home.read() as rooms:
+            return backup_store(rooms, place or backup_place(rooms)).manifests()
+
+
+def restore(
+    place: str,
+    home: str | Path,
+    *,
+    terms: RestoreTerms | None = None,
+    progress: Callable[[str], None] = lambda words: None,
+) -> RestoreReport:
+    """Makes a new home from a backup, and has it prove itself before it is one."""
+    return restore_from(
+        place,
+        Path(home),
+        terms=terms or RestoreTerms(),
+        replay=lambda rooms, run_ids: replay_runs(rooms, run_ids).different,
+        progress=progress,
+    )
 
 
 def find_damage(home: str | Path, *, archive: bool = False) -> list[Finding]:

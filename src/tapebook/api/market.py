@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
 
 
+__all__ = ["ALL_SOURCES", "AssetContextView", "AssetView", "MarketHistory", "MarketSource", "MarketView"]
+
 # A day is the largest bar, and these are a year of hours.
 MOST_BAR_MINUTES, MOST_BARS = 1_440, 8_760
 
@@ -75,6 +77,7 @@ class MarketHistory(HomePart):
         with self._home.read() as rooms:
             _require_symbol(rooms.tape.symbols(), symbol)
             view = View(self._home.moment(as_of))
+            # Unfinished bars would be drawn as if nothing more could happen in them.
             found = finished_bars(rooms.tape, symbol, minutes=minutes, count=most, view=view).bars
             return [_bar_view(bar) for bar in found]
 

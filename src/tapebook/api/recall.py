@@ -17,14 +17,16 @@ from tapebook.api.open_home import AsOf, HomePart, parse_moment
 from tapebook.desk import document_writes
 from tapebook.desk.document_writes import AppendedEntry, DecidedProposal, ProposalDiff
 from tapebook.domain.instants import iso_text
-from tapebook.errors import BadInput, UnknownName
+from tapebook.errors import BadInput
 from tapebook.library.entries import archived_body
 from tapebook.library.search import (
+    DocumentText,
     IndexProgress,
     RecallStatus,
     SearchResult,
     documents_status,
     no_progress,
+    read_document,
     reindex,
     search_documents,
 )
@@ -33,7 +35,16 @@ from tapebook.library.workspace import RefusedFile
 from tapebook.search import IndexReport
 from tapebook.wiring import Rooms
 
-__all__ = ["AppendedEntry", "DecidedProposal", "ProposalDiff", "Recall", "RecallStatus", "SearchResult", "SyncReport"]
+__all__ = [
+    "AppendedEntry",
+    "DecidedProposal",
+    "DocumentText",
+    "ProposalDiff",
+    "Recall",
+    "RecallStatus",
+    "SearchResult",
+    "SyncReport",
+]
 
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -68,43 +79,8 @@ class WriteView(TypedDict):
     place: str
 
 
-class DocumentTextView(TypedDict):
-    """A document as it was at a moment, with its lines; `scope` is the agent whose it is, empty for all agents."""
-
-    path: str
-    scope: str
-    kind: str
-    sha256: str
-    known_at: str | None
-    lines: list[str]
-
-
 class Recall(HomePart):
     """The documents of a home."""
-
-    def document(
-        self, path: str, *, agent: str | None = None, sha256: str | None = None, as_of: AsOf = None
-    ) -> DocumentTextView:
-        """The text of a document as a citation names it: now, as of a moment, or the version with a hash."""
-        with self._home.read() as rooms:
-            documents = rooms.documents
-            seq = documents.head() if as_of is None else documents.seq_as_of(parse_moment(as_of))
-            names = [agent] if agent else ["", *(profile.name for _, profile in rooms.book.agents(removed=True))]
-            found = next(filter(None, (documents.version(name, path, seq=seq) for name in names)), None)
-            wanted = sha256 or (found.sha256 if found else "")
-            if not wanted or not _SHA256.fullmatch(wanted):
-                raise UnknownName(f"there is no document {path!r}: `tapebook recall search` names those there are")
-            text = archived_body(rooms, wanted).decode("utf-8", "replace")
-            # A citation may be of a version that was changed or removed since.
-            known = found if found and found.sha256 == wanted else None
-            return {
-                "path": path,
-                "scope": found.scope if found else "",
-                "kind": found.kind if found else "",
-                "sha256": wanted,
-                "known_at": iso_text(known.known_at) if known else None,
-                "lines": text.split("\n"),
-            }
 
     def search(
         self,
@@ -120,6 +96,20 @@ class Recall(HomePart):
             moment = None if as_of is None else parse_moment(as_of)
             chosen = None if kinds is None else frozenset(kinds)
             return search_documents(rooms, query, agent=agent, limit=limit, as_of=moment, kinds=chosen)
+
+    def document(
+        self, path: str, *, agent: str | None = None, sha256: str | None = None, as_of: AsOf = None
+    ) -> DocumentText:
+        """A whole document by the path of a citation: one that an agent may see, or any; now, or as of a moment.
+
+        With the hash of a citation it is what was cited, also after the document has changed or was removed.
+        """
+        with self._home.read() as rooms:
+            if sha256 is None:
+                return read_document(rooms, path, agent=agent, as_of=None if as_of is None else parse_moment(as_of))
+            if not _SHA256.fullmatch(sha256):
+                raise BadInput(f"{sha256[:80]!r} is no hash: give the contentSha256 of a citation")
+            return DocumentText(path, "", archived_body(rooms, sha256).decode("utf-8", "replace"), sha256)
 
     def status(self) -> RecallStatus:
         """How it goes: documents, chunks, the last sync, what was refused, and how far the index is."""

@@ -85,11 +85,15 @@ def _sequence_number(text: str, *, newest: int) -> int:
 class LessonNotes(HomePart):
     """The lessons of a home's agents."""
 
-    def lessons(self, agent: str, *, most: int = 10) -> list[NoteView]:
-        """An agent's notes, the active one and those before it, newest first."""
+    def lessons(self, agent: str, *, most: int = 10, as_of: AsOf = None) -> list[NoteView]:
+        """An agent's notes, the active one and those before it, newest first; as they stand or stood at a moment."""
         with self._home.read() as rooms:
-            kept = rooms.notes.reflections(rooms.book.find_agent(agent, removed=True).id, most=most)
-            return [note_view(each) for each in kept]
+            moment, book = None if as_of is None else self._home.moment(as_of), rooms.book
+            deployment = listed_deployment(book, agent, moment)
+            if deployment is None:
+                return []
+            seq = book.head(deployment) if moment is None else book.seq_as_of(deployment, moment)
+            return [note_view(each) for each in rooms.notes.reflections(deployment, most=most, seq=seq)]
 
 
 class HomeSkills(HomePart):

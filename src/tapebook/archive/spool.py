@@ -213,6 +213,11 @@ class SpooledArchive:
         """Whether the archive itself is on the disk."""
         return self._archive.is_local
 
+    @property
+    def behind(self) -> Archive:
+        """The archive itself, without what waits for it."""
+        return self._archive
+
     def close(self) -> None:
         """Ends the segment and closes the index."""
         self._segments.close()
@@ -225,6 +230,10 @@ class SpooledArchive:
     def create_all(self, objects: Mapping[str, bytes]) -> None:
         """Stores objects in the archive itself, or raises."""
         self._archive.create_all(objects)
+
+    def delete_backup(self, key: str) -> None:
+        """Deletes an object of a backup from the archive itself."""
+        self._archive.delete_backup(key)
 
     def get(self, key: str) -> bytes | None:
         """An object's bytes, from wherever they are."""

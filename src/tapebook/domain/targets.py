@@ -13,7 +13,7 @@ two trades is at most those costs and the move of one slot. By measure (`make be
 makes a quarter of the trades of one that asks for the costs of the step alone, and earns more.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -37,28 +37,36 @@ class LearnedTrust(msgspec.Struct, frozen=True):
 NO_TRUST = LearnedTrust()
 
 
-def majority_target_e4(targets: Sequence[int | None]) -> int:
+def majority_target_e4(targets: Iterable[int | None]) -> int:
     """What most voices want: a side with more than half of them, or with half when nobody is against it; else nothing.
 
     Its size is the mean of those for it.
     """
-    voices = [target for target in targets if target is not None]
-    longs = [target for target in voices if target > 0]
-    shorts = [target for target in voices if target < 0]
-    winners, others = (longs, shorts) if len(longs) >= len(shorts) else (shorts, longs)
-    if not winners or 2 * len(winners) < len(voices) or (2 * len(winners) == len(voices) and others):
+    voices = longs = shorts = long_sum = short_sum = 0
+    for target in targets:
+        if target is None:
+            continue
+        voices += 1
+        if target > 0:
+            longs, long_sum = longs + 1, long_sum + target
+        elif target:
+            shorts, short_sum = shorts + 1, short_sum + target
+    winners, others, wanted = (longs, shorts, long_sum) if longs >= shorts else (shorts, longs, short_sum)
+    if not winners or 2 * winners < voices or (2 * winners == voices and others):
         return 0
-    return round(sum(winners) / len(winners))
+    return round(wanted / winners)
 
 
-def weighted_target_e4(targets: Mapping[str, int | None], weights: Mapping[str, int]) -> int:
+def weighted_target_e4(targets: Mapping[str, int | None], weights: Mapping[str, int], majority_e4: int) -> int:
     """The mean of all targets by weight: members, `equal` and `cash`; without weights it is the majority's."""
-    majority = majority_target_e4(tuple(targets.values()))
     total = sum(weights.values())
     if not total:
-        return majority
-    wanted = sum([weights.get(name, 0) * (target or 0) for name, target in targets.items()])
-    return round((wanted + weights.get(EQUAL, 0) * majority) / total)
+        return majority_e4
+    wanted = weights.get(EQUAL, 0) * majority_e4
+    for name, target in targets.items():
+        if target:
+            wanted += weights.get(name, 0) * target
+    return round(wanted / total)
 
 
 def position_after_e4(target_e4: int, held_e4: int, *, missed_e9: int, cost_ppm: int) -> int:

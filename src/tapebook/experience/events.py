@@ -42,7 +42,8 @@ class OutcomeLearned(msgspec.Struct, frozen=True, omit_defaults=True):
     """A closed trade, and the new version of every record it counts for.
 
     `situations` is how many of the outcomes so far, this one included, came with a reading; `moment` is the vector of
-    a run of renderer 5 or later that entered it.
+    a run of renderer 5 or later that entered it. `source` names the import that brought it; it is empty for a trade of
+    the account itself, and for what was imported before imports had names.
     """
 
     outcome: Outcome
@@ -50,6 +51,33 @@ class OutcomeLearned(msgspec.Struct, frozen=True, omit_defaults=True):
     situations: int
     reading: FeatureVector | None
     moment: FeatureVector | None = None
+    source: str = ""
+
+
+class ForgetTerms(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which outcomes are meant: those that meet every term that is given, by exits from `since` to before `until`."""
+
+    source: str = ""
+    provider: str = ""
+    since: int | None = None
+    until: int | None = None
+
+
+class OutcomesForgotten(msgspec.Struct, frozen=True):
+    """Outcomes that count no longer from here on, and the records without them."""
+
+    forget_id: str
+    terms: ForgetTerms
+    reason: str
+    trade_ids: tuple[str, ...]
+    records: tuple[Record, ...]
+
+
+class OutcomesRemembered(msgspec.Struct, frozen=True):
+    """What was forgotten counts again from here on: the records with it."""
+
+    forget_id: str
+    records: tuple[Record, ...]
 
 
 class MomentNoted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -109,6 +137,8 @@ EVENT_KINDS: dict[type[msgspec.Struct], str] = {
     MomentNoted: "moment.noted",
     MomentsFitted: "moment.fitted",
     TwinsKept: "experience.twins",
+    OutcomesForgotten: "experience.forgotten",
+    OutcomesRemembered: "experience.remembered",
 }
 
 
@@ -142,11 +172,11 @@ def draft_situation_seen(run_id: str, symbol: str, features: MarketFeatures) -> 
 
 
 def outcome_learned_body(
-    outcome: Outcome, known: Mapping[RecordKey, Record], *, situations: int, seen: SeenFeatures
+    outcome: Outcome, known: Mapping[RecordKey, Record], *, situations: int, seen: SeenFeatures, source: str = ""
 ) -> OutcomeLearned:
     """An outcome with the next version of its records; `situations` counts those before it."""
     count = situations + (seen.reading is not None)
-    return OutcomeLearned(outcome, updated_records(known, outcome), count, seen.reading, seen.moment)
+    return OutcomeLearned(outcome, updated_records(known, outcome), count, seen.reading, seen.moment, source)
 
 
 def draft_page_packed(page: int, rows: bytes | bytearray, *, at: int) -> Draft:
@@ -179,6 +209,8 @@ TABLES = (
     "experience_moment_fits",
     "experience_trade_moments",
     "experience_twins",
+    "experience_forgettings",
+    "experience_forgotten",
 )
 
 
@@ -203,6 +235,7 @@ def _project_learned(event: Event) -> list[Write]:
         "net_usd_e6": body.outcome.net_usd_e6,
         "situations": body.situations,
         "packed": None if body.reading is None else pack_situation(body.reading, body.outcome).hex(),
+        "source": body.source,
         "outcome_json": written,
     }
     writes = [Write(_QUERIES.outcome, event.columns() | row)]
@@ -261,6 +294,22 @@ def _project_twins(event: Event) -> list[Write]:
     return [Write(_QUERIES.twins, event.columns() | {"kept_at": event.happened_at, "twins_json": written})]
 
 
+def _project_forgotten(event: Event) -> list[Write]:
+    body = body_of(event, OutcomesForgotten)
+    row = {"undone": 0, "outcomes": len(body.trade_ids), "terms_json": canonical_json(body.terms).decode()}
+    of_event = event.columns() | {"forget_id": body.forget_id}
+    writes = [Write(_QUERIES.forgetting, of_event | row | {"happened_at": event.happened_at, "reason": body.reason})]
+    writes += [Write(_QUERIES.forgotten, of_event | {"trade_id": each}) for each in body.trade_ids]
+    return writes + [Write(_QUERIES.record, event.columns() | msgspec.structs.asdict(each)) for each in body.records]
+
+
+def _project_remembered(event: Event) -> list[Write]:
+    body = body_of(event, OutcomesRemembered)
+    row = {"forget_id": body.forget_id, "undone": 1, "outcomes": 0, "terms_json": "{}", "reason": ""}
+    writes = [Write(_QUERIES.forgetting, event.columns() | row | {"happened_at": event.happened_at})]
+    return writes + [Write(_QUERIES.record, event.columns() | msgspec.structs.asdict(each)) for each in body.records]
+
+
 PROJECTION = Projection(
     tables=TABLES,
     projectors={
@@ -272,5 +321,7 @@ PROJECTION = Projection(
         EVENT_KINDS[MomentNoted]: _project_moment,
         EVENT_KINDS[MomentsFitted]: _project_moment_fit,
         EVENT_KINDS[TwinsKept]: _project_twins,
+        EVENT_KINDS[OutcomesForgotten]: _project_forgotten,
+        EVENT_KINDS[OutcomesRemembered]: _project_remembered,
     },
 )

@@ -124,13 +124,13 @@ class MomentMemory(VectorIndex):
 
     def _similar_moments(self, chosen: list[tuple[int, int]]) -> tuple[SimilarMoment, ...]:
         # Columns first: a row of the array costs ten times as much to read as a number of a list.
-        places = [place for place, _ in chosen]
-        columns = (self._rows[name][places].tolist() for name in ("symbol", "at", "moves"))
+        rows = self._rows[[place for place, _ in chosen]]
+        moves = list(map(tuple, rows["moves"].tolist()))
+        if UNKNOWN_MOVE in rows["moves"]:
+            moves = [tuple([None if each == UNKNOWN_MOVE else each for each in known]) for known in moves]
+        columns = zip(rows["symbol"].tolist(), rows["at"].tolist(), moves, chosen, strict=True)
         return tuple(
-            [
-                SimilarMoment(self._symbols[symbol], at, distance, _known_moves(moves))
-                for symbol, at, moves, (_, distance) in zip(*columns, chosen, strict=True)
-            ]
+            [SimilarMoment(self._symbols[symbol], at, away, known) for symbol, at, known, (_, away) in columns]
         )
 
     def _join(self, seq: int, opened: _OpenMoment) -> None:
@@ -176,13 +176,7 @@ class TradeMemory(VectorIndex):
             return ()
         places, distances = self.nearest_places(fit, vector, first=first, count=count, most=most)
         order = sorted(zip(distances, places.tolist(), strict=True))[:most]
-        return tuple((distance, self._trades[place]) for distance, place in order)
-
-
-def _known_moves(moves: list[int]) -> tuple[int | None, ...]:
-    return (
-        tuple(moves) if UNKNOWN_MOVE not in moves else tuple(None if each == UNKNOWN_MOVE else each for each in moves)
-    )
+        return tuple([(distance, self._trades[place]) for distance, place in order])
 
 
 def _move_ppm(before_e8: int, after_e8: int | None) -> int:

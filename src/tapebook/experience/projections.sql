@@ -9,9 +9,10 @@ INSERT INTO experience_sights (
 -- name: outcome
 -- A closed trade.
 INSERT INTO experience_outcomes (
-    owner, deployment, seq, trade_id, exited_at, result_ppm, net_usd_e6, situations, packed, outcome_json
+    owner, deployment, seq, trade_id, exited_at, result_ppm, net_usd_e6, situations, packed, source, outcome_json
 ) VALUES (
-    :owner, :deployment, :seq, :trade_id, :exited_at, :result_ppm, :net_usd_e6, :situations, :packed, :outcome_json
+    :owner, :deployment, :seq, :trade_id, :exited_at, :result_ppm, :net_usd_e6, :situations, :packed, :source,
+    :outcome_json
 );
 
 -- name: record
@@ -111,3 +112,24 @@ VALUES (:owner, :deployment, :seq, :kept_at, :twins_json);
 -- name: forget_twins
 -- Empties a table of one stream, before its events are applied again.
 DELETE FROM experience_twins WHERE owner = :owner AND deployment = :deployment;
+
+-- name: forgetting
+-- What was forgotten, or that it was taken back.
+INSERT INTO experience_forgettings (
+    owner, deployment, seq, forget_id, undone, happened_at, outcomes, terms_json, reason
+) VALUES (
+    :owner, :deployment, :seq, :forget_id, :undone, :happened_at, :outcomes, :terms_json, :reason
+);
+
+-- name: forgotten
+-- An outcome that was forgotten.
+INSERT INTO experience_forgotten (owner, deployment, trade_id, forget_id, seq)
+VALUES (:owner, :deployment, :trade_id, :forget_id, :seq);
+
+-- name: forget_forgettings
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_forgettings WHERE owner = :owner AND deployment = :deployment;
+
+-- name: forget_forgotten
+-- Empties a table of one stream, before its events are applied again.
+DELETE FROM experience_forgotten WHERE owner = :owner AND deployment = :deployment;

@@ -1,11 +1,19 @@
 -- name: newest
--- The newest outcome as of a sequence number, and how many situations there were with it.
-SELECT seq, situations FROM experience_outcomes
+-- The newest outcome as of a sequence number, how many situations there were with it, and the newest forgetting.
+SELECT seq, situations, COALESCE((
+    SELECT MAX(f.seq) FROM experience_forgettings f
+    WHERE f.owner = :owner AND f.deployment = :deployment AND f.seq <= :seq
+), 0) FROM experience_outcomes
 WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
 
 -- name: known
 -- Whether a trade was learned from already.
 SELECT seq FROM experience_outcomes WHERE owner = :owner AND deployment = :deployment AND trade_id = :trade_id;
+
+-- name: outcome_of_trade
+-- What was learned from a trade.
+SELECT seq, outcome_json, situations, packed FROM experience_outcomes
+WHERE owner = :owner AND deployment = :deployment AND trade_id = :trade_id;
 
 -- name: trade_learned
 -- The trade an outcome is of, by the event that taught it.
@@ -45,21 +53,39 @@ WHERE r.owner = :owner AND r.deployment = :deployment AND r.kind = :kind AND r.n
 ORDER BY r.name;
 
 -- name: recent
--- The sums of the newest outcomes by time, as of a sequence number.
+-- The sums of the newest outcomes by time, as of a sequence number, without those forgotten by then.
 SELECT
     COUNT(*), CAST(COALESCE(SUM(CASE WHEN net_usd_e6 > 0 THEN 1 ELSE 0 END), 0) AS BIGINT),
     CAST(COALESCE(SUM(result_ppm), 0) AS BIGINT), CAST(COALESCE(SUM(result_ppm * result_ppm), 0) AS BIGINT),
     CAST(COALESCE(SUM(net_usd_e6), 0) AS BIGINT)
 FROM (
-    SELECT result_ppm, net_usd_e6 FROM experience_outcomes
+    SELECT result_ppm, net_usd_e6 FROM experience_outcomes o
     WHERE owner = :owner AND deployment = :deployment AND exited_at > :since AND exited_at <= :as_of AND seq <= :seq
+    AND NOT EXISTS (
+        SELECT 1 FROM experience_forgotten f
+        WHERE f.owner = :owner AND f.deployment = :deployment AND f.trade_id = o.trade_id AND f.seq <= :seq
+            AND NOT EXISTS (
+                SELECT 1 FROM experience_forgettings u
+                WHERE u.owner = :owner AND u.deployment = :deployment AND u.forget_id = f.forget_id AND u.undone = 1
+                    AND u.seq <= :seq
+            )
+    )
     ORDER BY exited_at DESC, trade_id DESC LIMIT :most
 ) AS newest;
 
 -- name: results
--- The newest outcomes by time, as of a sequence number, as far as sums need them.
-SELECT exited_at, result_ppm, net_usd_e6 FROM experience_outcomes
+-- The same outcomes one by one, as far as sums need them.
+SELECT exited_at, result_ppm, net_usd_e6 FROM experience_outcomes o
 WHERE owner = :owner AND deployment = :deployment AND exited_at > :since AND seq <= :seq
+    AND NOT EXISTS (
+        SELECT 1 FROM experience_forgotten f
+        WHERE f.owner = :owner AND f.deployment = :deployment AND f.trade_id = o.trade_id AND f.seq <= :seq
+            AND NOT EXISTS (
+                SELECT 1 FROM experience_forgettings u
+                WHERE u.owner = :owner AND u.deployment = :deployment AND u.forget_id = f.forget_id AND u.undone = 1
+                    AND u.seq <= :seq
+            )
+    )
 ORDER BY exited_at DESC, trade_id DESC LIMIT :most;
 
 -- name: outcomes
@@ -70,7 +96,7 @@ ORDER BY exited_at DESC, trade_id DESC LIMIT :most;
 
 -- name: learned
 -- A slice of the outcomes in the order they were learned, with all that was learned of them.
-SELECT o.seq, o.outcome_json, o.situations, o.packed, m.vector_json
+SELECT o.seq, o.outcome_json, o.situations, o.packed, m.vector_json, o.source
 FROM experience_outcomes o
 LEFT JOIN experience_trade_moments m ON m.owner = o.owner AND m.deployment = o.deployment AND m.seq = o.seq
 WHERE o.owner = :owner AND o.deployment = :deployment AND o.seq > :after AND o.seq <= :until
@@ -144,3 +170,25 @@ WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq D
 -- All twins that were kept, oldest first.
 SELECT seq, twins_json FROM experience_twins
 WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq;
+
+-- name: forgettings
+-- What was forgotten as of a sequence number, oldest first, each with when it was taken back.
+SELECT f.forget_id, f.happened_at, f.outcomes, f.terms_json, f.reason, (
+    SELECT MIN(u.happened_at) FROM experience_forgettings u
+    WHERE u.owner = :owner AND u.deployment = :deployment AND u.forget_id = f.forget_id AND u.undone = 1
+        AND u.seq <= :seq
+)
+FROM experience_forgettings f
+WHERE f.owner = :owner AND f.deployment = :deployment AND f.seq <= :seq AND f.undone = 0 ORDER BY f.seq;
+
+-- name: forgotten
+-- The outcomes that are forgotten as of a sequence number, by their events and by what forgot them.
+SELECT o.seq, f.forget_id
+FROM experience_forgotten f
+JOIN experience_outcomes o ON o.owner = f.owner AND o.deployment = f.deployment AND o.trade_id = f.trade_id
+WHERE f.owner = :owner AND f.deployment = :deployment AND f.seq <= :seq
+    AND NOT EXISTS (
+        SELECT 1 FROM experience_forgettings u
+        WHERE u.owner = :owner AND u.deployment = :deployment AND u.forget_id = f.forget_id AND u.undone = 1
+            AND u.seq <= :seq
+    );

@@ -39,9 +39,11 @@ def rebuild_and_compare(
     records: dict[RecordKey, Record] = {}
     rows: list[bytes] = []
     differences, outcomes = [], 0
+    forgotten = experience.forgotten_by_event(deployment, seq=seq)
     for each in experience.history(deployment, seq=seq):
         outcomes += 1
-        records |= {record.key: record for record in updated_records(records, each.outcome)}
+        if each.seq not in forgotten:
+            records |= {record.key: record for record in updated_records(records, each.outcome)}
         rows += [bytes.fromhex(each.packed)] if each.packed else []
         if each.situations != len(rows):
             differences.append(f"outcome {each.outcome.trade_id} is situation {each.situations}, not {len(rows)}")

@@ -276,10 +276,11 @@ def _summed_record(side: str, results_ppm: Sequence[int]) -> Record:
     return Record("similar", side, len(results_ppm), wins, total, sum(map(mul, results_ppm, results_ppm)), total)
 
 
-def with_credit(record: Record, credit: Credit) -> Record:
-    """A record after one more result."""
+def with_credit(record: Record, credit: Credit, *, sign: int = 1) -> Record:
+    """A record after one more result; with sign -1, as it would be without it."""
     result = credit.result_ppm
-    return add_records(record, Record(*record.key, 1, int(credit.usd_e6 > 0), result, result * result, credit.usd_e6))
+    one = Record(*record.key, 1, int(credit.usd_e6 > 0), result, result * result, credit.usd_e6)
+    return add_records(record, one, sign=sign)
 
 
 def mean_difference_bps(one: Record, other: Record) -> Estimate | None:
@@ -321,12 +322,16 @@ def credits_of(outcome: Outcome) -> list[Credit]:
     return found
 
 
-def updated_records(known: Mapping[RecordKey, Record], outcome: Outcome) -> tuple[Record, ...]:
-    """The next version of every record an outcome counts for, by key; `known` may lack those that begin with it."""
+def updated_records(known: Mapping[RecordKey, Record], *outcomes: Outcome, sign: int = 1) -> tuple[Record, ...]:
+    """The next version of every record that outcomes count for, by key; `known` may lack those that begin with them.
+
+    With sign -1 they count no longer.
+    """
     new: dict[RecordKey, Record] = {}
-    for credit in credits_of(outcome):
-        key = (credit.kind, credit.name)
-        new[key] = with_credit(new.get(key) or known.get(key) or Record(*key), credit)
+    for outcome in outcomes:
+        for credit in credits_of(outcome):
+            key = (credit.kind, credit.name)
+            new[key] = with_credit(new.get(key) or known.get(key) or Record(*key), credit, sign=sign)
     return tuple(new[key] for key in sorted(new))
 
 

@@ -92,7 +92,7 @@ def move_estimate(starts: Sequence[int], moves_ppm: Sequence[int], *, span: int)
     mean = sum(moves_ppm) / n
     # Moves that hang together spread less around their own mean than around the true one; n / independent is by how
     # much, as n − 1 is for independent ones.
-    variance = math.fsum((each - mean) ** 2 for each in moves_ppm) / (n - n / independent)
+    variance = math.fsum([(each - mean) ** 2 for each in moves_ppm]) / (n - n / independent)
     half = student_quantile(_TWO_SIDED, math.floor(independent) - 1) * math.sqrt(variance / independent)
     low, high = (mean - half) / PPM_PER_BP, (mean + half) / PPM_PER_BP
     return MoveEstimate(span, mean / PPM_PER_BP, low, high, n, independent)

@@ -25,7 +25,7 @@ from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
 from tapebook.experience import events
 from tapebook.experience import events as ev
-from tapebook.experience.events import MomentNoted, SeenFeatures
+from tapebook.experience.events import ForgetTerms, MomentNoted, SeenFeatures
 from tapebook.experience.features import (
     DEFAULT_NEIGHBOURS,
     FEWEST_TO_FIT,
@@ -88,7 +88,7 @@ RowsInputs = tuple[object, ...]
 
 
 class RecordsAsOf:
-    """The newest outcome's sequence number, how many situations there were with it, and the records.
+    """The sequence number of the newest outcome or forgetting, how many situations there were, and the records.
 
     `records` are those every decision asks for. The rest is read or computed when first asked for, and cached
     beside them: the fit, records by name, rows by their query, the record of the last days by its settings, and the
@@ -140,11 +140,23 @@ class LearnedOutcome(msgspec.Struct, frozen=True):
     situations: int
     packed: str | None
     moment: FeatureVector | None = None
+    source: str = ""
 
     @property
     def seen_features(self) -> SeenFeatures:
         """What the decision saw that entered the trade."""
         return SeenFeatures(unpack_features(bytes.fromhex(self.packed)) if self.packed else None, self.moment)
+
+
+class Forgetting(msgspec.Struct, frozen=True):
+    """What was forgotten by one event: when, how many outcomes, which were meant and why; and when it was undone."""
+
+    forget_id: str
+    at: int
+    outcomes: int
+    terms: ForgetTerms
+    reason: str
+    undone_at: int | None
 
 
 class Experience:
@@ -161,11 +173,14 @@ class Experience:
         self._situations: dict[str, Situations] = {}
         self._passed: dict[str, int] = {}
         self._moments: dict[str, MomentMemory] = {}
-        self._trades: dict[str, TradeMemory] = {}
+        # With the newest forgetting each was read as of: another one makes it be read again.
+        self._trades: dict[str, tuple[int, TradeMemory]] = {}
         self._moment_fits: dict[str, tuple[int, Fit]] = {}
         # Caches by symbol of what its bars and rates gave last; agents that look at one market share them.
         self._similar: dict[tuple[str, str], tuple[RowsInputs, PacketExperience]] = {}
         self.twins = TwinMemory(db, owner=owner)
+        # A cache by deployment: the month before which all months are known to be summed up.
+        self.months_summed_up: dict[str, int] = {}
         self._readers: dict[str, LastCall[MomentInputs, SeenMoment | None]] = {}
 
     def learn(
@@ -188,7 +203,7 @@ class Experience:
         )
 
     def learn_outcomes(
-        self, deployment: str, outcomes: Sequence[tuple[Outcome, SeenFeatures]], *, seq: int
+        self, deployment: str, outcomes: Sequence[tuple[Outcome, SeenFeatures]], *, seq: int, source: str = ""
     ) -> list[Draft]:
         """The events of outcomes that come from files, each with its features; those already learned cause none."""
         pairs = {outcome.trade_id: (outcome, reading) for outcome, reading in outcomes}
@@ -197,7 +212,8 @@ class Experience:
             return []
         new.sort(key=lambda pair: (pair[0].exited_at, pair[0].trade_id))
         records = self.records_as_of(deployment, seq=seq)
-        return self._page_and_fit_drafts(records, at=new[-1][0].exited_at) + self._outcome_drafts(records, new)
+        pages = self._page_and_fit_drafts(records, at=new[-1][0].exited_at)
+        return pages + self._outcome_drafts(records, new, source=source)
 
     def learned_up_to(
         self, deployment: str, *, seq: int, ended: Callable[[str], int | None] = lambda trade_id: None
@@ -210,7 +226,8 @@ class Experience:
         known = self._passed.get(deployment)
         if known is not None and known <= seq:
             return known
-        learned = self.records_as_of(deployment, seq=seq).seq
+        newest = self._newest(deployment, seq=seq)
+        learned = newest[0] if newest else 0
         row = self._db.one(_QUERIES.trade_learned, **self._where(deployment), seq=learned) if learned else None
         end = ended(row[0]) if row else None
         return learned if end is None else end
@@ -223,6 +240,11 @@ class Experience:
         """Whether a trade was learned from already."""
         return self._db.one(_QUERIES.known, **self._where(deployment), trade_id=trade_id) is not None
 
+    def learned_outcome(self, deployment: str, trade_id: str) -> LearnedOutcome | None:
+        """What was learned from a trade, without its moment; None when nothing was."""
+        row = self._db.one(_QUERIES.outcome_of_trade, **self._where(deployment), trade_id=trade_id)
+        return None if row is None else LearnedOutcome(row[0], msgspec.json.decode(row[1], type=Outcome), *row[2:])
+
     def records_as_of(self, deployment: str, *, seq: int) -> RecordsAsOf:
         """What was known as of a sequence number; asked again before anything was learned, it is the same object."""
         newest = self._newest(deployment, seq=seq)
@@ -232,14 +254,13 @@ class Experience:
                 known = RecordsAsOf(deployment, records={})
                 self._standings.setdefault(deployment, known)
             return known
-        if known is None or known.seq != newest[0]:
-            fresh = RecordsAsOf(deployment, seq=newest[0], situations=newest[1], records={})
-            if known is None or not known.seq or not self._continued_from(known, fresh):
-                every = (
-                    record
-                    for kind in ALWAYS_READ_KINDS
-                    for record in self._records_of_kind(deployment, kind, newest[0])
-                )
+        at = max(newest[0], newest[2])
+        if known is None or known.seq != at:
+            fresh = RecordsAsOf(deployment, seq=at, situations=newest[1], records={})
+            # What was forgotten in between makes sums that no outcome continues.
+            follows = known is not None and newest[2] <= known.seq
+            if known is None or not known.seq or not follows or not self._continued_from(known, fresh):
+                every = (record for kind in ALWAYS_READ_KINDS for record in self._records_of_kind(deployment, kind, at))
                 fresh.records.update((record.key, record) for record in every)
             known = self._standings[deployment] = fresh
         return known
@@ -252,8 +273,9 @@ class Experience:
         self.twins.forget_cached(deployment)
 
     def records(self, deployment: str, *, seq: int) -> dict[RecordKey, Record]:
-        """Every record as of a sequence number."""
-        return {record.key: record for kind in RECORD_KINDS for record in self._records_of_kind(deployment, kind, seq)}
+        """Every record as of a sequence number; one that all was forgotten of is none."""
+        every = (record for kind in RECORD_KINDS for record in self._records_of_kind(deployment, kind, seq))
+        return {record.key: record for record in every if record != Record(*record.key)}
 
     def record(self, deployment: str, key: RecordKey, *, seq: int) -> Record:
         """One record as of a sequence number; empty when nothing is known."""
@@ -445,10 +467,22 @@ class Experience:
             rows = self._db.all(_QUERIES.learned, **where)
             for row in rows:
                 moment = None if row[4] is None else msgspec.json.decode(row[4], type=FeatureVector)
-                yield LearnedOutcome(row[0], msgspec.json.decode(row[1], type=Outcome), row[2], row[3], moment)
+                outcome = msgspec.json.decode(row[1], type=Outcome)
+                yield LearnedOutcome(row[0], outcome, row[2], row[3], moment, row[5])
             if len(rows) < _BATCH:
                 return
             after = rows[-1][0]
+
+    def forgettings(self, deployment: str, *, seq: int) -> list[Forgetting]:
+        """What was forgotten as of a sequence number, oldest first, with what was taken back."""
+        rows = self._db.all(_QUERIES.forgettings, **self._where(deployment), seq=seq)
+        return [
+            Forgetting(row[0], row[1], row[2], msgspec.json.decode(row[3], type=ForgetTerms), *row[4:]) for row in rows
+        ]
+
+    def forgotten_by_event(self, deployment: str, *, seq: int) -> dict[int, str]:
+        """The outcomes that do not count as of a sequence number, by their events, each with what forgot it."""
+        return {row[0]: row[1] for row in self._db.all(_QUERIES.forgotten, **self._where(deployment), seq=seq)}
 
     def packed_situations(self, deployment: str, *, after: int, until: int) -> bytearray:
         """Situations number `after` + 1 to `until` as bytes: from full pages, and one by one behind the last."""
@@ -508,17 +542,17 @@ class Experience:
         return kept
 
     def _trades_up_to(self, deployment: str, seq: int) -> "TradeMemory":
+        newest = self._newest(deployment, seq=seq) or (0, 0, 0)
         kept = self._trades.get(deployment)
-        if kept is None:
+        if kept is None or kept[0] != newest[2]:
             from tapebook.experience.moments import TradeMemory
 
-            kept = self._trades[deployment] = TradeMemory()
-        newest = self.records_as_of(deployment, seq=seq).seq
-        if newest > kept.seq:
-            where = self._where(deployment) | {"after": kept.seq, "until": newest}
-            rows = self._db.all(_QUERIES.trade_moments, **where)
-            kept.extend([_past_trade(row) for row in rows], seq=newest)
-        return kept
+            kept = self._trades[deployment] = newest[2], TradeMemory()
+        if newest[0] > kept[1].seq:
+            rows = self._db.all(_QUERIES.trade_moments, **self._where(deployment), after=kept[1].seq, until=newest[0])
+            forgotten = self.forgotten_by_event(deployment, seq=newest[2]) if newest[2] else {}
+            kept[1].extend([_past_trade(row) for row in rows if row[0] not in forgotten], seq=newest[0])
+        return kept[1]
 
     def _records_of_kind(self, deployment: str, kind: str, seq: int) -> list[Record]:
         return [Record(*row) for row in self._db.all(_QUERIES.records, **self._where(deployment), kind=kind, seq=seq)]
@@ -590,14 +624,16 @@ class Experience:
         seen = SeenFeatures(situation.reading or None, situation.moment)
         return outcome_of(trade, run, conditions=situation.conditions), seen
 
-    def _outcome_drafts(self, records: RecordsAsOf, outcomes: Sequence[tuple[Outcome, SeenFeatures]]) -> list[Draft]:
+    def _outcome_drafts(
+        self, records: RecordsAsOf, outcomes: Sequence[tuple[Outcome, SeenFeatures]], *, source: str = ""
+    ) -> list[Draft]:
         known, count = dict(records.records), records.situations
         drafts = []
         for outcome, seen in outcomes:
             for key in ((REGIME, outcome.regime), (ASSET, outcome.symbol)):
                 if key not in known:
                     known[key] = self._record_by_name(records, key)
-            body = events.outcome_learned_body(outcome, known, situations=count, seen=seen)
+            body = events.outcome_learned_body(outcome, known, situations=count, seen=seen, source=source)
             known |= {record.key: record for record in body.records}
             count = body.situations
             drafts.append(ev.draft(outcome.exited_at, body))

@@ -14,7 +14,7 @@ from tapebook.db import Database, Queries
 from tapebook.domain.instants import DAY
 from tapebook.domain.run import DecisionRun, SlotMark, Vote
 from tapebook.experience.events import TwinsKept, draft
-from tapebook.experience.twins import SymbolTwins, mark_twins, twins_after
+from tapebook.experience.twins import MarkCache, SymbolTwins, twins_after
 from tapebook.log import Draft
 
 _QUERIES = Queries.load("tapebook.experience")
@@ -23,15 +23,14 @@ ReadRuns = Callable[[int, int], Iterable[DecisionRun]]
 """The decisions behind one sequence number up to another, in their order."""
 
 TwinsBySymbol = dict[str, SymbolTwins]
-MarkTwins = Callable[[SymbolTwins, int, SlotMark], SymbolTwins]
 
 
 def voted_targets(votes: Iterable[Vote]) -> dict[str, int | None]:
     """What each member wants, None without a voice."""
-    return {vote.engine: None if isinstance(vote.target_e4, msgspec.UnsetType) else vote.target_e4 for vote in votes}
+    return {vote.engine: None if vote.target_e4 is msgspec.UNSET else vote.target_e4 for vote in votes}
 
 
-def fold_run(twins: Mapping[str, SymbolTwins], run: DecisionRun, *, mark_at: MarkTwins = mark_twins) -> TwinsBySymbol:
+def fold_run(twins: Mapping[str, SymbolTwins], run: DecisionRun, *, cache: MarkCache | None = None) -> TwinsBySymbol:
     """The twins after a decision; one without a mark, or of a shadow, changes nothing."""
     if isinstance(run.mark, msgspec.UnsetType) or run.branch != "main":
         return dict(twins)
@@ -39,7 +38,7 @@ def fold_run(twins: Mapping[str, SymbolTwins], run: DecisionRun, *, mark_at: Mar
     if known is not None and run.as_of < known.at:
         # A clock that was set back: time in which nothing can have been earned.
         known = msgspec.structs.replace(known, at=run.as_of)
-    after = twins_after(known, run.symbol, run.as_of, mark=run.mark, targets=targets, mark_at=mark_at)
+    after = twins_after(known, run.symbol, run.as_of, mark=run.mark, targets=targets, cache=cache)
     return {**twins, run.symbol: after}
 
 
@@ -50,8 +49,7 @@ class TwinMemory:
         self._db = db
         self._owner = owner
         self._known: dict[str, tuple[int, TwinsBySymbol]] = {}
-        # A cache of the last mark: a packet asks for it, and the run that is made from it is folded with the same.
-        self._marked: tuple[SymbolTwins, int, SlotMark, SymbolTwins] | None = None
+        self.cache = MarkCache()
 
     def as_of(self, deployment: str, *, seq: int, runs: ReadRuns) -> TwinsBySymbol:
         """The twins by symbol as of a sequence number."""
@@ -70,17 +68,11 @@ class TwinMemory:
         """Takes a run that was appended as `seq`, if the twins of just before it are known."""
         known = self._known.get(run.deployment)
         if known is not None and known[0] == after:
-            self._known[run.deployment] = seq, fold_run(known[1], run, mark_at=self._mark_cached)
+            self._known[run.deployment] = seq, fold_run(known[1], run, cache=self.cache)
 
     def mark_at_price(self, twins: SymbolTwins | None, at: int, mark: SlotMark) -> SymbolTwins | None:
         """The twins at a later price, None before the first decision."""
-        return None if twins is None or at < twins.at else self._mark_cached(twins, at, mark)
-
-    def _mark_cached(self, twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
-        kept = self._marked
-        if kept is None or kept[0] is not twins or kept[1] != at or kept[2] != mark:
-            kept = self._marked = twins, at, mark, mark_twins(twins, at, mark)
-        return kept[3]
+        return None if twins is None or at < twins.at else self.cache.mark(twins, at, mark)
 
     def draft_if_due(self, deployment: str, *, now: int, seq: int, runs: ReadRuns) -> list[Draft]:
         """The event that keeps the twins, once a day."""

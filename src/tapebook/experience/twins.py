@@ -30,18 +30,18 @@ What the ensemble itself holds follows the mix only where that is worth its cost
 is the twin of that, and what it lies behind the mix is counted beside the bound.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
 from math import log
+from operator import add, mul
 
 import msgspec
 
+from tapebook.domain.agent import ExperienceRow
 from tapebook.domain.instants import DAY, HOUR
-from tapebook.domain.money import divide_half_even
+from tapebook.domain.money import decimal_text, divide_half_even
 from tapebook.domain.run import SlotMark
 from tapebook.domain.targets import (
-    CASH,
-    EQUAL,
     FULL_E4,
     STANDING_MEMBERS,
     majority_target_e4,
@@ -64,6 +64,8 @@ WARM_UP_SLOTS = 24
 SCALE_STEP = (11, 10)
 # From a mean absolute move to a standard deviation.
 _DEVIATION = (5, 4)
+# Whether ten-thousandths round up to hundredths, half to even: by their remainder of two hundredths.
+_ROUNDS_UP = tuple([divide_half_even(weight, 100) - weight // 100 for weight in range(200)])
 
 
 class TwinAccount(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -125,63 +127,104 @@ def twins_after(
     *,
     mark: SlotMark,
     targets: Mapping[str, int | None],
-    mark_at: "Callable[[SymbolTwins, int, SlotMark], SymbolTwins] | None" = None,
+    cache: "MarkCache | None" = None,
 ) -> SymbolTwins:
-    """The twins after one more decision: marked, trusted anew, and holding what their members want now.
-
-    `mark_at` is `mark_twins`, or a cache of it.
-    """
+    """The twins after one more decision: marked, trusted anew, and holding what their members want now."""
     names = tuple(targets)
+    cache = cache or MarkCache()
     if twins is None:
         twins = begin_twins(symbol, at, mark, names)
     else:
-        twins = (mark_at or mark_twins)(twins, at, mark)
+        twins = cache.mark(twins, at, mark)
         if tuple([each.name for each in twins.accounts[2:]]) != names:
             twins = _with_members(twins, names)
-    return _with_targets(twins, targets)
+    return _with_targets(twins, targets, cache.weigh(twins, mark.regime))
+
+
+class MarkCache:
+    """A cache of the last mark and its weights: a packet asks for them, and the run made from it is folded with them.
+
+    Twins are never changed, so that what was made of the same object stays true.
+    """
+
+    def __init__(self) -> None:
+        self._marked: tuple[SymbolTwins, int, SlotMark, SymbolTwins] | None = None
+        self._weighed: tuple[SymbolTwins, str, dict[str, int]] | None = None
+        self._told: tuple[list[tuple[str, int]], tuple[ExperienceRow, ...]] = ([], ())
+
+    def mark(self, twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
+        """What `mark_twins` gives."""
+        kept = self._marked
+        if kept is None or kept[0] is not twins or kept[1] != at or kept[2] != mark:
+            kept = self._marked = twins, at, mark, mark_twins(twins, at, mark)
+        return kept[3]
+
+    def weigh(self, twins: SymbolTwins, regime: str) -> dict[str, int]:
+        """What `weights_e4` gives."""
+        kept = self._weighed
+        if kept is None or kept[0] is not twins or kept[1] != regime:
+            kept = self._weighed = twins, regime, weights_e4(twins, regime)
+        return kept[2]
+
+    def rows(self, weights: Mapping[str, int]) -> tuple[ExperienceRow, ...]:
+        """Weights as a packet shows them, in hundredths; the same rows until one of these changes."""
+        shown = [(name, weight // 100 + _ROUNDS_UP[weight % 200]) for name, weight in weights.items()]
+        if self._told[0] != shown:
+            rows = [ExperienceRow("provider", name, decimal_text(hundredths, 100, 2)) for name, hundredths in shown]
+            self._told = shown, tuple(rows)
+        return self._told[1]
 
 
 def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
     """The twins marked at a price, and the trust that follows from what each gained since the last slot."""
-    before = twins.mark
+    before, held = twins.mark, twins.follower
     move = divide_half_even((mark.mark_e8 - before.mark_e8) * E9, before.mark_e8)
-    hours = at // HOUR - twins.at // HOUR
     # Longs pay a positive rate at every full hour.
-    move -= before.funding_e12 * hours // 1_000
+    move -= before.funding_e12 * (at // HOUR - twins.at // HOUR) // 1_000
     gains = [each.target_e4 * move // FULL_E4 - each.owed_e9 for each in twins.accounts]
-    accounts = tuple(
-        [
-            TwinAccount(each.name, each.target_e4, each.gain_e9 + gain, 0, each.changes)
-            for each, gain in zip(twins.accounts, gains, strict=True)
-        ]
-    )
-    held = twins.follower
-    follower = TwinAccount(
-        held.name,
-        held.target_e4,
-        held.gain_e9 + held.target_e4 * move // FULL_E4 - held.owed_e9,
-        0,
-        held.changes,
-    )
-    marked = msgspec.structs.replace(
-        twins,
-        at=at,
-        mark=mark,
-        accounts=accounts,
-        follower=follower,
-        missed_e9=twins.missed_e9 + (twins.wanted_e4 - held.target_e4) * move // FULL_E4,
-        slots=twins.slots + 1,
-        move_e9=_mean_move_e9(twins, abs(move), elapsed=at - twins.at),
+    # Every decision marks them: a new struct is several times as fast as one that `replace` makes.
+    marked = SymbolTwins(
+        twins.symbol,
+        at,
+        mark,
+        tuple(
+            [
+                TwinAccount(each.name, each.target_e4, each.gain_e9 + gain, 0, each.changes)
+                for each, gain in zip(twins.accounts, gains, strict=True)
+            ]
+        ),
+        twins.trust,
+        twins.asleep,
+        twins.slots + 1,
+        _mean_move_e9(twins, abs(move), elapsed=at - twins.at),
+        twins.scale_e9,
+        TwinAccount(
+            held.name,
+            held.target_e4,
+            held.gain_e9 + held.target_e4 * move // FULL_E4 - held.owed_e9,
+            0,
+            held.changes,
+        ),
+        twins.missed_e9 + (twins.wanted_e4 - held.target_e4) * move // FULL_E4,
+        twins.wanted_e4,
+        twins.mix_e9,
+        twins.returned_e9,
+        twins.cut_e9,
     )
     return _with_trust(marked, twins, gains, move=move)
 
 
 def weights_e4(twins: SymbolTwins, regime: str) -> dict[str, int]:
     """The trust in each member by now, in ten-thousandths: of the copies that are awake in a regime."""
-    rows = [twins.trust[""], twins.trust.get(regime, ())]
-    total = sum(rows[0]) + sum(rows[1])
-    both = [sum(pair) for pair in zip(*rows, strict=True)] if rows[1] else rows[0]
-    return {each.name: divide_half_even(p * FULL_E4, total) for each, p in zip(twins.accounts, both, strict=True)}
+    awake, tagged = twins.trust[""], twins.trust.get(regime)
+    both = awake if tagged is None else tuple(map(add, awake, tagged))
+    total = sum(both)
+    # Half to even as everywhere: a half more, and one less where it was just a half and came out odd.
+    weights, twice = {}, 2 * total
+    for each, p in zip(twins.accounts, both, strict=True):
+        weight, rest = divmod(2 * FULL_E4 * p + total, twice)
+        weights[each.name] = weight if rest else weight & ~1
+    return weights
 
 
 def learning_rate_e6(mark: SlotMark) -> int:
@@ -206,45 +249,47 @@ def _mean_move_e9(twins: SymbolTwins, size: int, *, elapsed: int) -> int:
     """The mean absolute move of a slot over the window, in which no single one counts more than four."""
     if twins.slots >= WARM_UP_SLOTS:
         size = min(size, CUT_SCALES * max(1, twins.move_e9))
-    window = max(1, twins.mark.window_days * DAY // max(1, elapsed))
-    weight = min(twins.slots + 1, window)
-    return twins.move_e9 + (size - twins.move_e9) // weight
+    window = twins.mark.window_days * DAY // (elapsed or 1) or 1
+    count = twins.slots + 1
+    return twins.move_e9 + (size - twins.move_e9) // (count if count < window else window)
 
 
 def _with_trust(marked: SymbolTwins, before: SymbolTwins, gains: Sequence[int], *, move: int) -> SymbolTwins:
     """The trust after a slot, and what the mix of before it gained."""
     regime, warm = before.mark.regime, marked.slots >= WARM_UP_SLOTS
-    marked = _with_regime(_with_scale(marked, cost_ppm=before.mark.cost_ppm) if warm else marked, regime)
+    if warm:
+        marked = _with_scale(marked, cost_ppm=before.mark.cost_ppm)
+    if regime not in marked.trust:
+        marked = _with_regime(marked, regime)
     trust, scale = dict(marked.trust), marked.scale_e9
-    awake = [name for name in ("", regime) if name in trust]
-    cut = CUT_SCALES * scale
-    excess = move - max(-cut, min(cut, move)) if warm else 0
-    bounded = gains
-    if excess:
-        bounded = [gain - each.target_e4 * excess // FULL_E4 for gain, each in zip(gains, before.accounts, strict=True)]
-    total = sum([sum(trust[name]) for name in awake])
-    whole, mixed = (_mixed_gain(trust, awake, each) // total for each in (gains, bounded))
-    marked = msgspec.structs.replace(marked, mix_e9=marked.mix_e9 + whole)
+    rows = [(name, trust[name]) for name in ("", regime) if name in trust]
+    total = sum([sum(row) for _, row in rows])
+    whole = mixed = sum([sum(map(mul, row, gains)) for _, row in rows]) // total
     if not warm:
         # Nothing is known of the market's moves yet: what the priors make counts as beyond the cut.
-        return msgspec.structs.replace(marked, cut_e9=marked.cut_e9 + whole)
+        return msgspec.structs.replace(marked, mix_e9=marked.mix_e9 + whole, cut_e9=marked.cut_e9 + whole)
+    if abs(move) > CUT_SCALES * scale:
+        excess = move - CUT_SCALES * scale if move > 0 else move + CUT_SCALES * scale
+        gains = [gain - each.target_e4 * excess // FULL_E4 for gain, each in zip(gains, before.accounts, strict=True)]
+        mixed = sum([sum(map(mul, row, gains)) for _, row in rows]) // total
     rate, share, returned = learning_rate_e6(before.mark), _shared_part(marked, before), 0
     # η z with fifteen digits: rates have six, gains and the scale nine each.
-    factors = [ONE + rate * gain * E9 // scale for gain in bounded]
+    factors = [ONE + rate * gain * E9 // scale for gain in gains]
     grown = ONE + rate * mixed * E9 // scale
-    for name in awake:
-        row = [max(1, p * factor // grown) for p, factor in zip(trust[name], factors, strict=True)]
-        trust[name], kept = _share_out(row, share)
-        if not name and kept < row[0]:
-            returned = _trust_cost_e9(scale, rate, row[0], kept)
+    prior = prior_shares(len(factors) - 2, ONE)
+    for name, row in rows:
+        earned = [p * factor // grown or 1 for p, factor in zip(row, factors, strict=True)]
+        trust[name] = kept = _share_out(earned, share, prior)
+        if not name and kept[0] < earned[0]:
+            returned = _trust_cost_e9(scale, rate, earned[0], kept[0])
     marked = msgspec.structs.replace(
-        marked, trust=trust, cut_e9=marked.cut_e9 + whole - mixed, returned_e9=marked.returned_e9 + returned
+        marked,
+        trust=trust,
+        mix_e9=marked.mix_e9 + whole,
+        cut_e9=marked.cut_e9 + whole - mixed,
+        returned_e9=marked.returned_e9 + returned,
     )
     return marked if marked.mark.rate_e4 == before.mark.rate_e4 else _begin_again(marked, rate)
-
-
-def _mixed_gain(trust: Mapping[str, Sequence[int]], awake: Sequence[str], gains: Sequence[int]) -> int:
-    return sum([p * gain for name in awake for p, gain in zip(trust[name], gains, strict=True)])
 
 
 def _with_regime(twins: SymbolTwins, regime: str) -> SymbolTwins:
@@ -296,15 +341,14 @@ def _shared_part(marked: SymbolTwins, before: SymbolTwins) -> int:
     return max(0, min(part, ONE // 4))
 
 
-def _share_out(row: Sequence[int], share: int) -> tuple[tuple[int, ...], int]:
-    """A row of trust after sharing a part of all but cash, and after the cap of cash; and what cash has then."""
-    cash, others = row[0], sum(row[1:])
-    prior = prior_shares(len(row) - 2, ONE)
-    most = (cash + others) * MOST_CASH // ONE
-    given = others * share // ONE + max(0, cash - most)
-    kept, free = ONE - share, ONE - prior[0]
-    rest = [p * kept // ONE + given * first // free for p, first in zip(row[1:], prior[1:], strict=True)]
-    return (min(cash, most), *rest), min(cash, most)
+def _share_out(row: Sequence[int], share: int, prior: Sequence[int]) -> tuple[int, ...]:
+    """A row of trust after sharing a part of all but cash, and after the cap of cash."""
+    cash, whole = row[0], sum(row)
+    most = whole * MOST_CASH // ONE
+    given, kept, free = (whole - cash) * share // ONE, ONE - share, ONE - prior[0]
+    if cash > most:
+        given, cash = given + cash - most, most
+    return (cash, *[p * kept // ONE + given * first // free for p, first in zip(row[1:], prior[1:], strict=True)])
 
 
 def _begin_again(twins: SymbolTwins, rate_e6: int) -> SymbolTwins:
@@ -326,12 +370,17 @@ def _with_members(twins: SymbolTwins, names: Sequence[str]) -> SymbolTwins:
     return _begin_again(msgspec.structs.replace(twins, accounts=accounts), learning_rate_e6(twins.mark))
 
 
-def _with_targets(twins: SymbolTwins, targets: Mapping[str, int | None]) -> SymbolTwins:
+def _with_targets(twins: SymbolTwins, targets: Mapping[str, int | None], weights: Mapping[str, int]) -> SymbolTwins:
     """The twins holding what their members want now; whoever has no voice wants nothing."""
-    cost = twins.mark.cost_ppm
-    wants = {CASH: 0, EQUAL: majority_target_e4(tuple(targets.values())), **targets}
-    accounts = tuple([_trade(each, wants[each.name] or 0, cost) for each in twins.accounts])
-    wanted = weighted_target_e4(targets, weights_e4(twins, twins.mark.regime))
+    cost, majority = twins.mark.cost_ppm, majority_target_e4(targets.values())
+    wants = (0, majority, *[target or 0 for target in targets.values()])
+    accounts = tuple(
+        [
+            each if each.target_e4 == target else _trade(each, target, cost)
+            for each, target in zip(twins.accounts, wants, strict=True)
+        ]
+    )
+    wanted = weighted_target_e4(targets, weights, majority)
     follower, missed = twins.follower, twins.missed_e9
     after = position_after_e4(wanted, follower.target_e4, missed_e9=missed, cost_ppm=cost)
     if after != follower.target_e4:
@@ -343,8 +392,6 @@ def _with_targets(twins: SymbolTwins, targets: Mapping[str, int | None]) -> Symb
 
 def _trade(account: TwinAccount, target_e4: int, cost_ppm: int) -> TwinAccount:
     away = abs(target_e4 - account.target_e4)
-    if not away:
-        return account
     # Millionths of what is traded, of which `away` is ten-thousandths, in billionths; rounded up.
     owed = -(-cost_ppm * 1_000 * away // FULL_E4)
     return TwinAccount(account.name, target_e4, account.gain_e9, owed, account.changes + 1)

@@ -18,7 +18,7 @@ from tapebook.sources import load_sources
 from tapebook.tape.families import CANDLES, POSITIONING, PRESSURE, VOLATILITY
 from tapebook.tape.recording import Recorder
 from tapebook.tape.retention import RetentionPeriods
-from tapebook.tape.source import Source, SourceAdapter, SourceChannel, SourceContext
+from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceChannel, SourceContext
 from tapebook.tick.heartbeat import DatabaseWait
 from tapebook.wiring import Rooms
 
@@ -210,6 +210,7 @@ def _create_source(
         sleep=rooms.clock.sleep,
         url=url,
         record=recorder,
+        progress=ProgressTable(rooms.tape_db).parts(adapter.name),
     )
     return adapter.create(rooms.config.source_section(adapter.name), context)
 

@@ -1,7 +1,8 @@
 """The report of an agent's experience.
 
-It says, as of a moment, whom a deployment trusts, where it does well and how it came there. Every rate and
-mean has n and its interval. A trend compares the newer half of the chunks with the older.
+It says, as of a moment, whom a deployment trusts, where it does well and how it came there. Trust is that of paper
+twins, the same that weighs votes. Every rate and mean has n and its interval. A trend compares the newer half of the
+chunks with the older.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from tapebook.domain.agent import Deployment
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
+from tapebook.domain.targets import FULL_E4
 from tapebook.experience.records import (
     ALL,
     ASSET,
@@ -25,11 +27,12 @@ from tapebook.experience.records import (
     RecordKey,
     calibration_curve,
     provider_in_regime,
-    provider_weight,
     records_by_chunk,
-    result_scale_ppm,
     trend_of,
 )
+from tapebook.experience.store import Forgetting
+from tapebook.experience.twins import E9, SymbolTwins, weights_e4
+from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
 Records = Mapping[RecordKey, Record]
@@ -44,6 +47,8 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
     # A home of before has a fit of its trades alone.
     fit = room.moment_fit_as_of(deployment.id, seq=seq) or room.fit_as_of(deployment.id, seq=seq)
     every = records.get((ALL, ""), Record(ALL, ""))
+    by_symbol = room.twins.as_of(deployment.id, seq=seq, runs=runs_of(rooms, deployment.id))
+    twins = [by_symbol[symbol] for symbol in sorted(by_symbol)]
     return {
         "agent": deployment.agent.name,
         "deployment_id": deployment.id,
@@ -53,33 +58,69 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
         "situations": room.situation_count(deployment.id, seq=seq),
         "fit": None if fit is None else {"first_situation": fit.first, "last_situation": fit.last},
         "all": _record_view(every),
-        "providers": _provider_views(records, snapshots, prior=settings.prior_trades),
+        "members": _member_views(twins),
+        "providers": _provider_views(records, snapshots, twins),
         "regimes": _named_views(records, REGIME, snapshots),
         "assets": _named_views(records, ASSET, snapshots),
         "calibration": _calibration_views(records, prior=settings.prior_trades),
-        "snapshots": [_snapshot_view(each) for each in snapshots],
+        "snapshots": [_chunk_view(each) for each in snapshots],
+        "forgotten": [forgetting_view(each) for each in room.forgettings(deployment.id, seq=seq)],
     }
 
 
-def _provider_views(records: Records, snapshots: Sequence[ChunkSnapshot], *, prior: float) -> list[ReportView]:
-    scale = result_scale_ppm(records)
+def _member_views(twins: Sequence[SymbolTwins]) -> list[ReportView]:
+    """The members of an ensemble with the trust in each and its twin's account: all symbols, and one by one."""
+    names = dict.fromkeys(account.name for each in twins for account in each.accounts)
+    rows = []
+    for name in names:
+        symbols: list[ReportView] = [
+            {
+                "symbol": each.symbol,
+                "regime": each.mark.regime,
+                "weight": _trust_in([each], name, each.mark.regime),
+                "gain_bps": _gain_bps(account.gain_e9),
+                "changes": account.changes,
+            }
+            for each in twins
+            if (account := each.account(name)) is not None
+        ]
+        rows.append(
+            {
+                "name": name,
+                "weight": _trust_in(twins, name),
+                "gain_bps": round(sum(each["gain_bps"] for each in symbols) / len(symbols), 1),
+                "changes": sum(each["changes"] for each in symbols),
+                "symbols": symbols,
+            }
+        )
+    return rows
+
+
+def _provider_views(
+    records: Records, snapshots: Sequence[ChunkSnapshot], twins: Sequence[SymbolTwins]
+) -> list[ReportView]:
     regimes = sorted(record.name for record in records.values() if record.kind == REGIME)
     rows = []
     for view in _named_views(records, PROVIDER, snapshots):
         name = view["name"]
-        overall, nowhere = records[PROVIDER, name], Record(PROVIDER_REGIME, name)
         by_regime = [(regime, records.get((PROVIDER_REGIME, provider_in_regime(name, regime)))) for regime in regimes]
         here = [
-            {"regime": regime, "weight": _rounded_weight(overall, record, scale, prior), **_record_view(record)}
+            {"regime": regime, "weight": _trust_in(twins, name, regime), **_record_view(record)}
             for regime, record in by_regime
             if record is not None
         ]
-        rows.append(view | {"weight": _rounded_weight(overall, nowhere, scale, prior), "regimes": here})
+        rows.append(view | {"weight": _trust_in(twins, name), "regimes": here})
     return rows
 
 
-def _rounded_weight(overall: Record, here: Record, scale: float, prior: float) -> float:
-    return round(provider_weight(overall, here, scale_ppm=scale, prior=prior), 2)
+def _trust_in(twins: Sequence[SymbolTwins], name: str, regime: str = "") -> float | None:
+    """The trust in a member, as the mean over symbols, in one regime or whatever the regime; None without a twin."""
+    found = [shares[name] for each in twins if name in (shares := weights_e4(each, regime))]
+    return round(sum(found) / len(found) / FULL_E4, 4) if found else None
+
+
+def _gain_bps(gain_e9: int) -> float:
+    return round(gain_e9 * 10_000 / E9, 1)
 
 
 def _named_views(records: Records, kind: str, snapshots: Sequence[ChunkSnapshot]) -> list[ReportView]:
@@ -112,13 +153,38 @@ def _calibration_views(records: Records, *, prior: float) -> list[ReportView]:
     ]
 
 
-def _snapshot_view(snapshot: ChunkSnapshot) -> ReportView:
+def snapshot_view(snapshot: ChunkSnapshot) -> ReportView:
+    """What a chunk achieved, and what of that by provider, regime and asset."""
+    parts = {
+        f"{kind}s": [{"name": part.name, **_record_view(part)} for part in snapshot.parts if part.kind == kind]
+        for kind in (PROVIDER, REGIME, ASSET)
+    }
+    return _chunk_view(snapshot) | parts
+
+
+def _chunk_view(snapshot: ChunkSnapshot) -> ReportView:
     moments = {
         "chunk": snapshot.chunk,
         "started_at": iso_text(snapshot.started_at),
         "ended_at": iso_text(snapshot.ended_at),
     }
     return moments | _record_view(snapshot.result) | {"sharpe": snapshot.sharpe_e4 / 10_000}
+
+
+def forgetting_view(forgetting: Forgetting) -> ReportView:
+    """What was forgotten by one event, and when that was taken back."""
+    terms = forgetting.terms
+    return {
+        "id": forgetting.forget_id,
+        "at": iso_text(forgetting.at),
+        "outcomes": forgetting.outcomes,
+        "source": terms.source or None,
+        "provider": terms.provider or None,
+        "since": None if terms.since is None else iso_text(terms.since),
+        "until": None if terms.until is None else iso_text(terms.until),
+        "reason": forgetting.reason,
+        "undone_at": None if forgetting.undone_at is None else iso_text(forgetting.undone_at),
+    }
 
 
 def _record_view(record: Record) -> ReportView:

@@ -44,6 +44,14 @@ ArchivePlace = Annotated[
         description="the name of a folder, or an address such as file:///srv/archive",
     ),
 ]
+BackupPlace = Annotated[
+    str,
+    Meta(
+        pattern=r"^([a-z][a-z0-9_]*://[^\s@\x00-\x1f]*|(?!.*://)[^\x00-\x1f]*)\Z",
+        description="the name of a folder, an address such as s3://bucket/prefix, or empty",
+    ),
+]
+KeptBackups = Annotated[int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10000")]
 Switch = Annotated[bool, Meta(description="true or false")]
 Milliseconds = Annotated[int, Meta(ge=0, le=3_600_000, description="a whole number from 0 to 3600000 (milliseconds)")]
 Bps = Annotated[float, Meta(ge=0, lt=1000, description="a number from 0 to below 1000 (bps)")]
@@ -107,6 +115,16 @@ class ArchiveSettings(msgspec.Struct, frozen=True):
     spool: ArchivePlace = "spool"
     packets: Switch = True
     raw: Switch = False
+
+
+class BackupSettings(msgspec.Struct, frozen=True):
+    """Where backups go, how often one is made, and which are kept."""
+
+    place: BackupPlace = ""
+    every_minutes: Minutes = 60
+    # A day of hourly ones to go back by hours, and a month of days.
+    keep: KeptBackups = 24
+    keep_days: KeptBackups = 30
 
 
 class PaperSettings(msgspec.Struct, frozen=True):
@@ -225,6 +243,7 @@ class Config(msgspec.Struct, frozen=True):
     sources: SourceNames = ("hyperliquid",)
     store: StoreSettings = StoreSettings()
     archive: ArchiveSettings = ArchiveSettings()
+    backup: BackupSettings = BackupSettings()
     paper: PaperSettings = PaperSettings()
     engine: EngineSettings = EngineSettings()
     llm: LlmSettings = LlmSettings()
@@ -247,6 +266,7 @@ _SECTIONS: dict[str, type[msgspec.Struct]] = {
     **{
         "store": StoreSettings,
         "archive": ArchiveSettings,
+        "backup": BackupSettings,
         "paper": PaperSettings,
         "engine": EngineSettings,
         "llm": LlmSettings,
@@ -325,10 +345,42 @@ def as_toml(config: Config) -> str:
     """The settings as a file that `load` reads back."""
     fields = msgspec.to_builtins(config)
     own = fields.pop("source_settings")
-    top = [f"{name} = {_toml_value(value)}" for name, value in fields.items() if name not in _SECTIONS]
+    top = {name: value for name, value in fields.items() if name not in _SECTIONS}
+    return _plain_toml(top | {name: fields[name] for name in _SECTIONS} | own)
+
+
+def with_setting(text: str, key: SettingKey, value: str) -> str:
+    """A settings file that says something else in one place, with all its comments."""
+    section, name = key
+    wanted = _parse(text)
+    wanted.setdefault(section, {})[name] = value
+    line = f"{name} = {_toml_value(value)}"
+    lines = text.split("\n")
+    headers = [number for number, each in enumerate(lines) if re.fullmatch(rf"\s*\[{section}\]\s*(#.*)?", each)]
+    end = next((n for n, each in enumerate(lines) if headers and n > headers[0] and each.startswith("[")), len(lines))
+    own = range(headers[0] + 1, end) if headers else range(0)
+    known = [number for number in own if re.match(rf"\s*{name}\s*=", lines[number])]
+    if known:
+        lines[known[0]] = line
+    elif headers:
+        lines.insert(headers[0] + 1, line)
+    else:
+        lines += [f"[{section}]", line, ""]
+    edited = "\n".join(lines)
+    try:
+        as_wanted = tomllib.loads(edited) == wanted
+    except ValueError:
+        as_wanted = False
+    # There are ways to write a setting that are not found by lines; then its comments are lost, and nothing else.
+    return edited if as_wanted else _plain_toml(wanted)
+
+
+def _plain_toml(settings: dict[str, Any]) -> str:
+    top = [f"{name} = {_toml_value(value)}" for name, value in settings.items() if not isinstance(value, dict)]
     sections = [
         "\n".join([f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in section.items())])
-        for name, section in ({name: fields[name] for name in _SECTIONS} | own).items()
+        for name, section in settings.items()
+        if isinstance(section, dict)
     ]
     return "\n\n".join(["\n".join(top), *sections]) + "\n"
 

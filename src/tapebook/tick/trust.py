@@ -7,12 +7,10 @@ told the trust they have earned by then (`trust_for`), and once a day the twins 
 from tapebook.book.events import EVENT_KINDS, RunDecided, event_body
 from tapebook.context import Market, PacketVersion
 from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, ExperienceSettings
-from tapebook.domain.money import decimal_text
 from tapebook.domain.run import DecisionRun, SlotMark
-from tapebook.domain.targets import FULL_E4, NO_TRUST, LearnedTrust
+from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.experience.records import UNKNOWN_REGIME
 from tapebook.experience.twin_memory import ReadRuns
-from tapebook.experience.twins import weights_e4
 from tapebook.log import Draft
 from tapebook.wiring import Rooms
 
@@ -59,9 +57,8 @@ def trust_for(
     twins = memory.mark_at_price(known, market.as_of, mark) if mark else None
     if twins is None:
         return NO_TRUST, ()
-    weights = weights_e4(twins, market.regime or UNKNOWN_REGIME)
-    rows = [ExperienceRow("provider", name, decimal_text(weight, FULL_E4, 2)) for name, weight in weights.items()]
-    return LearnedTrust(weights, twins.missed_e9), tuple(rows)
+    weights = memory.cache.weigh(twins, market.regime or UNKNOWN_REGIME)
+    return LearnedTrust(weights, twins.missed_e9), memory.cache.rows(weights)
 
 
 def runs_of(rooms: Rooms, deployment: str) -> ReadRuns:

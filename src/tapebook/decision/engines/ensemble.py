@@ -32,7 +32,7 @@ from tapebook.decision.rule_engine import (
 from tapebook.domain.cache import LastCall
 from tapebook.domain.packet import DecisionFacts, Packet, PositionSide
 from tapebook.domain.run import Action, ActionKind, Usage, Vote
-from tapebook.domain.targets import FULL_E4, position_after_e4, weighted_target_e4
+from tapebook.domain.targets import FULL_E4, majority_target_e4, position_after_e4, weighted_target_e4
 from tapebook.domain.text import short_line
 from tapebook.errors import ConfigError
 
@@ -49,7 +49,7 @@ class Ballot(msgspec.Struct, frozen=True):
     settings: RuleSettings = USUAL_SETTINGS
 
 
-_RuleVote = tuple[str, Signal, PositionSide | None, int, RuleSettings]
+_RuleVote = tuple[Signal, PositionSide | None]
 
 
 class EnsembleEngine:
@@ -57,8 +57,9 @@ class EnsembleEngine:
 
     def __init__(self, members: Sequence[tuple[str, Engine]]) -> None:
         self._members = members
-        # Rules want the same for as long as the bars stay.
-        self._ballots: dict[tuple[str, str], LastCall[_RuleVote, Ballot]] = {}
+        # A cache: rules want the same for as long as the bars stay, whatever they weigh.
+        self._rule_votes: dict[tuple[str, str], LastCall[_RuleVote, Vote]] = {}
+        self._tally = LastCall(_tally_text)
         # Empty when every member is a pure function of the packet.
         identities = " + ".join(f"{name} {engine.identity}".strip() for name, engine in members)
         self.identity = identities if any(engine.identity for _, engine in members) else ""
@@ -66,12 +67,15 @@ class EnsembleEngine:
     def decide(self, packet: Packet) -> EngineAnswer:
         """What the members want together, with everybody's vote."""
         facts = packet.facts if packet.facts.symbol else msgspec.structs.replace(packet.facts, symbol=packet.symbol)
-        ballots, answers = [], []
+        ballots, answers, held, weights = [], [], facts.held_side, facts.weights
         for name, engine in self._members:
-            weight = _weight(name, facts.weights)
+            weight = weights.get(name, 0) if weights else FULL_E4
             if isinstance(engine, RuleEngine):
-                vote = name, engine.signal(facts), facts.held_side, weight, engine.settings
-                ballots.append(self._rule_ballots(name, facts.symbol)(vote))
+                signal = engine.signal(facts)
+                known = self._rule_votes.get((name, facts.symbol)) or self._keep_votes(name, facts.symbol)
+                vote, target = known((signal, held)), signal.target_e4
+                vote = Vote(name, vote.action, vote.side, vote.confidence_e4, weight, vote.reason, vote.target_e4)
+                ballots.append(Ballot(vote, target, None, engine.settings))
             else:
                 answers.append((name, engine.decide(packet)))
                 ballots.append(_ballot_of_answer(name, answers[-1][1], facts, weight))
@@ -80,25 +84,21 @@ class EnsembleEngine:
         if failed and len(failed) == len(ballots):
             problem = short_line("; ".join(f"{name}: {why}" for name, why in failed), MAX_REASON_CHARS)
             return EngineAnswer("", votes, usage, f"every member failed: {problem}", _reasoning(answers))
-        answer = make_answer_of(_joint_action(facts, ballots))
+        tally = self._tally(tuple([(ballot.vote.engine, ballot.target_e4) for ballot in ballots]))
+        answer = make_answer_of(_joint_action(facts, ballots, tally))
         return msgspec.structs.replace(answer, votes=votes, usage=usage, reasoning=_reasoning(answers))
 
-    def _rule_ballots(self, name: str, symbol: str) -> LastCall[_RuleVote, Ballot]:
-        known = self._ballots.get((name, symbol))
-        if known is None:
-            known = self._ballots[name, symbol] = LastCall(_ballot_of_signal)
-        return known
+    def _keep_votes(self, name: str, symbol: str) -> LastCall[_RuleVote, Vote]:
+        kept = self._rule_votes[name, symbol] = LastCall(_vote_of_signal)
+        return kept
 
 
-def _weight(name: str, weights: dict[str, int]) -> int:
-    return weights.get(name, 0) if weights else FULL_E4
-
-
-def _ballot_of_signal(given: _RuleVote) -> Ballot:
-    name, signal, held, weight, settings = given
+def _vote_of_signal(given: _RuleVote) -> Vote:
+    """How a rule votes, but for its name and its weight."""
+    signal, held = given
     kind, side = action_towards(signal.target_e4, held)
-    vote = Vote(name, kind, side, signal.confidence_e4, weight, short_line(signal.story, MAX_REASON_CHARS))
-    return _make_ballot(vote, signal.target_e4, settings=settings)
+    vote = Vote("", kind, side, signal.confidence_e4, 0, short_line(signal.story, MAX_REASON_CHARS))
+    return vote if signal.target_e4 is None else msgspec.structs.replace(vote, target_e4=signal.target_e4)
 
 
 def _ballot_of_answer(name: str, given: EngineAnswer, facts: DecisionFacts, weight: int) -> Ballot:
@@ -118,18 +118,16 @@ def _ballot_of_answer(name: str, given: EngineAnswer, facts: DecisionFacts, weig
     return _make_ballot(vote, target, action=action if side else None)
 
 
-def _make_ballot(
-    vote: Vote, target_e4: int | None, *, action: Action | None = None, settings: RuleSettings = USUAL_SETTINGS
-) -> Ballot:
+def _make_ballot(vote: Vote, target_e4: int | None, *, action: Action | None = None) -> Ballot:
     vote = vote if target_e4 is None else msgspec.structs.replace(vote, target_e4=target_e4)
-    return Ballot(vote, target_e4, action, settings)
+    return Ballot(vote, target_e4, action)
 
 
-def _joint_action(facts: DecisionFacts, ballots: Sequence[Ballot]) -> Action:
+def _joint_action(facts: DecisionFacts, ballots: Sequence[Ballot], reason: str) -> Action:
     """The step from what is held towards what the members want together."""
     targets = {ballot.vote.engine: ballot.target_e4 for ballot in ballots}
-    target = weighted_target_e4(targets, facts.weights)
-    leader, reason = _strongest_voter(ballots, target_side(target)), _tally(ballots)
+    target = weighted_target_e4(targets, facts.weights, majority_target_e4(targets.values()))
+    leader = _strongest_voter(ballots, target_side(target))
     unit = _unit_usd_e6(facts, leader)
     wanted = _target_after_lessons(target, facts, unit)
     if wanted != target:
@@ -187,12 +185,12 @@ def _unit_usd_e6(facts: DecisionFacts, leader: Ballot | None) -> int:
     return min(leader.action.notional_usd_e6, unit_usd_e6(facts, RuleSettings(notional_usd=1e9)))
 
 
-def _tally(ballots: Sequence[Ballot]) -> str:
+def _tally_text(targets: Sequence[tuple[str, int | None]]) -> str:
     """Who wants what, in the order of the members."""
     camps: dict[str, list[str]] = {}
-    for ballot in ballots:
-        side = "no voice" if ballot.target_e4 is None else target_side(ballot.target_e4) or "flat"
-        camps.setdefault(side, []).append(ballot.vote.engine)
+    for name, target in targets:
+        side = "no voice" if target is None else target_side(target) or "flat"
+        camps.setdefault(side, []).append(name)
     return short_line("; ".join([f"{what}: {', '.join(names)}" for what, names in camps.items()]), MAX_REASON_CHARS)
 
 

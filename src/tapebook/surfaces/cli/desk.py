@@ -1,4 +1,4 @@
-"""Commands that run the desk and stop it: `up`, `halt`, `resume`, `flatten`."""
+"""Commands that run the desk, serve it and stop it: `up`, `mcp`, `halt`, `resume`, `flatten`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 Only = Annotated[
-    Literal["scheduler", "worker", "executor", "librarian"] | None,
-    typer.Option("--only", metavar="ROLE", help="One role here: scheduler, worker, executor or librarian."),
+    Literal["scheduler", "worker", "executor", "librarian", "backup"] | None,
+    typer.Option("--only", metavar="ROLE", help="One role here: scheduler, worker, executor, librarian or backup."),
 ]
 WithIngest = Annotated[bool, typer.Option("--with-ingest", help="Listen to the market as well.")]
 Url = Annotated[
@@ -232,3 +232,19 @@ def _flattened_sentence(done: "FlattenReport") -> str:
     under_way = [f"closing {', '.join(done.closing) or 'no position'}"] if done.closing or not ended else []
     what = ", ".join([*ended, *under_way])
     return f"{done.deployment}: {what}, {plural(done.cancelled, 'order')} cancelled; `tapebook halt` keeps it flat"
+
+
+def mcp(
+    *,
+    allow: Annotated[
+        Literal["read", "record"],
+        typer.Option("--allow", metavar="SCOPE", help="What callers may do: read, or also record (append and tell)."),
+    ] = "read",
+    home: Home = None,
+) -> None:
+    """Serve the memory to a chat agent over MCP."""
+    # The SDK takes seconds to import.
+    from tapebook.surfaces.mcp.server import ProcessAccess, make_server
+
+    with open_home(home) as book:
+        make_server(ProcessAccess(book, frozenset({"read", allow}))).run("stdio")

@@ -1,4 +1,4 @@
-"""Commands on experience: `show`, `neighbours`, `export`, `import` and `rebuild` of `tapebook experience`."""
+"""Commands on experience: `show`, `similar`, `snapshots`, `export`, `import`, `forget`, `remember` and `rebuild`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,13 +27,23 @@ def _trend(trend: dict[str, Any] | None) -> str:
     return "-" if trend is None else f"{trend['direction']} {_bps(trend['change_bps'])}"
 
 
-def _weight(weight: float) -> str:
-    return f"{weight:.2f}"
+def _weight(weight: float | None) -> str:
+    return "-" if weight is None else f"{weight:.2f}"
+
+
+def _gain(bps: float) -> str:
+    return f"{bps:+,.1f}"
 
 
 RESULT = [Column("n", "n"), Column("bps a trade (95%)", "mean_bps", _bps), Column("won (95%)", "win_rate", _rate)]
 TREND = Column("trend", "trend", _trend, cut=True)
 WEIGHT = Column("weight", "weight", _weight)
+MEMBERS = [
+    Column("member", "name", cut=True),
+    WEIGHT,
+    Column("twin gained, bps", "gain_bps", _gain),
+    Column("changes of mind", "changes"),
+]
 PROVIDERS = [Column("provider", "name", cut=True), WEIGHT, *RESULT, TREND]
 HERE = [Column("provider", "provider", cut=True), Column("regime", "regime", cut=True), WEIGHT, *RESULT]
 REGIMES = [Column("regime", "name"), *RESULT, TREND]
@@ -44,6 +54,15 @@ SNAPSHOTS = [
     *RESULT,
     Column("net usd", "net_usd", money),
     Column("sharpe", "sharpe", _weight),
+]
+FORGOTTEN = [
+    Column("forgotten", "id"),
+    Column("outcomes", "outcomes"),
+    Column("source", "source"),
+    Column("provider", "provider", cut=True),
+    Column("since", "since", minute),
+    Column("until", "until", minute),
+    Column("undone at", "undone_at", minute),
 ]
 
 
@@ -57,17 +76,17 @@ def show(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = Fa
         found = book.experience.show(agent, as_of=as_of)
     if json:
         print_json(found)
-    elif not found["outcomes"] and not found["snapshots"]:
+    elif not any(found[part] for part in ("outcomes", "snapshots", "members", "forgotten")):
         print("no outcomes yet: they are learned from when a trade has ended")
     else:
         print_experience(found)
 
 
 @group.command()
-def neighbours(agent: Agent, symbol: Symbol, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
-    """Show the past moments most like one, and what the market did after."""
+def similar(agent: Agent, symbol: Symbol, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
+    """Show the past moments most like one, and what came after."""
     with open_home(home) as book:
-        found = book.experience.neighbours(agent, symbol, as_of=as_of)
+        found = book.experience.similar(agent, symbol, as_of=as_of)
     if json:
         print_json(found)
         return
@@ -90,6 +109,25 @@ def _estimate(move: Mapping[str, Any]) -> dict[str, float]:
     return {"value": move["mean_bps"], "low": move["low_bps"], "high": move["high_bps"]}
 
 
+@group.command()
+def snapshots(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
+    """Show what each month, or chunk of a backtest, achieved."""
+    with open_home(home) as book:
+        found = book.experience.snapshots(agent, as_of=as_of)
+    if json:
+        print_json(found)
+        return
+    print_table(
+        found, SNAPSHOTS, empty="no snapshots yet: one is taken at the end of each month, or chunk of a backtest"
+    )
+    for title, kind in (("provider", "providers"), ("regime", "regimes"), ("asset", "assets")):
+        rows = [part | {"chunk": each["chunk"]} for each in found for part in each[kind]]
+        if rows:
+            print()
+            named = [Column("chunk", "chunk", cut=True), Column(title, "name", cut=True)]
+            print_table(rows, [*named, *RESULT, Column("net usd", "net_usd", money)], empty="")
+
+
 @group.command("export")
 def export_files(agent: Agent, folder: Folder, *, home: Home = None, json: Json = False) -> None:
     """Write outcomes, snapshots and records to a new folder."""
@@ -103,15 +141,66 @@ def export_files(agent: Agent, folder: Folder, *, home: Home = None, json: Json 
 
 
 @group.command("import")
-def import_files(agent: Agent, folder: Folder, *, home: Home = None, json: Json = False) -> None:
+def import_files(
+    agent: Agent,
+    folder: Folder,
+    *,
+    source: Annotated[str | None, typer.Option(help="Name of the import; the folder's by default.")] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
     """Learn from the files of a folder, all of them or none."""
     with open_home(home) as book:
-        done = book.experience.import_files(agent, folder)
+        done = book.experience.import_files(agent, folder, source=source)
     if json:
         print_json(done)
     else:
         new = f"{done.new_outcomes:,} of {done.outcomes:,} outcomes"
         print_lines([f"{new} and {done.new_snapshots} of {done.snapshots} snapshots were new, and are learned"])
+        print_lines(f"skipped: {each}" for each in done.skipped)
+
+
+@group.command()
+def forget(
+    agent: Agent,
+    *,
+    source: Annotated[str, typer.Option(help="own, imported, or the name of an import.")] = "",
+    provider: Annotated[str, typer.Option(help="Engine that decided, or member that voted for a side.")] = "",
+    since: Annotated[str | None, typer.Option(help="Exits from this time on.")] = None,
+    until: Annotated[str | None, typer.Option(help="Exits before this time.")] = None,
+    reason: Annotated[str, typer.Option(help="Why; it is kept with the event.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Let outcomes count no longer, until `remember`."""
+    terms: dict[str, Any] = {"source": source, "provider": provider, "since": since, "until": until, "reason": reason}
+    with open_home(home) as book:
+        done = book.experience.forget(agent, **terms, dry_run=dry_run)
+    if json:
+        print_json(done)
+    elif done.id is None:
+        print_lines([f"{plural(done.outcomes, 'outcome')} would be forgotten" if dry_run else "no outcome meets that"])
+    else:
+        back = f"tapebook experience remember {agent} {done.id}"
+        print_lines([f"{plural(done.outcomes, 'outcome')} forgotten from now on; `{back}` takes it back"])
+
+
+@group.command()
+def remember(
+    agent: Agent,
+    forget_id: Annotated[str, typer.Argument(metavar="ID", help="What `forget` said, and `show` lists.")],
+    *,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Take back what was forgotten: it counts again, from now on."""
+    with open_home(home) as book:
+        done = book.experience.remember(agent, forget_id)
+    if json:
+        print_json(done)
+    else:
+        print_lines([f"{plural(done.outcomes, 'outcome')} count again"])
 
 
 @group.command()
@@ -134,12 +223,14 @@ def print_experience(found: dict[str, Any]) -> None:
     print_lines([f"{plural(found['outcomes'], 'outcome')}, {plural(found['situations'], 'situation')} ({window})"])
     here = [row | {"provider": each["name"]} for each in found["providers"] for row in each["regimes"]]
     tables = [
+        (found["members"], MEMBERS),
         (found["providers"], PROVIDERS),
         (here, HERE),
         (found["regimes"], REGIMES),
         (found["assets"], ASSETS),
         (found["calibration"], CALIBRATION),
         (found["snapshots"], SNAPSHOTS),
+        (found["forgotten"], FORGOTTEN),
     ]
     for rows, columns in tables:
         if rows:

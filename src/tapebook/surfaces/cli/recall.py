@@ -71,15 +71,16 @@ def show(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Print a document with the numbers of its lines, now or as it was."""
+    """Print a document with its line numbers, now or as it was."""
     moment = None if as_of is None else parse_time(as_of)
     with open_home(home) as book:
         found = book.recall.document(path, agent=agent, sha256=sha256, as_of=moment)
     if json:
         print_json(found)
     else:
-        width = len(str(len(found["lines"])))
-        print_text("\n".join(f"{place:>{width}}  {line}" for place, line in enumerate(found["lines"], 1)))
+        lines = found.text.split("\n")
+        width = len(str(len(lines)))
+        print_text("\n".join(f"{place:>{width}}  {line}" for place, line in enumerate(lines, 1)))
 
 
 @group.command()
