@@ -9,7 +9,7 @@ import pytest
 from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import MINUTE, iso_text, parse_instant
-from tapebook.errors import BadInput
+from tapebook.errors import BadInput, UnknownName
 from tapebook.home import make_home
 
 START = parse_instant("2026-01-05T00:00:00Z")
@@ -100,7 +100,7 @@ def test_a_document_is_shown_as_it_was_cited(tb: app.Tapebook, tmp_path: Path) -
     tb.recall.sync()
     assert tb.recall.document(cited.path).text.startswith("# Two")
     assert tb.recall.document(cited.path, sha256=cited.content_sha256).text.startswith("# One")
-    with pytest.raises(BadInput, match="is no hash"):
+    with pytest.raises(UnknownName, match="with hash"):
         tb.recall.document(cited.path, sha256="../../secret")
 
 

@@ -1,4 +1,4 @@
-"""Experience: show what outcomes taught the agents, find moments that were alike, export, import, forget, rebuild."""
+"""Experience: show what outcomes taught, find moments that were alike, export, import, forget and rebuild it."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -30,8 +30,8 @@ from tapebook.tick.prepare import gather_situation
 from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
-_PPM_PER_BP = 100
 LONGEST_SOURCE = 80
+_PPM_PER_BP = 100
 
 
 class ExperienceFiles(msgspec.Struct, frozen=True):
@@ -56,6 +56,16 @@ class RebuiltExperience(msgspec.Struct, frozen=True):
     records: int
     fits: int
     differences: tuple[str, ...]
+
+
+class ForgottenExperience(msgspec.Struct, frozen=True):
+    """What was forgotten, or counts again: how many outcomes, and the id by which it is taken back.
+
+    A dry run has no id.
+    """
+
+    id: str | None
+    outcomes: int
 
 
 class NeighbourView(TypedDict):
@@ -88,16 +98,6 @@ class NeighboursView(TypedDict):
     novel: bool
     neighbours: list[NeighbourView]
     moves: list[MoveView]
-
-
-class ForgottenExperience(msgspec.Struct, frozen=True):
-    """What was forgotten, or counts again: how many outcomes, and the id by which it is taken back.
-
-    A dry run has no id.
-    """
-
-    id: str | None
-    outcomes: int
 
 
 class HomeExperience(HomePart):
@@ -188,6 +188,7 @@ class HomeExperience(HomePart):
         if terms == ForgetTerms():
             raise BadInput("say what to forget: a source, a provider, or exits since or until a time")
         if dry_run:
+            # Beside a desk: nothing is locked for a count.
             with self._home.read() as rooms:
                 name = rooms.book.find_agent(agent).id
                 return ForgottenExperience(None, len(_outcomes_meant(rooms, name, terms, seq=rooms.book.head(name))))

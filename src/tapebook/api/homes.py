@@ -9,13 +9,15 @@ import msgspec
 from tapebook.api.open_home import AsOf, HomePart, parse_moment
 from tapebook.archive.backups import Manifest
 from tapebook.clock import SystemClock
+from tapebook.desk.archive_repair import repair_archive
 from tapebook.desk.backup import BackupReport, RestoreReport, RestoreTerms, backup_home, backup_place, backup_store
 from tapebook.desk.backup import restore_home as restore_from
 from tapebook.desk.librarian import clean_archive
 from tapebook.desk.verify import rebuild_book, verify_home
 from tapebook.domain.instants import HOUR
+from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import redact_passwords
-from tapebook.lab.replay import replay_runs
+from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.log import Finding, RebuiltTables
 from tapebook.wiring import Rooms
 
@@ -69,15 +71,24 @@ class HomeHealth(HomePart):
             text = redact_passwords(msgspec.json.encode(msgspec.to_builtins(rooms.config)).decode())
             return {"home": str(rooms.home), **msgspec.json.decode(text, type=dict[str, Any])}
 
-    def doctor(self, *, fix: bool = False) -> "list[Check]":
+    def doctor(
+        self, *, fix: bool = False, archive: bool = False, notice: Callable[[str], None] = lambda words: None
+    ) -> "list[Check]":
         """The state of the home, point by point.
 
-        With `fix`, after what waits for the archive was moved there and what killed writers left in it was deleted.
+        With `fix`, after what waits for the archive was moved there, what killed writers left in it was deleted, and
+        what it has lost was brought back; with `archive` too, what is torn or altered as well, for which every object
+        is read. `notice` is told what came back.
         """
         if fix:
             with self._home.write() as rooms:
                 rooms.archive.drain()
                 clean_archive(rooms, everywhere=True)
+                done = repair_archive(rooms, packet_text=_packet_text, everything=archive)
+            for line in done.repaired:
+                notice(f"brought back: {line}")
+            for line in done.left:
+                notice(f"lost: {line}")
         with self._home.read() as rooms:
             # Health knows the sources of the desk, which bring an event loop.
             from tapebook.desk.health import health_checks
@@ -93,6 +104,11 @@ class HomeHealth(HomePart):
         """The backups at a place, newest first."""
         with self._home.read() as rooms:
             return backup_store(rooms, place or backup_place(rooms)).manifests()
+
+
+def _packet_text(rooms: Rooms, run: DecisionRun) -> bytes:
+    packet = rebuild_packet(rooms, run)
+    return f"{packet.system}\n\n{packet.text}".encode()
 
 
 def restore(

@@ -47,6 +47,7 @@ class AssetView(TypedDict):
     categories: list[str]
     coverage: dict[str, bool]
     live: bool
+    listed: bool
     tick: str | None
     priceFigures: int
     lot: str | None
@@ -195,6 +196,7 @@ def _asset_view(asset: ListedAsset) -> AssetView:
         "categories": list(asset.categories),
         "coverage": {name: name in asset.coverage for name in COVERAGE},
         "live": asset.live,
+        "listed": asset.listed,
         "tick": asset.tick,
         "priceFigures": PRICE_FIGURES,
         "lot": asset.lot,

@@ -5,7 +5,6 @@
 Reads give values in people's units; the only writes are those of the policy (docs/recall.md).
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +17,6 @@ from tapebook.desk import document_writes
 from tapebook.desk.document_writes import AppendedEntry, DecidedProposal, ProposalDiff
 from tapebook.domain.instants import iso_text
 from tapebook.errors import BadInput
-from tapebook.library.entries import archived_body
 from tapebook.library.search import (
     DocumentText,
     IndexProgress,
@@ -45,9 +43,6 @@ __all__ = [
     "SearchResult",
     "SyncReport",
 ]
-
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ProposalView(TypedDict):
@@ -100,16 +95,13 @@ class Recall(HomePart):
     def document(
         self, path: str, *, agent: str | None = None, sha256: str | None = None, as_of: AsOf = None
     ) -> DocumentText:
-        """A whole document by the path of a citation: one that an agent may see, or any; now, or as of a moment.
+        """A whole document by the path of a citation: one that an agent may see, or any.
 
-        With the hash of a citation it is what was cited, also after the document has changed or was removed.
+        It is the one of now, as of a moment, or the version with the hash that a citation names.
         """
+        moment = None if as_of is None else parse_moment(as_of)
         with self._home.read() as rooms:
-            if sha256 is None:
-                return read_document(rooms, path, agent=agent, as_of=None if as_of is None else parse_moment(as_of))
-            if not _SHA256.fullmatch(sha256):
-                raise BadInput(f"{sha256[:80]!r} is no hash: give the contentSha256 of a citation")
-            return DocumentText(path, "", archived_body(rooms, sha256).decode("utf-8", "replace"), sha256)
+            return read_document(rooms, path, agent=agent, sha256=sha256, as_of=moment)
 
     def status(self) -> RecallStatus:
         """How it goes: documents, chunks, the last sync, what was refused, and how far the index is."""

@@ -88,8 +88,7 @@ COMMANDS: list[Callable[..., None]] = [
     *(market.world, market.ingest, market.assets, market.market, market.candles),
     *(desk.halt, desk.resume, desk.flatten, desk.mcp),
     *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
-    *(home.backup, home.restore),
-    *(home.events, home.settings),
+    *(home.backup, home.restore, home.events, home.settings),
     home.completion,
 ]
 for command in COMMANDS:

@@ -1,4 +1,4 @@
-"""Commands on experience: `show`, `similar`, `snapshots`, `export`, `import`, `forget`, `remember` and `rebuild`."""
+"""Commands on experience: `show`, `snapshots`, `similar`, `export`, `import`, `forget`, `remember`, `rebuild`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,6 +83,25 @@ def show(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = Fa
 
 
 @group.command()
+def snapshots(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
+    """Show what each month, or chunk of a backtest, achieved."""
+    with open_home(home) as book:
+        found = book.experience.snapshots(agent, as_of=as_of)
+    if json:
+        print_json(found)
+        return
+    print_table(
+        found, SNAPSHOTS, empty="no snapshots yet: one is taken at the end of each month, or chunk of a backtest"
+    )
+    for title, kind in (("provider", "providers"), ("regime", "regimes"), ("asset", "assets")):
+        rows = [part | {"chunk": each["chunk"]} for each in found for part in each[kind]]
+        if rows:
+            print()
+            named = [Column("chunk", "chunk", cut=True), Column(title, "name", cut=True)]
+            print_table(rows, [*named, *RESULT, Column("net usd", "net_usd", money)], empty="")
+
+
+@group.command()
 def similar(agent: Agent, symbol: Symbol, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
     """Show the past moments most like one, and what came after."""
     with open_home(home) as book:
@@ -107,25 +126,6 @@ def _move(value: float | None) -> str:
 
 def _estimate(move: Mapping[str, Any]) -> dict[str, float]:
     return {"value": move["mean_bps"], "low": move["low_bps"], "high": move["high_bps"]}
-
-
-@group.command()
-def snapshots(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
-    """Show what each month, or chunk of a backtest, achieved."""
-    with open_home(home) as book:
-        found = book.experience.snapshots(agent, as_of=as_of)
-    if json:
-        print_json(found)
-        return
-    print_table(
-        found, SNAPSHOTS, empty="no snapshots yet: one is taken at the end of each month, or chunk of a backtest"
-    )
-    for title, kind in (("provider", "providers"), ("regime", "regimes"), ("asset", "assets")):
-        rows = [part | {"chunk": each["chunk"]} for each in found for part in each[kind]]
-        if rows:
-            print()
-            named = [Column("chunk", "chunk", cut=True), Column(title, "name", cut=True)]
-            print_table(rows, [*named, *RESULT, Column("net usd", "net_usd", money)], empty="")
 
 
 @group.command("export")

@@ -109,13 +109,17 @@ def assets(
             **asset,
             "categories": ", ".join(asset["categories"]),
             "terms": ", ".join(asset["searchTerms"]),
-            "state": "" if asset["live"] else "delisted",
+            "state": "delisted" if not asset["live"] else "" if asset["listed"] else "not listed here",
         }
         for asset in found
     ]
-    print_table(rows, _ASSET_COLUMNS, empty="no market is known of this category")
+    print_table(rows, _ASSET_COLUMNS, empty="no market of this category is live; --delisted shows those that were")
+    if unlisted := sum(asset["live"] and not asset["listed"] for asset in found):
+        said = "not listed by the exchange that this home listens to, and known from the snapshot alone"
+        print(f"{plural(unlisted, 'market')} {said}", file=sys.stderr)
     if any(asset["assumed"] for asset in found):
-        print("markets are those of a snapshot taken later, assumed to have been the same", file=sys.stderr)
+        day = max(asset["knownAt"] for asset in found if asset["assumed"])[:10]
+        print(f"markets are those of the snapshot of {day}, assumed to have been the same before it", file=sys.stderr)
 
 
 CANDLES = [

@@ -88,6 +88,14 @@ class SearchAnswer(TypedDict):
     missing: str
 
 
+class OfferView(TypedDict):
+    """What a bot may know now: a text for its own prompt, the whole packet, and the ticket of the decision."""
+
+    ticket: str
+    text: str
+    packet: PacketView
+
+
 class CallerView(TypedDict):
     """Who calls, and what they may do."""
 
@@ -117,6 +125,13 @@ def show_context(
 ) -> PacketView:
     """What an agent would see of a symbol now, or what it would have seen at a moment."""
     return packet_view(caller.book.context(agent, symbol, as_of=as_of, version=version))
+
+
+@_agent.get("/agents/{agent}/decision")
+def offer_decision(caller: Reader, agent: AgentName, symbol: Symbol, at: AsOf = None) -> OfferView:
+    """What a bot that lives elsewhere may know now, and the ticket with which it records what it decides."""
+    offer = caller.book.offer_decision(agent, symbol, at=at)
+    return {"ticket": offer.ticket, "text": offer.text, "packet": packet_view(offer.packet)}
 
 
 @_agent.get("/agents/{agent}/preview")
@@ -177,19 +192,6 @@ def find_similar(caller: Reader, agent: AgentName, symbol: Symbol, as_of: AsOf =
     return caller.book.experience.similar(agent, symbol, as_of=as_of)
 
 
-@_memory.get("/recall/document")
-def show_document(
-    caller: Reader,
-    path: Annotated[str, Query(max_length=1000, description="As a citation names it.")],
-    *,
-    agent: AgentFilter = None,
-    sha256: Annotated[str | None, Query(max_length=64, description="The contentSha256 of a citation.")] = None,
-    as_of: AsOf = None,
-) -> DocumentText:
-    """A whole document: now, as of a moment, or as it was cited."""
-    return caller.book.recall.document(path, agent=agent, sha256=sha256, as_of=as_of)
-
-
 @_memory.get("/recall/search")
 def search_documents(
     caller: Reader,
@@ -204,6 +206,19 @@ def search_documents(
     found = caller.book.recall.search(query, agent=agent, limit=limit, as_of=as_of, kinds=kind)
     # Through builtins: scores come as tuples and structs.
     return msgspec.convert(msgspec.to_builtins(found.to_dict()), SearchAnswer)
+
+
+@_memory.get("/recall/document")
+def show_document(
+    caller: Reader,
+    path: Annotated[str, Query(max_length=1000, description="As a citation names it.")],
+    *,
+    agent: AgentFilter = None,
+    sha256: Annotated[str | None, Query(max_length=64, description="The contentSha256 of a citation.")] = None,
+    as_of: AsOf = None,
+) -> DocumentText:
+    """A whole document: now, as of a moment, or as it was cited."""
+    return caller.book.recall.document(path, agent=agent, sha256=sha256, as_of=as_of)
 
 
 @_memory.get("/recall/status")

@@ -57,7 +57,9 @@ async def _document(frame: PageFrame, path: str, sha256: str | None, cited: tupl
     found = await frame.read(frame.book.recall.document, path, sha256=sha256)
     facts: dict[str, Child] = {
         "path": found.path,
-        "kind": found.kind or "as it was when it was cited",
+        "whose": found.scope or "all agents",
+        "kind": found.kind,
+        "known": moment(found.known_at),
         "sha256": tag("code", found.content_sha256),
     }
     text = found.text.split("\n")
