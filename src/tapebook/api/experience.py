@@ -103,7 +103,7 @@ class NeighboursView(TypedDict):
 class HomeExperience(HomePart):
     """What outcomes taught the agents of a home."""
 
-    def neighbours(self, agent: str, symbol: str, *, as_of: AsOf = None) -> NeighboursView:
+    def similar(self, agent: str, symbol: str, *, as_of: AsOf = None) -> NeighboursView:
         """The moments of the past that are most alike to one, and what the market did after them."""
         with self._home.read() as rooms:
             moment, book = self._home.moment(as_of), rooms.book

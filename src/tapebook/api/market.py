@@ -78,6 +78,7 @@ class MarketHistory(HomePart):
         with self._home.read() as rooms:
             _require_symbol(rooms.tape.symbols(), symbol)
             view = View(self._home.moment(as_of))
+            # Unfinished bars would be drawn as if nothing more could happen in them.
             found = finished_bars(rooms.tape, symbol, minutes=minutes, count=most, view=view).bars
             return [_bar_view(bar) for bar in found]
 

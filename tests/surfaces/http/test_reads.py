@@ -67,6 +67,10 @@ READS: dict[str, Read] = {
     f"/market/BTC?as_of={THEN}": lambda tb: tb.market("BTC", as_of=THEN),
     "/market-context?symbol=BTC&symbol=ETH": lambda tb: tb.market_context(["BTC", "ETH"]),
     "/market-context?agent=btc-5m&horizon=swing": lambda tb: tb.market_context(agent="btc-5m", horizon="swing"),
+    "/candles?symbol=BTC&minutes=15&most=10": lambda tb: tb.candles("BTC", minutes=15, most=10),
+    "/agents/btc-5m/experience/similar?symbol=BTC": lambda tb: tb.experience.similar("btc-5m", "BTC"),
+    "/activity?most=5": lambda tb: tb.events(most=5),
+    "/settings": lambda tb: tb.settings(),
     "/status": lambda tb: tb.status(),
     "/health": lambda tb: [each for each in tb.doctor() if each.name != "objects"],
     "/backtests": lambda tb: tb.backtests.all(),
@@ -105,7 +109,7 @@ def test_every_read_without_a_name_of_its_own_is_tried_here(document: dict[str, 
 
 def test_as_of_is_on_every_read_of_what_changes(document: dict[str, Any]) -> None:
     now_alone = {
-        *("/me", "/status", "/health", "/skills", "/agents/{agent}", "/agents/{agent}/shadow"),
+        *("/me", "/status", "/health", "/activity", "/settings", "/skills", "/agents/{agent}", "/agents/{agent}/shadow"),
         *("/agents/{agent}/decision", "/events", "/changes", "/metrics"),
         *("/runs/{run_id}", "/runs/{run_id}/replay", "/runs/{run_id}/compare/{other}"),
         *("/backtests", "/backtests/{name}", "/backtests/{name}/compare/{other}"),

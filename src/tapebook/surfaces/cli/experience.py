@@ -1,4 +1,4 @@
-"""Commands on experience: `show`, `snapshots`, `neighbours`, `export`, `import`, `forget`, `remember`, `rebuild`."""
+"""Commands on experience: `show`, `snapshots`, `similar`, `export`, `import`, `forget`, `remember`, `rebuild`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,10 +102,10 @@ def snapshots(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json
 
 
 @group.command()
-def neighbours(agent: Agent, symbol: Symbol, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
-    """Show the past moments most like one, and what the market did after."""
+def similar(agent: Agent, symbol: Symbol, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
+    """Show the past moments most like one, and what came after."""
     with open_home(home) as book:
-        found = book.experience.neighbours(agent, symbol, as_of=as_of)
+        found = book.experience.similar(agent, symbol, as_of=as_of)
     if json:
         print_json(found)
         return

@@ -71,7 +71,7 @@ def show(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Print a document with the numbers of its lines, now or as it was."""
+    """Print a document with its line numbers, now or as it was."""
     moment = None if as_of is None else parse_time(as_of)
     with open_home(home) as book:
         found = book.recall.document(path, agent=agent, sha256=sha256, as_of=moment)

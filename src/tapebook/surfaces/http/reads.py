@@ -8,9 +8,10 @@ from fastapi import APIRouter, Path, Query
 from tapebook.api.agents import AgentView, ProfileView
 from tapebook.api.app import Check, Preview, ReplayReport, ShadowReport
 from tapebook.api.backtests import BacktestView
+from tapebook.api.experience import NeighboursView
 from tapebook.api.horizons import LayerView
 from tapebook.api.lessons import HypothesesView
-from tapebook.api.market import ALL_SOURCES, AssetContextView, AssetView, MarketSource, MarketView
+from tapebook.api.market import ALL_SOURCES, AssetContextView, AssetView, BarView, MarketSource, MarketView
 from tapebook.api.portfolio import EquityView, HomePortfolioView, StatusView
 from tapebook.api.recall import DocumentText, ProposalDiff, ProposalView, RecallStatus, WriteView
 from tapebook.domain.agent import Horizon, SkillNote
@@ -188,6 +189,12 @@ def list_skills(caller: Reader, agent: AgentFilter = None) -> list[SkillNote]:
     return caller.book.skills.notes_for(agent) if agent else caller.book.skills.promoted_notes()
 
 
+@_memory.get("/agents/{agent}/experience/similar")
+def find_similar(caller: Reader, agent: AgentName, symbol: Symbol, as_of: AsOf = None) -> NeighboursView:
+    """The moments of the past most like one, and what the market did after them."""
+    return caller.book.experience.similar(agent, symbol, as_of=as_of)
+
+
 @_memory.get("/recall/search")
 def search_documents(
     caller: Reader,
@@ -207,13 +214,14 @@ def search_documents(
 @_memory.get("/recall/document")
 def show_document(
     caller: Reader,
-    path: Annotated[str, Query(max_length=400, description="The path of a citation.")],
+    path: Annotated[str, Query(max_length=1000, description="As a citation names it.")],
     *,
     agent: AgentFilter = None,
+    sha256: Annotated[str | None, Query(max_length=64, description="The contentSha256 of a citation.")] = None,
     as_of: AsOf = None,
 ) -> DocumentText:
-    """A whole document by the path of a citation."""
-    return caller.book.recall.document(path, agent=agent, as_of=as_of)
+    """A whole document: now, as of a moment, or as it was cited."""
+    return caller.book.recall.document(path, agent=agent, sha256=sha256, as_of=as_of)
 
 
 @_memory.get("/recall/status")
@@ -356,6 +364,19 @@ def show_market_context(
 
 
 # Last, since a symbol may hold slashes.
+@_market.get("/candles")
+def list_candles(
+    caller: Reader,
+    symbol: Symbol,
+    *,
+    minutes: Annotated[int, Query(ge=1, le=1440, description="How long a bar is.")] = 5,
+    most: Most = 100,
+    as_of: AsOf = None,
+) -> list[BarView]:
+    """The newest finished bars of a symbol, oldest first."""
+    return caller.book.candles(symbol, minutes=minutes, most=most, as_of=as_of)
+
+
 @_market.get("/market/{symbol:path}")
 def show_market(caller: Reader, symbol: SymbolPath, as_of: AsOf = None) -> MarketView:
     """What is known of a symbol: price, liquidity, funding, volatility, positioning, gaps."""
@@ -383,6 +404,18 @@ def show_health(caller: Reader) -> list[Check]:
     """The state of the home, point by point, of this moment."""
     # Disks, logs and leases have no past, so there is no `as_of`.
     return [each for each in caller.book.doctor() if each.name != _OF_ALL_OWNERS]
+
+
+@_home.get("/activity")
+def list_events(caller: Reader, since: AsOf = None, most: Most = 200) -> list[dict[str, Any]]:
+    """What happened since a moment, newest first; without one, within six hours."""
+    return caller.book.events(since=since, most=most)
+
+
+@_home.get("/settings")
+def show_settings(caller: Reader) -> dict[str, Any]:
+    """The settings of the home as they are read, without passwords."""
+    return caller.book.settings()
 
 
 @_home.get("/backtests")

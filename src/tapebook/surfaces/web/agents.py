@@ -13,7 +13,7 @@ from tapebook.errors import TapebookError
 from tapebook.surfaces.web.charts import candle_options, lines_options
 from tapebook.surfaces.web.decisions import parts_table
 from tapebook.surfaces.web.documents import diff_block
-from tapebook.surfaces.web.frame import Frame, action_button, chart, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, action_button, chart, draw_or_say, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -37,9 +37,12 @@ from tapebook.surfaces.web.markup import (
 )
 from tapebook.surfaces.web.overview import account_state, decisions_table, period_start, positions_row
 
+# As many bars as a wide screen can tell apart, and marks enough for them.
 _BARS_SHOWN, _MARKS_SHOWN = 240, 150
 _GRID_PART = 100
+# Older versions are had by `tapebook agents show --version`.
 _VERSIONS_SHOWN = 12
+# Facts about an agent that are no part of its profile.
 _NO_SETTINGS = ("name", "version", "removed", "deployment", "closed_trades", "net_pnl_usd", "dry_orders")
 _BAR_CHOICES = (1, 5, 15, 60, 240)
 _POSITION_CELLS = [
@@ -79,13 +82,14 @@ def register(book: Tapebook) -> None:
         with page_frame(book, f"/agents/{name}", title=name, lead="Agent") as frame:
             await draw_or_say(lambda: _agent(frame, name, symbol, minutes))
 
+    # The grid asks for its rows itself: what is put into a page grows with the number of trades.
     @pages_app.get("/page/trades/{name}")
     def trades(name: str, most: int = _GRID_PART, before: str | None = None) -> dict[str, Any]:
         found = book.trades(name, most=min(max(most, 1), 1000), before=before or None)
         return {"rows": found, "next": found.next}
 
 
-async def _list(frame: Frame) -> None:
+async def _list(frame: PageFrame) -> None:
     found = await frame.read(frame.book.agents)
     if not found:
         frame.html(
@@ -116,11 +120,13 @@ def _agent_row(profile: Mapping[str, Any], account: Mapping[str, Any] | None) ->
     ]
 
 
-async def _agent(frame: Frame, name: str, symbol: str, minutes: int) -> None:
+async def _agent(frame: PageFrame, name: str, symbol: str, minutes: int) -> None:
     profile = await frame.read(frame.book.agent, name)
+    # An address may name a symbol that is watched no longer.
     shown = symbol if symbol in profile["watch"] else profile["watch"][0]
     length = minutes if minutes in _BAR_CHOICES else max(profile["bar_minutes"], 1)
     await frame.live(lambda: _numbers(frame, name))
+    # The choice is in the address, so that a view can be kept and sent.
     here = page_path("agents", name)
     symbols = [
         (each, f"{here}?{query_of(symbol=each, minutes=minutes or None)}", each == shown) for each in profile["watch"]
@@ -138,8 +144,9 @@ async def _agent(frame: Frame, name: str, symbol: str, minutes: int) -> None:
     await draw_or_say(lambda: _versions(frame, profile))
 
 
-async def _numbers(frame: Frame, name: str) -> None:
+async def _numbers(frame: PageFrame, name: str) -> None:
     found = await frame.read(frame.book.portfolio, name)
+    # Before its first decision an agent has no account.
     if not found["accounts"]:
         return
     account = found["accounts"][0]
@@ -163,7 +170,7 @@ async def _numbers(frame: Frame, name: str) -> None:
     )
 
 
-async def _chart(frame: Frame, name: str, symbol: str, minutes: int) -> None:
+async def _chart(frame: PageFrame, name: str, symbol: str, minutes: int) -> None:
     with sheet_of(f"{symbol}, bars of {minutes} minutes", "a mark opens its decision; scroll to zoom"):
         try:
             bars = await frame.read(frame.book.candles, symbol, minutes=minutes, most=_BARS_SHOWN)
@@ -185,19 +192,20 @@ async def _chart(frame: Frame, name: str, symbol: str, minutes: int) -> None:
 def _marks(book: Tapebook, name: str, symbol: str, *, since: str) -> list[dict[str, Any]]:
     """What an agent did on a symbol since a moment, as marks of a chart."""
     found: list[dict[str, Any]] = []
+    # The newest are enough: bars before them are not drawn.
     for trade in book.trades(name, most=_MARKS_SHOWN):
         if trade["symbol"] == symbol:
             found += _trade_marks(trade)
     for run in book.runs(name, most=_MARKS_SHOWN):
         refused = [action for action in run["actions"] if action["rule"] and action["symbol"] == symbol]
         found += [
-            _mark("refused", run["as_of"], None, f"{action['rule']}: {action['detail']}", run["run_id"])
+            _mark("refused", run["as_of"], None, words=f"{action['rule']}: {action['detail']}", run_id=run["run_id"])
             for action in refused
         ]
     for change in book.hypotheses(name)["history"]:
         words = f"{change['change']}: {change['lesson']['statement']}"
         found.append(
-            _mark("lesson", change["at"], None, words, None)
+            _mark("lesson", change["at"], None, words=words, run_id=None)
             | {"href": page_path("lessons") + f"?{query_of(agent=name)}"}
         )
     return [mark for mark in found if mark["at"] >= since]
@@ -208,8 +216,8 @@ def _trade_marks(trade: Mapping[str, Any]) -> list[dict[str, Any]]:
         f"entry {trade['side']}",
         trade["entry_tick_at"],
         trade["entry_price"],
-        trade["entry_reason"],
-        trade["entry_snapshot_id"],
+        words=trade["entry_reason"],
+        run_id=trade["entry_snapshot_id"],
     )
     if trade["status"] != "closed":
         return [entered]
@@ -223,13 +231,13 @@ def _trade_marks(trade: Mapping[str, Any]) -> list[dict[str, Any]]:
             kind,
             trade["exit_tick_at"],
             trade["exit_price"],
-            words,
-            trade["exit_snapshot_id"] or trade["entry_snapshot_id"],
+            words=words,
+            run_id=trade["exit_snapshot_id"] or trade["entry_snapshot_id"],
         ),
     ]
 
 
-def _mark(kind: str, at: str, price: float | None, words: str, run_id: str | None) -> dict[str, Any]:
+def _mark(kind: str, at: str, price: float | None, *, words: str, run_id: str | None) -> dict[str, Any]:
     return {
         "kind": kind,
         "at": at,
@@ -239,7 +247,7 @@ def _mark(kind: str, at: str, price: float | None, words: str, run_id: str | Non
     }
 
 
-async def _holdings(frame: Frame, name: str) -> None:
+async def _holdings(frame: PageFrame, name: str) -> None:
     found = await frame.read(frame.book.portfolio, name)
     rows = [positions_row(each) for account in found["accounts"] for each in account["positions"]]
     held = (
@@ -261,6 +269,7 @@ async def _holdings(frame: Frame, name: str) -> None:
 
 def _trades_grid(name: str) -> None:
     """Every trade of an agent; rows are fetched as they are scrolled to."""
+    # A leading colon makes a value JavaScript; the functions are in page.js.
     number_cell = {
         "cellClass": "num",
         "headerClass": "num",
@@ -290,6 +299,7 @@ def _trades_grid(name: str) -> None:
                 "columnDefs": columns,
                 "rowModelType": "infinite",
                 "cacheBlockSize": _GRID_PART,
+                # One at a time: a page of the list is found by the cursor of the one before.
                 "maxConcurrentDatasourceRequests": 1,
                 "defaultColDef": {"sortable": False, "resizable": True, "suppressMovable": True},
                 "suppressCellFocus": False,
@@ -302,8 +312,9 @@ def _trades_grid(name: str) -> None:
         grid.props["aria-label"] = f"Trades of {name}"
 
 
-async def _weights(frame: Frame, name: str) -> None:
+async def _weights(frame: PageFrame, name: str) -> None:
     """How much each member of an ensemble weighed in its newest decisions."""
+    # Votes are kept with each run, so the line is what decisions went by, not what is believed now.
     runs = [run for run in await frame.read(frame.book.runs, name, most=_MARKS_SHOWN) if run["votes"]][::-1]
     if not runs:
         return
@@ -317,7 +328,7 @@ def _weight_of(run: Mapping[str, Any], member: str) -> float | None:
     return next((vote["weight"] for vote in run["votes"] if vote["engine"] == member), None)
 
 
-async def _prompt(frame: Frame, profile: Mapping[str, Any], symbol: str) -> None:
+async def _prompt(frame: PageFrame, profile: Mapping[str, Any], symbol: str) -> None:
     """What the agent would be told now, what that takes, and an editor of what it is told by its owner."""
     name = profile["name"]
     preview = await frame.read(frame.book.preview, name, symbol)
@@ -337,7 +348,7 @@ async def _prompt(frame: Frame, profile: Mapping[str, Any], symbol: str) -> None
             frame.html(sheet(f"The prompt now, on {symbol}", text_block(f"{packet.system}\n\n{packet.text}")))
 
 
-def _editor(frame: Frame, profile: Mapping[str, Any]) -> None:
+def _editor(frame: PageFrame, profile: Mapping[str, Any]) -> None:
     with sheet_of("Strategy", "saving makes a new version; decisions of before keep theirs"):
         strategy = ui.textarea("Strategy", value=profile["strategy"]).props("outlined autogrow").style("width: 100%")
         with ui.element("div").classes("tb-controls"):
@@ -345,7 +356,7 @@ def _editor(frame: Frame, profile: Mapping[str, Any]) -> None:
             save = action_button("Save a new version")
         said = ui.html(sanitize=False)
 
-        async def keep() -> None:
+        async def save_version() -> None:
             changed = {"strategy": strategy.value}
             try:
                 saved = await frame.read(frame.book.edit_agent, profile["name"], changed, reason=reason.value or "")
@@ -354,11 +365,12 @@ def _editor(frame: Frame, profile: Mapping[str, Any]) -> None:
                 return
             said.content = alert(f"Version {saved.version} holds from the next decision on", [], "good")
 
-        save.on_click(keep)
+        save.on_click(save_version)
 
 
-async def _versions(frame: Frame, profile: Mapping[str, Any]) -> None:
+async def _versions(frame: PageFrame, profile: Mapping[str, Any]) -> None:
     """The profile that holds, and what each version changed."""
+    # Versions are counted from one, without gaps.
     newest = profile["version"]
     kept = [
         await frame.read(frame.book.agent, profile["name"], version=each)

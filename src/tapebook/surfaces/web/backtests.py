@@ -12,7 +12,7 @@ from tapebook.domain.text import plural
 from tapebook.errors import TapebookError
 from tapebook.surfaces.web.charts import lines_options
 from tapebook.surfaces.web.decisions import decision_parts
-from tapebook.surfaces.web.frame import Frame, action_button, chart, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, action_button, chart, draw_or_say, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -65,6 +65,7 @@ class BacktestJob:
         self.result_id = ""
         self.problem = ""
         self._call = partial(book.backtest, agent, progress=self._note, **options)
+        # A thread and no task: a backtest computes for minutes, and pages must be drawn meanwhile.
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -81,11 +82,13 @@ class BacktestJob:
         try:
             self.result_id = self._call().id
         except TapebookError as error:
+            # Told on the page that started it; nobody waits for this thread.
             self.problem = str(error)
 
 
 def register(book: Tapebook) -> None:
     """Adds the pages; what was started here is remembered for as long as the server runs."""
+    # In memory alone: a backtest itself is kept, and goes on when it is asked for again.
     jobs: list[BacktestJob] = []
 
     @ui.page("/backtests")
@@ -112,7 +115,7 @@ def register(book: Tapebook) -> None:
             await draw_or_say(lambda: _decision(frame, name, run_id))
 
 
-async def _list(frame: Frame) -> None:
+async def _list(frame: PageFrame) -> None:
     found = await frame.read(frame.book.backtests.all)
     if not found:
         advice = "Run one above, or from the command line:"
@@ -154,7 +157,7 @@ def _compare_sheet(done: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-async def _start_sheet(frame: Frame, jobs: list[BacktestJob]) -> None:
+async def _start_sheet(frame: PageFrame, jobs: list[BacktestJob]) -> None:
     """Starts a backtest of an engine that costs nothing, and shows how far it is."""
     names = [each["name"] for each in await frame.read(frame.book.agents)]
     with sheet_of("Start one", "it goes on where it stopped; engines that ask models start from the command line"):
@@ -193,7 +196,7 @@ def _job_line(job: BacktestJob) -> Markup:
     return tag("p", f"{job.words} ", bar(job.done, 1.0))
 
 
-async def _report(frame: Frame, name: str) -> None:
+async def _report(frame: PageFrame, name: str) -> None:
     found = await frame.read(frame.book.backtests.show, name)
     if found["total"] is None:
         lines = await frame.read(frame.book.backtests.lines, name)
@@ -239,6 +242,7 @@ async def _report(frame: Frame, name: str) -> None:
 
 def _daily_chart(totals: Mapping[str, Mapping[str, Any]], baselines: Sequence[Mapping[str, Any]]) -> None:
     """Daily equity of one or more backtests; those that share their days are drawn together."""
+    # Two that are compared may cover different days.
     longest = max(totals.values(), key=lambda total: len(total["daily"]))
     times = [at for at, _ in longest["daily"]]
     lines: dict[str, list[float | None]] = {}
@@ -258,10 +262,11 @@ def _daily_chart(totals: Mapping[str, Mapping[str, Any]], baselines: Sequence[Ma
             ui.html(empty("No whole day", "It covers less than a day."), sanitize=False)
 
 
-async def _trades(frame: Frame, name: str, agent: str) -> None:
+async def _trades(frame: PageFrame, name: str, agent: str) -> None:
     """Its newest trades, each with the decision that entered it."""
 
     def read() -> list[Any]:
+        # Opened for this read alone: a backtest has a book of its own.
         with frame.book.backtests.open(name) as made:
             return list(made.trades(agent, most=50))
 
@@ -289,7 +294,7 @@ async def _trades(frame: Frame, name: str, agent: str) -> None:
     frame.html(sheet("Newest trades", body, note="each opens its decision", flush=bool(rows)))
 
 
-async def _decision(frame: Frame, name: str, run_id: str) -> None:
+async def _decision(frame: PageFrame, name: str, run_id: str) -> None:
     def read() -> Any:
         with frame.book.backtests.open(name) as made:
             return made.run(run_id)
@@ -297,7 +302,7 @@ async def _decision(frame: Frame, name: str, run_id: str) -> None:
     frame.html(*decision_parts(await frame.read(read)))
 
 
-async def _comparison(frame: Frame, first: str, second: str) -> None:
+async def _comparison(frame: PageFrame, first: str, second: str) -> None:
     found = (await frame.read(frame.book.backtests.compare, first, second)).to_dict()
     both = [found["first"], found["second"]]
     frame.html(alert(found["verdict"], [], "good" if found["test"] else ""))

@@ -116,6 +116,7 @@ MARKS: dict[str, tuple[str, str]] = {
 def candle_options(bars: Sequence[Mapping[str, Any]], marks: Sequence[Mapping[str, Any]]) -> Options:
     """Candles with what happened on them: each mark has a kind of `MARKS`, a moment, a price, words and an address."""
     starts = [parse_instant(bar["at"]) for bar in bars]
+    # Categories, not times: candles of a time axis overlap where minutes are missing.
     names = [bar["at"][5:16].replace("T", " ") for bar in bars]
     series: list[Options] = [
         {
@@ -166,6 +167,7 @@ def _mark_point(mark: Mapping[str, Any], starts: Sequence[int], bars: Sequence[M
     place = bisect_right(starts, parse_instant(mark["at"])) - 1
     if place < 0 or not bars:
         return None
+    # A refusal and a lesson have no price and stand above their bar.
     height = mark["price"] if mark["price"] is not None else bars[place]["high"]
     return {"value": [place, height], "name": mark["words"], "href": mark["href"]}
 
@@ -225,6 +227,7 @@ def _middle_of_bucket(name: str) -> float:
 
 def lines_options(names: Sequence[str], times: Sequence[str], values: Sequence[Sequence[float | None]]) -> Options:
     """Several lines over the same moments."""
+    # More lines than colours are told apart by their dashes.
     colours = [UP, DOWN, "#7a6ff0", "#a05195", "#2f9e8f", QUIET]
     dashes = ["solid", "dashed", "dotted"]
     moments = [parse_instant(each) for each in times]
@@ -261,6 +264,7 @@ def neighbour_options(found: Mapping[str, Any]) -> Options:
         }
         for each in found["neighbours"]
     ]
+    # A span may have too few independent moves for a mean.
     moves = {each["span"]: each for each in found["moves"]}
 
     def line(name: str, key: str, **style: Any) -> Options:

@@ -10,7 +10,7 @@ from tapebook.api.app import Tapebook
 from tapebook.domain.instants import HOUR, iso_text, parse_instant
 from tapebook.domain.text import plural
 from tapebook.errors import TapebookError
-from tapebook.surfaces.web.frame import Frame, action_button, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, action_button, draw_or_say, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -37,6 +37,7 @@ from tapebook.surfaces.web.markup import (
 )
 from tapebook.surfaces.web.overview import decisions_table, run_state
 
+# About two screens; older ones are a link away.
 _LISTED = 40
 _PARTS = [Cells("part"), Cells("tokens", "num"), Cells("of its cap"), Cells("rows", "num"), Cells("left out", "num")]
 _VOTES = [Cells("member"), Cells("votes"), Cells("sure", "num"), Cells("weight", "num"), Cells("because", "long")]
@@ -56,6 +57,7 @@ def register(book: Tapebook) -> None:
     @ui.page("/decisions")
     async def decisions(agent: str = "", before: str = "") -> None:
         with page_frame(book, "/decisions", title="Decisions", lead="Newest first; each opens with its why") as frame:
+            # An older page does not change, so it asks for nothing again.
             if before:
                 await draw_or_say(lambda: _list(frame, agent or None, before))
             else:
@@ -67,7 +69,7 @@ def register(book: Tapebook) -> None:
             await draw_or_say(lambda: _why(frame, run_id))
 
 
-async def _list(frame: Frame, agent: str | None, before: str | None) -> None:
+async def _list(frame: PageFrame, agent: str | None, before: str | None) -> None:
     names = [each["name"] for each in await frame.read(frame.book.agents)]
     choices = [("all", "/decisions", agent is None)]
     choices += [(name, f"/decisions?{query_of(agent=name)}", name == agent) for name in names]
@@ -77,7 +79,7 @@ async def _list(frame: Frame, agent: str | None, before: str | None) -> None:
     frame.html(sheet("Decisions", decisions_table(runs), note=older, flush=True))
 
 
-async def _why(frame: Frame, run_id: str) -> None:
+async def _why(frame: PageFrame, run_id: str) -> None:
     run = await frame.read(frame.book.run, run_id)
     frame.html(_headline(run))
     frame.html(_numbers(run))
@@ -105,6 +107,7 @@ def decision_parts(run: Mapping[str, Any]) -> list[Markup]:
 def _headline(run: Mapping[str, Any]) -> Markup:
     said = [_action_sentence(action) for action in run["actions"]] or [run["error"] or "nothing was decided"]
     who = [link(run["agent"], "agents", run["agent"]), f", version {run['agent_version']}, on {run['symbol']}, as of "]
+    # What sets a decision apart stands beside what came of it.
     marks = [badge("dry run", "warn")] if run["dry"] else []
     marks += [badge("shadow")] if run["trigger"] == "shadow" else []
     marks += [badge(f"without {each}", "warn") for each in run["degraded"]]
@@ -131,6 +134,7 @@ def _action_sentence(action: Mapping[str, Any]) -> str:
 
 
 def _numbers(run: Mapping[str, Any]) -> Markup:
+    # Rules cost nothing and have no usage.
     usage = run["usage"]
     cost = usd(usage["cost_usd"], 4) if usage else "0"
     net = sum(each["net_pnl_usd"] for each in run["trades"])
@@ -165,6 +169,7 @@ def _actions(run: Mapping[str, Any]) -> Markup:
                 f" {action['detail']}" if action["detail"] else "",
             ),
         }
+        # Down to the citation on this page, which leads to the document.
         if action["cites"]:
             pairs["cites"] = [tag("a", f"[{name}] ", href=f"#cite-{name}") for name in action["cites"]]
         if action["flags"]:
@@ -222,6 +227,7 @@ def _citations(run: Mapping[str, Any]) -> Markup:
 def document_link(citation: Mapping[str, Any]) -> Markup:
     """A citation's place, which opens the document at its lines."""
     first, last = citation["startLine"], citation["endLine"]
+    # With the hash, so that what was cited is shown even if the document has changed.
     query = query_of(path=citation["path"], sha256=citation["contentSha256"], first=first, last=last)
     return tag("a", f"{citation['path']}:{first}–{last}", href=f"/documents?{query}#line-{first}")
 
@@ -260,6 +266,7 @@ def _outcome(run: Mapping[str, Any]) -> Markup:
 
 def _trade_block(trade: Mapping[str, Any]) -> Markup:
     """A trade, and what its result is made of."""
+    # The other end of the trade: this decision is one of them.
     other = trade["exit_snapshot_id"] if trade["role"] == "entry" else trade["entry_snapshot_id"]
     end = "how it ended" if trade["role"] == "entry" else "how it began"
     ended = moment(trade["exit_tick_at"]) if trade["status"] == "closed" else badge("still open")
@@ -305,7 +312,7 @@ def parts_table(parts: Sequence[Mapping[str, Any]]) -> Markup:
     return table(_PARTS, rows, label="Parts of the packet")
 
 
-def _replay_sheet(frame: Frame, run: Mapping[str, Any]) -> None:
+def _replay_sheet(frame: PageFrame, run: Mapping[str, Any]) -> None:
     """A button that builds the packet again and compares its bytes."""
     with sheet_of("Replay", "builds the packet again from the log and compares the bytes"):
         with ui.element("div").classes("tb-controls"):
@@ -313,6 +320,7 @@ def _replay_sheet(frame: Frame, run: Mapping[str, Any]) -> None:
             result = ui.html(tag("span", tag("code", f"sha256 {run['packet_sha256'][:16]}…")), sanitize=False)
 
         async def replay() -> None:
+            # A replay takes a moment, and two at once would tell nothing more.
             button.disable()
             try:
                 report = await frame.read(frame.book.replay, run["run_id"])
@@ -336,9 +344,10 @@ def _replay_sheet(frame: Frame, run: Mapping[str, Any]) -> None:
         button.on_click(replay)
 
 
-async def _packet_sheet(frame: Frame, run: Mapping[str, Any]) -> None:
+async def _packet_sheet(frame: PageFrame, run: Mapping[str, Any]) -> None:
     """The packet as it was seen, and with the slider as the agent would have seen it at another moment."""
     at, now = parse_instant(run["as_of"]), frame.book.now()
+    # The hours before it are where its why lies.
     first = at - 6 * HOUR
     with sheet_of("The packet as it was seen"):
         label = ui.html(sanitize=False).classes("tb-note")
@@ -363,6 +372,7 @@ async def _packet_sheet(frame: Frame, run: Mapping[str, Any]) -> None:
 
         async def show(event: GenericEventArguments) -> None:
             chosen = int(event.args)
+            # A step of the slider is a minute, and cannot hit the moment of the decision exactly.
             if abs(chosen - at) < 60_000:
                 show_stored()
                 return

@@ -9,7 +9,7 @@ from tapebook.api.app import Tapebook
 from tapebook.domain.text import plural
 from tapebook.errors import TapebookError
 from tapebook.surfaces.web.decisions import document_link
-from tapebook.surfaces.web.frame import Frame, action_button, draw_or_say, page_frame, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, action_button, draw_or_say, page_frame, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -34,6 +34,7 @@ _WRITES = [
     *(Cells("known", "tb-fit"), Cells("what", "tb-fit"), Cells("agent", "tb-fit"), Cells("written by", "tb-fit")),
     *(Cells("in the run", "tb-fit"), Cells("place", "long")),
 ]
+# A document may be a megabyte; a browser should not be asked to draw all of it.
 _MOST_LINES = 5_000
 
 
@@ -52,7 +53,7 @@ def register(book: Tapebook) -> None:
             await draw_or_say(lambda: _document(frame, path, sha256 or None, (first, last)))
 
 
-async def _document(frame: Frame, path: str, sha256: str | None, cited: tuple[int, int]) -> None:
+async def _document(frame: PageFrame, path: str, sha256: str | None, cited: tuple[int, int]) -> None:
     found = await frame.read(frame.book.recall.document, path, sha256=sha256)
     facts: dict[str, Child] = {
         "path": found.path,
@@ -80,11 +81,12 @@ async def _document(frame: Frame, path: str, sha256: str | None, cited: tuple[in
         sheet("Text", tag("div", lines, cls="tb-lines"), note=note, flush=True),
         tag("p", f"{plural(left, 'line')} more", cls="tb-note") if left > 0 else None,
     )
+    # The browser jumps to an anchor before the page is drawn; so it is asked again.
     if last:
         ui.run_javascript(f"document.getElementById('line-{int(first)}')?.scrollIntoView({{block: 'center'}})")
 
 
-async def _search_sheet(frame: Frame, query: str) -> None:
+async def _search_sheet(frame: PageFrame, query: str) -> None:
     """A question, and the places that answer it with what their scores are made of."""
     with sheet_of("Search", "words and meaning; every place opens at its lines"):
         with ui.element("div").classes("tb-controls"):
@@ -134,7 +136,7 @@ def _results(found: Any) -> Markup:
     return together(missing, blocks)
 
 
-async def _workspace(frame: Frame) -> None:
+async def _workspace(frame: PageFrame) -> None:
     status = await frame.read(frame.book.recall.status)
     await _proposals(frame)
     frame.html(
@@ -198,9 +200,10 @@ def _folders(status: Any) -> Markup:
     return tag("div", sheet("Workspace", key_values(facts)), listed, cls="tb-columns")
 
 
-async def _proposals(frame: Frame) -> None:
+async def _proposals(frame: PageFrame) -> None:
     """Manuals that somebody proposed, with what would change, to approve or to reject."""
     found = await frame.read(frame.book.recall.proposals, most=20)
+    # Those that wait come first, with what they would change.
     waiting = [each for each in found if each["status"] == "open"]
     if not found:
         return
@@ -222,7 +225,7 @@ async def _proposals(frame: Frame) -> None:
         frame.html(tag("ul", done, cls="tb-note") if done else None)
 
 
-async def _proposal(frame: Frame, proposal: Mapping[str, Any]) -> None:
+async def _proposal(frame: PageFrame, proposal: Mapping[str, Any]) -> None:
     name = proposal["proposal_id"]
     shown = await frame.read(frame.book.recall.proposal, name)
     frame.html(
@@ -240,6 +243,7 @@ async def _proposal(frame: Frame, proposal: Mapping[str, Any]) -> None:
     said = ui.html(sanitize=False)
 
     async def decide(is_approved: bool) -> None:
+        # Both at once: a proposal is decided on one way.
         approve.disable()
         reject.disable()
         recall = frame.book.recall
@@ -256,6 +260,7 @@ async def _proposal(frame: Frame, proposal: Mapping[str, Any]) -> None:
 
 def diff_block(lines: Any) -> Markup:
     """Lines of a difference; what begins with a plus or a minus is coloured."""
+    # The signs stay: a colour alone would say nothing to some.
     tones = {"+": "add", "-": "del"}
     written = [tag("span", f"{line}\n", cls=tones.get(line[:1])) for line in lines]
     return tag("pre", written, cls="tb-text tb-diff", tabindex="0")

@@ -1,7 +1,7 @@
 """What every page has: navigation, theme, a title, and the feed that redraws it when something has changed.
 
-A page is a coroutine that reads the façade in a thread and draws. `Frame.live` draws a part again whenever the streams
-it shows have moved; a page that nobody looks at asks for nothing.
+A page is a coroutine that reads the façade in a thread and draws. `PageFrame.live` draws a part again whenever the
+streams it shows have moved; a page that nobody looks at asks for nothing.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -33,6 +33,7 @@ NAVIGATION = [
     ("Logs", "/logs", "i"),
     ("Settings", "/settings", "s"),
 ]
+# Soon enough for somebody who watches; each look is one statement on the database.
 _REDRAW_SECONDS = 2.0
 _SYMBOL = Markup(
     '<svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" aria-hidden="true">'
@@ -40,7 +41,7 @@ _SYMBOL = Markup(
 )
 
 
-class Frame:
+class PageFrame:
     """A page that is being drawn: the home, and what everything on it is as of."""
 
     def __init__(self, book: Tapebook, path: str) -> None:
@@ -66,6 +67,7 @@ class Frame:
             nonlocal heads
             changed = await self.read(self.book.changes, heads)
             heads = changed.heads
+            # Only what concerns this part: a chart that is drawn anew loses its zoom.
             if any(streams(each.stream) for each in changed.moved):
                 part.clear()
                 with part:
@@ -85,7 +87,9 @@ async def draw_or_say(draw: Drawing) -> None:
 
 
 @contextmanager
-def page_frame(book: Tapebook, path: str, *, title: str, lead: Child = None, aside: Child = None) -> Iterator[Frame]:
+def page_frame(
+    book: Tapebook, path: str, *, title: str, lead: Child = None, aside: Child = None
+) -> Iterator[PageFrame]:
     """The frame of a page around what is drawn inside."""
     ui.page_title(f"{title} · Tapebook")
     theme = _chosen_theme()
@@ -100,7 +104,7 @@ def page_frame(book: Tapebook, path: str, *, title: str, lead: Child = None, asi
                 tag("div", aside, cls="tb-push") if aside else None,
             ]
             ui.html(tag("div", *head, cls="tb-head"), sanitize=False)
-            yield Frame(book, path)
+            yield PageFrame(book, path)
 
 
 def _chosen_theme() -> str | None:

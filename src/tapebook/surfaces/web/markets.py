@@ -9,7 +9,7 @@ from tapebook.api.app import Tapebook
 from tapebook.domain.text import plural
 from tapebook.errors import TapebookError
 from tapebook.surfaces.web.charts import candle_options
-from tapebook.surfaces.web.frame import Frame, chart, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, chart, draw_or_say, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -30,6 +30,7 @@ from tapebook.surfaces.web.markup import (
 )
 
 _BARS_SHOWN = 200
+# The rest of the registry is found by its category.
 _LISTED = 200
 _ASSETS = [
     *(
@@ -59,8 +60,9 @@ def register(book: Tapebook) -> None:
             await draw_or_say(lambda: _market(frame, symbol, minutes, category))
 
 
-async def _market(frame: Frame, wanted: str, minutes: int, category: str) -> None:
+async def _market(frame: PageFrame, wanted: str, minutes: int, category: str) -> None:
     watched = sorted({each for agent in await frame.read(frame.book.agents) for each in agent["watch"]})
+    # A symbol from the registry may be one that nobody watches.
     symbol = wanted or (watched[0] if watched else "")
     if symbol:
         others = [] if symbol in watched else [symbol]
@@ -70,13 +72,14 @@ async def _market(frame: Frame, wanted: str, minutes: int, category: str) -> Non
     await _registry(frame, category)
 
 
-async def _symbol(frame: Frame, symbol: str, minutes: int) -> None:
+async def _symbol(frame: PageFrame, symbol: str, minutes: int) -> None:
     try:
         found: Mapping[str, Any] = await frame.read(frame.book.market, symbol)
         bars = await frame.read(frame.book.candles, symbol, minutes=minutes, most=_BARS_SHOWN)
     except TapebookError as error:
         frame.html(sheet(symbol, empty("Nothing on the tape", str(error), "tapebook ingest", "tapebook demo")))
         return
+    # The longest horizon, so that nothing known is left out.
     context = (await frame.read(frame.book.market_context, [symbol], horizon="position")).get(symbol, {})
     frame.html(_figures(found))
     with sheet_of(f"{symbol}, bars of {minutes} minutes", found["asOf"][:16].replace("T", " ") + " UTC"):
@@ -94,11 +97,16 @@ async def _symbol(frame: Frame, symbol: str, minutes: int) -> None:
 def _figures(found: Mapping[str, Any]) -> Markup:
     mid, regime = found.get("midPrice"), found.get("regime")
     funding, volatility = found.get("fundingPressure") or {}, found.get("volatilityProfile") or {}
+    # Figures of features are decimal text, as they are stored.
     spread = (found.get("liquidityProfile") or {}).get("spreadBps")
     return figures(
         [
             ("Price", price(mid["price"]) if mid else "–", _age(mid) if mid else "not known"),
-            ("Regime", regime["tag"].replace("_", " ") if regime else "–", f"{regime['bars']} bars" if regime else ""),
+            (
+                "Regime",
+                regime["tag"].replace("_", " ") if regime else "–",
+                plural(regime["bars"], "bar") if regime else "",
+            ),
             ("Funding a year", _percent(funding.get("fundingRateAnnual")), funding.get("regime", "")),
             ("Volatility, 24 h", _percent(volatility.get("annualizedVol24h")), volatility.get("regime", "")),
             ("Spread", f"{spread} bps" if spread else "–", "of the newest book"),
@@ -196,12 +204,13 @@ def _gaps(gaps: Sequence[Mapping[str, Any]]) -> Markup:
     return sheet("Gaps", table(columns, rows, label="Gaps of the market"), flush=True)
 
 
-async def _registry(frame: Frame, category: str) -> None:
+async def _registry(frame: PageFrame, category: str) -> None:
     # What can be traded with leverage first: it is what agents watch.
     found = await frame.read(frame.book.assets)
     every = sorted(
         found, key=lambda asset: (asset["maxLeverage"] is None, asset["symbol"].startswith("@"), asset["symbol"])
     )
+    # A market has several categories and counts in each.
     counts: dict[str, int] = {}
     for asset in every:
         for name in asset["categories"]:

@@ -15,6 +15,7 @@ from tapebook.domain.money import E8, short_price, to_units
 from tapebook.domain.text import sanitise
 
 NOTHING = "–"
+# Elements that have no end tag.
 _VOID = frozenset(("br", "hr", "input"))
 
 
@@ -77,20 +78,20 @@ def usd(value: float | None, digits: int = 2) -> str:
 
 def signed_usd(value: float | None, digits: int = 2) -> Markup:
     """A result: its sign, an arrow and a colour say the same."""
-    return _signed(value, None if value is None else f"{value:+,.{digits}f}", digits)
+    return _signed_text(value, None if value is None else f"{value:+,.{digits}f}", digits)
 
 
 def signed_share(value: float | None, digits: int = 2) -> Markup:
     """A change as a share, in percent."""
-    return _signed(value, None if value is None else f"{value:+.{digits}%}", digits + 2)
+    return _signed_text(value, None if value is None else f"{value:+.{digits}%}", digits + 2)
 
 
 def signed_bps(value: float | None) -> Markup:
     """A change in basis points."""
-    return _signed(value, None if value is None else f"{value:+,.1f}", 1)
+    return _signed_text(value, None if value is None else f"{value:+,.1f}", 1)
 
 
-def _signed(value: float | None, text: str | None, digits: int) -> Markup:
+def _signed_text(value: float | None, text: str | None, digits: int) -> Markup:
     if value is None or text is None:
         return tag("span", NOTHING, cls="tb-flat")
     if not round(value, digits):
@@ -208,6 +209,7 @@ def interval(low: float, value: float, high: float, *, span: tuple[float, float]
     def place(number: float) -> float:
         return min(100.0, max(0.0, 100 * (number - first) / width))
 
+    # Half of all is what chance wins, and nothing is what it makes.
     middle = 0.5 if span == (0.0, 1.0) else 0.0
     return tag(
         "span",

@@ -10,7 +10,7 @@ from tapebook.api.app import Tapebook
 from tapebook.domain.text import plural
 from tapebook.surfaces.web.charts import calibration_options, neighbour_options
 from tapebook.surfaces.web.documents import diff_block
-from tapebook.surfaces.web.frame import Frame, chart, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, chart, draw_or_say, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -94,9 +94,10 @@ def register(book: Tapebook) -> None:
             await draw_or_say(lambda: _horizons(frame, name))
 
 
-async def _choose_agent(frame: Frame, wanted: str, *, everybody: bool | None = None) -> str:
+async def _choose_agent(frame: PageFrame, wanted: str, *, everybody: bool | None = None) -> str:
     """The agent that is asked for, or the first; draws the choice, with all of them together where that can be."""
     names = [each["name"] for each in await frame.read(frame.book.agents)]
+    # An agent that was removed since the address was made is no error.
     chosen = wanted if wanted in names else "" if everybody or not names else names[0]
     last = [("all together", f"{frame.path}?all=1", not chosen)] if everybody is not None else []
     if names:
@@ -107,7 +108,7 @@ async def _choose_agent(frame: Frame, wanted: str, *, everybody: bool | None = N
     return chosen
 
 
-async def _lessons(frame: Frame, name: str) -> None:
+async def _lessons(frame: PageFrame, name: str) -> None:
     found = await frame.read(frame.book.hypotheses, name, most=30)
     notes = await frame.read(frame.book.lessons, name, most=6)
     rows = [_lesson_row(each) for each in found["lessons"]]
@@ -124,6 +125,7 @@ async def _lessons(frame: Frame, name: str) -> None:
 
 
 def _lesson_row(lesson: Mapping[str, Any]) -> list[Child]:
+    # Symmetric around zero, so that the side of a claim is seen at once.
     later, widest = lesson["later"], max(abs(lesson["low_bps"]), abs(lesson["high_bps"]), 1.0)
     return [
         together(lesson["statement"], " ", tag("span", lesson["reason"], cls="tb-note") if lesson["reason"] else None),
@@ -148,6 +150,7 @@ def _notes(notes: Sequence[Mapping[str, Any]]) -> Markup:
         return sheet("Note", empty("No note yet", "A reflection writes one when enough trades have ended."))
     blocks = []
     for place, note in enumerate(notes):
+        # Notes come newest first.
         before = notes[place + 1]["lessons_text"] if place + 1 < len(notes) else ""
         lines = difflib.unified_diff(before.split("\n"), note["lessons_text"].split("\n"), lineterm="", n=1)
         tone = {"active": "good", "refused": "bad"}.get(note["status"], "")
@@ -166,7 +169,7 @@ def _notes(notes: Sequence[Mapping[str, Any]]) -> Markup:
     return sheet("Notes", blocks, note="the newest whole, those before as differences", flush=True)
 
 
-async def _experience(frame: Frame, name: str, symbol: str) -> None:
+async def _experience(frame: PageFrame, name: str, symbol: str) -> None:
     report = await frame.read(frame.book.experience.show, name)
     every = report["all"]
     frame.html(
@@ -207,7 +210,7 @@ def _range(estimate: Mapping[str, float] | None, factor: float, unit: str) -> st
     return f"{estimate['low'] * factor:.0f} to {estimate['high'] * factor:.0f}{unit}, 95 %"
 
 
-def _calibration(frame: Frame, points: Sequence[Mapping[str, Any]]) -> None:
+def _calibration(frame: PageFrame, points: Sequence[Mapping[str, Any]]) -> None:
     with sheet_of("Calibration", "as sure as right lies on the dashed line"):
         if points:
             chart(calibration_options(points), "How sure the agent was against how often it was right", size="tb-low")
@@ -219,6 +222,7 @@ def _records(title: str, records: Sequence[Mapping[str, Any]]) -> Markup:
     if not records:
         return sheet(title, empty("No record yet", "Records are made of trades that have ended."))
     means = [each["mean_bps"] for each in records if each["mean_bps"]]
+    # One scale for all rows, so that they can be compared.
     widest = max([1.0, *(abs(each[end]) for each in means for end in ("low", "high"))])
     rows = [_record_row(each, widest) for each in records]
     return sheet(title, table(_RECORDS, rows, label=title), flush=True)
@@ -247,6 +251,7 @@ def _providers(providers: Sequence[Mapping[str, Any]]) -> Markup:
         Cells("trades", "num"),
         Cells("bps a trade", "num"),
     ]
+    # Weights are compared with the largest; they do not add up to one everywhere.
     most = max(each["weight"] for each in providers) or 1.0
     rows = [
         [
@@ -261,12 +266,12 @@ def _providers(providers: Sequence[Mapping[str, Any]]) -> Markup:
     return sheet("Whom it trusts", table(columns, rows, label="Providers and their weights"), flush=True)
 
 
-async def _alike(frame: Frame, name: str, symbol: str) -> None:
+async def _alike(frame: PageFrame, name: str, symbol: str) -> None:
     profile = await frame.read(frame.book.agent, name)
     shown = symbol if symbol in profile["watch"] else profile["watch"][0]
     choices = [(each, f"/experience?{query_of(agent=name, symbol=each)}", each == shown) for each in profile["watch"]]
     frame.html(picks("Symbol", choices))
-    found = await frame.read(frame.book.experience.neighbours, name, shown)
+    found = await frame.read(frame.book.experience.similar, name, shown)
     note = f"of {plural(found['searched'], 'moment')}; " + (
         "nothing like it was seen before" if found["novel"] else "seen before"
     )
@@ -291,11 +296,12 @@ async def _alike(frame: Frame, name: str, symbol: str) -> None:
             frame.html(tag("div", listed, cls="tb-scroll", tabindex="0"))
 
 
-async def _horizons(frame: Frame, name: str) -> None:
+async def _horizons(frame: PageFrame, name: str) -> None:
     """A tree: layers, their timeframes, and what is kept of each."""
     parts = []
     for layer, words in LAYERS.items():
         found = await frame.read(frame.book.horizons.show, name or None, layer=layer)
+        # Values come by key; people look for a period first.
         frames: dict[str, list[Any]] = {}
         for each in found:
             frames.setdefault(each["timeframe"], []).append(each)

@@ -9,7 +9,7 @@ from tapebook.api.app import Tapebook
 from tapebook.domain.instants import DAY
 from tapebook.domain.text import plural
 from tapebook.surfaces.web.charts import equity_options
-from tapebook.surfaces.web.frame import Frame, chart, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, chart, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Markup,
@@ -31,6 +31,7 @@ from tapebook.surfaces.web.markup import (
     usd,
 )
 
+# A week is shown first: a day says little, and all there is may be slow to read.
 PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365, "all": 0}
 """The periods of the selector, in days; zero is all there is."""
 
@@ -84,8 +85,9 @@ def register(book: Tapebook) -> None:
             await frame.live(lambda: _draw(frame, chosen))
 
 
-async def _draw(frame: Frame, period: str) -> None:
+async def _draw(frame: PageFrame, period: str) -> None:
     status = await frame.read(frame.book.status)
+    # What is wrong comes before what is earned.
     if status["incidents"]:
         frame.html(
             alert(
@@ -105,6 +107,7 @@ async def _draw(frame: Frame, period: str) -> None:
             )
         )
         return
+    # Of a period: all there is could be years, and a line has no more points than a screen.
     equity = await frame.read(frame.book.equity, since=period_start(frame.book, period))
     frame.html(_figures(status, equity))
     with sheet_of(
@@ -123,6 +126,7 @@ def period_start(book: Tapebook, period: str) -> int | None:
 
 
 def _figures(status: Mapping[str, Any], equity: Mapping[str, Any]) -> Markup:
+    # Counted here: a status lists positions by account.
     held = sum(len(each["positions"]) for each in status["accounts"])
     traded = sum(each["executed_today"] for each in status["accounts"])
     return figures(
@@ -154,6 +158,7 @@ def _positions(status: Mapping[str, Any]) -> Markup:
 
 def positions_row(held: Mapping[str, Any]) -> list[Any]:
     """The cells of a position."""
+    # A position that was imported has no decision behind it.
     why = (
         link("why", "decisions", held["run_id"], aria_label=f"why {held['symbol']} was opened")
         if held["run_id"]
@@ -219,6 +224,7 @@ def decisions_table(runs: list[Any]) -> Markup:
 
 def run_state(run: Mapping[str, Any]) -> Markup:
     """What became of a decision."""
+    # A refusal says more than the status, which is that of the whole run.
     refused = [action["rule"] for action in run["actions"] if action["rule"]]
     if refused:
         return badge(f"refused: {refused[0]}", "warn")

@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tapebook.api.app import Tapebook
 from tapebook.errors import BadInput
+from tapebook.surfaces.http.access import is_loopback
+from tapebook.surfaces.http.server import create_app
 from tapebook.surfaces.web import agents, backtests, decisions, documents, markets, memory, overview, system
 
 # Vue compiles its templates in the page and NiceGUI writes its start into it, so scripts inside it must run; what comes
@@ -81,14 +83,18 @@ _FAVICON = (
 
 
 def create_page_app(book: Tapebook) -> FastAPI:
-    """An application with nothing but the pages."""
-    app = FastAPI(title="Tapebook", openapi_url=None, docs_url=None, redoc_url=None)
+    """The application of the API with the pages on it, for this machine alone."""
+    app = create_app(book)
     mount_pages(app, book)
     return app
 
 
 def serve_pages(book: Tapebook, *, host: str, port: int) -> None:
-    """Serves the pages of a home until it is told to stop."""
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        raise BadInput(f"{host} can be reached from elsewhere: listen on 127.0.0.1")
-    uvicorn.run(create_page_app(book), host=host, port=port, log_level="warning", access_log=False, server_header=False)
+    """Serves the pages of a home, and its API, until it is told to stop."""
+    if not is_loopback(host):
+        raise BadInput(f"{host} can be reached from elsewhere: listen on 127.0.0.1, and tunnel to it")
+    app = create_page_app(book)
+    try:
+        uvicorn.run(app, host=host, port=port, log_level="warning", access_log=False, server_header=False)
+    finally:
+        app.state.access.close()

@@ -7,7 +7,7 @@ from nicegui import ui
 
 from tapebook.api.app import Tapebook
 from tapebook.errors import TapebookError
-from tapebook.surfaces.web.frame import Frame, action_button, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, action_button, draw_or_say, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -30,6 +30,7 @@ _EVENTS = [
 ]
 _CHECKS = [Cells("check", "tb-fit"), Cells("state", "tb-fit"), Cells("detail", "long")]
 _TONES = {"failure": "bad", "missed": "warn", "refusal": "warn", "market": "warn", "desk": "warn", "fill": "good"}
+# `tapebook events` lists more.
 _SHOWN = 200
 
 
@@ -49,8 +50,9 @@ def register(book: Tapebook) -> None:
             await draw_or_say(lambda: _settings(frame))
 
 
-async def _logs(frame: Frame, kind: str) -> None:
+async def _logs(frame: PageFrame, kind: str) -> None:
     events = await frame.read(frame.book.events, most=1000)
+    # Only kinds that happened can be chosen.
     kinds = sorted({each["event"] for each in events})
     choices = [("all", "/logs", not kind)] + [(each, f"/logs?{query_of(kind=each)}", each == kind) for each in kinds]
     frame.html(picks("Kind", choices))
@@ -70,8 +72,9 @@ def _event_row(event: Mapping[str, Any]) -> list[Child]:
     ]
 
 
-async def _settings(frame: Frame) -> None:
+async def _settings(frame: PageFrame) -> None:
     await frame.live(lambda: _halts(frame), streams=lambda stream: stream == "owner")
+    # The same checks as `tapebook doctor`.
     checks = await frame.read(frame.book.doctor)
     rows = [
         [check.name, badge("✓ well", "good") if check.ok else badge("✗ not well", "bad"), check.detail]
@@ -94,7 +97,7 @@ async def _settings(frame: Frame) -> None:
     )
 
 
-async def _halts(frame: Frame) -> None:
+async def _halts(frame: PageFrame) -> None:
     """The switch that keeps everything from being sent."""
     status = await frame.read(frame.book.status)
     is_halted = status["halted"] is not None
@@ -108,6 +111,7 @@ async def _halts(frame: Frame) -> None:
 
         async def switch() -> None:
             button.disable()
+            # What it does was decided when it was drawn: the part is drawn anew when the desk changes.
             act = frame.book.resume if is_halted else frame.book.halt
             try:
                 await frame.read(act, reason=reason.value or "by hand on the page")
