@@ -23,7 +23,9 @@ print(code, *(name for name in sys.argv[1].split(",") if name in sys.modules), f
 """
 
 
-@pytest.mark.parametrize("words", [["agents"], ["runs"], ["trades", "btc-5m"], ["lessons", "btc-5m"], ["doctor"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["agents"], ["runs"], ["trades", "btc-5m"], ["lessons", "btc-5m"], ["doctor"]], ids=" ".join
+)
 def test_small_commands_load_little(home: str, words: list[str]) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, ",".join(NOT_LOADED), *words, "--home", home], capture_output=True, text=True
