@@ -55,6 +55,8 @@ BEYOND = {
     # What is still to be rolled up, and what went wrong: no packet is made from either.
     "tape_unrolled_hours": "(1 = 1)",
     "tape_problems": "(1 = 1)",
+    # Where sources go on after a restart.
+    "tape_source_progress": "(1 = 1)",
     # The payloads as they came: no packet is made from them.
     "tape_recordings": "(1 = 1)",
 }

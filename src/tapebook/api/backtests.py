@@ -32,6 +32,7 @@ from tapebook.report.backtest import chunk_lines, chunk_view, result_view, spend
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
+    from tapebook.api.app import Tapebook
     from tapebook.report.comparison import BacktestComparison
 
 
@@ -139,6 +140,13 @@ class Backtests:
         with self._fingerprints() as fingerprints:
             row = self._row(home, fingerprints)
         return {**row, "ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
+
+    def open(self, name: str) -> "Tapebook":
+        """The home of a backtest, opened at its end: its decisions, trades and lessons; whoever opens it closes it."""
+        from tapebook.api.app import Tapebook
+
+        home = backtest_home(self._home, name)
+        return Tapebook(home.folder, clock=VirtualClock(home.plan().end))
 
     def lines(self, name: str, *, chunks: bool = False) -> list[str]:
         """The result as lines for people; with `chunks`, what each chunk taught."""

@@ -34,7 +34,7 @@ from tapebook.tape.features import (
 )
 from tapebook.tape.quarantine import PriceRules, Quarantine, RefusedObservation
 from tapebook.tape.retention import RetentionPeriods
-from tapebook.tape.source import Fact, SourceProblem
+from tapebook.tape.source import Fact, ProgressTable, SourceProblem, SourceProgress
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.wiring import Rooms
@@ -133,13 +133,16 @@ _MAX_PROBLEMS = 1_000
 
 
 class PendingFacts(msgspec.Struct, frozen=True):
-    """What waits for one commit: facts, gaps that were found, ranges that were fetched since, and what went wrong."""
+    """What waits for one commit: facts, gaps that were found, ranges that were fetched since, what went wrong, and how
+    far sources have come.
+    """
 
     facts: list[Fact] = []
     gaps: list[Gap] = []
     filled: list[Gap] = []
     problems: list[SourceProblem] = []
     kinds: dict[str, SubjectKind] = {}
+    progress: list[SourceProgress] = []
 
 
 class FactBuffer:
@@ -151,6 +154,7 @@ class FactBuffer:
         self._filled: list[Gap] = []
         self._problems: list[SourceProblem] = []
         self._kinds: dict[str, SubjectKind] = {}
+        self._progress: list[SourceProgress] = []
 
     def add_observations(self, observations: Sequence[Fact]) -> None:
         """Keeps observations for the next commit."""
@@ -172,10 +176,15 @@ class FactBuffer:
         """Keeps the kinds of symbols for the next commit."""
         self._kinds |= kinds
 
+    def add_progress(self, progress: SourceProgress) -> None:
+        """Keeps how far a source has come for the next commit."""
+        self._progress.append(progress)
+
     def drain_pending(self) -> "PendingFacts":
         """Gives everything away."""
-        waiting = PendingFacts(self._facts, self._gaps, self._filled, self._problems, self._kinds)
+        waiting = PendingFacts(self._facts, self._gaps, self._filled, self._problems, self._kinds, self._progress)
         self._facts, self._gaps, self._filled, self._problems, self._kinds = [], [], [], [], {}
+        self._progress = []
         return waiting
 
     def put_back(self, waiting: "PendingFacts") -> None:
@@ -184,6 +193,7 @@ class FactBuffer:
         self._gaps[:0] = waiting.gaps
         self._filled[:0] = waiting.filled
         self._kinds = waiting.kinds | self._kinds
+        self._progress[:0] = waiting.progress
         # While the disk is full, the newest ones say enough.
         self._problems = [*waiting.problems, *self._problems][-_MAX_PROBLEMS:]
 
@@ -250,7 +260,9 @@ class Ingester:
             gaps = source.missing_on_tape(tape, gaps, now=now)
         facts, refused = self._quarantine.split_believed(waiting.facts)
         tape.commit(facts, gaps=gaps, filled=waiting.filled, refused=refused, kinds=waiting.kinds)
-        self._rooms.tape.note_problems([*waiting.problems, *map(_problem_of, refused)])
+        tape.note_problems([*waiting.problems, *map(_problem_of, refused)])
+        # Behind the rows: a source that is killed in between asks its last question again, and knows what it delivered.
+        ProgressTable(self._rooms.tape_db).note(waiting.progress)
 
     def is_behind(self) -> bool:
         """Whether anything has fallen due that is not done."""

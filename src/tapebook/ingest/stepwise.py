@@ -20,7 +20,7 @@ from tapebook.ingest.live import retention_by_channel, run_sources
 from tapebook.sources import hyperliquid
 from tapebook.sources.hyperliquid.settings import source_settings
 from tapebook.sources.hyperliquid.tape_reads import live_markets, newest_books
-from tapebook.tape.source import Source, SourceAdapter, SourceContext
+from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceContext
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 
@@ -132,6 +132,7 @@ class SteppedFeed:
             sleep=asyncio.sleep,
             url=url,
             stepped=True,
+            progress=ProgressTable(self._rooms.tape_db).parts(adapter.name),
         )
         return adapter.create(self._rooms.config.source_section(adapter.name), context)
 

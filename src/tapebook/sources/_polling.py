@@ -4,19 +4,20 @@
 2. An answer goes to the session. A server that is busy, broken or silent is asked again later, longer each time; the
    session keeps its place meanwhile, so that a crawl goes on where it stopped.
 3. A question the server refuses for good (most statuses of 400 to 499) is given up, and the session told so.
+4. Each answer becomes a part of the source's progress, which is kept with the rows of the tape. A process that was
+   killed reads the parts again and goes on with the next question, as late as the one before would have asked it.
 
 Under virtual time all of this happens in `barrier`, without waiting between two questions: the market stands still.
 """
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from tapebook.domain.instants import MINUTE, SECOND, parse_instant
 from tapebook.domain.market import Gap
-from tapebook.tape.source import SourceContext, SourceProblem
+from tapebook.tape.source import SourceContext, SourceProblem, SourceProgress
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -31,6 +32,8 @@ _MOST_BODY = 64 * 2**20
 # Servers behind Cloudflare refuse the names that HTTP libraries of Python give themselves.
 _HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; tapebook)", "Accept": "application/json"}
 _MOST_SAID = 200
+# The part of a source's progress that says how long it waits; those of its session are numbered from 1.
+_WAITS = 0
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -58,6 +61,18 @@ class PollSession(Protocol):
         """Goes on without the answer to a question that the server refused for good."""
         ...
 
+    def restore(self, parts: Sequence[str], now: int) -> None:
+        """Takes up again what a session before this one had done; ValueError when that cannot be read."""
+        ...
+
+
+class _Waits(msgspec.Struct, frozen=True):
+    """How often a server has failed, when it may be asked again, and what it said."""
+
+    failures: int = 0
+    not_before: int = 0
+    trouble: str | None = None
+
 
 class _HttpRefusal(msgspec.Struct, frozen=True):
     why: str
@@ -75,12 +90,28 @@ class PolledSource:
         self._name, self._session, self._context = name, session, context
         self._pause_s, self._timeout_s = 1 / per_second, timeout_s
         self._http: ClientSession | None = None
-        self._failures = 0
-        self._not_before = 0
-        self._trouble: str | None = None
+        self._waits = _Waits()
+        if context.progress:
+            self._restore(context.progress, context.clock())
+
+    def _restore(self, progress: Mapping[int, str], now: int) -> None:
+        try:
+            waits = msgspec.json.decode(progress.get(_WAITS, "{}"), type=_Waits)
+            self._session.restore([state for part, state in progress.items() if part > _WAITS], now)
+        except (ValueError, KeyError) as error:
+            # Of another version, mostly: what was done is done again.
+            self._context.sink.add_progress(SourceProgress(self._name))
+            said = f"progress cannot be read, and is made anew ({type(error).__name__}: {error})"[:_MOST_SAID]
+            self._context.sink.add_problem(SourceProblem(self._name, "progress", "", said))
+        else:
+            # A clock that was set back must not make it wait for longer than it ever would.
+            self._waits = msgspec.structs.replace(waits, not_before=min(waits.not_before, now + _LONGEST_WAIT_MS))
 
     async def run(self) -> None:
         """Asks what is due until cancelled; under virtual time `barrier` does."""
+        # Loaded by those who listen: most commands never do.
+        import asyncio
+
         try:
             while not self._context.stepped:
                 await self.barrier(self._context.clock())
@@ -93,22 +124,22 @@ class PolledSource:
 
     async def barrier(self, now: int) -> None:
         """Asks everything that is due, until a server wants to be left alone."""
-        while now >= self._not_before and (request := self._session.next_request(now)) is not None:
+        while now >= self._waits.not_before and (request := self._session.next_request(now)) is not None:
             answer = await self._ask(request)
             now = now if self._context.stepped else self._context.clock()
             refusal = answer if isinstance(answer, _HttpRefusal) else None
             if isinstance(answer, bytes) and (unreadable := self._session.handle_answer(request, answer, now)):
                 refusal = _HttpRefusal(unreadable)
-            if refusal is None:
-                self._failures, self._trouble = 0, None
-            else:
+            if refusal is not None:
                 self._handle_refusal(request, refusal, now)
+            elif self._waits != _Waits():
+                self._keep_waits(_Waits())
             if not self._context.stepped:
                 await self._context.sleep(self._pause_s)
 
     def connection_problem(self) -> str | None:
         """Why nothing is heard just now, in one line; None while something is."""
-        return None if self._trouble is None else f"{self._name} does not answer ({self._trouble})"
+        return None if self._waits.trouble is None else f"{self._name} does not answer ({self._waits.trouble})"
 
     def unlisted_settings(self) -> tuple[str, ...]:
         """Nothing: what settings of such a source name is taken as it is."""
@@ -121,12 +152,18 @@ class PolledSource:
         if refusal.for_good:
             self._session.skip_request(request, refusal.why, now)
             return
-        wait = min(_LONGEST_WAIT_MS, _FIRST_WAIT_MS * 2 ** min(self._failures, 10))
-        self._failures += 1
-        self._not_before = now + max(wait, min(refusal.wait_ms, _LONGEST_WAIT_MS))
-        self._trouble = refusal.why[:_MOST_SAID]
+        wait = min(_LONGEST_WAIT_MS, _FIRST_WAIT_MS * 2 ** min(self._waits.failures, 10))
+        until = now + max(wait, min(refusal.wait_ms, _LONGEST_WAIT_MS))
+        self._keep_waits(_Waits(self._waits.failures + 1, until, refusal.why[:_MOST_SAID]))
+
+    def _keep_waits(self, waits: _Waits) -> None:
+        self._waits = waits
+        state = msgspec.json.encode(waits).decode()
+        self._context.sink.add_progress(SourceProgress(self._name, _WAITS, state))
 
     async def _ask(self, request: HttpRequest) -> bytes | _HttpRefusal:
+        import asyncio
+
         from aiohttp import ClientError, ClientSession, ClientTimeout
 
         if self._http is None:

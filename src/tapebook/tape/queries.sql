@@ -257,3 +257,16 @@ SELECT seq, known_before, known_at FROM tape_set_backs ORDER BY seq;
 UPDATE tape_channels SET
     newest_known_at = CASE WHEN newest_known_at > :known_at THEN :known_at ELSE newest_known_at END,
     newest_bucket_ts = CASE WHEN newest_bucket_ts > :known_at THEN :known_at ELSE newest_bucket_ts END;
+
+-- name: progress
+-- How far a source has come, part by part.
+SELECT part, state_json FROM tape_source_progress WHERE source = :source ORDER BY part;
+
+-- name: note_progress
+-- Keeps one part of it; what was said of the part before is replaced.
+INSERT INTO tape_source_progress (source, part, state_json) VALUES (:source, :part, :state_json)
+ON CONFLICT (source, part) DO UPDATE SET state_json = excluded.state_json;
+
+-- name: forget_progress
+-- Forgets it: the source has delivered. Part 0 is no part of a task.
+DELETE FROM tape_source_progress WHERE source = :source AND part > 0;

@@ -6,16 +6,21 @@ sink decides when to commit, and how often. Under virtual time a caller moves th
 `barrier`: when it returns, all that the step sent has been handed over.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from tapebook.db import Database, Queries
+from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Gap, MidFrame, Observation, SubjectKind
-from tapebook.tape.families import Family
+from tapebook.tape.families import POSITIONING, PRESSURE, VOLATILITY, Family
 
 if TYPE_CHECKING:
     from tapebook.tape.store import Tape
+
+_QUERIES = Queries.load("tapebook.tape")
 
 Fact = Observation | MidFrame
 
@@ -34,6 +39,39 @@ class SourceProblem(msgspec.Struct, frozen=True):
     kind: str
     subject: str
     said: str
+
+
+class SourceProgress(msgspec.Struct, frozen=True):
+    """A part of what a source has done so far of something that takes many questions; without a part, it is done.
+
+    Part 0 outlives what is done: how the source stands with its server.
+    """
+
+    source: str
+    part: int | None = None
+    state: str = ""
+
+
+class ProgressTable:
+    """How far sources have come, in the database of a tape."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def parts(self, source: str) -> dict[int, str]:
+        """What is kept of a source, by part, in order; empty when it is in the middle of nothing."""
+        return dict(self._db.all(_QUERIES.progress, source=source))
+
+    def note(self, progress: Sequence[SourceProgress]) -> None:
+        """Keeps parts, and forgets those of a source that is done, in the order in which they were said."""
+        if not progress:
+            return
+        with self._db.transaction():
+            for each in progress:
+                if each.part is None:
+                    self._db.execute(_QUERIES.forget_progress, source=each.source)
+                else:
+                    self._db.execute(_QUERIES.note_progress, source=each.source, part=each.part, state_json=each.state)
 
 
 class Sink(Protocol):
@@ -57,6 +95,10 @@ class Sink(Protocol):
 
     def add_kinds(self, kinds: Mapping[str, SubjectKind]) -> None:
         """Takes note of symbols that are no perps, before there are observations of them."""
+        ...
+
+    def add_progress(self, progress: SourceProgress) -> None:
+        """Takes note of how far a source has come, to be kept with what it delivered until now."""
         ...
 
 
@@ -101,6 +143,7 @@ class SourceContext(msgspec.Struct, frozen=True):
 
     `url` is an address to listen to instead of that of the settings; `record` takes every payload as it was received.
     Under virtual time (`stepped`) a source asks in `barrier` alone, so that all of a step is known at its moment.
+    `progress` is what the source said by `add_progress` before it was ended, by part.
     """
 
     sink: Sink
@@ -111,6 +154,7 @@ class SourceContext(msgspec.Struct, frozen=True):
     url: str | None = None
     record: RecordPayload | None = None
     stepped: bool = False
+    progress: Mapping[int, str] = MappingProxyType({})
 
 
 def _is_always_current(settings: Any, problem: SourceProblem) -> bool:
@@ -164,3 +208,13 @@ class SourceAdapter(msgspec.Struct, frozen=True):
     def families(self) -> tuple[Family, ...]:
         """The tables of its own."""
         return tuple(channel.family for channel in self.channels if channel.family is not None)
+
+
+_DERIVED_CHANNELS = tuple(
+    SourceChannel(family.channel, 15 * MINUTE, "features") for family in (VOLATILITY, PRESSURE, POSITIONING)
+)
+
+
+def channels_of(sources: Iterable[SourceAdapter]) -> dict[str, SourceChannel]:
+    """The channels of some sources and those that are derived from them, by name."""
+    return {channel.name: channel for source in sources for channel in (*source.channels, *_DERIVED_CHANNELS)}

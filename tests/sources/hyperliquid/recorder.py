@@ -9,7 +9,7 @@ from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Gap, MidFrame, Observation, RegistryRecord, SubjectKind
 from tapebook.sources.hyperliquid import HyperliquidSourceSettings, create
 from tapebook.sources.hyperliquid.client import HyperliquidSource
-from tapebook.tape.source import Fact, SourceProblem
+from tapebook.tape.source import Fact, SourceProblem, SourceProgress
 
 Kind = TypeVar("Kind")
 
@@ -25,6 +25,7 @@ class Recorder:
         self.filled_ranges: list[Gap] = []
         self.problems: list[SourceProblem] = []
         self.kinds: dict[str, SubjectKind] = {}
+        self.progress: list[SourceProgress] = []
 
     def add_observations(self, observations: Sequence[Fact]) -> None:
         """Takes facts; a frame of midpoints as what it says of each symbol. Records of the registry are kept apart."""
@@ -51,6 +52,10 @@ class Recorder:
     def add_kinds(self, kinds: Mapping[str, SubjectKind]) -> None:
         """Takes the kinds of symbols."""
         self.kinds |= kinds
+
+    def add_progress(self, progress: SourceProgress) -> None:
+        """Takes how far a source has come."""
+        self.progress.append(progress)
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """The facts of one kind."""

@@ -5,11 +5,13 @@
 (`global/defi`), chains (`chain/bitcoin`), protocols (`protocol/aave-v3`) and stablecoins (`stablecoin/1`), the largest
 of each kind. Rows of chains carry the symbol of their token, those of stablecoins their own, so that a read about an
 asset finds what concerns it. How a chain has changed nobody says: it is compared with the tape's own row of a day ago.
-An hour whose questions were not all answered has no rows: half a sum would look like an outflow.
+An hour whose questions were not all answered has no rows: half a sum would look like an outflow. The next hour asks
+from the first question on, so that the parts of a snapshot are of one time; within the hour a process that was killed
+goes on with the question it stopped at.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -32,13 +34,15 @@ from tapebook.sources.defillama.wire import (
     read_stablecoins,
 )
 from tapebook.tape.market_context import ASSET_SUBJECTS, GLOBAL_SUBJECT, MACRO_CHANNELS
-from tapebook.tape.source import Sink
+from tapebook.tape.source import Sink, SourceProgress
 
 NAME = "defillama"
 
 # What is asked for without its charts, which are megabytes; both words are needed.
 _WITHOUT_CHARTS = (("excludeTotalDataChart", "true"), ("excludeTotalDataChartBreakdown", "true"))
 _FLOW_LIMIT_PERCENT = 0.5
+# A week before the newest day, and some days that may be missing.
+_DAYS_COMPARED = 15
 
 
 class SnapshotSettings(msgspec.Struct, frozen=True):
@@ -51,14 +55,36 @@ class SnapshotSettings(msgspec.Struct, frozen=True):
     stablecoins: int
 
 
-class _Answers(msgspec.Struct):
+class SnapshotPart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one answer left of a snapshot: the rows of its kind."""
+
+    kind: str
+    at: int
+    chains: tuple[ChainRow, ...] = ()
+    protocols: tuple[ProtocolRow, ...] = ()
+    history: tuple[tuple[int, float], ...] = ()
+    stablecoins: tuple[StablecoinRow, ...] = ()
+    overview: Overview | None = None
+
+
+class _Answers:
     """What has been answered of a snapshot."""
 
-    chains: list[ChainRow] = []
-    protocols: list[ProtocolRow] = []
-    history: list[tuple[int, float]] = []
-    stablecoins: list[StablecoinRow] = []
-    overviews: dict[str, Overview] = {}
+    def __init__(self) -> None:
+        self.chains: Sequence[ChainRow] = ()
+        self.protocols: Sequence[ProtocolRow] = ()
+        self.history: Sequence[tuple[int, float]] = ()
+        self.stablecoins: Sequence[StablecoinRow] = ()
+        self.overviews: dict[str, Overview] = {}
+        self.parts = 0
+
+    def add_part(self, part: SnapshotPart) -> None:
+        """Adds what an answer left."""
+        self.parts += 1
+        if part.overview is not None:
+            self.overviews[part.kind] = part.overview
+        else:
+            setattr(self, part.kind, getattr(part, part.kind))
 
 
 class DefiLlamaSnapshot:
@@ -80,14 +106,33 @@ class DefiLlamaSnapshot:
         self._answers = _Answers()
         self._steps: Iterator[HttpRequest] | None = None
         self._request: HttpRequest | None = None
+        self._began_at = 0
         self._not_before = 0
 
     def next_request(self, now: int) -> HttpRequest | None:
-        """The question to ask next; a snapshot begins with the hour."""
-        if self._request is None and self._is_due(now):
-            self._answers, self._steps = _Answers(overviews={}), iter(self._requests())
-            self._request = next(self._steps)
+        """The question to ask next; a snapshot begins with the hour, and ends with it."""
+        is_late = self._request is not None and floor_to_step(now, HOUR) > floor_to_step(self._began_at, HOUR)
+        if is_late or (self._request is None and self._is_due(now)):
+            self._begin(now)
         return self._request
+
+    def _begin(self, at: int) -> None:
+        if self._answers.parts:
+            self._sink.add_progress(SourceProgress(NAME))
+        self._answers, self._steps, self._began_at = _Answers(), iter(self._requests()), at
+        self._request = next(self._steps)
+
+    def restore(self, parts: Sequence[str], now: int) -> None:
+        """Goes on with the snapshot of a process that has ended, if it is of this hour and was not delivered."""
+        answers = [msgspec.json.decode(part, type=SnapshotPart) for part in parts]
+        if not answers:
+            return
+        if floor_to_step(answers[0].at, HOUR) != floor_to_step(now, HOUR) or not self._is_due(now):
+            self._sink.add_progress(SourceProgress(NAME))
+            return
+        self._begin(answers[0].at)
+        for answer in answers:
+            self._add_part(answer)
 
     def _is_due(self, now: int) -> bool:
         is_new = self._newest is None or floor_to_step(now, HOUR) > floor_to_step(self._newest, HOUR)
@@ -109,33 +154,40 @@ class DefiLlamaSnapshot:
 
     def handle_answer(self, request: HttpRequest, body: bytes, now: int) -> str | None:
         """Takes an answer; why it cannot be read, if it cannot."""
-        assert self._steps is not None
         try:
-            self._read(request.kind, body)
+            part = self._part_of(request.kind, body, now)
         except ValueError as error:
             return str(error)
-        self._request = next(self._steps, None)
+        state = msgspec.json.encode(part).decode()
+        self._sink.add_progress(SourceProgress(NAME, self._answers.parts + 1, state))
+        self._add_part(part)
         if self._request is None:
             self._deliver(floor_to_step(now, MINUTE))
         return None
 
-    def _read(self, kind: str, body: bytes) -> None:
-        answers = self._answers
+    def _add_part(self, part: SnapshotPart) -> None:
+        assert self._steps is not None
+        self._answers.add_part(part)
+        self._request = next(self._steps, None)
+
+    def _part_of(self, kind: str, body: bytes, now: int) -> SnapshotPart:
         if kind == "chains":
-            answers.chains = read_chains(body)
-        elif kind == "protocols":
-            answers.protocols = read_protocols(body)
-        elif kind == "history":
-            answers.history = read_history(body)
-        elif kind == "stablecoins":
-            answers.stablecoins = read_stablecoins(body)
-        else:
-            answers.overviews[kind] = read_overview(body)
+            return SnapshotPart(kind, now, chains=tuple(read_chains(body)))
+        if kind == "protocols":
+            # The largest of seven thousand: no sum is made of them.
+            return SnapshotPart(kind, now, protocols=tuple(read_protocols(body)[: self._settings.protocols]))
+        if kind == "history":
+            days = read_history(body)
+            return SnapshotPart(kind, now, history=tuple(days[-_DAYS_COMPARED:]))
+        if kind == "stablecoins":
+            return SnapshotPart(kind, now, stablecoins=tuple(read_stablecoins(body)))
+        return SnapshotPart(kind, now, overview=read_overview(body))
 
     def skip_request(self, request: HttpRequest, why: str, now: int) -> None:
         """Leaves the hour without a snapshot: the next hour asks anew."""
-        self._request, self._steps = None, None
+        self._request, self._steps, self._answers = None, None, _Answers()
         self._not_before = floor_to_step(now, HOUR) + HOUR
+        self._sink.add_progress(SourceProgress(NAME))
 
     def _deliver(self, bucket: int) -> None:
         rows = self._rows(bucket)
@@ -148,6 +200,8 @@ class DefiLlamaSnapshot:
             for gap in missed_hours(NAME, channel, newest=self._newest, bucket=bucket, step=HOUR):
                 self._sink.add_gap(gap)
         self._newest = bucket
+        self._answers = _Answers()
+        self._sink.add_progress(SourceProgress(NAME))
 
     def _rows(self, bucket: int) -> list[tuple[str, str, dict[str, Any]]]:
         """Channel, subject and figures of all rows."""
@@ -233,7 +287,7 @@ def _throughput(name: str, overview: Overview) -> dict[str, Any]:
     return {f"{name}24hUsd": _usd(overview.day), f"{name}Change1dPct": _percent(change)}
 
 
-def _history_changes(history: list[tuple[int, float]], bucket: int) -> tuple[float | None, float | None]:
+def _history_changes(history: Sequence[tuple[int, float]], bucket: int) -> tuple[float | None, float | None]:
     """How the value of all chains has changed in a day and a week, in percent; the last point is now."""
     if len(history) < 2:
         return None, None
@@ -257,12 +311,14 @@ def flow_word(change_percent: float | None) -> str | None:
 def _earner_rows(answers: _Answers, most: int) -> list[tuple[str, str, dict[str, Any]]]:
     """What protocols and chains turn over, those of most fees first; fees of a chain are what its blocks cost."""
     found: dict[str, dict[str, Any]] = {}
+    # Fees, revenue and volume of one protocol share its number; its slug may differ from answer to answer.
+    subjects: dict[str, str] = {}
     for name, overview in sorted(answers.overviews.items()):
         unit = "openInterestUsd" if name == "openInterest" else f"{name}24hUsd"
         for row in overview.rows[:most]:
             if name == "openInterest" and row.category not in OPEN_INTEREST:
                 continue
-            subject = f"{'chain' if row.is_chain else 'protocol'}/{_slug(row.slug)}"
+            subject = subjects.setdefault(row.id, f"{'chain' if row.is_chain else 'protocol'}/{_slug(row.slug)}")
             about = found.setdefault(subject, {"name": row.name, "category": row.category})
             about[unit] = _usd(row.day)
     return [("economic_throughput", subject, values) for subject, values in sorted(found.items())]

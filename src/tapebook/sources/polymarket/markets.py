@@ -126,7 +126,23 @@ def is_in_summary(kind: SummaryKind, linked: LinkedMarket, *, now: int, soon_ms:
     ends = market.ends_at if market.ends_at is not None else linked.event.ends_at
     if ends is None:
         return kind == "later"
-    return kind == ("immediate" if ends <= now + soon_ms else "later") and ends > now - DAY
+    # An outcome may be disputed for days, a market that is open for longer behind its deadline is forgotten.
+    is_current = ends > now - DAY or market_state(market) in ("pending", "disputed")
+    return kind == ("immediate" if ends <= now + soon_ms else "later") and is_current
+
+
+def with_history(linked: LinkedMarket, shifts: Mapping[str, tuple[float | None, float | None]]) -> LinkedMarket:
+    """The market with the shifts of its price that the history of one of its tokens shows."""
+    place = affirmative_place(linked.market) or 0
+    token = linked.market.tokens[place] if place < len(linked.market.tokens) else ""
+    if token not in shifts:
+        return linked
+    # Shifts are told of the first outcome.
+    hour, day = (None if shift is None else (shift if place == 0 else -shift) for shift in shifts[token])
+    market = linked.market
+    known = {"shift_1h": market.shift_1h if hour is None else round(hour, 6)}
+    known["shift_24h"] = market.shift_24h if day is None else round(day, 6)
+    return msgspec.structs.replace(linked, market=msgspec.structs.replace(market, **known))
 
 
 def most_traded(markets: Iterable[LinkedMarket], most: int) -> list[LinkedMarket]:
@@ -208,7 +224,7 @@ def _market_row(kind: SummaryKind, linked: LinkedMarket, books: Mapping[str, Ord
         row[name] = None if shift is None else _four_digits(turn * Decimal(decimal_text(shift) or 0))
     book = books.get(market.tokens[at]) if at < len(market.tokens) else None
     if book is not None:
-        row |= {"bid": book.bid, "ask": book.ask, "tick": book.tick or row["tick"]}
+        row |= {"bid": book.bid, "ask": book.ask, "mid": book.mid, "tick": book.tick or row["tick"]}
     return row
 
 

@@ -8,7 +8,10 @@ What the servers do that one would not expect, and where it is handled:
 - amounts are text in markets and numbers in events (`_polling.number_of`); ids are text everywhere;
 - a page is the last one when it names no `next_cursor`; it holds 100 events at most, whatever was asked for;
 - outcomes are Yes and No, Up and Down in any order, or names (`affirmative_place`);
-- the best price of a book stands last on either side.
+- the best price of a book stands last on either side; the midpoint is made of both (`OrderBookTop.mid`), for the CLOB
+  and its documents call it by two names;
+- a history of prices may end with a point of now, whatever was asked for (`read_shifts`); spans are asked for by their
+  ends, since `1m` is a month.
 """
 
 from collections.abc import Mapping
@@ -17,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from tapebook.domain.instants import DAY, HOUR, SECOND
 from tapebook.sources._polling import decode_answer, instant_of, number_of, text_of
 
 _MOST_TITLE = 300
@@ -75,6 +79,13 @@ class OrderBookTop(msgspec.Struct, frozen=True):
     tick: str | None
     bid_usd: float
     ask_usd: float
+
+    @property
+    def mid(self) -> str | None:
+        """The price in the middle; None where a side is empty."""
+        if self.bid is None or self.ask is None:
+            return None
+        return f"{((Decimal(self.bid) + Decimal(self.ask)) / 2).normalize():f}"
 
 
 def json_list(value: Any) -> tuple[str, ...]:
@@ -214,3 +225,29 @@ def _levels(rows: Any) -> list[tuple[Decimal, Decimal]]:
             if price and size and 0 < Decimal(price) < 1 and Decimal(size) > 0:
                 found.append((Decimal(price), Decimal(size)))
     return found
+
+
+def read_shifts(body: bytes, *, until: int) -> tuple[float | None, float | None]:
+    """How a price has moved in the hour and the day before a moment; None where the history does not reach back.
+
+    ValueError when it is no history.
+    """
+    answer = decode_answer(body)
+    rows = answer.get("history") if isinstance(answer, dict) else None
+    if not isinstance(rows, list):
+        raise ValueError(f"no history: {str(answer)[:60]!r}")
+    points = []
+    for row in rows:
+        at, price = (number_of(row, "t"), number_of(row, "p")) if isinstance(row, dict) else (None, None)
+        # The last point may be one of now, which nobody asked for.
+        if at is not None and price is not None and 0 <= price <= 1 and at * SECOND <= until:
+            points.append((int(at * SECOND), price))
+    points.sort()
+    return _shift(points, until, HOUR), _shift(points, until, DAY)
+
+
+def _shift(points: list[tuple[int, float]], until: int, span: int) -> float | None:
+    newest = [price for at, price in points if at > until - HOUR]
+    # What is much older than the span is of another time.
+    before = [price for at, price in points if until - span - HOUR < at <= until - span]
+    return newest[-1] - before[-1] if newest and before else None

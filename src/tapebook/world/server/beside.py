@@ -26,7 +26,12 @@ _DEPRECATED = {
 }
 _TEXT_ERROR = {404: "Data not found", 500: "Internal Error", 402: "Upgrade to the paid plan"}
 
+_INVALID_PAYLOAD = {"error": "Invalid payload"}
+
 Answer = Callable[[web.Request], Any]
+Book = dict[str, Any]
+OfBook = Callable[[Book, str], Any]
+OfBooks = Callable[[list[Book], list[dict[str, str]]], Any]
 
 
 class OtherServers:
@@ -51,9 +56,12 @@ class OtherServers:
         gets: dict[str, Answer] = {
             "/gamma/events/keyset": lambda request: predictions.keyset_page(query(request)),
             "/gamma/events": lambda request: predictions.legacy_page(query(request)),
+            "/gamma/markets/keyset": lambda request: predictions.keyset_page(query(request), of="markets"),
             "/gamma/public-search": lambda request: predictions.search(query(request)),
-            "/clob/book": lambda request: _only_book(predictions.books([query(request).get("token_id", "")])),
-            "/clob/midpoint": lambda request: _middle(predictions.books([query(request).get("token_id", "")])),
+            "/clob/prices-history": lambda request: predictions.history(query(request)),
+            **{f"/clob/{name}": self._single(make) for name, make in _OF_BOOK.items()},
+            # What is asked for many tokens is asked by POST alone.
+            **{f"/clob/{name}": _refuse_get for name in _OF_BOOKS},
             "/clob/time": lambda request: self._exchange.now // 1000,
             "/llama/v2/chains": lambda request: macro.chains(),
             "/llama/protocols": lambda request: macro.protocols(),
@@ -62,7 +70,19 @@ class OtherServers:
             "/stablecoins/stablecoins": lambda request: macro.stablecoins(),
         }
         found = [web.get(path, self._handler(path, answer)) for path, answer in gets.items()]
-        return [*found, web.post("/clob/books", self._books)]
+        return [*found, *(web.post(f"/clob/{name}", self._plural(make)) for name, make in _OF_BOOKS.items())]
+
+    def _single(self, make: OfBook) -> Answer:
+        def answer(request: web.Request) -> Any:
+            token = request.query.get("token_id", "")
+            if not (token.isascii() and token.isdecimal()):
+                raise GammaRefusal(400, {"error": "Invalid token id"})
+            found = self._predictions.books([token])
+            if not found:
+                raise GammaRefusal(404, {"error": "No orderbook exists for the requested token id"})
+            return make(found[0], request.query.get("side", ""))
+
+        return answer
 
     def _handler(self, path: str, answer: Answer) -> Callable[[web.Request], Any]:
         async def respond(request: web.Request) -> web.StreamResponse:
@@ -78,16 +98,19 @@ class OtherServers:
 
         return respond
 
-    async def _books(self, request: web.Request) -> web.StreamResponse:
-        refused = self._refuse(request)
-        if refused is not None:
-            return refused
-        try:
-            asked = msgspec.json.decode(await request.read(), type=list[dict[str, str]])
-        except msgspec.DecodeError:
-            return web.json_response({"error": "Invalid payload"}, status=400)
-        body = msgspec.json.encode(self._predictions.books([each.get("token_id", "") for each in asked]))
-        return web.Response(body=body, content_type="application/json")
+    def _plural(self, make: OfBooks) -> Callable[[web.Request], Any]:
+        async def respond(request: web.Request) -> web.StreamResponse:
+            refused = self._refuse(request)
+            if refused is not None:
+                return refused
+            try:
+                asked = msgspec.json.decode(await request.read(), type=list[dict[str, str]])
+            except msgspec.DecodeError:
+                return web.json_response(_INVALID_PAYLOAD, status=400)
+            books = self._predictions.books([each.get("token_id", "") for each in asked])
+            return web.Response(body=msgspec.json.encode(make(books, asked)), content_type="application/json")
+
+        return respond
 
     def _refuse(self, request: web.Request) -> web.Response | None:
         """What a server says that does not answer now; None when it does."""
@@ -124,12 +147,45 @@ def _overview(macro: MacroFigures, request: web.Request) -> Any:
     return macro.overview(kind, data_type, charts=charts)
 
 
-def _only_book(found: list[dict[str, Any]]) -> dict[str, Any]:
-    if not found:
-        raise GammaRefusal(404, {"error": "No orderbook exists for the requested token id"})
-    return found[0]
+def _refuse_get(request: web.Request) -> Any:
+    raise GammaRefusal(400, _INVALID_PAYLOAD)
 
 
-def _middle(found: list[dict[str, Any]]) -> dict[str, str]:
-    book = _only_book(found)
-    return {"mid": f"{(float(book['bids'][-1]['price']) + float(book['asks'][-1]['price'])) / 2:.4g}"}
+def _best(book: Book, side: str) -> str:
+    """What `BUY` and `SELL` get: the best bid and the best ask, which stand last."""
+    if side not in ("BUY", "SELL"):
+        raise GammaRefusal(400, {"error": "Invalid side"})
+    return str(book["bids" if side == "BUY" else "asks"][-1]["price"])
+
+
+def _middle(book: Book) -> str:
+    return f"{(float(_best(book, 'BUY')) + float(_best(book, 'SELL'))) / 2:.4g}"
+
+
+def _spread(book: Book) -> str:
+    return f"{float(_best(book, 'SELL')) - float(_best(book, 'BUY')):.4g}"
+
+
+# What the CLOB tells of one token by GET, and of many by POST; the documents call `mid` otherwise.
+_OF_BOOK: dict[str, OfBook] = {
+    "book": lambda book, side: book,
+    "midpoint": lambda book, side: {"mid": _middle(book)},
+    "price": lambda book, side: {"price": _best(book, side)},
+    "spread": lambda book, side: {"spread": _spread(book)},
+    "last-trade-price": lambda book, side: {"price": book["last_trade_price"], "side": "BUY"},
+}
+_OF_BOOKS: dict[str, OfBooks] = {
+    "books": lambda books, asked: books,
+    "midpoints": lambda books, asked: {book["asset_id"]: _middle(book) for book in books},
+    "spreads": lambda books, asked: {book["asset_id"]: _spread(book) for book in books},
+    "prices": lambda books, asked: _prices(books, asked),
+}
+
+
+def _prices(books: list[Book], asked: list[dict[str, str]]) -> dict[str, dict[str, str]]:
+    by_token = {book["asset_id"]: book for book in books}
+    found: dict[str, dict[str, str]] = {}
+    for each in asked:
+        if book := by_token.get(each.get("token_id", "")):
+            found.setdefault(each["token_id"], {})[each.get("side", "")] = _best(book, each.get("side", ""))
+    return found
