@@ -35,6 +35,7 @@ FIRST_AGENTS: dict[str, dict[str, Any]] = {
     "demo-ensemble": {
         "watch": "BTC, ETH",
         "engine": "ensemble",
+        "members": "trend, reversion, breakout, carry",
         "strategy": "Go with the weighted majority of the rule engines.",
     },
 }

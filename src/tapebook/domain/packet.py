@@ -112,7 +112,8 @@ class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
     `weights` are the members an ensemble trusts, `cash` and `equal` among them; empty when nothing was learned.
     `missed_e9` is what not holding their target has cost since the last trade, in billionths of the notional, and
     `cost_ppm` what a trade costs. `lessons_scale_e4` and, for shorts, `lessons_scale_short_e4` scale
-    what is entered by the lessons in `lessons_followed`.
+    what is entered by the lessons in `lessons_followed`. `believed_e4` is the hit rate to believe for each tenth of
+    confidence, for whoever sizes by it; empty for all others.
     """
 
     symbol: str = ""
@@ -137,6 +138,7 @@ class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
     lessons_scale_e4: int = 10_000
     lessons_scale_short_e4: int = 10_000
     lessons_followed: tuple[str, ...] = ()
+    believed_e4: tuple[int, ...] = ()
     analog: AnalogFacts | None = None
 
     @property
