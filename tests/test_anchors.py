@@ -4,12 +4,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tapebook import anchors
-from tapebook.anchors import AnchorCheck, AnchorTimer, anchor_heads, try_anchor_heads
+from tapebook.anchors import AnchorCheck, AnchorTimer, anchor_heads, lost_anchors, try_anchor_heads
 from tapebook.desk.roles import ROLES, RoleName, StopSignal, run_role
 from tapebook.errors import StaleWriter, StoreFailed
-from tapebook.log import NotedAnchor
+from tapebook.log import NotedAnchor, Restore
 from tests.desk.desks import desk, reply
 
 
@@ -104,3 +106,50 @@ def test_an_archive_that_refuses_leaves_no_note(tmp_path: Path, monkeypatch: pyt
         assert floor.rooms.log.newest_anchor() == NotedAnchor()
         assert try_anchor_heads(floor.rooms) is None
         assert floor.rooms.log.newest_anchor().number == 1
+
+
+class _Timeline:
+    """The oracle: anchors with the one each follows, and restores as a person does them."""
+
+    def __init__(self) -> None:
+        self.parents = {1: 0}
+        self.head, self.restores = 1, list[Restore]()
+
+    def write_anchor(self) -> None:
+        """Goes on from where the book is."""
+        number = max(self.parents) + 1
+        self.parents[number] = self.head
+        self.head = number
+
+    def restore(self, to: int) -> None:
+        """Puts the book back to what it was at an anchor; nothing to note where it is the last."""
+        last = max(self.parents)
+        if to < last:
+            self.restores.append(Restore(last, to, len(self.restores)))
+        self.head = to
+
+    def is_lost(self, number: int) -> bool:
+        """Whether an anchor did not lead to where the book is."""
+        at = self.head
+        while at:
+            if at == number:
+                return False
+            at = self.parents[at]
+        return True
+
+
+@given(st.lists(st.one_of(st.just(0), st.integers(1, 30)), max_size=40))
+def test_lost_are_the_anchors_that_did_not_lead_to_where_the_book_is(steps: list[int]) -> None:
+    timeline = _Timeline()
+    restored = False
+    for step in steps:
+        if step == 0:
+            timeline.write_anchor()
+            restored = False
+        elif not restored:
+            # A second restore in a row is of a home that never went on, whose archive was not told of the first.
+            timeline.restore(1 + step % max(timeline.parents))
+            restored = True
+    last = max(timeline.parents)
+    lost = {number for each in lost_anchors(timeline.restores, last=last) for number in each}
+    assert lost == {number for number in timeline.parents if timeline.is_lost(number)}

@@ -8,9 +8,12 @@ contradicts another.
 Anchors are written when a command that changed something ends, and by the processes of a desk once a minute and when
 they stop (docs/decisions/0005). The object comes first and the note in the book after it: the next process takes an
 anchor of which a killed one made no note into the chain.
+
+A book that was restored from a backup is shorter than the anchors say. It knows so (`Log.restores`), and the first
+anchor after that tells the archive too: what anchors name that were written in between is lost, and not cut off.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import msgspec
@@ -18,7 +21,7 @@ import msgspec
 from tapebook.clock import elapsed_seconds
 from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import Damaged, StaleWriter, TapebookError
-from tapebook.log import Finding, Head, NotedAnchor, Stream
+from tapebook.log import Finding, Head, NotedAnchor, Restore, Stream
 from tapebook.log.event import GENESIS
 from tapebook.tape.seals import Seal, SealPlace, TapeMark, commit_at, sealed_places, tape_mark
 from tapebook.wiring import Rooms
@@ -27,6 +30,7 @@ ANCHOR_SECONDS = 60.0
 """How often the processes of a desk write an anchor, if anything has changed."""
 
 _FOLDER = "anchors/"
+_RESTORES = f"{_FOLDER}restored/"
 # An owner's stream has no deployment, and no file can have an empty name.
 _OWNER_STREAM = "-"
 # A folder with a hundred thousand files is slow to list on some file systems.
@@ -67,6 +71,10 @@ def anchor_heads(rooms: Rooms) -> int | None:
     content = msgspec.json.encode(anchor)
     note = NotedAnchor(anchor.number, sha256_hex(content), mark.seq, anchor.written_at)
     reach = {stream: head.seq for stream, head in moved.items()}
+    for restore in rooms.log.restores():
+        # Here and not when it was restored: until it goes on, a restored book may be a drill beside the real one.
+        if noted.number <= restore.until_anchor:
+            rooms.archive.create(_restore_key(restore), msgspec.json.encode(restore))
     try:
         # Before the note and outside of its transaction: others write to the book while an archive elsewhere answers.
         rooms.archive.create(_anchor_key(anchor.number), content)
@@ -119,6 +127,34 @@ def _newest_anchor(rooms: Rooms, noted: NotedAnchor) -> NotedAnchor:
     return noted
 
 
+def note_restore(rooms: Rooms) -> int:
+    """Has a book that was just restored know which anchors name what was lost; returns how many there are."""
+    noted = rooms.log.newest_anchor()
+    newest = _newest_anchor(rooms, noted).number
+    if newest > noted.number:
+        rooms.log.note_restore(Restore(newest, noted.number, rooms.clock.now()))
+    return newest - noted.number
+
+
+def lost_anchors(restores: Iterable[Restore], *, last: int) -> list[range]:
+    """The numbers of anchors that name what was lost, seen from a book that goes on after the last one.
+
+    A book may be restored several times, also to what an earlier restore had left behind: what counts are the anchors
+    that led to where it was restored to.
+    """
+    lost, reached = list[range](), last + 1
+    for restore in sorted(restores, reverse=True):
+        if restore.until_anchor < reached:
+            lost.append(range(restore.to_anchor + 1, restore.until_anchor + 1))
+            # What led there was written before; restores that came later are of other ways.
+            reached = restore.to_anchor
+    return lost
+
+
+def _restore_key(restore: Restore) -> str:
+    return f"{_RESTORES}{restore.to_anchor:09d}-{restore.until_anchor:09d}"
+
+
 def _anchor_key(number: int) -> str:
     return f"{_FOLDER}{number // _PER_FOLDER:06d}/{number:09d}"
 
@@ -132,6 +168,7 @@ class AnchorCheck:
         self._places: set[SealPlace] = set()
         self._left: dict[tuple[str, int], int] = {}
         self._reached: dict[Stream, int] = {}
+        self._lost: list[range] = []
         self.sealed: dict[SealPlace, Seal] = {}
 
     def findings(self) -> Iterator[Finding]:
@@ -146,6 +183,9 @@ class AnchorCheck:
         self._places, self._left = sealed_places(self._rooms.tape_db)
         yield from self._heads_alone(key for key in keys if key.count("/") == 3)
         last = max([noted.number, *numbers])
+        told = [self._told_restore(key) for key in keys if key.startswith(_RESTORES)]
+        restores = {*self._rooms.log.restores(), *(each for each in told if each is not None)}
+        self._lost = lost_anchors(restores, last=last)
         found = self._chain(noted, last=last)
         shown = list(islice(found, _SHOWN))
         yield from shown
@@ -156,6 +196,10 @@ class AnchorCheck:
             yield Finding("log_anchored", f"differs from the anchors for {', '.join(odd[:_SHOWN])}", _CUT)
         elif noted.number < (1 if anchored else 0):
             yield Finding("log_anchors", "the newest anchor is not noted any more", _CUT)
+
+    def _told_restore(self, key: str) -> Restore | None:
+        content = self._rooms.archive.get(key)
+        return None if content is None else msgspec.json.decode(content, type=Restore)
 
     def _heads_alone(self, keys: Iterator[str]) -> Iterator[Finding]:
         """Anchors of an older tapebook: an object for each head, which no other names."""
@@ -187,7 +231,8 @@ class AnchorCheck:
             if anchor.number != number or (number == noted.number and note != noted):
                 yield Finding(f"anchor {number}", "is not the one that the book has noted", _ALTERED)
             before = digest
-            yield from self._contents(anchor)
+            if not any(number in lost for lost in self._lost):
+                yield from self._contents(anchor)
 
     def _contents(self, anchor: Anchor) -> Iterator[Finding]:
         for owner, deployment, seq, digest in anchor.heads:

@@ -109,6 +109,16 @@ def test_one_bad_file_and_nothing_is_imported(floor: Desk, tmp_path: Path) -> No
             home(floor).import_files("b", tmp_path / "out")
         assert "\n" not in str(refused.value)
         assert floor.rooms.book.head("b.paper") == head
+    # What is known already with another result is no second trade, and no reason to say nothing.
+    path.write_text(json.dumps(good))
+    home(floor).import_files("b", tmp_path / "out")
+    head = floor.rooms.book.head("b.paper")
+    path.write_text(json.dumps(good | {"realized_pnl": "12", "outcome": "win"}))
+    with pytest.raises(
+        BadInput, match=r"outcome_t7\.json: it is known as .* and told as .* net 12\.000000 USD; nothing"
+    ):
+        home(floor).import_files("b", tmp_path / "out")
+    assert floor.rooms.book.head("b.paper") == head
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="has neither an outcome"):
         home(floor).import_files("b", tmp_path / "empty")
@@ -146,6 +156,11 @@ def test_show_is_as_of_a_moment_and_no_rate_is_bare(floor: Desk) -> None:
         assert all({"n", "win_rate"} <= row.keys() and "low" in row["win_rate"] for row in now[table])
     before = home(floor).show("a", as_of=T0)
     assert (before["outcomes"], before["providers"], before["snapshots"]) == (0, [], [])
+    newest, _ = home(floor).snapshots("a")
+    assert (newest["chunk"], newest["n"]) == ("2026-Q2", COUNT // 2)
+    assert sum(each["n"] for each in newest["assets"]) == COUNT // 2
+    assert {each["name"] for each in newest["providers"]} == {"ensemble", "trend", "carry"}
+    assert home(floor).snapshots("a", as_of=T0) == []
     assert home(floor).show("b")["fit"] is None
     assert msgspec.json.encode(now)
 

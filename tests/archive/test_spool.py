@@ -50,6 +50,10 @@ class Moody:
             raise self.error
         return self.kept.get(key)
 
+    def delete_backup(self, key: str) -> None:
+        """Forgets an object."""
+        self.kept.pop(key, None)
+
     def keys(self, prefix: str) -> list[str]:
         """Every key with a prefix."""
         return sorted(key for key in self.kept if key.startswith(prefix))

@@ -104,6 +104,19 @@ def test_other_bytes_under_the_same_key_are_refused(archive: Archive) -> None:
     assert archive.get("a") == b"one"
 
 
+def test_only_backups_are_ever_deleted(archive: Archive) -> None:
+    key = put_content(archive, b"kept")
+    archive.create("backups/manifests/1", b"old")
+    for each in (key, "anchors/000000/000000001", "packs/ab/abc", "backups", "backupsx/1"):
+        with pytest.raises(BadInput, match="no part of a backup"):
+            archive.delete_backup(each)
+    for _ in range(2):
+        archive.delete_backup("backups/manifests/1")
+        assert archive.keys("") == [key] and archive.get("backups/manifests/1") is None
+    archive.create("backups/manifests/1", b"another")
+    assert archive.get("backups/manifests/1") == b"another"
+
+
 @pytest.mark.parametrize("key", OUTSIDE)
 def test_keys_outside_are_refused(archive: Archive, place: str, key: str) -> None:
     with pytest.raises(BadInput, match="is not an archive key"):

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tapebook.errors import BadInput
 from tapebook.experience.events import SeenFeatures
 from tapebook.experience.features import feature_vector_of
-from tapebook.experience.files import export_folder, read_folder
-from tapebook.experience.records import Outcome, outcome_of, records_from_scratch, snapshot_of
+from tapebook.experience.files import ExperienceFolder, export_folder, read_folder
+from tapebook.experience.records import ALL, Outcome, outcome_of, records_from_scratch, snapshot_of
 from tests.experience.makers import T0, closed, memory_desk, run_of, sight, vote
 
 
@@ -51,6 +52,9 @@ def test_layout_is_one_file_per_outcome_and_the_summaries(tmp_path: Path) -> Non
     one = json.loads((tmp_path / "memory" / "outcome_t1.json").read_text())
     assert (one["asset"], one["provider"], one["outcome"]) == ("BTC", "ensemble", "loss")
     assert (one["realized_pnl"], one["entry_price"]) == ("-0.176550", "100.00000000")
+    snapshot = json.loads((tmp_path / "memory" / "snapshot_20260105_000000.json").read_text())
+    assert (snapshot["chunk"], snapshot["started_at"]) == ("Q1", "2026-01-05T00:00:00.000Z")
+    assert snapshot["providers"]["ensemble"]["trades"] == snapshot["result"]["trades"] == 2
     performance = json.loads((tmp_path / "memory" / "provider_performance.json").read_text())
     assert (performance["ensemble"]["total_trades"], performance["ensemble"]["winning_trades"]) == (2, 0)
 
@@ -62,6 +66,12 @@ def test_round_trip_loses_nothing(tmp_path: Path) -> None:
     assert list(contents.outcomes) == sorted(found, key=lambda each: each[0].exited_at)
     assert any(seen.reading and None in seen.reading for _, seen in found)
     assert [each.chunk for each in contents.snapshots] == ["Q1", "Q2"]
+    (tmp_path / "before").mkdir()
+    for number, each in enumerate(contents.snapshots):
+        # Sums as lists, as files of before have them.
+        (tmp_path / "before" / f"snapshot_{number}.json").write_bytes(msgspec.json.encode(each))
+    assert read_folder(tmp_path / "before").snapshots == contents.snapshots
+    assert contents.snapshots[0].result == records_from_scratch([each for each, _ in found])[ALL, ""]
     assert records_from_scratch([each for each, _ in contents.outcomes]) == records_from_scratch(
         [each for each, _ in found]
     )
@@ -140,3 +150,101 @@ def test_folders_that_will_not_do_are_named(tmp_path: Path) -> None:
         export_folder(
             tmp_path / "new", [(outcome_of(closed(1, net_bps=1, trade_id="a/b"), None), SeenFeatures())], [], records={}
         )
+
+
+PAIR: dict[str, Any] = {
+    **{
+        "decision_id": "trade-001",
+        "asset_pair": "BTCUSD",
+        "action": "BUY",
+        "entry_price": 50_000,
+        "exit_price": 52_000,
+    },
+    **{"entry_timestamp": "2025-11-12T19:23:54.197462", "exit_timestamp": "2025-11-13T19:23:54.197462"},
+    **{"position_size": 0.1, "realized_pnl": 190.0, "pnl_percentage": 3.8, "holding_period_hours": 24.0},
+    **{"ai_provider": "ensemble", "ensemble_providers": ["local", "cli"], "decision_confidence": 75},
+    **{"market_sentiment": "Bullish", "volatility": 5.0, "price_trend": "bullish", "was_profitable": True},
+    **{"hit_stop_loss": False, "hit_take_profit": True, "veto_applied": False, "total_transaction_cost": 10.0},
+}
+PRODUCT: dict[str, Any] = {
+    **{"trade_id": "98bc28df", "decision_id": None, "product": "GBP_USD", "side": "SHORT", "entry_price": "1.35507"},
+    **{"entry_time": "2026-02-18T22:38:54.918181+00:00", "exit_time": "2026-04-01T23:55:20.040384+00:00"},
+    **{"entry_size": "1000", "exit_price": "1.349805", "realized_pnl": "5.265", "fees": "0.25", "roi_percent": "0.38"},
+}
+
+
+def other_layouts(folder: Path, *lines: dict[str, Any], **changes: Any) -> ExperienceFolder:
+    """What is read of a folder with an outcome of one layout, lines of another, and a summary."""
+    folder.mkdir()
+    told = PAIR | changes
+    (folder / f"outcome_{told['decision_id']}.json").write_text(json.dumps(told))
+    (folder / "2026-04-01.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (folder / "snapshot_20251122_192354.json").write_text(json.dumps({"total_trades": 5, "win_rate": 80.0}))
+    return read_folder(folder)
+
+
+def test_outcomes_of_other_layouts_are_read(tmp_path: Path) -> None:
+    found = other_layouts(tmp_path / "memory", PRODUCT)
+    assert found.problems == () and found.snapshots == ()
+    assert found.skipped == ("snapshot_20251122_192354.json: it sums up outcomes, and is computed again from them",)
+    (pair, seen), (product, _) = found.outcomes
+    assert (pair.trade_id, pair.symbol, pair.side, pair.provider, pair.regime) == (
+        *("trade-001", "BTC", "long"),
+        *("ensemble", "bullish"),
+    )
+    assert (pair.net_usd_e6, pair.gross_usd_e6, pair.notional_usd_e6) == (190_000_000, 200_000_000, 5_000_000_000)
+    assert (pair.confidence_e4, pair.exit_reason, pair.holding_ms) == (7_500, "take_profit", 86_400_000)
+    assert dict(pair.conditions)["providers"] == "local, cli" and pair.votes == () and seen == SeenFeatures()
+    assert (product.symbol, product.side, product.net_usd_e6, product.notional_usd_e6) == (
+        *("GBP", "short"),
+        *(5_015_000, 1_355_070_000),
+    )
+
+
+@pytest.mark.parametrize(
+    ("pair", "symbol"),
+    [("BTCUSD", "BTC"), ("eth-usd", "ETH"), ("SOL/USDT", "SOL"), ("EUR_USD", "EUR"), ("USD", "USD"), ("GOLD", "GOLD")],
+)
+def test_pairs_are_named_by_what_is_traded(tmp_path: Path, pair: str, symbol: str) -> None:
+    ((outcome, _),) = other_layouts(tmp_path / "memory", asset_pair=pair).outcomes
+    assert outcome.symbol == symbol
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"action": "HOLD"}, "outcome_trade-001.json: 'HOLD' is no trade"),
+        ({"exit_price": None}, "outcome_trade-001.json: the trade has not ended"),
+        ({"realized_pnl": None}, "outcome_trade-001.json: the trade has not ended"),
+    ],
+)
+def test_what_is_no_closed_trade_is_skipped_and_named(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
+    found = other_layouts(tmp_path / "memory", **changes)
+    assert (found.outcomes, found.problems, found.skipped[0]) == ((), (), says)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"was_profitable": False}, "it says was_profitable=False and a realized_pnl of 190.0"),
+        ({"exit_timestamp": "2025-01-01T00:00:01"}, "it ends before it begins"),
+        ({"decision_confidence": 175}, "a confidence of 1.75 is not between 0 and 1"),
+        ({"ai_provider": "a\nb"}, "characters that are not seen"),
+        ({"entry_price": "dear"}, "Expected `float`"),
+        ({"entry_price": 1e30}, "an amount is longer than 64 bits"),
+    ],
+)
+def test_a_contradiction_in_another_layout_is_named(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
+    found = other_layouts(tmp_path / "memory", PRODUCT | {"side": "LONG", "entry_size": "much"}, **changes)
+    assert says in found.problems[1] and found.problems[1].startswith("outcome_trade-001.json: ")
+    assert found.problems[0] == "2026-04-01.jsonl:1: 'much' is not a number"
+
+
+def test_one_id_with_two_results_is_named(tmp_path: Path) -> None:
+    found = other_layouts(tmp_path / "memory", PRODUCT, PRODUCT, PRODUCT | {"realized_pnl": "7"})
+    assert len(found.outcomes) == 4
+    (problem,) = found.problems
+    assert problem.startswith(
+        "trade 98bc28df: it is known as GBP short until 2026-04-01T23:55:20.040Z, net 5.015000 USD"
+    )
+    assert problem.endswith("net 6.750000 USD")

@@ -15,6 +15,7 @@ from tapebook.settings.config import (
     FILE,
     TEMPLATE,
     ArchiveSettings,
+    BackupSettings,
     Config,
     DeskSettings,
     EngineSettings,
@@ -29,6 +30,7 @@ from tapebook.settings.config import (
     find_home,
     load_config,
     model_keys,
+    with_setting,
 )
 from tests.matrix import covering
 
@@ -37,6 +39,7 @@ SECTIONS = {
     **{
         "store": StoreSettings,
         "archive": ArchiveSettings,
+        "backup": BackupSettings,
         "paper": PaperSettings,
         "engine": EngineSettings,
         "llm": LlmSettings,
@@ -200,7 +203,7 @@ def test_value_out_of_range_is_refused(refused: Callable[[str], str], text: str,
         ("[archive]\nlatency_ms = 5", "line 2: unknown key `latency_ms` in [archive]; it belongs in [paper]"),
         ('[engine]\nowner = "x"', "line 2: unknown key `owner` in [engine]; it belongs at the top"),
         ("[archive]\nzzz = 5", "line 2: unknown key `zzz` in [archive]; choose one of: `place`, `spool`, `packets`"),
-        ("[zzz]", "line 1: unknown section [zzz]; choose one of: [store], [archive], [paper], [engine]"),
+        ("[zzz]", "line 1: unknown section [zzz]; choose one of: [store], [archive], [backup], [paper]"),
         ("[paper.fees]\ntaker = 1", "line 1: unknown key `fees` in [paper]"),
         ("\npaper = 5", "line 2: `paper` is a section: write [paper] on a line of its own"),
         ("[[paper]]", "line 1: `paper` is a section"),
@@ -323,3 +326,47 @@ def test_home_is_the_one_given_else_the_environments_else_home(monkeypatch: pyte
 def test_impossible_home_is_refused(given_name: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         find_home(given_name, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        TEMPLATE,
+        "[store]\n# where\nbook = 'x.db' # here\ntape = 'y.db'\n",
+        "[store]\n",
+        "store = { book = 'x.db' }\n",
+        "store.book = 'x.db'\n",
+        '["store"]\n"book" = "x.db"\n',
+        'owner = """a\n[store]\nbook = 1"""\n[store]\nbook = \'x.db\'\n',
+        '[store]\nbook = """x\n.db"""\n',
+    ],
+)
+@pytest.mark.parametrize("value", ["book.db", 'quo"ted\\', "postgresql://a:b@c/d", "Zürich"])
+def test_one_setting_is_changed_and_no_other(text: str, value: str) -> None:
+    wanted = tomllib.loads(text)
+    wanted.setdefault("store", {})["book"] = value
+    edited = with_setting(text, ("store", "book"), value)
+    assert tomllib.loads(edited) == wanted
+    if text == TEMPLATE:
+        changed = [new for old, new in zip(text.split("\n"), edited.split("\n"), strict=True) if old != new]
+        assert len(changed) <= 1, "comments stay"
+
+
+def test_a_key_may_be_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("sk-pl4nted\n")
+    path.chmod(0o600)
+    environ = {"OPENAI_API_KEY_FILE": str(path)}
+    assert model_keys(environ) == {"anthropic": "", "openai": "sk-pl4nted"}
+    assert model_keys(environ | {"OPENAI_API_KEY": "sk-other"})["openai"] == "sk-other", "the variable itself wins"
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600") as refused:
+        model_keys(environ)
+    assert "pl4nted" not in str(refused.value)
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        model_keys({"OPENAI_API_KEY_FILE": str(tmp_path / "none")})
+    path.chmod(0o600)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="it is no text"):
+        model_keys(environ)

@@ -13,17 +13,19 @@ from tapebook import context
 from tapebook.decision import EngineAnswer
 from tapebook.decision.engines.ensemble import EnsembleEngine
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceSettings, ReflectionSettings
-from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import AssetContext, Candle, SettledFunding
 from tapebook.domain.money import E8
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
 from tapebook.experience import HALF_HOUR, feature_vector_of, features_of_bars, market_features_at
 from tapebook.experience.events import draft_situation_seen
+from tapebook.experience.records import ALL, records_from_scratch
 from tapebook.lab.replay import replay_runs
 from tapebook.tape.features import classify_regime, regime_of
 from tapebook.tape.view import View
 from tapebook.tick.decide import PreparedDecision, Slot
+from tapebook.tick.learn import snapshots_due
 from tapebook.tick.memory import (
     _feature_vector_cache,
     append_experience_snapshot,
@@ -34,6 +36,7 @@ from tapebook.tick.memory import (
 from tapebook.tick.prepare import read_lookback
 from tapebook.tick.story import tick
 from tapebook.wiring import Rooms
+from tests.db.places import sql
 from tests.desk.desks import START, Desk, desk, reply
 from tests.experience.makers import closed, run_of, sight
 from tests.experience.test_moments import walk
@@ -201,6 +204,61 @@ def test_a_snapshot_is_an_event_of_its_deployment(tmp_path: Path) -> None:
         found = floor.rooms.experience.snapshots(agent.id, seq=head + 1)
         assert [(each.chunk, each.result.n) for each in found] == [("Q2", 0), ("Q1", 12)]
         assert floor.is_whole()
+
+
+def test_a_desk_sums_up_each_month_that_is_over_once(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(PROFILE)
+        market = Market(floor, agent, seed=3)
+        taken = []
+        # Two trades in January, none in February, one each in March and April; nobody decides before the middle of May.
+        for at, rounds in (
+            ("2026-01-28", 2),
+            ("2026-02-10", 0),
+            ("2026-03-05", 1),
+            ("2026-04-30", 1),
+            ("2026-05-15", 0),
+        ):
+            floor.clock.advance(max(floor.clock.now(), parse_instant(at)))
+            for _ in range(rounds):
+                market.round()
+            market.look(0.0)
+            head = floor.rooms.book.head(agent.id)
+            taken.append([(each.chunk, each.result.n) for each in floor.rooms.experience.snapshots(agent.id, seq=head)])
+        january, march, april = ("2026-01", 2), ("2026-03", 1), ("2026-04", 1)
+        assert taken == [[], [january], [january], [march, january], [april, march, january]]
+        # A new process, another decision and another outcome change nothing of it.
+        again = Rooms(floor.rooms.home, clock=floor.clock)
+        assert snapshots_due(again, agent, seq=again.book.head(agent.id)) == []
+        again.close()
+        market.round()
+        market.look(0.0)
+        found = floor.rooms.experience.snapshots(agent.id, seq=floor.rooms.book.head(agent.id))
+        assert [each.chunk for each in found] == ["2026-04", "2026-03", "2026-01"]
+        outcomes = floor.rooms.experience.outcomes(agent.id, seq=floor.rooms.book.head(agent.id), most=99)
+        first = [each for each in outcomes if each.exited_at < parse_instant("2026-02-01")]
+        parts = {record.key: record for record in found[-1].parts}
+        assert parts == {key: each for key, each in records_from_scratch(first).items() if key in parts}
+        assert found[-1].result == records_from_scratch(first)[ALL, ""]
+        assert replay_runs(floor.rooms, floor.rooms.book.run_ids(most=999)).different == []
+        assert floor.is_whole()
+
+
+def test_a_month_that_could_not_be_written_is_summed_up_later(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agent = floor.hire(PROFILE)
+        market = Market(floor, agent, seed=3)
+        market.round()
+        market.look(0.0)
+        floor.clock.advance(parse_instant("2026-02-10"))
+        floor.rooms.book_db.execute(sql("ALTER TABLE experience_snapshots RENAME TO gone"))
+        market.look(0.0)
+        (broken,) = floor.rooms.book.degraded_runs(since=0)
+        assert broken[1][0].startswith("learning snapshots: ")
+        floor.rooms.book_db.execute(sql("ALTER TABLE gone RENAME TO experience_snapshots"))
+        market.look(0.0)
+        (found,) = floor.rooms.experience.snapshots(agent.id, seq=floor.rooms.book.head(agent.id))
+        assert (found.chunk, found.result.n) == ("2026-01", 1)
 
 
 def test_runs_of_trades_that_were_learned_from_are_not_read_again(

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 
-from tapebook.api.open_home import HomePart
+from tapebook.api.open_home import AsOf, HomePart
 from tapebook.desk import agents, control
 from tapebook.desk.agents import RemovedAgent, SavedAgent
 from tapebook.desk.control import FlattenReport, HaltReport
@@ -78,10 +78,14 @@ class AgentView(ProfileView):
 class Agents(HomePart):
     """The agents of a home."""
 
-    def agents(self, *, removed: bool = False) -> list[ProfileView]:
-        """Every agent with its newest profile; when asked, those too that were removed."""
+    def agents(self, *, removed: bool = False, as_of: AsOf = None) -> list[ProfileView]:
+        """Every agent with its newest profile, or that of a moment; when asked, those too that were removed."""
         with self._home.read() as rooms:
             book = rooms.book
+            if as_of is not None:
+                moment = self._home.moment(as_of)
+                then = [book.agent_as_of(name, as_of=moment, removed=removed) for name in book.agent_names()]
+                return [profile_view(*found) for found in then if found is not None]
             return [
                 profile_view(version, profile, removed_at=book.removed_at(profile.name) if removed else None)
                 for version, profile in book.agents(removed=removed)

@@ -19,11 +19,11 @@ from tapebook.api.backtests import BacktestRuns, Backtests
 from tapebook.api.bots import BotDecision, Bots
 from tapebook.api.changes import ChangeFeed, HomeChanges, MovedStream
 from tapebook.api.experience import HomeExperience
-from tapebook.api.homes import HomeHealth, find_damage
+from tapebook.api.homes import HomeHealth, find_damage, restore
 from tapebook.api.horizons import HomeLayers
 from tapebook.api.lessons import LessonTrials
 from tapebook.api.market import MarketHistory
-from tapebook.api.open_home import OpenHome
+from tapebook.api.open_home import AsOf, OpenHome
 from tapebook.api.portfolio import Portfolios
 from tapebook.api.recall import Recall
 from tapebook.api.runs import EarlierRun, Runs
@@ -34,6 +34,7 @@ from tapebook.backtest.spending import CostEstimate, cost_sentence
 from tapebook.clock import Clock
 from tapebook.context import Preview
 from tapebook.desk.agents import RemovedAgent, SavedAgent
+from tapebook.desk.backup import BackupReport, RestoreReport, RestoreTerms
 from tapebook.desk.control import FlattenReport, HaltReport
 from tapebook.lab.explain import ShadowReport
 from tapebook.lab.replay import ReplayReport
@@ -43,7 +44,7 @@ from tapebook.report.backtest import chunk_lines, summary_lines
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
-    from tapebook.api.processes import demo, ingest, init
+    from tapebook.api.processes import demo, ingest, init, init_production
     from tapebook.desk.demo import DemoProgress
     from tapebook.desk.health import Check
     from tapebook.desk.home_events import HomeEvent, HomeTotals
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 
 # What runs processes or reads files brings an event loop, sources and the desk; no read of a home needs them.
 _LOADED_LATER = {
-    **dict.fromkeys(("demo", "ingest", "init"), "tapebook.api.processes"),
+    **dict.fromkeys(("demo", "ingest", "init", "init_production"), "tapebook.api.processes"),
     **{"Check": "tapebook.desk.health", "DemoProgress": "tapebook.desk.demo", "DemoReport": "tapebook.report.demo"},
     **dict.fromkeys(("HomeEvent", "HomeTotals"), "tapebook.desk.home_events"),
     **{"IngestProgress": "tapebook.ingest.live", "RoleProgress": "tapebook.desk.roles"},
@@ -69,6 +70,7 @@ _LOADED_LATER = {
 __all__ = [
     "BacktestProgress",
     "BacktestResult",
+    "BackupReport",
     "BotDecision",
     "Check",
     "ChunkResult",
@@ -92,6 +94,8 @@ __all__ = [
     "RemovedAgent",
     "ReplayReport",
     "RerunComparison",
+    "RestoreReport",
+    "RestoreTerms",
     "RoleProgress",
     "SavedAgent",
     "ShadowReport",
@@ -104,7 +108,9 @@ __all__ = [
     "find_damage",
     "ingest",
     "init",
+    "init_production",
     "open",
+    "restore",
     "run_desk",
     "serve_role",
     "serve_world",
@@ -131,6 +137,16 @@ class Tapebook(
         super().__init__(OpenHome.at(Path(home), clock=clock, recall=recall))
 
     @property
+    def folder(self) -> Path:
+        """The folder of the home."""
+        return self._home.writer.home
+
+    @property
+    def owner(self) -> str:
+        """Whose rows these are: the `owner` of the settings."""
+        return self._home.writer.config.owner
+
+    @property
     def backtests(self) -> Backtests:
         """Those that were made: list, show, compare, export and remove them."""
         return Backtests(self._home.writer.home)
@@ -154,6 +170,10 @@ class Tapebook(
     def skills(self) -> HomeSkills:
         """Lessons that are promoted from one agent to others."""
         return HomeSkills(self._home)
+
+    def moment(self, as_of: AsOf = None) -> int:
+        """A moment in epoch milliseconds: that of a text, or now; BadInput for one that has not come."""
+        return self._home.moment(as_of)
 
     @property
     def anchor_problem(self) -> str | None:

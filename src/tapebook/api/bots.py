@@ -10,18 +10,25 @@
 
 Everything may be told again: a decision is named by its agent, symbol and moment, a fill by the caller's id. What the
 guard says is advice, since nothing is sent from here.
+
+A bot that cannot hold a decision open, since it speaks by way of requests, is given a ticket with what it may know
+(`offer_decision`) and records what it decided by that (`record_decision`), after a restart too.
 """
 
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, TypedDict, Unpack, get_args
 
 import msgspec
 
 from tapebook.api.open_home import AsOf, HomePart, parse_moment
+from tapebook.book.decision_queue import KnownAsOf
 from tapebook.book.events import OrderIntended, draft_event, order_client_id
 from tapebook.broker.port import trades_elsewhere
 from tapebook.clock import SystemClock
+from tapebook.context import assemble_packet
 from tapebook.decision.reply import make_answer
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
@@ -32,12 +39,13 @@ from tapebook.domain.order import BrokerEvent, Fill, Order, OrderEnd, Side
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import ActionKind, DecisionRun
 from tapebook.domain.views import FillView, RecordedRunView, fill_view
-from tapebook.errors import BadInput, UnknownName
+from tapebook.errors import BadInput, StaleWriter, UnknownName
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.explain import run_record_view
 from tapebook.tick.decide import PreparedDecision, Slot, evaluate_reply, limits_now
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.learn import learn_what_is_due
+from tapebook.tick.prepare import gather_situation, watermarks_now
 from tapebook.tick.record import record_decision
 from tapebook.tick.story import prepare_decision
 from tapebook.wiring import Rooms
@@ -46,11 +54,49 @@ from tapebook.wiring import Rooms
 _OWN_SEGMENTS = ("header", "footer")
 _MID_BUCKET = 5 * SECOND
 
+LONGEST_ID = 200
+"""Of a fill, by whatever names an exchange or a bot gives."""
+
 BarValues = Mapping[str, int | float | str]
 """A bar: `time` (when it began), `open`, `high`, `low`, `close`, and `volume` if known."""
 
 Prices = float | Sequence[tuple[int | str, float]]
 """The price of now, or prices with their moments."""
+
+
+class DecisionTerms(TypedDict, total=False):
+    """What a bot says of a decision, by the names of `BotDecision.record`."""
+
+    reason: str
+    confidence: float
+    provider: str | None
+    cites: Sequence[str]
+    side: Literal["long", "short"] | None
+    notional_usd: float | None
+    leverage: int
+    limit_price: float | None
+
+
+class _Ticket(msgspec.Struct, frozen=True, array_like=True):
+    """Which decision it is, and what may be known of it; its packet can be made again from this."""
+
+    agent: str
+    symbol: str
+    scheduled_for: int
+    known: KnownAsOf
+    packet_sha256: str
+
+
+class OfferedDecision(msgspec.Struct, frozen=True):
+    """What a bot may know, and the ticket with which it records what it decided."""
+
+    packet: Packet
+    ticket: str
+
+    @property
+    def text(self) -> str:
+        """What is known, for a prompt of the bot's own."""
+        return packet_text_for_bots(self.packet)
 
 
 class BotDecision:
@@ -69,8 +115,7 @@ class BotDecision:
     @property
     def text(self) -> str:
         """What is known, for a prompt of the bot's own: rules and lessons, then the sections."""
-        told = [each.text for each in self.packet.segments if each.name not in _OWN_SEGMENTS]
-        return "\n\n".join([*told, self.packet.text])
+        return packet_text_for_bots(self.packet)
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -96,6 +141,10 @@ class BotDecision:
         """
         if self.run is not None:
             return self.run
+        if action not in get_args(ActionKind):
+            raise BadInput(
+                f"action is {action!r}: it is one of {', '.join(get_args(ActionKind))}; nothing was recorded"
+            )
         opened = self._prepared_decision()
         reply = make_answer(
             opened.packet,
@@ -135,8 +184,9 @@ class Bots(HomePart):
         """
         with self._home.write() as rooms, exclusive_lock(rooms.home, "tape"):
             now = rooms.clock.now()
-            pairs = [(now, prices)] if isinstance(prices, int | float) else list(prices or ())
-            seen: list[Observation] = [_mid(symbol, moment, price, now=now) for moment, price in pairs]
+            seen: list[Observation] = [
+                _mid(symbol, moment, price, now=now) for moment, price in _price_pairs(prices, now=now)
+            ]
             seen += [_candle(symbol, each, interval_seconds, now=now) for each in candles]
             if not seen:
                 raise BadInput("there is nothing to observe: give prices, candles, or both")
@@ -154,16 +204,43 @@ class Bots(HomePart):
         is given with its `run`. Leaving without `record` leaves nothing behind.
         """
         with self._home.write() as rooms:
-            scheduled = self._home.moment(at)
-            deployment = _bot(rooms, agent)
-            if symbol not in deployment.agent.watchlist:
-                raise UnknownName(
-                    f"{agent} does not watch {symbol!r}; it watches: {', '.join(deployment.agent.watchlist)}"
-                )
+            scheduled, deployment = self._home.moment(at), _bot(rooms, agent, symbol)
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
                 opened = prepare_decision(rooms, Slot(deploy_agent(rooms, agent), symbol, scheduled, trigger="manual"))
             made = run_record_view(rooms, opened) if isinstance(opened, DecisionRun) else None
         yield BotDecision(self, None if isinstance(opened, DecisionRun) else opened, made)
+
+    def offer_decision(self, agent: str, symbol: str, *, at: AsOf = None) -> OfferedDecision:
+        """What a bot may know now, with the ticket of the decision; nothing is written, nor learned, by asking."""
+        with self._home.read() as rooms:
+            scheduled, now, deployment = self._home.moment(at), self._home.moment(None), _bot(rooms, agent, symbol)
+            known = KnownAsOf(now, watermarks_now(rooms, deployment))
+            situation = gather_situation(rooms, deployment, symbol, as_of=now, watermarks=known.watermarks)
+            packet = assemble_packet(situation)
+        ticket = _Ticket(agent, symbol, scheduled, known, packet.sha256)
+        return OfferedDecision(packet, urlsafe_b64encode(msgspec.json.encode(ticket)).decode())
+
+    def record_decision(self, ticket: str, action: ActionKind, **terms: Unpack[DecisionTerms]) -> RecordedRunView:
+        """Writes down what a bot decided from an offer; the same ticket again gives the run that is there.
+
+        StaleWriter where the packet of the ticket cannot be made any more, such as after a change of the agent.
+        """
+        try:
+            offer = msgspec.json.decode(urlsafe_b64decode(ticket), type=_Ticket)
+        except (binascii.Error, msgspec.DecodeError, ValueError) as error:
+            raise BadInput("this is no ticket of a decision: give the one that came with the packet") from error
+        with self._home.write() as rooms:
+            deployment = _bot(rooms, offer.agent, offer.symbol)
+            if offer.known.as_of > self._home.moment(None) or offer.scheduled_for > offer.known.as_of:
+                raise BadInput("the ticket is of a moment that has not come: ask for the packet again")
+            with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
+                slot = Slot(deploy_agent(rooms, offer.agent), offer.symbol, offer.scheduled_for, trigger="manual")
+                opened = prepare_decision(rooms, slot, known=offer.known)
+            if isinstance(opened, DecisionRun):
+                return run_record_view(rooms, opened)
+            if opened.packet.sha256 != offer.packet_sha256:
+                raise StaleWriter("what the ticket was given for is no longer known so: ask for the packet again")
+            return BotDecision(self, opened, None).record(action, **terms)
 
     def conclude(self, opened: PreparedDecision, reply: str, *, provider: str | None) -> RecordedRunView:
         """The run of a decision whose reply is there; BadInput when the reply says nothing that can be done."""
@@ -173,6 +250,10 @@ class Bots(HomePart):
         with self._home.write() as rooms:
             stream = rooms.book.stream(slot.deployment.id)
             with shared_lock(rooms.home), rooms.leases.holding(stream):
+                # Another process of the bot may have decided since it was opened.
+                made = rooms.book.run(slot.run_id()) if rooms.book.has_run(slot.run_id()) else None
+                if made is not None:
+                    return run_record_view(rooms, made)
                 limits = limits_now(rooms, slot, before=opened.situation)
                 decision = evaluate_reply(EngineAnswer(reply), opened.packet, limits)
                 if decision.error is not None:
@@ -203,8 +284,10 @@ class Bots(HomePart):
         """
         with self._home.write() as rooms, _writing(rooms, agent) as deployment:
             moment, known = self._home.moment(at), rooms.book.fill(deployment.id, id)
-            size_e8, price_e8 = to_units(size, E8), to_units(price, E8)
-            if size_e8 <= 0 or price_e8 <= 0:
+            size_e8, price_e8 = _units(size, E8, "size"), _units(price, E8, "price")
+            if not 0 < len(id) <= LONGEST_ID:
+                raise BadInput(f"a fill has an id of 1 to {LONGEST_ID} characters: give that of the exchange")
+            if size_e8 <= 0 or price_e8 <= 0 or side not in ("buy", "sell"):
                 raise BadInput(f"fill {id!r}: size and price must be positive, and side says buy or sell")
             signed = size_e8 if side == "buy" else -size_e8
             if known is not None:
@@ -215,7 +298,7 @@ class Bots(HomePart):
             # Positions have one history: what comes late cannot have happened before what is booked.
             happened = max(moment, held.moved_at if held else 0)
             client = None if order is None else order.client_id
-            fill = Fill(id, symbol, happened, signed, price_e8, to_units(fee_usd, E6), maker, client)
+            fill = Fill(id, symbol, happened, signed, price_e8, _units(fee_usd, E6, "fee_usd"), maker, client)
             reconcile_account(rooms, deployment, told=_with_end(rooms, fill, order, last=last))
             return fill_view(rooms.book.fill(deployment.id, id) or fill)
 
@@ -231,7 +314,7 @@ class Bots(HomePart):
                 return fill_view(known)
             account = rooms.book.account(deployment.id, seq=rooms.book.head(deployment.id))
             held = account.portfolio.positions.get(symbol)
-            missing = to_units(size, E8) - (held.size_e8 if held else 0)
+            missing = _units(size, E8, "size") - (held.size_e8 if held else 0)
             if not missing:
                 return None
             side: Side = "buy" if missing > 0 else "sell"
@@ -265,8 +348,17 @@ def _writing(rooms: Rooms, agent: str) -> Iterator[Deployment]:
         yield deploy_agent(rooms, agent)
 
 
-def _bot(rooms: Rooms, agent: str) -> Deployment:
+def packet_text_for_bots(packet: Packet) -> str:
+    """What is known, without our identity and our answer format: rules and lessons, then the sections."""
+    told = [each.text for each in packet.segments if each.name not in _OWN_SEGMENTS]
+    return "\n\n".join([*told, packet.text])
+
+
+def _bot(rooms: Rooms, agent: str, symbol: str | None = None) -> Deployment:
+    """A bot's deployment; BadInput for an agent that is none, UnknownName for a symbol it does not watch."""
     deployment = rooms.book.find_agent(agent)
+    if symbol is not None and symbol not in deployment.agent.watchlist:
+        raise UnknownName(f"{agent} does not watch {symbol!r}; it watches: {', '.join(deployment.agent.watchlist)}")
     if not trades_elsewhere(deployment.agent.broker):
         broker = deployment.agent.broker
         raise BadInput(f"{agent!r} is traded here, at {broker}: a bot that lives elsewhere has the broker `external`")
@@ -321,8 +413,26 @@ def _refuse_another(known: Fill, *, symbol: str, signed_e8: int, price_e8: int) 
         raise BadInput(f"fill {known.fill_id!r} was told before with another symbol, size or price: give it its own id")
 
 
+def _units(number: float | int | str, unit: int, name: str) -> int:
+    """A number of people in whole units; BadInput for one that is none, or is not finite."""
+    try:
+        return to_units(float(number), unit)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadInput(f"{name} is {number!r}: give a number") from error
+
+
+def _price_pairs(prices: Prices | None, *, now: int) -> list[tuple[int | str, float]]:
+    """Prices with their moments; BadInput for what is neither a price nor such pairs."""
+    if prices is None or isinstance(prices, int | float):
+        return [] if prices is None else [(now, prices)]
+    try:
+        return [(moment, price) for moment, price in prices]
+    except (TypeError, ValueError) as error:
+        raise BadInput("prices are one number, or pairs of a moment and a number") from error
+
+
 def _mid(symbol: str, moment: int | str, price: float, *, now: int) -> Mid:
-    at, price_e8 = parse_moment(moment), to_units(price, E8)
+    at, price_e8 = parse_moment(moment), _units(price, E8, f"a price of {symbol}")
     if price_e8 <= 0 or at > now:
         raise BadInput(f"{symbol} {price} at {iso_text(at)}: a price is positive and not of the future")
     return Mid(symbol, floor_to_step(at, _MID_BUCKET), price_e8)
@@ -331,13 +441,16 @@ def _mid(symbol: str, moment: int | str, price: float, *, now: int) -> Mid:
 def _candle(symbol: str, bar: BarValues, seconds: int, *, now: int) -> Candle:
     try:
         begins = parse_moment(bar["time"] if isinstance(bar["time"], str) else int(bar["time"]))
-        prices = [to_units(float(bar[name]), E8) for name in ("open", "high", "low", "close")]
+        prices = [_units(bar[name], E8, f"{name} of a bar of {symbol}") for name in ("open", "high", "low", "close")]
+        # Kept as it is told: only prices are whole units.
+        volume = float(bar.get("volume", 0.0))
     except KeyError as error:
         raise BadInput(f"a bar of {symbol} has no {error.args[0]!r}: give time, open, high, low, close") from error
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"a bar of {symbol}: {error}") from error
     first, high, low, close = prices
-    if low <= 0 or high < max(first, close) or low > min(first, close):
+    if low <= 0 or high < max(first, close) or low > min(first, close) or not 0 <= volume < float("inf"):
         raise BadInput(f"the bar of {symbol} at {iso_text(begins)}: prices are positive, and between low and high")
     if begins % (seconds * SECOND) or begins + seconds * SECOND > now:
         raise BadInput(f"the bar of {symbol} at {iso_text(begins)} is not one of {seconds} s that has ended")
-    volume = float(bar.get("volume", 0.0))
     return Candle(symbol, seconds, begins, first, high, low, close, volume, volume * close / E8, 1)

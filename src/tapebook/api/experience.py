@@ -1,41 +1,51 @@
-"""Experience: show, export, import, forget and rebuild what outcomes taught the agents."""
+"""Experience: show what outcomes taught, find moments that were alike, export, import, forget and rebuild it."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
 from tapebook.api.open_home import AsOf, HomePart
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import iso_text
+from tapebook.domain.instants import HOUR, iso_text
+from tapebook.domain.run import Watermarks
 from tapebook.domain.text import has_hidden_characters
-from tapebook.errors import BadInput, Damaged
+from tapebook.errors import BadInput, Damaged, UnknownName
 from tapebook.experience import files
 from tapebook.experience.events import ForgetTerms, draft_snapshot_taken
 from tapebook.experience.forgetting import IMPORTED, OWN, draft_forgetting, draft_remembering, outcomes_meant
 from tapebook.experience.rebuild import RebuildComparison, rebuild_and_compare, restore_tables
+from tapebook.experience.records import Outcome
+from tapebook.experience.similar import MOVE_SPANS, MoveEstimate, SimilarMoment
 from tapebook.experience.store import LearnedOutcome
 from tapebook.home import exclusive_lock, shared_lock
-from tapebook.lab.experience import experience_report
+from tapebook.lab.experience import experience_report, snapshot_view
 from tapebook.log import Draft
-from tapebook.tick.memory import outcomes_due
+from tapebook.tick.memory import moment_of, outcomes_due
+from tapebook.tick.prepare import gather_situation
 from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
 LONGEST_SOURCE = 80
+_PPM_PER_BP = 100
 
 
 class ExperienceFiles(msgspec.Struct, frozen=True):
-    """What was written to a folder, or read from one; what was there already is not counted as new."""
+    """What was written to a folder, or read from one; what was there already is not counted as new.
+
+    `skipped` names what holds no closed trade.
+    """
 
     folder: str
     outcomes: int
     snapshots: int
     new_outcomes: int = 0
     new_snapshots: int = 0
+    skipped: tuple[str, ...] = ()
 
 
 class RebuiltExperience(msgspec.Struct, frozen=True):
@@ -58,8 +68,65 @@ class ForgottenExperience(msgspec.Struct, frozen=True):
     outcomes: int
 
 
+class NeighbourView(TypedDict):
+    """A past moment that was alike; `distance` is in usual distances, and moves are in basis points by their span."""
+
+    symbol: str
+    at: str
+    distance: float
+    moves_bps: dict[str, float | None]
+
+
+class MoveView(TypedDict):
+    """What the market did in a span after moments that were alike, with its 95 % interval."""
+
+    span: str
+    mean_bps: float
+    low_bps: float
+    high_bps: float
+    n: int
+    independent: float
+
+
+class NeighboursView(TypedDict):
+    """The moments most alike to one, nearest first; `novel` says that nothing like it was seen before."""
+
+    agent: str
+    symbol: str
+    as_of: str
+    searched: int
+    novel: bool
+    neighbours: list[NeighbourView]
+    moves: list[MoveView]
+
+
 class HomeExperience(HomePart):
     """What outcomes taught the agents of a home."""
+
+    def neighbours(self, agent: str, symbol: str, *, as_of: AsOf = None) -> NeighboursView:
+        """The moments of the past that are most alike to one, and what the market did after them."""
+        with self._home.read() as rooms:
+            moment, book = self._home.moment(as_of), rooms.book
+            deployment = book.find_agent(agent, removed=True)
+            if symbol not in deployment.agent.watchlist:
+                watched = ", ".join(deployment.agent.watchlist)
+                raise UnknownName(f"{agent} does not watch {symbol!r}; it watches: {watched}")
+            seq = book.head(deployment.id) if as_of is None else book.seq_as_of(deployment.id, moment)
+            known = Watermarks(rooms.tape.head()[0], seq)
+            situation = gather_situation(rooms, deployment, symbol, as_of=moment, watermarks=known)
+            seen = moment_of(rooms.experience, situation.market)
+            settings = deployment.agent.experience
+            past = rooms.experience.similar(deployment.id, seen.vector, seq=seq, settings=settings) if seen else None
+        near = past.moments if past else None
+        return {
+            "agent": agent,
+            "symbol": symbol,
+            "as_of": iso_text(moment),
+            "searched": near.searched if near else 0,
+            "novel": near.is_novel if near else True,
+            "neighbours": [_neighbour_view(each, near.usual) for each in near.moments] if near else [],
+            "moves": [_move_view(each) for each in near.move_estimates()] if near else [],
+        }
 
     def show(self, agent: str, *, as_of: AsOf = None) -> dict[str, Any]:
         """Whom an agent trusts and where it does well, now or as of a moment."""
@@ -67,6 +134,13 @@ class HomeExperience(HomePart):
             deployment, at, book = rooms.book.find_agent(agent, removed=True), self._home.moment(as_of), rooms.book
             seq = book.head(deployment.id) if as_of is None else book.seq_as_of(deployment.id, at)
             return experience_report(rooms, deployment, seq=seq, as_of=at)
+
+    def snapshots(self, agent: str, *, as_of: AsOf = None) -> list[dict[str, Any]]:
+        """What each chunk achieved, newest first: months of a desk, and the chunks of a backtest."""
+        with self._home.read() as rooms:
+            name, at = rooms.book.find_agent(agent, removed=True).id, self._home.moment(as_of)
+            seq = rooms.book.head(name) if as_of is None else rooms.book.seq_as_of(name, at)
+            return [snapshot_view(each) for each in rooms.experience.snapshots(name, seq=seq)]
 
     def export(self, agent: str, folder: str | Path) -> ExperienceFiles:
         """Writes every outcome and snapshot to a new folder, one JSON file each, and the records beside them."""
@@ -114,6 +188,7 @@ class HomeExperience(HomePart):
         if terms == ForgetTerms():
             raise BadInput("say what to forget: a source, a provider, or exits since or until a time")
         if dry_run:
+            # Beside a desk: nothing is locked for a count.
             with self._home.read() as rooms:
                 name = rooms.book.find_agent(agent).id
                 return ForgottenExperience(None, len(_outcomes_meant(rooms, name, terms, seq=rooms.book.head(name))))
@@ -160,6 +235,31 @@ class HomeExperience(HomePart):
         return RebuiltExperience(found.outcomes, found.situations, found.records, found.fits, found.differences)
 
 
+def _neighbour_view(moment: SimilarMoment, usual: int) -> NeighbourView:
+    moves = zip(MOVE_SPANS, moment.moves_ppm, strict=True)
+    return {
+        "symbol": moment.symbol,
+        "at": iso_text(moment.at),
+        "distance": round(math.sqrt(moment.distance / max(usual, 1)), 3),
+        "moves_bps": {_span_text(span): None if move is None else move / _PPM_PER_BP for span, move in moves},
+    }
+
+
+def _move_view(move: MoveEstimate) -> MoveView:
+    return {
+        "span": _span_text(move.span_ms),
+        "mean_bps": round(move.mean_bps, 1),
+        "low_bps": round(move.low_bps, 1),
+        "high_bps": round(move.high_bps, 1),
+        "n": move.n,
+        "independent": round(move.independent, 1),
+    }
+
+
+def _span_text(span_ms: int) -> str:
+    return f"{span_ms // HOUR}h"
+
+
 def _rebuild_all(rooms: Rooms, deployment: str) -> RebuildComparison:
     return rebuild_and_compare(
         rooms.experience, deployment, seq=rooms.book.head(deployment), runs=runs_of(rooms, deployment)
@@ -169,15 +269,24 @@ def _rebuild_all(rooms: Rooms, deployment: str) -> RebuildComparison:
 def _check_contents(contents: files.ExperienceFolder, folder: Path, *, now: int) -> None:
     """Nothing is learned from a folder of which not all can be read, or that tells of what has not happened yet."""
     late = [outcome for outcome, _ in contents.outcomes if outcome.exited_at > now]
-    problems = [
-        *contents.problems,
-        *(f"outcome_{each.trade_id}.json: it ends after {iso_text(now)}" for each in late),
-    ]
-    if problems:
-        more = f" (and {len(problems) - 1} more files)" if len(problems) > 1 else ""
-        raise BadInput(f"{folder / problems[0]}{more}; nothing was imported")
+    problems = [f"{_place_of(each, folder)}: it ends after {iso_text(now)}" for each in late]
+    _refuse([*contents.problems, *problems], folder)
     if not contents.outcomes and not contents.snapshots:
-        raise BadInput(f"{folder} has neither an outcome_*.json nor a snapshot_*.json: name an exported folder")
+        skipped = f" ({contents.skipped[0]})" if contents.skipped else ""
+        raise BadInput(f"{folder} has neither an outcome nor a snapshot{skipped}: name an exported folder")
+
+
+def _place_of(outcome: Outcome, folder: Path) -> str:
+    """Where an outcome stands: its own file, or a line of some other."""
+    name = f"outcome_{outcome.trade_id}.json"
+    return name if (folder / name).exists() else f"trade {outcome.trade_id}"
+
+
+def _refuse(problems: Sequence[str], folder: Path) -> None:
+    """Names the first of some problems, if there are any."""
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise BadInput(f"{folder / problems[0]}{more}; nothing was imported")
 
 
 def _learn_contents(
@@ -189,11 +298,19 @@ def _learn_contents(
     known = room.snapshots(name, seq=seq)
     snapshots = [draft_snapshot_taken(each) for each in contents.snapshots if each not in known]
     seq = _append_drafts(rooms, name, snapshots)
-    new = [each for each in contents.outcomes if not room.is_learned(name, each[0].trade_id)]
+    told_by_id, strange = {each[0].trade_id: each for each in contents.outcomes}, list[str]()
+    new = list[files.OutcomeWithFeatures]()
+    for each in told_by_id.values():
+        before = room.learned_outcome(name, each[0].trade_id)
+        if before is None:
+            new.append(each)
+        elif text := files.result_difference(before.outcome, each[0]):
+            strange.append(f"{_place_of(each[0], Path(folder))}: {text}")
+    _refuse(strange, Path(folder))
     # The newest by itself: with it come the pages and the fit of all before it.
     for part in (new[:-1], new[-1:]):
         seq = _append_drafts(rooms, name, room.learn_outcomes(name, part, seq=seq, source=source))
-    return ExperienceFiles(folder, *counted, len(new), len(snapshots))
+    return ExperienceFiles(folder, *counted, len(new), len(snapshots), contents.skipped)
 
 
 def _outcomes_meant(rooms: Rooms, deployment: str, terms: ForgetTerms, *, seq: int) -> list[LearnedOutcome]:

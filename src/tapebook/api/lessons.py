@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from tapebook.api.open_home import HomePart
+from tapebook.api.open_home import AsOf, HomePart, listed_deployment
 from tapebook.domain.instants import iso_text
 from tapebook.lessons.hypotheses import Baseline, Direction, Metric, Status
 from tapebook.lessons.notes import LessonChange
@@ -69,13 +69,17 @@ class HypothesesView(TypedDict):
 class LessonTrials(HomePart):
     """The lessons of a home's agents, as hypotheses."""
 
-    def hypotheses(self, agent: str, *, most: int = 20) -> HypothesesView:
-        """An agent's lessons with evidence and state, and the newest changes of them."""
+    def hypotheses(self, agent: str, *, most: int = 20, as_of: AsOf = None) -> HypothesesView:
+        """An agent's lessons with evidence and state, and the newest changes of them; now, or as of a moment."""
         with self._home.read() as rooms:
-            deployment = rooms.book.find_agent(agent, removed=True).id
-            known = rooms.notes.lessons(deployment, seq=rooms.book.head(deployment))
+            moment, book = None if as_of is None else self._home.moment(as_of), rooms.book
+            deployment = listed_deployment(book, agent, moment)
+            if deployment is None:
+                return {"lessons": [], "history": []}
+            seq = book.head(deployment) if moment is None else book.seq_as_of(deployment, moment)
+            known = rooms.notes.lessons(deployment, seq=seq)
             ordered = sorted(known, key=lambda each: (each.lesson.trial.is_over, -each.lesson.hypothesis.seq))
-            history = rooms.notes.lesson_history(deployment, most=most)
+            history = rooms.notes.lesson_history(deployment, most=most, seq=seq)
             return {
                 "lessons": [_hypothesis_view(each) for each in ordered],
                 "history": [

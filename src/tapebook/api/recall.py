@@ -18,11 +18,13 @@ from tapebook.desk.document_writes import AppendedEntry, DecidedProposal, Propos
 from tapebook.domain.instants import iso_text
 from tapebook.errors import BadInput
 from tapebook.library.search import (
+    DocumentText,
     IndexProgress,
     RecallStatus,
     SearchResult,
     documents_status,
     no_progress,
+    read_document,
     reindex,
     search_documents,
 )
@@ -31,7 +33,16 @@ from tapebook.library.workspace import RefusedFile
 from tapebook.search import IndexReport
 from tapebook.wiring import Rooms
 
-__all__ = ["AppendedEntry", "DecidedProposal", "ProposalDiff", "Recall", "RecallStatus", "SearchResult", "SyncReport"]
+__all__ = [
+    "AppendedEntry",
+    "DecidedProposal",
+    "DocumentText",
+    "ProposalDiff",
+    "Recall",
+    "RecallStatus",
+    "SearchResult",
+    "SyncReport",
+]
 
 
 class ProposalView(TypedDict):
@@ -80,6 +91,17 @@ class Recall(HomePart):
             moment = None if as_of is None else parse_moment(as_of)
             chosen = None if kinds is None else frozenset(kinds)
             return search_documents(rooms, query, agent=agent, limit=limit, as_of=moment, kinds=chosen)
+
+    def document(
+        self, path: str, *, agent: str | None = None, sha256: str | None = None, as_of: AsOf = None
+    ) -> DocumentText:
+        """A whole document by the path of a citation: one that an agent may see, or any.
+
+        It is the one of now, as of a moment, or the version with the hash that a citation names.
+        """
+        moment = None if as_of is None else parse_moment(as_of)
+        with self._home.read() as rooms:
+            return read_document(rooms, path, agent=agent, sha256=sha256, as_of=moment)
 
     def status(self) -> RecallStatus:
         """How it goes: documents, chunks, the last sync, what was refused, and how far the index is."""

@@ -2,7 +2,7 @@
 
 takes:  bytes
 gives:  a key made from their content, and the bytes back
-never:  changes or forgets what it has
+never:  changes what it has, or forgets it, old backups apart
 """
 
 from tapebook.archive.port import Archive, open_archive, put_content

@@ -24,6 +24,12 @@ PACK_PREFIX = "packs/"
 OBJECT_SUFFIX = ".z"
 """The end of the name of a stored object, which is compressed by itself."""
 
+BACKUP_PREFIX = "backups/"
+"""The beginning of the keys of backups: the only objects that are ever deleted."""
+
+CHUNK_PREFIX = f"{BACKUP_PREFIX}chunks/"
+"""The beginning of the keys of pieces of backups, which are made from their content."""
+
 _CONTENT_KEY = re.compile(r"sha256/([0-9a-f]{2})/\1[0-9a-f]{62}")
 
 
@@ -44,6 +50,10 @@ class Archive(Protocol):
 
     def create_all(self, objects: Mapping[str, bytes]) -> None:
         """Stores several objects, with fewer waits for the disk than one by one."""
+        ...
+
+    def delete_backup(self, key: str) -> None:
+        """Deletes an object of a backup; BadInput for any other, and nothing when it is gone."""
         ...
 
     def get(self, key: str) -> bytes | None:
@@ -117,6 +127,13 @@ def checked_key(key: str) -> str:
     return key
 
 
+def backup_key(key: str) -> str:
+    """The key of an object of a backup; BadInput for any other: what the archive has else is never deleted."""
+    if not checked_key(key).startswith(BACKUP_PREFIX):
+        raise BadInput(f"{key} is no part of a backup: an archive forgets nothing else")
+    return key
+
+
 def unpack_object(packed: bytes, place: str) -> bytes:
     """The content of a stored object; Damaged, with its place, when it is torn."""
     unpacker = zlib.decompressobj()
@@ -143,9 +160,10 @@ def digest_of_key(key: str) -> bytes:
 
 def matches_key(key: str, content: bytes) -> bool:
     """Whether content is what its key says; a key that is not made from content says nothing."""
-    if not key.startswith((CONTENT_PREFIX, PACK_PREFIX)):
-        return True
-    return key.partition("/")[2] == content_key(content).removeprefix(CONTENT_PREFIX)
+    for prefix in (CONTENT_PREFIX, PACK_PREFIX, CHUNK_PREFIX):
+        if key.startswith(prefix):
+            return key.removeprefix(prefix) == content_key(content).removeprefix(CONTENT_PREFIX)
+    return True
 
 
 def verified_content(key: str, content: bytes | None) -> bytes | None:

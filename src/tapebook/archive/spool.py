@@ -30,6 +30,7 @@ from tapebook.archive.port import (
     PACK_PREFIX,
     Archive,
     content_key,
+    digest_of_key,
     is_content_key,
     matches_key,
     verified_content,
@@ -213,6 +214,11 @@ class SpooledArchive:
         """Whether the archive itself is on the disk."""
         return self._archive.is_local
 
+    @property
+    def behind(self) -> Archive:
+        """The archive itself, without what waits for it."""
+        return self._archive
+
     def close(self) -> None:
         """Ends the segment and closes the index."""
         self._segments.close()
@@ -225,6 +231,10 @@ class SpooledArchive:
     def create_all(self, objects: Mapping[str, bytes]) -> None:
         """Stores objects in the archive itself, or raises."""
         self._archive.create_all(objects)
+
+    def delete_backup(self, key: str) -> None:
+        """Deletes an object of a backup from the archive itself."""
+        self._archive.delete_backup(key)
 
     def get(self, key: str) -> bytes | None:
         """An object's bytes, from wherever they are."""
@@ -262,6 +272,13 @@ class SpooledArchive:
             spooled = {*self._segments.walk_keys(), *self._packs.keys(), *self._loose.keys(CONTENT_PREFIX)}
             found |= {key for key in spooled if key.startswith(prefix)}
         return sorted(found)
+
+    def stored_digests(self) -> set[bytes]:
+        """The hash of every object by content that is here or there, in packs too."""
+        if not self._packs.packs() <= set(self._archive.keys(PACK_PREFIX)):
+            # It promises what is not there any more.
+            self._packs.discard()
+        return {digest_of_key(key) for key in self.keys(CONTENT_PREFIX)}
 
     def walk_keys(self) -> Iterator[str]:
         """Every key, those that wait last; those in a pack by the pack's."""

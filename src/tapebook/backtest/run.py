@@ -251,7 +251,8 @@ def learn_until_frozen(plan: BacktestPlan) -> LearnStep:
     """What learns between decisions: everything, nothing, or everything until the memory is frozen."""
 
     def until_frozen(rooms: Rooms, deployment: Deployment) -> tuple[str, ...]:
-        return learn_what_is_due(rooms, deployment) if is_learning(plan, rooms.clock.now()) else ()
+        # Its own chunks are summed up at their ends.
+        return learn_what_is_due(rooms, deployment, calendar=False) if is_learning(plan, rooms.clock.now()) else ()
 
     return until_frozen
 

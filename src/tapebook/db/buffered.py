@@ -5,7 +5,7 @@ waits for has that written first, so the only difference is the time it takes. T
 no statement that waits may depend on what waits for another table.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,6 +66,11 @@ class BufferedDatabase:
         """Executes a statement once per row, now."""
         self._settle(query)
         return self._db.many(query, rows)
+
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Inserts rows, now."""
+        self._flush({table} & self._waiting.keys())
+        self._db.insert_rows(table, columns, rows)
 
     def execute_script(self, sql: str) -> None:
         """Executes the statements of a migration."""

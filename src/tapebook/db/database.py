@@ -66,15 +66,30 @@ class Query(msgspec.Struct, frozen=True):
         return cls.compile("empty_table", "", f"DELETE FROM {table}")
 
     @classmethod
+    def any_row(cls, table: str) -> "Query":
+        """One row of a table, if it has any."""
+        return cls.compile("any_row", "", f"SELECT 1 FROM {table} LIMIT 1")
+
+    @classmethod
+    def columns_of(cls, table: str, columns: Sequence[str]) -> "Query":
+        """Every row of a table, its columns in an order."""
+        return cls.compile("columns_of", "", f"SELECT {_names(columns)} FROM {table}")
+
+    @classmethod
     def insert(cls, table: str, columns: Sequence[str]) -> "Query":
         """Writes rows of a table as they are, values in the order of `columns`."""
         values = ", ".join(f":{column}" for column in columns)
-        return cls.compile("insert", "", f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})")
+        return cls.compile("insert", "", f"INSERT INTO {table} ({_names(columns)}) VALUES ({values})")
 
     @classmethod
     def ordered_table(cls, table: str, columns: Sequence[str], *, by: Sequence[str]) -> "Query":
         """Every row of a table in an order, for comparing two databases row by row."""
         return cls.compile("ordered_table", "", f"SELECT {', '.join(columns)} FROM {table} ORDER BY {', '.join(by)}")
+
+
+def _names(columns: Sequence[str]) -> str:
+    # Some are words of SQL.
+    return ", ".join(f'"{column}"' for column in columns)
 
 
 class Queries:
@@ -162,6 +177,10 @@ class Database(Protocol):
         """
         ...
 
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Writes rows of a table as they are, the fastest way there is; values stand in the order of `columns`."""
+        ...
+
     def execute_script(self, sql: str) -> None:
         """Executes the statements of a migration, written in the shared dialect."""
         ...
@@ -219,8 +238,11 @@ def _connect_postgres(url: str, *, durable: bool, read_only: bool) -> Database:
 
 _QUERIES = Queries.load("tapebook.db", "migrations.sql")
 
-_RECORD_TABLE = """
-CREATE TABLE IF NOT EXISTS schema_migrations (
+MIGRATIONS_TABLE = "schema_migrations"
+"""Which migrations a database has had."""
+
+_RECORD_TABLE = f"""
+CREATE TABLE IF NOT EXISTS {MIGRATIONS_TABLE} (
     package TEXT NOT NULL,
     file TEXT NOT NULL,
     sha256 TEXT NOT NULL,

@@ -118,6 +118,23 @@ class SqliteDatabase:
             self._connection.executemany(wide, blocks).fetchall()
         self._connection.executemany(query.sqlite, rows[whole:]).fetchall()
 
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Inserts rows, many to a statement."""
+        self.many(Query.insert(table, columns), rows)
+
+    def copy_to(self, path: str) -> None:
+        """Copies what is committed now to a new file, for its owner alone, while others go on writing."""
+        _make_private(path)
+        with self._errors_translated():
+            target = apsw.Connection(path)
+            try:
+                with target.backup("main", self._connection, "main") as copy:
+                    # In one step, which is one read transaction. A copy in steps begins anew with every write of
+                    # another connection, and beside one that writes often it never ends.
+                    copy.step(-1)
+            finally:
+                target.close()
+
     def execute_script(self, sql: str) -> None:
         """Executes several statements; the shared dialect is SQLite's."""
         with self._schema_errors_as_damage():

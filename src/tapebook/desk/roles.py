@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from tapebook.anchors import AnchorTimer, try_anchor_heads
 from tapebook.clock import elapsed_seconds
+from tapebook.desk.backup import Backups
 from tapebook.desk.executor import Executor
 from tapebook.desk.librarian import Librarian
 from tapebook.desk.scheduler import Scheduler
@@ -21,8 +22,9 @@ from tapebook.log.store import is_clock_set_back
 from tapebook.tick.heartbeat import DatabaseWait
 from tapebook.wiring import Rooms
 
-RoleName = Literal["scheduler", "worker", "executor", "librarian"]
-ROLES: tuple[RoleName, ...] = get_args(RoleName)
+RoleName = Literal["scheduler", "worker", "executor", "librarian", "backup"]
+ROLES: tuple[RoleName, ...] = ("scheduler", "worker", "executor", "librarian")
+"""The roles of every desk; one whose settings name a place for backups has that role too."""
 
 # How long a role with nothing to do waits before it looks again.
 _PAUSE_SECONDS = 0.1
@@ -167,4 +169,6 @@ def _new_role(rooms: Rooms, name: RoleName) -> Role:
         return Worker(rooms)
     if name == "librarian":
         return Librarian(rooms)
+    if name == "backup":
+        return Backups(rooms)
     return Scheduler(rooms) if name == "scheduler" else Executor(rooms)

@@ -41,6 +41,7 @@ _REBUILT_FROM = {
 _ARCHIVE = "restore the archive from a backup"
 _RESTORE = "stop what runs on this home, and restore {} from a backup"
 _INDEX = "delete {}: `tapebook recall reindex` builds it again from the book and the archive"
+_LITESTREAM = "_litestream_"
 
 VerifyProgress = Callable[[str], None]
 
@@ -109,7 +110,8 @@ def _schema_findings(db: Database, file: str, packages: tuple[str, ...]) -> Iter
     for kind, name, _ in sorted(made - stored):
         yield Finding(file, f"the {kind} {name} is missing or was changed", _RESTORE.format(file))
     for kind, name, _ in sorted(stored - made):
-        if (kind, name) not in {each[:2] for each in made}:
+        # Litestream keeps its own small tables in what it replicates.
+        if not name.startswith(_LITESTREAM) and (kind, name) not in {each[:2] for each in made}:
             yield Finding(file, f"the {kind} {name} is none of tapebook's", "look at who made it, and drop it")
 
 
@@ -177,15 +179,22 @@ def _tape_findings(
 
 def _archive_findings(rooms: Rooms, progress: VerifyProgress) -> Iterator[Finding]:
     """Every object of the archive against its key, and every key that a row names."""
-    for found in rooms.archive.check(_references(rooms), progress=lambda objects: progress(plural(objects, "object"))):
+    for found in rooms.archive.check(
+        archive_references(rooms), progress=lambda objects: progress(plural(objects, "object"))
+    ):
         remedy = _REBUILT_FROM.get(found.by.partition(" ")[0], _ARCHIVE)
         yield Finding(f"archive: {found.by or found.key}", found.problem, remedy)
 
 
-def _references(rooms: Rooms) -> Iterator[ArchiveReference]:
+def archive_references(rooms: Rooms) -> Iterator[ArchiveReference]:
     """Every object that a row of the book or the tape names."""
-    yield from _named_by(rooms.book_db, _OF_BOOK)
+    yield from book_references(rooms.book_db)
     yield from _named_by(rooms.tape_db, _OF_TAPE)
+
+
+def book_references(db: Database) -> Iterator[ArchiveReference]:
+    """Every object that a row of a book names."""
+    yield from _named_by(db, _OF_BOOK)
 
 
 def _named_by(db: Database, queries: tuple[Query, ...]) -> Iterator[ArchiveReference]:

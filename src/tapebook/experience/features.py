@@ -23,6 +23,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
+from operator import add
 
 import msgspec
 
@@ -266,50 +267,52 @@ _PARKINSON = 4 * math.log(2)
 _RETURN_ROOTS = tuple(math.sqrt(span / HOUR) for span in RETURN_SPANS)
 
 
-class _BarSums:
-    """Bars column by column, and sums and extremes from each of them to the last; those without a price are left out.
+_BarFigures = tuple[int, int, int, int, int, float, float]
+"""Of a bar with a price: start, end, close, low, high, the square of its jump and that of its range."""
 
-    A bar's square is ln(high / low)² / (4 ln 2), Parkinson's measure of its volatility, which needs a fifth of the
+
+def _bar_figures(bar: Candle, previous: Candle | None) -> _BarFigures:
+    """A bar's square is ln(high / low)² / (4 ln 2), Parkinson's measure of its volatility, which needs a fifth of the
     bars that closes would; the jump from the close before it is counted beside it.
     """
+    known = previous is not None and previous.low_e8 > 0
+    jump = math.log(bar.open_e8 / previous.close_e8) ** 2 if known and previous else 0.0
+    square = math.log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON
+    return bar.bucket_ts, bar.end, bar.close_e8, bar.low_e8, bar.high_e8, jump, square
 
-    def __init__(self, bars: Sequence[Candle], before: Candle | None = None, terms: "_BarTerms | None" = None) -> None:
-        usable = [bar for bar in bars if bar.low_e8 > 0]
-        self.starts = [bar.bucket_ts for bar in usable]
-        self.ends = [bar.end for bar in usable]
-        self.closes = [bar.close_e8 for bar in usable]
-        found = (terms or _BarTerms()).read_all(usable, before)
-        self.jumps = [jump for _, jump in found]
+
+class _BarSums:
+    """Figures of bars column by column, and sums and extremes from each of them to the last."""
+
+    def __init__(self, figures: Sequence[_BarFigures]) -> None:
+        columns = map(list, zip(*figures, strict=True)) if figures else ([] for _ in range(7))
+        self.starts, self.ends, self.closes, lows, highs, self.jumps, squares = columns
         # From the last to the first, each sum from there to the end; behind the last there is nothing.
-        found.reverse()
-        self.squares = [0.0, *accumulate([square + jump for square, jump in found])]
-        self.squares.reverse()
-        usable.reverse()
-        self.lows = list(accumulate([bar.low_e8 for bar in usable], min))
-        self.highs = list(accumulate([bar.high_e8 for bar in usable], max))
-        self.lows.reverse()
-        self.highs.reverse()
+        self.squares = [0.0, *accumulate(map(add, reversed(squares), reversed(self.jumps)))]
+        self.lows, self.highs = list(accumulate(reversed(lows), min)), list(accumulate(reversed(highs), max))
+        for column in (self.squares, self.lows, self.highs):
+            column.reverse()
 
 
-class _BarTerms:
-    """A cache of what each bar of a window adds to its squares, which stays while the window moves on bar by bar."""
+class _SlidingSums:
+    """The sums of a window of bars, those without a price left out. A cache of its figures, as it moves on by a bar."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[Candle, Candle | None, tuple[float, float]]] = {}
+        self._bars: tuple[Candle, ...] = ()
+        self._figures: list[_BarFigures] = []
 
-    def read_all(self, usable: Sequence[Candle], before: Candle | None) -> list[tuple[float, float]]:
-        """Parkinson's square of every bar, and that of the jump from the close before it."""
-        found, log, kept = dict[int, tuple[Candle, Candle | None, tuple[float, float]]](), math.log, self._kept
-        previous = before if before is not None and before.low_e8 > 0 else None
-        for bar in usable:
-            known = kept.get(bar.bucket_ts)
-            if known is None or known[0] is not bar or known[1] is not previous:
-                jump = log(bar.open_e8 / previous.close_e8) ** 2 if previous is not None else 0.0
-                known = bar, previous, (log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON, jump)
-            found[bar.bucket_ts] = known
-            previous = bar
-        self._kept = found
-        return [known[2] for known in found.values()]
+    def __call__(self, bars: tuple[Candle, ...], before: Candle | None = None) -> _BarSums:
+        """The sums of some bars; `before` is the one before the first."""
+        known, self._bars = self._bars, bars
+        if before is None and len(known) > 1 and len(self._figures) == len(known) and bars[:-1] == known[1:]:
+            # What came before the bar that is first now is not seen any more.
+            first = (*self._figures[1][:5], 0.0, self._figures[1][6])
+            newest = [_bar_figures(bars[-1], bars[-2])] if bars[-1].low_e8 > 0 else []
+            self._figures = [first, *self._figures[2:], *newest]
+        else:
+            usable = [bar for bar in bars if bar.low_e8 > 0]
+            self._figures = [_bar_figures(*pair) for pair in zip(usable, (before, *usable), strict=False)]
+        return _BarSums(self._figures)
 
 
 class LookbackFeatures:
@@ -386,8 +389,7 @@ class LookbackReader:
     """Reads the features of one symbol. A cache of what its last bars gave; other bars invalidate it."""
 
     def __init__(self) -> None:
-        terms = _BarTerms()
-        self._older: LastCall[tuple[Candle, ...], _BarSums] = LastCall(lambda bars: _BarSums(bars, terms=terms))
+        self._older: LastCall[tuple[Candle, ...], _BarSums] = LastCall(_SlidingSums())
         self._features: LastCall[LookbackBars, tuple[LookbackFeatures, FeatureVector] | None] = LastCall(self._read)
 
     def __call__(self, bars: LookbackBars) -> tuple[LookbackFeatures, FeatureVector] | None:
@@ -397,7 +399,7 @@ class LookbackReader:
     def _read(self, bars: LookbackBars) -> tuple[LookbackFeatures, FeatureVector] | None:
         # The older bars change once an hour, the recent ones four times.
         older = self._older(bars.older)
-        recent = _BarSums(bars.recent, bars.older[-1] if bars.older else None)
+        recent = _SlidingSums()(bars.recent, bars.older[-1] if bars.older else None)
         if not older.ends and not recent.ends:
             return None
         features = LookbackFeatures(older, recent)

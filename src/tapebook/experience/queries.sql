@@ -10,6 +10,11 @@ WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq D
 -- Whether a trade was learned from already.
 SELECT seq FROM experience_outcomes WHERE owner = :owner AND deployment = :deployment AND trade_id = :trade_id;
 
+-- name: outcome_of_trade
+-- What was learned from a trade.
+SELECT seq, outcome_json, situations, packed FROM experience_outcomes
+WHERE owner = :owner AND deployment = :deployment AND trade_id = :trade_id;
+
 -- name: trade_learned
 -- The trade an outcome is of, by the event that taught it.
 SELECT trade_id FROM experience_outcomes WHERE owner = :owner AND deployment = :deployment AND seq = :seq;

@@ -179,6 +179,8 @@ class Experience:
         # Caches by symbol of what its bars and rates gave last; agents that look at one market share them.
         self._similar: dict[tuple[str, str], tuple[RowsInputs, PacketExperience]] = {}
         self.twins = TwinMemory(db, owner=owner)
+        # A cache by deployment: the month before which all months are known to be summed up.
+        self.months_summed_up: dict[str, int] = {}
         self._readers: dict[str, LastCall[MomentInputs, SeenMoment | None]] = {}
 
     def learn(
@@ -237,6 +239,11 @@ class Experience:
     def is_learned(self, deployment: str, trade_id: str) -> bool:
         """Whether a trade was learned from already."""
         return self._db.one(_QUERIES.known, **self._where(deployment), trade_id=trade_id) is not None
+
+    def learned_outcome(self, deployment: str, trade_id: str) -> LearnedOutcome | None:
+        """What was learned from a trade, without its moment; None when nothing was."""
+        row = self._db.one(_QUERIES.outcome_of_trade, **self._where(deployment), trade_id=trade_id)
+        return None if row is None else LearnedOutcome(row[0], msgspec.json.decode(row[1], type=Outcome), *row[2:])
 
     def records_as_of(self, deployment: str, *, seq: int) -> RecordsAsOf:
         """What was known as of a sequence number; asked again before anything was learned, it is the same object."""

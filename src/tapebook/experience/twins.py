@@ -64,6 +64,8 @@ WARM_UP_SLOTS = 24
 SCALE_STEP = (11, 10)
 # From a mean absolute move to a standard deviation.
 _DEVIATION = (5, 4)
+# Whether ten-thousandths round up to hundredths, half to even: by their remainder of two hundredths.
+_ROUNDS_UP = tuple([divide_half_even(weight, 100) - weight // 100 for weight in range(200)])
 
 
 class TwinAccount(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -166,7 +168,7 @@ class MarkCache:
 
     def rows(self, weights: Mapping[str, int]) -> tuple[ExperienceRow, ...]:
         """Weights as a packet shows them, in hundredths; the same rows until one of these changes."""
-        shown = [(name, divide_half_even(weight, 100)) for name, weight in weights.items()]
+        shown = [(name, weight // 100 + _ROUNDS_UP[weight % 200]) for name, weight in weights.items()]
         if self._told[0] != shown:
             rows = [ExperienceRow("provider", name, decimal_text(hundredths, 100, 2)) for name, hundredths in shown]
             self._told = shown, tuple(rows)
@@ -247,9 +249,9 @@ def _mean_move_e9(twins: SymbolTwins, size: int, *, elapsed: int) -> int:
     """The mean absolute move of a slot over the window, in which no single one counts more than four."""
     if twins.slots >= WARM_UP_SLOTS:
         size = min(size, CUT_SCALES * max(1, twins.move_e9))
-    window = max(1, twins.mark.window_days * DAY // max(1, elapsed))
-    weight = min(twins.slots + 1, window)
-    return twins.move_e9 + (size - twins.move_e9) // weight
+    window = twins.mark.window_days * DAY // (elapsed or 1) or 1
+    count = twins.slots + 1
+    return twins.move_e9 + (size - twins.move_e9) // (count if count < window else window)
 
 
 def _with_trust(marked: SymbolTwins, before: SymbolTwins, gains: Sequence[int], *, move: int) -> SymbolTwins:

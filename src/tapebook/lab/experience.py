@@ -63,13 +63,14 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
         "regimes": _named_views(records, REGIME, snapshots),
         "assets": _named_views(records, ASSET, snapshots),
         "calibration": _calibration_views(records, prior=settings.prior_trades),
-        "snapshots": [_snapshot_view(each) for each in snapshots],
+        "snapshots": [_chunk_view(each) for each in snapshots],
         "forgotten": [forgetting_view(each) for each in room.forgettings(deployment.id, seq=seq)],
     }
 
 
 def _member_views(twins: Sequence[SymbolTwins]) -> list[ReportView]:
     """The members of an ensemble with the trust in each and its twin's account: all symbols, and one by one."""
+    # Members may have changed: who votes in one symbol alone is there too.
     names = dict.fromkeys(account.name for each in twins for account in each.accounts)
     rows = []
     for name in names:
@@ -153,7 +154,16 @@ def _calibration_views(records: Records, *, prior: float) -> list[ReportView]:
     ]
 
 
-def _snapshot_view(snapshot: ChunkSnapshot) -> ReportView:
+def snapshot_view(snapshot: ChunkSnapshot) -> ReportView:
+    """What a chunk achieved, and what of that by provider, regime and asset."""
+    parts = {
+        f"{kind}s": [{"name": part.name, **_record_view(part)} for part in snapshot.parts if part.kind == kind]
+        for kind in (PROVIDER, REGIME, ASSET)
+    }
+    return _chunk_view(snapshot) | parts
+
+
+def _chunk_view(snapshot: ChunkSnapshot) -> ReportView:
     moments = {
         "chunk": snapshot.chunk,
         "started_at": iso_text(snapshot.started_at),

@@ -251,6 +251,8 @@ PROJECTION = Projection(
 
 
 MIGRATIONS = "tapebook.lessons"
+# Beyond any sequence number, and an integer that both databases take.
+NO_END = 2**62
 _QUERIES = Queries.load("tapebook.lessons")
 
 
@@ -267,14 +269,14 @@ class Notes:
         self.skill_notes = kept(self._read_skill_notes, owner=owner)
         self.lessons = kept(self._read_lessons, owner=owner)
 
-    def reflections(self, deployment: str, *, most: int) -> list[StoredNote]:
-        """A deployment's reflections, newest first."""
-        rows = self._db.all(_QUERIES.notes, owner=self._owner, deployment=deployment, most=most)
+    def reflections(self, deployment: str, *, most: int, seq: int = NO_END) -> list[StoredNote]:
+        """A deployment's reflections, newest first, as they stood as of a sequence number."""
+        rows = self._db.all(_QUERIES.notes, owner=self._owner, deployment=deployment, most=most, seq=seq)
         return [StoredNote(row[0], _note_from_row(row), row[15], row[16]) for row in rows]
 
-    def lesson_history(self, deployment: str, *, most: int) -> list[LessonChange]:
+    def lesson_history(self, deployment: str, *, most: int, seq: int = NO_END) -> list[LessonChange]:
         """What happened to a deployment's lessons, newest first; without the trades that changed nothing."""
-        rows = self._db.all(_QUERIES.lesson_changes, owner=self._owner, deployment=deployment, most=most)
+        rows = self._db.all(_QUERIES.lesson_changes, owner=self._owner, deployment=deployment, most=most, seq=seq)
         return [_lesson_change(row) for row in rows]
 
     def followed_exits(self, deployment: str, *, seq: int, most: int) -> dict[str, FollowedExit]:

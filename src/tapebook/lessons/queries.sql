@@ -13,11 +13,12 @@ WHERE owner = :owner AND deployment = :deployment AND seq <= :seq
 ORDER BY seq DESC LIMIT 1;
 
 -- name: notes
--- A deployment's reflections, newest first.
+-- A deployment's reflections, newest first, each with the state it had as of a sequence number.
 SELECT seq, id, agent, agent_version, generated_at, window_start, window_end, trades_considered, lessons_text,
-    content_hash, model_used, input_tokens, output_tokens, cost_usd_e6, attempts, status, problem
+    content_hash, model_used, input_tokens, output_tokens, cost_usd_e6, attempts,
+    CASE WHEN superseded_seq > :seq THEN 'active' ELSE status END, problem
 FROM reflection_notes
-WHERE owner = :owner AND deployment = :deployment
+WHERE owner = :owner AND deployment = :deployment AND seq <= :seq
 ORDER BY seq DESC LIMIT :most;
 
 -- name: skills
@@ -40,9 +41,9 @@ WHERE l.owner = :owner AND l.deployment = :deployment AND l.seq = (
 ORDER BY l.lesson_id;
 
 -- name: lesson_changes
--- What happened to lessons, newest first: trades that changed nothing are left out.
+-- What happened to lessons up to a sequence number, newest first: trades that changed nothing are left out.
 SELECT seq, change_kind, happened_at, lesson_json FROM lessons
-WHERE owner = :owner AND deployment = :deployment AND change_kind <> 'judged'
+WHERE owner = :owner AND deployment = :deployment AND change_kind <> 'judged' AND seq <= :seq
 ORDER BY seq DESC LIMIT :most;
 
 -- name: exits

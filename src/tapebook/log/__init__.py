@@ -7,7 +7,7 @@ never:  knows what a trade is; lets two processes write one stream
 
 from tapebook.log.event import Draft, Event, Stream
 from tapebook.log.lease import Lease, Leases
-from tapebook.log.store import Head, Log, NotedAnchor, Projection, ReadCache, Write
+from tapebook.log.store import Head, Log, NotedAnchor, Projection, ReadCache, Restore, Write
 from tapebook.log.verify import Finding, RebuiltTables, rebuild_tables, verify_log
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Projection",
     "ReadCache",
     "RebuiltTables",
+    "Restore",
     "Stream",
     "Write",
     "rebuild_tables",

@@ -160,6 +160,15 @@ SELECT owner, deployment, seq FROM log_anchored ORDER BY owner, deployment;
 INSERT INTO log_anchored (owner, deployment, seq) VALUES (:owner, :deployment, :seq)
 ON CONFLICT (owner, deployment) DO UPDATE SET seq = excluded.seq;
 
+-- name: restores
+-- Where this book was restored from a backup.
+SELECT until_anchor, to_anchor, restored_at FROM log_restores ORDER BY until_anchor, to_anchor;
+
+-- name: note_restore
+-- Notes that this book was restored.
+INSERT INTO log_restores (until_anchor, to_anchor, restored_at) VALUES (:until_anchor, :to_anchor, :restored_at)
+ON CONFLICT (until_anchor, to_anchor) DO NOTHING;
+
 -- name: add_set_back
 -- Remembers where a stream was set back.
 INSERT INTO log_set_backs (owner, deployment, seq, first_seq, known_before, known_at)

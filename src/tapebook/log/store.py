@@ -260,6 +260,14 @@ class NotedAnchor(msgspec.Struct, frozen=True):
     written_at: int = 0
 
 
+class Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=True):
+    """A book was put back to what it was at an anchor; those after it, up to another, name what was lost."""
+
+    until_anchor: int
+    to_anchor: int
+    restored_at: int
+
+
 class _Pack(msgspec.Struct, frozen=True):
     """A row of packs without its content."""
 
@@ -490,6 +498,14 @@ class Log:
             self._db.execute(QUERIES.drop_older_anchors, number=noted.number)
             rows = [(stream.owner, stream.deployment, seq) for stream, seq in sorted(heads.items())]
             self._db.many(QUERIES.note_anchored, rows)
+
+    def restores(self) -> list[Restore]:
+        """Where this book was restored from a backup."""
+        return [Restore(*row) for row in self._db.all(QUERIES.restores)]
+
+    def note_restore(self, restore: Restore) -> None:
+        """Notes that this book was restored."""
+        self._db.execute(QUERIES.note_restore, **msgspec.structs.asdict(restore))
 
     def packed_until(self, stream: Stream) -> int:
         """The last number of a stream's newest pack; 0 without any."""

@@ -26,6 +26,7 @@ import msgspec
 
 from tapebook.db import Database, Queries, Query, Row, connect, migrate
 from tapebook.db.buffered import BufferedDatabase
+from tapebook.db.database import MIGRATIONS_TABLE
 from tapebook.domain.text import plural
 from tapebook.errors import Damaged, TapebookError
 from tapebook.log.event import GENESIS, Event, Stream
@@ -39,11 +40,10 @@ _EVENTS_PER_PAGE = 2_000
 # A scratch database of so many events fits into memory; a larger one is written to the disk.
 _IN_MEMORY = 20_000
 # The log itself, which the chain is for, and what its own modules look after.
-_OWN_TABLES = frozenset({"log_events", "log_packs", "log_anchors", "log_anchored", "leases"})
+_OWN_TABLES = frozenset({"log_events", "log_packs", "log_anchors", "log_anchored", "log_restores", "leases"})
 SCRATCH_QUERIES = Queries.load("tapebook.log", "verify.sql")
 _RESTORE = "restore book.db from a backup: the log is the truth, nothing else has it"
 _REBUILD = "the log has what this table should say, and it is whole: `tapebook rebuild` computes the table again"
-MIGRATIONS_TABLE = "schema_migrations"
 
 Anchors = Mapping[Stream, Mapping[int, str]]
 Progress = Callable[[str], None]

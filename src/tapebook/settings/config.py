@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from tapebook import plug
+from tapebook.domain.files import is_open_to_others
 from tapebook.domain.order import FillRule
 from tapebook.domain.text import REDACTED, has_hidden_characters, redact_passwords
 from tapebook.errors import ConfigError, UnknownName
@@ -44,6 +45,14 @@ ArchivePlace = Annotated[
         description="the name of a folder, or an address such as file:///srv/archive",
     ),
 ]
+BackupPlace = Annotated[
+    str,
+    Meta(
+        pattern=r"^([a-z][a-z0-9_]*://[^\s@\x00-\x1f]*|(?!.*://)[^\x00-\x1f]*)\Z",
+        description="the name of a folder, an address such as s3://bucket/prefix, or empty",
+    ),
+]
+KeptBackups = Annotated[int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10000")]
 Switch = Annotated[bool, Meta(description="true or false")]
 Milliseconds = Annotated[int, Meta(ge=0, le=3_600_000, description="a whole number from 0 to 3600000 (milliseconds)")]
 Bps = Annotated[float, Meta(ge=0, lt=1000, description="a number from 0 to below 1000 (bps)")]
@@ -107,6 +116,16 @@ class ArchiveSettings(msgspec.Struct, frozen=True):
     spool: ArchivePlace = "spool"
     packets: Switch = True
     raw: Switch = False
+
+
+class BackupSettings(msgspec.Struct, frozen=True):
+    """Where backups go, how often one is made, and which are kept."""
+
+    place: BackupPlace = ""
+    every_minutes: Minutes = 60
+    # A day of hourly ones to go back by hours, and a month of days.
+    keep: KeptBackups = 24
+    keep_days: KeptBackups = 30
 
 
 class PaperSettings(msgspec.Struct, frozen=True):
@@ -225,6 +244,7 @@ class Config(msgspec.Struct, frozen=True):
     sources: SourceNames = ("hyperliquid",)
     store: StoreSettings = StoreSettings()
     archive: ArchiveSettings = ArchiveSettings()
+    backup: BackupSettings = BackupSettings()
     paper: PaperSettings = PaperSettings()
     engine: EngineSettings = EngineSettings()
     llm: LlmSettings = LlmSettings()
@@ -247,6 +267,7 @@ _SECTIONS: dict[str, type[msgspec.Struct]] = {
     **{
         "store": StoreSettings,
         "archive": ArchiveSettings,
+        "backup": BackupSettings,
         "paper": PaperSettings,
         "engine": EngineSettings,
         "llm": LlmSettings,
@@ -325,10 +346,42 @@ def as_toml(config: Config) -> str:
     """The settings as a file that `load` reads back."""
     fields = msgspec.to_builtins(config)
     own = fields.pop("source_settings")
-    top = [f"{name} = {_toml_value(value)}" for name, value in fields.items() if name not in _SECTIONS]
+    top = {name: value for name, value in fields.items() if name not in _SECTIONS}
+    return _plain_toml(top | {name: fields[name] for name in _SECTIONS} | own)
+
+
+def with_setting(text: str, key: SettingKey, value: str) -> str:
+    """A settings file that says something else in one place, with all its comments."""
+    section, name = key
+    wanted = _parse(text)
+    wanted.setdefault(section, {})[name] = value
+    line = f"{name} = {_toml_value(value)}"
+    lines = text.split("\n")
+    headers = [number for number, each in enumerate(lines) if re.fullmatch(rf"\s*\[{section}\]\s*(#.*)?", each)]
+    end = next((n for n, each in enumerate(lines) if headers and n > headers[0] and each.startswith("[")), len(lines))
+    own = range(headers[0] + 1, end) if headers else range(0)
+    known = [number for number in own if re.match(rf"\s*{name}\s*=", lines[number])]
+    if known:
+        lines[known[0]] = line
+    elif headers:
+        lines.insert(headers[0] + 1, line)
+    else:
+        lines += [f"[{section}]", line, ""]
+    edited = "\n".join(lines)
+    try:
+        as_wanted = tomllib.loads(edited) == wanted
+    except ValueError:
+        as_wanted = False
+    # There are ways to write a setting that are not found by lines; then its comments are lost, and nothing else.
+    return edited if as_wanted else _plain_toml(wanted)
+
+
+def _plain_toml(settings: dict[str, Any]) -> str:
+    top = [f"{name} = {_toml_value(value)}" for name, value in settings.items() if not isinstance(value, dict)]
     sections = [
         "\n".join([f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in section.items())])
-        for name, section in ({name: fields[name] for name in _SECTIONS} | own).items()
+        for name, section in settings.items()
+        if isinstance(section, dict)
     ]
     return "\n\n".join(["\n".join(top), *sections]) + "\n"
 
@@ -351,10 +404,28 @@ def embedder_keys(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 def _keys_from_environment(variables: Mapping[str, str], environ: Mapping[str, str] | None) -> dict[str, str]:
     keys = {}
     for provider, variable in variables.items():
-        keys[provider] = _environment(environ).get(variable, "").strip()
+        keys[provider] = _secret(variable, _environment(environ))
         if not _MODEL_KEY.fullmatch(keys[provider]):
             raise ConfigError(f"{variable} in the environment has characters that no key has: copy it again")
     return keys
+
+
+def _secret(variable: str, environ: Mapping[str, str]) -> str:
+    """A key from the environment, or from a private file that it names; ConfigError for one that others may read."""
+    found, named = environ.get(variable, "").strip(), environ.get(f"{variable}_FILE", "").strip()
+    if found or not named:
+        return found
+    if is_open_to_others(named):
+        raise ConfigError(f"{named}, which {variable}_FILE names, can be read by others: run `chmod 600 {named}`")
+    return _read_secret(Path(named), variable)
+
+
+def _read_secret(path: Path, variable: str) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise ConfigError(f"{path}, which {variable}_FILE names, cannot be read: {why}") from None
 
 
 def _environment(environ: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Where people and programs meet tapebook: the command line, and the HTTP API.
+"""Where people and programs meet tapebook: the command line, the HTTP API, and MCP for chat agents.
 
 takes:  words, flags and requests
 gives:  tables for people, JSON for programs, one-line errors with an exit code

@@ -1,4 +1,4 @@
-"""What an account learns between two decisions: outcomes, finished days, promoted notes, and reflections.
+"""What an account learns between two decisions: outcomes, finished days and months, promoted notes, reflections.
 
 All are functions of the log: what is due follows from the trades closed since the last time, so the next tick makes
 up for a process that was killed before it. Where the log knows that nothing was written since there was last
@@ -18,6 +18,9 @@ from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import DAY
 from tapebook.domain.position import ClosedTrade
 from tapebook.errors import Retry, Stop
+from tapebook.experience.events import draft_snapshot_taken
+from tapebook.experience.records import ChunkSnapshot, records_from_scratch, snapshot_of
+from tapebook.horizons.layers import period_of
 from tapebook.lessons import (
     Evidence,
     LaterCases,
@@ -61,17 +64,19 @@ _LearningState = tuple[Deployment, int, int, int | None]
 _TEACHING_KINDS = frozenset((EVENT_KINDS[TradeClosed], NOTE_WRITTEN, NOTE_REFUSED, NOTE_PROMOTED))
 
 
-def learn_what_is_due(rooms: Rooms, deployment: Deployment) -> tuple[str, ...]:
+def learn_what_is_due(rooms: Rooms, deployment: Deployment, *, calendar: bool = True) -> tuple[str, ...]:
     """Learns what there is to learn, and says why where it could not; asked again with nothing left it does nothing.
 
     After an import of many trades that is one step of them: a decision must not wait for all, and is told what is
-    known by then.
+    known by then. Where time has no chunks of its own, as those of a backtest, months of the calendar are summed up.
     """
     moment = _learning_state(rooms, deployment)
     if moment is not None and rooms.nothing_to_learn_at.get(deployment.id) == moment:
         return ()
     optional = OptionalReads()
     learned = learn_from_trades(rooms, deployment, optional)
+    if calendar:
+        learned |= _sum_up_months(rooms, deployment, optional)
     reflected = _reflect_if_due(rooms, deployment, optional)
     if not reflected and not learned and not optional.causes and moment is not None:
         rooms.nothing_to_learn_at[deployment.id] = moment
@@ -112,6 +117,53 @@ def learn_from_trades(rooms: Rooms, deployment: Deployment, optional: OptionalRe
             else:
                 seq = head
     return bool(due)
+
+
+def _sum_up_months(rooms: Rooms, deployment: Deployment, optional: OptionalReads) -> bool:
+    """Whether months were over of which there was no snapshot; what they achieved is kept."""
+    name, seq = f"{LEARNING} snapshots", rooms.book.head(deployment.id)
+    drafts = optional.read_or_default(name, [], snapshots_due, rooms, deployment, seq=seq)
+    if not drafts:
+        return False
+    head = _try_append(rooms, deployment, drafts, seq=seq)
+    if isinstance(head, Exception):
+        optional.add_cause(name, head)
+    return True
+
+
+def snapshots_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+    """The snapshots of months that are over and in which trades of the account ended, oldest first."""
+    experience, book, name = rooms.experience, rooms.book, deployment.id
+    current = period_of("month", rooms.clock.now())
+    if experience.months_summed_up.get(name) == current.start:
+        return []
+    first = book.closed_after(name, after=0, seq=seq, most=1)
+    months = [period_of("month", trade.exit_tick_at) for trade in first]
+    taken = experience.snapshots(name, seq=seq)
+    months += [period_of("month", each.ended_at) for each in taken if _is_of_month(each)]
+    drafts, month = list[Draft](), max(months, default=current)
+    while month < current:
+        ended = book.trades_closed_between(name, since=month.start, until=month.end, seq=seq)
+        forgotten = experience.forgotten_by_event(name, seq=seq) if ended else {}
+        found = [experience.learned_outcome(name, each.trade.state.trade_id) for each in ended]
+        if None in found:
+            # It is over when all that ended in it was learned from.
+            return drafts
+        outcomes = [each.outcome for each in found if each is not None and each.seq not in forgotten]
+        if outcomes:
+            records = records_from_scratch(outcomes)
+            taken_now = snapshot_of(month.key, {}, records, started_at=month.start, ended_at=month.end)
+            drafts.append(draft_snapshot_taken(taken_now))
+        month = month.next
+    if not drafts:
+        experience.months_summed_up[name] = current.start
+    return drafts
+
+
+def _is_of_month(snapshot: ChunkSnapshot) -> bool:
+    """Whether a snapshot is of a whole month, and not of the chunk of a backtest that was imported."""
+    month = period_of("month", snapshot.started_at)
+    return (snapshot.chunk, snapshot.started_at, snapshot.ended_at) == (month.key, month.start, month.end)
 
 
 def _try_append(rooms: Rooms, deployment: Deployment, drafts: list[Draft], *, seq: int) -> int | Exception:

@@ -118,6 +118,24 @@ def test_files_and_rebuild_say_what_was_done(run: Run, facade: SimpleNamespace, 
     assert json.loads(run("experience", "rebuild", "a", "--json")[1])["fits"] == 9
 
 
+def test_snapshots_are_told_with_their_parts(
+    run: Run, facade: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    part = {"name": "trend", **RESULT}
+    found = [{"chunk": "2026-01", "sharpe": 0.2, **RESULT, "providers": [part], "regimes": [], "assets": []}]
+    room(facade, snapshots=lambda agent, *, as_of: found if as_of is None else [])
+    assert run("experience", "snapshots", "a")[1].splitlines() == [
+        "chunk     n  bps a trade (95%)      won (95%)         net usd  sharpe",
+        "2026-01  34  +12.1 (+3.0 to +21.2)  59% (42% to 74%)    12.50    0.20",
+        "",
+        "chunk    provider   n  bps a trade (95%)      won (95%)         net usd",
+        "2026-01  trend     34  +12.1 (+3.0 to +21.2)  59% (42% to 74%)    12.50",
+    ]
+    assert json.loads(run("experience", "snapshots", "a", "--json")[1]) == found
+    assert run("experience", "snapshots", "a", "--as-of", "2026-01-05")[1].startswith("no snapshots yet")
+
+
 def test_forget_says_how_it_is_taken_back(run: Run, facade: SimpleNamespace) -> None:
     asked: list[Any] = []
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tapebook.archive.port import CONTENT_PREFIX, OBJECT_SUFFIX, checked_key, matches_key, unpack_object
+from tapebook.archive.port import CONTENT_PREFIX, OBJECT_SUFFIX, backup_key, checked_key, matches_key, unpack_object
 from tapebook.domain import files
 from tapebook.errors import Damaged, StoreFailed
 
@@ -173,6 +173,15 @@ class FolderArchive:
                 for key, content in objects.items()
                 if key.startswith(CONTENT_PREFIX) or len(content) <= _SHORT
             }
+
+    def delete_backup(self, key: str) -> None:
+        """Deletes the file of an object of a backup."""
+        path = self.path(backup_key(key))
+        self._stored.pop(key, None)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreFailed(f"cannot delete {path}: {error.strerror}; allow writing in its folder") from error
 
     def get(self, key: str) -> bytes | None:
         """An object's bytes."""

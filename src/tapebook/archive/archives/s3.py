@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
-from tapebook.archive.port import OBJECT_SUFFIX, checked_key, matches_key, unpack_object
+from tapebook.archive.port import OBJECT_SUFFIX, backup_key, checked_key, matches_key, unpack_object
 from tapebook.errors import ConfigError, Damaged, StoreFailed
 
 try:
@@ -53,6 +53,10 @@ class BucketArchive:
             retry_config={"max_retries": _RETRIES, "retry_timeout": _SECONDS},
         )
 
+    def __reduce__(self) -> "tuple[type[BucketArchive], tuple[str]]":
+        # The driver's own state holds the keys: another process takes them from its own environment.
+        return BucketArchive, (self._address,)
+
     def create(self, key: str, content: bytes) -> None:
         """Stores an object once."""
         name = _name(key)
@@ -66,6 +70,10 @@ class BucketArchive:
         """Stores several objects, one by one."""
         for key, content in objects.items():
             self.create(key, content)
+
+    def delete_backup(self, key: str) -> None:
+        """Deletes an object of a backup; a key that is not there is none to the server either."""
+        self._ask("write", lambda: obstore.delete(self._store, _name(backup_key(key))))
 
     def get(self, key: str) -> bytes | None:
         """An object's bytes."""

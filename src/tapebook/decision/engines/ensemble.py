@@ -59,6 +59,7 @@ class EnsembleEngine:
         self._members = members
         # A cache: rules want the same for as long as the bars stay, whatever they weigh.
         self._rule_votes: dict[tuple[str, str], LastCall[_RuleVote, Vote]] = {}
+        self._tally = LastCall(_tally_text)
         # Empty when every member is a pure function of the packet.
         identities = " + ".join(f"{name} {engine.identity}".strip() for name, engine in members)
         self.identity = identities if any(engine.identity for _, engine in members) else ""
@@ -83,7 +84,8 @@ class EnsembleEngine:
         if failed and len(failed) == len(ballots):
             problem = short_line("; ".join(f"{name}: {why}" for name, why in failed), MAX_REASON_CHARS)
             return EngineAnswer("", votes, usage, f"every member failed: {problem}", _reasoning(answers))
-        answer = make_answer_of(_joint_action(facts, ballots))
+        tally = self._tally(tuple([(ballot.vote.engine, ballot.target_e4) for ballot in ballots]))
+        answer = make_answer_of(_joint_action(facts, ballots, tally))
         return msgspec.structs.replace(answer, votes=votes, usage=usage, reasoning=_reasoning(answers))
 
     def _keep_votes(self, name: str, symbol: str) -> LastCall[_RuleVote, Vote]:
@@ -121,11 +123,11 @@ def _make_ballot(vote: Vote, target_e4: int | None, *, action: Action | None = N
     return Ballot(vote, target_e4, action)
 
 
-def _joint_action(facts: DecisionFacts, ballots: Sequence[Ballot]) -> Action:
+def _joint_action(facts: DecisionFacts, ballots: Sequence[Ballot], reason: str) -> Action:
     """The step from what is held towards what the members want together."""
     targets = {ballot.vote.engine: ballot.target_e4 for ballot in ballots}
     target = weighted_target_e4(targets, facts.weights, majority_target_e4(targets.values()))
-    leader, reason = _strongest_voter(ballots, target_side(target)), _tally(ballots)
+    leader = _strongest_voter(ballots, target_side(target))
     unit = _unit_usd_e6(facts, leader)
     wanted = _target_after_lessons(target, facts, unit)
     if wanted != target:
@@ -183,12 +185,12 @@ def _unit_usd_e6(facts: DecisionFacts, leader: Ballot | None) -> int:
     return min(leader.action.notional_usd_e6, unit_usd_e6(facts, RuleSettings(notional_usd=1e9)))
 
 
-def _tally(ballots: Sequence[Ballot]) -> str:
+def _tally_text(targets: Sequence[tuple[str, int | None]]) -> str:
     """Who wants what, in the order of the members."""
     camps: dict[str, list[str]] = {}
-    for ballot in ballots:
-        side = "no voice" if ballot.target_e4 is None else target_side(ballot.target_e4) or "flat"
-        camps.setdefault(side, []).append(ballot.vote.engine)
+    for name, target in targets:
+        side = "no voice" if target is None else target_side(target) or "flat"
+        camps.setdefault(side, []).append(name)
     return short_line("; ".join([f"{what}: {', '.join(names)}" for what, names in camps.items()]), MAX_REASON_CHARS)
 
 

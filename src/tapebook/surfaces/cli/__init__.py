@@ -32,6 +32,7 @@ from tapebook.surfaces.cli import (
     portfolio,
     recall,
     runs,
+    server,
     trades,
     transfer,
 )
@@ -81,12 +82,13 @@ def _global_options(
 
 
 COMMANDS: list[Callable[..., None]] = [
-    *(home.init, home.demo, desk.up, desk.api),
+    *(home.init, home.demo, desk.up, desk.web, server.api),
     *(portfolio.status, portfolio.portfolio, portfolio.equity),
     *(context.context, runs.tick, trades.orders, trades.trades),
-    *(market.world, market.ingest, market.assets, market.market),
-    *(desk.halt, desk.resume, desk.flatten),
+    *(market.world, market.ingest, market.assets, market.market, market.candles),
+    *(desk.halt, desk.resume, desk.flatten, desk.mcp),
     *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
+    *(home.backup, home.restore, home.events, home.settings),
     home.completion,
 ]
 for command in COMMANDS:
@@ -100,6 +102,7 @@ root.add_typer(recall.group, name="recall")
 root.add_typer(lessons.group, name="lessons")
 root.add_typer(experience.group, name="experience")
 root.add_typer(horizons.group, name="horizons")
+root.add_typer(server.group, name="tokens")
 transfer.import_group.command("fills")(transfer.import_fills)
 root.add_typer(transfer.import_group, name="import")
 root.add_typer(transfer.export_group, name="export")

@@ -1,6 +1,7 @@
-"""Commands on the home as a whole: `init`, `demo`, `verify`, `rebuild`, `doctor`; and `completion`, for a shell."""
+"""Commands on a home as a whole: `init`, `demo`, `verify`, `doctor`, `backup`, `events` and others; `completion`."""
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -8,8 +9,18 @@ import typer
 from tapebook.domain.instants import minute_text
 from tapebook.domain.text import plural
 from tapebook.errors import Stop
-from tapebook.surfaces.cli.options import Home, Json, home_folder, open_home
-from tapebook.surfaces.cli.output import Column, complain, print_json, print_lines, print_table, progress
+from tapebook.surfaces.cli.options import Home, Json, Most, home_folder, open_home, parse_time
+from tapebook.surfaces.cli.output import (
+    Column,
+    cell,
+    complain,
+    minute,
+    print_json,
+    print_lines,
+    print_table,
+    progress,
+    whole,
+)
 
 if TYPE_CHECKING:
     from tapebook.api.app import DemoProgress
@@ -35,11 +46,27 @@ complete -o default -F _tapebook tapebook
 _BEFORE = {"bash": "", "zsh": "autoload -Uz compinit bashcompinit\ncompinit\nbashcompinit\n"}
 
 
-def init(home: Home = None) -> None:
+EVENTS = [
+    Column("at", "at", minute),
+    Column("agent", "agent"),
+    Column("symbol", "symbol"),
+    Column("kind", "event"),
+    Column("what happened", "text", cut=True),
+]
+
+
+def init(
+    *,
+    production: Annotated[
+        bool, typer.Option("--production", help="Also write units of systemd and files for containers.")
+    ] = False,
+    home: Home = None,
+) -> None:
     """Make a new home with its settings and empty databases."""
     from tapebook.api import app
 
-    print_lines(app.init(home_folder(home)))
+    place = home_folder(home)
+    print_lines(app.init_production(place) if production else app.init(place))
 
 
 def verify(
@@ -86,13 +113,17 @@ def rebuild(*, home: Home = None, json: Json = False) -> None:
 
 def doctor(
     *,
-    fix: Annotated[bool, typer.Option("--fix", help="First move what waits in the spool to the archive.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="First pack the spool and bring back what the archive lost.")
+    ] = False,
+    archive: Annotated[bool, typer.Option("--archive", help="With --fix: read every object, find torn ones.")] = False,
     home: Home = None,
     json: Json = False,
 ) -> None:
     """Check what this home needs to run."""
     with open_home(home) as book:
-        checks = book.doctor(fix=True) if fix else book.doctor()
+        say = partial(print, file=sys.stderr)
+        checks = book.doctor(fix=True, archive=archive, notice=say) if fix else book.doctor()
     if json:
         print_json(checks)
     else:
@@ -103,6 +134,105 @@ def doctor(
     if failed:
         complain(f"not well: {', '.join(failed)}; the details say what to do")
         raise typer.Exit(Stop.exit_code)
+
+
+def backup(
+    place: Annotated[
+        str | None, typer.Argument(metavar="PLACE", help="A folder or s3://…; else that of the settings.")
+    ] = None,
+    *,
+    shows: Annotated[bool, typer.Option("--list", help="List the backups there; make none.")] = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Make a backup of this home, which may be in use."""
+    with open_home(home) as book:
+        if shows:
+            found = book.backups(place)
+        else:
+            with progress("backup") as show:
+                done = book.backup(place, progress=lambda words: show(None, words))
+    if shows:
+        rows = [
+            {"id": each.id, "owner": each.owner, "events": sum(head[2] for head in each.heads), "bytes": each.size}
+            for each in found
+        ]
+        columns = [Column("backup", "id"), Column("owner", "owner"), Column("events", "events", whole)]
+        print_json(found) if json else print_table(
+            rows, [*columns, Column("bytes", "bytes", whole)], empty="no backup yet"
+        )
+    elif json:
+        print_json(done)
+    else:
+        kept = f"{plural(done.files, 'file')}, {done.bytes / 1e6:,.1f} MB"
+        copied = f", {plural(done.archive_objects, 'object')} of the archive copied" if done.archive_objects else ""
+        dropped = f", {plural(done.dropped, 'old backup')} deleted" if done.dropped else ""
+        print_lines([f"backup {done.id} in {done.place}: {kept}{copied}{dropped}"])
+
+
+def restore(
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="Where the backups are: a folder, or s3://…")],
+    new_home: Annotated[str, typer.Argument(metavar="DIR", help="The home to make; it must not be there yet.")],
+    *,
+    name: Annotated[str | None, typer.Option("--backup", metavar="ID", help="Which backup; else the newest.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Read every object and replay every decision.")] = False,
+    book: Annotated[str | None, typer.Option("--book", metavar="URL", help="An empty PostgreSQL for the book.")] = None,
+    tape: Annotated[str | None, typer.Option("--tape", metavar="URL", help="An empty PostgreSQL for the tape.")] = None,
+    archive: Annotated[
+        str | None, typer.Option("--archive", metavar="PLACE", help="Another archive; a folder of the home is filled.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Make a home from a backup, and prove it before it is one."""
+    from tapebook.api import app
+
+    terms = app.RestoreTerms(name, everything, book, tape, archive)
+    with progress("restore") as show:
+        done = app.restore(place, new_home, terms=terms, progress=lambda words: show(None, words))
+    if json:
+        print_json(done)
+        return
+    proven = f"{plural(done.streams, 'stream')} and {plural(done.events, 'event')} verified"
+    lines = [
+        f"{done.home} is the home of {done.id}: {plural(done.files, 'file')}, {done.bytes / 1e6:,.1f} MB",
+        f"proven: {proven}, {plural(done.replayed, 'packet')} made again byte for byte",
+    ]
+    if done.lost_anchors:
+        lines.append(f"lost: what was written after the backup; {plural(done.lost_anchors, 'anchor')} of it")
+    print_lines(lines)
+
+
+def events(
+    *,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="From then on, ISO-8601 (UTC) or epoch ms; else six hours ago.")
+    ] = None,
+    most: Most = 50,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """List what happened: decisions, orders, fills, troubles."""
+    begin = None if since is None else parse_time(since)
+    with open_home(home) as book:
+        found = book.events(since=begin, most=most)
+    if json:
+        print_json(found)
+    else:
+        print_table(found, EVENTS, empty="nothing happened in that time")
+
+
+def settings(*, home: Home = None, json: Json = False) -> None:
+    """Show the settings as they are read, without passwords."""
+    with open_home(home) as book:
+        found = book.settings()
+    if json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        if isinstance(value, dict):
+            print_lines([f"[{name}]", *(f"  {key} = {cell(each)}" for key, each in value.items())])
+        else:
+            print_lines([f"{name} = {cell(value)}"])
 
 
 # A second is twenty minutes of market: this is three years of it, and infinity would never end.

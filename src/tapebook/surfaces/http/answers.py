@@ -52,6 +52,10 @@ _KINDS: tuple[tuple[type[Error], int, str, str], ...] = (
     (Error, 500, "error", "run `tapebook doctor` on the server"),
 )
 _TITLES = {404: "Not found", 409: "Conflict", 422: "Cannot be used", 500: "Server problem", 503: "Try again"}
+_HTTP_REMEDIES = {
+    401: "send `Authorization: Bearer TOKEN`; `tapebook tokens add NAME` on the server makes one",
+    403: "ask the owner of the home for a token with that scope",
+}
 _UNEXPECTED = Problem(
     *("urn:tapebook:problem:unexpected", "Server problem", 500),
     *("the server met an error that nobody expected", "its log has the cause; report it with the request"),
@@ -67,6 +71,7 @@ def problem_of(error: Error) -> Problem:
 
 def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response:
     """A problem as the answer to a request."""
+    # Clients that know the header wait by themselves.
     more = {"retry-after": str(RETRY_SECONDS)} if problem.status == 503 else {}
     body = msgspec.json.encode(problem)
     return Response(body, problem.status, media_type=PROBLEM_JSON, headers=more | (headers or {}))
@@ -104,6 +109,7 @@ def install_problem_handlers(app: FastAPI) -> None:
     async def handle_known(request: Request, error: Exception) -> Response:
         assert isinstance(error, Error)
         problem = problem_of(error)
+        # What the caller can put right is no event of the server.
         if problem.status == 500:
             _LOG.error("request failed", exc_info=error, extra={"fields": {"path": request.url.path}})
         return problem_response(problem)
@@ -118,7 +124,7 @@ def install_problem_handlers(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)
         title = HTTPStatus(error.status_code).phrase
         detail = f"{request.method} {request.url.path}: {error.detail}"
-        remedy = "see /api/v1/openapi.json for the routes there are"
+        remedy = _HTTP_REMEDIES.get(error.status_code, "see /api/v1/openapi.json for the routes there are")
         found = Problem("about:blank", title, error.status_code, detail, remedy)
         return problem_response(found, dict(error.headers or {}))
 
@@ -135,6 +141,7 @@ def install_problem_handlers(app: FastAPI) -> None:
 def openapi_document(app: FastAPI, routes: Iterable[TypedRoute], *, prefix: str) -> dict[str, Any]:
     """The OpenAPI document: FastAPI's, with the schemas of what routes give and of problems."""
     found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    # A schema is asked for once per type, so that types with parts in common share components.
     typed = [route for route in routes if route.gives not in (None, Response) and route.include_in_schema]
     kinds = list({repr(route.gives): route.gives for route in typed}.values())
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template="#/components/schemas/{name}")
@@ -159,5 +166,6 @@ def _describe_problems(document: dict[str, Any]) -> None:
     content = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path in document["paths"].values():
         for operation in path.values():
+            # FastAPI's own form of a validation error is not what is sent here.
             operation["responses"].pop("422", None)
             operation["responses"]["default"] = {"description": "A problem, with its remedy", "content": content}
