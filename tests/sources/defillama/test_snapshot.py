@@ -48,7 +48,7 @@ PROTOCOLS = [
     },
     {"slug": "ghost", "name": "Ghost", "category": "Dexs", "tvl": None},
 ]
-COINS = [
+COINS: list[dict[str, Any]] = [
     {
         **{"id": "1", "name": "Tether", "symbol": "USDT", "pegType": "peggedUSD"},
         **{"circulating": {"peggedUSD": 1840.0}, "circulatingPrevDay": {"peggedUSD": 1800.0}},
