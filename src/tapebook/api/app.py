@@ -27,7 +27,7 @@ from tapebook.api.open_home import AsOf, OpenHome
 from tapebook.api.portfolio import Portfolios
 from tapebook.api.recall import Recall
 from tapebook.api.runs import EarlierRun, Runs
-from tapebook.api.trades import HomeSkills, LessonNotes, Trades
+from tapebook.api.trades import HomeSkills, LessonNotes, MemoryClient, Trades
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.run import BacktestProgress
 from tapebook.backtest.spending import CostEstimate, cost_sentence
@@ -89,6 +89,7 @@ __all__ = [
     "HomeTotals",
     "ImportReport",
     "IngestProgress",
+    "MemoryClient",
     "MovedStream",
     "Preview",
     "RemovedAgent",
@@ -171,9 +172,9 @@ class Tapebook(
         """Lessons that are promoted from one agent to others."""
         return HomeSkills(self._home)
 
-    def moment(self, as_of: AsOf = None) -> int:
-        """A moment in epoch milliseconds: that of a text, or now; BadInput for one that has not come."""
-        return self._home.moment(as_of)
+    def memory(self, agent: str, *, as_of: AsOf = None) -> MemoryClient:
+        """What an agent is given of its past: trades that ended, trades that are open, the lessons that stand."""
+        return MemoryClient(self._home, agent, as_of=as_of)
 
     @property
     def anchor_problem(self) -> str | None:

@@ -7,10 +7,10 @@ A backtest is named by its id, or by the beginning of it.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, NotRequired, Required, TypedDict, Unpack, cast
 
 from tapebook.api.open_home import HomePart
 from tapebook.backtest.home import BacktestHome, backtest_home, backtest_homes
@@ -111,6 +111,156 @@ class SimilarBacktest(TypedDict):
     sharpe: float | None
 
 
+class MeasureView(TypedDict):
+    """A rate or a mean with its interval, and how many observations it rests on."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+class ResultTrendView(TypedDict):
+    """How a mean result differs from that of all chunks before."""
+
+    direction: str
+    change_bps: MeasureView
+    earlier_n: int
+    chance: float
+
+
+class ResultRowView(TypedDict):
+    """How a provider, a regime or an asset did in a backtest."""
+
+    name: str
+    n: int
+    won: int
+    net_usd: float
+    win_rate: MeasureView
+    mean_bps: MeasureView | None
+    trend: ResultTrendView | None
+    weight: float | None
+    weight_before: float | None
+    sharpe: MeasureView | None
+
+
+class ChunkPnlView(TypedDict):
+    """What the trades that ended in a chunk came to, and what else moved equity."""
+
+    gross_usd: float
+    fees_usd: float
+    funding_usd: float
+    net_usd: float
+    open_usd: float
+
+
+class ChunkEquityView(TypedDict):
+    """Equity at either end of a chunk."""
+
+    start_usd: float
+    end_usd: float
+
+
+class DrawdownView(TypedDict):
+    """The deepest fall of equity."""
+
+    usd: float
+    share: float
+
+
+class ChunkView(TypedDict):
+    """The measures of a stretch of a backtest; `daily` are pairs of a moment and the equity then."""
+
+    name: str
+    start: str
+    end: str
+    ticks: int
+    trades: int
+    won: int
+    pnl: ChunkPnlView
+    equity: ChunkEquityView
+    sharpe: MeasureView | None
+    drawdown: DrawdownView
+    win_rate: MeasureView
+    exposure: float
+    parts: dict[str, float]
+    providers: list[ResultRowView]
+    regimes: list[ResultRowView]
+    assets: list[ResultRowView]
+    lessons_hash: str
+    lessons: Sequence[str]
+    snapshots: Sequence[str]
+    situations: int
+    daily: list[list[Any]]
+    packets_sha256: str
+    head_seq: int
+    head_hash: str
+    insurance_usd: float
+
+
+class LuckView(TypedDict):
+    """The trades replicated at random moments: the share of replications that the real ones beat."""
+
+    replications: int
+    beaten: MeasureView
+    beaten_by_chunk: Sequence[MeasureView | None]
+    low_usd: float
+    high_usd: float
+
+
+class BaselineView(TypedDict):
+    """What somebody who knows nothing would have had."""
+
+    name: str
+    trades: int
+    net_usd: float
+    sharpe: MeasureView | None
+    drawdown: float | None
+    chunks_usd: list[float]
+    daily_usd: list[float]
+    luck: NotRequired[LuckView]
+
+
+class BacktestReportView(TypedDict, total=False):
+    """A backtest with its chunks; `total` and `baselines` are null until the last is done.
+
+    What follows them is there of a backtest that is under way, or of one that is done.
+    """
+
+    id: Required[str]
+    status: Required[str]
+    agent: Required[str | None]
+    agent_version: Required[int | None]
+    start: Required[str | None]
+    end: Required[str | None]
+    memory: Required[str | None]
+    fill: Required[str | None]
+    stale: Required[list[str]]
+    spent: Required[dict[str, Any] | None]
+    stopped: Required[str | None]
+    ticks_per_second: Required[float | None]
+    chunks: Required[list[ChunkView]]
+    total: Required[ChunkView | None]
+    baselines: Required[list[BaselineView] | None]
+    chunks_done: int | None
+    chunks_planned: int | None
+    trades: int | None
+    change_usd: float | None
+    engine: str
+    strategy: str
+    symbols: Sequence[str]
+    chunk_kind: str
+    freeze_at: str | None
+    notes: Sequence[str]
+    packets_sha256: str
+    exposures_usd: dict[str, float]
+    inputs: dict[str, Any] | None
+    rooms: Sequence[dict[str, Any]]
+    memory_from: dict[str, Any] | None
+    texts: dict[str, Any] | None
+    bound_usd_e6: int
+
+
 class Backtests:
     """All backtests below one home."""
 
@@ -129,17 +279,19 @@ class Backtests:
             rows = [self._row(home, fingerprints) for home in homes]
         return sorted(rows, key=lambda row: (row["start"] or "", row["agent"] or "", row["id"]))
 
-    def show(self, name: str) -> dict[str, Any]:
+    def show(self, name: str) -> BacktestReportView:
         """A backtest with all its chunks; `total` and `baselines` are null until the last is done."""
         home = backtest_home(self._home, name)
         result, pace = home.result(), home.speed().ticks_per_second
         if result is not None:
             stale, spent = self._stale(home), self._spending(home)
-            return result_view(result, ticks_per_second=pace, stale=stale, spent=spent) | {"status": "done"}
+            shown = result_view(result, ticks_per_second=pace, stale=stale, spent=spent) | {"status": "done"}
+            return cast(BacktestReportView, shown)
         chunks = [chunk_view(chunk) for chunk in _finished_chunks(home)]
         with self._fingerprints() as fingerprints:
             row = self._row(home, fingerprints)
-        return {**row, "ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
+        more = {"ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
+        return cast(BacktestReportView, {**row, **more})
 
     def open(self, name: str) -> "Tapebook":
         """The home of a backtest, opened at its end: its decisions, trades and lessons; whoever opens it closes it."""
@@ -203,7 +355,7 @@ class Backtests:
 
         home, result = self._finished_home(name)
         if csv is html is json is None:
-            raise BadInput("say what to write: --csv, --html or --json with a place")
+            raise BadInput("say what to write, and where: csv, html or json")
         if json is not None:
             view = result_view(
                 result,

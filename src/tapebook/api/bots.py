@@ -158,7 +158,7 @@ class BotDecision:
             limit_price=limit_price,
             cites=list(cites),
         )
-        self.run = self._bots.conclude(opened, reply.reply, provider=provider)
+        self.run = self._bots._conclude(opened, reply.reply, provider=provider)
         return self.run
 
     def _prepared_decision(self) -> PreparedDecision:
@@ -242,7 +242,7 @@ class Bots(HomePart):
                 raise StaleWriter("what the ticket was given for is no longer known so: ask for the packet again")
             return BotDecision(self, opened, None).record(action, **terms)
 
-    def conclude(self, opened: PreparedDecision, reply: str, *, provider: str | None) -> RecordedRunView:
+    def _conclude(self, opened: PreparedDecision, reply: str, *, provider: str | None) -> RecordedRunView:
         """The run of a decision whose reply is there; BadInput when the reply says nothing that can be done."""
         from tapebook.decision import EngineAnswer
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import msgspec
 
@@ -100,6 +100,132 @@ class NeighboursView(TypedDict):
     moves: list[MoveView]
 
 
+class IntervalView(TypedDict):
+    """A rate or a mean with the interval that holds the truth 95 times of 100."""
+
+    value: float
+    low: float
+    high: float
+
+
+class RecordView(TypedDict):
+    """How trades did; the rate is null without any, the mean below two of them."""
+
+    n: int
+    won: int
+    net_usd: float
+    win_rate: IntervalView | None
+    mean_bps: IntervalView | None
+
+
+class TrendView(TypedDict):
+    """How the newer half of chunks differs from the older."""
+
+    direction: str
+    chunks: int
+    change_bps: IntervalView
+
+
+class NamedRecordView(RecordView):
+    """How a regime or an asset did, and its trend over chunks."""
+
+    name: str
+    trend: TrendView | None
+
+
+class RegimeTrustView(RecordView):
+    """How a provider did in a regime; the weight is null without a paper twin."""
+
+    regime: str
+    weight: float | None
+
+
+class ProviderView(NamedRecordView):
+    """How a provider did, the trust in it, and both by regime."""
+
+    weight: float | None
+    regimes: list[RegimeTrustView]
+
+
+class MemberSymbolView(TypedDict):
+    """A member's paper twin on one symbol."""
+
+    symbol: str
+    regime: str
+    weight: float | None
+    gain_bps: float
+    changes: int
+
+
+class MemberView(TypedDict):
+    """A member of an ensemble: the trust in it, and what its paper twins made."""
+
+    name: str
+    weight: float | None
+    gain_bps: float
+    changes: int
+    symbols: list[MemberSymbolView]
+
+
+class CalibrationView(TypedDict):
+    """Of stated confidences, how many won and what is believed of them."""
+
+    confidence: str
+    n: int
+    win_rate: IntervalView
+    believed: float
+
+
+class ChunkRecordView(RecordView):
+    """What was achieved in a chunk."""
+
+    chunk: str
+    started_at: str
+    ended_at: str
+    sharpe: float
+
+
+class FitView(TypedDict):
+    """Which situations the scale of similarity was fitted to."""
+
+    first_situation: int
+    last_situation: int
+
+
+class ForgettingView(TypedDict):
+    """What was forgotten by one event, and when that was taken back."""
+
+    id: str
+    at: str
+    outcomes: int
+    source: str | None
+    provider: str | None
+    since: str | None
+    until: str | None
+    reason: str
+    undone_at: str | None
+
+
+class ExperienceView(TypedDict):
+    """What outcomes taught an agent, as of a moment."""
+
+    agent: str
+    deployment_id: str
+    as_of: str
+    settings: dict[str, Any]
+    outcomes: int
+    situations: int
+    fit: FitView | None
+    all: RecordView
+    members: list[MemberView]
+    providers: list[ProviderView]
+    regimes: list[NamedRecordView]
+    assets: list[NamedRecordView]
+    calibration: list[CalibrationView]
+    snapshots: list[ChunkRecordView]
+    forgotten: list[ForgettingView]
+
+
 class HomeExperience(HomePart):
     """What outcomes taught the agents of a home."""
 
@@ -128,12 +254,12 @@ class HomeExperience(HomePart):
             "moves": [_move_view(each) for each in near.move_estimates()] if near else [],
         }
 
-    def show(self, agent: str, *, as_of: AsOf = None) -> dict[str, Any]:
+    def show(self, agent: str, *, as_of: AsOf = None) -> ExperienceView:
         """Whom an agent trusts and where it does well, now or as of a moment."""
         with self._home.read() as rooms:
             deployment, at, book = rooms.book.find_agent(agent, removed=True), self._home.moment(as_of), rooms.book
             seq = book.head(deployment.id) if as_of is None else book.seq_as_of(deployment.id, at)
-            return experience_report(rooms, deployment, seq=seq, as_of=at)
+            return cast(ExperienceView, experience_report(rooms, deployment, seq=seq, as_of=at))
 
     def snapshots(self, agent: str, *, as_of: AsOf = None) -> list[dict[str, Any]]:
         """What each chunk achieved, newest first: months of a desk, and the chunks of a backtest."""

@@ -5,6 +5,7 @@ Facts are the figures that rules reckon with: integers of a unit, as they were b
 the same situation as the sections and are no part of the packet's bytes.
 """
 
+from html import escape
 from typing import Any, Literal
 
 import msgspec
@@ -175,6 +176,11 @@ class Packet(msgspec.Struct, frozen=True):
             if section.name == name:
                 return section
         return None
+
+    def _repr_html_(self) -> str:
+        """The packet as notebooks show it: what is said in it is text, and never markup."""
+        about = f"{self.agent} {self.symbol}, {self.tokens:,} tokens, sha256 {self.sha256[:16]}"
+        return f"<p>{escape(about)}</p><pre>{escape(self.system)}\n\n{escape(self.text)}</pre>"
 
     @property
     def citation_ids(self) -> frozenset[str]:

@@ -75,7 +75,7 @@ def test_files(run: Run, shelf: dict[str, Any], tmp_path: Path) -> None:
     assert run("backtests", "export", shelf["id"], "--html", str(page), "--overwrite")[0] == 0
     assert run("backtests", "export", shelf["id"]) == (
         *(2, ""),
-        "error: say what to write: --csv, --html or --json with a place\n",
+        "error: say what to write, and where: csv, html or json\n",
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -79,7 +79,7 @@ def show(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = Fa
     elif not any(found[part] for part in ("outcomes", "snapshots", "members", "forgotten")):
         print("no outcomes yet: they are learned from when a trade has ended")
     else:
-        print_experience(found)
+        print_experience(cast(dict[str, Any], found))
 
 
 @group.command()

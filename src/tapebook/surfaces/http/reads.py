@@ -7,8 +7,8 @@ from fastapi import APIRouter, Path, Query
 
 from tapebook.api.agents import AgentView, ProfileView
 from tapebook.api.app import Check, Preview, ReplayReport, ShadowReport
-from tapebook.api.backtests import BacktestView
-from tapebook.api.experience import NeighboursView
+from tapebook.api.backtests import BacktestReportView, BacktestView
+from tapebook.api.experience import ExperienceView, NeighboursView
 from tapebook.api.horizons import LayerView
 from tapebook.api.lessons import HypothesesView
 from tapebook.api.market import ALL_SOURCES, AssetContextView, AssetView, BarView, MarketSource, MarketView
@@ -167,7 +167,7 @@ def list_hypotheses(caller: Reader, agent: AgentName, most: Most = 20, as_of: As
 
 
 @_memory.get("/agents/{agent}/experience")
-def show_experience(caller: Reader, agent: AgentName, as_of: AsOf = None) -> dict[str, Any]:
+def show_experience(caller: Reader, agent: AgentName, as_of: AsOf = None) -> ExperienceView:
     """Whom an agent trusts and where it does well."""
     return caller.book.experience.show(agent, as_of=as_of)
 
@@ -426,7 +426,7 @@ def list_backtests(caller: Reader) -> list[BacktestView]:
 
 
 @_home.get("/backtests/{name}")
-def show_backtest(caller: Reader, name: Name) -> dict[str, Any]:
+def show_backtest(caller: Reader, name: Name) -> BacktestReportView:
     """A backtest with all its chunks, by its id or how that begins."""
     return caller.book.backtests.show(name)
 
