@@ -1,10 +1,12 @@
-"""Homes: whether they are whole, and what makes them so again."""
+"""Homes: whether they are whole, what makes them so again, what happened in them, and their settings."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tapebook.api.open_home import HomePart
+import msgspec
+
+from tapebook.api.open_home import AsOf, HomePart, parse_moment
 from tapebook.archive.backups import Manifest
 from tapebook.clock import SystemClock
 from tapebook.desk.archive_repair import repair_archive
@@ -12,13 +14,19 @@ from tapebook.desk.backup import BackupReport, RestoreReport, RestoreTerms, back
 from tapebook.desk.backup import restore_home as restore_from
 from tapebook.desk.librarian import clean_archive
 from tapebook.desk.verify import rebuild_book, verify_home
+from tapebook.domain.instants import HOUR
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.text import redact_passwords
 from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.log import Finding, RebuiltTables
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
     from tapebook.desk.health import Check
+
+
+# A list of what happened that nobody bounds goes back so far.
+_EVENTS_SPAN = 6 * HOUR
 
 
 class HomeHealth(HomePart):
@@ -47,6 +55,21 @@ class HomeHealth(HomePart):
                 return rebuild_book(rooms, progress=progress)
             finally:
                 self._home.discard_readers()
+
+    def events(self, *, since: AsOf = None, most: int = 200) -> list[dict[str, Any]]:
+        """What happened since a moment (six hours ago without one), newest first: decisions, orders, fills, market."""
+        with self._home.read() as rooms:
+            from tapebook.desk.home_events import HomeEvents
+
+            begin = self._home.moment(None) - _EVENTS_SPAN if since is None else parse_moment(since)
+            found = HomeEvents(rooms, since=begin).new_events()
+            return [event.to_dict() for event in reversed(found[-most:])]
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of the home as they are read, by section, without passwords."""
+        with self._home.read() as rooms:
+            text = redact_passwords(msgspec.json.encode(msgspec.to_builtins(rooms.config)).decode())
+            return {"home": str(rooms.home), **msgspec.json.decode(text, type=dict[str, Any])}
 
     def doctor(
         self, *, fix: bool = False, archive: bool = False, notice: Callable[[str], None] = lambda words: None

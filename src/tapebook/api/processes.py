@@ -35,7 +35,6 @@ FIRST_AGENTS: dict[str, dict[str, Any]] = {
     "demo-ensemble": {
         "watch": "BTC, ETH",
         "engine": "ensemble",
-        "members": "trend, reversion, breakout, carry",
         "strategy": "Go with the weighted majority of the rule engines.",
     },
 }

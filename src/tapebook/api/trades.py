@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from tapebook.api.open_home import AsOf, HomePart, listed_deployment
+from tapebook.api.open_home import AsOf, HomePart, listed_deployment, require_rows
 from tapebook.book.pages import BookPages
 from tapebook.domain.agent import SkillNote
 from tapebook.domain.views import NoteView, OrderView, Page, TradeView, note_view
@@ -11,6 +11,8 @@ from tapebook.lab.explain import known_order_view, listed_trade_view
 from tapebook.tick import memory
 from tapebook.tick.memory import Promotion
 from tapebook.wiring import Rooms
+
+__all__ = ["HomeSkills", "LessonNotes", "Promotion", "Trades"]
 
 
 class Trades(HomePart):
@@ -30,6 +32,7 @@ class Trades(HomePart):
         As they stand, or as they stood at a moment. `before` is the client id of the last order of the page before, or
         its `next`.
         """
+        require_rows(most)
         with self._home.read() as rooms:
             moment = None if as_of is None else self._home.moment(as_of)
             deployment, pages = listed_deployment(rooms.book, agent, moment), _pages(rooms)
@@ -52,6 +55,7 @@ class Trades(HomePart):
         As they stand, or as they stood at a moment. `before` is the `next` of the page before, with which trades are
         those that stood when the first page was read; or the id of its last trade, with which they are those of now.
         """
+        require_rows(most)
         with self._home.read() as rooms:
             moment = None if as_of is None else self._home.moment(as_of)
             deployment, book = listed_deployment(rooms.book, agent, moment), rooms.book

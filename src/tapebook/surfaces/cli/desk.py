@@ -92,6 +92,25 @@ def up(
         raise typer.Exit(1)
 
 
+def web(
+    place: Annotated[str | None, typer.Argument(metavar="HOME", help="The home; else --home.")] = None,
+    *,
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="The address to listen on, of this machine alone.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", min=1, max=65_535, help="The port to listen on.")] = 8710,
+    home: Home = None,
+) -> None:
+    """Serve the page: look at a home in a browser, live."""
+    with open_home(place or home) as book:
+        # It loads a web server, which takes longer than most commands run.
+        from tapebook.surfaces.web.server import serve_pages
+
+        print_lines([f"http://{host}:{port}   (Ctrl-C ends it)"])
+        sys.stdout.flush()
+        serve_pages(book, host=host, port=port)
+
+
 class _EventPrinter:
     """Prints what happens: aligned lines for people, or JSON objects; there, what roles say is one too."""
 

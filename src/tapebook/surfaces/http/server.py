@@ -13,12 +13,14 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from tapebook.api.app import Tapebook
 from tapebook.errors import BadInput
 from tapebook.surfaces.http.access import LOOPBACK_NAMES, HomeAccess, RequestChecks, is_loopback
 from tapebook.surfaces.http.answers import TypedRoute, install_problem_handlers, openapi_document
 from tapebook.surfaces.http.reads import READ_ROUTERS
+from tapebook.surfaces.http.writes import WRITE_ROUTERS
 
 PREFIX = "/api/v1"
 API_VERSION = "1.0"
@@ -45,7 +47,7 @@ def create_app(*books: Tapebook, loopback: bool = True, hosts: Iterable[str] = (
     )
     app.state.access = HomeAccess(books, anyone_reads=loopback and not hosts)
     app.state.beside = list[StartBeside]()
-    routers = READ_ROUTERS
+    routers = (*READ_ROUTERS, *WRITE_ROUTERS)
     for router in routers:
         app.include_router(router, prefix=PREFIX)
     install_problem_handlers(app)
@@ -75,10 +77,21 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
 
 
+def mount_mcp(app: FastAPI) -> None:
+    """Serves MCP at `/mcp` to the same callers."""
+    # The SDK takes a second to import, which no test of a route needs.
+    from tapebook.surfaces.mcp.server import McpEndpoint
+
+    endpoint = McpEndpoint(app.state.access.caller)
+    app.router.routes.append(Route("/mcp", endpoint))
+    run_beside(app, endpoint.run)
+
+
 def serve(books: Sequence[Tapebook], *, host: str, port: int, hosts: Collection[str] = ()) -> None:
     """Serves homes until it is told to stop; refuses to be reached from elsewhere while a home has no token."""
     loopback = is_loopback(host)
     app = create_app(*books, loopback=loopback, hosts=hosts)
+    mount_mcp(app)
     try:
         if (not loopback or hosts) and not app.state.access.has_tokens():
             where = f"{host} can be reached from elsewhere" if not loopback else f"{next(iter(hosts))} may be a proxy"
