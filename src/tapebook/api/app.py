@@ -31,6 +31,7 @@ from tapebook.api.trades import HomeSkills, LessonNotes, MemoryClient, Trades
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.run import BacktestProgress
 from tapebook.backtest.spending import CostEstimate, cost_sentence
+from tapebook.backtest.sweep import SweepCase, SweepRow, read_sweep
 from tapebook.clock import Clock
 from tapebook.context import Preview
 from tapebook.desk.agents import RemovedAgent, SavedAgent
@@ -102,6 +103,8 @@ __all__ = [
     "ShadowReport",
     "StreamReport",
     "SupervisorProgress",
+    "SweepCase",
+    "SweepRow",
     "Tapebook",
     "chunk_lines",
     "cost_sentence",
@@ -111,6 +114,7 @@ __all__ = [
     "init",
     "init_production",
     "open",
+    "read_sweep",
     "restore",
     "run_desk",
     "serve_role",

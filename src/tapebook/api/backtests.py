@@ -12,6 +12,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, Required, TypedDict, Unpack, cast
 
+from msgspec.structs import replace
+
 from tapebook.api.open_home import HomePart
 from tapebook.backtest.home import BacktestHome, backtest_home, backtest_homes
 from tapebook.backtest.identity import PlanFingerprints
@@ -22,6 +24,7 @@ from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.run import BacktestCallbacks, BacktestProgress, run_backtest
 from tapebook.backtest.spending import CostEstimate, SpendingTotals, estimate_cost, max_spending, spending_of
 from tapebook.backtest.summary import spending_text, stale_sentences
+from tapebook.backtest.sweep import SweepCase, SweepJob, SweepRow, run_sweep
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6
@@ -29,6 +32,7 @@ from tapebook.errors import BadInput, Damaged
 from tapebook.home import exclusive_lock
 from tapebook.lab.rerun import RerunComparison, rerun_backtest
 from tapebook.report.backtest import chunk_lines, chunk_view, result_view, spending_view, summary_lines
+from tapebook.settings.profiles import apply_settings, settings_from_mapping
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
@@ -73,6 +77,33 @@ class BacktestRuns(HomePart):
             plan = plan_for(rooms, rooms.book.find_agent(agent, removed=True), options)
             home, config = rooms.home, rooms.config
         return rerun_backtest(home, config, plan, chunk=chunk, progress=progress)
+
+    def sweep(
+        self,
+        cases: Sequence[SweepCase],
+        *,
+        workers: int = 1,
+        cluster: str | None = None,
+        max_usd: float | None = None,
+        done: Callable[[int], None] = lambda count: None,
+    ) -> list[SweepRow]:
+        """Runs many backtests, on processes of this machine or on a Dask cluster, and gives them in their order.
+
+        Models may cost `max_usd` in each of them.
+        """
+        with self._home.read() as rooms:
+            jobs = [_sweep_job(rooms, case, max_usd=max_usd) for case in cases]
+            home = rooms.home
+        results = run_sweep(home, jobs, workers=workers, cluster=cluster, done=done)
+        return [SweepRow(case, result) for case, result in zip(cases, results, strict=True)]
+
+
+def _sweep_job(rooms: Rooms, case: SweepCase, *, max_usd: float | None) -> SweepJob:
+    deployment = rooms.book.find_agent(case.agent)
+    changed = apply_settings(deployment.agent, settings_from_mapping(case.profile))
+    plan = plan_for(rooms, replace(deployment, agent=changed), case.options)
+    most = max_spending(estimate_cost(rooms, plan), max_usd=max_usd, agree=lambda estimate: False)
+    return SweepJob(plan, most)
 
 
 class BacktestView(TypedDict):
