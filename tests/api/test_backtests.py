@@ -137,3 +137,28 @@ def test_a_damaged_one_is_listed_and_can_be_removed(copy: Path) -> None:
     rows = {row["id"]: row for row in Backtests(copy).all()}
     assert rows[done]["status"] == "damaged" and rows[partial]["status"] == "1 of 4 chunks done"
     assert Backtests(copy).remove(done) == done
+
+
+def test_similar_ones_are_found_with_what_differs(copy: Path) -> None:
+    done, partial = ids(copy)
+    shelf = Backtests(copy)
+    # One that is not finished is compared with nothing.
+    assert shelf.similar(done) == []
+    with pytest.raises(BadInput, match="is not finished"):
+        shelf.similar(partial)
+    shutil.rmtree(copy / "backtests" / partial)
+    assert play(copy, memory="off", seed="another") is not None
+    plain, silent = ids(copy)
+    (found,) = shelf.similar(plain)
+    assert (
+        found["id"] == silent and found["parts"]["agent"] == found["parts"]["market"] == found["parts"]["period"] == 1
+    )
+    assert 0.5 < found["parts"]["settings"] < 1 and 0 < found["parts"]["result"] < 1
+    assert "memory: on here, off there" in found["differs"]
+    assert found["likeness"] == pytest.approx(sum(found["parts"].values()) / 5, abs=1e-3)
+    (back,) = shelf.similar(silent)
+    assert (back["id"], back["parts"], back["likeness"]) == (plain, found["parts"], found["likeness"])
+    with pytest.raises(BadInput, match="asks for nothing"):
+        shelf.similar(plain, most=0)
+    (copy / "backtests" / silent / "plan.json").write_text("{")
+    assert shelf.similar(plain) == []

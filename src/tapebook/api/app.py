@@ -44,7 +44,7 @@ from tapebook.report.backtest import chunk_lines, summary_lines
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
-    from tapebook.api.processes import demo, ingest, init
+    from tapebook.api.processes import demo, ingest, init, init_production
     from tapebook.desk.demo import DemoProgress
     from tapebook.desk.health import Check
     from tapebook.desk.home_events import HomeEvent, HomeTotals
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 # What runs processes or reads files brings an event loop, sources and the desk; no read of a home needs them.
 _LOADED_LATER = {
-    **dict.fromkeys(("demo", "ingest", "init"), "tapebook.api.processes"),
+    **dict.fromkeys(("demo", "ingest", "init", "init_production"), "tapebook.api.processes"),
     **{"Check": "tapebook.desk.health", "DemoProgress": "tapebook.desk.demo", "DemoReport": "tapebook.report.demo"},
     **dict.fromkeys(("HomeEvent", "HomeTotals"), "tapebook.desk.home_events"),
     **{"IngestProgress": "tapebook.ingest.live", "RoleProgress": "tapebook.desk.roles"},
@@ -109,6 +109,7 @@ __all__ = [
     "find_damage",
     "ingest",
     "init",
+    "init_production",
     "open",
     "restore",
     "run_desk",

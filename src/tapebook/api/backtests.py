@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, Required, TypedDict, Unpack,
 from tapebook.api.open_home import HomePart
 from tapebook.backtest.home import BacktestHome, backtest_home, backtest_homes
 from tapebook.backtest.identity import PlanFingerprints
+from tapebook.backtest.likeness import BacktestLikeness, likeness_of
 from tapebook.backtest.plan import BacktestPlan
 from tapebook.backtest.planning import BacktestOptions, plan_for
 from tapebook.backtest.result import BacktestResult, ChunkResult
@@ -31,6 +32,7 @@ from tapebook.report.backtest import chunk_lines, chunk_view, result_view, spend
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
+    from tapebook.api.app import Tapebook
     from tapebook.report.comparison import BacktestComparison
 
 
@@ -243,6 +245,22 @@ class BacktestReportView(TypedDict, total=False):
     bound_usd_e6: int
 
 
+class SimilarBacktest(TypedDict):
+    """A backtest that is like another: how much, in which parts, what differs, and what it came to."""
+
+    id: str
+    agent: str
+    start: str
+    end: str
+    memory: str
+    likeness: float
+    parts: dict[str, float]
+    differs: list[str]
+    trades: int
+    change_usd: float
+    sharpe: float | None
+
+
 class Backtests:
     """All backtests below one home."""
 
@@ -275,6 +293,13 @@ class Backtests:
         more = {"ticks_per_second": pace, "chunks": chunks, "total": None, "baselines": None}
         return cast(BacktestReportView, {**row, **more})
 
+    def open(self, name: str) -> "Tapebook":
+        """The home of a backtest, opened at its end: its decisions, trades and lessons; whoever opens it closes it."""
+        from tapebook.api.app import Tapebook
+
+        home = backtest_home(self._home, name)
+        return Tapebook(home.folder, clock=VirtualClock(home.plan().end))
+
     def lines(self, name: str, *, chunks: bool = False) -> list[str]:
         """The result as lines for people; with `chunks`, what each chunk taught."""
         home = backtest_home(self._home, name)
@@ -302,6 +327,18 @@ class Backtests:
         both = [self._finished_home(name) for name in (first, second)]
         stale = {home.id: self._stale(home) for home, _ in both}
         return compare_backtests(both[0][1], both[1][1], stale=stale)
+
+    def similar(self, name: str, *, most: int = 10) -> list[SimilarBacktest]:
+        """The finished backtests that are most like one, the most similar first; `differs` names other settings."""
+        if most < 1:
+            raise BadInput(f"--most {most} asks for nothing: give 1 or more")
+        home, result = self._finished_home(name)
+        plan, rows = home.plan(), list[SimilarBacktest]()
+        for other in backtest_homes(self._home):
+            found = None if other.id == home.id else _readable(other)
+            if found is not None:
+                rows.append(_similar_row(likeness_of(plan, result, other=found[0], other_result=found[1]), *found))
+        return sorted(rows, key=lambda row: (-row["likeness"], row["id"]))[:most]
 
     def export(
         self,
@@ -394,6 +431,32 @@ class Backtests:
             said = _progress_text(home.plan(), _finished_chunks(home))
             raise BadInput(f"backtest {home.id} is not finished ({said}): run the same `tapebook backtest` again")
         return home, result
+
+
+def _readable(home: BacktestHome) -> tuple[BacktestPlan, BacktestResult] | None:
+    """A backtest that is finished and whole; the list says of the others what they are."""
+    try:
+        plan, result = home.plan(), home.result()
+    except Damaged:
+        return None
+    return None if result is None else (plan, result)
+
+
+def _similar_row(like: BacktestLikeness, plan: BacktestPlan, result: BacktestResult) -> SimilarBacktest:
+    total = result.total
+    return {
+        "id": like.id,
+        "agent": plan.agent.name,
+        "start": iso_text(plan.start),
+        "end": iso_text(plan.end),
+        "memory": plan.memory,
+        "likeness": like.likeness,
+        "parts": like.parts,
+        "differs": [f"{name}: {here} here, {there} there" for name, here, there in like.differs],
+        "trades": total.trades,
+        "change_usd": total.change_usd_e6 / E6,
+        "sharpe": total.sharpe.value if total.sharpe else None,
+    }
 
 
 def _finished_chunks(home: BacktestHome) -> list[ChunkResult]:

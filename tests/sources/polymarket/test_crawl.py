@@ -11,7 +11,7 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.desk.health import health_checks
-from tapebook.domain.instants import HOUR, MINUTE, parse_instant
+from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import RegistryRecord
 from tapebook.ingest.ingester import FactBuffer
 from tapebook.sources import load_sources
@@ -72,7 +72,7 @@ def played(tmp_path: Path, play: Callable[[Desk], Awaitable[None]], **options: A
         home = tmp_path / "home"
         home.mkdir()
         (home / "tapebook.toml").write_text('sources = ["hyperliquid", "polymarket"]\n', "utf-8")
-        clock = VirtualClock(START)
+        clock = VirtualClock(START - SECOND)
         rooms = Rooms(home, clock=clock)
         server = WorldServer(World(7, start=BORN), history_ms=2 * HOUR, **options)
         url = await server.start()

@@ -97,14 +97,16 @@ def test_a_read_gives_what_the_facade_gives(
 def test_every_read_without_a_name_of_its_own_is_tried_here(document: dict[str, Any]) -> None:
     tried = {template_of(document, path) for path in READS}
     reads = {path for path, operations in document["paths"].items() if "get" in operations}
-    # Of proposals and backtests this home has none; they are read in the tests of their own.
-    left = {"/me", "/recall/proposals/{proposal_id}", "/backtests/{name}", "/backtests/{name}/compare/{other}"}
+    # Of proposals, documents, bots and backtests this home has none; they are read in tests of their own.
+    left = {"/me", "/recall/proposals/{proposal_id}", "/recall/document", "/agents/{agent}/decision"}
+    left |= {"/backtests/{name}", "/backtests/{name}/compare/{other}"}
     assert reads - tried == {f"{API}{path}" for path in left}
 
 
 def test_as_of_is_on_every_read_of_what_changes(document: dict[str, Any]) -> None:
     now_alone = {
         *("/me", "/status", "/health", "/skills", "/agents/{agent}", "/agents/{agent}/shadow"),
+        "/agents/{agent}/decision",
         *("/runs/{run_id}", "/runs/{run_id}/replay", "/runs/{run_id}/compare/{other}"),
         *("/backtests", "/backtests/{name}", "/backtests/{name}/compare/{other}"),
         *("/recall/status", "/recall/proposals", "/recall/proposals/{proposal_id}", "/recall/writes"),

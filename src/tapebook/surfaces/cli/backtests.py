@@ -129,6 +129,20 @@ BACKTESTS = [
     Column("current", "stale", lambda stale: f"no: other {', '.join(stale)}" if stale else "yes"),
     Column("status", "status", cut=True),
 ]
+_SHARE = "{:.0%}".format
+SIMILAR = [
+    Column("backtest", "id"),
+    Column("agent", "agent", cut=True),
+    Column("alike", "likeness", _SHARE),
+    Column("market", "market", _SHARE),
+    Column("period", "period", _SHARE),
+    Column("settings", "settings", _SHARE),
+    Column("result", "result", _SHARE),
+    Column("from", "start", lambda text: minute(text)[:10]),
+    Column("to", "end", lambda text: minute(text)[:10]),
+    Column("trades", "trades"),
+    Column("change usd", "change_usd", money),
+]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A backtest, or the beginning of its id.")]
 Place = Path | None
 
@@ -176,6 +190,27 @@ def compare(context: typer.Context, first: Id, second: Id, *, home: Home = None,
         print_json(found.to_dict())
     else:
         _print(found.lines())
+
+
+@group.command()
+def similar(
+    context: typer.Context,
+    name: Id,
+    *,
+    most: Annotated[int, typer.Option(metavar="N", help="So many at most.")] = 10,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Show which backtests are most like one, and in what they differ."""
+    home, json = group_options(context, home, json)
+    with open_home(home) as book:
+        found = book.backtests.similar(name, most=most)
+    if json:
+        print_json(found)
+        return
+    print_table([{**row["parts"], **row} for row in found], SIMILAR, empty="no other backtest is finished")
+    for row in found:
+        print_lines([f"{row['id']} differs: {each}" for each in row["differs"]])
 
 
 @group.command()

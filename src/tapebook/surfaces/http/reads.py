@@ -13,7 +13,7 @@ from tapebook.api.horizons import LayerView
 from tapebook.api.lessons import HypothesesView
 from tapebook.api.market import ALL_SOURCES, AssetContextView, AssetView, MarketSource, MarketView
 from tapebook.api.portfolio import EquityView, HomePortfolioView, StatusView
-from tapebook.api.recall import ProposalDiff, ProposalView, RecallStatus, WriteView
+from tapebook.api.recall import DocumentText, ProposalDiff, ProposalView, RecallStatus, WriteView
 from tapebook.domain.agent import Horizon, SkillNote
 from tapebook.domain.views import (
     ExplainedRunView,
@@ -88,6 +88,14 @@ class SearchAnswer(TypedDict):
     missing: str
 
 
+class OfferView(TypedDict):
+    """What a bot may know now: a text for its own prompt, the whole packet, and the ticket of the decision."""
+
+    ticket: str
+    text: str
+    packet: PacketView
+
+
 class CallerView(TypedDict):
     """Who calls, and what they may do."""
 
@@ -117,6 +125,13 @@ def show_context(
 ) -> PacketView:
     """What an agent would see of a symbol now, or what it would have seen at a moment."""
     return packet_view(caller.book.context(agent, symbol, as_of=as_of, version=version))
+
+
+@_agent.get("/agents/{agent}/decision")
+def offer_decision(caller: Reader, agent: AgentName, symbol: Symbol, at: AsOf = None) -> OfferView:
+    """What a bot that lives elsewhere may know now, and the ticket with which it records what it decides."""
+    offer = caller.book.offer_decision(agent, symbol, at=at)
+    return {"ticket": offer.ticket, "text": offer.text, "packet": packet_view(offer.packet)}
 
 
 @_agent.get("/agents/{agent}/preview")
@@ -185,6 +200,18 @@ def search_documents(
     found = caller.book.recall.search(query, agent=agent, limit=limit, as_of=as_of, kinds=kind)
     # Through builtins: scores come as tuples and structs.
     return msgspec.convert(msgspec.to_builtins(found.to_dict()), SearchAnswer)
+
+
+@_memory.get("/recall/document")
+def show_document(
+    caller: Reader,
+    path: Annotated[str, Query(max_length=400, description="The path of a citation.")],
+    *,
+    agent: AgentFilter = None,
+    as_of: AsOf = None,
+) -> DocumentText:
+    """A whole document by the path of a citation."""
+    return caller.book.recall.document(path, agent=agent, as_of=as_of)
 
 
 @_memory.get("/recall/status")

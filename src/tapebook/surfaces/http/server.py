@@ -20,6 +20,7 @@ from tapebook.errors import BadInput
 from tapebook.surfaces.http.access import LOOPBACK_NAMES, HomeAccess, RequestChecks, is_loopback
 from tapebook.surfaces.http.answers import TypedRoute, install_problem_handlers, openapi_document
 from tapebook.surfaces.http.reads import READ_ROUTERS
+from tapebook.surfaces.http.writes import WRITE_ROUTERS
 
 PREFIX = "/api/v1"
 API_VERSION = "1.0"
@@ -46,7 +47,7 @@ def create_app(*books: Tapebook, loopback: bool = True, hosts: Iterable[str] = (
     )
     app.state.access = HomeAccess(books, anyone_reads=loopback and not hosts)
     app.state.beside = list[StartBeside]()
-    routers = READ_ROUTERS
+    routers = (*READ_ROUTERS, *WRITE_ROUTERS)
     for router in routers:
         app.include_router(router, prefix=PREFIX)
     install_problem_handlers(app)
