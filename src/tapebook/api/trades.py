@@ -13,7 +13,7 @@ from tapebook.tick import memory
 from tapebook.tick.memory import Promotion
 from tapebook.wiring import Rooms
 
-__all__ = ["HomeSkills", "LessonNotes", "Promotion", "Trades"]
+__all__ = ["HomeSkills", "LessonNotes", "MemoryClient", "Promotion", "Trades"]
 
 # Beyond what an agent watches, and beyond the notes that are refused between two that stand.
 _MOST_OPEN, _NOTES_READ = 1_000, 100

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from nicegui import ui
 
@@ -197,7 +197,7 @@ def _job_line(job: BacktestJob) -> Markup:
 
 
 async def _report(frame: PageFrame, name: str) -> None:
-    found = await frame.read(frame.book.backtests.show, name)
+    found = cast(dict[str, Any], await frame.read(frame.book.backtests.show, name))
     if found["total"] is None:
         lines = await frame.read(frame.book.backtests.lines, name)
         frame.html(sheet("Not finished", text_block("\n".join(lines))))

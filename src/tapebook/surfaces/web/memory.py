@@ -7,6 +7,7 @@ from typing import Any
 from nicegui import ui
 
 from tapebook.api.app import Tapebook
+from tapebook.api.experience import IntervalView
 from tapebook.domain.text import plural
 from tapebook.surfaces.web.charts import calibration_options, neighbour_options
 from tapebook.surfaces.web.documents import diff_block
@@ -204,7 +205,7 @@ def signed_text(value: float) -> str:
     return f"{value:+,.2f}"
 
 
-def _range(estimate: Mapping[str, float] | None, factor: float, unit: str) -> str:
+def _range(estimate: IntervalView | None, factor: float, unit: str) -> str:
     if estimate is None:
         return "too few trades"
     return f"{estimate['low'] * factor:.0f} to {estimate['high'] * factor:.0f}{unit}, 95 %"
