@@ -63,7 +63,7 @@ clean: ## remove .venv, caches and builds; a home is never touched
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 RUFF := $(VENV)/bin/python -m ruff check .
-# One process, beside the tests: its workers take twice the processor's time in all, and break on a busy machine.
+# One process, beside the tests: half a minute of one core, and workers of mypy break on a busy machine.
 MYPY := $(VENV)/bin/python -m mypy --strict $(wildcard src tests bench)
 
 # pytest leaves with 5 when it found no test: that is said, and is no failure.
