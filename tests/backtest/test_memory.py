@@ -139,7 +139,8 @@ def test_made_again_it_is_the_same(home: Path, second: BacktestResult, first: Ba
         wish: Any = {"start": FIRST_END, "memory_from": first.id, "chunks": "week"}
         for chunk in (None, *(each.name for each in second.chunks)):
             assert book.backtest_again("tester", chunk=chunk, **wish).differs == ()
-        assert book.backtests.show(second.id)["memory_from"]["name"] == first.id
+        inherited = book.backtests.show(second.id)["memory_from"]
+        assert inherited is not None and inherited["name"] == first.id
         said = "\n".join(book.backtests.lines(second.id))
     assert f"it began with what backtest {first.id} had learned by 2023-01-09 (" in said
     assert "memory showed positions, activity, trades, lessons, experience, horizons, documents\n" in said

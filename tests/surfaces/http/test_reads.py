@@ -109,7 +109,16 @@ def test_every_read_without_a_name_of_its_own_is_tried_here(document: dict[str, 
 
 def test_as_of_is_on_every_read_of_what_changes(document: dict[str, Any]) -> None:
     now_alone = {
-        *("/me", "/status", "/health", "/activity", "/settings", "/skills", "/agents/{agent}", "/agents/{agent}/shadow"),
+        *(
+            "/me",
+            "/status",
+            "/health",
+            "/activity",
+            "/settings",
+            "/skills",
+            "/agents/{agent}",
+            "/agents/{agent}/shadow",
+        ),
         *("/agents/{agent}/decision", "/events", "/changes", "/metrics"),
         *("/runs/{run_id}", "/runs/{run_id}/replay", "/runs/{run_id}/compare/{other}"),
         *("/backtests", "/backtests/{name}", "/backtests/{name}/compare/{other}"),
