@@ -146,7 +146,8 @@ class Portfolios(HomePart):
             # Health knows the sources of the desk, which bring an event loop.
             from tapebook.desk.health import health_checks
 
-            checks, portfolio = health_checks(rooms), self.portfolio()
+            # Not the archive: looking for every object takes as long as there are decisions, and pages ask often.
+            checks, portfolio = health_checks(rooms, archive=False), self.portfolio()
             orders = [known_order_view(each) for each in rooms.book.orders(working=True, most=_MOST_NAMED)]
             today = day_start(self._home.moment(None))
             spent = [rooms.replies.spent_usd_e6(each["deployment"], since=today) for each in portfolio["accounts"]]

@@ -57,10 +57,14 @@ ArchiveFindingKind = Literal["missing", "torn", "altered", "misplaced", "unreada
 
 
 class ArchiveReference(msgspec.Struct, frozen=True):
-    """A key that a row names, and which row that is, in words: `packet of run r1`."""
+    """A key that a row names, and which row that is, in words: `packet of run r1`.
+
+    `owner` is whose row it is, empty for the tape, which all owners of a database share.
+    """
 
     key: str
     by: str
+    owner: str = ""
 
 
 class ArchiveFinding(msgspec.Struct, frozen=True):

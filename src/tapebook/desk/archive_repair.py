@@ -47,12 +47,16 @@ class ArchiveRepair(msgspec.Struct, frozen=True):
 
 
 def compare_archive(rooms: Rooms) -> ArchiveComparison:
-    """Looks for every object that a row names, by its name alone; `SpooledArchive.check` reads them."""
-    stored = rooms.archive.stored_digests()
+    """Looks for every object that a row names, by its name alone; `SpooledArchive.check` reads them.
+
+    What is missing of other owners of the database is theirs to be told.
+    """
+    stored, whose = rooms.archive.stored_digests(), ("", rooms.config.owner)
     named, missing = set[bytes](), list[ArchiveReference]()
     for reference in archive_references(rooms):
         digest = digest_of_key(reference.key)
-        if digest not in stored and digest not in named and len(missing) < _MOST:
+        is_new = digest not in stored and digest not in named
+        if is_new and reference.owner in whose and len(missing) < _MOST:
             missing.append(reference)
         named.add(digest)
     # The backtests of a home keep their texts in its archive, and lose nothing that cannot be made again.

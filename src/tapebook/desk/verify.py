@@ -199,8 +199,8 @@ def book_references(db: Database) -> Iterator[ArchiveReference]:
 
 def _named_by(db: Database, queries: tuple[Query, ...]) -> Iterator[ArchiveReference]:
     with db.snapshot():
-        for key, by in chain.from_iterable(map(db.stream, queries)):
-            yield ArchiveReference(key if "/" in key else f"sha256/{key[:2]}/{key}", by)
+        for key, by, owner in chain.from_iterable(map(db.stream, queries)):
+            yield ArchiveReference(key if "/" in key else f"sha256/{key[:2]}/{key}", by, owner)
 
 
 def rebuild_book(rooms: Rooms, *, progress: Callable[[str], None]) -> RebuiltTables:

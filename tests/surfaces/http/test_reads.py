@@ -72,7 +72,7 @@ READS: dict[str, Read] = {
     "/activity?most=5": lambda tb: tb.events(most=5),
     "/settings": lambda tb: tb.settings(),
     "/status": lambda tb: tb.status(),
-    "/health": lambda tb: [each for each in tb.doctor() if each.name != "objects"],
+    "/health": lambda tb: tb.doctor(),
     "/backtests": lambda tb: tb.backtests.all(),
 }
 

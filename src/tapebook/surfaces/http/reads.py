@@ -42,9 +42,6 @@ Name = Annotated[str, Path(max_length=100)]
 # Beyond any number of versions, and an integer that both databases take.
 Version = Annotated[int | None, Query(ge=1, le=10**9, description="A version of the agent.")]
 
-# This check looks through the rows of every owner of a database and names them.
-_OF_ALL_OWNERS = "objects"
-
 
 class RunPage(TypedDict):
     """A page of decisions; `next` is the `before` of the following page, null at the end."""
@@ -395,15 +392,14 @@ def show_caller(caller: Reader) -> CallerView:
 @_home.get("/status")
 def show_status(caller: Reader) -> StatusView:
     """Equity, the day, positions, working orders, health and cost, all of this moment."""
-    found = caller.book.status()
-    return {**found, "incidents": [each for each in found["incidents"] if each["name"] != _OF_ALL_OWNERS]}
+    return caller.book.status()
 
 
 @_home.get("/health")
 def show_health(caller: Reader) -> list[Check]:
     """The state of the home, point by point, of this moment."""
     # Disks, logs and leases have no past, so there is no `as_of`.
-    return [each for each in caller.book.doctor() if each.name != _OF_ALL_OWNERS]
+    return caller.book.doctor()
 
 
 @_home.get("/activity")
