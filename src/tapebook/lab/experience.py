@@ -53,7 +53,8 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
         "agent": deployment.agent.name,
         "deployment_id": deployment.id,
         "as_of": iso_text(as_of),
-        "settings": msgspec.structs.asdict(settings),
+        # What is left out of a profile while it is off is off.
+        "settings": {"calibrated_sizing": False, **msgspec.to_builtins(settings)},
         "outcomes": every.n,
         "situations": room.situation_count(deployment.id, seq=seq),
         "fit": None if fit is None else {"first_situation": fit.first, "last_situation": fit.last},

@@ -34,9 +34,10 @@ def test_flags_reach_the_facade(run: Run, facade: SimpleNamespace) -> None:
         return SimpleNamespace(lines=lambda: ["market  1", "home    2"], to_dict=lambda: {"a": 1})
 
     facade.module.demo = demo
-    assert run("demo", "--home", "x") == (0, "market  1\nhome    2\n", "")
+    assert run("demo", "--home", "x") == (0, "market  1\nhome    2\npage          tapebook web x\n", "")
+    assert run("demo", "--home", "x", "--no-web") == (0, "market  1\nhome    2\n", "")
     assert run("demo", "--home", "x", "--seconds", "2.5", "--seed", "9", "--fast", "--json")[1] == '{\n  "a": 1\n}\n'
-    assert asked == [("x", 30.0, 7, True), ("x", 2.5, 9, False)]
+    assert asked == [("x", 30.0, 7, True), ("x", 30.0, 7, True), ("x", 2.5, 9, False)]
 
 
 def test_another_seed_in_the_same_home_is_refused(run: Run, home: str) -> None:

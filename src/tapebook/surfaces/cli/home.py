@@ -9,6 +9,7 @@ import typer
 from tapebook.domain.instants import minute_text
 from tapebook.domain.text import plural
 from tapebook.errors import Stop
+from tapebook.surfaces.cli.desk import web
 from tapebook.surfaces.cli.options import Home, Json, Most, home_folder, open_home, parse_time
 from tapebook.surfaces.cli.output import (
     Column,
@@ -249,7 +250,7 @@ def demo(
     home: Home = None,
     fast: Annotated[bool, typer.Option("--fast", help="As fast as the machine can, not at an even pace.")] = False,
     no_web: Annotated[
-        bool, typer.Option("--no-web", help="Terminal only; there is no dashboard yet, so this changes nothing.")
+        bool, typer.Option("--no-web", help="Do not serve the page after the report, which a terminal gets.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -266,8 +267,15 @@ def demo(
         )
     if json:
         print_json(report.to_dict())
+        return
+    print_lines(report.lines())
+    if no_web:
+        return
+    # Whoever reads a file or a pipe waits for the end.
+    if sys.stdout.isatty():
+        web(str(home_folder(home)))
     else:
-        print_lines(report.lines())
+        print_lines([f"page          tapebook web {home_folder(home)}"])
 
 
 def _demo_words(step: "DemoProgress") -> str:
