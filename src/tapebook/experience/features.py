@@ -23,18 +23,20 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
-from operator import add
+from operator import add, attrgetter
 
 import msgspec
 
 from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.money import E12
 from tapebook.experience.records import Outcome
 
 HALF_HOUR = 30 * MINUTE
+_RECENT_LOOKBACK = 4 * HOUR
+_BAR_START = attrgetter("bucket_ts")
 FEATURE_UNIT = 1_024
 MOST_FEATURE = 32_000
 FIELDS = (
@@ -383,6 +385,22 @@ class LookbackFeatures:
         _, low, high = window
         # A market that stood still is in the middle of its range.
         return (self.price_e8 - low) / (high - low) if high > low else 0.5
+
+
+RawBars = tuple[tuple[Candle, ...], tuple[Candle, ...]]
+"""The newest quarters of an hour, and the newest hours."""
+
+
+def cut_lookback(bars: RawBars) -> LookbackBars:
+    """Those of the newest bars, of which there is a quarter, at which a situation is looked."""
+    recent, older = bars
+    # A situation is looked at every half hour, and what is similar is searched for no more often.
+    if recent[-1].end % HALF_HOUR and len(recent) > 1:
+        recent = recent[:-1]
+    # Both meet at a full hour, so that no minute is counted twice or left out.
+    start = floor_to_step(recent[-1].end, HOUR) - _RECENT_LOOKBACK
+    first = bisect_left(recent, start, key=_BAR_START)
+    return LookbackBars(recent[first:], older[: bisect_right(older, start - HOUR, key=_BAR_START)])
 
 
 class LookbackReader:
