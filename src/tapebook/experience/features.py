@@ -20,10 +20,11 @@ fact, read as of a sequence number and never fitted again. Nothing here needs nu
 import math
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate
+from itertools import accumulate, repeat
 from operator import add, attrgetter
+from typing import Any
 
 import msgspec
 
@@ -284,16 +285,18 @@ def _bar_figures(bar: Candle, previous: Candle | None) -> _BarFigures:
 
 
 class _BarSums:
-    """Figures of bars column by column, and sums and extremes from each of them to the last."""
+    """Figures of bars column by column, and the sum of squares from each of them to the last."""
 
     def __init__(self, figures: Sequence[_BarFigures]) -> None:
-        columns = map(list, zip(*figures, strict=True)) if figures else ([] for _ in range(7))
-        self.starts, self.ends, self.closes, lows, highs, self.jumps, squares = columns
+        columns: Iterable[tuple[Any, ...]] = zip(*figures, strict=True) if figures else repeat((), 7)
+        self.starts, self.ends, self.closes, self.lows, self.highs, self.jumps, squares = columns
         # From the last to the first, each sum from there to the end; behind the last there is nothing.
         self.squares = [0.0, *accumulate(map(add, reversed(squares), reversed(self.jumps)))]
-        self.lows, self.highs = list(accumulate(reversed(lows), min)), list(accumulate(reversed(highs), max))
-        for column in (self.squares, self.lows, self.highs):
-            column.reverse()
+        self.squares.reverse()
+
+    def extremes(self, first: int) -> tuple[int, int]:
+        """The low and the high from a bar to the last."""
+        return min(self.lows[first:]), max(self.highs[first:])
 
 
 class _SlidingSums:
@@ -353,15 +356,16 @@ class LookbackFeatures:
         first = bisect_left(older.starts, start)
         if first < len(older.starts):
             begin, squares = older.starts[first], older.squares[first] - older.jumps[first] + recent.squares[0]
-            low, high = older.lows[first], older.highs[first]
+            low, high = older.extremes(first)
             if recent.lows:
-                low, high = min(low, recent.lows[0]), max(high, recent.highs[0])
+                lowest, highest = recent.extremes(0)
+                low, high = min(low, lowest), max(high, highest)
         else:
             first = bisect_left(recent.starts, start)
             if first == len(recent.starts):
                 return None
             begin, squares = recent.starts[first], recent.squares[first] - recent.jumps[first]
-            low, high = recent.lows[first], recent.highs[first]
+            low, high = recent.extremes(first)
         covered = self.at - begin
         return (math.sqrt(squares * span / covered), low, high) if covered >= _LEAST_COVERED * span else None
 

@@ -347,7 +347,8 @@ class Experience:
         if not records.seq and noted is None:
             return PacketExperience()
         recent = self._cached_recent_record(records, settings, question.as_of)
-        asked = (msgspec.structs.replace(question, as_of=0), recent, settings, noted)
+        # All of the question but its time.
+        asked = (question.moment, question.held, question.regime, question.providers, recent, settings, noted)
         kept = records.told_by_symbol.get(question.symbol)
         if kept is None or kept[0] != asked:
             found = self._cached_similar(records, question, seq=seq, settings=settings)
