@@ -16,7 +16,8 @@ install = { [ -n '$(UV)' ] && $(UV_INSTALL) $(1) 2>$(VENV)/uv.log; } || $(PIP_IN
 # One more than the two cores: many tests wait for a process or a clock. Each begins with tests that lie together,
 # so that what they share is made once, and takes over from the others at the end.
 WORKERS := -n 3 --dist worksteal
-# Each worker takes ten seconds to compile the tests: what was compiled is kept, whatever the machine's habit is.
+# A worker takes fifteen seconds to compile the tests: they are compiled once, before there are workers, and what was
+# compiled is kept, whatever the machine's habit is.
 unexport PYTHONDONTWRITEBYTECODE
 # Workers share the cores already: a BLAS that starts a thread per core in each of them only waits for itself.
 export OPENBLAS_NUM_THREADS := 1
@@ -32,13 +33,20 @@ help: ## list the targets
 demo: $(RUN) ## run the whole system offline on the seeded world
 	@$(VENV)/bin/tapebook demo $(ARGS)
 
-test: lint ## lint, types and all tests, on SQLite and PostgreSQL
-	@$(VENV)/bin/python -m pytest $(WORKERS) $(ARGS)
+test: $(TEST) ## lint, types and all tests, on SQLite and PostgreSQL
+	@$(RUFF)
+	@$(MYPY) >$(VENV)/types.log 2>&1 & types=$$!; \
+	[ -d tests/__pycache__ ] || $(VENV)/bin/python -m pytest --collect-only -qq >/dev/null 2>&1; \
+	$(VENV)/bin/python -m pytest $(WORKERS) $(ARGS); tests=$$?; \
+	wait $$types; typed=$$?; cat $(VENV)/types.log; \
+	[ $$typed -eq 0 ] || echo 'failed: types (mypy --strict, just above)'; \
+	[ $$tests -eq 0 ] || echo 'failed: tests (pytest, above the types)'; \
+	[ $$typed -eq 0 ] && [ $$tests -eq 0 ]
 	@echo 'passed: lint (ruff check), types (mypy --strict), tests (pytest, counted above)'
 
 lint: $(TEST) ## ruff check and mypy --strict
-	@$(VENV)/bin/python -m ruff check .
-	@$(MYPY) --num-workers 2 $(wildcard src tests bench) || $(alone_after_a_crash)
+	@$(RUFF)
+	@$(MYPY)
 
 soak: $(TEST) ## storms, kills and long runs
 	@$(call run_marked,soak)
@@ -54,9 +62,9 @@ clean: ## remove .venv, caches and builds; a home is never touched
 	@rm -rf $(VENV) dist build .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-MYPY := $(VENV)/bin/python -m mypy --strict
-# mypy leaves with 1 when it found something, with 2 when it broke: its workers do on a busy machine, one process does not.
-alone_after_a_crash = { [ $$? -eq 2 ] && $(MYPY) $(wildcard src tests bench); }
+RUFF := $(VENV)/bin/python -m ruff check .
+# One process, beside the tests: half a minute of one core, and workers of mypy break on a busy machine.
+MYPY := $(VENV)/bin/python -m mypy --strict $(wildcard src tests bench)
 
 # pytest leaves with 5 when it found no test: that is said, and is no failure.
 run_marked = $(VENV)/bin/python -m pytest -m $(1) $(ARGS) || { code=$$?; [ $$code -eq 5 ] || exit $$code; echo 'nothing ran: no test is marked "$(1)"'; }

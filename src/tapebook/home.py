@@ -3,7 +3,7 @@
 import fcntl
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ DEMO_START = parse_instant("2026-01-05T00:00:00Z")
 # Everything a home is made of.
 _HOME_FILES = (
     *(FILE, "*.db", "*.db-wal", "*.db-shm", ".*.lock", DEMO_MARKER, "workspace.json"),
-    *("archive", "spool", "backtests", "workspace", ".backup"),
+    *("archive", "spool", "backtests", "workspace", ".backup", "deploy"),
 )
 
 
@@ -48,9 +48,12 @@ def require_home(path: Path) -> None:
         )
 
 
-def make_home(path: Path) -> None:
-    """Creates the folder and its commented settings; an existing file is left as it is."""
-    write_once(path / FILE, TEMPLATE)
+def make_home(path: Path, *, sources: Sequence[str] = ()) -> None:
+    """Creates the folder and its commented settings, with other sources if they are named; a file is left as it is."""
+    lines = TEMPLATE.splitlines(keepends=True)
+    quoted = ", ".join(f'"{name}"' for name in sources)
+    named = f"sources = [{quoted}]\n"
+    write_once(path / FILE, "".join(named if sources and line.startswith("sources = ") else line for line in lines))
 
 
 def write_once(path: Path, text: str) -> None:

@@ -5,9 +5,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tapebook.api.backtests import Backtests
+from tapebook.api.backtests import BacktestReportView, Backtests
 from tapebook.errors import BadInput, HomeError, UnknownName
 from tapebook.home import exclusive_lock
 from tests.backtest.books import WEEKS, play, played
@@ -41,6 +42,7 @@ def test_the_list_says_how_far_each_came(parent: Path) -> None:
     assert (rows["on"]["chunks_done"], rows["off"]["chunks_done"], rows["off"]["chunks_planned"]) == (4, 1, 4)
     assert (rows["on"]["trades"] or 0) > (rows["off"]["trades"] or 0) > 0
     shown = Backtests(parent).show(rows["on"]["id"])
+    assert shown["total"] is not None
     change = shown["total"]["equity"]["end_usd"] - shown["total"]["equity"]["start_usd"]
     assert rows["on"]["change_usd"] == pytest.approx(change)
 
@@ -64,7 +66,8 @@ def test_a_backtest_is_named_by_its_beginning(parent: Path) -> None:
 def test_a_finished_one_is_shown_with_its_speed(parent: Path) -> None:
     done, _ = ids(parent)
     found = Backtests(parent).show(done)
-    assert found["status"] == "done" and found["ticks_per_second"] == found["total"]["ticks"] / 2.0
+    assert found["status"] == "done" and found["total"] is not None
+    assert found["ticks_per_second"] == found["total"]["ticks"] / 2.0
     stored = (parent / "backtests" / done / "result.json").read_text()
     assert "ticks_per_second" not in stored and str(parent) not in stored
     summary, chunks = Backtests(parent).lines(done), Backtests(parent).lines(done, chunks=True)
@@ -96,11 +99,13 @@ def test_files_are_written_where_asked(parent: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in places["csv"].iterdir()) == ["chunks.csv", "equity.csv", "trades.csv"]
     assert places["html"].read_text("utf-8").startswith("<!doctype html>")
     view = json.loads(places["json"].read_bytes())
+    shown, known = shelf.show(done), BacktestReportView.__annotations__.keys()
+    assert shown.keys() <= known and msgspec.convert(shown, BacktestReportView)["total"] is not None
     assert view["id"] == done and view | {"status": "done"} == json.loads(json.dumps(shelf.show(done)))
     with pytest.raises(BadInput, match=r"report.html is there already: choose another name, or --overwrite"):
         shelf.export(done, html=places["html"])
     shelf.export(done, html=places["html"], overwrite=True)
-    with pytest.raises(BadInput, match="say what to write: --csv, --html or --json"):
+    with pytest.raises(BadInput, match="say what to write, and where: csv, html or json"):
         shelf.export(done)
 
 
@@ -132,3 +137,28 @@ def test_a_damaged_one_is_listed_and_can_be_removed(copy: Path) -> None:
     rows = {row["id"]: row for row in Backtests(copy).all()}
     assert rows[done]["status"] == "damaged" and rows[partial]["status"] == "1 of 4 chunks done"
     assert Backtests(copy).remove(done) == done
+
+
+def test_similar_ones_are_found_with_what_differs(copy: Path) -> None:
+    done, partial = ids(copy)
+    shelf = Backtests(copy)
+    # One that is not finished is compared with nothing.
+    assert shelf.similar(done) == []
+    with pytest.raises(BadInput, match="is not finished"):
+        shelf.similar(partial)
+    shutil.rmtree(copy / "backtests" / partial)
+    assert play(copy, memory="off", seed="another") is not None
+    plain, silent = ids(copy)
+    (found,) = shelf.similar(plain)
+    assert (
+        found["id"] == silent and found["parts"]["agent"] == found["parts"]["market"] == found["parts"]["period"] == 1
+    )
+    assert 0.5 < found["parts"]["settings"] < 1 and 0 < found["parts"]["result"] < 1
+    assert "memory: on here, off there" in found["differs"]
+    assert found["likeness"] == pytest.approx(sum(found["parts"].values()) / 5, abs=1e-3)
+    (back,) = shelf.similar(silent)
+    assert (back["id"], back["parts"], back["likeness"]) == (plain, found["parts"], found["likeness"])
+    with pytest.raises(BadInput, match="asks for nothing"):
+        shelf.similar(plain, most=0)
+    (copy / "backtests" / silent / "plan.json").write_text("{")
+    assert shelf.similar(plain) == []

@@ -5,6 +5,7 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -80,7 +81,7 @@ def test_what_is_exported_and_imported_teaches_the_same(floor: Desk, tmp_path: P
     assert (got.new_outcomes, got.new_snapshots) == (COUNT, 2)
     assert rows(floor, "b") == rows(floor, "a")
     assert any(getattr(row, "kind", "") == "similar" for row in rows(floor, "b"))
-    one, two = (home(floor).show(name) for name in AGENTS)
+    one, two = (dict(home(floor).show(name)) for name in AGENTS)
     assert {key: one[key] for key in one if key not in ("agent", "deployment_id", "fit")} == {
         key: two[key] for key in two if key not in ("agent", "deployment_id", "fit")
     }
@@ -136,7 +137,7 @@ def test_trades_that_ended_before_an_import_are_learned_from_all_the_same(floor:
 
 
 def test_show_is_as_of_a_moment_and_no_rate_is_bare(floor: Desk) -> None:
-    now = home(floor).show("a")
+    now: Any = home(floor).show("a")
     assert (now["outcomes"], now["situations"], [each["chunk"] for each in now["snapshots"]]) == (
         COUNT,
         COUNT,
@@ -183,7 +184,7 @@ def test_forget_by_source_and_its_undo_leave_old_packets_as_they_were(floor: Des
     home(floor).import_files("b", tmp_path / "desk-1")
     trade_once(floor, agent)
     floor.say(agent, reply("hold"))
-    told, whole = rows(floor, "b"), home(floor).show("b")
+    told, whole = rows(floor, "b"), dict(home(floor).show("b"))
     # The trade that ended was not learned from before its next decision; all of it is imported, but for that one.
     assert home(floor).forget("b", source="imported", dry_run=True).outcomes == COUNT
     head = floor.rooms.book.head("b.paper")
@@ -204,7 +205,7 @@ def test_forget_by_source_and_its_undo_leave_old_packets_as_they_were(floor: Des
     floor.say(agent, reply("hold"))
     assert home(floor).remember("b", gone.id).outcomes == 90
     assert rows(floor, "b") == told
-    assert {name: home(floor).show("b")[name] for name in whole if name not in ("as_of", "forgotten")} == {
+    assert {name: dict(home(floor).show("b"))[name] for name in whole if name not in ("as_of", "forgotten")} == {
         name: whole[name] for name in whole if name not in ("as_of", "forgotten")
     }
     own = home(floor).forget("b", source="own", provider="ensemble")

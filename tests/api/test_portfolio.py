@@ -1,6 +1,7 @@
 """What a home is worth: by hand, over time, and as of a moment."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import MINUTE, iso_text, parse_instant
-from tapebook.errors import BadInput
+from tapebook.errors import BadInput, UnknownName
 from tapebook.home import make_home
 
 START = parse_instant("2026-01-05T00:00:00Z")
@@ -87,3 +88,25 @@ def test_status_has_all_of_it(tb: app.Tapebook) -> None:
     tb.halt(reason="a pause")
     assert tb.status()["halted"] == "a pause"
     tb.resume()
+
+
+def test_a_document_is_shown_as_it_was_cited(tb: app.Tapebook, tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.md").write_text("# One\n\nbuy the dip\n")
+    tb.recall.add(folder)
+    (cited,) = tb.recall.search("dip")
+    (folder / "a.md").write_text("# Two\n\nsell the rip\n")
+    tb.recall.sync()
+    assert tb.recall.document(cited.path).text.startswith("# Two")
+    assert tb.recall.document(cited.path, sha256=cited.content_sha256).text.startswith("# One")
+    with pytest.raises(UnknownName, match="with hash"):
+        tb.recall.document(cited.path, sha256="../../secret")
+
+
+def test_bars_events_and_settings_are_had_by_the_page_and_by_programs(tb: app.Tapebook) -> None:
+    with pytest.raises(BadInput, match="minutes"):
+        tb.candles("BTC", minutes=0)
+    assert tb.candles("BTC") == []
+    assert {event["event"] for event in tb.events(since=START)} >= {"fill"}
+    assert tb.settings()["paper"]["taker_fee_bps"] > 0

@@ -12,6 +12,7 @@ import pytest
 import tapebook
 from tapebook.api import app
 from tapebook.api.agents import AgentView, ProfileView
+from tapebook.api.experience import ExperienceView
 from tapebook.api.horizons import LayerView
 from tapebook.domain import views
 from tapebook.report.market import MarketView
@@ -27,6 +28,11 @@ reveal_type(tb.agents()[0]["watch"])
 reveal_type(tb.market("BTC")["midPrice"])
 reveal_type(tb.recall.search("loss")[0].path)
 reveal_type(tb.backtests.all()[0]["change_usd"])
+reveal_type(tb.experience.show("btc-5m")["providers"][0]["win_rate"])
+reveal_type(tb.backtests.show("1f")["chunks"][0]["drawdown"]["share"])
+reveal_type(tb.memory("btc-5m").recent_closed(limit=3)[0]["mfe_usd"])
+reveal_type(tb.trades("btc-5m").exact[0]["net_usd_e6"])
+reveal_type(tb.record_decision("ticket", "open", side="long", notional_usd=5.0)["status"])
 reveal_type(tb.backtest("btc-5m", chunks="week").total.trades)
 tb.trades("btc-5m")[0]["net_pnl"]
 tb.backtest("btc-5m", chunks="quater")
@@ -41,6 +47,11 @@ SEEN = [
     'Revealed type is "TypedDict(tapebook.report.market.PriceView,',
     'Revealed type is "str"',
     'Revealed type is "float | None"',
+    'Revealed type is "TypedDict(tapebook.api.experience.IntervalView,',
+    'Revealed type is "float"',
+    'Revealed type is "float"',
+    'Revealed type is "int"',
+    "Revealed type is \"Literal['",
     'Revealed type is "int"',
     'TypedDict "TradeView" has no key "net_pnl"',
     "incompatible type \"Literal['quater']\"",
@@ -99,4 +110,33 @@ def test_rows_are_of_their_types(book: app.Tapebook) -> None:
     check(book.agents(), ProfileView)
     check([book.agent("btc-5m")], AgentView)
     check([book.market("BTC")], MarketView)
+    check([book.experience.show("btc-5m")], ExperienceView)
     check(book.horizons.show("btc-5m"), LayerView)
+
+
+def test_a_page_is_a_table(book: app.Tapebook) -> None:
+    """Arrow for pandas and polars, with the integers that are stored; a table for notebooks, with nothing executed."""
+    page = book.trades("btc-5m", most=1)
+    frame = page.frame()
+    assert frame.num_rows == len(page) and {"net_pnl_usd", "net_usd_e6", "fees_usd_e6"} <= set(frame.column_names)
+    for row, exact in zip(page, page.exact, strict=True):
+        assert row["net_pnl_usd"] == exact["net_usd_e6"] / 1e6 and row["fees_usd"] == exact["fees_usd_e6"] / 1e6
+    orders = book.orders(most=2)
+    assert orders.frame().column("size_e8").to_pylist() == [each["size_e8"] for each in orders.exact]
+    assert book.runs(most=5).frame().num_rows == 5 and views.Page().frame().num_rows == 0
+    page[0]["entry_reason"] = "<script>alert(1)</script>"
+    shown = page._repr_html_()
+    assert shown.startswith("<table>") and "&lt;script&gt;" in shown and "<script>" not in shown
+    assert "before=page.next" in shown
+    assert "&lt;" not in book.context("btc-5m", "BTC")._repr_html_().split("<pre>")[0]
+
+
+def test_the_memory_of_an_agent(book: app.Tapebook) -> None:
+    """The names of a memory client, in either spelling."""
+    memory = book.memory("btc-5m")
+    assert (
+        memory.recent_closed(limit=2) == book.trades("btc-5m", status="closed", most=2) == memory.recentClosed(limit=2)
+    )
+    assert memory.open_with_mfe_mae() == book.trades("btc-5m", status="open") == memory.openWithMfeMae()
+    assert memory.active_lessons() is None and memory.activeLessons() is None
+    assert book.memory("btc-5m", as_of="2026-01-05T00:00:01Z").recent_closed() == []

@@ -1,5 +1,6 @@
 """An archive in a bucket of a real S3 server: outages, wrong keys, what a decision waits for, and another machine."""
 
+import pickle
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ from tapebook.archive.archives.s3 import BucketArchive
 from tapebook.archive.port import content_key
 from tapebook.errors import BadInput, ConfigError, Damaged, StoreFailed
 from tapebook.settings.config import FILE
-from tests.archive.s3_server import ACCESS_KEY, Gate, S3Server, s3_server
+from tapebook.surfaces.cli import main
+from tests.archive.s3_server import ACCESS_KEY, SECRET_KEY, Gate, S3Server, s3_server
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +127,33 @@ def test_altered_and_torn_objects_are_noticed_and_replaced(gate: Gate) -> None:
 def test_addresses_that_are_none(address: str) -> None:
     with pytest.raises((ConfigError, BadInput)):
         BucketArchive(address)
+
+
+def test_keys_of_a_bucket_are_in_no_pickle_backup_message_or_page(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive = BucketArchive("s3://desk/secret")
+    archive.create("a/b", b"x")
+    pickled = pickle.dumps(archive)
+    assert SECRET_KEY.encode() not in pickled and ACCESS_KEY.encode() not in pickled
+    assert pickle.loads(pickled).get("a/b") == b"x"
+    home = tmp_path / "home"
+    tapebook.demo(home, seconds=0.2)
+    assert main(["backup", "s3://desk/backups", "--home", str(home)]) == 0
+    assert main(["restore", "s3://desk/backups", str(tmp_path / "new")]) == 0
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"{SECRET_KEY}-wrong")
+    assert main(["--log-json", "backup", "s3://desk/backups", "--home", str(home)]) == 3
+    gate.shut()
+    assert main(["backup", "s3://desk/backups", "--home", str(home)]) == 3
+    gate.open()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    out, err = capfd.readouterr()
+    assert "refuses the keys" in err and SECRET_KEY not in out + err and ACCESS_KEY not in out + err
+    for folder in (home, tmp_path / "new"):
+        for path in folder.rglob("*"):
+            assert not path.is_file() or SECRET_KEY.encode() not in path.read_bytes(), path
+    backups = BucketArchive("s3://desk/backups")
+    for key in backups.walk_keys():
+        assert SECRET_KEY.encode() not in (backups.get(key) or b"")
+    with tapebook.open(tmp_path / "new") as book:
+        assert book.verify(archive=True) == [] and book.replay().different == []

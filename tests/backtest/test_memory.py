@@ -139,7 +139,8 @@ def test_made_again_it_is_the_same(home: Path, second: BacktestResult, first: Ba
         wish: Any = {"start": FIRST_END, "memory_from": first.id, "chunks": "week"}
         for chunk in (None, *(each.name for each in second.chunks)):
             assert book.backtest_again("tester", chunk=chunk, **wish).differs == ()
-        assert book.backtests.show(second.id)["memory_from"]["name"] == first.id
+        inherited = book.backtests.show(second.id)["memory_from"]
+        assert inherited is not None and inherited["name"] == first.id
         said = "\n".join(book.backtests.lines(second.id))
     assert f"it began with what backtest {first.id} had learned by 2023-01-09 (" in said
     assert "memory showed positions, activity, trades, lessons, experience, horizons, documents\n" in said
@@ -195,7 +196,9 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("texts") / "home"
     new_home(home)
     with closing(Rooms(home, clock=VirtualClock(START - 30 * DAY))) as rooms:
-        add_agent(rooms, "tester", settings_from_mapping({"watch": "BTC", "engine": "ensemble", "every_minutes": "60"}))
+        add_agent(
+            rooms, "tester", settings_from_mapping({"watch": "BTC", "engine": "ensemble", "every_minutes": "120"})
+        )
     fill_tape(home, list(bars("BTC", seed=1, days=6, minutes=15)))
     write(home, START + DAY, {"global/old.md": "BTC tester ensemble: the oldest word on trends."})
     write(
@@ -237,7 +240,13 @@ def packets(home: Path, result: BacktestResult) -> dict[int, str]:
         return {run.as_of: rebuild_packet(rooms, run).text for run in runs if run is not None}
 
 
-def test_a_packet_shows_documents_and_curated_entries_as_of_its_moment(texts: Path) -> None:
+@pytest.fixture(scope="module")
+def shown(texts: Path) -> dict[int, str]:
+    """The packets of a backtest over those days."""
+    return packets(texts, asked(texts))
+
+
+def test_a_packet_shows_documents_and_curated_entries_as_of_its_moment(texts: Path, shown: dict[int, str]) -> None:
     result = asked(texts)
     said = {
         "the oldest word on trends": (START + DAY, START + 2 * DAY),
@@ -247,7 +256,6 @@ def test_a_packet_shows_documents_and_curated_entries_as_of_its_moment(texts: Pa
         "dated back to the fifth": (parse_instant("2023-01-05T06:00:00Z"), result.end),
         "nobody knew this": (result.end, result.end),
     }
-    shown = packets(texts, result)
     for words, (since, until) in said.items():
         for at, text in shown.items():
             assert (words in text) == (since <= at < until), (words, iso_text(at))
@@ -260,7 +268,7 @@ def test_a_packet_shows_documents_and_curated_entries_as_of_its_moment(texts: Pa
     assert "documents: 2 documents at the end" in lines
 
 
-def test_what_is_known_later_changes_no_byte(texts: Path, tmp_path: Path) -> None:
+def test_what_is_known_later_changes_no_byte(texts: Path, shown: dict[int, str], tmp_path: Path) -> None:
     """More of it, less of it, other words: the id, the packets and the result stay; what was known changes them."""
     before = asked(texts)
     later = shutil.copytree(texts, tmp_path / "later")
@@ -270,13 +278,13 @@ def test_what_is_known_later_changes_no_byte(texts: Path, tmp_path: Path) -> Non
     write(later, START + 302 * DAY, {"global/after.md": dated, "agents/tester/strategies/plan.md": None})
     curate(later, "", START + 303 * DAY, "greatest", "another word")
     after = asked(later)
-    assert after.id == before.id and packets(later, after) == packets(texts, before)
+    assert after.id == before.id and packets(later, after) == shown
     assert msgspec.json.encode(after) == msgspec.json.encode(before)
     write(
         later, START + 304 * DAY, {"global/second.md": "---\nknown_at: 2023-01-03\n---\nBTC ensemble: known in time."}
     )
     earlier = asked(later)
-    assert earlier.id != before.id and packets(later, earlier) != packets(texts, before)
+    assert earlier.id != before.id and packets(later, earlier) != shown
 
 
 def test_a_later_version_with_an_earlier_date_stands_before_the_one_it_replaced(texts: Path, tmp_path: Path) -> None:

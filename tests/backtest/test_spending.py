@@ -58,7 +58,7 @@ def listening(heard: list[CostEstimate], *, agrees: bool) -> Callable[[CostEstim
 
 def shown(home: Path, backtest: str) -> dict[str, Any]:
     with tapebook.open(home) as book:
-        return book.backtests.show(backtest)
+        return dict(book.backtests.show(backtest))
 
 
 def test_it_trades_and_says_what_was_spent(home: Path, server: ModelServer) -> None:

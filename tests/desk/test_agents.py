@@ -151,9 +151,34 @@ def test_symbols_the_tape_does_not_know_are_noted_once_it_knows_some(tmp_path: P
     with app.open(tmp_path / "home") as book:
         assert book.add_agent("a", {"watch": "BTC"}).notes == []
         said = book.edit_agent("a", {"watch": "BTC,XRP,btc,PEPE"})
-        assert said.notes == ["the tape has nothing of XRP yet: check how it is written"]
-        nowhere = "is neither in the tape nor listed by the exchange on 2026-03-10: did you mean"
-        assert said.warnings == [f"btc {nowhere} BTC?", f"PEPE {nowhere} kPEPE?"]
+        nowhere = "is neither in the registry of markets nor in the tape: did you mean"
+        assert said.warnings == [
+            "XRP is not listed by the exchange that this home listens to: `tapebook assets` lists what is",
+            f"btc {nowhere} BTC?",
+            f"PEPE {nowhere} kPEPE?",
+        ]
+        assert book.edit_agent("a", {"watch": "BTC,xyz:TSLA"}).notes == [
+            "the tape has nothing of xyz:TSLA yet: check how it is written"
+        ]
+
+
+def test_near_names_of_the_registry_are_told(tmp_path: Path) -> None:
+    app.init(tmp_path / "home")
+    near = {
+        "ETHH": "ETH",
+        "bitcoin": "BTC",
+        "TSLA": "cash:TSLA or flx:TSLA or km:TSLA",
+        "arbitrum": "ARB",
+        "DOGGE": "DOGE",
+        "SHIB": "kSHIB",
+    }
+    with app.open(tmp_path / "home") as book:
+        for typed, meant in near.items():
+            (warning,) = book.add_agent(f"a-{typed.casefold()}", {"watch": typed, "max_leverage": 1}).warnings
+            said = f"{typed} is neither in the registry of markets nor in the tape: did you mean {meant}"
+            assert warning.startswith(said), warning
+        (gone,) = book.add_agent("old", {"watch": "MATIC", "max_leverage": 1}).warnings
+        assert gone == "MATIC was delisted: `tapebook assets` lists what is"
 
 
 def test_a_file_and_words_together(tmp_path: Path) -> None:

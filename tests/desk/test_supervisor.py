@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tapebook.api import app
 from tapebook.desk import supervisor as module
-from tapebook.desk.roles import StopSignal
+from tapebook.desk.roles import RoleName, StopSignal
 from tapebook.desk.supervisor import SupervisorProgress, supervise_processes
 from tapebook.errors import Fix, Retry, Stop
+from tapebook.settings.config import FILE, with_setting
 
 
 def program(text: str, *arguments: object) -> list[str]:
@@ -190,3 +192,31 @@ def test_pauses_grow_and_are_forgotten_by_a_healthy_child(monkeypatch: pytest.Mo
         assert child.process is None
         seconds[0] = child._start_at
     assert pauses == [0.5, 1.0, 2.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("only", "place", "expected"),
+    [
+        (None, "", ["scheduler", "worker", "executor", "librarian", "ingest"]),
+        (None, "../backups", ["scheduler", "worker", "executor", "librarian", "backup", "ingest"]),
+        (["scheduler", "executor"], "../backups", ["scheduler", "executor", "ingest"]),
+    ],
+)
+def test_a_desk_has_the_roles_that_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only: list[RoleName] | None, place: str, expected: list[str]
+) -> None:
+    app.init(tmp_path / "home")
+    file = tmp_path / "home" / FILE
+    file.write_text(with_setting(file.read_text(), ("backup", "place"), place))
+    started: list[str] = []
+    monkeypatch.setattr(module, "supervise_processes", lambda commands, **how: started.extend(commands))
+    module.run_desk(
+        tmp_path / "home",
+        only=only,
+        with_ingest=True,
+        url=None,
+        seconds=1,
+        print_line=started.append,
+        report=lambda now: None,
+    )
+    assert started == expected

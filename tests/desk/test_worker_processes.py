@@ -11,7 +11,7 @@ from tests.db.places import sql
 from tests.desk.busy_desk import Hand, assert_once_each, await_idle, opened, settle
 from tests.replay.stage import Stage
 
-PAIRS = 300
+PAIRS = 180
 
 
 @pytest.fixture(params=["SQLite", "PostgreSQL"])

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.domain.estimate import rate_estimate
-from tapebook.experience.records import calibration_curve, confidence_bucket, isotonic_regression
+from tapebook.experience.records import (
+    CONFIDENCE,
+    Record,
+    believed_rates_e4,
+    calibration_curve,
+    confidence_bucket,
+    isotonic_regression,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,3 +61,19 @@ def test_isotonic_is_the_nearest_of_all_on_a_grid(pairs: list[tuple[int, int]]) 
     found = isotonic_regression(values, weights)
     assert found == sorted(found)
     assert away(found) <= best + 1e-9
+
+
+def test_believed_rates_cap_only_tenths_with_enough_trades() -> None:
+    records = {
+        (CONFIDENCE, name): Record(CONFIDENCE, name, n, wins)
+        for name, n, wins in (("0.2-0.3", 19, 0), ("0.5-0.6", 40, 10), ("0.9-1.0", 60, 30))
+    }
+    found = believed_rates_e4(records, prior=10.0, fewest=20)
+    assert [found[place] for place in (0, 2, 3, 8)] == [10_000] * 4
+    curve = {
+        each.bucket: each.believed
+        for each in calibration_curve([(r.name, r.n, r.wins) for r in records.values()], prior=10.0)
+    }
+    assert (found[5], found[9]) == (round(10_000 * curve["0.5-0.6"]), round(10_000 * curve["0.9-1.0"]))
+    assert found[5] <= found[9] < 5_000
+    assert believed_rates_e4({}, prior=10.0, fewest=20) == (10_000,) * 10

@@ -1,5 +1,6 @@
 """Paper twins and the trust they earn: accounts by hand, and bounds on any sequence of votes and prices."""
 
+import math
 import random
 from typing import Any
 
@@ -10,15 +11,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.money import E8
+from tapebook.domain.money import E8, divide_half_even
 from tapebook.domain.run import SlotMark
 from tapebook.domain.targets import CASH, EQUAL
 from tapebook.experience.twins import (
+    AWAKE_MASS,
+    CUT_SCALES,
+    E9,
     ONE,
+    WARM_UP_SLOTS,
     SymbolTwins,
+    _shared_part,
     bound_e9,
     follower_bound_e9,
     learning_rate_e6,
+    prior_shares,
     twins_after,
     weights_e4,
 )
@@ -193,3 +200,37 @@ def test_who_joins_or_leaves_makes_trust_begin_again_within_the_bound() -> None:
     assert [each.name for each in after.accounts] == [CASH, EQUAL, "a", "c"]
     assert weights_e4(after, "chop") == {CASH: 2_500, EQUAL: 2_500, "a": 2_500, "c": 2_500}
     assert bound_e9(after) > bound_e9(before)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SLOTS, st.integers(1, 12), st.sampled_from([0, 550, 5_000]), st.sampled_from([10, 1_000, 10_000]), st.booleans())
+def test_the_mix_is_never_further_behind_the_majority_than_its_bound(
+    drawn: list[Any], times: int, cost: int, rate: int, adversary: bool
+) -> None:
+    """Prod's second-order bound, with what sharing costs: scale · (ln(1 / prior) / η + Σ η z² + ln(1 / kept) / η)."""
+    price, twins, behind, allowed = 100.0, None, 0.0, 0.0
+    eta = learning_rate_e6(mark_at(1, rate_e4=rate)) / 10**6
+    for number, (move, sides, regime) in enumerate(drawn * times):
+        before, mark = twins, mark_at(price, cost_ppm=cost, rate_e4=rate, regime=regime)
+        twins = twins_after(twins, "BTC", number * SLOT, mark=mark, targets=dict(zip("abc", sides, strict=True)))
+        if before is not None and twins.slots >= WARM_UP_SLOTS:
+            gained = gain_of_equal(before, twins)
+            mixed = twins.mix_e9 - before.mix_e9 - (twins.cut_e9 - before.cut_e9)
+            behind += gained - mixed
+            z, kept = gained / twins.scale_e9, 1 - _shared_part(twins, before) / ONE
+            allowed += twins.scale_e9 * (eta * z * z - math.log(kept) / eta)
+            known = twins.scale_e9 * math.log(ONE / prior_shares(3, AWAKE_MASS)[1]) / eta
+            assert behind <= known + allowed + 10 * (number + 1)
+        # The adversary moves the price with the majority and against what the ensemble holds.
+        ours, theirs = twins.follower.target_e4, twins.accounts[1].target_e4
+        with_majority = 1 if theirs > ours else -1
+        price = max(1e-3, min(1e6, price * (1 + (with_majority * abs(move) if adversary else move))))
+
+
+def gain_of_equal(before: SymbolTwins, after: SymbolTwins) -> int:
+    """What the majority gained in a slot, a move beyond the cut counting as the cut."""
+    held = before.accounts[1]
+    move = divide_half_even((after.mark.mark_e8 - before.mark.mark_e8) * E9, before.mark.mark_e8)
+    most = CUT_SCALES * after.scale_e9
+    beyond = max(0, move - most) + min(0, move + most)
+    return after.accounts[1].gain_e9 - held.gain_e9 - held.target_e4 * beyond // 10_000

@@ -3,6 +3,7 @@
 Runs where TAPEBOOK_OUTSIDE_DATA names a folder beside which `facts/wire` lies; nothing of it is part of this project.
 """
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from tapebook.sources.defillama.wire import read_chains, read_overview, read_protocols, read_stablecoins
 from tapebook.sources.polymarket.markets import market_state
-from tapebook.sources.polymarket.wire import probability, read_books, read_market, read_page
+from tapebook.sources.polymarket.wire import probability, read_books, read_market, read_page, read_shifts
 
 pytestmark = pytest.mark.outside
 
@@ -80,3 +81,52 @@ def test_defillama(wire: Path) -> None:
     assert coins and coins[0].symbol == "USDT" and coins[0].day_ago
     overview = read_overview((folder / "overview_dexs.json").read_bytes())
     assert overview.day > 0 and overview.rows
+
+
+@pytest.fixture(scope="module")
+def payloads() -> Path:
+    """The folder of answers that other projects recorded."""
+    return Path(os.environ["TAPEBOOK_OUTSIDE_DATA"]) / "payloads"
+
+
+def unpack(path: Path) -> Any:
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def test_lists_of_markets(payloads: Path) -> None:
+    """Hundreds of markets of three years: every one is read, with two outcomes and a price for each there is."""
+    rows = [*unpack(payloads / "gamma_markets_response.json.gz")]
+    rows += unpack(payloads / "active_markets.json.gz")["markets"]
+    assert len(rows) > 90
+    for row in rows:
+        market = read_market(row)
+        assert market is not None and market.question and market_state(market)
+        assert len(market.outcomes) >= 2 and len(market.prices) in (0, len(market.outcomes))
+        assert all(probability(market, place) is not None for place in range(len(market.prices)))
+
+
+def test_a_recorded_history(wire: Path) -> None:
+    path = wire / "polymarket" / "cli_price_history.json"
+    rows = load(path)
+    points = rows["history"] if isinstance(rows, dict) else rows
+    body = json.dumps({"history": points}).encode()
+    assert len(read_shifts(body, until=max(int(row["t"]) for row in points) * 1000)) == 2
+
+
+def test_totals_of_chains_and_protocols(payloads: Path) -> None:
+    """The overview of a chain, and answers about one protocol each, which have the fields of an overview's row."""
+    overview = read_overview(
+        json.dumps(unpack(payloads / "defillama" / "defillama_all-ethereum-dexs.json.gz")).encode()
+    )
+    assert overview.day > 0 and len(overview.rows) > 50
+    seen = 0
+    for path in sorted((payloads / "defillama").glob("*.json.gz")):
+        row = unpack(path)
+        if not isinstance(row, dict) or "name" not in row or not isinstance(row.get("total24h"), int | float):
+            continue
+        (found,) = read_overview(
+            json.dumps({"total24h": row["total24h"], "protocols": [{"defillamaId": "0", **row}]}).encode()
+        ).rows
+        assert found.day == row["total24h"] and found.name == row["name"]
+        seen += "protocols" not in row
+    assert seen > 20

@@ -94,4 +94,4 @@ def test_documents_are_searched_by_the_rules_of_their_time(homes: Path, tmp_path
         report = tb.replay()
         assert report.different == [] and report.checked == len(before) == 13
         first = tb.run(before[0])["citations"]
-        assert any("title: Feed outages" in each["text"] for each in first or [])
+        assert any("title: Feed outages" in (each["text"] or "") for each in first or [])

@@ -13,8 +13,8 @@ from tapebook.settings.config import FILE
 from tests.replay.parity import assert_parity
 
 SEED = 50
-HOURS_3 = 9.0
-MINUTES_90 = 4.5
+HOURS_2 = 6.0
+MINUTES_75 = 3.75
 HOURS_27 = 81.0
 AGENTS = ("btc-5m", "alts-15m")
 
@@ -26,9 +26,9 @@ def end_of(seconds: float) -> int:
 
 def test_demo_through_sockets_is_a_backtest_over_its_tape(place: Path) -> None:
     home = place / "home"
-    app.demo(home, seconds=HOURS_3, seed=SEED)
-    five, quarter = (assert_parity(home, agent, start=DEMO_START, end=end_of(HOURS_3)) for agent in AGENTS)
-    assert (five.decisions, quarter.decisions) == (2 * 36, 4 * 12)
+    app.demo(home, seconds=HOURS_2, seed=SEED)
+    five, quarter = (assert_parity(home, agent, start=DEMO_START, end=end_of(HOURS_2)) for agent in AGENTS)
+    assert (five.decisions, quarter.decisions) == (2 * 24, 4 * 8)
     assert five.trades and quarter.trades and quarter.waited
     assert not five.unfinished and not quarter.unfinished
 
@@ -39,8 +39,8 @@ def test_decisions_that_wait_in_vain_are_the_same_too(place: Path) -> None:
     app.demo(home, seconds=0.0, seed=SEED)
     settings = (home / FILE).read_text("utf-8")
     (home / FILE).write_text(settings.replace("bar_wait_seconds = 6", "bar_wait_seconds = 3"), "utf-8")
-    app.demo(home, seconds=MINUTES_90, seed=SEED)
-    found = assert_parity(home, "alts-15m", start=DEMO_START, end=end_of(MINUTES_90))
+    app.demo(home, seconds=MINUTES_75, seed=SEED)
+    found = assert_parity(home, "alts-15m", start=DEMO_START, end=end_of(MINUTES_75))
     assert found.unfinished and found.unfinished <= found.waited
 
 

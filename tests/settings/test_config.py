@@ -351,3 +351,22 @@ def test_one_setting_is_changed_and_no_other(text: str, value: str) -> None:
     if text == TEMPLATE:
         changed = [new for old, new in zip(text.split("\n"), edited.split("\n"), strict=True) if old != new]
         assert len(changed) <= 1, "comments stay"
+
+
+def test_a_key_may_be_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("sk-pl4nted\n")
+    path.chmod(0o600)
+    environ = {"OPENAI_API_KEY_FILE": str(path)}
+    assert model_keys(environ) == {"anthropic": "", "openai": "sk-pl4nted"}
+    assert model_keys(environ | {"OPENAI_API_KEY": "sk-other"})["openai"] == "sk-other", "the variable itself wins"
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600") as refused:
+        model_keys(environ)
+    assert "pl4nted" not in str(refused.value)
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        model_keys({"OPENAI_API_KEY_FILE": str(tmp_path / "none")})
+    path.chmod(0o600)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="it is no text"):
+        model_keys(environ)

@@ -93,6 +93,7 @@ profiles = st.builds(
         learning_rate_e4=st.integers(10, 10_000),
         context_window=st.integers(1, 3_650),
         neighbours=st.integers(5, 200),
+        calibrated_sizing=st.sampled_from((True, UNSET)),
     ),
     skills=st.lists(names, max_size=3, unique=True).map(tuple),
     engine_settings=st.dictionaries(names, names | st.integers().map(str), max_size=3).map(

@@ -35,7 +35,7 @@ class Sources:
         folder.mkdir()
         settings = 'sources = ["hyperliquid", "polymarket", "defillama"]\n[polymarket]\nsearch = false\n'
         (folder / "tapebook.toml").write_text(settings, "utf-8")
-        self.clock, self.server, self._url, self._folder = VirtualClock(START), server, url, folder
+        self.clock, self.server, self._url, self._folder = VirtualClock(START - SECOND), server, url, folder
         self._begin()
         self.rooms.tape.commit([RegistryRecord("WORLD", START, '{"kind":"perp","live":true}', ASSETS)])
 

@@ -100,6 +100,17 @@ def test_what_the_exchange_says_becomes_a_version_and_the_past_stays(tape: Tape)
     assert "NEWCOIN" not in {each.symbol for each in tape.registry.assets(view=View(NO_WATERMARK, 0))}
 
 
+def test_a_market_that_the_exchange_of_a_home_does_not_name_is_known_and_covers_nothing(tape: Tape) -> None:
+    """A demo's world lists six perps: failed while all others were told to be delisted."""
+    listings = ListingRecords([each.symbol for each in tape.registry.assets(view=View(NOW)) if each.live])
+    tape.commit(listings.of_perps("", [Perp("BTC", False, 5, 40)], at=NOW))
+    arb, found = asset(tape, "ARB"), tape.registry.assets(view=View(NOW), category="Layer 2")
+    assert arb.live and not arb.listed and arb.coverage == () and arb in found
+    assert "ARB" not in tape.registry.safe_terms(view=View(NOW)) and asset(tape, "BTC").listed
+    tape.commit(listings.of_perps("", [Perp("BTC", False, 5, 40), Perp("ARB", False, 1, 10)], at=NOW + 1))
+    assert asset(tape, "ARB").listed and asset(tape, "ARB").coverage == COVERAGE
+
+
 def test_a_snapshot_before_its_own_day_is_assumed(tape: Tape) -> None:
     vintage = tape.registry.vintage()
     assert asset(tape, "BTC", as_of=vintage - DAY).assumed and not asset(tape, "BTC", as_of=vintage).assumed
@@ -117,7 +128,7 @@ def test_a_snapshot_seeds_another_tape_with_the_same_markets(tape: Tape, tmp_pat
     assert bare == [(each.symbol, each.name, each.max_leverage, each.categories, each.live) for each in mine]
 
 
-def test_lists_of_the_exchange_are_said_once_and_what_is_missing_in_them_is_not_live() -> None:
+def test_lists_of_the_exchange_are_said_once_and_what_is_missing_in_them_is_not_listed() -> None:
     listings = ListingRecords(("BTC", "GONE", "xyz:TSLA", "@1", "#10"))
     meta = read_meta(b'{"universe":[{"name":"BTC","szDecimals":5,"maxLeverage":40},{"name":"OLD","isDelisted":true}]}')
     assert not hasattr(meta, "why")
@@ -125,7 +136,7 @@ def test_lists_of_the_exchange_are_said_once_and_what_is_missing_in_them_is_not_
     assert said == {
         "BTC": {"kind": "perp", "live": True, "size_decimals": 5, "max_leverage": 40},
         "OLD": {"kind": "perp", "live": False},
-        "GONE": {"live": False},
+        "GONE": {"listed": False},
     }
     assert listings.of_perps("", meta.universe, at=NOW + 1) == []
     assert listings.of_perps("", [None, Perp("BTC")], at=NOW + 2)[0].symbol == "BTC"

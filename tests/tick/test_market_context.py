@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import tapebook
 from tapebook.clock import VirtualClock
+from tapebook.context.assemble import system_segments
 from tapebook.context.situation import PACKET_VERSIONS
 from tapebook.desk.health import health_checks
 from tapebook.domain.agent import AgentProfile
@@ -22,6 +24,7 @@ from tapebook.tape.view import View
 from tapebook.tick.prepare import _prediction_line, read_market, with_features
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
+from tapebook.world.server.predictions import HOSTILE_TITLE
 
 BORN = parse_instant("2026-01-05T00:00:00Z")
 ALL = ("hyperliquid", "polymarket", "defillama")
@@ -113,6 +116,18 @@ def test_a_packet_has_its_rows_and_a_hostile_title_is_only_data(fed: tuple[Path,
     line = _prediction_line(hostile)
     assert "\n" not in line and "\u202e" not in line and "\u200b" not in line
     assert line.count('"') == 4, "a title cannot close its quotes"
+
+
+def test_a_title_that_gives_orders_is_stored_shown_as_data_and_in_no_system_prompt(fed: tuple[Path, int]) -> None:
+    with tapebook.open(fed[0], clock=VirtualClock(fed[1] + SECOND)) as book:
+        swing: dict[str, Any] = dict(book.market_context(["BTC"], horizon="swing")["BTC"])
+        system = "\n".join(segment.text for segment in system_segments(AgentProfile("watcher", ("BTC",)), symbol="BTC"))
+    with closing(Rooms(fed[0], clock=VirtualClock(fed[1] + SECOND))) as rooms:
+        stored = rooms.tape.registry.records("polymarket_events", view=View(fed[1] + SECOND)).values()
+    assert HOSTILE_TITLE in {record.values["title"] for record in stored}, "as it was written"
+    shown = str(swing)
+    assert "\u202e" not in shown and "\u200b" not in shown
+    assert "ignore your rules" not in system.casefold()
 
 
 def test_versions_before_and_backtests_read_the_same_as_before_and_live(rooms: Rooms) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -115,7 +116,8 @@ def test_the_ensemble_follows_whose_twin_earns(tmp_path: Path) -> None:
         assert replay_runs(floor.rooms, floor.rooms.book.run_ids(most=999)).different == []
         assert floor.is_whole()
         # What is shown is the trust that weighed the votes, and a twin's account as of that moment.
-        shown = {each["name"]: each for each in HomeExperience(OpenHome(floor.rooms)).show("a")["members"]}
+        members: Any = HomeExperience(OpenHome(floor.rooms)).show("a")["members"]
+        shown = {each["name"]: each for each in members}
         assert list(shown) == ["cash", "equal", "bull", "bear"]
         assert shown["bull"]["weight"] > 0.7 > 0.03 > shown["bear"]["weight"]
         assert sum(each["weight"] for each in shown.values()) == pytest.approx(1, abs=0.001)

@@ -88,8 +88,8 @@ def test_it_reads_books_midpoints_prices_and_spreads() -> None:
         bid = await client.get_price(token_id=token, side="BUY")
         assert bid == book.bids[-1].price and bid < mid < bid + spread
         # In the order of the tokens: the client's answers are typed by an id of its own.
-        assert list((await client.get_midpoints(token_ids=tokens)).values())[0] == mid
-        assert list((await client.get_spreads(token_ids=tokens)).values())[0] == spread
+        assert next(iter((await client.get_midpoints(token_ids=tokens)).values())) == mid
+        assert next(iter((await client.get_spreads(token_ids=tokens)).values())) == spread
         assert (await client.get_last_trade_price(token_id=token)) is not None
         with pytest.raises(RequestRejectedError):
             await client.get_order_book(token_id="7" * 70)

@@ -61,6 +61,7 @@ class ProfileView(TypedDict):
     learning_rate: float
     context_window: int
     neighbours: int
+    calibrated_sizing: bool
     enabled: bool
     shadow: dict[str, Any] | None
     removed: str | None

@@ -27,10 +27,11 @@ from tapebook.api.open_home import AsOf, OpenHome
 from tapebook.api.portfolio import Portfolios
 from tapebook.api.recall import Recall
 from tapebook.api.runs import EarlierRun, Runs
-from tapebook.api.trades import HomeSkills, LessonNotes, Trades
+from tapebook.api.trades import HomeSkills, LessonNotes, MemoryClient, Trades
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.run import BacktestProgress
 from tapebook.backtest.spending import CostEstimate, cost_sentence
+from tapebook.backtest.sweep import SweepCase, SweepRow, read_sweep
 from tapebook.clock import Clock
 from tapebook.context import Preview
 from tapebook.desk.agents import RemovedAgent, SavedAgent
@@ -44,7 +45,7 @@ from tapebook.report.backtest import chunk_lines, summary_lines
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
-    from tapebook.api.processes import demo, ingest, init
+    from tapebook.api.processes import demo, ingest, init, init_production
     from tapebook.desk.demo import DemoProgress
     from tapebook.desk.health import Check
     from tapebook.desk.home_events import HomeEvent, HomeTotals
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 # What runs processes or reads files brings an event loop, sources and the desk; no read of a home needs them.
 _LOADED_LATER = {
-    **dict.fromkeys(("demo", "ingest", "init"), "tapebook.api.processes"),
+    **dict.fromkeys(("demo", "ingest", "init", "init_production"), "tapebook.api.processes"),
     **{"Check": "tapebook.desk.health", "DemoProgress": "tapebook.desk.demo", "DemoReport": "tapebook.report.demo"},
     **dict.fromkeys(("HomeEvent", "HomeTotals"), "tapebook.desk.home_events"),
     **{"IngestProgress": "tapebook.ingest.live", "RoleProgress": "tapebook.desk.roles"},
@@ -89,6 +90,7 @@ __all__ = [
     "HomeTotals",
     "ImportReport",
     "IngestProgress",
+    "MemoryClient",
     "MovedStream",
     "Preview",
     "RemovedAgent",
@@ -101,6 +103,8 @@ __all__ = [
     "ShadowReport",
     "StreamReport",
     "SupervisorProgress",
+    "SweepCase",
+    "SweepRow",
     "Tapebook",
     "chunk_lines",
     "cost_sentence",
@@ -108,7 +112,9 @@ __all__ = [
     "find_damage",
     "ingest",
     "init",
+    "init_production",
     "open",
+    "read_sweep",
     "restore",
     "run_desk",
     "serve_role",
@@ -170,9 +176,9 @@ class Tapebook(
         """Lessons that are promoted from one agent to others."""
         return HomeSkills(self._home)
 
-    def moment(self, as_of: AsOf = None) -> int:
-        """A moment in epoch milliseconds: that of a text, or now; BadInput for one that has not come."""
-        return self._home.moment(as_of)
+    def memory(self, agent: str, *, as_of: AsOf = None) -> MemoryClient:
+        """What an agent is given of its past: trades that ended, trades that are open, the lessons that stand."""
+        return MemoryClient(self._home, agent, as_of=as_of)
 
     @property
     def anchor_problem(self) -> str | None:

@@ -19,7 +19,7 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack, get_args
 
 import msgspec
 
@@ -53,6 +53,9 @@ from tapebook.wiring import Rooms
 # Who a bot is, and how it answers, are its own affair.
 _OWN_SEGMENTS = ("header", "footer")
 _MID_BUCKET = 5 * SECOND
+
+LONGEST_ID = 200
+"""Of a fill, by whatever names an exchange or a bot gives."""
 
 BarValues = Mapping[str, int | float | str]
 """A bar: `time` (when it began), `open`, `high`, `low`, `close`, and `volume` if known."""
@@ -138,6 +141,10 @@ class BotDecision:
         """
         if self.run is not None:
             return self.run
+        if action not in get_args(ActionKind):
+            raise BadInput(
+                f"action is {action!r}: it is one of {', '.join(get_args(ActionKind))}; nothing was recorded"
+            )
         opened = self._prepared_decision()
         reply = make_answer(
             opened.packet,
@@ -151,7 +158,7 @@ class BotDecision:
             limit_price=limit_price,
             cites=list(cites),
         )
-        self.run = self._bots.conclude(opened, reply.reply, provider=provider)
+        self.run = self._bots._conclude(opened, reply.reply, provider=provider)
         return self.run
 
     def _prepared_decision(self) -> PreparedDecision:
@@ -177,8 +184,9 @@ class Bots(HomePart):
         """
         with self._home.write() as rooms, exclusive_lock(rooms.home, "tape"):
             now = rooms.clock.now()
-            pairs = [(now, prices)] if isinstance(prices, int | float) else list(prices or ())
-            seen: list[Observation] = [_mid(symbol, moment, price, now=now) for moment, price in pairs]
+            seen: list[Observation] = [
+                _mid(symbol, moment, price, now=now) for moment, price in _price_pairs(prices, now=now)
+            ]
             seen += [_candle(symbol, each, interval_seconds, now=now) for each in candles]
             if not seen:
                 raise BadInput("there is nothing to observe: give prices, candles, or both")
@@ -234,7 +242,7 @@ class Bots(HomePart):
                 raise StaleWriter("what the ticket was given for is no longer known so: ask for the packet again")
             return BotDecision(self, opened, None).record(action, **terms)
 
-    def conclude(self, opened: PreparedDecision, reply: str, *, provider: str | None) -> RecordedRunView:
+    def _conclude(self, opened: PreparedDecision, reply: str, *, provider: str | None) -> RecordedRunView:
         """The run of a decision whose reply is there; BadInput when the reply says nothing that can be done."""
         from tapebook.decision import EngineAnswer
 
@@ -242,6 +250,10 @@ class Bots(HomePart):
         with self._home.write() as rooms:
             stream = rooms.book.stream(slot.deployment.id)
             with shared_lock(rooms.home), rooms.leases.holding(stream):
+                # Another process of the bot may have decided since it was opened.
+                made = rooms.book.run(slot.run_id()) if rooms.book.has_run(slot.run_id()) else None
+                if made is not None:
+                    return run_record_view(rooms, made)
                 limits = limits_now(rooms, slot, before=opened.situation)
                 decision = evaluate_reply(EngineAnswer(reply), opened.packet, limits)
                 if decision.error is not None:
@@ -272,8 +284,10 @@ class Bots(HomePart):
         """
         with self._home.write() as rooms, _writing(rooms, agent) as deployment:
             moment, known = self._home.moment(at), rooms.book.fill(deployment.id, id)
-            size_e8, price_e8 = to_units(size, E8), to_units(price, E8)
-            if size_e8 <= 0 or price_e8 <= 0:
+            size_e8, price_e8 = _units(size, E8, "size"), _units(price, E8, "price")
+            if not 0 < len(id) <= LONGEST_ID:
+                raise BadInput(f"a fill has an id of 1 to {LONGEST_ID} characters: give that of the exchange")
+            if size_e8 <= 0 or price_e8 <= 0 or side not in ("buy", "sell"):
                 raise BadInput(f"fill {id!r}: size and price must be positive, and side says buy or sell")
             signed = size_e8 if side == "buy" else -size_e8
             if known is not None:
@@ -284,7 +298,7 @@ class Bots(HomePart):
             # Positions have one history: what comes late cannot have happened before what is booked.
             happened = max(moment, held.moved_at if held else 0)
             client = None if order is None else order.client_id
-            fill = Fill(id, symbol, happened, signed, price_e8, to_units(fee_usd, E6), maker, client)
+            fill = Fill(id, symbol, happened, signed, price_e8, _units(fee_usd, E6, "fee_usd"), maker, client)
             reconcile_account(rooms, deployment, told=_with_end(rooms, fill, order, last=last))
             return fill_view(rooms.book.fill(deployment.id, id) or fill)
 
@@ -300,7 +314,7 @@ class Bots(HomePart):
                 return fill_view(known)
             account = rooms.book.account(deployment.id, seq=rooms.book.head(deployment.id))
             held = account.portfolio.positions.get(symbol)
-            missing = to_units(size, E8) - (held.size_e8 if held else 0)
+            missing = _units(size, E8, "size") - (held.size_e8 if held else 0)
             if not missing:
                 return None
             side: Side = "buy" if missing > 0 else "sell"
@@ -399,8 +413,26 @@ def _refuse_another(known: Fill, *, symbol: str, signed_e8: int, price_e8: int) 
         raise BadInput(f"fill {known.fill_id!r} was told before with another symbol, size or price: give it its own id")
 
 
+def _units(number: float | int | str, unit: int, name: str) -> int:
+    """A number of people in whole units; BadInput for one that is none, or is not finite."""
+    try:
+        return to_units(float(number), unit)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadInput(f"{name} is {number!r}: give a number") from error
+
+
+def _price_pairs(prices: Prices | None, *, now: int) -> list[tuple[int | str, float]]:
+    """Prices with their moments; BadInput for what is neither a price nor such pairs."""
+    if prices is None or isinstance(prices, int | float):
+        return [] if prices is None else [(now, prices)]
+    try:
+        return [(moment, price) for moment, price in prices]
+    except (TypeError, ValueError) as error:
+        raise BadInput("prices are one number, or pairs of a moment and a number") from error
+
+
 def _mid(symbol: str, moment: int | str, price: float, *, now: int) -> Mid:
-    at, price_e8 = parse_moment(moment), to_units(price, E8)
+    at, price_e8 = parse_moment(moment), _units(price, E8, f"a price of {symbol}")
     if price_e8 <= 0 or at > now:
         raise BadInput(f"{symbol} {price} at {iso_text(at)}: a price is positive and not of the future")
     return Mid(symbol, floor_to_step(at, _MID_BUCKET), price_e8)
@@ -409,13 +441,16 @@ def _mid(symbol: str, moment: int | str, price: float, *, now: int) -> Mid:
 def _candle(symbol: str, bar: BarValues, seconds: int, *, now: int) -> Candle:
     try:
         begins = parse_moment(bar["time"] if isinstance(bar["time"], str) else int(bar["time"]))
-        prices = [to_units(float(bar[name]), E8) for name in ("open", "high", "low", "close")]
+        prices = [_units(bar[name], E8, f"{name} of a bar of {symbol}") for name in ("open", "high", "low", "close")]
+        # Kept as it is told: only prices are whole units.
+        volume = float(bar.get("volume", 0.0))
     except KeyError as error:
         raise BadInput(f"a bar of {symbol} has no {error.args[0]!r}: give time, open, high, low, close") from error
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"a bar of {symbol}: {error}") from error
     first, high, low, close = prices
-    if low <= 0 or high < max(first, close) or low > min(first, close):
+    if low <= 0 or high < max(first, close) or low > min(first, close) or not 0 <= volume < float("inf"):
         raise BadInput(f"the bar of {symbol} at {iso_text(begins)}: prices are positive, and between low and high")
     if begins % (seconds * SECOND) or begins + seconds * SECOND > now:
         raise BadInput(f"the bar of {symbol} at {iso_text(begins)} is not one of {seconds} s that has ended")
-    volume = float(bar.get("volume", 0.0))
     return Candle(symbol, seconds, begins, first, high, low, close, volume, volume * close / E8, 1)

@@ -1,32 +1,37 @@
-"""Experience: show, export, import, forget and rebuild what outcomes taught the agents."""
+"""Experience: show what outcomes taught, find moments that were alike, export, import, forget and rebuild it."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import msgspec
 
 from tapebook.api.open_home import AsOf, HomePart
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import iso_text
+from tapebook.domain.instants import HOUR, iso_text
+from tapebook.domain.run import Watermarks
 from tapebook.domain.text import has_hidden_characters
-from tapebook.errors import BadInput, Damaged
+from tapebook.errors import BadInput, Damaged, UnknownName
 from tapebook.experience import files
 from tapebook.experience.events import ForgetTerms, draft_snapshot_taken
 from tapebook.experience.forgetting import IMPORTED, OWN, draft_forgetting, draft_remembering, outcomes_meant
 from tapebook.experience.rebuild import RebuildComparison, rebuild_and_compare, restore_tables
 from tapebook.experience.records import Outcome
+from tapebook.experience.similar import MOVE_SPANS, MoveEstimate, SimilarMoment
 from tapebook.experience.store import LearnedOutcome
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.experience import experience_report, snapshot_view
 from tapebook.log import Draft
-from tapebook.tick.memory import outcomes_due
+from tapebook.tick.memory import moment_of, outcomes_due
+from tapebook.tick.prepare import gather_situation
 from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
 LONGEST_SOURCE = 80
+_PPM_PER_BP = 100
 
 
 class ExperienceFiles(msgspec.Struct, frozen=True):
@@ -63,15 +68,198 @@ class ForgottenExperience(msgspec.Struct, frozen=True):
     outcomes: int
 
 
+class NeighbourView(TypedDict):
+    """A past moment that was alike; `distance` is in usual distances, and moves are in basis points by their span."""
+
+    symbol: str
+    at: str
+    distance: float
+    moves_bps: dict[str, float | None]
+
+
+class MoveView(TypedDict):
+    """What the market did in a span after moments that were alike, with its 95 % interval."""
+
+    span: str
+    mean_bps: float
+    low_bps: float
+    high_bps: float
+    n: int
+    independent: float
+
+
+class NeighboursView(TypedDict):
+    """The moments most alike to one, nearest first; `novel` says that nothing like it was seen before."""
+
+    agent: str
+    symbol: str
+    as_of: str
+    searched: int
+    novel: bool
+    neighbours: list[NeighbourView]
+    moves: list[MoveView]
+
+
+class IntervalView(TypedDict):
+    """A rate or a mean with the interval that holds the truth 95 times of 100."""
+
+    value: float
+    low: float
+    high: float
+
+
+class RecordView(TypedDict):
+    """How trades did; the rate is null without any, the mean below two of them."""
+
+    n: int
+    won: int
+    net_usd: float
+    win_rate: IntervalView | None
+    mean_bps: IntervalView | None
+
+
+class TrendView(TypedDict):
+    """How the newer half of chunks differs from the older."""
+
+    direction: str
+    chunks: int
+    change_bps: IntervalView
+
+
+class NamedRecordView(RecordView):
+    """How a regime or an asset did, and its trend over chunks."""
+
+    name: str
+    trend: TrendView | None
+
+
+class RegimeTrustView(RecordView):
+    """How a provider did in a regime; the weight is null without a paper twin."""
+
+    regime: str
+    weight: float | None
+
+
+class ProviderView(NamedRecordView):
+    """How a provider did, the trust in it, and both by regime."""
+
+    weight: float | None
+    regimes: list[RegimeTrustView]
+
+
+class MemberSymbolView(TypedDict):
+    """A member's paper twin on one symbol."""
+
+    symbol: str
+    regime: str
+    weight: float | None
+    gain_bps: float
+    changes: int
+
+
+class MemberView(TypedDict):
+    """A member of an ensemble: the trust in it, and what its paper twins made."""
+
+    name: str
+    weight: float | None
+    gain_bps: float
+    changes: int
+    symbols: list[MemberSymbolView]
+
+
+class CalibrationView(TypedDict):
+    """Of stated confidences, how many won and what is believed of them."""
+
+    confidence: str
+    n: int
+    win_rate: IntervalView
+    believed: float
+
+
+class ChunkRecordView(RecordView):
+    """What was achieved in a chunk."""
+
+    chunk: str
+    started_at: str
+    ended_at: str
+    sharpe: float
+
+
+class FitView(TypedDict):
+    """Which situations the scale of similarity was fitted to."""
+
+    first_situation: int
+    last_situation: int
+
+
+class ForgettingView(TypedDict):
+    """What was forgotten by one event, and when that was taken back."""
+
+    id: str
+    at: str
+    outcomes: int
+    source: str | None
+    provider: str | None
+    since: str | None
+    until: str | None
+    reason: str
+    undone_at: str | None
+
+
+class ExperienceView(TypedDict):
+    """What outcomes taught an agent, as of a moment."""
+
+    agent: str
+    deployment_id: str
+    as_of: str
+    settings: dict[str, Any]
+    outcomes: int
+    situations: int
+    fit: FitView | None
+    all: RecordView
+    members: list[MemberView]
+    providers: list[ProviderView]
+    regimes: list[NamedRecordView]
+    assets: list[NamedRecordView]
+    calibration: list[CalibrationView]
+    snapshots: list[ChunkRecordView]
+    forgotten: list[ForgettingView]
+
+
 class HomeExperience(HomePart):
     """What outcomes taught the agents of a home."""
 
-    def show(self, agent: str, *, as_of: AsOf = None) -> dict[str, Any]:
+    def similar(self, agent: str, symbol: str, *, as_of: AsOf = None) -> NeighboursView:
+        """The moments of the past that are most alike to one, and what the market did after them."""
+        with self._home.read() as rooms:
+            moment, book = self._home.moment(as_of), rooms.book
+            deployment = book.find_agent(agent, removed=True)
+            if symbol not in deployment.agent.watchlist:
+                watched = ", ".join(deployment.agent.watchlist)
+                raise UnknownName(f"{agent} does not watch {symbol!r}; it watches: {watched}")
+            seq = book.head(deployment.id) if as_of is None else book.seq_as_of(deployment.id, moment)
+            known = Watermarks(rooms.tape.head()[0], seq)
+            situation = gather_situation(rooms, deployment, symbol, as_of=moment, watermarks=known)
+            seen = moment_of(rooms.experience, situation.market)
+            settings = deployment.agent.experience
+            past = rooms.experience.similar(deployment.id, seen.vector, seq=seq, settings=settings) if seen else None
+        near = past.moments if past else None
+        return {
+            "agent": agent,
+            "symbol": symbol,
+            "as_of": iso_text(moment),
+            "searched": near.searched if near else 0,
+            "novel": near.is_novel if near else True,
+            "neighbours": [_neighbour_view(each, near.usual) for each in near.moments] if near else [],
+            "moves": [_move_view(each) for each in near.move_estimates()] if near else [],
+        }
+
+    def show(self, agent: str, *, as_of: AsOf = None) -> ExperienceView:
         """Whom an agent trusts and where it does well, now or as of a moment."""
         with self._home.read() as rooms:
             deployment, at, book = rooms.book.find_agent(agent, removed=True), self._home.moment(as_of), rooms.book
             seq = book.head(deployment.id) if as_of is None else book.seq_as_of(deployment.id, at)
-            return experience_report(rooms, deployment, seq=seq, as_of=at)
+            return cast(ExperienceView, experience_report(rooms, deployment, seq=seq, as_of=at))
 
     def snapshots(self, agent: str, *, as_of: AsOf = None) -> list[dict[str, Any]]:
         """What each chunk achieved, newest first: months of a desk, and the chunks of a backtest."""
@@ -126,6 +314,7 @@ class HomeExperience(HomePart):
         if terms == ForgetTerms():
             raise BadInput("say what to forget: a source, a provider, or exits since or until a time")
         if dry_run:
+            # Beside a desk: nothing is locked for a count.
             with self._home.read() as rooms:
                 name = rooms.book.find_agent(agent).id
                 return ForgottenExperience(None, len(_outcomes_meant(rooms, name, terms, seq=rooms.book.head(name))))
@@ -170,6 +359,31 @@ class HomeExperience(HomePart):
                 if left:
                     raise Damaged(f"{left[0]}, and the log says so too: run `tapebook verify`, and restore a backup")
         return RebuiltExperience(found.outcomes, found.situations, found.records, found.fits, found.differences)
+
+
+def _neighbour_view(moment: SimilarMoment, usual: int) -> NeighbourView:
+    moves = zip(MOVE_SPANS, moment.moves_ppm, strict=True)
+    return {
+        "symbol": moment.symbol,
+        "at": iso_text(moment.at),
+        "distance": round(math.sqrt(moment.distance / max(usual, 1)), 3),
+        "moves_bps": {_span_text(span): None if move is None else move / _PPM_PER_BP for span, move in moves},
+    }
+
+
+def _move_view(move: MoveEstimate) -> MoveView:
+    return {
+        "span": _span_text(move.span_ms),
+        "mean_bps": round(move.mean_bps, 1),
+        "low_bps": round(move.low_bps, 1),
+        "high_bps": round(move.high_bps, 1),
+        "n": move.n,
+        "independent": round(move.independent, 1),
+    }
+
+
+def _span_text(span_ms: int) -> str:
+    return f"{span_ms // HOUR}h"
 
 
 def _rebuild_all(rooms: Rooms, deployment: str) -> RebuildComparison:

@@ -1,17 +1,23 @@
-"""Homes: whether they are whole, and what makes them so again."""
+"""Homes: whether they are whole, what makes them so again, what happened in them, and their settings."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tapebook.api.open_home import HomePart
+import msgspec
+
+from tapebook.api.open_home import AsOf, HomePart, parse_moment
 from tapebook.archive.backups import Manifest
 from tapebook.clock import SystemClock
+from tapebook.desk.archive_repair import repair_archive
 from tapebook.desk.backup import BackupReport, RestoreReport, RestoreTerms, backup_home, backup_place, backup_store
 from tapebook.desk.backup import restore_home as restore_from
 from tapebook.desk.librarian import clean_archive
 from tapebook.desk.verify import rebuild_book, verify_home
-from tapebook.lab.replay import replay_runs
+from tapebook.domain.instants import HOUR
+from tapebook.domain.run import DecisionRun
+from tapebook.domain.text import redact_passwords
+from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.log import Finding, RebuiltTables
 from tapebook.wiring import Rooms
 
@@ -19,8 +25,36 @@ if TYPE_CHECKING:
     from tapebook.desk.health import Check
 
 
+# A list of what happened that nobody bounds goes back so far.
+_EVENTS_SPAN = 6 * HOUR
+
+
+class ChannelLag(msgspec.Struct, frozen=True):
+    """How long ago a channel of the market was heard last; None for one of which all was imported."""
+
+    name: str
+    rows: int
+    lag_seconds: float | None
+
+
 class HomeHealth(HomePart):
     """Whether a home is whole."""
+
+    def run_counts(self) -> dict[str, int]:
+        """How many decisions there are, by status."""
+        with self._home.read() as rooms:
+            return rooms.book.run_counts()
+
+    def channels(self) -> list[ChannelLag]:
+        """The channels of the market, and how far each is behind."""
+        with self._home.read() as rooms:
+            now = self._home.moment(None)
+            return [
+                ChannelLag(
+                    each.name, each.rows, max(0, now - each.newest_known_at) / 1000 if each.newest_known_at else None
+                )
+                for each in rooms.tape.channels()
+            ]
 
     def verify(
         self,
@@ -46,15 +80,39 @@ class HomeHealth(HomePart):
             finally:
                 self._home.discard_readers()
 
-    def doctor(self, *, fix: bool = False) -> "list[Check]":
+    def events(self, *, since: AsOf = None, most: int = 200) -> list[dict[str, Any]]:
+        """What happened since a moment (six hours ago without one), newest first: decisions, orders, fills, market."""
+        with self._home.read() as rooms:
+            from tapebook.desk.home_events import HomeEvents
+
+            begin = self._home.moment(None) - _EVENTS_SPAN if since is None else parse_moment(since)
+            found = HomeEvents(rooms, since=begin).new_events()
+            return [event.to_dict() for event in reversed(found[-most:])]
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of the home as they are read, by section, without passwords."""
+        with self._home.read() as rooms:
+            text = redact_passwords(msgspec.json.encode(msgspec.to_builtins(rooms.config)).decode())
+            return {"home": str(rooms.home), **msgspec.json.decode(text, type=dict[str, Any])}
+
+    def doctor(
+        self, *, fix: bool = False, archive: bool = False, notice: Callable[[str], None] = lambda words: None
+    ) -> "list[Check]":
         """The state of the home, point by point.
 
-        With `fix`, after what waits for the archive was moved there and what killed writers left in it was deleted.
+        With `fix`, after what waits for the archive was moved there, what killed writers left in it was deleted, and
+        what it has lost was brought back; with `archive` too, what is torn or altered as well, for which every object
+        is read. `notice` is told what came back.
         """
         if fix:
             with self._home.write() as rooms:
                 rooms.archive.drain()
                 clean_archive(rooms, everywhere=True)
+                done = repair_archive(rooms, packet_text=_packet_text, everything=archive)
+            for line in done.repaired:
+                notice(f"brought back: {line}")
+            for line in done.left:
+                notice(f"lost: {line}")
         with self._home.read() as rooms:
             # Health knows the sources of the desk, which bring an event loop.
             from tapebook.desk.health import health_checks
@@ -70,6 +128,11 @@ class HomeHealth(HomePart):
         """The backups at a place, newest first."""
         with self._home.read() as rooms:
             return backup_store(rooms, place or backup_place(rooms)).manifests()
+
+
+def _packet_text(rooms: Rooms, run: DecisionRun) -> bytes:
+    packet = rebuild_packet(rooms, run)
+    return f"{packet.system}\n\n{packet.text}".encode()
 
 
 def restore(

@@ -14,9 +14,12 @@ from tapebook.api.open_home import AsOf, HomePart
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Horizon
 from tapebook.domain.instants import iso_text
-from tapebook.errors import UnknownName
+from tapebook.domain.market import Candle
+from tapebook.domain.money import E8
+from tapebook.errors import BadInput, UnknownName
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.report.market import AssetContextView, MarketSource, MarketView, asset_context_view, market_view
+from tapebook.tape.bars import finished_bars
 from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, ListedAsset, seed_sql
 from tapebook.tape.view import View
 
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 
 __all__ = ["ALL_SOURCES", "AssetContextView", "AssetView", "MarketHistory", "MarketSource", "MarketView"]
+
+# A day is the largest bar, and these are a year of hours.
+MOST_BAR_MINUTES, MOST_BARS = 1_440, 8_760
 
 ALL_SOURCES: tuple[MarketSource, ...] = ("hyperliquid", "polymarket", "defillama")
 
@@ -41,6 +47,7 @@ class AssetView(TypedDict):
     categories: list[str]
     coverage: dict[str, bool]
     live: bool
+    listed: bool
     tick: str | None
     priceFigures: int
     lot: str | None
@@ -50,8 +57,30 @@ class AssetView(TypedDict):
     assumed: bool
 
 
+class BarView(TypedDict):
+    """A finished bar of trades."""
+
+    at: str
+    open: float
+    high: float
+    low: float
+    close: float
+    volume: float
+
+
 class MarketHistory(HomePart):
     """The tape of a home."""
+
+    def candles(self, symbol: str, *, minutes: int = 5, most: int = 100, as_of: AsOf = None) -> list[BarView]:
+        """The newest finished bars of a symbol, oldest first, as they were known at a moment."""
+        if not 1 <= minutes <= MOST_BAR_MINUTES or not 1 <= most <= MOST_BARS:
+            raise BadInput(f"bars have 1 to {MOST_BAR_MINUTES:,} minutes, and at most {MOST_BARS:,} are given")
+        with self._home.read() as rooms:
+            _require_symbol(rooms.tape.symbols(), symbol)
+            view = View(self._home.moment(as_of))
+            # Unfinished bars would be drawn as if nothing more could happen in them.
+            found = finished_bars(rooms.tape, symbol, minutes=minutes, count=most, view=view).bars
+            return [_bar_view(bar) for bar in found]
 
     def assets(self, category: str | None = None, *, delisted: bool = False, as_of: AsOf = None) -> list[AssetView]:
         """The markets there are, or those of a category such as `Layer 2`, as they were known at a moment."""
@@ -72,10 +101,7 @@ class MarketHistory(HomePart):
     def market(self, symbol: str, *, as_of: AsOf = None) -> MarketView:
         """What is known of a symbol: price, liquidity, funding, volatility, positioning, gaps."""
         with self._home.read() as rooms:
-            known = rooms.tape.symbols()
-            if symbol not in known:
-                seen = ", ".join(known[:12]) or "none yet; run `tapebook ingest` first"
-                raise UnknownName(f"the tape has nothing of {symbol!r}; it has: {seen}{'…' if len(known) > 12 else ''}")
+            _require_symbol(rooms.tape.symbols(), symbol)
             return market_view(rooms.tape, symbol, view=View(self._home.moment(as_of)))
 
     def market_context(
@@ -144,6 +170,23 @@ class MarketHistory(HomePart):
             return transfer.export_stream(rooms, Path(path), **options)
 
 
+def _require_symbol(known: Sequence[str], symbol: str) -> None:
+    if symbol not in known:
+        seen = ", ".join(known[:12]) or "none yet; run `tapebook ingest` first"
+        raise UnknownName(f"the tape has nothing of {symbol!r}; it has: {seen}{'…' if len(known) > 12 else ''}")
+
+
+def _bar_view(bar: Candle) -> BarView:
+    return {
+        "at": iso_text(bar.bucket_ts),
+        "open": bar.open_e8 / E8,
+        "high": bar.high_e8 / E8,
+        "low": bar.low_e8 / E8,
+        "close": bar.close_e8 / E8,
+        "volume": bar.volume_base,
+    }
+
+
 def _asset_view(asset: ListedAsset) -> AssetView:
     return {
         "symbol": asset.symbol,
@@ -153,6 +196,7 @@ def _asset_view(asset: ListedAsset) -> AssetView:
         "categories": list(asset.categories),
         "coverage": {name: name in asset.coverage for name in COVERAGE},
         "live": asset.live,
+        "listed": asset.listed,
         "tick": asset.tick,
         "priceFigures": PRICE_FIGURES,
         "lot": asset.lot,

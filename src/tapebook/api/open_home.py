@@ -201,6 +201,12 @@ def parse_moment(given: int | str) -> int:
         raise BadInput(str(error)) from error
 
 
+def require_rows(most: int) -> None:
+    """BadInput for a list of fewer than one row."""
+    if most < 1:
+        raise BadInput(f"most is {most}: a list has one row at least")
+
+
 def listed_deployment(book: Book, agent: str | None, as_of: int | None) -> str | None:
     """Whose rows a list shows: those of an agent's deployment, or all (empty); None before an agent was there."""
     if agent is None:

@@ -185,6 +185,7 @@ class Portfolios(HomePart):
 
 def _deployments(rooms: Rooms, agent: str | None) -> list[Deployment]:
     """Those whose accounts are shown: of the agents that are here and have begun."""
+    # Agents that were removed have ended; asked for by name they can still be seen.
     names = [profile.name for _, profile in rooms.book.agents()] if agent is None else [agent]
     found = [rooms.book.find_agent(name, removed=agent is not None) for name in names]
     return [each for each in found if not is_dry_run(each.id) and rooms.book.head(each.id)]

@@ -1,9 +1,14 @@
 """What needs no open home and runs for a while: makes a home (`init`), follows a market (`ingest`), plays the demo."""
 
 import asyncio
+import getpass
 import logging
+import sys
 from collections.abc import Callable
+from importlib import resources
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from tapebook.anchors import anchor_heads
@@ -13,7 +18,7 @@ from tapebook.desk import demo as demo_loop
 from tapebook.desk.demo import DemoProgress
 from tapebook.desk.supervisor import claim_role
 from tapebook.errors import HomeError
-from tapebook.home import DEMO_START, exclusive_lock, is_home, make_home, require_home
+from tapebook.home import DEMO_START, exclusive_lock, is_home, make_home, require_home, write_once
 from tapebook.ingest.live import IngestProgress, clock_address, ingest_live
 from tapebook.ingest.world_process import clock_of_source
 from tapebook.report.demo import DemoReport, demo_report
@@ -35,6 +40,12 @@ FIRST_AGENTS: dict[str, dict[str, Any]] = {
     },
 }
 """The agents of a new home, as their owner would write them."""
+
+
+SERVICES_FOLDER = "deploy"
+"""Where in a home the files are that run it as services: units of systemd, a Dockerfile, compose files, secrets."""
+
+_SERVICE_TEMPLATES = resources.files("tapebook.settings").joinpath("services")
 
 
 async def ingest(
@@ -82,6 +93,44 @@ def init(home: str | Path) -> list[str]:
         "agent btc-5m (engine: the default of the settings) watches BTC",
         "agent demo-ensemble (engine: ensemble of the rule engines) watches BTC, ETH",
     ]
+
+
+def init_production(home: str | Path) -> list[str]:
+    """Makes a home unless there is one, and writes the files that run it as services; says what was made."""
+    home = Path(home)
+    lines = [] if is_home(home) else init(home)
+    folder = home / SERVICES_FOLDER
+    for name, text in service_files(home).items():
+        is_new = not (folder / name).exists()
+        write_once(folder / name, text)
+        lines.append(f"{folder / name}   {'written' if is_new else 'was there, and stays as it is'}")
+    lines.append(f"next: put keys into {folder / 'tapebook.env'}, and see docs/operations.md#services")
+    return lines
+
+
+def service_files(home: Path) -> dict[str, str]:
+    """The text of each file by its name."""
+    words = {
+        "home": str(home.absolute()),
+        "user": getpass.getuser(),
+        "program": _program(),
+        "version": _installed_version(),
+    }
+    texts = {entry.name: entry.read_text("utf-8") for entry in _SERVICE_TEMPLATES.iterdir()}
+    return {name: Template(text).substitute(words) for name, text in sorted(texts.items())}
+
+
+def _program() -> str:
+    """The command in full: systemd has no search path of its own for virtual environments."""
+    beside = Path(sys.executable).parent / "tapebook"
+    return str(beside) if beside.is_file() else f"{sys.executable} -m tapebook"
+
+
+def _installed_version() -> str:
+    try:
+        return version("tapebook")
+    except PackageNotFoundError:
+        return "from source"
 
 
 def demo(

@@ -92,10 +92,16 @@ class Recall(HomePart):
             chosen = None if kinds is None else frozenset(kinds)
             return search_documents(rooms, query, agent=agent, limit=limit, as_of=moment, kinds=chosen)
 
-    def document(self, path: str, *, agent: str | None = None, as_of: AsOf = None) -> DocumentText:
-        """A whole document by the path of a citation: one that an agent may see, or any; now, or as of a moment."""
+    def document(
+        self, path: str, *, agent: str | None = None, sha256: str | None = None, as_of: AsOf = None
+    ) -> DocumentText:
+        """A whole document by the path of a citation: one that an agent may see, or any.
+
+        It is the one of now, as of a moment, or the version with the hash that a citation names.
+        """
+        moment = None if as_of is None else parse_moment(as_of)
         with self._home.read() as rooms:
-            return read_document(rooms, path, agent=agent, as_of=None if as_of is None else parse_moment(as_of))
+            return read_document(rooms, path, agent=agent, sha256=sha256, as_of=moment)
 
     def status(self) -> RecallStatus:
         """How it goes: documents, chunks, the last sync, what was refused, and how far the index is."""

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from tapebook.api.open_home import AsOf, HomePart, listed_deployment
+from tapebook.api.open_home import AsOf, HomePart, listed_deployment, require_rows
 from tapebook.book.pages import BookPages
+from tapebook.broker.port import trades_elsewhere
 from tapebook.context import Preview, assemble_packet, preview_packet
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
@@ -69,6 +70,8 @@ class Runs(HomePart):
             if earlier is not None:
                 return earlier.run
             deployment = rooms.book.find_agent(agent)
+            if trades_elsewhere(deployment.agent.broker):
+                raise BadInput(f"{agent} decides elsewhere: record what it decided (docs/api.md)")
             if not deployment.agent.enabled:
                 raise BadInput(f"{agent} is disabled: enable it with `tapebook agents enable {agent}` first")
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
@@ -99,12 +102,10 @@ class Runs(HomePart):
 
         `before` is the id of the last run of the page before, or its `next`.
         """
+        require_rows(most)
         with self._home.read() as rooms:
             moment = None if as_of is None else self._home.moment(as_of)
-            deployment, pages = (
-                listed_deployment(rooms.book, agent, moment),
-                BookPages(rooms.book, rooms.log, rooms.book_db),
-            )
+            deployment = listed_deployment(rooms.book, agent, moment)
             if deployment is None:
                 return Page()
             pages = BookPages(rooms.book, rooms.log, rooms.book_db)

@@ -2,15 +2,21 @@
 
 from typing import Literal
 
-from tapebook.api.open_home import AsOf, HomePart, listed_deployment
+from tapebook.api.open_home import AsOf, HomePart, OpenHome, listed_deployment, require_rows
 from tapebook.book.pages import BookPages
 from tapebook.domain.agent import SkillNote
-from tapebook.domain.views import NoteView, OrderView, Page, TradeView, note_view
+from tapebook.domain.position import ClosedTrade, TradeState
+from tapebook.domain.views import NoteView, OrderView, Page, TradeView, note_view, stored_integers
 from tapebook.errors import BadInput
 from tapebook.lab.explain import known_order_view, listed_trade_view
 from tapebook.tick import memory
 from tapebook.tick.memory import Promotion
 from tapebook.wiring import Rooms
+
+__all__ = ["HomeSkills", "LessonNotes", "MemoryClient", "Promotion", "Trades"]
+
+# Beyond what an agent watches, and beyond the notes that are refused between two that stand.
+_MOST_OPEN, _NOTES_READ = 1_000, 100
 
 
 class Trades(HomePart):
@@ -30,13 +36,15 @@ class Trades(HomePart):
         As they stand, or as they stood at a moment. `before` is the client id of the last order of the page before, or
         its `next`.
         """
+        require_rows(most)
         with self._home.read() as rooms:
             moment = None if as_of is None else self._home.moment(as_of)
             deployment, pages = listed_deployment(rooms.book, agent, moment), _pages(rooms)
             if deployment is None:
                 return Page()
             found = pages.orders(deployment, until=pages.until(moment), before=before, working=working, most=most + 1)
-            return Page.of_rows(list(map(known_order_view, found)), most=most, cursor=lambda order: order["client_id"])
+            views, exact = list(map(known_order_view, found)), [stored_integers(each.order) for each in found]
+            return Page.of_rows(views, most=most, cursor=lambda order: order["client_id"], exact=exact)
 
     def trades(
         self,
@@ -52,6 +60,7 @@ class Trades(HomePart):
         As they stand, or as they stood at a moment. `before` is the `next` of the page before, with which trades are
         those that stood when the first page was read; or the id of its last trade, with which they are those of now.
         """
+        require_rows(most)
         with self._home.read() as rooms:
             moment = None if as_of is None else self._home.moment(as_of)
             deployment, book = listed_deployment(rooms.book, agent, moment), rooms.book
@@ -66,11 +75,18 @@ class Trades(HomePart):
             last = None if before is None else trade_id
             found = _pages(rooms).trades(deployment, seq=seq, before=last, status=status, most=most + 1)
             views = [listed_trade_view(each, deployment=deployment) for each in found]
-            return Page.of_rows(views, most=most, cursor=lambda trade: f"{trade['id']}@{seq}")
+            exact = [_trade_integers(each.trade) for each in found]
+            return Page.of_rows(views, most=most, cursor=lambda trade: f"{trade['id']}@{seq}", exact=exact)
 
 
 def _pages(rooms: Rooms) -> BookPages:
     return BookPages(rooms.book, rooms.log, rooms.book_db)
+
+
+def _trade_integers(trade: TradeState | ClosedTrade) -> dict[str, int]:
+    """The stored integers of a round trip, with the net result that follows from them."""
+    parts = (trade.state, trade) if isinstance(trade, ClosedTrade) else (trade,)
+    return stored_integers(*parts) | {"net_usd_e6": parts[0].net_usd_e6}
 
 
 def _sequence_number(text: str, *, newest: int) -> int:
@@ -94,6 +110,36 @@ class LessonNotes(HomePart):
                 return []
             seq = book.head(deployment) if moment is None else book.seq_as_of(deployment, moment)
             return [note_view(each) for each in rooms.notes.reflections(deployment, most=most, seq=seq)]
+
+
+class MemoryClient:
+    """What a trading agent is given of its own past, by the names that agents of other systems know it by.
+
+    `recentClosed`, `openWithMfeMae` and `activeLessons` are the same in the spelling of TypeScript.
+    """
+
+    def __init__(self, home: OpenHome, agent: str, *, as_of: AsOf = None) -> None:
+        self._trades = Trades(home)
+        self._lessons = LessonNotes(home)
+        self._agent = agent
+        self._as_of = as_of
+
+    def recent_closed(self, *, limit: int = 10) -> Page[TradeView]:
+        """Trades that ended, newest first."""
+        return self._trades.trades(self._agent, status="closed", most=limit, as_of=self._as_of)
+
+    def open_with_mfe_mae(self) -> Page[TradeView]:
+        """Open trades with the best and the worst they have been worth, by symbol."""
+        return self._trades.trades(self._agent, status="open", most=_MOST_OPEN, as_of=self._as_of)
+
+    def active_lessons(self) -> str | None:
+        """The text of the note that stands, or None."""
+        notes = self._lessons.lessons(self._agent, most=_NOTES_READ, as_of=self._as_of)
+        return next((note["lessons_text"] for note in notes if note["status"] == "active"), None)
+
+    recentClosed = recent_closed
+    openWithMfeMae = open_with_mfe_mae
+    activeLessons = active_lessons
 
 
 class HomeSkills(HomePart):

@@ -30,6 +30,7 @@ from tapebook.archive.port import (
     PACK_PREFIX,
     Archive,
     content_key,
+    digest_of_key,
     is_content_key,
     matches_key,
     verified_content,
@@ -271,6 +272,13 @@ class SpooledArchive:
             spooled = {*self._segments.walk_keys(), *self._packs.keys(), *self._loose.keys(CONTENT_PREFIX)}
             found |= {key for key in spooled if key.startswith(prefix)}
         return sorted(found)
+
+    def stored_digests(self) -> set[bytes]:
+        """The hash of every object by content that is here or there, in packs too."""
+        if not self._packs.packs() <= set(self._archive.keys(PACK_PREFIX)):
+            # It promises what is not there any more.
+            self._packs.discard()
+        return {digest_of_key(key) for key in self.keys(CONTENT_PREFIX)}
 
     def walk_keys(self) -> Iterator[str]:
         """Every key, those that wait last; those in a pack by the pack's."""

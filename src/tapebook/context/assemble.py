@@ -258,6 +258,7 @@ def decision_facts(situation: Situation) -> DecisionFacts:
         lessons_scale_e4=situation.followed.long_scale_e4,
         lessons_scale_short_e4=situation.followed.short_scale_e4,
         lessons_followed=situation.followed.lesson_ids,
+        believed_e4=situation.trust.believed_e4,
         analog=situation.analog,
     )
 

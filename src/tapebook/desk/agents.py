@@ -7,12 +7,13 @@ moved.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 
 from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
-from tapebook.broker.margin import MarginTiers, listed_symbols
+from tapebook.broker.margin import MarginTiers
 from tapebook.broker.port import trades_elsewhere
 from tapebook.context import oversize_problems
 from tapebook.decision import has_members
@@ -183,7 +184,8 @@ def _save_agent(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new:
     version = rooms.book.save_agent(after, at=rooms.clock.now(), reason=words)
     warnings = [] if new else _unattended_warnings(rooms, before, after)
     if (before.watchlist, before.caps.max_leverage) != (after.watchlist, after.caps.max_leverage):
-        warnings += [*_unlisted_warnings(rooms, after), *leverage_warnings(rooms, after)]
+        markets = KnownMarkets(rooms)
+        warnings += [*markets.unknown_warnings(after), *markets.leverage_warnings(after)]
     return SavedAgent(after.name, version, new, differences(before, after), _agent_notes(rooms, after), warnings)
 
 
@@ -224,39 +226,80 @@ def _require_runnable(rooms: Rooms, before: AgentProfile, after: AgentProfile) -
 
 
 def _agent_notes(rooms: Rooms, agent: AgentProfile) -> list[str]:
-    known, unlisted = rooms.tape.symbols(*TRADED_KINDS), unlisted_symbols(rooms, agent)
-    missing = [symbol for symbol in agent.watchlist if known and symbol not in known and symbol not in unlisted]
+    known, unknown = rooms.tape.symbols(*TRADED_KINDS), KnownMarkets(rooms).unknown_symbols(agent)
+    missing = [symbol for symbol in agent.watchlist if known and symbol not in known and symbol not in unknown]
     return [f"the tape has nothing of {', '.join(missing)} yet: check how it is written"] if missing else []
 
 
-def unlisted_symbols(rooms: Rooms, agent: AgentProfile) -> list[str]:
-    """What an agent watches of which neither the tape nor the exchange's table knows anything."""
-    known = listed_symbols()[1] | set(rooms.tape.symbols(*TRADED_KINDS))
-    # The table is of the main dex: perps of others have a name with their dex, and nobody listed them here.
-    return [symbol for symbol in agent.watchlist if symbol not in known and ":" not in symbol]
+_MOST_NEAR = 3
 
 
-def _unlisted_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
-    day, listed = listed_symbols()
-    known = {symbol.lower(): symbol for symbol in sorted({*listed, *rooms.tape.symbols(*TRADED_KINDS)})}
-    warnings = []
-    for symbol in unlisted_symbols(rooms, agent):
-        # Coins worth little are listed by the thousand.
-        meant = known.get(symbol.lower()) or known.get(f"k{symbol.lower()}")
-        remedy = f"did you mean {meant}?" if meant else "check how it is written"
-        warnings.append(f"{symbol} is neither in the tape nor listed by the exchange on {day}: {remedy}")
-    return warnings
+class KnownMarkets:
+    """What the registry says by now of the markets that agents watch.
+
+    Imported history may be of markets that no exchange here has: what the tape has rows of can be watched too.
+    """
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._assets = {asset.symbol: asset for asset in rooms.tape.registry.assets(view=View(rooms.clock.now()))}
+        self._rows = set(rooms.tape.symbols(*TRADED_KINDS))
+        self._margins = MarginTiers(rooms.config.paper.default_max_leverage)
+
+    def unknown_symbols(self, agent: AgentProfile) -> list[str]:
+        """What an agent watches that is no market which is listed, and of which nothing was imported."""
+        return [symbol for symbol in agent.watchlist if symbol not in self._rows and not self._is_listed(symbol)]
+
+    def _is_listed(self, symbol: str) -> bool:
+        asset = self._assets.get(symbol)
+        return asset is not None and asset.live and asset.listed
+
+    def unknown_warnings(self, agent: AgentProfile) -> list[str]:
+        """A line for each of those, with the markets that may be meant."""
+        return [f"{symbol} {self.why_unknown(symbol)}" for symbol in self.unknown_symbols(agent)]
+
+    def why_unknown(self, symbol: str) -> str:
+        """What is wrong with a symbol, and what may be meant."""
+        asset = self._assets.get(symbol)
+        if asset is not None:
+            gone = "is not listed by the exchange that this home listens to" if asset.live else "was delisted"
+            return f"{gone}: `tapebook assets` lists what is"
+        near = self._near(symbol)
+        remedy = f"did you mean {' or '.join(near)}?" if near else "`tapebook assets` lists those there are"
+        return f"is neither in the registry of markets nor in the tape: {remedy}"
+
+    def _near(self, symbol: str) -> list[str]:
+        """The listed markets whose symbol, name or search term is the same but for capitals, else the nearest ones."""
+        names: dict[str, set[str]] = {each.casefold(): {each} for each in self._rows}
+        for asset in self._assets.values():
+            if asset.live and asset.listed:
+                # Coins worth little are listed by the thousand; those of another dex are behind its name.
+                ticker = asset.symbol.removeprefix("k").rpartition(":")[2]
+                for name in (ticker, *asset.terms, asset.name, asset.symbol):
+                    names.setdefault(name.casefold(), set()).add(asset.symbol)
+        wanted = symbol.casefold()
+        near = [wanted] if wanted in names else get_close_matches(wanted, sorted(names), _MOST_NEAR, 0.75)
+        found = list(dict.fromkeys(each for name in near for each in sorted(names[name])))
+        # Perps of the main dex are meant, if there are any.
+        return [each for each in found if not _is_elsewhere(each)] or found[:_MOST_NEAR]
+
+    def leverage_warnings(self, agent: AgentProfile) -> list[str]:
+        """That an agent may ask for more leverage than its symbols are given; nothing if it may not."""
+        unknown, cap = self.unknown_symbols(agent), agent.caps.max_leverage
+        most = {symbol: self._max_leverage(symbol) for symbol in agent.watchlist if symbol not in unknown}
+        less = [f"{symbol} ({allowed})" for symbol, allowed in most.items() if allowed < cap]
+        if not less:
+            return []
+        words = f"max_leverage {cap} is more than the exchange allows for {', '.join(less)}"
+        return [f"{words}: what asks for more is refused"]
+
+    def _max_leverage(self, symbol: str) -> int:
+        """The registry's, or that of the paper broker's tables where it is less."""
+        tables, asset = self._margins.max_leverage(symbol, 0), self._assets.get(symbol)
+        return tables if asset is None or asset.max_leverage is None else min(tables, asset.max_leverage)
 
 
-def leverage_warnings(rooms: Rooms, agent: AgentProfile) -> list[str]:
-    """That an agent may ask for more leverage than its symbols are given; nothing if it may not."""
-    margins, cap = MarginTiers(rooms.config.paper.default_max_leverage), agent.caps.max_leverage
-    unlisted = unlisted_symbols(rooms, agent)
-    most = {symbol: margins.max_leverage(symbol, 0) for symbol in agent.watchlist if symbol not in unlisted}
-    less = [f"{symbol} ({allowed})" for symbol, allowed in most.items() if allowed < cap]
-    if not less:
-        return []
-    return [f"max_leverage {cap} is more than the exchange allows for {', '.join(less)}: what asks for more is refused"]
+def _is_elsewhere(symbol: str) -> bool:
+    return ":" in symbol or symbol.startswith("@") or "/" in symbol
 
 
 def _unattended_warnings(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> list[str]:

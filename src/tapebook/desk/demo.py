@@ -129,6 +129,7 @@ MARKET_MS_PER_SECOND = 20 * MINUTE
 DEMO_HISTORY_MS = 12 * HOUR
 """The world is older than the demo: its bars are fetched at the start, so that agents have something to look at."""
 
+DEMO_SOURCES = ("hyperliquid", "polymarket", "defillama")
 DEMO_SYMBOLS = ("BTC", "ETH", "SOL", "HYPE", "DOGE", "kPEPE")
 
 _TREND = "Follow the trend of the five-minute bars; leave when it is gone."
@@ -175,7 +176,7 @@ def prepare_demo_home(home: Path, *, seed: int) -> None:
     made = msgspec.json.decode(marker.read_bytes(), type=_DemoMarker)
     if made != wanted:
         raise HomeError(f"{home} was made with --seed {made.seed}: use that seed, or another folder with --home")
-    make_home(home)
+    make_home(home, sources=DEMO_SOURCES)
 
 
 async def run_demo(

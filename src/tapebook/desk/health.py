@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tapebook.broker.margin import listed_symbols
 from tapebook.clock import SystemClock, VirtualClock
-from tapebook.desk.agents import DeploymentDirectory, leverage_warnings, unlisted_symbols
+from tapebook.desk.agents import DeploymentDirectory, KnownMarkets
+from tapebook.desk.archive_repair import compare_archive
+from tapebook.desk.backup import backup_store
 from tapebook.domain.agent import is_dry_run
 from tapebook.domain.instants import DAY, MINUTE, SECOND, iso_text
 from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural
-from tapebook.errors import BrokerAway, UnknownName
+from tapebook.errors import BrokerAway, TapebookError, UnknownName
 from tapebook.home import places_open_to_others
-from tapebook.ingest.live import channels_of
 from tapebook.log.store import is_clock_set_back
-from tapebook.tape.source import SourceChannel
+from tapebook.tape.source import SourceChannel, channels_of
 from tapebook.tape.view import Channel, RecordedProblem
 from tapebook.tick.execute import account_differences
 from tapebook.wiring import Rooms
@@ -71,7 +71,9 @@ def health_checks(rooms: Rooms) -> list[Check]:
         *_leverage(rooms),
         _degraded_runs(rooms),
         _spool(rooms),
+        _archive_objects(rooms),
         _repaired_objects(rooms),
+        *_backups(rooms),
         _wal(rooms),
         _disk(rooms),
     ]
@@ -205,32 +207,38 @@ def _agents(rooms: Rooms) -> Check:
     return Check("agents", bool(names), ", ".join(names) or "no agent yet")
 
 
+_UNHEARD = "of which the tape has nothing"
+
+
 def _watchlists(rooms: Rooms) -> list[Check]:
-    """The symbols that agents watch and nobody has heard of: the tape, once it has heard of any, or the exchange."""
-    known, day = set(rooms.tape.symbols(*TRADED_KINDS)), listed_symbols()[0]
+    """The symbols that agents watch and nobody has heard of: the registry, or the tape once it has heard of any."""
+    known, markets = set(rooms.tape.symbols(*TRADED_KINDS)), KnownMarkets(rooms)
     agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
     watchers = dict[str, list[str]]()
-    unlisted = {symbol for profile in agents for symbol in unlisted_symbols(rooms, profile)}
+    unlisted = {symbol for profile in agents for symbol in markets.unknown_symbols(profile)}
     for profile in agents:
         for symbol in profile.watchlist:
             if symbol in unlisted or (known and symbol not in known):
                 watchers.setdefault(symbol, []).append(profile.name)
-    nowhere = f"which is neither in the tape nor listed by the exchange on {day}"
     what = "correct its watchlist, or let it be ingested or imported"
-    unheard = {symbol: nowhere if symbol in unlisted else "of which the tape has nothing" for symbol in watchers}
+    unheard = {
+        symbol: f"which {markets.why_unknown(symbol)}; {what}" if symbol in unlisted else f"{_UNHEARD}: {what}"
+        for symbol in watchers
+    }
     return [
-        Check("watchlists", False, f"{', '.join(watchers[symbol])} watches {symbol}, {unheard[symbol]}: {what}")
+        Check("watchlists", False, f"{', '.join(watchers[symbol])} watches {symbol}, {unheard[symbol]}")
         for symbol in sorted(watchers)
     ]
 
 
 def _leverage(rooms: Rooms) -> list[Check]:
     """Agents that may ask for more leverage than is given."""
+    markets = KnownMarkets(rooms)
     agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
     return [
         Check("leverage", False, f"{profile.name}: {words}; lower it with `tapebook agents edit {profile.name}`")
         for profile in agents
-        for words in leverage_warnings(rooms, profile)
+        for words in markets.leverage_warnings(profile)
     ]
 
 
@@ -249,6 +257,8 @@ def _degraded_runs(rooms: Rooms) -> Check:
     return Check("memory", False, f"degraded in the last 24 h: {', '.join(texts)}; newest run {runs[0][0]}")
 
 
+# Missing objects that are named.
+_SHOWN_OBJECTS = 5
 # The librarian packs what has waited for an hour, and comes by every few minutes.
 _USUAL_SPOOL_MINUTES = 90
 
@@ -267,6 +277,38 @@ def _spool(rooms: Rooms) -> Check:
         return Check("spool", True, f"{detail}; the librarian packs them")
     why = f" ({broken})" if broken else ""
     return Check("spool", False, f"{detail}{why}: see that it can be written, then `tapebook doctor --fix` moves them")
+
+
+def _archive_objects(rooms: Rooms) -> Check:
+    """Whether the archive has what rows name, and how much it has that none does."""
+    try:
+        found = compare_archive(rooms)
+    except (TapebookError, OSError) as error:
+        return Check("objects", False, f"the archive could not be looked through: {error}")
+    unnamed = f"; {plural(found.unnamed, 'object')} that no row names" if found.unnamed else ""
+    if not found.missing:
+        return Check("objects", True, f"all {plural(found.named, 'object')} that rows name are there{unnamed}")
+    names = ", ".join(each.by for each in found.missing[:_SHOWN_OBJECTS])
+    fix = "`tapebook doctor --fix` brings back what a backup, the book or the tape still has"
+    return Check("objects", False, f"missing: {plural(len(found.missing), 'object')} ({names}){unnamed}: {fix}")
+
+
+def _backups(rooms: Rooms) -> list[Check]:
+    """How old the newest backup is, where the settings ask for them."""
+    settings = rooms.config.backup
+    if not settings.place:
+        return []
+    try:
+        store = backup_store(rooms, settings.place)
+        newest = store.manifest().made_at if store.ids() else None
+    except (TapebookError, OSError) as error:
+        return [Check("backups", False, f"cannot be read: {error}")]
+    if newest is None:
+        return [Check("backups", False, f"none in {settings.place} yet: run `tapebook up`, or `tapebook backup`")]
+    minutes = max(0, SystemClock().now() - newest) // MINUTE
+    late = minutes > settings.every_minutes + _USUAL_SPOOL_MINUTES
+    advice = ": see that `tapebook up` runs and can write there" if late else ""
+    return [Check("backups", not late, f"the newest in {settings.place} is {minutes} min old{advice}")]
 
 
 def _repaired_objects(rooms: Rooms) -> Check:

@@ -30,10 +30,10 @@ from tapebook.domain.order import Order
 from tapebook.domain.run import Action, DecisionRun, Usage
 from tapebook.domain.text import plural, short_line
 from tapebook.errors import Retry, TapebookError
-from tapebook.ingest.live import channels_of
 from tapebook.lessons.notes import NOTE_REFUSED, NOTE_WRITTEN, NoteRefused, NoteWritten
 from tapebook.log import Event
 from tapebook.tape.families import MIDS
+from tapebook.tape.source import channels_of
 from tapebook.tape.store import Tape
 from tapebook.tape.view import NO_WATERMARK, RecordedGap, RecordedProblem
 from tapebook.wiring import Rooms

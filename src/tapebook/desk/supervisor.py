@@ -307,18 +307,20 @@ def serve_role(
 def run_desk(
     home: Path,
     *,
+    only: Sequence[RoleName] | None = None,
     with_ingest: bool,
+    api_port: int | None = None,
     url: str | None,
     seconds: float | None,
     print_line: PrintLine,
     report: Callable[[SupervisorProgress], None],
     lookout: HomeObserver | None = None,
 ) -> None:
-    """Runs every role in a process of its own until told to stop, or until `seconds` have passed."""
+    """Runs every role, or some, and the HTTP API if it has a port, as processes until told to stop or time is over."""
     _require_real_time(home)
     config = load_config(home)
     clock = asyncio.run(clock_of_source(clock_address(config, url)))
-    roles: tuple[RoleName, ...] = (*ROLES, "backup") if config.backup.place else ROLES
+    roles: Sequence[RoleName] = only or ((*ROLES, "backup") if config.backup.place else ROLES)
     shared = ["--home", str(home), *_option_words("--url", url)]
     if lookout is None and is_logging():
         # What the log of the book says is logged here also when nobody looks on; the roles log what is theirs.
@@ -329,7 +331,11 @@ def run_desk(
     }
     if with_ingest:
         commands["ingest"] = _tapebook_command("ingest", *shared)
-    with role_lock(home, "desk"), StopSignal() as stop:
+    if api_port is not None:
+        commands["api"] = _tapebook_command("api", "--home", str(home), "--port", str(api_port))
+    # Several may run a part each: the roles themselves see to it that no two are the same.
+    whole = nullcontext() if only else role_lock(home, "desk")
+    with whole, StopSignal() as stop:
         for role in roles:
             # Found out here and said once; the role itself holds it, and may be started again.
             with _exclusive_role(home, role):

@@ -179,15 +179,22 @@ def _tape_findings(
 
 def _archive_findings(rooms: Rooms, progress: VerifyProgress) -> Iterator[Finding]:
     """Every object of the archive against its key, and every key that a row names."""
-    for found in rooms.archive.check(_references(rooms), progress=lambda objects: progress(plural(objects, "object"))):
+    for found in rooms.archive.check(
+        archive_references(rooms), progress=lambda objects: progress(plural(objects, "object"))
+    ):
         remedy = _REBUILT_FROM.get(found.by.partition(" ")[0], _ARCHIVE)
         yield Finding(f"archive: {found.by or found.key}", found.problem, remedy)
 
 
-def _references(rooms: Rooms) -> Iterator[ArchiveReference]:
+def archive_references(rooms: Rooms) -> Iterator[ArchiveReference]:
     """Every object that a row of the book or the tape names."""
-    yield from _named_by(rooms.book_db, _OF_BOOK)
+    yield from book_references(rooms.book_db)
     yield from _named_by(rooms.tape_db, _OF_TAPE)
+
+
+def book_references(db: Database) -> Iterator[ArchiveReference]:
+    """Every object that a row of a book names."""
+    yield from _named_by(db, _OF_BOOK)
 
 
 def _named_by(db: Database, queries: tuple[Query, ...]) -> Iterator[ArchiveReference]:

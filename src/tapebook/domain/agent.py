@@ -55,6 +55,7 @@ class ExperienceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     learning_rate_e4  how quickly to believe, 1,000 for 0.1: as if 1 / rate trades without result came first
     context_window    how many days the recent record reaches back
     neighbours        how many situations like this one are looked at
+    calibrated_sizing on: an ensemble enters no more than the hit rate of its confidence so far; left out when it is off
 
     Records and situations are not cut by the two bounds: sums cost the same at any age, and a situation that
     returns after years is found.
@@ -65,6 +66,7 @@ class ExperienceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     learning_rate_e4: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1_000
     context_window: _AtLeastOne = 20
     neighbours: _AtLeastOne = 25
+    calibrated_sizing: bool | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def prior_trades(self) -> float:

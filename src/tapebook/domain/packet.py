@@ -5,6 +5,7 @@ Facts are the figures that rules reckon with: integers of a unit, as they were b
 the same situation as the sections and are no part of the packet's bytes.
 """
 
+from html import escape
 from typing import Any, Literal
 
 import msgspec
@@ -112,7 +113,8 @@ class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
     `weights` are the members an ensemble trusts, `cash` and `equal` among them; empty when nothing was learned.
     `missed_e9` is what not holding their target has cost since the last trade, in billionths of the notional, and
     `cost_ppm` what a trade costs. `lessons_scale_e4` and, for shorts, `lessons_scale_short_e4` scale
-    what is entered by the lessons in `lessons_followed`.
+    what is entered by the lessons in `lessons_followed`. `believed_e4` is the hit rate to believe for each tenth of
+    confidence, for whoever sizes by it; empty for all others.
     """
 
     symbol: str = ""
@@ -137,6 +139,7 @@ class DecisionFacts(msgspec.Struct, frozen=True, kw_only=True):
     lessons_scale_e4: int = 10_000
     lessons_scale_short_e4: int = 10_000
     lessons_followed: tuple[str, ...] = ()
+    believed_e4: tuple[int, ...] = ()
     analog: AnalogFacts | None = None
 
     @property
@@ -173,6 +176,11 @@ class Packet(msgspec.Struct, frozen=True):
             if section.name == name:
                 return section
         return None
+
+    def _repr_html_(self) -> str:
+        """The packet as notebooks show it: what is said in it is text, and never markup."""
+        about = f"{self.agent} {self.symbol}, {self.tokens:,} tokens, sha256 {self.sha256[:16]}"
+        return f"<p>{escape(about)}</p><pre>{escape(self.system)}\n\n{escape(self.text)}</pre>"
 
     @property
     def citation_ids(self) -> frozenset[str]:

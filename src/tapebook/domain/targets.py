@@ -27,11 +27,13 @@ BAND_E4 = 3_500
 class LearnedTrust(msgspec.Struct, frozen=True):
     """What an ensemble is told of its members: weights in ten-thousandths, and what not holding their target cost.
 
-    Without weights the majority decides.
+    Without weights the majority decides. `believed_e4` is the hit rate to believe for each tenth of confidence, where
+    entries are sized by it.
     """
 
     weights: dict[str, int] = {}
     missed_e9: int = 0
+    believed_e4: tuple[int, ...] = ()
 
 
 NO_TRUST = LearnedTrust()

@@ -3,8 +3,9 @@
 Instants are ISO-8601 text, money is dollars, sizes and prices are numbers. The order of the keys is that of the JSON.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NotRequired, TypedDict, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -16,21 +17,62 @@ from tapebook.domain.packet import Packet, Section
 from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import Action, ActionKind, DecisionRun, RunStatus, Trigger, Usage, Verdict, Vote
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 ViewRow = TypeVar("ViewRow")
 
 
 class Page(list[ViewRow]):
-    """A part of a list, newest first. `next` is the `before=` with which it goes on; None when that was all."""
+    """A part of a list, newest first. `next` is the `before=` with which it goes on; None when that was all.
+
+    `exact` has beside each row the integers that are stored, such as `net_usd_e6`; a float has about 15 digits.
+    """
 
     next: str | None = None
+    exact: Sequence[Mapping[str, int]] = ()
 
     @classmethod
-    def of_rows(cls, rows: Sequence[ViewRow], *, most: int, cursor: Callable[[ViewRow], str]) -> "Page[ViewRow]":
+    def of_rows(
+        cls,
+        rows: Sequence[ViewRow],
+        *,
+        most: int,
+        cursor: Callable[[ViewRow], str],
+        exact: Sequence[Mapping[str, int]] = (),
+    ) -> "Page[ViewRow]":
         """The first `most` of rows that were asked for with one more, which tells whether there are any behind."""
         page = cls(rows[:most])
+        page.exact = exact[:most]
         if len(rows) > most:
             page.next = cursor(page[-1])
         return page
+
+    def frame(self) -> "pa.Table":
+        """The rows as an Arrow table, for pandas, polars and duckdb; stored integers are columns of their own."""
+        import pyarrow as pa
+
+        beside = self.exact or [{}] * len(self)
+        return pa.Table.from_pylist(
+            [{**cast(dict[str, Any], row), **more} for row, more in zip(self, beside, strict=True)]
+        )
+
+    def _repr_html_(self) -> str:
+        """The rows as notebooks show them."""
+        rows = [cast(dict[str, Any], row) for row in self]
+        shown = [name for name in (rows[0] if rows else {}) if not isinstance(rows[0][name], list | tuple | dict)]
+        head = "".join(f"<th>{escape(name)}</th>" for name in shown)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(row.get(name, '')))}</td>" for name in shown) + "</tr>" for row in rows
+        )
+        more = "<p>… more: <code>before=page.next</code></p>" if self.next else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def stored_integers(*values: msgspec.Struct) -> dict[str, int]:
+    """The fields of stored values that are whole units: those whose names end in `_e6` or `_e8`."""
+    found = {name: number for each in values for name, number in msgspec.structs.asdict(each).items()}
+    return {name: number for name, number in found.items() if name.endswith(("_e6", "_e8")) and isinstance(number, int)}
 
 
 class SectionView(TypedDict):
@@ -272,13 +314,31 @@ class PartView(TypedDict):
     dropped: int
 
 
+class CitedPassageView(TypedDict):
+    """Lines of a document as a decision was told them; `text` is null where the archive has lost it.
+
+    `cited` says whether an action of the decision names it.
+    """
+
+    id: str
+    path: str
+    startLine: int
+    endLine: int
+    score: float
+    snippet: str
+    source: str
+    contentSha256: str
+    text: str | None
+    cited: bool
+
+
 class ExplainedRunView(RecordedRunView):
     """A decision and everything about it; what is not kept any more is null, and `problems` says why."""
 
     lessons_hash: str | None
     lessons: list[LessonView] | None
     sections: list[PartView] | None
-    citations: list[dict[str, Any]] | None
+    citations: list[CitedPassageView] | None
     packet: str | None
     reply: str | None
     reasoning: str | None

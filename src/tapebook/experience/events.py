@@ -305,6 +305,7 @@ def _project_forgotten(event: Event) -> list[Write]:
 
 def _project_remembered(event: Event) -> list[Write]:
     body = body_of(event, OutcomesRemembered)
+    # Terms and outcomes stand with the event that it takes back.
     row = {"forget_id": body.forget_id, "undone": 1, "outcomes": 0, "terms_json": "{}", "reason": ""}
     writes = [Write(_QUERIES.forgetting, event.columns() | row | {"happened_at": event.happened_at})]
     return writes + [Write(_QUERIES.record, event.columns() | msgspec.structs.asdict(each)) for each in body.records]

@@ -343,6 +343,7 @@ def _pair_outcome(content: bytes, name: str) -> OutcomeWithFeatures:
         provider=stored.ai_provider or "",
         votes=(),
         confidence_e4=_confidence(str(stored.decision_confidence / 100)),
+        # Its own word: what it was computed from is not known here.
         regime=(stored.market_sentiment or stored.price_trend or UNKNOWN_REGIME).lower(),
         conditions=tuple(sorted((key, str(each)) for key, each in told.items() if each is not None)),
         entry_price_e8=to_units(stored.entry_price, E8),

@@ -23,6 +23,7 @@ def outcomes_meant(
     experience: Experience, deployment: str, terms: ForgetTerms, *, seq: int, is_own: Callable[[str], bool]
 ) -> list[LearnedOutcome]:
     """The outcomes that count as of a sequence number and meet the terms; `is_own` knows the account's own trades."""
+    # What is forgotten already stays with the event that forgot it: each can be taken back by itself.
     forgotten = experience.forgotten_by_event(deployment, seq=seq)
     return [
         each
@@ -57,6 +58,7 @@ def draft_remembering(experience: Experience, deployment: str, forget_id: str, *
         raise BadInput(f"nothing was forgotten as {forget_id!r}: choose from {ids or 'none'}")
     if known[forget_id].undone_at is not None:
         raise BadInput(f"what was forgotten as {forget_id!r} counts again already")
+    # From the stored outcomes: sums are taken back by what was taken away, not by what the event once said.
     mine = {event for event, by in experience.forgotten_by_event(deployment, seq=seq).items() if by == forget_id}
     outcomes = [each.outcome for each in experience.history(deployment, seq=seq) if each.seq in mine]
     records = updated_records(experience.records(deployment, seq=seq), *outcomes)

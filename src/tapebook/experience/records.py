@@ -73,6 +73,14 @@ def calibration_curve(counts: Sequence[tuple[str, int, int]], *, prior: float) -
     )
 
 
+def believed_rates_e4(records: "Mapping[RecordKey, Record]", *, prior: float, fewest: int) -> tuple[int, ...]:
+    """The hit rate to believe for each tenth of stated confidence; 10,000 where fewer trades than `fewest` say so."""
+    counts = [(record.name, record.n, record.wins) for record in records.values() if record.kind == CONFIDENCE]
+    points = {point.bucket: point for point in calibration_curve(counts, prior=prior) if point.observed.n >= fewest}
+    names = [confidence_bucket(place * _ONE_E4 // BUCKETS) for place in range(BUCKETS)]
+    return tuple(round(_ONE_E4 * points[name].believed) if name in points else _ONE_E4 for name in names)
+
+
 def isotonic_regression(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     """The non-decreasing sequence nearest to the values in weighted squares."""
     pools: list[tuple[float, float, int]] = []

@@ -1,24 +1,24 @@
 """Live ingestion: sources run as tasks, and their buffer is emptied a few times a second until they are stopped."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from tapebook.anchors import AnchorTimer, try_anchor_heads
 from tapebook.archive import put_content
 from tapebook.clock import elapsed_seconds
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, iso_text
+from tapebook.domain.instants import HOUR, SECOND, iso_text
 from tapebook.errors import Busy, DatabaseAway, Retry, StoreFailed
 from tapebook.ingest.ingester import FactBuffer, Ingester
 from tapebook.ingest.world_process import is_world
 from tapebook.log.store import is_clock_set_back
 from tapebook.settings.config import Config
 from tapebook.sources import load_sources
-from tapebook.tape.families import CANDLES, POSITIONING, PRESSURE, VOLATILITY
+from tapebook.tape.families import CANDLES
 from tapebook.tape.recording import Recorder
 from tapebook.tape.retention import RetentionPeriods
-from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceChannel, SourceContext
+from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceContext, channels_of
 from tapebook.tick.heartbeat import DatabaseWait
 from tapebook.wiring import Rooms
 
@@ -40,16 +40,6 @@ class IngestProgress(msgspec.Struct, frozen=True):
     problem: str | None
     notice: str | None = None
     unlisted: tuple[str, ...] = ()
-
-
-_DERIVED_CHANNELS = tuple(
-    SourceChannel(family.channel, 15 * MINUTE, "features") for family in (VOLATILITY, PRESSURE, POSITIONING)
-)
-
-
-def channels_of(sources: Iterable[SourceAdapter]) -> dict[str, SourceChannel]:
-    """The channels of some sources and those that are derived from them, by name."""
-    return {channel.name: channel for source in sources for channel in (*source.channels, *_DERIVED_CHANNELS)}
 
 
 def retention_by_channel(config: Config) -> RetentionPeriods:

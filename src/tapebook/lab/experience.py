@@ -70,6 +70,7 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
 
 def _member_views(twins: Sequence[SymbolTwins]) -> list[ReportView]:
     """The members of an ensemble with the trust in each and its twin's account: all symbols, and one by one."""
+    # Members may have changed: who votes in one symbol alone is there too.
     names = dict.fromkeys(account.name for each in twins for account in each.accounts)
     rows = []
     for name in names:

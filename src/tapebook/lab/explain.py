@@ -147,13 +147,16 @@ def _sent_text(packet: Packet | None) -> str | None:
     return None if packet is None else f"{packet.system}\n\n{packet.text}"
 
 
-def _citation_view(rooms: Rooms, citation: Citation, run: DecisionRun, *, problems: list[str]) -> dict[str, Any]:
+def _citation_view(
+    rooms: Rooms, citation: Citation, run: DecisionRun, *, problems: list[str]
+) -> views.CitedPassageView:
     """A citation with the lines it names, as they were then, and whether an action of the run cites it."""
     key = f"sha256/{citation.content_sha256[:2]}/{citation.content_sha256}"
     content = _read_or_note(problems, lambda: _archived_text(rooms, key))
     lines = None if content is None else content.split("\n")[citation.start_line - 1 : citation.end_line]
     cited = any(citation.id in action.cites for action in run.actions)
-    return citation.to_dict() | {"text": None if lines is None else "\n".join(lines), "cited": cited}
+    text = None if lines is None else "\n".join(lines)
+    return cast(views.CitedPassageView, citation.to_dict() | {"text": text, "cited": cited})
 
 
 def _paid_reply(rooms: Rooms, run: DecisionRun) -> str | None:

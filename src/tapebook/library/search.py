@@ -157,12 +157,17 @@ class SearchResult(msgspec.Struct, frozen=True):
 
 
 class DocumentText(msgspec.Struct, frozen=True):
-    """A document as it was at a moment; lines are counted from 1, as in citations."""
+    """A document as it was at a moment; lines are counted from 1, as in citations.
+
+    `scope` is the agent whose it is, and empty where it is for all agents.
+    """
 
     path: str
     kind: str
     text: str
     content_sha256: str
+    scope: str
+    known_at: str
 
 
 class RecallStatus(msgspec.Struct, frozen=True):
@@ -212,17 +217,21 @@ def search_documents(
     return SearchResult(query, seq, answer.citations, answer.why, explained, missing)
 
 
-def read_document(rooms: Rooms, path: str, *, agent: str | None = None, as_of: int | None = None) -> DocumentText:
-    """A document by its path: one that an agent may see, or any; now, or as known at a moment."""
+def read_document(
+    rooms: Rooms, path: str, *, agent: str | None = None, sha256: str | None = None, as_of: int | None = None
+) -> DocumentText:
+    """A document by its path: one that an agent may see, or any; now, as known at a moment, or the one with a hash."""
     documents, newest = rooms.documents, rooms.documents.head()
     seq = newest if as_of is None else min(newest, documents.seq_as_of(as_of))
     # An agent's own document comes before one of the same name that is for all.
     for scope in reversed(_visible_scopes(rooms, agent)):
-        found = documents.version(scope, path, seq=seq)
+        # A citation may be of a version that was changed or removed since.
+        found = documents.version(scope, path, seq=seq, sha256=sha256)
         if found is not None and found.sha256:
             body = archived_body(rooms, found.sha256).decode(errors="replace")
-            return DocumentText(path, found.kind, body, found.sha256)
-    raise UnknownName(f"there is no document {path!r}: give a path as a search gives it")
+            return DocumentText(path, found.kind, body, found.sha256, found.scope, iso_text(found.known_at))
+    version = f" with hash {sha256}" if sha256 else ""
+    raise UnknownName(f"there is no document {path!r}{version}: give a path as a search gives it")
 
 
 def _search_now(rooms: Rooms, index: Index, query: str, *, until: int, **asked: Any) -> tuple[IndexAnswer, str]:

@@ -474,9 +474,13 @@ class Documents:
         rows = self._db.all(_QUERIES.versions, owner=self._owner, after=after, until=until, most=most)
         return [DocumentVersion(*row) for row in rows]
 
-    def version(self, scope: str, path: str, *, seq: int) -> DocumentVersion | None:
-        """A document as of a sequence number; one that was removed has no hash."""
-        row = self._db.one(_QUERIES.version, owner=self._owner, scope=scope, path=path, seq=seq)
+    def version(self, scope: str, path: str, *, seq: int, sha256: str | None = None) -> DocumentVersion | None:
+        """A document as of a sequence number, or its version with a hash; one that was removed has no hash."""
+        where = {"owner": self._owner, "scope": scope, "path": path, "seq": seq}
+        if sha256 is None:
+            row = self._db.one(_QUERIES.version, **where)
+        else:
+            row = self._db.one(_QUERIES.version_of_hash, **where, sha256=sha256)
         return DocumentVersion(*row) if row else None
 
     def files(self) -> dict[DocumentPlace, DocumentVersion]:

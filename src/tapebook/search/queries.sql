@@ -12,6 +12,12 @@ WHERE owner = :owner AND seq > :after AND seq <= :until ORDER BY seq LIMIT :most
 SELECT seq, scope, path, kind, sha256, known_at FROM document_versions
 WHERE owner = :owner AND scope = :scope AND path = :path AND seq <= :seq ORDER BY seq DESC LIMIT 1;
 
+-- name: version_of_hash
+-- The newest version of a document with a hash, as of a sequence number.
+SELECT seq, scope, path, kind, sha256, known_at FROM document_versions
+WHERE owner = :owner AND scope = :scope AND path = :path AND seq <= :seq AND sha256 = :sha256
+ORDER BY seq DESC LIMIT 1;
+
 -- name: files
 -- The newest version of every document that is a file; those that were removed have no hash.
 SELECT v.seq, v.scope, v.path, v.kind, v.sha256, v.known_at FROM document_versions v

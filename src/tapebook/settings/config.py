@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from tapebook import plug
+from tapebook.domain.files import is_open_to_others
 from tapebook.domain.order import FillRule
 from tapebook.domain.text import REDACTED, has_hidden_characters, redact_passwords
 from tapebook.errors import ConfigError, UnknownName
@@ -403,10 +404,28 @@ def embedder_keys(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 def _keys_from_environment(variables: Mapping[str, str], environ: Mapping[str, str] | None) -> dict[str, str]:
     keys = {}
     for provider, variable in variables.items():
-        keys[provider] = _environment(environ).get(variable, "").strip()
+        keys[provider] = _secret(variable, _environment(environ))
         if not _MODEL_KEY.fullmatch(keys[provider]):
             raise ConfigError(f"{variable} in the environment has characters that no key has: copy it again")
     return keys
+
+
+def _secret(variable: str, environ: Mapping[str, str]) -> str:
+    """A key from the environment, or from a private file that it names; ConfigError for one that others may read."""
+    found, named = environ.get(variable, "").strip(), environ.get(f"{variable}_FILE", "").strip()
+    if found or not named:
+        return found
+    if is_open_to_others(named):
+        raise ConfigError(f"{named}, which {variable}_FILE names, can be read by others: run `chmod 600 {named}`")
+    return _read_secret(Path(named), variable)
+
+
+def _read_secret(path: Path, variable: str) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise ConfigError(f"{path}, which {variable}_FILE names, cannot be read: {why}") from None
 
 
 def _environment(environ: Mapping[str, str] | None) -> Mapping[str, str]:

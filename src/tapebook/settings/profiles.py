@@ -292,6 +292,9 @@ KEYS: dict[str, ProfileKey] = {
         "experience.context_window", _whole(1, 3_650), _show_same, "whole days from 1 to 3650"
     ),
     "neighbours": ProfileKey("experience.neighbours", _whole(5, 200), _show_same, "a whole number from 5 to 200"),
+    "calibrated_sizing": ProfileKey(
+        "experience.calibrated_sizing", lambda value: _switch(value) or msgspec.UNSET, bool, "on or off"
+    ),
     "enabled": ProfileKey("enabled", _switch, _show_same, "on or off"),
 }
 KEY_ALIASES = {"trades": "recent_trades_k", "every": "every_minutes", "cash": "cash_usd"}

@@ -10,7 +10,6 @@
 Under virtual time all of this happens in `barrier`, without waiting between two questions: the market stands still.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -110,6 +109,9 @@ class PolledSource:
 
     async def run(self) -> None:
         """Asks what is due until cancelled; under virtual time `barrier` does."""
+        # Loaded by those who listen: most commands never do.
+        import asyncio
+
         try:
             while not self._context.stepped:
                 await self.barrier(self._context.clock())
@@ -160,6 +162,8 @@ class PolledSource:
         self._context.sink.add_progress(SourceProgress(self._name, _WAITS, state))
 
     async def _ask(self, request: HttpRequest) -> bytes | _HttpRefusal:
+        import asyncio
+
         from aiohttp import ClientError, ClientSession, ClientTimeout
 
         if self._http is None:

@@ -57,7 +57,11 @@ class StoredRecord(msgspec.Struct, frozen=True):
 
 
 class ListedAsset(msgspec.Struct, frozen=True):
-    """A market of the exchange; `terms` are those that may be searched for elsewhere, none where no word is safe."""
+    """A market of the exchange; `terms` are those that may be searched for elsewhere, none where no word is safe.
+
+    A market that is delisted is not `live`. One that is not `listed` is missing in the list of the exchange that this
+    tape listens to, such as a small world or a test net: it is known, and nothing can be held of it.
+    """
 
     symbol: str
     kind: str
@@ -66,6 +70,7 @@ class ListedAsset(msgspec.Struct, frozen=True):
     categories: tuple[str, ...]
     coverage: tuple[str, ...]
     live: bool
+    listed: bool
     tick: str | None
     lot: str | None
     max_leverage: int | None
@@ -130,8 +135,10 @@ class Registry:
         return [asset for asset in found if wanted in asset.categories]
 
     def safe_terms(self, *, view: View) -> dict[str, tuple[str, ...]]:
-        """What may be searched for elsewhere, by symbol of every live market that has such words."""
-        return {asset.symbol: asset.terms for asset in self.assets(view=view) if asset.live and asset.terms}
+        """What may be searched for elsewhere, by symbol of every listed market that has such words."""
+        return {
+            asset.symbol: asset.terms for asset in self.assets(view=view) if asset.live and asset.listed and asset.terms
+        }
 
     def vintage(self) -> int:
         """The day of the snapshot that came with the migrations; 0 without one."""
@@ -158,6 +165,7 @@ def _asset(symbol: str, record: StoredRecord, members: list[str], parents: Mappi
         categories=_categories_of(kind, quote, members, parents),
         coverage=_coverage(kind, values),
         live=bool(values.get("live", True)),
+        listed=bool(values.get("listed", True)),
         tick=None if decimals is None else _step(_PRICE_DECIMALS.get(kind, 6) - decimals),
         lot=None if decimals is None else _step(decimals),
         max_leverage=values.get("max_leverage"),
@@ -169,6 +177,8 @@ def _asset(symbol: str, record: StoredRecord, members: list[str], parents: Mappi
 
 def _coverage(kind: str, values: Mapping[str, Any]) -> tuple[str, ...]:
     """What can be held of a market of a kind; spot pairs have candles where they are asked for alone."""
+    if not values.get("listed", True):
+        return ()
     found = set(_COVERAGE_OF_KIND.get(kind, ())) | ({"candles"} if values.get("candles") else set())
     return tuple(name for name in COVERAGE if name in found)
 

@@ -6,15 +6,16 @@ sink decides when to commit, and how often. Under virtual time a caller moves th
 `barrier`: when it returns, all that the step sent has been handed over.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
 from tapebook.db import Database, Queries
+from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Gap, MidFrame, Observation, SubjectKind
-from tapebook.tape.families import Family
+from tapebook.tape.families import POSITIONING, PRESSURE, VOLATILITY, Family
 
 if TYPE_CHECKING:
     from tapebook.tape.store import Tape
@@ -207,3 +208,13 @@ class SourceAdapter(msgspec.Struct, frozen=True):
     def families(self) -> tuple[Family, ...]:
         """The tables of its own."""
         return tuple(channel.family for channel in self.channels if channel.family is not None)
+
+
+_DERIVED_CHANNELS = tuple(
+    SourceChannel(family.channel, 15 * MINUTE, "features") for family in (VOLATILITY, PRESSURE, POSITIONING)
+)
+
+
+def channels_of(sources: Iterable[SourceAdapter]) -> dict[str, SourceChannel]:
+    """The channels of some sources and those that are derived from them, by name."""
+    return {channel.name: channel for source in sources for channel in (*source.channels, *_DERIVED_CHANNELS)}

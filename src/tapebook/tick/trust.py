@@ -9,7 +9,8 @@ from tapebook.context import Market, PacketVersion
 from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, ExperienceSettings
 from tapebook.domain.run import DecisionRun, SlotMark
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
-from tapebook.experience.records import UNKNOWN_REGIME
+from tapebook.experience.records import UNKNOWN_REGIME, believed_rates_e4
+from tapebook.experience.rows import FEWEST_CALIBRATED
 from tapebook.experience.twin_memory import ReadRuns
 from tapebook.log import Draft
 from tapebook.wiring import Rooms
@@ -58,7 +59,11 @@ def trust_for(
     if twins is None:
         return NO_TRUST, ()
     weights = memory.cache.weigh(twins, market.regime or UNKNOWN_REGIME)
-    return LearnedTrust(weights, twins.missed_e9), memory.cache.rows(weights)
+    believed: tuple[int, ...] = ()
+    if settings.calibrated_sizing is True:
+        records = rooms.experience.records_as_of(deployment.id, seq=seq).records
+        believed = believed_rates_e4(records, prior=settings.prior_trades, fewest=FEWEST_CALIBRATED)
+    return LearnedTrust(weights, twins.missed_e9, believed), memory.cache.rows(weights)
 
 
 def runs_of(rooms: Rooms, deployment: str) -> ReadRuns:

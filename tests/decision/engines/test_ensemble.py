@@ -179,6 +179,17 @@ def test_lessons_scale_what_is_wanted() -> None:
     assert decided(LONGS_OF_1000, packet=packet_of(facts=facts)).notional_usd_e6 == 500 * E6
 
 
+def test_confidence_that_hits_less_often_than_it_says_enters_less() -> None:
+    usual, sized, sure = (
+        decided(LONGS_OF_1000, packet=packet_of(facts=account(believed_e4=each)))
+        for each in ((), (10_000,) * 9 + (4_000,), (0,) * 9 + (10_000,))
+    )
+    assert (usual.notional_usd_e6, sized.notional_usd_e6) == (1_000 * E6, 400 * E6)
+    assert sized.confidence_e4 == 4_000 and sized.reason.startswith("sized as it hits; ")
+    # A tenth that hits as often as it says, or of which too little is known, leaves it as it was.
+    assert sure == usual
+
+
 def test_lessons_scale_entries_on_their_side_and_are_named_and_what_is_held_stays() -> None:
     facts = account(lessons_scale_short_e4=0, lessons_followed=("0123456789ab",))
     assert decided(LONGS_OF_1000, packet=packet_of(facts=facts)).notional_usd_e6 == 1_000 * E6

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from tapebook.sources.defillama.wire import (
     read_protocols,
     read_stablecoins,
 )
-from tapebook.tape.market_context import ASSET_SUBJECTS, GLOBAL_SUBJECT, MACRO_CHANNELS
+from tapebook.tape.market_context import ASSET_SUBJECTS, GLOBAL_SUBJECT, MACRO_CHANNELS, macro_subjects
+from tapebook.tape.view import View
 
 NOW = parse_instant("2026-03-20T10:00:00Z")
 SETTINGS = SnapshotSettings("http://l", "http://s", 10, 10, 10)
@@ -46,7 +48,7 @@ PROTOCOLS = [
     },
     {"slug": "ghost", "name": "Ghost", "category": "Dexs", "tvl": None},
 ]
-COINS = [
+COINS: list[dict[str, Any]] = [
     {
         **{"id": "1", "name": "Tether", "symbol": "USDT", "pegType": "peggedUSD"},
         **{"circulating": {"peggedUSD": 1840.0}, "circulatingPrevDay": {"peggedUSD": 1800.0}},
@@ -94,12 +96,12 @@ def body(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def snapshot(now: int = NOW, **options: Any) -> PendingFacts:
+def snapshot(now: int = NOW, answers: dict[str, Any] = ANSWERS, **options: Any) -> PendingFacts:
     """All answers taken, as the sink has them."""
     intake = FactBuffer()
     session = DefiLlamaSnapshot(SETTINGS, intake, **({"newest": None} | options))
     while (request := session.next_request(now)) is not None:
-        assert session.handle_answer(request, body(ANSWERS[request.kind]), now) is None
+        assert session.handle_answer(request, body(answers[request.kind]), now) is None
     return intake.drain_pending()
 
 
@@ -125,6 +127,34 @@ def test_supply_lies_under_its_peg_or_any_key_and_may_be_empty_or_bare() -> None
     tether, euro = read_stablecoins(body({"peggedAssets": COINS}))
     assert (tether.supply, tether.day_ago, tether.week_ago) == (1840.0, 1800.0, 1700.0)
     assert (euro.supply, euro.day_ago, euro.week_ago) == (40.0, None, 30.0)
+
+
+def test_a_delisted_stablecoin_counts_no_more() -> None:
+    gone = {**COINS[0], "id": "9", "delisted": True}
+    assert [coin.id for coin in read_stablecoins(body({"peggedAssets": [*COINS, gone]}))] == ["1", "50"]
+
+
+def test_a_perp_of_a_thousand_tokens_has_the_chain_of_the_token() -> None:
+    class Registry:
+        """Knows one chain."""
+
+        def record(self, register: str, subject: str, *, view: View) -> SimpleNamespace | None:
+            return SimpleNamespace(values={"subjects": ["chain/shibarium"]}) if subject == "SHIB" else None
+
+    tape: Any = SimpleNamespace(registry=Registry())
+    assert macro_subjects(tape, "kSHIB", view=View(NOW)) == [GLOBAL_SUBJECT, "chain/shibarium"]
+    assert macro_subjects(tape, "kas", view=View(NOW)) == [GLOBAL_SUBJECT]
+
+
+def test_fees_and_revenue_are_joined_by_the_number_of_the_protocol() -> None:
+    def earns(slug: str, total: int) -> dict[str, Any]:
+        return {"total24h": total, "protocols": [{"defillamaId": "7", "slug": slug, "name": "U", "total24h": total}]}
+
+    answers = ANSWERS | {"fees": earns("uniswap-v3", 60), "revenue": earns("uniswap-v3-1", 20)}
+    found = rows(snapshot(answers=answers))
+    assert found["economic_throughput", "protocol/uniswap-v3"] | {"volume24hUsd": ""} == {
+        **{"name": "U", "category": "", "fees24hUsd": "60", "revenue24hUsd": "20", "volume24hUsd": ""}
+    }
 
 
 def test_dates_are_numbers_or_text_of_seconds() -> None:
@@ -221,6 +251,7 @@ def test_paths_of_the_plan(tmp_path: Path) -> None:
     while (request := session.next_request(NOW)) is not None:
         asked.append(request)
         session.handle_answer(request, body(ANSWERS[request.kind]), NOW)
+    assert asked[0].url == "http://l/v2/chains", "the list without a version counts value twice"
     assert len(asked) == 8 and all("overview" not in each.url or len(each.params) >= 2 for each in asked)
     assert {dict(each.params).get("dataType") for each in asked if each.url.endswith("/fees")} == {
         *("dailyFees", "dailyRevenue")

@@ -11,8 +11,8 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.desk.health import health_checks
-from tapebook.domain.instants import HOUR, MINUTE, parse_instant
-from tapebook.domain.market import RegistryRecord
+from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
+from tapebook.domain.market import FeatureRow, RegistryRecord
 from tapebook.ingest.ingester import FactBuffer
 from tapebook.sources import load_sources
 from tapebook.sources._polling import HttpRequest
@@ -72,7 +72,7 @@ def played(tmp_path: Path, play: Callable[[Desk], Awaitable[None]], **options: A
         home = tmp_path / "home"
         home.mkdir()
         (home / "tapebook.toml").write_text('sources = ["hyperliquid", "polymarket"]\n', "utf-8")
-        clock = VirtualClock(START)
+        clock = VirtualClock(START - SECOND)
         rooms = Rooms(home, clock=clock)
         server = WorldServer(World(7, start=BORN), history_ms=2 * HOUR, **options)
         url = await server.start()
@@ -101,6 +101,7 @@ def test_a_crawl_walks_all_pages_searches_and_reads_books(tmp_path: Path) -> Non
         pages = desk.asked("/gamma/events/keyset")
         assert len(pages) > 5 and all("closed=" in page and "limit=100" in page for page in pages)
         cursors = [page.partition("after_cursor=")[2] for page in pages if "after_cursor" in page]
+        assert len(pages) - len(cursors) == 2, "the first page of each list is asked for once"
         assert len(set(cursors)) == len(cursors) and "offset" not in "".join(pages)
         listed = {event["id"] for event in desk.server._beside._predictions.events()}
         stored = desk.rooms.tape.registry.records(EVENTS, view=View(NO_WATERMARK))
@@ -117,6 +118,53 @@ def test_a_crawl_walks_all_pages_searches_and_reads_books(tmp_path: Path) -> Non
         assert all(checks[f"channel {name}"].ok for name in ("immediate_markets", "later_markets"))
 
     played(tmp_path, play, page_size=20)
+
+
+def test_9_midpoints_are_made_of_books_and_asked_of_nobody(tmp_path: Path) -> None:
+    async def play(desk: Desk) -> None:
+        await desk.step(START)
+        rows = [row for row in desk.metrics("immediate_markets", "BTC")["top"] if "bid" in row]
+        assert rows and all(2 * float(row["mid"]) == float(row["bid"]) + float(row["ask"]) for row in rows)
+        assert not desk.asked("/clob/midpoint") + desk.asked("/clob/midpoints")
+
+    played(tmp_path, play)
+
+
+def test_10_a_history_is_asked_for_by_its_ends(tmp_path: Path) -> None:
+    async def play(desk: Desk) -> None:
+        await desk.step(START)
+        asked = desk.asked("/clob/prices-history")
+        assert len(asked) == 20 and not [query for query in asked if "interval" in query]
+        assert all(f"startTs={(START - 25 * HOUR) // 1000}&endTs={START // 1000}" in query for query in asked)
+        url = desk.source._session._settings.clob_url  # type: ignore[attr-defined]
+        token = asked[0].partition("market=")[2].partition("&")[0]
+        async with aiohttp.ClientSession(headers={"User-Agent": "Mozilla"}) as http:
+            month = await (await http.get(f"{url}/prices-history?market={token}&interval=1m&fidelity=60")).json()
+            assert len(month["history"]) > 700, "a month of hours, and not a minute"
+            for span in ("endTs=1", f"startTs=0&endTs={START // 1000}", "interval=1m&fidelity=1"):
+                assert (await http.get(f"{url}/prices-history?market={token}&{span}")).status == 400, span
+
+    played(tmp_path, play)
+
+
+def test_13_an_event_of_the_list_and_of_a_search_is_one() -> None:
+    intake = FactBuffer()
+    terms = {"BTC": ("bitcoin",)}
+    crawl = PolymarketCrawl(SETTINGS, intake, terms=lambda: terms, newest=None)
+    market = {"id": "1", "question": "Will Bitcoin be above $9?", "endDate": "2026-01-05T12:00:00Z", "volume24hr": 10}
+    while (request := crawl.next_request(START)) is not None:
+        # The search is newer than the list, and says that more was traded.
+        newer = market | {"volume24hr": 12} if request.kind == "search" else market
+        events = [{"id": "7", "title": "Bitcoin", "markets": [newer]}] if request.kind in ("open", "search") else []
+        assert crawl.handle_answer(request, json.dumps({"events": events}).encode(), START) is None
+    facts = intake.drain_pending().facts
+    (row,) = [fact for fact in facts if isinstance(fact, FeatureRow) and fact.family == "immediate_markets"]
+    assert json.loads(row.metrics_json) | {"top": 0} == json.loads(row.metrics_json) | {"top": 0, "markets": 1}
+    assert json.loads(row.metrics_json)["volume24hUsd"] == "12" and len(crawl_events(facts)) == 1
+
+
+def crawl_events(facts: list[Any]) -> list[str]:
+    return [fact.symbol for fact in facts if isinstance(fact, RegistryRecord) and fact.register == EVENTS]
 
 
 def test_it_is_done_once_an_hour_and_what_did_not_change_makes_no_version(tmp_path: Path) -> None:

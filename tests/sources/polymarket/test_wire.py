@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import DAY, HOUR, parse_instant
+from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.sources.polymarket.markets import (
     AssetMatcher,
     LinkedMarket,
@@ -28,6 +28,7 @@ from tapebook.sources.polymarket.wire import (
     read_books,
     read_market,
     read_page,
+    read_shifts,
 )
 
 NOW = parse_instant("2026-03-20T00:00:00Z")
@@ -99,6 +100,19 @@ def test_8_the_best_price_of_a_book_is_found_at_either_end(flipped: bool) -> Non
     assert (book.bid, book.ask, book.tick) == ("0.1", "0.14", "0.01")
 
 
+def test_10_the_point_of_now_at_the_end_of_a_history_is_left_out() -> None:
+    """It comes with every span, of whatever time."""
+    hours = [(NOW - 26 * HOUR, 0.2), (NOW - 24 * HOUR, 0.3), (NOW - HOUR, 0.4), (NOW - MINUTE, 0.45)]
+    rows = [{"t": at // 1000, "p": price} for at, price in [*hours, (NOW + 5 * HOUR, 0.9)]]
+    hour, day = read_shifts(json.dumps({"history": rows}).encode(), until=NOW)
+    assert (round(hour or 0, 6), round(day or 0, 6)) == (0.05, 0.15)
+    assert read_shifts(b'{"history":[]}', until=NOW) == (None, None)
+    assert read_shifts(json.dumps({"history": rows[:1]}).encode(), until=NOW) == (None, None), "too old to say anything"
+    for body in (b"[]", b"<html>", b'{"error":"x"}', b'{"history":7}'):
+        with pytest.raises(ValueError):
+            read_shifts(body, until=NOW)
+
+
 def test_11_amounts_are_text_or_numbers() -> None:
     assert market(volume24hr="1200.5").volume_24h == market().volume_24h == 1200.5
     assert market(volume24hr=None).volume_24h == 0.0 == market(volume24hr="NaN").volume_24h
@@ -114,7 +128,12 @@ def test_12_outcomes_are_not_always_yes_and_no_nor_in_that_order(outcomes: str, 
 
 def test_14_ids_are_texts() -> None:
     (event,) = read_page(page(id=7)).events
-    assert event.id == "7" and read_page(page(id=True)).odd == 1 and read_page(page(id="x1")).odd == 1
+    assert (
+        event.id == "7"
+        and type(event.id) is str
+        and read_page(page(id=True)).odd == 1
+        and read_page(page(id="x1")).odd == 1
+    )
 
 
 @pytest.mark.parametrize("body", [b"<html>502</html>", b"", b"[", b'{"error":"x"}', b"null", b'"x"', b'{"events":7}'])

@@ -236,8 +236,8 @@ def test_symbols_and_leverage_the_venue_does_not_have_are_warned_about(run: Run,
     code, out, err = run("agents", "add", "mine", "--watch", "BTC,SOL,FOO,btc", "--max-leverage", "30", "--home", own)
     assert code == 0
     assert err.splitlines() == [
-        "warning: FOO is neither in the tape nor listed by the exchange on 2026-03-10: check how it is written",
-        "warning: btc is neither in the tape nor listed by the exchange on 2026-03-10: did you mean BTC?",
+        "warning: FOO is neither in the registry of markets nor in the tape: did you mean FOGO?",
+        "warning: btc is neither in the registry of markets nor in the tape: did you mean BTC?",
         "warning: max_leverage 30 is more than the exchange allows for SOL (20): what asks for more is refused",
     ]
     assert run("agents", "edit", "mine", "--watch", "BTC", "--home", own)[2] == ""
@@ -247,8 +247,8 @@ def test_symbols_and_leverage_the_venue_does_not_have_are_warned_about(run: Run,
     code, out, _ = run("doctor", "--home", own)
     lines = [line for line in out.splitlines() if line.startswith("watchlists") or line.startswith("leverage")]
     assert lines == [
-        "watchlists        no   mine watches FOO, which is neither in the tape nor listed by the exchange on "
-        "2026-03-10: correct its watchlist, or let it be ingested or imported",
+        "watchlists        no   mine watches FOO, which is neither in the registry of markets nor in the tape: "
+        "did you mean FOGO?; correct its watchlist, or let it be ingested or imported",
         "leverage          no   mine: max_leverage 45 is more than the exchange allows for BTC (40): "
         "what asks for more is refused; lower it with `tapebook agents edit mine`",
     ]

@@ -75,7 +75,7 @@ def test_files(run: Run, shelf: dict[str, Any], tmp_path: Path) -> None:
     assert run("backtests", "export", shelf["id"], "--html", str(page), "--overwrite")[0] == 0
     assert run("backtests", "export", shelf["id"]) == (
         *(2, ""),
-        "error: say what to write: --csv, --html or --json with a place\n",
+        "error: say what to write, and where: csv, html or json\n",
     )
 
 
@@ -88,3 +88,22 @@ def test_an_unknown_one_is_one_line(run: Run, shelf: dict[str, Any], words: str)
 def test_removing(run: Run, facade: SimpleNamespace) -> None:
     facade.backtests = SimpleNamespace(remove=lambda name: f"{name}full")
     assert run("backtests", "remove", "ab") == (0, "removed abfull\n", "")
+
+
+def test_similar_ones_and_what_differs(run: Run, facade: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    parts = {"agent": 1.0, "market": 1.0, "period": 0.5, "settings": 0.98, "result": 0.61}
+    row = {
+        **{"id": "ab12", "agent": "btc", "start": "2026-01-05T00:00:00.000Z", "end": "2026-02-02T00:00:00.000Z"},
+        **{"memory": "off", "likeness": 0.818, "parts": parts, "differs": ["memory: on here, off there"]},
+        **{"trades": 12, "change_usd": -3.5, "sharpe": None},
+    }
+    facade.backtests = SimpleNamespace(similar=lambda name, *, most: [row][:most])
+    assert run("backtests", "similar", "x")[1].splitlines() == [
+        "backtest  agent  alike  market  period  settings  result  from        to          trades  change usd",
+        "ab12      btc    82%    100%    50%     98%       61%     2026-01-05  2026-02-02      12       -3.50",
+        "ab12 differs: memory: on here, off there",
+    ]
+    assert json.loads(run("backtests", "similar", "x", "--json")[1]) == [row]
+    facade.backtests = SimpleNamespace(similar=lambda name, *, most: [])
+    assert run("backtests", "similar", "x")[1] == "no other backtest is finished\n"

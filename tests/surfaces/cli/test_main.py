@@ -76,7 +76,7 @@ NO_READS = {
     "lessons",
     "experience",
 }
-NO_READS |= {"backtests remove", "backtests export", "restore"}
+NO_READS |= {"backtests remove", "backtests export", "restore", "web"}
 READS = sorted({*COMMANDS} - NO_READS)
 
 

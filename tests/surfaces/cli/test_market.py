@@ -107,3 +107,16 @@ def test_assets_of_a_fresh_home_are_those_of_the_snapshot(run: Run, tmp_path: Pa
     assert code == 2 and err.startswith("error: there is no category 'Layer 9'; choose one of:")
     code, out, _ = run("assets", "--snapshot", str(tmp_path / "seed.sql"), "--home", str(home))
     assert code == 0 and "markets written to" in out and (tmp_path / "seed.sql").read_text("utf-8").startswith("-- The")
+
+
+def test_assets_of_a_demo_home_are_all_known_and_those_of_its_world_are_listed(run: Run, home: str) -> None:
+    """Failed while the six perps of the world made all others look delisted."""
+    code, out, _ = run("assets", "--json", "--home", home)
+    found = {asset["symbol"]: asset for asset in json.loads(out)}
+    perps = [each for each in found.values() if each["kind"] == "perp" and ":" not in each["symbol"]]
+    assert code == 0 and len(perps) >= 190 and sum(each["listed"] for each in perps) == 6
+    assert found["BTC"]["coverage"]["trading"] and not any(found["ARB"]["coverage"].values())
+    code, out, err = run("assets", "--category", "Layer 2", "--home", home)
+    assert code == 0 and "not listed here" in out and "not listed by the exchange" in err
+    code, out, err = run("assets", "--category", "Stocks", "--home", home, "--as-of", "2026-01-04")
+    assert code == 0 and "xyz:TSLA" in out and "the snapshot of 2026-07-31, assumed" in err

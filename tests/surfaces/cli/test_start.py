@@ -11,6 +11,7 @@ Run = Callable[..., tuple[int, str, str]]
 # Each takes some hundredths of a second to load, and no read of a home needs it.
 NOT_LOADED = [
     *("asyncio", "aiohttp", "ssl", "numpy", "pyarrow", "psycopg", "gzip"),
+    *("fastapi", "starlette", "uvicorn", "nicegui", "mcp"),
     *("tapebook.desk.demo", "tapebook.desk.supervisor", "tapebook.ingest.live", "tapebook.ingest.stepwise"),
     *("tapebook.world.market", "tapebook.history.transfer", "tapebook.sources.hyperliquid.client"),
 ]
@@ -22,7 +23,9 @@ print(code, *(name for name in sys.argv[1].split(",") if name in sys.modules), f
 """
 
 
-@pytest.mark.parametrize("words", [["agents"], ["runs"], ["trades", "btc-5m"], ["lessons", "btc-5m"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["agents"], ["runs"], ["trades", "btc-5m"], ["lessons", "btc-5m"], ["doctor"]], ids=" ".join
+)
 def test_small_commands_load_little(home: str, words: list[str]) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, ",".join(NOT_LOADED), *words, "--home", home], capture_output=True, text=True

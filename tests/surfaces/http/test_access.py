@@ -4,7 +4,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -14,7 +13,7 @@ from tapebook.api.access import ACCESS_FILE, SCOPES, AccessStore, KeptAnswer
 from tapebook.errors import BadInput, Busy, UnknownName
 from tapebook.home import make_home
 from tapebook.surfaces.cli import main
-from tapebook.surfaces.http.server import create_app, serve
+from tapebook.surfaces.http.server import ListenTerms, create_app, serve
 
 AGENTS = "/api/v1/agents"
 
@@ -125,10 +124,10 @@ def test_nobody_reads_without_a_token_from_elsewhere(book: app.Tapebook) -> None
         assert client.get(AGENTS).status_code == 401
 
 
-@pytest.mark.parametrize("where", [{"host": "0.0.0.0"}, {"host": "127.0.0.1", "hosts": ["bots.example"]}])
-def test_it_does_not_listen_elsewhere_without_a_token(book: app.Tapebook, where: dict[str, Any]) -> None:
+@pytest.mark.parametrize("where", [ListenTerms("0.0.0.0", 1), ListenTerms(hosts=("bots.example",))])
+def test_it_does_not_listen_elsewhere_without_a_token(book: app.Tapebook, where: ListenTerms) -> None:
     with pytest.raises(BadInput, match="tapebook tokens add"):
-        serve([book], port=1, **where)
+        serve([book], where)
 
 
 def test_the_commands_of_tokens(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

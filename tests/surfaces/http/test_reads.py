@@ -67,8 +67,12 @@ READS: dict[str, Read] = {
     f"/market/BTC?as_of={THEN}": lambda tb: tb.market("BTC", as_of=THEN),
     "/market-context?symbol=BTC&symbol=ETH": lambda tb: tb.market_context(["BTC", "ETH"]),
     "/market-context?agent=btc-5m&horizon=swing": lambda tb: tb.market_context(agent="btc-5m", horizon="swing"),
+    "/candles?symbol=BTC&minutes=15&most=10": lambda tb: tb.candles("BTC", minutes=15, most=10),
+    "/agents/btc-5m/experience/similar?symbol=BTC": lambda tb: tb.experience.similar("btc-5m", "BTC"),
+    "/activity?most=5": lambda tb: tb.events(most=5),
+    "/settings": lambda tb: tb.settings(),
     "/status": lambda tb: tb.status(),
-    "/health": lambda tb: tb.doctor(),
+    "/health": lambda tb: [each for each in tb.doctor() if each.name != "objects"],
     "/backtests": lambda tb: tb.backtests.all(),
 }
 
@@ -96,15 +100,26 @@ def test_a_read_gives_what_the_facade_gives(
 
 def test_every_read_without_a_name_of_its_own_is_tried_here(document: dict[str, Any]) -> None:
     tried = {template_of(document, path) for path in READS}
-    reads = {path for path, operations in document["paths"].items() if "get" in operations}
-    # Of proposals and backtests this home has none; they are read in the tests of their own.
-    left = {"/me", "/recall/proposals/{proposal_id}", "/backtests/{name}", "/backtests/{name}/compare/{other}"}
+    reads = {path for path, operations in document["paths"].items() if "get" in operations and path != "/metrics"}
+    # Of proposals, documents, bots and backtests this home has none; they are read in tests of their own.
+    left = {"/me", "/recall/proposals/{proposal_id}", "/recall/document", "/agents/{agent}/decision"}
+    left |= {"/events", "/changes", "/backtests/{name}", "/backtests/{name}/compare/{other}"}
     assert reads - tried == {f"{API}{path}" for path in left}
 
 
 def test_as_of_is_on_every_read_of_what_changes(document: dict[str, Any]) -> None:
     now_alone = {
-        *("/me", "/status", "/health", "/skills", "/agents/{agent}", "/agents/{agent}/shadow"),
+        *(
+            "/me",
+            "/status",
+            "/health",
+            "/activity",
+            "/settings",
+            "/skills",
+            "/agents/{agent}",
+            "/agents/{agent}/shadow",
+        ),
+        *("/agents/{agent}/decision", "/events", "/changes", "/metrics"),
         *("/runs/{run_id}", "/runs/{run_id}/replay", "/runs/{run_id}/compare/{other}"),
         *("/backtests", "/backtests/{name}", "/backtests/{name}/compare/{other}"),
         *("/recall/status", "/recall/proposals", "/recall/proposals/{proposal_id}", "/recall/writes"),

@@ -81,7 +81,12 @@ def test_every_answer_has_a_schema(client: TestClient) -> None:
     document = client.get(f"{API}/openapi.json").json()
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+            content = operation["responses"]["200"]["content"]
+            [(kind, described)] = content.items()
+            schema = described["schema"]
+            assert kind == {"/metrics": "text/plain", f"{API}/events": "text/event-stream"}.get(
+                path, "application/json"
+            )
             assert schema, f"{method} {path} says nothing of what it gives"
             assert "application/problem+json" in operation["responses"]["default"]["content"]
     assert document["components"]["schemas"]["ExplainedRunView"]["properties"]["votes"]["type"] == "array"

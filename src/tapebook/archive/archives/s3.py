@@ -53,6 +53,10 @@ class BucketArchive:
             retry_config={"max_retries": _RETRIES, "retry_timeout": _SECONDS},
         )
 
+    def __reduce__(self) -> "tuple[type[BucketArchive], tuple[str]]":
+        # The driver's own state holds the keys: another process takes them from its own environment.
+        return BucketArchive, (self._address,)
+
     def create(self, key: str, content: bytes) -> None:
         """Stores an object once."""
         name = _name(key)

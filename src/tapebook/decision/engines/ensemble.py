@@ -129,9 +129,10 @@ def _joint_action(facts: DecisionFacts, ballots: Sequence[Ballot], reason: str) 
     target = weighted_target_e4(targets, facts.weights, majority_target_e4(targets.values()))
     leader = _strongest_voter(ballots, target_side(target))
     unit = _unit_usd_e6(facts, leader)
-    wanted = _target_after_lessons(target, facts, unit)
+    wanted = _target_to_enter(target, facts, unit)
     if wanted != target:
-        reason = short_line(f"follows lessons {', '.join(facts.lessons_followed)}; {reason}", MAX_REASON_CHARS)
+        why = f"follows lessons {', '.join(facts.lessons_followed)}" if facts.lessons_followed else "sized as it hits"
+        reason = short_line(f"{why}; {reason}", MAX_REASON_CHARS)
     kind, after_usd = _step_towards(wanted, facts, unit)
     if kind in ("hold", "close"):
         sure = abs(wanted) if kind == "hold" else FULL_E4 - abs(wanted)
@@ -143,10 +144,14 @@ def _joint_action(facts: DecisionFacts, ballots: Sequence[Ballot], reason: str) 
     return Action(kind, facts.symbol, side, abs(after_usd), leverage, *terms, sure, reason, cites)
 
 
-def _target_after_lessons(target_e4: int, facts: DecisionFacts, unit: int) -> int:
-    """The target as far as the lessons that are followed let it grow."""
+def _target_to_enter(target_e4: int, facts: DecisionFacts, unit: int) -> int:
+    """The target as far as the lessons that are followed, and the hit rates of its confidence, let it grow."""
     scale = facts.lessons_scale_e4 if target_e4 > 0 else facts.lessons_scale_short_e4
     wanted = round(target_e4 * min(scale, FULL_E4) / FULL_E4)
+    if facts.believed_e4:
+        # A target is how sure the members are together: where that hits less often than it says, less is entered.
+        most = facts.believed_e4[min(abs(wanted) * len(facts.believed_e4) // FULL_E4, len(facts.believed_e4) - 1)]
+        wanted = max(-most, min(most, wanted))
     if target_side(target_e4) != facts.held_side:
         return wanted
     # A lesson is about entries: what is held on that side stays for as long as it is wanted.

@@ -27,8 +27,8 @@ _ROUND_GRACE_MS = MINUTE
 
 
 def live_markets(tape: Tape) -> list[str]:
-    """The markets that the registry counts as live by now."""
-    return [asset.symbol for asset in tape.registry.assets(view=View(NO_WATERMARK)) if asset.live]
+    """The markets that the registry has as listed by now."""
+    return [asset.symbol for asset in tape.registry.assets(view=View(NO_WATERMARK)) if asset.live and asset.listed]
 
 
 def gaps_missing_on_tape(tape: Tape, gaps: Iterable[Gap], *, now: int) -> list[Gap]:

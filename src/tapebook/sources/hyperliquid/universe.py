@@ -130,7 +130,8 @@ class ListedNames:
 class ListingRecords:
     """What the exchange's lists say of its markets, as records of the registry; each is given once.
 
-    `listed` are the markets that the registry counts as live: a perp that its dex does not name any more is none.
+    `listed` are the markets that the registry has as listed. A dex keeps those it delists in its list and says so; one
+    that its list does not name is a market elsewhere, which is not listed here: nothing can be held of it.
     """
 
     def __init__(self, listed: Collection[str] = ()) -> None:
@@ -142,12 +143,15 @@ class ListingRecords:
         said: dict[str, dict[str, Any]] = {}
         for row in rows:
             if row is not None:
-                known = _counts(size_decimals=row.sz_decimals, max_leverage=row.max_leverage)
-                said[full_name(dex, row.name)] = {"kind": "perp", "live": not row.is_delisted, **known}
+                known: dict[str, Any] = _counts(size_decimals=row.sz_decimals, max_leverage=row.max_leverage)
+                name = full_name(dex, row.name)
+                if not row.is_delisted and name not in self._listed:
+                    known["listed"] = True
+                said[name] = {"kind": "perp", "live": not row.is_delisted, **known}
         # An empty list is an outage: an exchange does not delist everybody at once.
         if rows and None not in rows:
             mine = {name for name in self._listed if not is_spot(name) and dex_of(name) == dex}
-            said |= {name: {"live": False} for name in sorted(mine - said.keys()) if not name.startswith("#")}
+            said |= {name: {"listed": False} for name in sorted(mine - said.keys()) if not name.startswith("#")}
         return self._news(said, at)
 
     def of_spots(
@@ -178,7 +182,8 @@ class ListingRecords:
         news = {name: values for name, values in said.items() if self._said.get(name) != values}
         self._said |= news
         for name, values in news.items():
-            (self._listed.add if values["live"] else self._listed.discard)(name)
+            is_listed = values.get("live", True) and values.get("listed", True)
+            (self._listed.add if is_listed else self._listed.discard)(name)
         return [RegistryRecord(name, at, canonical_json(values).decode(), ASSETS) for name, values in news.items()]
 
 

@@ -70,8 +70,9 @@ def create(settings: PolymarketSettings, context: SourceContext) -> PolledSource
         context.sink,
         terms=terms,
         newest=tape.newest_buckets().get(SUMMARY_CHANNELS["immediate"]),
-        # On an empty tape the exchange has not said yet which markets there are.
-        is_ready=lambda: tape.head()[0] > 0,
+        # The exchange has said which markets there are, in a step before this one: a step that is made again after a
+        # kill finds its own commit, and must not know more than at its first time.
+        is_ready=lambda: 0 < tape.head()[1] < context.clock(),
     )
     return PolledSource(NAME, session, context, per_second=settings.requests_per_second)
 

@@ -272,8 +272,7 @@ class PolymarketCrawl:
 
     def _link(self, found: _Findings) -> list[LinkedMarket]:
         pairs = [(event, market) for event in found.events.values() for market in event.markets]
-        linked = [link for event, market in pairs if (link := found.matcher.link(event, market))]
-        return list({each.market.id: each for each in linked}.values())
+        return [link for event, market in pairs if (link := found.matcher.link(event, market))]
 
     def _selected_tokens(self, found: _Findings) -> list[str]:
         """The tokens whose books are asked for: of open markets that end soon, those with the most money."""

@@ -92,7 +92,7 @@ def json_list(value: Any) -> tuple[str, ...]:
     """A list of texts, which mostly is a text that holds JSON; empty when it is missing, empty or something else."""
     if isinstance(value, str):
         try:
-            value = msgspec.json.decode(value) if value.strip() else []
+            value = msgspec.json.decode(value)
         except msgspec.DecodeError:
             return ()
     if not isinstance(value, list):

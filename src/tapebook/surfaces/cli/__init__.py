@@ -82,13 +82,13 @@ def _global_options(
 
 
 COMMANDS: list[Callable[..., None]] = [
-    *(home.init, home.demo, desk.up, server.api),
+    *(home.init, home.demo, desk.up, desk.web, server.api),
     *(portfolio.status, portfolio.portfolio, portfolio.equity),
     *(context.context, runs.tick, trades.orders, trades.trades),
-    *(market.world, market.ingest, market.assets, market.market),
+    *(market.world, market.ingest, market.assets, market.market, market.candles),
     *(desk.halt, desk.resume, desk.flatten, desk.mcp),
     *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
-    *(home.backup, home.restore),
+    *(home.backup, home.restore, home.events, home.settings),
     home.completion,
 ]
 for command in COMMANDS:

@@ -8,7 +8,7 @@ import typer
 
 from tapebook.domain.text import plural
 from tapebook.errors import BadInput, Stop
-from tapebook.surfaces.cli.options import Agent, Home, Json, group_options, open_home, parse_time
+from tapebook.surfaces.cli.options import Home, Json, group_options, open_home, parse_time
 from tapebook.surfaces.cli.output import Column, minute, money, print_json, print_lines, print_table, progress
 
 CHUNKS = ("quarter", "month", "week", "none")
@@ -25,7 +25,9 @@ def _one_of(value: str, known: tuple[str, ...]) -> Any:
 
 
 def backtest(
-    agent: Agent,
+    agent: Annotated[
+        str | None, typer.Argument(metavar="AGENT", help="An agent; with --sweep the file names them.")
+    ] = None,
     *,
     start: Annotated[str | None, typer.Option("--from", metavar="TIME", help="ISO-8601 or ms; else its start.")] = None,
     end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="ISO-8601 or ms; else its end.")] = None,
@@ -47,12 +49,22 @@ def backtest(
     max_usd: Annotated[
         float | None, typer.Option("--max-usd", metavar="USD", help="What its models may cost in all.")
     ] = None,
+    sweep: Annotated[Path | None, typer.Option(metavar="FILE", help="Run every combination a TOML file names.")] = None,
+    workers: Annotated[int, typer.Option(metavar="N", min=1, max=512, help="With --sweep: so many at once.")] = 2,
+    cluster: Annotated[str | None, typer.Option(metavar="URL", help="With --sweep: a Dask scheduler, tcp://…")] = None,
     home: Home = None,
     json: Json = False,
 ) -> None:
     """Run an agent over past bars, or go on with it, or show it."""
     from tapebook.api import app
 
+    if sweep is not None:
+        if agent is not None:
+            raise typer.BadParameter("a sweep's file names its agents", param_hint="AGENT")
+        _sweep(sweep, workers=workers, cluster=cluster, max_usd=max_usd, home=home, json=json)
+        return
+    if agent is None:
+        raise typer.BadParameter("name an agent, or a file with --sweep", param_hint="AGENT")
     if chunk and not again:
         raise BadInput("--chunk names what to make again: use it with --again")
     wish = {
@@ -88,6 +100,37 @@ def backtest(
         found = book.backtests.show(result.id)
         spent = book.backtests.spending(result.id)
     print_json(found) if json else print("", *app.summary_lines(result, spent=spent), sep="\n")
+
+
+def _sweep(
+    file: Path, *, workers: int, cluster: str | None, max_usd: float | None, home: str | None, json: bool
+) -> None:
+    from tapebook.api import app
+
+    cases = app.read_sweep(file)
+    with open_home(home) as book, progress("sweep") as show:
+        found = book.sweep(
+            cases,
+            workers=workers,
+            cluster=cluster,
+            max_usd=max_usd,
+            done=lambda count: show(count / len(cases), f"{count} of {len(cases)} backtests"),
+        )
+    if json:
+        print_json(found)
+        return
+    rows = [
+        {
+            "id": each.result.id,
+            "agent": each.case.agent,
+            "words": each.case.words,
+            "trades": each.result.total.trades,
+            "change_usd": each.result.total.change_usd_e6 / 1e6,
+        }
+        for each in found
+    ]
+    columns = [Column("backtest", "id"), Column("agent", "agent", cut=True), Column("with", "words", cut=True)]
+    print_table(rows, [*columns, Column("trades", "trades"), Column("change usd", "change_usd", money)], empty="")
 
 
 def _agree(sentence: str, *, limit: float | None, costs: bool) -> bool:
@@ -128,6 +171,20 @@ BACKTESTS = [
     Column("fill", "fill"),
     Column("current", "stale", lambda stale: f"no: other {', '.join(stale)}" if stale else "yes"),
     Column("status", "status", cut=True),
+]
+_SHARE = "{:.0%}".format
+SIMILAR = [
+    Column("backtest", "id"),
+    Column("agent", "agent", cut=True),
+    Column("alike", "likeness", _SHARE),
+    Column("market", "market", _SHARE),
+    Column("period", "period", _SHARE),
+    Column("settings", "settings", _SHARE),
+    Column("result", "result", _SHARE),
+    Column("from", "start", lambda text: minute(text)[:10]),
+    Column("to", "end", lambda text: minute(text)[:10]),
+    Column("trades", "trades"),
+    Column("change usd", "change_usd", money),
 ]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A backtest, or the beginning of its id.")]
 Place = Path | None
@@ -176,6 +233,27 @@ def compare(context: typer.Context, first: Id, second: Id, *, home: Home = None,
         print_json(found.to_dict())
     else:
         _print(found.lines())
+
+
+@group.command()
+def similar(
+    context: typer.Context,
+    name: Id,
+    *,
+    most: Annotated[int, typer.Option(metavar="N", help="So many at most.")] = 10,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Show which backtests are most like one, and in what they differ."""
+    home, json = group_options(context, home, json)
+    with open_home(home) as book:
+        found = book.backtests.similar(name, most=most)
+    if json:
+        print_json(found)
+        return
+    print_table([{**row["parts"], **row} for row in found], SIMILAR, empty="no other backtest is finished")
+    for row in found:
+        print_lines([f"{row['id']} differs: {each}" for each in row["differs"]])
 
 
 @group.command()

@@ -1,7 +1,7 @@
 """Commands that run the desk, serve it and stop it: `up`, `mcp`, `halt`, `resume`, `flatten`."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import typer
 
@@ -14,11 +14,29 @@ if TYPE_CHECKING:
     from tapebook.api.app import FlattenReport, HomeEvent, HomeTotals, RoleProgress, SupervisorProgress
 
 
+Role = Literal["scheduler", "worker", "executor", "librarian", "backup"]
+
+
+def _check_roles(given: list[str] | None) -> list[str]:
+    # A list of literals is more than the library can read.
+    for name in given or ():
+        if name not in get_args(Role):
+            raise typer.BadParameter(f"{name!r} is no role: choose from {', '.join(get_args(Role))}")
+    return given or []
+
+
 Only = Annotated[
-    Literal["scheduler", "worker", "executor", "librarian", "backup"] | None,
-    typer.Option("--only", metavar="ROLE", help="One role here: scheduler, worker, executor, librarian or backup."),
+    list[str] | None,
+    typer.Option(
+        "--only",
+        callback=_check_roles,
+        metavar="ROLE",
+        help="Only scheduler, worker, executor, librarian or backup; repeatable.",
+    ),
 ]
 WithIngest = Annotated[bool, typer.Option("--with-ingest", help="Listen to the market as well.")]
+WithApi = Annotated[bool, typer.Option("--with-api", help="Serve the HTTP API as well.")]
+ApiPort = Annotated[int, typer.Option("--api-port", metavar="N", min=1, max=65535, help="The port of the HTTP API.")]
 Url = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="Whose clock to follow; else the url of the settings.")
 ]
@@ -33,6 +51,8 @@ def up(
     *,
     only: Only = None,
     with_ingest: WithIngest = False,
+    with_api: WithApi = False,
+    api_port: ApiPort = 8017,
     url: Url = None,
     seconds: Seconds = None,
     quiet: Quiet = False,
@@ -42,22 +62,29 @@ def up(
     """Let the agents trade: decide when due, send orders."""
     from tapebook.api import app
 
-    if only and with_ingest:
+    # One role runs in this process, several below a supervisor.
+    roles = cast("list[Role]", only or [])
+    alone = roles[0] if len(roles) == 1 else None
+    if alone and with_ingest:
         raise typer.BadParameter("run `tapebook ingest` beside it", param_hint="--with-ingest")
+    if only and with_api:
+        raise typer.BadParameter("run `tapebook api` beside it", param_hint="--with-api")
     place, printer = home_folder(home), _EventPrinter(app.HomeTotals(), as_json=json)
     lookout = None if quiet else app.HomeObserver(printer.print_event, printer.totals)
     # A supervisor reads how its roles come along from their plain lines.
-    with progress(only or "desk", on_terminal_only=not (only and quiet)) as show:
+    with progress(alone or "desk", on_terminal_only=not (alone and quiet)) as show:
         try:
-            if only:
+            if alone:
                 role = _RoleProgress(show, printer)
-                app.serve_role(place, only, url=url, seconds=seconds, report=role, lookout=lookout)
+                app.serve_role(place, alone, url=url, seconds=seconds, report=role, lookout=lookout)
                 print_lines([] if json else [role.words])
             else:
                 desk = _DeskProgress(show, printer)
                 app.run_desk(
                     place,
+                    only=roles,
                     with_ingest=with_ingest,
+                    api_port=api_port if with_api else None,
                     url=url,
                     seconds=seconds,
                     print_line=printer.print_notice,
@@ -70,6 +97,25 @@ def up(
     if printer.failure and not printer.totals.decisions:
         complain(f"nothing was decided, {plural(printer.totals.failures, 'failure')}: {printer.failure}")
         raise typer.Exit(1)
+
+
+def web(
+    place: Annotated[str | None, typer.Argument(metavar="HOME", help="The home; else --home.")] = None,
+    *,
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="The address to listen on, of this machine alone.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", min=1, max=65_535, help="The port to listen on.")] = 8710,
+    home: Home = None,
+) -> None:
+    """Serve the page: look at a home in a browser, live."""
+    with open_home(place or home) as book:
+        # It loads a web server, which takes longer than most commands run.
+        from tapebook.surfaces.web.server import serve_pages
+
+        print_lines([f"http://{host}:{port}   (Ctrl-C ends it)"])
+        sys.stdout.flush()
+        serve_pages(book, host=host, port=port)
 
 
 class _EventPrinter:

@@ -1,12 +1,13 @@
-"""Commands on experience: `experience show`, `snapshots`, `export`, `import`, `forget`, `remember` and `rebuild`."""
+"""Commands on experience: `show`, `snapshots`, `similar`, `export`, `import`, `forget`, `remember`, `rebuild`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from tapebook.domain.text import plural
-from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, open_home
+from tapebook.surfaces.cli.options import Agent, AsOf, Home, Json, Symbol, open_home
 from tapebook.surfaces.cli.output import Column, minute, money, print_json, print_lines, print_table
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder of JSON files, one per outcome.")]
@@ -65,6 +66,9 @@ FORGOTTEN = [
 ]
 
 
+ALIKE = [Column("moment", "at", minute), Column("symbol", "symbol"), Column("distance", "distance", _weight)]
+
+
 @group.command()
 def show(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
     """Show whom an agent trusts, where it does well, and since when."""
@@ -75,7 +79,7 @@ def show(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json = Fa
     elif not any(found[part] for part in ("outcomes", "snapshots", "members", "forgotten")):
         print("no outcomes yet: they are learned from when a trade has ended")
     else:
-        print_experience(found)
+        print_experience(cast(dict[str, Any], found))
 
 
 @group.command()
@@ -95,6 +99,33 @@ def snapshots(agent: Agent, *, as_of: AsOf = None, home: Home = None, json: Json
             print()
             named = [Column("chunk", "chunk", cut=True), Column(title, "name", cut=True)]
             print_table(rows, [*named, *RESULT, Column("net usd", "net_usd", money)], empty="")
+
+
+@group.command()
+def similar(agent: Agent, symbol: Symbol, *, as_of: AsOf = None, home: Home = None, json: Json = False) -> None:
+    """Show the past moments most like one, and what came after."""
+    with open_home(home) as book:
+        found = book.experience.similar(agent, symbol, as_of=as_of)
+    if json:
+        print_json(found)
+        return
+    seen = "nothing like it was seen before" if found["novel"] else "it was seen before"
+    print_lines([f"{symbol} as of {found['as_of']}, of {plural(found['searched'], 'moment')}: {seen}"])
+    rows = [
+        {**each, **{f"bps after {span}": move for span, move in each["moves_bps"].items()}}
+        for each in found["neighbours"]
+    ]
+    moves = [Column(name, name, _move) for name in (rows[0] if rows else {}) if name.startswith("bps ")]
+    print_table(rows, [*ALIKE, *moves], empty="nothing to compare with yet: moments are noted every hour")
+    print_lines(f"{each['span']} later: {_bps(_estimate(each))} bps, n={each['n']}" for each in found["moves"])
+
+
+def _move(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.1f}"
+
+
+def _estimate(move: Mapping[str, Any]) -> dict[str, float]:
+    return {"value": move["mean_bps"], "low": move["low_bps"], "high": move["high_bps"]}
 
 
 @group.command("export")

@@ -1,6 +1,7 @@
-"""Commands on the home as a whole: `init`, `demo`, `verify`, `rebuild`, `doctor`, `backup`, `restore`, `completion`."""
+"""Commands on a home as a whole: `init`, `demo`, `verify`, `doctor`, `backup`, `events` and others; `completion`."""
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -8,8 +9,18 @@ import typer
 from tapebook.domain.instants import minute_text
 from tapebook.domain.text import plural
 from tapebook.errors import Stop
-from tapebook.surfaces.cli.options import Home, Json, home_folder, open_home
-from tapebook.surfaces.cli.output import Column, complain, print_json, print_lines, print_table, progress, whole
+from tapebook.surfaces.cli.options import Home, Json, Most, home_folder, open_home, parse_time
+from tapebook.surfaces.cli.output import (
+    Column,
+    cell,
+    complain,
+    minute,
+    print_json,
+    print_lines,
+    print_table,
+    progress,
+    whole,
+)
 
 if TYPE_CHECKING:
     from tapebook.api.app import DemoProgress
@@ -35,11 +46,27 @@ complete -o default -F _tapebook tapebook
 _BEFORE = {"bash": "", "zsh": "autoload -Uz compinit bashcompinit\ncompinit\nbashcompinit\n"}
 
 
-def init(home: Home = None) -> None:
+EVENTS = [
+    Column("at", "at", minute),
+    Column("agent", "agent"),
+    Column("symbol", "symbol"),
+    Column("kind", "event"),
+    Column("what happened", "text", cut=True),
+]
+
+
+def init(
+    *,
+    production: Annotated[
+        bool, typer.Option("--production", help="Also write units of systemd and files for containers.")
+    ] = False,
+    home: Home = None,
+) -> None:
     """Make a new home with its settings and empty databases."""
     from tapebook.api import app
 
-    print_lines(app.init(home_folder(home)))
+    place = home_folder(home)
+    print_lines(app.init_production(place) if production else app.init(place))
 
 
 def verify(
@@ -86,13 +113,17 @@ def rebuild(*, home: Home = None, json: Json = False) -> None:
 
 def doctor(
     *,
-    fix: Annotated[bool, typer.Option("--fix", help="First move what waits in the spool to the archive.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="First pack the spool and bring back what the archive lost.")
+    ] = False,
+    archive: Annotated[bool, typer.Option("--archive", help="With --fix: read every object, find torn ones.")] = False,
     home: Home = None,
     json: Json = False,
 ) -> None:
     """Check what this home needs to run."""
     with open_home(home) as book:
-        checks = book.doctor(fix=True) if fix else book.doctor()
+        say = partial(print, file=sys.stderr)
+        checks = book.doctor(fix=True, archive=archive, notice=say) if fix else book.doctor()
     if json:
         print_json(checks)
     else:
@@ -169,6 +200,39 @@ def restore(
     if done.lost_anchors:
         lines.append(f"lost: what was written after the backup; {plural(done.lost_anchors, 'anchor')} of it")
     print_lines(lines)
+
+
+def events(
+    *,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="From then on, ISO-8601 (UTC) or epoch ms; else six hours ago.")
+    ] = None,
+    most: Most = 50,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """List what happened: decisions, orders, fills, troubles."""
+    begin = None if since is None else parse_time(since)
+    with open_home(home) as book:
+        found = book.events(since=begin, most=most)
+    if json:
+        print_json(found)
+    else:
+        print_table(found, EVENTS, empty="nothing happened in that time")
+
+
+def settings(*, home: Home = None, json: Json = False) -> None:
+    """Show the settings as they are read, without passwords."""
+    with open_home(home) as book:
+        found = book.settings()
+    if json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        if isinstance(value, dict):
+            print_lines([f"[{name}]", *(f"  {key} = {cell(each)}" for key, each in value.items())])
+        else:
+            print_lines([f"{name} = {cell(value)}"])
 
 
 # A second is twenty minutes of market: this is three years of it, and infinity would never end.

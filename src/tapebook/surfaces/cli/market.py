@@ -12,12 +12,14 @@ from tapebook.surfaces.cli.options import AsOf, Home, Json, home_folder, open_ho
 from tapebook.surfaces.cli.output import (
     Column,
     Show,
+    minute,
     price,
     print_json,
     print_lines,
     print_record,
     print_table,
     progress,
+    whole,
 )
 
 if TYPE_CHECKING:
@@ -107,13 +109,42 @@ def assets(
             **asset,
             "categories": ", ".join(asset["categories"]),
             "terms": ", ".join(asset["searchTerms"]),
-            "state": "" if asset["live"] else "delisted",
+            "state": "delisted" if not asset["live"] else "" if asset["listed"] else "not listed here",
         }
         for asset in found
     ]
-    print_table(rows, _ASSET_COLUMNS, empty="no market is known of this category")
+    print_table(rows, _ASSET_COLUMNS, empty="no market of this category is live; --delisted shows those that were")
+    if unlisted := sum(asset["live"] and not asset["listed"] for asset in found):
+        said = "not listed by the exchange that this home listens to, and known from the snapshot alone"
+        print(f"{plural(unlisted, 'market')} {said}", file=sys.stderr)
     if any(asset["assumed"] for asset in found):
-        print("markets are those of a snapshot taken later, assumed to have been the same", file=sys.stderr)
+        day = max(asset["knownAt"] for asset in found if asset["assumed"])[:10]
+        print(f"markets are those of the snapshot of {day}, assumed to have been the same before it", file=sys.stderr)
+
+
+CANDLES = [
+    Column("begins", "at", minute),
+    *(Column(name, name, price) for name in ("open", "high", "low", "close")),
+    Column("volume", "volume", whole),
+]
+
+
+def candles(
+    symbol: Annotated[str, typer.Argument(metavar="SYMBOL", help="A symbol of the tape, such as BTC.")],
+    *,
+    minutes: Annotated[int, typer.Option(metavar="N", min=1, max=1_440, help="How long a bar is.")] = 5,
+    most: Annotated[int, typer.Option(metavar="N", min=1, max=8_760, help="The newest N bars.")] = 20,
+    as_of: AsOf = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """List the newest finished bars of a symbol, oldest first."""
+    with open_home(home) as book:
+        found = book.candles(symbol, minutes=minutes, most=most, as_of=as_of)
+    if json:
+        print_json(found)
+    else:
+        print_table(found, CANDLES, empty="no bar has ended yet")
 
 
 def market(

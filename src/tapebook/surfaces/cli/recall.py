@@ -62,6 +62,28 @@ def search(
 
 
 @group.command()
+def show(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A document, as a citation names it.")],
+    *,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="That of this agent.")] = None,
+    sha256: Annotated[str | None, typer.Option("--sha256", metavar="HASH", help="The version with this hash.")] = None,
+    as_of: AsOf = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Print a document with its line numbers, now or as it was."""
+    moment = None if as_of is None else parse_time(as_of)
+    with open_home(home) as book:
+        found = book.recall.document(path, agent=agent, sha256=sha256, as_of=moment)
+    if json:
+        print_json(found)
+    else:
+        lines = found.text.split("\n")
+        width = len(str(len(lines)))
+        print_text("\n".join(f"{place:>{width}}  {line}" for place, line in enumerate(lines, 1)))
+
+
+@group.command()
 def status(*, home: Home = None, json: Json = False) -> None:
     """Show documents, the index, the last sync, and what was refused."""
     with open_home(home) as book:

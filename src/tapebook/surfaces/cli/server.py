@@ -17,6 +17,9 @@ AllowHost = Annotated[
 Also = Annotated[
     list[str] | None, typer.Option("--also", metavar="DIR", help="One more home, of another owner; tokens tell them.")
 ]
+Seconds = Annotated[
+    float | None, typer.Option("--seconds", metavar="N", min=0.1, help="Stop after N seconds; else run until stopped.")
+]
 Scopes = Annotated[
     list[str] | None, typer.Option("--scope", metavar="SCOPE", help="read, record, trade or admin; else read.")
 ]
@@ -24,15 +27,21 @@ TokenName = Annotated[str, typer.Argument(metavar="NAME", help="The name of a to
 
 
 def api(
-    *, host: Host = "127.0.0.1", port: Port = 8017, allow_host: AllowHost = None, also: Also = None, home: Home = None
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 8017,
+    allow_host: AllowHost = None,
+    also: Also = None,
+    seconds: Seconds = None,
+    home: Home = None,
 ) -> None:
     """Serve the home over HTTP, below /api/v1."""
     with ExitStack() as opened:
         books = [opened.enter_context(open_home(each)) for each in [home, *(also or ())]]
         # FastAPI takes longer to load than most commands run.
-        from tapebook.surfaces.http.server import serve
+        from tapebook.surfaces.http.server import ListenTerms, serve
 
-        serve(books, host=host, port=port, hosts=allow_host or ())
+        serve(books, ListenTerms(host, port, tuple(allow_host or ()), seconds))
 
 
 TOKENS = [

@@ -148,8 +148,23 @@ class RequestChecks:
         if origin is not None and (urlsplit_host(origin) != host.lower()):
             detail = f"a page of {origin[:100]!r} may not call this server"
             return _problem(403, "cross-site", detail, "call it from a program, or from its own pages")
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and scope["type"] == "websocket":
-            return _problem(403, "cross-site", "another site's page may not connect", "open this server's own page")
+        path, query = scope["path"], scope.get("query_string", b"")
+        if "\0" in path or b"%00" in query:
+            return _problem(400, "bad-request", "a path or a query has no NUL character", "leave it out")
+        is_write = scope["type"] == "http" and scope["method"] not in _SAFE_METHODS
+        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        if (
+            is_write
+            and has_body
+            and path.startswith("/api/")
+            and not headers.get("content-type", "").startswith("application/json")
+        ):
+            # A form of another site can be sent without asking this server first; JSON cannot.
+            return _problem(415, "not-json", "a write is JSON", "send `Content-Type: application/json`")
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and (
+            is_write or scope["type"] == "websocket"
+        ):
+            return _problem(403, "cross-site", "another site's page may not write here", "open this server's own page")
         return None
 
 
@@ -198,5 +213,12 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 def _problem(status: int, name: str, detail: str, remedy: str) -> Problem:
-    titles = {403: "Forbidden", 408: "Request Timeout", 413: "Content Too Large", 421: "Misdirected Request"}
+    titles = {
+        400: "Bad Request",
+        403: "Forbidden",
+        415: "Unsupported Media Type",
+        408: "Request Timeout",
+        413: "Content Too Large",
+        421: "Misdirected Request",
+    }
     return Problem(f"urn:tapebook:problem:{name}", titles[status], status, detail, remedy)

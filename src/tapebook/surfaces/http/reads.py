@@ -7,12 +7,13 @@ from fastapi import APIRouter, Path, Query
 
 from tapebook.api.agents import AgentView, ProfileView
 from tapebook.api.app import Check, Preview, ReplayReport, ShadowReport
-from tapebook.api.backtests import BacktestView
+from tapebook.api.backtests import BacktestReportView, BacktestView
+from tapebook.api.experience import ExperienceView, NeighboursView
 from tapebook.api.horizons import LayerView
 from tapebook.api.lessons import HypothesesView
-from tapebook.api.market import ALL_SOURCES, AssetContextView, AssetView, MarketSource, MarketView
+from tapebook.api.market import ALL_SOURCES, AssetContextView, AssetView, BarView, MarketSource, MarketView
 from tapebook.api.portfolio import EquityView, HomePortfolioView, StatusView
-from tapebook.api.recall import ProposalDiff, ProposalView, RecallStatus, WriteView
+from tapebook.api.recall import DocumentText, ProposalDiff, ProposalView, RecallStatus, WriteView
 from tapebook.domain.agent import Horizon, SkillNote
 from tapebook.domain.views import (
     ExplainedRunView,
@@ -40,6 +41,9 @@ RunId = Annotated[str, Path(max_length=64, description="The id of a run, or how 
 Name = Annotated[str, Path(max_length=100)]
 # Beyond any number of versions, and an integer that both databases take.
 Version = Annotated[int | None, Query(ge=1, le=10**9, description="A version of the agent.")]
+
+# This check looks through the rows of every owner of a database and names them.
+_OF_ALL_OWNERS = "objects"
 
 
 class RunPage(TypedDict):
@@ -87,6 +91,14 @@ class SearchAnswer(TypedDict):
     missing: str
 
 
+class OfferView(TypedDict):
+    """What a bot may know now: a text for its own prompt, the whole packet, and the ticket of the decision."""
+
+    ticket: str
+    text: str
+    packet: PacketView
+
+
 class CallerView(TypedDict):
     """Who calls, and what they may do."""
 
@@ -116,6 +128,13 @@ def show_context(
 ) -> PacketView:
     """What an agent would see of a symbol now, or what it would have seen at a moment."""
     return packet_view(caller.book.context(agent, symbol, as_of=as_of, version=version))
+
+
+@_agent.get("/agents/{agent}/decision")
+def offer_decision(caller: Reader, agent: AgentName, symbol: Symbol, at: AsOf = None) -> OfferView:
+    """What a bot that lives elsewhere may know now, and the ticket with which it records what it decides."""
+    offer = caller.book.offer_decision(agent, symbol, at=at)
+    return {"ticket": offer.ticket, "text": offer.text, "packet": packet_view(offer.packet)}
 
 
 @_agent.get("/agents/{agent}/preview")
@@ -148,7 +167,7 @@ def list_hypotheses(caller: Reader, agent: AgentName, most: Most = 20, as_of: As
 
 
 @_memory.get("/agents/{agent}/experience")
-def show_experience(caller: Reader, agent: AgentName, as_of: AsOf = None) -> dict[str, Any]:
+def show_experience(caller: Reader, agent: AgentName, as_of: AsOf = None) -> ExperienceView:
     """Whom an agent trusts and where it does well."""
     return caller.book.experience.show(agent, as_of=as_of)
 
@@ -170,6 +189,12 @@ def list_skills(caller: Reader, agent: AgentFilter = None) -> list[SkillNote]:
     return caller.book.skills.notes_for(agent) if agent else caller.book.skills.promoted_notes()
 
 
+@_memory.get("/agents/{agent}/experience/similar")
+def find_similar(caller: Reader, agent: AgentName, symbol: Symbol, as_of: AsOf = None) -> NeighboursView:
+    """The moments of the past most like one, and what the market did after them."""
+    return caller.book.experience.similar(agent, symbol, as_of=as_of)
+
+
 @_memory.get("/recall/search")
 def search_documents(
     caller: Reader,
@@ -184,6 +209,19 @@ def search_documents(
     found = caller.book.recall.search(query, agent=agent, limit=limit, as_of=as_of, kinds=kind)
     # Through builtins: scores come as tuples and structs.
     return msgspec.convert(msgspec.to_builtins(found.to_dict()), SearchAnswer)
+
+
+@_memory.get("/recall/document")
+def show_document(
+    caller: Reader,
+    path: Annotated[str, Query(max_length=1000, description="As a citation names it.")],
+    *,
+    agent: AgentFilter = None,
+    sha256: Annotated[str | None, Query(max_length=64, description="The contentSha256 of a citation.")] = None,
+    as_of: AsOf = None,
+) -> DocumentText:
+    """A whole document: now, as of a moment, or as it was cited."""
+    return caller.book.recall.document(path, agent=agent, sha256=sha256, as_of=as_of)
 
 
 @_memory.get("/recall/status")
@@ -326,6 +364,19 @@ def show_market_context(
 
 
 # Last, since a symbol may hold slashes.
+@_market.get("/candles")
+def list_candles(
+    caller: Reader,
+    symbol: Symbol,
+    *,
+    minutes: Annotated[int, Query(ge=1, le=1440, description="How long a bar is.")] = 5,
+    most: Most = 100,
+    as_of: AsOf = None,
+) -> list[BarView]:
+    """The newest finished bars of a symbol, oldest first."""
+    return caller.book.candles(symbol, minutes=minutes, most=most, as_of=as_of)
+
+
 @_market.get("/market/{symbol:path}")
 def show_market(caller: Reader, symbol: SymbolPath, as_of: AsOf = None) -> MarketView:
     """What is known of a symbol: price, liquidity, funding, volatility, positioning, gaps."""
@@ -344,14 +395,27 @@ def show_caller(caller: Reader) -> CallerView:
 @_home.get("/status")
 def show_status(caller: Reader) -> StatusView:
     """Equity, the day, positions, working orders, health and cost, all of this moment."""
-    return caller.book.status()
+    found = caller.book.status()
+    return {**found, "incidents": [each for each in found["incidents"] if each["name"] != _OF_ALL_OWNERS]}
 
 
 @_home.get("/health")
 def show_health(caller: Reader) -> list[Check]:
     """The state of the home, point by point, of this moment."""
     # Disks, logs and leases have no past, so there is no `as_of`.
-    return caller.book.doctor()
+    return [each for each in caller.book.doctor() if each.name != _OF_ALL_OWNERS]
+
+
+@_home.get("/activity")
+def list_events(caller: Reader, since: AsOf = None, most: Most = 200) -> list[dict[str, Any]]:
+    """What happened since a moment, newest first; without one, within six hours."""
+    return caller.book.events(since=since, most=most)
+
+
+@_home.get("/settings")
+def show_settings(caller: Reader) -> dict[str, Any]:
+    """The settings of the home as they are read, without passwords."""
+    return caller.book.settings()
 
 
 @_home.get("/backtests")
@@ -362,7 +426,7 @@ def list_backtests(caller: Reader) -> list[BacktestView]:
 
 
 @_home.get("/backtests/{name}")
-def show_backtest(caller: Reader, name: Name) -> dict[str, Any]:
+def show_backtest(caller: Reader, name: Name) -> BacktestReportView:
     """A backtest with all its chunks, by its id or how that begins."""
     return caller.book.backtests.show(name)
 

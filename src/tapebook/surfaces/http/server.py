@@ -7,23 +7,31 @@ What is served in the same process (pages, MCP) is mounted on the application; w
 `run_beside`. NiceGUI wraps the lifespan that is here in its own.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import msgspec
 import uvicorn
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from tapebook.api.app import Tapebook
 from tapebook.errors import BadInput
 from tapebook.surfaces.http.access import LOOPBACK_NAMES, HomeAccess, RequestChecks, is_loopback
 from tapebook.surfaces.http.answers import TypedRoute, install_problem_handlers, openapi_document
+from tapebook.surfaces.http.events import EVENT_ROUTERS, HomePulse
+from tapebook.surfaces.http.metrics import METRICS_ROUTER
 from tapebook.surfaces.http.reads import READ_ROUTERS
+from tapebook.surfaces.http.writes import WRITE_ROUTERS
 
 PREFIX = "/api/v1"
 API_VERSION = "1.0"
 # Shorter than the desk waits for its roles to leave.
 _LEAVE_SECONDS = 5
+MOST_CONNECTIONS = 500
 
 StartBeside = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -45,9 +53,12 @@ def create_app(*books: Tapebook, loopback: bool = True, hosts: Iterable[str] = (
     )
     app.state.access = HomeAccess(books, anyone_reads=loopback and not hosts)
     app.state.beside = list[StartBeside]()
-    routers = READ_ROUTERS
+    app.state.pulses = dict[str, HomePulse]()
+    routers = (*READ_ROUTERS, *WRITE_ROUTERS, *EVENT_ROUTERS)
     for router in routers:
         app.include_router(router, prefix=PREFIX)
+    # Where Prometheus looks for it.
+    app.include_router(METRICS_ROUTER)
     install_problem_handlers(app)
     # Outermost, so that it stands in front of what is mounted later as well.
     app.add_middleware(RequestChecks, hosts=LOOPBACK_NAMES | set(hosts) if loopback else None)
@@ -75,24 +86,73 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
 
 
-def serve(books: Sequence[Tapebook], *, host: str, port: int, hosts: Collection[str] = ()) -> None:
+def mount_mcp(app: FastAPI) -> None:
+    """Serves MCP at `/mcp` to the same callers."""
+    # The SDK takes a second to import, which no test of a route needs.
+    from tapebook.surfaces.mcp.server import McpEndpoint
+
+    endpoint = McpEndpoint(app.state.access.caller)
+    app.router.routes.append(Route("/mcp", endpoint))
+    run_beside(app, endpoint.run)
+
+
+class ListenTerms(msgspec.Struct, frozen=True):
+    """Where a server listens, by which more names it may be called, and for how long it runs."""
+
+    host: str = "127.0.0.1"
+    port: int = 8017
+    hosts: tuple[str, ...] = ()
+    seconds: float | None = None
+
+
+def serve(books: Sequence[Tapebook], terms: ListenTerms) -> None:
     """Serves homes until it is told to stop; refuses to be reached from elsewhere while a home has no token."""
-    loopback = is_loopback(host)
-    app = create_app(*books, loopback=loopback, hosts=hosts)
+    loopback = is_loopback(terms.host)
+    app = create_app(*books, loopback=loopback, hosts=terms.hosts)
+    mount_mcp(app)
     try:
-        if (not loopback or hosts) and not app.state.access.has_tokens():
-            where = f"{host} can be reached from elsewhere" if not loopback else f"{next(iter(hosts))} may be a proxy"
+        if (not loopback or terms.hosts) and not app.state.access.has_tokens():
+            where = (
+                f"{terms.host} can be reached from elsewhere" if not loopback else f"{terms.hosts[0]} may be a proxy"
+            )
             raise BadInput(f"{where}: make a token first with `tapebook tokens add NAME`, or listen on 127.0.0.1")
-        uvicorn.run(
-            app,
-            host=host,
-            port=port,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            # Nothing here depends on where a request says it comes from.
-            proxy_headers=False,
-            timeout_graceful_shutdown=_LEAVE_SECONDS,
-        )
+        run_server(app, terms)
     finally:
         app.state.access.close()
+
+
+def run_server(app: FastAPI, terms: ListenTerms) -> None:
+    """Runs an application until it is told to stop; BadInput when its port is taken."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # Nothing here depends on where a request says it comes from.
+        proxy_headers=False,
+        # A client that opens connections and says nothing must not shut out the others.
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=_LEAVE_SECONDS,
+    )
+    server = uvicorn.Server(config)
+    with _bound_socket(terms.host, terms.port) as bound:
+        timer = threading.Timer(terms.seconds or 0, lambda: setattr(server, "should_exit", True))
+        timer.daemon = True
+        if terms.seconds is not None:
+            timer.start()
+        try:
+            server.run(sockets=[bound])
+        finally:
+            timer.cancel()
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    """A socket of an address; bound here, so that a port that is taken is said in one line."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, number)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        raise BadInput(f"cannot listen on {host}:{port} ({error.strerror}): choose another --port or --host") from error
+    return made

@@ -2,20 +2,26 @@
 
 1. `make_server` makes the server for whoever `CallerAccess` says is calling: the one who started the process, or the
    owner of the request's token.
+   `McpEndpoint` serves it to the bearers of tokens, beside the routes of the HTTP API.
 2. A tool that the caller may not use is not listed, and refuses to be called.
 3. Errors of the façade become errors of the tool, with their text and what to do.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError, UnexpectedToolError
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, InputRequiredResult, Tool, ToolAnnotations
 from pydantic import ValidationError
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
 
 from tapebook.domain.text import plural
 from tapebook.errors import Retry, Stop, TapebookError
@@ -67,6 +73,52 @@ class ProcessAccess:
     def scopes(self) -> frozenset[str]:
         """The scopes that were given when the process was started."""
         return self._scopes
+
+
+class TokenBearer(Protocol):
+    """Whom a token is of: what they may do, and the home that is theirs."""
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What the token allows."""
+
+    @property
+    def book(self) -> "Tapebook":
+        """The home of its owner."""
+
+
+class McpEndpoint:
+    """Streamable HTTP for the bearers of tokens: an ASGI application, and the access of the request under way.
+
+    Every request is answered by itself, so that none is answered for the bearer of another.
+    """
+
+    def __init__(self, find_bearer: Callable[[str | None], TokenBearer]) -> None:
+        self._find_bearer = find_bearer
+        self._bearer: ContextVar[TokenBearer] = ContextVar("bearer")
+        self._server = make_server(self)
+        # Hosts, origins and sizes are checked in front of all routes.
+        unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        self._server.streamable_http_app(json_response=True, stateless_http=True, transport_security=unchecked)
+
+    def home(self) -> "Tapebook":
+        """The home of the bearer's owner."""
+        return self._bearer.get().book
+
+    def scopes(self) -> frozenset[str]:
+        """What the bearer's token allows."""
+        return self._bearer.get().scopes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request of whoever its token is of; without one that is known it raises what says so."""
+        self._bearer.set(self._find_bearer(Headers(scope=scope).get("authorization")))
+        await self._server.session_manager.handle_request(scope, receive, send)
+
+    @asynccontextmanager
+    async def run(self, _app: object) -> AsyncIterator[None]:
+        """Lets it answer for as long as the context lasts."""
+        async with self._server.session_manager.run():
+            yield
 
 
 class MemoryServer(MCPServer[Any]):

@@ -184,7 +184,8 @@ class MemoryTools:
         """How providers, regimes, symbols and confidences did: n, win rate with interval, net, trust."""
         tb, name, place = self._home(), self._agent(agent), self._cursor(cursor, as_of)
         report = tb.experience.show(name, as_of=place.as_of)
-        rows = [_record_row(kind, each) for kind in _RECORD_KINDS for each in report[kind]]
+        shown = cast(Mapping[str, Any], report)
+        rows = [_record_row(kind, each) for kind in _RECORD_KINDS for each in shown[kind]]
         counts = f"{plural(report['outcomes'], 'outcome')}, {plural(report['situations'], 'situation')}"
         return tool_result(fit_rows(rows, cursor=place, note=f"{name} as of {report['as_of']}: {counts}"))
 
@@ -315,7 +316,7 @@ class MemoryTools:
         """Where to go on, or the beginning as of a moment."""
         if cursor:
             return Cursor.parse(cursor)
-        return Cursor(0, self._home().moment(as_of or None))
+        return Cursor(0, self._home().now(as_of or None))
 
 
 _RECORD_KINDS = ("providers", "regimes", "assets", "calibration")

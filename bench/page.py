@@ -1,0 +1,120 @@
+"""The page: how long a browser takes for it with 100,000 trades, against that of a home without any, in one run.
+
+Both homes know the same day of a market, and the trades come in as fills of the past do. A page counts as drawn when
+its first sheet is there and, on an agent's page of trades, the first row of the grid.
+"""
+
+import csv
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import uvicorn
+from playwright.sync_api import Page, sync_playwright
+
+from bench.figure import Figure, seconds
+from bench.packet import NOON, write_market
+from tapebook.api import app
+from tapebook.clock import VirtualClock
+from tapebook.domain.instants import MINUTE, iso_text
+from tapebook.home import make_home
+from tapebook.surfaces.web.server import create_page_app
+from tapebook.wiring import Rooms
+
+TRADES = 100_000
+LOADS = 7
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+
+
+def run() -> list[Figure]:
+    """The overview and an agent's page, each in both homes."""
+    with tempfile.TemporaryDirectory() as folder:
+        empty = page_times(make_trading_home(Path(folder) / "empty", 0))
+        full = page_times(make_trading_home(Path(folder) / "full", TRADES))
+    figures = []
+    for path, floor in empty.items():
+        ratio = floor / full[path]
+        figures.append(Figure(f"page, {path}, {TRADES:,} trades", full[path], "ms", floor, ratio, "≥ 0.5"))
+    return figures
+
+
+def make_trading_home(home: Path, trades: int) -> Path:
+    """A home with an agent that made so many trades, a minute each."""
+    make_home(home)
+    rooms = Rooms(home, clock=VirtualClock(NOON))
+    write_market(rooms)
+    rooms.close()
+    with app.open(home, clock=VirtualClock(NOON)) as book:
+        book.add_agent("bench", {"watch": "BTC, ETH"})
+        if trades:
+            fills = home.parent / "fills.csv"
+            _write_fills(fills, trades)
+            took = seconds(lambda: book.import_fills(fills, agent="bench"))
+            print(f"  {trades:,} trades booked in {took:.0f} s", flush=True)
+    return home
+
+
+def page_times(home: Path) -> dict[str, float]:
+    """The median time of each page in milliseconds."""
+    with app.open(home, clock=VirtualClock(NOON)) as book, serving(book) as base, open_page() as page:
+        has_trades = bool(book.trades("bench", most=1))
+        overview = _median_ms(lambda: page.goto(base), page, has_rows=False)
+        agent = _median_ms(lambda: page.goto(f"{base}/agents/bench"), page, has_rows=has_trades)
+        return {"overview": overview, "agent": agent}
+
+
+def _median_ms(load: Callable[[], object], page: Page, *, has_rows: bool) -> float:
+    def shown() -> None:
+        load()
+        page.wait_for_selector(".tb-main .tb-sheet" if not has_rows else ".ag-row [col-id=symbol]")
+
+    shown()
+    return statistics.median(1000 * seconds(shown) for _ in range(LOADS))
+
+
+def _write_fills(path: Path, trades: int) -> None:
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["time", "symbol", "side", "size", "price", "fee", "order_id"])
+        for place in range(trades):
+            opened = NOON - (trades - place + 1) * 2 * MINUTE
+            price = 65_000 + place % 97
+            closed, moved = opened + MINUTE, place % 13 - 6
+            rows.writerow([iso_text(opened), "BTC", "buy", "0.01", price, "0.3", f"o{place}"])
+            rows.writerow([iso_text(closed), "BTC", "sell", "0.01", price + moved, "0.3", f"c{place}"])
+
+
+@contextmanager
+def serving(book: app.Tapebook) -> Iterator[str]:
+    """The address of a home's pages, served in a thread."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(create_page_app(book), host="127.0.0.1", port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+@contextmanager
+def open_page(*, width: int = 1440, height: int = 900, theme: str = "light") -> Iterator[Page]:
+    """A page of a browser without a window."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        scheme: Literal["dark", "light"] = "dark" if theme == "dark" else "light"
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        yield context.new_page()
+        browser.close()

@@ -1,0 +1,28 @@
+"""An invented market for the examples: minutes pass when they are asked for, so that all runs offline and at once."""
+
+import math
+from collections.abc import Iterator
+
+from tapebook import VirtualClock
+
+START = 1_767_571_200_000
+MINUTE = 60_000
+
+
+def price_at(minute: int) -> float:
+    """A market that swings, slowly and quickly."""
+    return round(65_000 * (1 + 0.02 * math.sin(minute / 90) + 0.003 * math.sin(minute / 11)), 2)
+
+
+def bar_of(minute: int) -> dict[str, float]:
+    """The bar of a minute, as exchanges give it."""
+    first, last = price_at(minute), price_at(minute + 1)
+    bar = {"time": START + minute * MINUTE, "open": first, "close": last, "volume": 3.0}
+    return bar | {"high": max(first, last) + 2, "low": min(first, last) - 2}
+
+
+def minutes(clock: VirtualClock, count: int) -> Iterator[dict[str, float]]:
+    """One bar after the other; the clock is where a bar has just ended. A live bot waits for its exchange instead."""
+    for minute in range(count):
+        clock.advance(START + (minute + 1) * MINUTE + 500)
+        yield bar_of(minute)

@@ -1,0 +1,249 @@
+"""The market: one symbol with its features, the registry by category, prediction markets, capital, and gaps."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nicegui import ui
+
+from tapebook.api.app import Tapebook
+from tapebook.domain.text import plural
+from tapebook.errors import TapebookError
+from tapebook.surfaces.web.charts import candle_options
+from tapebook.surfaces.web.frame import PageFrame, chart, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.markup import (
+    Cells,
+    Child,
+    Markup,
+    badge,
+    empty,
+    figures,
+    key_values,
+    link,
+    moment,
+    number,
+    picks,
+    plain_value,
+    price,
+    sheet,
+    table,
+    tag,
+)
+
+_BARS_SHOWN = 200
+# The rest of the registry is found by its category.
+_LISTED = 200
+_ASSETS = [
+    *(
+        Cells("symbol", "tb-fit"),
+        Cells("name"),
+        Cells("kind", "tb-fit"),
+        Cells("categories", "long"),
+        Cells("tick", "num"),
+    ),
+    *(Cells("lot", "num"), Cells("leverage", "num"), Cells("sources", "tb-fit")),
+]
+_BLOCKS = {
+    "liquidityProfile": "Liquidity",
+    "fundingPressure": "Funding",
+    "volatilityProfile": "Volatility",
+    "positioningPressure": "Positioning",
+}
+_HIDDEN = ("at", "ageSeconds", "stale")
+
+
+def register(book: Tapebook) -> None:
+    """Adds the page."""
+
+    @ui.page("/market")
+    async def market(symbol: str = "", minutes: int = 5, category: str = "") -> None:
+        with page_frame(book, "/market", title="Market", lead="What the tape knows, and how old it is") as frame:
+            await draw_or_say(lambda: _market(frame, symbol, minutes, category))
+
+
+async def _market(frame: PageFrame, wanted: str, minutes: int, category: str) -> None:
+    watched = sorted({each for agent in await frame.read(frame.book.agents) for each in agent["watch"]})
+    # A symbol from the registry may be one that nobody watches.
+    symbol = wanted or (watched[0] if watched else "")
+    if symbol:
+        others = [] if symbol in watched else [symbol]
+        choices = [(each, f"/market?{query_of(symbol=each)}", each == symbol) for each in [*watched, *others]]
+        frame.html(picks("Symbol", choices))
+        await frame.live(lambda: _symbol(frame, symbol, minutes), streams=lambda stream: stream == "tape")
+    await _registry(frame, category)
+
+
+async def _symbol(frame: PageFrame, symbol: str, minutes: int) -> None:
+    try:
+        found: Mapping[str, Any] = await frame.read(frame.book.market, symbol)
+        bars = await frame.read(frame.book.candles, symbol, minutes=minutes, most=_BARS_SHOWN)
+    except TapebookError as error:
+        frame.html(sheet(symbol, empty("Nothing on the tape", str(error), "tapebook ingest", "tapebook demo")))
+        return
+    # The longest horizon, so that nothing known is left out.
+    context = (await frame.read(frame.book.market_context, [symbol], horizon="position")).get(symbol, {})
+    frame.html(_figures(found))
+    with sheet_of(f"{symbol}, bars of {minutes} minutes", found["asOf"][:16].replace("T", " ") + " UTC"):
+        if bars:
+            chart(candle_options(bars, []), f"Candles of {symbol}")
+        else:
+            frame.html(empty("No bars", "Bars appear when their minutes have ended."))
+    frame.html(
+        tag("div", [_block(title, found.get(name)) for name, title in _BLOCKS.items()], cls="tb-masonry"),
+        tag("div", _predictions(context.get("predictionMarkets")), _macro(context.get("macro")), cls="tb-columns"),
+        _gaps(found.get("gaps") or []),
+    )
+
+
+def _figures(found: Mapping[str, Any]) -> Markup:
+    mid, regime = found.get("midPrice"), found.get("regime")
+    funding, volatility = found.get("fundingPressure") or {}, found.get("volatilityProfile") or {}
+    # Figures of features are decimal text, as they are stored.
+    spread = (found.get("liquidityProfile") or {}).get("spreadBps")
+    return figures(
+        [
+            ("Price", price(mid["price"]) if mid else "–", _age(mid) if mid else "not known"),
+            (
+                "Regime",
+                regime["tag"].replace("_", " ") if regime else "–",
+                plural(regime["bars"], "bar") if regime else "",
+            ),
+            ("Funding a year", _percent(funding.get("fundingRateAnnual")), funding.get("regime", "")),
+            ("Volatility, 24 h", _percent(volatility.get("annualizedVol24h")), volatility.get("regime", "")),
+            ("Spread", f"{spread} bps" if spread else "–", "of the newest book"),
+            ("Open gaps", number(sum(not gap["filled"] for gap in found.get("gaps") or [])), "within the hour"),
+        ]
+    )
+
+
+def _percent(text: str | None) -> str:
+    return "–" if text is None else f"{float(text):.1%}"
+
+
+def _age(block: Mapping[str, Any]) -> str:
+    old = f"{number(block['ageSeconds'])} s old"
+    return f"stale, {old}" if block["stale"] else old
+
+
+def _block(title: str, block: Mapping[str, Any] | None) -> Markup:
+    if block is None:
+        return sheet(title, empty("Not known", "Features are derived every five minutes of market."))
+    values = {name: plain_value(value) for name, value in block.items() if name not in _HIDDEN}
+    return sheet(title, key_values(values), note=badge(_age(block), "warn" if block["stale"] else ""))
+
+
+def _predictions(block: Mapping[str, Any] | None) -> Markup:
+    """What prediction markets expect; their titles are text of others."""
+    if block is None:
+        return sheet(
+            "Prediction markets",
+            empty("None is known", "Add the source and follow it:", 'sources = ["hyperliquid", "polymarket"]'),
+        )
+    rows = [
+        [
+            each.get("question", ""),
+            plain_value(each.get("probability")),
+            plain_value(each.get("endsAt") or each.get("end")),
+        ]
+        for part in ("immediate", "later", "recentlyClosed")
+        for each in (block.get(part) or {}).get("top", ())
+    ]
+    columns = [Cells("question", "long"), Cells("probability", "num"), Cells("ends", "tb-fit")]
+    lead = {
+        "bias": plain_value(block.get("immediateBias")),
+        "shift in an hour": plain_value(block.get("probabilityShift1h")),
+    }
+    listed = table(columns, rows, label="Prediction markets") if rows else None
+    return sheet(
+        "Prediction markets", key_values(lead), listed, note=badge(_age(block), "warn" if block["stale"] else "")
+    )
+
+
+def _macro(block: Mapping[str, Any] | None) -> Markup:
+    if block is None:
+        return sheet(
+            "Capital",
+            empty("Nothing is known", "Add the source and follow it:", 'sources = ["hyperliquid", "defillama"]'),
+        )
+    rows = [
+        [
+            each["channel"],
+            each["subject"],
+            ", ".join(
+                f"{key} {plain_value(value)}"
+                for key, value in each.items()
+                if key not in (*_HIDDEN, "channel", "subject")
+            ),
+        ]
+        for each in block["rows"]
+    ]
+    columns = [Cells("channel", "tb-fit"), Cells("subject", "tb-fit"), Cells("figures", "long")]
+    return sheet(
+        "Capital",
+        table(columns, rows, label="Rows of capital"),
+        note=badge(_age(block), "warn" if block["stale"] else ""),
+        flush=True,
+    )
+
+
+def _gaps(gaps: Sequence[Mapping[str, Any]]) -> Markup:
+    if not gaps:
+        return sheet(
+            "Gaps",
+            empty("No gap within the hour", "Time without news is written down here, and filled where it can be."),
+        )
+    rows: list[list[Child]] = [
+        [
+            gap["channel"],
+            moment(gap["from"], seconds=True),
+            moment(gap["to"], seconds=True),
+            badge("filled", "good") if gap["filled"] else badge("open", "warn"),
+        ]
+        for gap in gaps
+    ]
+    columns = [Cells("channel"), Cells("from", "tb-fit"), Cells("to", "tb-fit"), Cells("state")]
+    return sheet("Gaps", table(columns, rows, label="Gaps of the market"), flush=True)
+
+
+async def _registry(frame: PageFrame, category: str) -> None:
+    # What can be traded with leverage first: it is what agents watch.
+    found = await frame.read(frame.book.assets)
+    every = sorted(
+        found, key=lambda asset: (asset["maxLeverage"] is None, asset["symbol"].startswith("@"), asset["symbol"])
+    )
+    # A market has several categories and counts in each.
+    counts: dict[str, int] = {}
+    for asset in every:
+        for name in asset["categories"]:
+            counts[name] = counts.get(name, 0) + 1
+    names = sorted(counts, key=lambda name: (-counts[name], name))[:14]
+    chosen = [asset for asset in every if not category or category in asset["categories"]]
+    choices = [(f"all {len(every)}", "/market", not category)]
+    choices += [(f"{name} {counts[name]}", f"/market?{query_of(category=name)}", name == category) for name in names]
+    rows = [_asset_row(asset) for asset in chosen[:_LISTED]]
+    frame.html(tag("div", picks("Category", choices), style="overflow-x:auto"))
+    more = (
+        f"{plural(len(chosen), 'market')}, the first {_LISTED} are shown"
+        if len(chosen) > _LISTED
+        else plural(len(chosen), "market")
+    )
+    body = (
+        table(_ASSETS, rows, label="Registry of markets")
+        if rows
+        else empty("No market is known", "Follow a source:", "tapebook ingest")
+    )
+    frame.html(
+        sheet("Registry", tag("div", body, style="max-height:480px;overflow:auto", tabindex="0"), note=more, flush=True)
+    )
+
+
+def _asset_row(asset: Mapping[str, Any]) -> list[Child]:
+    return [
+        link(asset["symbol"], "market", query=query_of(symbol=asset["symbol"])),
+        asset["displayName"],
+        asset["kind"],
+        ", ".join(asset["categories"]),
+        asset["tick"] or "–",
+        asset["lot"] or "–",
+        f"{asset['maxLeverage']}x" if asset["maxLeverage"] else "–",
+        ", ".join(name for name, covered in asset["coverage"].items() if covered),
+    ]

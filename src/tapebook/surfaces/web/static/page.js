@@ -1,0 +1,61 @@
+// What the page does by itself: the theme, keys for every page, and rows of long lists fetched as they are scrolled to.
+(() => {
+  const shown = () => document.querySelectorAll(".tb-nav a[data-key]");
+
+  window.tapebookTheme = () => {
+    const dark = document.body.classList.contains("body--dark");
+    document.cookie = `theme=${dark ? "light" : "dark"};path=/;max-age=31536000;samesite=strict`;
+    location.reload();
+  };
+
+  // A list is read by cursors, so a place in it is reached from the nearest one known before it.
+  window.tapebookRows = (address, size) => {
+    const cursors = [""];
+    const fetchPart = async (part) => {
+      const before = cursors[part] ? `&before=${encodeURIComponent(cursors[part])}` : "";
+      const answer = await fetch(`${address}most=${size}${before}`);
+      if (!answer.ok) throw new Error(`the list cannot be read: ${answer.status}`);
+      const page = await answer.json();
+      cursors[part + 1] = page.next;
+      return page;
+    };
+    return {
+      rowCount: undefined,
+      getRows: async (params) => {
+        try {
+          const part = Math.floor(params.startRow / size);
+          while (cursors.length <= part) await fetchPart(cursors.length - 1);
+          const page = await fetchPart(part);
+          params.successCallback(page.rows, page.next ? -1 : params.startRow + page.rows.length);
+        } catch (error) {
+          params.failCallback();
+        }
+      },
+    };
+  };
+
+  const open = (row) => {
+    if (row && row.entry_snapshot_id) location.href = `/decisions/${encodeURIComponent(row.entry_snapshot_id)}`;
+  };
+  window.tapebookCells = {
+    amount: (cell) => cell.value == null ? "" : cell.value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 }),
+    price: (cell) => cell.value == null ? "" : Number(cell.value.toPrecision(6)).toString(),
+    moment: (cell) => cell.value ? cell.value.slice(0, 16).replace("T", " ") : "",
+    open: (event) => open(event.data),
+    openByKey: (event) => { if (event.event.key === "Enter") open(event.data); },
+  };
+
+  let waiting = 0;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable]")) return;
+    if (event.key === "g") { waiting = Date.now(); return; }
+    if (event.key === "t") { window.tapebookTheme(); return; }
+    if (Date.now() - waiting < 1500) {
+      for (const link of shown()) if (link.dataset.key === event.key) { location.href = link.href; return; }
+    }
+    waiting = 0;
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-theme-switch]")) window.tapebookTheme();
+  });
+})();
