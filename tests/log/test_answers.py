@@ -15,9 +15,9 @@ NAMES = st.sampled_from(["a", "b", ""])
 STEPS = st.lists(st.tuples(NAMES, st.sampled_from("xyz") | st.integers(0, 6)), max_size=25)
 
 
-@given(STEPS, st.booleans())
+@given(STEPS, st.booleans(), st.booleans())
 def test_an_answer_is_that_of_its_moment_and_read_once_between_changes(
-    steps: list[tuple[str, str | int]], alone: bool
+    steps: list[tuple[str, str | int]], alone: bool, narrowed: bool
 ) -> None:
     with closing(connect(":memory:")) as db:
         migrate(db, (MIGRATIONS,))
@@ -30,7 +30,10 @@ def test_an_answer_is_that_of_its_moment_and_read_once_between_changes(
             kinds = written[deployment][:seq]
             return deployment, max([place for place, kind in enumerate(kinds, 1) if kind != "z"], default=0)
 
-        kept = ReadCache(log, "xy").cached_read(read, owner="o")
+        if narrowed:
+            kept = ReadCache(log, "xyz").cached_read(read, owner="o", kinds="xy")
+        else:
+            kept = ReadCache(log, "xy").cached_read(read, owner="o")
         for name, step in steps:
             stream = Stream("o", name)
             head = log.head(stream).seq

@@ -20,21 +20,24 @@ fact, read as of a sequence number and never fitted again. Nothing here needs nu
 import math
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate
-from operator import add
+from itertools import accumulate, repeat
+from operator import add, attrgetter
+from typing import Any
 
 import msgspec
 
 from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.money import E12
 from tapebook.experience.records import Outcome
 
 HALF_HOUR = 30 * MINUTE
+_RECENT_LOOKBACK = 4 * HOUR
+_BAR_START = attrgetter("bucket_ts")
 FEATURE_UNIT = 1_024
 MOST_FEATURE = 32_000
 FIELDS = (
@@ -282,16 +285,18 @@ def _bar_figures(bar: Candle, previous: Candle | None) -> _BarFigures:
 
 
 class _BarSums:
-    """Figures of bars column by column, and sums and extremes from each of them to the last."""
+    """Figures of bars column by column, and the sum of squares from each of them to the last."""
 
     def __init__(self, figures: Sequence[_BarFigures]) -> None:
-        columns = map(list, zip(*figures, strict=True)) if figures else ([] for _ in range(7))
-        self.starts, self.ends, self.closes, lows, highs, self.jumps, squares = columns
+        columns: Iterable[tuple[Any, ...]] = zip(*figures, strict=True) if figures else repeat((), 7)
+        self.starts, self.ends, self.closes, self.lows, self.highs, self.jumps, squares = columns
         # From the last to the first, each sum from there to the end; behind the last there is nothing.
         self.squares = [0.0, *accumulate(map(add, reversed(squares), reversed(self.jumps)))]
-        self.lows, self.highs = list(accumulate(reversed(lows), min)), list(accumulate(reversed(highs), max))
-        for column in (self.squares, self.lows, self.highs):
-            column.reverse()
+        self.squares.reverse()
+
+    def extremes(self, first: int) -> tuple[int, int]:
+        """The low and the high from a bar to the last."""
+        return min(self.lows[first:]), max(self.highs[first:])
 
 
 class _SlidingSums:
@@ -351,15 +356,16 @@ class LookbackFeatures:
         first = bisect_left(older.starts, start)
         if first < len(older.starts):
             begin, squares = older.starts[first], older.squares[first] - older.jumps[first] + recent.squares[0]
-            low, high = older.lows[first], older.highs[first]
+            low, high = older.extremes(first)
             if recent.lows:
-                low, high = min(low, recent.lows[0]), max(high, recent.highs[0])
+                lowest, highest = recent.extremes(0)
+                low, high = min(low, lowest), max(high, highest)
         else:
             first = bisect_left(recent.starts, start)
             if first == len(recent.starts):
                 return None
             begin, squares = recent.starts[first], recent.squares[first] - recent.jumps[first]
-            low, high = recent.lows[first], recent.highs[first]
+            low, high = recent.extremes(first)
         covered = self.at - begin
         return (math.sqrt(squares * span / covered), low, high) if covered >= _LEAST_COVERED * span else None
 
@@ -383,6 +389,22 @@ class LookbackFeatures:
         _, low, high = window
         # A market that stood still is in the middle of its range.
         return (self.price_e8 - low) / (high - low) if high > low else 0.5
+
+
+RawBars = tuple[tuple[Candle, ...], tuple[Candle, ...]]
+"""The newest quarters of an hour, and the newest hours."""
+
+
+def cut_lookback(bars: RawBars) -> LookbackBars:
+    """Those of the newest bars, of which there is a quarter, at which a situation is looked."""
+    recent, older = bars
+    # A situation is looked at every half hour, and what is similar is searched for no more often.
+    if recent[-1].end % HALF_HOUR and len(recent) > 1:
+        recent = recent[:-1]
+    # Both meet at a full hour, so that no minute is counted twice or left out.
+    start = floor_to_step(recent[-1].end, HOUR) - _RECENT_LOOKBACK
+    first = bisect_left(recent, start, key=_BAR_START)
+    return LookbackBars(recent[first:], older[: bisect_right(older, start - HOUR, key=_BAR_START)])
 
 
 class LookbackReader:

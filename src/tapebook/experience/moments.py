@@ -24,7 +24,7 @@ from tapebook.experience.events import MomentNoted
 from tapebook.experience.features import FIT_WINDOW, MISSING, MOMENT_FIELDS, FeatureVector, Fit, LookbackFeatures
 from tapebook.experience.records import MOST_PPM, PPM
 from tapebook.experience.similar import MOVE_SPANS, MomentNeighbours, PastTrade, SimilarMoment
-from tapebook.experience.situations import FeatureRows, VectorIndex, fit_whitening
+from tapebook.experience.situations import FeatureRows, Places, VectorIndex, fit_whitening
 
 UNKNOWN_MOVE = -(2**31)
 _LONGEST = len(MOVE_SPANS) - 1
@@ -111,27 +111,28 @@ class MomentMemory(VectorIndex):
         """The most similar of the newest `size` of the first `count` moments."""
         first = max(0, count - size)
         places, distances = self.nearest_places(fit, vector, first=first, count=count, most=_LOOKED_AT * most)
-        hours = (self._rows["at"][places] // HOUR).tolist()
-        chosen, near = list[tuple[int, int]](), set[int]()
-        # Of equals the one that joined first.
-        for distance, place, hour in sorted(zip(distances, places.tolist(), hours, strict=True)):
+        # Of equals the one that joined first, since places come in order.
+        order = distances.argsort(kind="stable")
+        times = self._rows["at"][places[order]]
+        chosen, near = list[int](), set[int]()
+        for rank, hour in enumerate((times // HOUR).tolist()):
             if hour not in near:
-                chosen.append((place, distance))
+                chosen.append(rank)
                 near.update(range(hour - _HOURS_APART + 1, hour + _HOURS_APART))
                 if len(chosen) == most:
                     break
-        return MomentNeighbours(self._similar_moments(chosen), count - first, fit.far)
+        picked = order[chosen]
+        found = self._similar_moments(places[picked], distances[picked].tolist())
+        return MomentNeighbours(found, count - first, fit.far)
 
-    def _similar_moments(self, chosen: list[tuple[int, int]]) -> tuple[SimilarMoment, ...]:
+    def _similar_moments(self, places: Places, distances: list[int]) -> tuple[SimilarMoment, ...]:
         # Columns first: a row of the array costs ten times as much to read as a number of a list.
-        rows = self._rows[[place for place, _ in chosen]]
-        moves = list(map(tuple, rows["moves"].tolist()))
-        if UNKNOWN_MOVE in rows["moves"]:
+        rows, symbols = self._rows, self._symbols
+        moves = list(map(tuple, rows["moves"][places].tolist()))
+        if any([UNKNOWN_MOVE in known for known in moves]):
             moves = [tuple([None if each == UNKNOWN_MOVE else each for each in known]) for known in moves]
-        columns = zip(rows["symbol"].tolist(), rows["at"].tolist(), moves, chosen, strict=True)
-        return tuple(
-            [SimilarMoment(self._symbols[symbol], at, away, known) for symbol, at, known, (_, away) in columns]
-        )
+        columns = zip(rows["symbol"][places].tolist(), rows["at"][places].tolist(), distances, moves, strict=True)
+        return tuple([SimilarMoment(symbols[symbol], at, away, known) for symbol, at, away, known in columns])
 
     def _join(self, seq: int, opened: _OpenMoment) -> None:
         count, noted = len(self._joined_at), opened.noted
@@ -175,8 +176,9 @@ class TradeMemory(VectorIndex):
         if first == count:
             return ()
         places, distances = self.nearest_places(fit, vector, first=first, count=count, most=most)
-        order = sorted(zip(distances, places.tolist(), strict=True))[:most]
-        return tuple([(distance, self._trades[place]) for distance, place in order])
+        order = distances.argsort(kind="stable")[:most]
+        columns = zip(distances[order].tolist(), places[order].tolist(), strict=True)
+        return tuple([(distance, self._trades[place]) for distance, place in columns])
 
 
 def _move_ppm(before_e8: int, after_e8: int | None) -> int:

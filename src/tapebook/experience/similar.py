@@ -75,13 +75,13 @@ def independent_count(starts: Sequence[int], span: int) -> float:
     """How many windows that do not overlap say as much as these, which begin at some moments and last a span."""
     if not starts:
         return 0.0
-    ordered, shared = sorted(starts), 0.0
+    ordered, shared, n = sorted(starts), 0.0, len(starts)
     for place, start in enumerate(ordered):
-        for later in ordered[place + 1 :]:
-            if later - start >= span:
-                break
-            shared += 1 - (later - start) / span
-    return len(starts) ** 2 / (len(starts) + 2 * shared)
+        later, end = place + 1, start + span
+        while later < n and ordered[later] < end:
+            shared += 1 - (ordered[later] - start) / span
+            later += 1
+    return n**2 / (n + 2 * shared)
 
 
 def move_estimate(starts: Sequence[int], moves_ppm: Sequence[int], *, span: int) -> MoveEstimate | None:

@@ -316,11 +316,11 @@ class VectorIndex:
 
     def nearest_places(
         self, fit: Fit, reading: FeatureVector, *, count: int, most: int, first: int = 0
-    ) -> tuple[Places, list[int]]:
-        """The places of the nearest of the rows from `first` to `count`, and of those not farther; their distances."""
+    ) -> tuple[Places, NDArray[np.int64]]:
+        """The places, in order, of the nearest rows from `first` to `count` and of those as far; their distances."""
         # A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for
         # all in single precision. It may be rounded there, which never changes an order, so the nearest are among
-        # those that are not farther than enough others; theirs is computed once more in Python's numbers.
+        # those that are not farther than enough others; theirs is computed once more in double precision.
         view = self._vectors_under(fit)
         if view.count < count:
             view.fill(self.feature_rows(view.count, count))
@@ -329,8 +329,8 @@ class VectorIndex:
         twice = _products(np.array([2 * each for each in query], np.float32), view.columns[:, first:count])
         lengths = view.lengths[first:count]
         close = _candidates(lengths - twice, most)
-        pairs = zip(lengths[close].tolist(), twice[close].tolist(), strict=True)
-        return close + first, [int(length - product) + own for length, product in pairs]
+        away = (lengths[close].astype(np.float64) - twice[close]).astype(np.int64) + own
+        return close + first, away
 
     def _vectors_under(self, fit: Fit) -> _FittedVectors:
         view = self._views.pop(fit.last, None)
@@ -370,7 +370,8 @@ class Situations(VectorIndex):
 
     def neighbours(self, fit: Fit, reading: FeatureVector, *, count: int, most: int = DEFAULT_NEIGHBOURS) -> Neighbours:
         """How the nearest of the first `count` situations ended, for whoever does not ask which of them is nearer."""
-        close, away = self.nearest_places(fit, reading, count=count, most=most)
+        close, distances = self.nearest_places(fit, reading, count=count, most=most)
+        away = distances.tolist()
         if len(away) > most:
             # Equals, of which not all are among the nearest.
             close, away = self._sort_nearest(close, away, most)
@@ -381,7 +382,8 @@ class Situations(VectorIndex):
         self, fit: Fit, reading: FeatureVector, *, count: int, most: int = DEFAULT_NEIGHBOURS
     ) -> NearestNeighbours:
         """The nearest of the first `count` situations, one by one."""
-        chosen, distances = self._sort_nearest(*self.nearest_places(fit, reading, count=count, most=most), most)
+        close, away = self.nearest_places(fit, reading, count=count, most=most)
+        chosen, distances = self._sort_nearest(close, away.tolist(), most)
         return NearestNeighbours(
             sides=tuple(self._sides[chosen].tolist()),
             results_ppm=tuple(self._results[chosen].tolist()),

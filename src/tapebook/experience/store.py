@@ -21,6 +21,7 @@ from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import ExperienceRow, ExperienceSettings
 from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import DAY
+from tapebook.domain.market import LookbackBars
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
 from tapebook.experience import events
@@ -36,7 +37,9 @@ from tapebook.experience.features import (
     MarketFeatures,
     MomentInputs,
     MomentReader,
+    RawBars,
     SeenMoment,
+    cut_lookback,
     feature_vector_of,
     refit_due,
     unpack_features,
@@ -126,6 +129,10 @@ class RecordsAsOf:
 MIGRATIONS = "tapebook.experience"
 
 _QUERIES = Queries.load("tapebook.experience")
+# The events that write the tables of outcomes and forgettings, and those that write moments and their fits: a moment
+# is noted every hour, and a trade ends much less often.
+_OUTCOME_KINDS = [ev.EVENT_KINDS[body] for body in (ev.OutcomeLearned, ev.OutcomesForgotten, ev.OutcomesRemembered)]
+_MOMENT_KINDS = [ev.EVENT_KINDS[body] for body in (MomentNoted, ev.MomentsFitted)]
 _BATCH = 2_000
 # Beyond it, reading all records anew is cheaper than adding outcomes one by one.
 _MOST_TO_CATCH_UP = 20
@@ -166,8 +173,8 @@ class Experience:
         self._db = db
         self.owner = owner
         answers = answers or ReadCache()
-        self._newest = answers.cached_read(self._read_newest, owner=owner)
-        self._newest_moment = answers.cached_read(self._read_newest_moment, owner=owner)
+        self._newest = answers.cached_read(self._read_newest, owner=owner, kinds=_OUTCOME_KINDS)
+        self._newest_moment = answers.cached_read(self._read_newest_moment, owner=owner, kinds=_MOMENT_KINDS)
         self._standings: dict[str, RecordsAsOf] = {}
         self._fits: dict[str, tuple[int, Fit]] = {}
         self._situations: dict[str, Situations] = {}
@@ -182,6 +189,7 @@ class Experience:
         # A cache by deployment: the month before which all months are known to be summed up.
         self.months_summed_up: dict[str, int] = {}
         self._readers: dict[str, LastCall[MomentInputs, SeenMoment | None]] = {}
+        self._lookbacks: dict[str, LastCall[RawBars, LookbackBars]] = {}
 
     def learn(
         self, deployment: str, closed: Sequence[tuple[ClosedTrade, DecisionRun | None]], *, seq: int
@@ -339,7 +347,8 @@ class Experience:
         if not records.seq and noted is None:
             return PacketExperience()
         recent = self._cached_recent_record(records, settings, question.as_of)
-        asked = (msgspec.structs.replace(question, as_of=0), recent, settings, noted)
+        # All of the question but its time.
+        asked = (question.moment, question.held, question.regime, question.providers, recent, settings, noted)
         kept = records.told_by_symbol.get(question.symbol)
         if kept is None or kept[0] != asked:
             found = self._cached_similar(records, question, seq=seq, settings=settings)
@@ -387,6 +396,18 @@ class Experience:
         if read is None:
             read = self._readers[symbol] = LastCall(MomentReader())
         return read(inputs)
+
+    def lookback_cutter(self, symbol: str) -> LastCall[RawBars, LookbackBars]:
+        """What cuts the newest bars of a symbol to those of its moment; bars it was given last give the same again."""
+        cut = self._lookbacks.get(symbol)
+        if cut is None:
+            cut = self._lookbacks[symbol] = LastCall(cut_lookback)
+        return cut
+
+    def is_moment_noted(self, deployment: str, symbol: str, at: int) -> bool:
+        """Whether the moment of an hour is known to be noted; where it is not, `note_moment` looks."""
+        kept = self._moments.get(deployment)
+        return kept is not None and not kept.is_due(symbol, at)
 
     def note_moment(self, deployment: str, symbol: str, seen: SeenMoment, *, costs_ppm: int, seq: int) -> list[Draft]:
         """The events by which a decision at the end of a stream notes its moment; none when one was, this hour.

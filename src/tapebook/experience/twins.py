@@ -33,7 +33,7 @@ is the twin of that, and what it lies behind the mix is counted beside the bound
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
 from math import log
-from operator import add, mul
+from operator import add, attrgetter, mul
 
 import msgspec
 
@@ -50,6 +50,7 @@ from tapebook.domain.targets import (
 )
 
 E9 = 10**9
+_NAME = attrgetter("name")
 ONE = 10**15
 """All the trust there is, in the integers it is counted in."""
 
@@ -136,7 +137,7 @@ def twins_after(
         twins = begin_twins(symbol, at, mark, names)
     else:
         twins = cache.mark(twins, at, mark)
-        if tuple([each.name for each in twins.accounts[2:]]) != names:
+        if tuple(map(_NAME, twins.accounts[2:])) != names:
             twins = _with_members(twins, names)
     return _with_targets(twins, targets, cache.weigh(twins, mark.regime))
 
@@ -261,27 +262,31 @@ def _with_trust(marked: SymbolTwins, before: SymbolTwins, gains: Sequence[int], 
         marked = _with_scale(marked, cost_ppm=before.mark.cost_ppm)
     if regime not in marked.trust:
         marked = _with_regime(marked, regime)
-    trust, scale = dict(marked.trust), marked.scale_e9
-    rows = [(name, trust[name]) for name in ("", regime) if name in trust]
-    total = sum([sum(row) for _, row in rows])
-    whole = mixed = sum([sum(map(mul, row, gains)) for _, row in rows]) // total
+    scale, awake = marked.scale_e9, marked.trust[""]
+    tagged = marked.trust.get(regime) if regime else None
+    both = awake if tagged is None else tuple(map(add, awake, tagged))
+    total = sum(both)
+    whole = mixed = sum(map(mul, both, gains)) // total
     if not warm:
         # Nothing is known of the market's moves yet: what the priors make counts as beyond the cut.
         return msgspec.structs.replace(marked, mix_e9=marked.mix_e9 + whole, cut_e9=marked.cut_e9 + whole)
     if abs(move) > CUT_SCALES * scale:
         excess = move - CUT_SCALES * scale if move > 0 else move + CUT_SCALES * scale
         gains = [gain - each.target_e4 * excess // FULL_E4 for gain, each in zip(gains, before.accounts, strict=True)]
-        mixed = sum([sum(map(mul, row, gains)) for _, row in rows]) // total
-    rate, share, returned = learning_rate_e6(before.mark), _shared_part(marked, before), 0
+        mixed = sum(map(mul, both, gains)) // total
+    rate, share = learning_rate_e6(before.mark), _shared_part(marked, before)
     # η z with fifteen digits: rates have six, gains and the scale nine each.
-    factors = [ONE + rate * gain * E9 // scale for gain in gains]
-    grown = ONE + rate * mixed * E9 // scale
+    rate_e15 = rate * E9
+    factors = [ONE + rate_e15 * gain // scale for gain in gains]
+    grown = ONE + rate_e15 * mixed // scale
     prior = prior_shares(len(factors) - 2, ONE)
-    for name, row in rows:
-        earned = [p * factor // grown or 1 for p, factor in zip(row, factors, strict=True)]
-        trust[name] = kept = _share_out(earned, share, prior)
-        if not name and kept[0] < earned[0]:
-            returned = _trust_cost_e9(scale, rate, earned[0], kept[0])
+    trust = dict(marked.trust)
+    earned = [p * factor // grown or 1 for p, factor in zip(awake, factors, strict=True)]
+    trust[""] = kept = _share_out(earned, share, prior)
+    returned = _trust_cost_e9(scale, rate, earned[0], kept[0]) if kept[0] < earned[0] else 0
+    if tagged is not None:
+        earned = [p * factor // grown or 1 for p, factor in zip(tagged, factors, strict=True)]
+        trust[regime] = _share_out(earned, share, prior)
     marked = msgspec.structs.replace(
         marked,
         trust=trust,
@@ -336,8 +341,11 @@ def _towards_prior(share: int, prior: int, before: int, scale: int) -> int:
 
 def _shared_part(marked: SymbolTwins, before: SymbolTwins) -> int:
     """The part of trust that is shared out again: by the time since the last slot, and by who changed its mind then."""
-    changed = sum([each.owed_e9 > 0 for each in before.accounts[2:]])
-    part = ONE * (marked.at - before.at) // (before.mark.window_days * DAY) + ONE * changed // before.mark.memory_size
+    changed, mark = 0, before.mark
+    for each in before.accounts[2:]:
+        if each.owed_e9 > 0:
+            changed += 1
+    part = ONE * (marked.at - before.at) // (mark.window_days * DAY) + ONE * changed // mark.memory_size
     return max(0, min(part, ONE // 4))
 
 
@@ -373,20 +381,22 @@ def _with_members(twins: SymbolTwins, names: Sequence[str]) -> SymbolTwins:
 def _with_targets(twins: SymbolTwins, targets: Mapping[str, int | None], weights: Mapping[str, int]) -> SymbolTwins:
     """The twins holding what their members want now; whoever has no voice wants nothing."""
     cost, majority = twins.mark.cost_ppm, majority_target_e4(targets.values())
-    wants = (0, majority, *[target or 0 for target in targets.values()])
-    accounts = tuple(
-        [
-            each if each.target_e4 == target else _trade(each, target, cost)
-            for each, target in zip(twins.accounts, wants, strict=True)
-        ]
-    )
+    accounts, changed = list(twins.accounts), False
+    for place, target in enumerate((0, majority, *targets.values())):
+        each = accounts[place]
+        if each.target_e4 != (target or 0):
+            accounts[place], changed = _trade(each, target or 0, cost), True
     wanted = weighted_target_e4(targets, weights, majority)
     follower, missed = twins.follower, twins.missed_e9
     after = position_after_e4(wanted, follower.target_e4, missed_e9=missed, cost_ppm=cost)
     if after != follower.target_e4:
         follower, missed = _trade(follower, after, cost), 0
     return msgspec.structs.replace(
-        twins, accounts=accounts, follower=follower, wanted_e4=wanted, missed_e9=max(0, missed)
+        twins,
+        accounts=tuple(accounts) if changed else twins.accounts,
+        follower=follower,
+        wanted_e4=wanted,
+        missed_e9=max(0, missed),
     )
 
 

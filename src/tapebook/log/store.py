@@ -174,9 +174,12 @@ class ReadCache:
         changed = self._log.last_change_seq(stream, self._kinds, seq=seq) if self._log else None
         return None if changed is None or changed > seq or not self._log else (self._log.generation, changed)
 
-    def cached_read(self, read: ReadAsOf[Result], *, owner: str) -> ReadAsOf[Result]:
-        """A read that gives its last result again until an event of its kinds is appended."""
-        return CachedRead(read, owner, log=self._log, kinds=self._kinds) if self._log else read
+    def cached_read(
+        self, read: ReadAsOf[Result], *, owner: str, kinds: Iterable[str] | None = None
+    ) -> ReadAsOf[Result]:
+        """A read that gives its last result again until an event of its kinds, all or those given, is appended."""
+        changing = self._kinds if kinds is None else frozenset(kinds)
+        return CachedRead(read, owner, log=self._log, kinds=changing) if self._log else read
 
 
 TOLERATED_MS = MINUTE

@@ -14,10 +14,8 @@ packet's version.
 
 import logging
 import traceback
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -38,7 +36,7 @@ from tapebook.context import (
 from tapebook.context.market_sections import feature_line
 from tapebook.domain.agent import MOST_TRADES_SHOWN, NO_LESSONS_FOLLOWED, Deployment, ExperienceRow, LayerRow
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
+from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, LookbackBars, Mid, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Position
@@ -46,7 +44,8 @@ from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.targets import NO_TRUST
 from tapebook.domain.text import QUOTES, short_line
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
-from tapebook.experience import HALF_HOUR, PacketExperience
+from tapebook.experience import PacketExperience
+from tapebook.experience.features import RawBars, cut_lookback
 from tapebook.library.search import documents_watermark
 from tapebook.log.store import StreamSetBack
 from tapebook.tape import features as tape_features
@@ -239,15 +238,17 @@ def _prediction_line(row: Mapping[str, Any]) -> str:
 
 
 _LOOKBACK_MINUTES = (60, 240, 1_440)
-_RECENT_MS, _LOOKBACK_MS = 4 * HOUR, 7 * DAY
-_BAR_START = attrgetter("bucket_ts")
+_LOOKBACK_MS = 7 * DAY
 
 
-def read_lookback(tape: Tape, symbol: str, *, view: View) -> LookbackBars:
+def read_lookback(
+    tape: Tape, symbol: str, *, view: View, cut: Callable[[RawBars], LookbackBars] = cut_lookback
+) -> LookbackBars:
     """The bars at which the situation of a decision is looked, the same for every agent.
 
     Quarters of an hour reach back to the full hour four hours before the newest, hours seven days: on a live tape
-    hours are stored, and a week of minutes would take ten times as long to read.
+    hours are stored, and a week of minutes would take ten times as long to read. `cut` is `cut_lookback`, or a
+    cache of it: every tick asks, and mostly gets the same bars.
     """
     # Nineteen quarters at most lie behind that hour.
     recent = finished_bars(tape, symbol, minutes=15, count=20, view=view).bars
@@ -257,15 +258,7 @@ def read_lookback(tape: Tape, symbol: str, *, view: View) -> LookbackBars:
             if older := finished_bars(tape, symbol, minutes=minutes, count=count, view=view).bars:
                 return LookbackBars((), older)
         return LookbackBars()
-    # A situation is looked at every half hour, and what is similar is searched for no more often.
-    if recent[-1].end % HALF_HOUR and len(recent) > 1:
-        recent = recent[:-1]
-    # Both meet at a full hour, so that no minute is counted twice or left out.
-    start = floor_to_step(recent[-1].end, HOUR) - _RECENT_MS
-    older = tape.bars(symbol, minutes=60, count=(_LOOKBACK_MS + DAY) // HOUR, view=view)
-    # Every tick asks: found by halving, since bars stand in the order of time.
-    first = bisect_left(recent, start, key=_BAR_START)
-    return LookbackBars(tuple(recent[first:]), tuple(older[: bisect_right(older, start - HOUR, key=_BAR_START)]))
+    return cut((recent, tape.bars(symbol, minutes=60, count=(_LOOKBACK_MS + DAY) // HOUR, view=view)))
 
 
 def _is_recent(stored: FeatureRow | AssetContext | None, view: View) -> bool:
@@ -370,9 +363,7 @@ def gather_situation(
     """
     view, version = View(as_of, watermarks.tape), version_of(renderer)
     optional = optional or OptionalReads(skip)
-    market = _read_shared_market(
-        rooms.tape, deployment, symbol, view=view, optional=optional, shelf=shelf, version=version
-    )
+    market = _read_shared_market(rooms, deployment, symbol, view=view, optional=optional, shelf=shelf, version=version)
     account = rooms.book.account(deployment.id, seq=watermarks.book)
     if not watermarks.book:
         # No decision is made before the deposit; a preview shows the account as it will begin.
@@ -442,7 +433,7 @@ def regime_at(tape: Tape, deployment: Deployment, symbol: str, *, view: View) ->
 
 
 def _read_shared_market(
-    tape: Tape,
+    rooms: Rooms,
     deployment: Deployment,
     symbol: str,
     *,
@@ -451,19 +442,22 @@ def _read_shared_market(
     shelf: MarketCache | None,
     version: PacketVersion,
 ) -> Market:
-    profile = deployment.agent.context
+    tape, profile = rooms.tape, deployment.agent.context
     minutes, count = profile.bar_minutes, profile.bar_count
     looks_back = version.lookbacks and "experience" in profile.rooms
     if shelf is None or "features" in optional.degraded_names:
         market = read_market(tape, symbol, minutes=minutes, count=count, view=view, version=version)
         if looks_back:
-            lookback = optional.read_or_default("experience", None, read_lookback, tape, symbol, view=view)
+            cut = rooms.experience.lookback_cutter(symbol)
+            lookback = optional.read_or_default("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
             market = msgspec.structs.replace(market, lookback=lookback)
         return optional.read_or_default("features", market, with_features, tape, market, view=view, version=version)
     key = MarketKey(symbol, minutes, count, view.as_of, view.watermark, looks_back)
     found = shelf.get(key)
     if found is None:
-        found = _read_shared_market(tape, deployment, symbol, view=view, optional=optional, shelf=None, version=version)
+        found = _read_shared_market(
+            rooms, deployment, symbol, view=view, optional=optional, shelf=None, version=version
+        )
         # Only what was read whole is for others.
         if not {"features", "experience"} & set(optional.degraded_names):
             shelf.store_market(key, found)
