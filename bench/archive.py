@@ -1,7 +1,7 @@
 """What the archive costs a desk: the time of a tick while a bucket is away, bytes for a packet, requests for decisions.
 
-Two desks of one seed trade side by side, tick by tick in turn: one with an archive in a folder, one with a bucket whose
-server does not answer. Their decisions are equal; what differs is what a decision waits for.
+Two desks of one seed trade one after the other: one with an archive in a folder, one with a bucket whose server does
+not answer. Their decisions are equal; what differs is what a decision waits for.
 """
 
 import asyncio
