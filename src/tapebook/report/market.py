@@ -121,7 +121,8 @@ def _gap_view(recorded: RecordedGap, view: View) -> GapView:
 
 def _liquidity_view(tape: Tape, symbol: str, view: View) -> dict[str, Any] | None:
     books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
-    profile = liquidity_profile(books, as_of=view.as_of)
+    # Of the moment of the newest book: a reader is told that it is stale, where a feature would leave it out.
+    profile = liquidity_profile(books, as_of=books[-1].bucket_ts) if books else None
     return None if profile is None else to_metrics(profile) | _age_view(books[-1].bucket_ts, view, "books")
 
 
