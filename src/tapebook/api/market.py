@@ -121,10 +121,12 @@ class MarketHistory(HomePart):
             if agent is not None:
                 profile = rooms.book.find_agent(agent).agent
                 assets, horizon = assets or profile.watchlist, horizon or profile.context.horizon
-            view, known = View(self._home.moment(as_of)), rooms.tape.symbols()
-            listed = {asset.symbol for asset in rooms.tape.registry.assets(view=view)}
-            for symbol in assets:
-                if symbol not in listed and symbol not in known:
+            view, known = View(self._home.moment(as_of)), set(rooms.tape.symbols())
+            unheard = [symbol for symbol in assets if symbol not in known]
+            # Reading the registry takes longer than the context of an asset.
+            listed = {asset.symbol for asset in rooms.tape.registry.assets(view=view)} if unheard else set()
+            for symbol in unheard:
+                if symbol not in listed:
                     raise UnknownName(f"there is no market {symbol!r}: `tapebook assets` lists those there are")
             return {
                 symbol: asset_context_view(

@@ -79,21 +79,21 @@ def market_view(tape: Tape, symbol: str, *, view: View) -> MarketView:
     kind = tape.kind_of(symbol)
     if kind not in TRADED_KINDS:
         return {"symbol": symbol, "kind": kind, "asOf": iso_text(view.as_of), "channels": channels, "gaps": gaps}
+    blocks = _price_and_features(tape, symbol, view)
+    found: dict[str, Any] = {"symbol": symbol, "asOf": iso_text(view.as_of), "midPrice": blocks.pop("midPrice")}
+    shown = found | {"regime": _regime_view(tape, symbol, view)} | blocks
+    return cast(MarketView, shown | ({"channels": channels} if channels else {}) | {"gaps": gaps})
+
+
+def _price_and_features(tape: Tape, symbol: str, view: View) -> dict[str, Any]:
+    """The price of a symbol and what is derived of its market, each with its age."""
     mid = tape.last_price(symbol, view=view)
     price = None if mid is None else {"price": mid.price_e8 / E8, **_age_view(mid.bucket_ts, view, "mids")}
-    found: dict[str, Any] = {"symbol": symbol, "asOf": iso_text(view.as_of), "midPrice": price}
-    found["regime"] = _regime_view(tape, symbol, view)
-    found["liquidityProfile"] = _liquidity_view(tape, symbol, view)
+    found: dict[str, Any] = {"midPrice": price, "liquidityProfile": _liquidity_view(tape, symbol, view)}
     for name, family in _FEATURES.items():
         row = tape.feature(family, symbol, view=view)
         found[name] = None if row is None else _metrics(row) | _age_view(row.bucket_ts, view, "features")
-    shown = found | ({"channels": channels} if channels else {}) | {"gaps": gaps}
-    return cast(MarketView, shown)
-
-
-def _feature_view(tape: Tape, symbol: str, view: View, *, family: str) -> dict[str, Any] | None:
-    row = tape.feature(family, symbol, view=view)
-    return None if row is None else _metrics(row) | _age_view(row.bucket_ts, view, "features")
+    return found
 
 
 def _regime_view(tape: Tape, symbol: str, view: View) -> RegimeView | None:
@@ -172,9 +172,9 @@ def asset_context_view(
     """The compact context of one asset: its own market, what prediction markets expect, and the capital around it."""
     found: dict[str, Any] = {}
     if "hyperliquid" in sources:
-        own = cast("dict[str, Any]", market_view(tape, symbol, view=view))
-        found["midPrice"] = own.get("midPrice")
-        found |= {block: own.get(name) for name, block in _OWN_BLOCKS.items()}
+        own = _price_and_features(tape, symbol, view)
+        found["midPrice"] = own["midPrice"]
+        found |= {block: own[name] for name, block in _OWN_BLOCKS.items()}
     if "polymarket" in sources:
         found["predictionMarkets"] = _prediction_block(tape, symbol, view, horizon)
     if "defillama" in sources:

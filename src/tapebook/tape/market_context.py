@@ -66,7 +66,11 @@ def macro_rows(tape: "Tape", symbol: str, *, view: View, since: int, most: int) 
         return found
     for subject in macro_subjects(tape, symbol, view=view):
         for channel in MACRO_CHANNELS:
-            rows = tape.features_since(channel, subject, since=since, view=view)
+            # Rows are hourly: mostly the newest are found without going through all of a month.
+            recent = max(since, view.as_of - 2 * most * HOUR)
+            rows = tape.features_since(channel, subject, since=recent, view=view)
+            if len(rows) < most and recent > since:
+                rows = tape.features_since(channel, subject, since=since, view=view)
             # What was said last stands for itself, however long ago: it is told to be stale.
             newest = rows[-most:] or [row for row in [tape.feature(channel, subject, view=view)] if row is not None]
             found += [_context_row(row) for row in reversed(newest)]
