@@ -307,20 +307,20 @@ def test_a_misspelt_symbol_is_said_and_fails_the_doctor_until_it_is_corrected(tm
         "the exchange lists no ETHH",
         "the exchange lists no xyz",
     ]
-    found = [line for line in failures(home) if line.startswith("unknown ")]
+    found = [line for line in failures(home) if line.startswith("hyperliquid: unknown ")]
     assert len(found) == 2
     assert "the exchange lists no ETHH; correct `symbols`" in "".join(found)
     assert any(line.startswith("watcher watches ETH, of which the tape has nothing") for line in failures(home))
     settings_now = home / "tapebook.toml"
     settings_now.write_text('[hyperliquid]\nsymbols = ["BTC"]\n', "utf-8")
-    assert not [line for line in failures(home) if line.startswith("unknown ")]
+    assert not [line for line in failures(home) if line.startswith("hyperliquid: unknown ")]
 
 
 def test_symbols_that_are_all_misspelt_are_an_error(tmp_path: Path) -> None:
     home = settings(tmp_path / "home", 'symbols = ["BTCC"]')
     with pytest.raises(Retry, match="nothing was received: the exchange lists no BTCC: correct `symbols`"):
         ingested(home, seconds=0.8)
-    assert any(line.startswith("unknown BTCC") for line in failures(home))
+    assert any(line.startswith("hyperliquid: unknown BTCC") for line in failures(home))
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_names_that_cannot_be_read_fail_the_doctor(tmp_path: Path) -> None:
     home = settings(tmp_path / "home", "spot = false")
     with misread(b'{"perps":[]}'), pytest.raises(Retry, match=r"nothing was received: .*meta"):
         ingested(home, seconds=0.8)
-    assert any(line.startswith("malformed meta") for line in failures(home))
+    assert any(line.startswith("hyperliquid: malformed meta") for line in failures(home))
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(taken_port: int) -> None:

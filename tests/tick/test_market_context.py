@@ -69,6 +69,9 @@ def rooms(fed: tuple[Path, int]) -> Iterator[Rooms]:
 def test_every_channel_of_three_sources_is_fresh(rooms: Rooms) -> None:
     channels = [check for check in health_checks(rooms) if check.name.startswith("channel ")]
     assert len(channels) == 15 and all(check.ok and "fresh" in check.detail for check in channels)
+    origins = [check.detail.rpartition(", ")[2] for check in channels]
+    assert list(dict.fromkeys(origins)) == [*ALL, "derived here"] and [*map(origins.count, ALL)] == [6, 3, 3]
+    assert origins == sorted(origins, key=[*ALL, "derived here"].index), "source by source"
 
 
 def test_all_blocks_are_filled_from_rows_and_subjects_are_chosen_before_the_limit(rooms: Rooms) -> None:

@@ -27,6 +27,9 @@ _MIN_FREE_BYTES = 500 * 2**20
 # A log of this size was not written back for hours: a reader keeps it open.
 _MAX_WAL_BYTES = 512 * 2**20
 
+# What channels are said to come from that no source brings.
+_DERIVED = "derived here"
+
 # Problems that are named; how many more there are is said.
 _SHOWN = 20
 
@@ -140,13 +143,25 @@ def _clock(rooms: Rooms) -> Check:
 
 
 def _channels(rooms: Rooms) -> list[Check]:
-    """Each channel of the market: what it delivered, and whether it is still fresh."""
+    """Each channel of the market, source by source: what it delivered, and whether it is still fresh."""
     found = rooms.tape.channels()
     now = _now(rooms, found)
     if not found:
         return [Check("market", True, "the tape is empty: nothing has been ingested yet")]
-    declared = channels_of(rooms.sources)
-    return [_channel(channel, declared.get(channel.name), now) for channel in found]
+    declared, origins = channels_of(rooms.sources), _origins(rooms)
+    # In the order of the settings, then what is derived, then what nobody delivers any more.
+    places = {origin: place for place, origin in enumerate([*(source.name for source in rooms.sources), _DERIVED, ""])}
+    found = sorted(found, key=lambda channel: places[origins.get(channel.name, "")])
+    return [
+        _channel(channel, declared.get(channel.name), origin=origins.get(channel.name, ""), now=now)
+        for channel in found
+    ]
+
+
+def _origins(rooms: Rooms) -> dict[str, str]:
+    """Which source brings a channel; those that are derived of all of them are this program's."""
+    derived = dict.fromkeys(channels_of(rooms.sources), _DERIVED)
+    return derived | {channel.name: source.name for source in rooms.sources for channel in source.channels}
 
 
 def _now(rooms: Rooms, channels: Iterable[Channel]) -> int:
@@ -154,7 +169,7 @@ def _now(rooms: Rooms, channels: Iterable[Channel]) -> int:
     return max([rooms.clock.now(), *(channel.newest_known_at for channel in channels)])
 
 
-def _channel(channel: Channel, declared: SourceChannel | None, now: int) -> Check:
+def _channel(channel: Channel, declared: SourceChannel | None, *, origin: str, now: int) -> Check:
     name, rows = f"channel {channel.name}", plural(channel.rows, "row")
     if not channel.newest_known_at:
         return Check(name, True, f"imported: {rows}")
@@ -164,7 +179,7 @@ def _channel(channel: Channel, declared: SourceChannel | None, now: int) -> Chec
     fresh = age <= declared.stale_after_ms
     state = "fresh" if fresh else "stale"
     newest = f"newest {iso_text(channel.newest_bucket_ts)}, known {age // 1000} s ago"
-    return Check(name, fresh, f"{state}: {rows}, {newest}")
+    return Check(name, fresh, f"{state}: {rows}, {newest}, {origin}")
 
 
 def _gaps(rooms: Rooms) -> Check:
@@ -182,6 +197,7 @@ def _problems(rooms: Rooms) -> list[Check]:
         for source, each in found
         if source is None or source.is_current(section(source.name), each.problem)
     ]
+    found.sort(key=lambda each: each[1].problem.source)
     shown = [_problem(each, source.remedies if source else {}, now) for source, each in found[:_SHOWN]]
     if len(found) > _SHOWN:
         shown.append(Check("problems", False, f"and {len(found) - _SHOWN} more in the last day"))
@@ -189,8 +205,9 @@ def _problems(rooms: Rooms) -> list[Check]:
 
 
 def _problem(found: RecordedProblem, remedies: Mapping[str, str], now: int) -> Check:
-    kind, subject = found.problem.kind, found.problem.subject or found.problem.source
-    name = f"{kind} {subject} ({plural(found.times, 'time')}, last {iso_text(found.last_at)[:19]})"
+    kind, subject = found.problem.kind, found.problem.subject
+    times = f"{plural(found.times, 'time')}, last {iso_text(found.last_at)[:19]}"
+    name = f"{found.problem.source}: {f'{kind} {subject}'.strip()} ({times})"
     advice = remedies.get(kind) or _WHAT_TO_DO.get(kind)
     detail = f"{name}: {found.problem.said}" + (f"; {advice}" if advice else "")
     return Check("problems", kind in _PASSING and now - found.last_at > _PASSED_AFTER, detail)

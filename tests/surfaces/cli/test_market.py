@@ -37,6 +37,10 @@ def test_nothing_received_is_said() -> None:
     [
         (("market", "NOPE"), "the tape has nothing of 'NOPE'"),
         (("market", "BTC", "--as-of", "2026-13-45"), "is not a time"),
+        (
+            ("market", "BTC", "--sources", "polymarket,x"),
+            "there is no source 'x'; choose from: hyperliquid, polymarket",
+        ),
         (("ingest", "--url", "nonsense", "--seconds", "1"), "'nonsense' is no address"),
         (("ingest", "--url", "http://127.0.0.1:9", "--seconds", "1"), "nothing answers at http://127.0.0.1:9"),
     ],
@@ -92,6 +96,13 @@ def test_what_is_not_known_or_old_of_a_market_is_said(run: Run, facade: SimpleNa
         "gaps         mids from 23:10:00 to 23:12:30, open\n",
         "",
     )
+
+
+def test_a_context_of_chosen_sources_has_their_blocks_alone(run: Run, home: str) -> None:
+    code, out, _ = run("market", "BTC", "--sources", "defillama, polymarket", "--home", home, "--json")
+    assert code == 0 and set(json.loads(out)["BTC"]) == {"predictionMarkets", "macro"}
+    code, out, _ = run("market", "BTC", "--sources", "defillama", "--home", home)
+    assert code == 0 and [line.split()[0] for line in out.splitlines()] == ["symbol", "macro"]
 
 
 def test_assets_of_a_fresh_home_are_those_of_the_snapshot(run: Run, tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """The commands about the market: the invented one as a server, ingestion, and what is known of a symbol."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from tapebook.domain.instants import iso_text
 from tapebook.domain.text import plural
+from tapebook.errors import BadInput
 from tapebook.surfaces.cli.options import AsOf, Home, Json, home_folder, open_home, parse_time
 from tapebook.surfaces.cli.output import (
     Column,
@@ -24,6 +25,7 @@ from tapebook.surfaces.cli.output import (
 
 if TYPE_CHECKING:
     from tapebook.api.app import IngestProgress
+    from tapebook.api.market import MarketSource
 
 Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="Where to listen; else the url of the settings.")]
 Seconds = Annotated[
@@ -157,6 +159,10 @@ def market(
             help="The compact context for decisions of this horizon; of several symbols it is shown anyway.",
         ),
     ] = None,
+    sources: Annotated[
+        str | None,
+        typer.Option("--sources", metavar="A,B", help="The compact context of these sources alone: hyperliquid, …"),
+    ] = None,
     as_of: AsOf = None,
     home: Home = None,
     as_json: Json = False,
@@ -164,8 +170,8 @@ def market(
     """Show what is known of symbols: prices, features, context."""
     moment = None if as_of is None else parse_time(as_of)
     with open_home(home) as book:
-        if horizon is not None or len(symbols) > 1:
-            contexts = book.market_context(symbols, horizon=horizon, as_of=moment)
+        if horizon is not None or sources is not None or len(symbols) > 1:
+            contexts = book.market_context(symbols, horizon=horizon, sources=_chosen_sources(sources), as_of=moment)
             if as_json:
                 print_json(contexts)
             for symbol in () if as_json else symbols:
@@ -176,6 +182,16 @@ def market(
         print_json(found)
     else:
         print_record(_record(found))
+
+
+def _chosen_sources(words: str | None) -> "Collection[MarketSource]":
+    from tapebook.api.market import ALL_SOURCES
+
+    wanted = ALL_SOURCES if words is None else tuple(word.strip() for word in words.split(","))
+    for word in wanted:
+        if word not in ALL_SOURCES:
+            raise BadInput(f"there is no source {word!r}; choose from: {', '.join(ALL_SOURCES)}")
+    return [name for name in ALL_SOURCES if name in wanted]
 
 
 def _context_record(found: Mapping[str, Any]) -> dict[str, str]:
