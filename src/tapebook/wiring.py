@@ -141,9 +141,11 @@ class Rooms:
 
     def _find_recorded_sources(self) -> None:
         """What a source brought stays readable when the settings no longer name it: decisions were made with it."""
-        packages = set(migrated_packages(self.tape_db)) - set(TAPE_PACKAGES)
+        # The book may lie in the same database, and its packages with it.
+        packages = set(migrated_packages(self.tape_db)) - set(TAPE_PACKAGES) - set(BOOK_PACKAGES)
         self.recorded_sources = load_sources(self.config.sources, tables_of=packages)
-        self.tape_packages += tuple(sorted(packages - set(self.tape_packages)))
+        dropped = self.recorded_sources[len(self.sources) :]
+        self.tape_packages += tuple(each.migrations for each in dropped)
 
     def _log(self, may_go_back: AcceptSetBack | None, *, single_writer: bool) -> Log:
         if single_writer:
