@@ -11,7 +11,7 @@ from tapebook.context import version_of
 from tapebook.context.assemble import LESSONS_CAP
 from tapebook.context.formatting import text_tokens
 from tapebook.domain.agent import AgentProfile, Deployment, Note, ReflectionSettings, SkillNote
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import BadInput, UnknownName
 from tapebook.lab.explain import explain_run
@@ -255,6 +255,12 @@ def test_the_facade_promotes_by_names(tmp_path: Path) -> None:
         assert own.result_line().endswith("told: nobody yet: no other deployment has this skill")
         assert [each.skill for each in skills.promoted_notes()] == ["pupil", "sizing", "teacher"]
         assert [each.skill for each in skills.notes_for("pupil")] == ["pupil"] and skills.notes_for("teacher") == []
+        told_at = floor.clock.now() + MINUTE
+        floor.clock.advance(told_at + MINUTE)
         assert skills.demote("pupil").told == ("pupil.paper",)
         assert skills.notes_for("pupil") == []
+        # What held at a moment still did then.
+        assert [each.skill for each in skills.notes_for("pupil", as_of=told_at)] == ["pupil"]
+        assert [each.skill for each in skills.promoted_notes(as_of=told_at)] == ["pupil", "sizing", "teacher"]
+        assert skills.promoted_notes(as_of=told_at - DAY) == []
         assert msgspec.structs.asdict(skills.promoted_notes()[0])["source"] == "teacher.paper"

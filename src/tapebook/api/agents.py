@@ -92,19 +92,27 @@ class Agents(HomePart):
                 for version, profile in book.agents(removed=removed)
             ]
 
-    def agent(self, name: str, *, version: int | None = None) -> AgentView:
-        """One agent: its newest profile or an older one, where it runs, and how its trades did."""
+    def agent(self, name: str, *, version: int | None = None, as_of: AsOf = None) -> AgentView:
+        """One agent: its newest profile or an older one, where it runs, and how its trades did.
+
+        As it stands, or stood at a moment; a given version has the results of that moment.
+        """
         with self._home.read() as rooms:
-            book, deployment = rooms.book, rooms.book.find_agent(name, version=version, removed=True)
-            totals = book.trade_totals(deployment.id)
+            book, moment = rooms.book, None if as_of is None else self._home.moment(as_of)
+            profile_of = moment if version is None else None
+            deployment = book.find_agent(name, version=version, as_of=profile_of, removed=True)
             dry = deployment_id(msgspec.structs.replace(deployment.agent, mode="dry_run"))
-            gone = book.removed_at(name) if version is None else None
+            own_seq, dry_seq = (
+                book.head(each) if moment is None else book.seq_as_of(each, moment) for each in (deployment.id, dry)
+            )
+            totals = book.trade_totals(deployment.id, seq=own_seq)
+            gone = book.removed_at(name) if version is None and moment is None else None
             return {
                 **profile_view(deployment.version, deployment.agent, removed_at=gone),
-                "deployment": deployment.id if book.head(deployment.id) else None,
+                "deployment": deployment.id if own_seq else None,
                 "closed_trades": totals.count,
                 "net_pnl_usd": totals.net_usd_e6 / E6,
-                "dry_orders": book.dry_order_count(dry),
+                "dry_orders": book.dry_order_count(dry, seq=dry_seq),
             }
 
     def add_agent(

@@ -31,6 +31,7 @@ from tapebook.library.search import (
 from tapebook.library.sync import SyncReport, sync_documents, watch_documents
 from tapebook.library.workspace import RefusedFile
 from tapebook.search import IndexReport
+from tapebook.search.documents import END_OF_TIME
 from tapebook.wiring import Rooms
 
 __all__ = [
@@ -163,16 +164,16 @@ class Recall(HomePart):
             proposed = document_writes.read_manual_file(Path(file)) if file is not None else text or ""
             return document_writes.propose_manual(rooms, agent, proposed, run_id=run or "", by=by)
 
-    def proposals(self, agent: str | None = None, *, most: int = 20) -> list[ProposalView]:
-        """Proposals, newest first, of one agent or of all."""
+    def proposals(self, agent: str | None = None, *, most: int = 20, as_of: AsOf = None) -> list[ProposalView]:
+        """Proposals, newest first, of one agent or of all; as they stand or stood at a moment."""
         with self._home.read() as rooms:
-            found = rooms.documents.proposals(agent or "", most=most)
+            found = rooms.documents.proposals(agent or "", most=most, as_of=self._until(as_of))
             return [cast(ProposalView, _with_iso_times(each, "known_at", "decided_at")) for each in found]
 
-    def proposal(self, proposal_id: str) -> ProposalDiff:
-        """One proposal, with what it changes."""
+    def proposal(self, proposal_id: str, *, as_of: AsOf = None) -> ProposalDiff:
+        """One proposal, with what it changes; as it stands or stood at a moment."""
         with self._home.read() as rooms:
-            return document_writes.proposal_with_diff(rooms, proposal_id)
+            return document_writes.proposal_with_diff(rooms, proposal_id, as_of=self._until(as_of))
 
     def approve(self, proposal_id: str, *, by: str = "owner") -> DecidedProposal:
         """Makes a proposed manual the agent's: a new version of its profile."""
@@ -184,11 +185,15 @@ class Recall(HomePart):
         with self._home.write() as rooms:
             return document_writes.reject_proposal(rooms, proposal_id, by=by)
 
-    def writes(self, agent: str | None = None, *, most: int = 50) -> list[WriteView]:
+    def writes(self, agent: str | None = None, *, most: int = 50, as_of: AsOf = None) -> list[WriteView]:
         """Everything that was appended, proposed or approved, newest first: who, in which run, when, and its hash."""
         with self._home.read() as rooms:
-            found = rooms.documents.writes(agent or "", most=most)
+            found = rooms.documents.writes(agent or "", most=most, as_of=self._until(as_of))
             return [cast(WriteView, _with_iso_times(each, "known_at")) for each in found]
+
+    def _until(self, as_of: AsOf) -> int:
+        # Without a moment everything counts, also what a clock that was ahead wrote.
+        return END_OF_TIME if as_of is None else self._home.moment(as_of)
 
 
 def _with_refused(report: SyncReport, refused: Iterable[RefusedFile]) -> SyncReport:

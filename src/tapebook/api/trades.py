@@ -157,14 +157,14 @@ class HomeSkills(HomePart):
         with self._home.write() as rooms:
             return memory.demote(rooms, skill)
 
-    def promoted_notes(self) -> list[SkillNote]:
-        """What holds for each skill now."""
+    def promoted_notes(self, *, as_of: AsOf = None) -> list[SkillNote]:
+        """What holds for each skill now, or held at a moment."""
         with self._home.read() as rooms:
-            return memory.promotions(rooms)
+            return memory.promotions(rooms, as_of=None if as_of is None else self._home.moment(as_of))
 
-    def notes_for(self, agent: str) -> list[SkillNote]:
-        """What an agent is told of others' lessons at its next decision."""
+    def notes_for(self, agent: str, *, as_of: AsOf = None) -> list[SkillNote]:
+        """What an agent is told of others' lessons at its next decision, or was to be told at a moment."""
         with self._home.read() as rooms:
-            own = rooms.book.find_agent(agent, removed=True)
+            own = rooms.book.find_agent(agent, as_of=None if as_of is None else self._home.moment(as_of), removed=True)
             wanted = memory.skills_of(own.agent)
-            return [each for each in memory.promotions(rooms) if each.skill in wanted and each.source != own.id]
+            return [each for each in self.promoted_notes(as_of=as_of) if each.skill in wanted and each.source != own.id]

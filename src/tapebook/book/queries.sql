@@ -304,8 +304,8 @@ SELECT client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, red
 FROM orders WHERE owner = :owner AND client_id = :client_id;
 
 -- name: dry_orders
--- How many orders of a dry run a deployment has.
-SELECT COUNT(*) FROM orders WHERE owner = :owner AND deployment = :deployment AND dry = 1;
+-- How many orders of a dry run a deployment has, as of a sequence number.
+SELECT COUNT(*) FROM orders WHERE owner = :owner AND deployment = :deployment AND dry = 1 AND seq <= :seq;
 
 -- name: orders_of_run
 -- The orders of a run with what became of them, as they were intended.

@@ -519,9 +519,9 @@ class Book:
         row = self._db.one(_QUERIES.order, owner=self.owner, client_id=client_id)
         return None if row is None else _order(row)
 
-    def dry_order_count(self, deployment: str) -> int:
-        """How many orders a deployment of a dry run has noted."""
-        row = self._db.one(_QUERIES.dry_orders, owner=self.owner, deployment=deployment)
+    def dry_order_count(self, deployment: str, *, seq: int = NO_LIMIT) -> int:
+        """How many orders a deployment of a dry run has noted by a sequence number."""
+        row = self._db.one(_QUERIES.dry_orders, owner=self.owner, deployment=deployment, seq=seq)
         return row[0] if row else 0
 
     def orders_of_run(self, run_id: str) -> list[OrderRecord]:

@@ -129,9 +129,9 @@ def read_manual_file(file: Path) -> str:
         raise BadInput(f"{file} is not UTF-8 text: save it as UTF-8") from error
 
 
-def proposal_with_diff(rooms: Rooms, proposal_id: str) -> ProposalDiff:
-    """A proposal with what it changes of the manual it was made for."""
-    proposal = rooms.documents.proposal(proposal_id)
+def proposal_with_diff(rooms: Rooms, proposal_id: str, *, as_of: int = documents.END_OF_TIME) -> ProposalDiff:
+    """A proposal as it stood at a moment, with what it changes of the manual it was made for."""
+    proposal = rooms.documents.proposal(proposal_id, as_of=as_of)
     before, after = (archived_body(rooms, digest).decode() for digest in (proposal.base_sha256, proposal.sha256))
     return ProposalDiff(proposal, documents.manual_diff(before, after, agent=proposal.agent))
 

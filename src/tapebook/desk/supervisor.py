@@ -11,6 +11,7 @@ says what follows, by the codes of `errors`:
 
 import asyncio
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -332,7 +333,9 @@ def run_desk(
     if with_ingest:
         commands["ingest"] = _tapebook_command("ingest", *shared)
     if api_port is not None:
-        commands["api"] = _tapebook_command("api", "--home", str(home), "--port", str(api_port))
+        # It has nothing to say while it serves, so no broken pipe tells it that a desk was killed: it looks.
+        ends = ["--parent", str(os.getpid())]
+        commands["api"] = _tapebook_command("api", "--home", str(home), "--port", str(api_port), *ends)
     # Several may run a part each: the roles themselves see to it that no two are the same.
     whole = nullcontext() if only else role_lock(home, "desk")
     with whole, StopSignal() as stop:

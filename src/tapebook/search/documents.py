@@ -299,6 +299,13 @@ class ManualProposal(msgspec.Struct, frozen=True):
     version: int
 
 
+def _proposal_as_of(proposal: ManualProposal, as_of: int) -> ManualProposal:
+    """A proposal without the word on it that came after a moment."""
+    if proposal.decided_at is None or proposal.decided_at <= as_of:
+        return proposal
+    return msgspec.structs.replace(proposal, status="open", decided_by="", decided_at=None, version=0)
+
+
 def proposal_id_for(agent: str, *, base: str, text: str, at: int) -> str:
     """An id for people to type."""
     return short_id("proposal", agent, sha256_hex(base.encode()), sha256_hex(text.encode()), at)[:10]
@@ -507,26 +514,29 @@ class Documents:
         row = self._db.one(_QUERIES.entry, owner=self._owner, entry_id=entry_id)
         return Entry(*row) if row else None
 
-    def writes(self, agent: str = "", *, most: int) -> list[WriteRecord]:
-        """What was written for an agent, or for all: entries, proposals and manuals, newest first."""
-        return [WriteRecord(*row) for row in self._db.all(_QUERIES.writes, owner=self._owner, agent=agent, most=most)]
+    def writes(self, agent: str = "", *, most: int, as_of: int = END_OF_TIME) -> list[WriteRecord]:
+        """What was written for an agent, or for all, up to a moment: entries, proposals and manuals, newest first."""
+        where = {"owner": self._owner, "agent": agent, "most": most, "as_of": as_of}
+        return [WriteRecord(*row) for row in self._db.all(_QUERIES.writes, **where)]
 
     def folders(self) -> dict[str, str]:
         """The folders outside the workspace, by name."""
         newest = {row[0]: row[1] for row in self._db.all(_QUERIES.folders, owner=self._owner)}
         return {name: place for name, place in newest.items() if place}
 
-    def proposal(self, proposal_id: str) -> ManualProposal:
-        """One proposal."""
+    def proposal(self, proposal_id: str, *, as_of: int = END_OF_TIME) -> ManualProposal:
+        """One proposal, as it stands or stood at a moment."""
         row = self._db.one(_QUERIES.proposal, owner=self._owner, proposal_id=proposal_id)
-        if row is None:
-            raise UnknownName(f"there is no proposal {proposal_id!r}; `tapebook recall proposals` lists them")
-        return ManualProposal(*row)
+        found = None if row is None else ManualProposal(*row)
+        if found is None or found.known_at > as_of:
+            when = "" if found is None else f" at {iso_text(as_of)}"
+            raise UnknownName(f"there is no proposal {proposal_id!r}{when}; `tapebook recall proposals` lists them")
+        return _proposal_as_of(found, as_of)
 
-    def proposals(self, agent: str = "", *, most: int) -> list[ManualProposal]:
-        """The proposals of an agent, or of all, newest first."""
-        rows = self._db.all(_QUERIES.proposals, owner=self._owner, agent=agent, most=most)
-        return [ManualProposal(*row) for row in rows]
+    def proposals(self, agent: str = "", *, most: int, as_of: int = END_OF_TIME) -> list[ManualProposal]:
+        """The proposals of an agent, or of all, newest first; as they stand or stood at a moment."""
+        where = {"owner": self._owner, "agent": agent, "most": most, "as_of": as_of}
+        return [_proposal_as_of(ManualProposal(*row), as_of) for row in self._db.all(_QUERIES.proposals, **where)]
 
     def read_mark(self, reader: str) -> ReadMark:
         """How far a stream of the log was read for documents."""

@@ -56,7 +56,7 @@ SELECT entry_id, agent, what, path, sha256, written_by, run_id, happened_at FROM
 WHERE owner = :owner AND entry_id = :entry_id;
 
 -- name: writes
--- Everything that was written by way of the policy, newest first.
+-- Everything that was written by way of the policy up to a moment, newest first.
 SELECT * FROM (
     SELECT seq, known_at, what AS kind, agent, written_by, run_id, sha256, path AS place FROM document_entries
     WHERE owner = :owner
@@ -67,7 +67,7 @@ SELECT * FROM (
     SELECT seq, decided_at, 'manual', agent, decided_by, run_id, sha256, 'version ' || version FROM manual_proposals
     WHERE owner = :owner AND status = 'approved'
 ) written
-WHERE :agent = '' OR agent = :agent
+WHERE (:agent = '' OR agent = :agent) AND known_at <= :as_of
 ORDER BY known_at DESC, seq DESC LIMIT :most;
 
 -- name: folders
@@ -80,9 +80,10 @@ SELECT proposal_id, agent, base_sha256, sha256, written_by, run_id, known_at, st
 FROM manual_proposals WHERE owner = :owner AND proposal_id = :proposal_id;
 
 -- name: proposals
--- Proposals of an agent, or (empty) of all, newest first.
+-- Proposals of an agent, or (empty) of all, that were made by a moment, newest first.
 SELECT proposal_id, agent, base_sha256, sha256, written_by, run_id, known_at, status, decided_by, decided_at, version
-FROM manual_proposals WHERE owner = :owner AND (:agent = '' OR agent = :agent) ORDER BY seq DESC LIMIT :most;
+FROM manual_proposals WHERE owner = :owner AND (:agent = '' OR agent = :agent) AND known_at <= :as_of
+ORDER BY seq DESC LIMIT :most;
 
 -- name: mark
 -- How far a stream was read, with the troubles that had not ended there.

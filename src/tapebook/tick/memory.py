@@ -423,9 +423,10 @@ def demote(rooms: Rooms, skill: str) -> Promotion:
     return _append_promotion(rooms, ended)
 
 
-def promotions(rooms: Rooms) -> list[SkillNote]:
-    """What holds for each skill now."""
-    return [each for each in rooms.notes.skill_notes("", seq=_NEWEST_SEQ) if each.lessons_text]
+def promotions(rooms: Rooms, *, as_of: int | None = None) -> list[SkillNote]:
+    """What holds for each skill now, or held at a moment."""
+    seq = _NEWEST_SEQ if as_of is None else rooms.book.seq_as_of("", as_of)
+    return [each for each in rooms.notes.skill_notes("", seq=seq) if each.lessons_text]
 
 
 def require_skill(name: str) -> None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import psutil
 import pytest
@@ -52,9 +53,7 @@ def home(own: str) -> str:
 @pytest.fixture
 def world() -> Iterator[str]:
     """The address of an invented market, sixty times as fast as real time."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = start("world", "--port", str(port), "--speed", "60")
     assert server.stdout and "serving" in server.stdout.readline()
     yield f"http://127.0.0.1:{port}"
@@ -190,10 +189,30 @@ def test_a_market_that_goes_away_and_comes_back_is_one_line_each(home: str, worl
         assert re.fullmatch(r"gap filled: candles of \d+ symbols?, [\d:]{8} to [\d:]{8}", filled)
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def ask_api(port: int, path: str, **headers: str) -> tuple[int, Any]:
+    """The status and the answer of the API of a desk; waits until it listens."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            answer = httpx.get(f"http://127.0.0.1:{port}/api/v1{path}", headers=headers, timeout=20)
+            return answer.status_code, answer.json()
+        except httpx.ConnectError:
+            assert time.monotonic() < until, "the API never listened"
+            time.sleep(0.1)
+
+
 def test_stops_cleanly_when_told_to(home: str) -> None:
-    desk = start("up", "--home", home)
-    children = await_children(desk.pid, 4)
-    time.sleep(1.0)
+    port = free_port()
+    desk = start("up", "--with-api", "--api-port", str(port), "--home", home)
+    children = await_children(desk.pid, 5)
+    status, agents = ask_api(port, "/agents")
+    assert status == 200 and {agent["name"] for agent in agents} == {"btc-5m", "demo-ensemble"}
     desk.send_signal(signal.SIGTERM)
     _, said = desk.communicate(timeout=60)
     assert desk.returncode == 0, said
@@ -203,18 +222,44 @@ def test_stops_cleanly_when_told_to(home: str) -> None:
 
 
 def test_a_killed_child_comes_back_and_children_do_not_outlive_a_killed_desk(home: str) -> None:
-    desk = start("up", "--home", home)
-    first = await_children(desk.pid, 4)
+    port = free_port()
+    desk = start("up", "--with-api", "--api-port", str(port), "--home", home)
+    first = await_children(desk.pid, 5)
     first[0].kill()
     until = time.monotonic() + 30
     while len(set(psutil.Process(desk.pid).children()) - set(first)) == 0:
         assert time.monotonic() < until, "nobody came back"
         time.sleep(0.05)
-    children = await_children(desk.pid, 4)
+    children = await_children(desk.pid, 5)
+    # The API says nothing while it serves: a pipe that nobody reads any more is not how it learns of the end.
+    assert ask_api(port, "/me")[0] == 200
     desk.kill()
     said = desk.communicate()[1]
     assert "ended with code -9; it is started again" in said
     assert not psutil.wait_procs(children, timeout=30)[1]
+
+
+def test_a_token_of_a_desk_that_serves_is_written_nowhere(home: str, run: Run) -> None:
+    port = free_port()
+    desk = start("--log-json", "up", "--with-api", "--api-port", str(port), "--home", home)
+    assert ask_api(port, "/agents")[0] == 200, "nobody has a token yet"
+    token = run("tokens", "add", "bot", "--home", home)[1].splitlines()[0]
+    assert ask_api(port, "/agents")[0] == 401, "from the first token on, everybody needs one"
+    assert ask_api(port, "/agents", authorization=f"Bearer {token}")[0] == 200
+    status, refused = ask_api(port, "/agents", authorization=f"Bearer {token}x")
+    assert status == 401 and token[-20:] not in str(refused)
+    desk.send_signal(signal.SIGTERM)
+    texts = [*desk.communicate(timeout=60), *(run(command, "--home", home)[1] for command in ("doctor", "backup"))]
+    assert desk.returncode == 0 and all(texts), "log lines, events, and both commands said something"
+    kept = [path.read_bytes() for path in Path(home).rglob("*") if path.is_file()]
+    assert all(token[-20:].encode() not in each for each in [*kept, *(text.encode() for text in texts)])
+
+
+def test_an_api_whose_port_is_taken_is_one_line(home: str, run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = run("up", "--with-api", "--api-port", str(port), "--seconds", "20", "--home", home)
+    assert code == 2 and f"cannot listen on 127.0.0.1:{port}" in err and "choose another port" in err
 
 
 def test_a_second_desk_says_so_once_and_ends(home: str, run: Run) -> None:

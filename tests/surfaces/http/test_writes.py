@@ -3,6 +3,7 @@
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -166,6 +167,50 @@ def test_the_name_of_the_token_is_who_wrote(server: BotServer) -> None:
     assert any("Sundays" in line for line in shown["diff"])
     decided = server.post(f"/recall/proposals/{proposed['proposal_id']}/reject", by="admin").json()
     assert decided["status"] == "rejected"
+
+
+def test_an_agent_stands_as_it_stood(server: BotServer) -> None:
+    fill = {"agent": "bot", "symbol": "BTC", "size": 0.01}
+    assert server.post("/fills", fill | {"id": "in", "side": "buy", "price": 65_000}).status_code == 200
+    before, was = iso_text(server.clock.now()), server.call("GET", "/agents/bot").json()
+    server.clock.advance(server.clock.now() + MINUTE)
+    assert server.post("/fills", fill | {"id": "out", "side": "sell", "price": 65_500}).status_code == 200
+    server.call("PATCH", "/agents/bot", {"settings": {"strategy": "Buy low."}}, by="admin")
+    now = server.call("GET", "/agents/bot").json()
+    assert (now["closed_trades"], now["version"]) == (was["closed_trades"] + 1, was["version"] + 1)
+    assert now["net_pnl_usd"] == pytest.approx(was["net_pnl_usd"] + 5.0)
+    assert server.call("GET", f"/agents/bot?as_of={before}").json() == was
+    given = server.call("GET", f"/agents/bot?as_of={before}&version={now['version']}").json()
+    assert given == now | {key: was[key] for key in ("closed_trades", "net_pnl_usd")}
+    too_early = server.call("GET", f"/agents/bot?as_of={iso_text(START)}")
+    assert too_early.status_code == 404 and "did not exist" in too_early.json()["detail"]
+
+
+def test_a_proposal_stands_as_it_stood(server: BotServer) -> None:
+    before = iso_text(server.clock.now())
+    server.clock.advance(server.clock.now() + MINUTE)
+    proposed = server.post("/agents/bot/proposals", {"text": "Never trade on Mondays.\n"}).json()["proposal"]
+    name, open_then = proposed["proposal_id"], iso_text(server.clock.now())
+    server.clock.advance(server.clock.now() + MINUTE)
+    approved = server.post(f"/recall/proposals/{name}/approve", by="admin").json()
+    assert approved["status"] == "approved"
+
+    def listed(path: str, **query: str) -> Answer:
+        return server.call("GET", f"{path}?agent=bot&{urlencode(query)}").json()
+
+    known = {
+        as_of: {each["proposal_id"]: each for each in listed("/recall/proposals", as_of=as_of)}
+        for as_of in (before, open_then)
+    }
+    assert name not in known[before]
+    assert (known[open_then][name]["status"], known[open_then][name]["decided_at"]) == ("open", None)
+    assert listed("/recall/proposals")[0]["status"] == "approved"
+    assert server.call("GET", f"/recall/proposals/{name}?as_of={before}").status_code == 404
+    shown = server.call("GET", f"/recall/proposals/{name}?as_of={open_then}").json()
+    assert shown["proposal"]["status"] == "open" and any("Mondays" in line for line in shown["diff"])
+    written = [[each["kind"] for each in listed("/recall/writes", as_of=as_of)] for as_of in (before, open_then)]
+    written.append([each["kind"] for each in listed("/recall/writes")])
+    assert written[1] == ["proposal", *written[0]] and written[2] == ["manual", *written[1]]
 
 
 def test_a_document_is_read_by_the_path_of_its_citation(server: BotServer) -> None:

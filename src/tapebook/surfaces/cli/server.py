@@ -20,6 +20,9 @@ Also = Annotated[
 Seconds = Annotated[
     float | None, typer.Option("--seconds", metavar="N", min=0.1, help="Stop after N seconds; else run until stopped.")
 ]
+Parent = Annotated[
+    int | None, typer.Option("--parent", metavar="PID", help="The process that started it, with which it ends.")
+]
 Scopes = Annotated[
     list[str] | None, typer.Option("--scope", metavar="SCOPE", help="read, record, trade or admin; else read.")
 ]
@@ -33,6 +36,7 @@ def api(
     allow_host: AllowHost = None,
     also: Also = None,
     seconds: Seconds = None,
+    parent: Parent = None,
     home: Home = None,
 ) -> None:
     """Serve the home over HTTP, below /api/v1."""
@@ -41,7 +45,7 @@ def api(
         # FastAPI takes longer to load than most commands run.
         from tapebook.surfaces.http.server import ListenTerms, serve
 
-        serve(books, ListenTerms(host, port, tuple(allow_host or ()), seconds))
+        serve(books, ListenTerms(host, port, tuple(allow_host or ()), seconds, parent))
 
 
 TOKENS = [

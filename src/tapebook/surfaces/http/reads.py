@@ -114,9 +114,9 @@ def list_agents(caller: Reader, removed: bool = False, as_of: AsOf = None) -> li
 
 
 @_agent.get("/agents/{agent}")
-def show_agent(caller: Reader, agent: AgentName, version: Version = None) -> AgentView:
+def show_agent(caller: Reader, agent: AgentName, version: Version = None, *, as_of: AsOf = None) -> AgentView:
     """One agent: its profile, where it runs, and how its trades did."""
-    return caller.book.agent(agent, version=version)
+    return caller.book.agent(agent, version=version, as_of=as_of)
 
 
 @_agent.get("/agents/{agent}/context")
@@ -181,9 +181,10 @@ def list_horizons(
 
 
 @_memory.get("/skills")
-def list_skills(caller: Reader, agent: AgentFilter = None) -> list[SkillNote]:
+def list_skills(caller: Reader, agent: AgentFilter = None, as_of: AsOf = None) -> list[SkillNote]:
     """Lessons that are promoted to others: all of them, or those an agent is told."""
-    return caller.book.skills.notes_for(agent) if agent else caller.book.skills.promoted_notes()
+    skills = caller.book.skills
+    return skills.notes_for(agent, as_of=as_of) if agent else skills.promoted_notes(as_of=as_of)
 
 
 @_memory.get("/agents/{agent}/experience/similar")
@@ -228,21 +229,23 @@ def show_recall(caller: Reader) -> RecallStatus:
 
 
 @_memory.get("/recall/proposals")
-def list_proposals(caller: Reader, agent: AgentFilter = None, most: Most = 20) -> list[ProposalView]:
+def list_proposals(
+    caller: Reader, agent: AgentFilter = None, most: Most = 20, *, as_of: AsOf = None
+) -> list[ProposalView]:
     """Proposed manuals, newest first."""
-    return caller.book.recall.proposals(agent, most=most)
+    return caller.book.recall.proposals(agent, most=most, as_of=as_of)
 
 
 @_memory.get("/recall/proposals/{proposal_id}")
-def show_proposal(caller: Reader, proposal_id: Name) -> ProposalDiff:
+def show_proposal(caller: Reader, proposal_id: Name, as_of: AsOf = None) -> ProposalDiff:
     """One proposal, with what it changes."""
-    return caller.book.recall.proposal(proposal_id)
+    return caller.book.recall.proposal(proposal_id, as_of=as_of)
 
 
 @_memory.get("/recall/writes")
-def list_writes(caller: Reader, agent: AgentFilter = None, most: Most = 50) -> list[WriteView]:
+def list_writes(caller: Reader, agent: AgentFilter = None, most: Most = 50, *, as_of: AsOf = None) -> list[WriteView]:
     """Everything that was appended, proposed or approved, newest first."""
-    return caller.book.recall.writes(agent, most=most)
+    return caller.book.recall.writes(agent, most=most, as_of=as_of)
 
 
 _decision = APIRouter(route_class=TypedRoute, tags=["decisions"])

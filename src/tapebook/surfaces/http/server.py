@@ -7,8 +7,10 @@ What is served in the same process (pages, MCP) is mounted on the application; w
 `run_beside`. NiceGUI wraps the lifespan that is here in its own.
 """
 
+import os
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -19,6 +21,7 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from tapebook.api.app import Tapebook
+from tapebook.clock import elapsed_seconds
 from tapebook.errors import BadInput
 from tapebook.surfaces.http.access import LOOPBACK_NAMES, HomeAccess, RequestChecks, is_loopback
 from tapebook.surfaces.http.answers import TypedRoute, install_problem_handlers, openapi_document
@@ -31,6 +34,7 @@ PREFIX = "/api/v1"
 API_VERSION = "1.0"
 # Shorter than the desk waits for its roles to leave.
 _LEAVE_SECONDS = 5
+_END_POLL_SECONDS = 0.1
 MOST_CONNECTIONS = 500
 
 StartBeside = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -97,12 +101,16 @@ def mount_mcp(app: FastAPI) -> None:
 
 
 class ListenTerms(msgspec.Struct, frozen=True):
-    """Where a server listens, by which more names it may be called, and for how long it runs."""
+    """Where a server listens, by which more names it may be called, and for how long it runs.
+
+    `parent` is the process that started it, with which it ends.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8017
     hosts: tuple[str, ...] = ()
     seconds: float | None = None
+    parent: int | None = None
 
 
 def serve(books: Sequence[Tapebook], terms: ListenTerms) -> None:
@@ -136,14 +144,19 @@ def run_server(app: FastAPI, terms: ListenTerms) -> None:
     )
     server = uvicorn.Server(config)
     with _bound_socket(terms.host, terms.port) as bound:
-        timer = threading.Timer(terms.seconds or 0, lambda: setattr(server, "should_exit", True))
-        timer.daemon = True
-        if terms.seconds is not None:
-            timer.start()
-        try:
-            server.run(sockets=[bound])
-        finally:
-            timer.cancel()
+        threading.Thread(target=_end_in_time, args=(server, terms), daemon=True).start()
+        server.run(sockets=[bound])
+
+
+def _end_in_time(server: uvicorn.Server, terms: ListenTerms) -> None:
+    """Ends a server when its time is over, or when the process that started it is gone."""
+    end = None if terms.seconds is None else elapsed_seconds() + terms.seconds
+    while not server.should_exit:
+        # Whose parent is gone is given another one.
+        is_left = terms.parent is not None and os.getppid() != terms.parent
+        if is_left or (end is not None and elapsed_seconds() >= end):
+            server.should_exit = True
+        time.sleep(_END_POLL_SECONDS)
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:
@@ -154,5 +167,5 @@ def _bound_socket(host: str, port: int) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
     except OSError as error:
-        raise BadInput(f"cannot listen on {host}:{port} ({error.strerror}): choose another --port or --host") from error
+        raise BadInput(f"cannot listen on {host}:{port} ({error.strerror}): choose another port or host") from error
     return made
