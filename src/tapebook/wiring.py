@@ -16,7 +16,7 @@ from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book
 from tapebook.broker import Broker, PaperTerms
 from tapebook.clock import Clock, ScaledClock, VirtualClock, elapsed_seconds
-from tapebook.db import Database, connect, migrate
+from tapebook.db import Database, connect, migrate, migrated_packages
 from tapebook.db.buffered import BufferedDatabase
 from tapebook.decision import Engine, EngineTerms, make_engine
 from tapebook.domain.agent import AgentProfile
@@ -97,9 +97,9 @@ class Rooms:
         try:
             self.sources = load_sources(self.config.sources)
             self.tape_packages = (*TAPE_PACKAGES, *(each.migrations for each in self.sources if each.migrations))
-            self.tape_db = _open_database(
-                home, self.config.store.tape, self.tape_packages, durable=False, read_only=reads
-            )
+            place = self.config.store.tape
+            self.tape_db = _open_database(home, place, self.tape_packages, durable=False, read_only=reads)
+            self._find_recorded_sources()
         except BaseException:
             self.book_db.close()
             raise
@@ -121,7 +121,7 @@ class Rooms:
         self.horizons = LayerCache(horizons)
         self.notes = Notes(db, owner=owner, answers=ReadCache(log, LESSONS_PROJECTION.projectors))
         self.tape = Tape(
-            self.tape_db, clock=clock, fetch=self.archive.get, may_go_back=may_go_back, sources=self.sources
+            self.tape_db, clock=clock, fetch=self.archive.get, may_go_back=may_go_back, sources=self.recorded_sources
         )
         # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
         self._tape_synced: int | None = None if single_writer else 0
@@ -138,6 +138,14 @@ class Rooms:
         self._engines: dict[tuple[str, EngineTerms], Engine] = {}
         self._last_engine: tuple[AgentProfile, Engine] | None = None
         self._brokers: dict[str, Broker] = {}
+
+    def _find_recorded_sources(self) -> None:
+        """What a source brought stays readable when the settings no longer name it: decisions were made with it."""
+        # The book may lie in the same database, and its packages with it.
+        packages = set(migrated_packages(self.tape_db)) - set(TAPE_PACKAGES) - set(BOOK_PACKAGES)
+        self.recorded_sources = load_sources(self.config.sources, tables_of=packages)
+        dropped = self.recorded_sources[len(self.sources) :]
+        self.tape_packages += tuple(each.migrations for each in dropped)
 
     def _log(self, may_go_back: AcceptSetBack | None, *, single_writer: bool) -> Log:
         if single_writer:

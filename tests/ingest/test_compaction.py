@@ -177,7 +177,7 @@ def test_features_and_the_hour_take_turns(rooms: Rooms, clock: VirtualClock) -> 
 
 def test_every_decision_replays_after_all_rows_have_left(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    app.demo(home, seconds=4.0, seed=11)
+    app.demo(home, seconds=1.5, seed=11, paced=False)
     rooms = Rooms(home, clock=VirtualClock(DEMO_START + 24 * HOUR))
     try:
         agents, shelf = Watchlists(rooms.book), Compaction(rooms, keep=retention_by_channel(rooms.config))

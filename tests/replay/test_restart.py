@@ -9,6 +9,7 @@ import pytest
 from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.domain.instants import MINUTE, SECOND
+from tapebook.settings.config import FILE
 from tapebook.tick.decide import Slot
 from tapebook.tick.story import tick
 from tests.replay import desk, storm
@@ -106,3 +107,13 @@ def test_longer_demo_goes_on_where_a_shorter_one_ended(place: Path) -> None:
     twice, once = Remains.of(place / "twice"), Remains.of(place / "once")
     assert twice.tables == once.tables
     assert once.archive == twice.archive
+
+
+def test_a_source_that_the_settings_drop_was_still_heard(place: Path, shown: tuple[Path, app.DemoReport]) -> None:
+    home = shutil.copytree(shown[0], place / "home")
+    with app.open(home) as book:
+        told = [book.run(run["run_id"]) for run in book.runs(most=1_000)]
+        assert any("capitalFlows" in (each["packet"] or "") for each in told)
+    (home / FILE).write_text("", "utf-8")
+    with app.open(home) as book:
+        assert book.replay().different == [] and book.verify(tape=True) == []

@@ -6,7 +6,7 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, iso_text
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.domain.market import AssetContext, FeatureRow, Gap, Liquidity, Mid, Observation
 from tapebook.report.market import market_view
 from tapebook.tape.store import MIGRATIONS, Tape
@@ -63,9 +63,11 @@ def test_the_book_is_profiled_at_the_moment_of_the_question() -> None:
     assert (found["at"], found["ageSeconds"], found["stale"]) == (iso_text(T0), 600, False)
 
 
-def test_a_book_too_old_to_speak_for_now_is_null() -> None:
+def test_a_book_too_old_to_speak_for_now_is_told_to_be_stale_and_after_a_day_is_null() -> None:
     tape = tape_with(Liquidity("BTC", T0, 10**8, 1.5, 10.0, 50.0, 100.0, 0.25))
-    assert market_view(tape, "BTC", view=View(T0 + 15 * MINUTE + 1))["liquidityProfile"] is None
+    found = market_view(tape, "BTC", view=View(T0 + 15 * MINUTE + 1))["liquidityProfile"]
+    assert found is not None and found["stale"] and float(found["spreadBps"]) == 1.5
+    assert market_view(tape, "BTC", view=View(T0 + DAY + 1))["liquidityProfile"] is None
 
 
 def test_gaps_of_the_last_hour_that_concern_the_symbol() -> None:

@@ -1,6 +1,7 @@
 """Prediction markets and macro rows in the context of an asset and in its packet: from rows, aged, and inert."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,6 @@ import pytest
 
 import tapebook
 from tapebook.clock import VirtualClock
-from tapebook.context.assemble import system_segments
 from tapebook.context.situation import PACKET_VERSIONS
 from tapebook.desk.health import health_checks
 from tapebook.domain.agent import AgentProfile
@@ -25,6 +25,7 @@ from tapebook.tick.prepare import _prediction_line, read_market, with_features
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 from tapebook.world.server.predictions import HOSTILE_TITLE
+from tests.sources.polymarket.hostile_market import HIDDEN, ORDER, RUNS, add_hostile_market
 
 BORN = parse_instant("2026-01-05T00:00:00Z")
 ALL = ("hyperliquid", "polymarket", "defillama")
@@ -118,16 +119,30 @@ def test_a_packet_has_its_rows_and_a_hostile_title_is_only_data(fed: tuple[Path,
     assert line.count('"') == 4, "a title cannot close its quotes"
 
 
-def test_a_title_that_gives_orders_is_stored_shown_as_data_and_in_no_system_prompt(fed: tuple[Path, int]) -> None:
-    with tapebook.open(fed[0], clock=VirtualClock(fed[1] + SECOND)) as book:
-        swing: dict[str, Any] = dict(book.market_context(["BTC"], horizon="swing")["BTC"])
-        system = "\n".join(segment.text for segment in system_segments(AgentProfile("watcher", ("BTC",)), symbol="BTC"))
+def test_a_title_that_gives_orders_is_stored_as_it_was_written(fed: tuple[Path, int]) -> None:
     with closing(Rooms(fed[0], clock=VirtualClock(fed[1] + SECOND))) as rooms:
         stored = rooms.tape.registry.records("polymarket_events", view=View(fed[1] + SECOND)).values()
-    assert HOSTILE_TITLE in {record.values["title"] for record in stored}, "as it was written"
-    shown = str(swing)
-    assert "\u202e" not in shown and "\u200b" not in shown
-    assert "ignore your rules" not in system.casefold()
+    assert HOSTILE_TITLE in {record.values["title"] for record in stored}
+
+
+def test_a_title_that_gives_orders_is_shown_as_data_and_is_in_no_system_message(
+    fed: tuple[Path, int], tmp_path: Path
+) -> None:
+    home = shutil.copytree(fed[0], tmp_path / "home")
+    now = add_hostile_market(home)
+    with tapebook.open(home, clock=VirtualClock(now)) as book:
+        shown = book.market_context(["BTC"])["BTC"]["predictionMarkets"]
+        packet = book.context("watcher", "BTC")
+        other = book.context("watcher", "ETH")
+    assert shown is not None and shown["immediate"]["top"][0]["question"].startswith(f"Bitcoin: {ORDER} {RUNS}")
+    assert shown["immediate"]["top"][0]["outcome"] == RUNS
+    assert not [mark for mark in HIDDEN if mark in str(shown) + packet.text]
+    # One line of one section, within quotes that it cannot close.
+    (line,) = [line for line in packet.text.splitlines() if ORDER in line]
+    assert line.startswith('- predictionMarket1: "') and line.count('"') == 4
+    assert line in packet.text[packet.text.index("Market: BTC") :]
+    for text in (packet.system, *(segment.text for segment in packet.segments), other.text, other.system):
+        assert ORDER not in text.casefold() and "<img" not in text
 
 
 def test_versions_before_and_backtests_read_the_same_as_before_and_live(rooms: Rooms) -> None:

@@ -103,7 +103,7 @@ def open_backtest_rooms(home: BacktestHome, plan: BacktestPlan, clock: VirtualCl
     # The settings of the first build's backtests have no rule of their own.
     rooms.config = replace(rooms.config, paper=replace(rooms.config.paper, fill=plan.fill))
     rooms.tape = ForwardTape(
-        rooms.tape_db, clock=clock, fetch=rooms.archive.get, watermark=plan.tape_seq, sources=rooms.sources
+        rooms.tape_db, clock=clock, fetch=rooms.archive.get, watermark=plan.tape_seq, sources=rooms.recorded_sources
     )
     return rooms
 

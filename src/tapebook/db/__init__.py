@@ -5,6 +5,6 @@ gives:  rows as tuples, one write transaction at a time, errors by what the call
 never:  knows a table
 """
 
-from tapebook.db.database import Database, Queries, Query, Row, connect, migrate
+from tapebook.db.database import Database, Queries, Query, Row, connect, migrate, migrated_packages
 
-__all__ = ["Database", "Queries", "Query", "Row", "connect", "migrate"]
+__all__ = ["Database", "Queries", "Query", "Row", "connect", "migrate", "migrated_packages"]

@@ -262,6 +262,11 @@ def migrate(db: Database, packages: tuple[str, ...]) -> list[str]:
     return applied
 
 
+def migrated_packages(db: Database) -> list[str]:
+    """The packages whose migrations a database has had."""
+    return [row[0] for row in db.all(_QUERIES.packages)]
+
+
 # Databases record under which package a migration was made; where it has moved since, its files lie elsewhere.
 _MOVED = {
     "tapebook.recall": "tapebook.search",

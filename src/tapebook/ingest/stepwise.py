@@ -9,6 +9,7 @@ over one seed write the same bytes.
 import asyncio
 from collections.abc import Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +24,9 @@ from tapebook.sources.hyperliquid.tape_reads import live_markets, newest_books
 from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceContext
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
+
+if TYPE_CHECKING:
+    from tapebook.world.server import Faults
 
 STEP_MS = 5 * SECOND
 # The source that the world moves by itself; all others ask.
@@ -40,13 +44,14 @@ class SteppedFeed:
         *,
         history_ms: int,
         delistings: Mapping[str, int] | None = None,
+        faults: "Faults | None" = None,
     ) -> None:
         # Loaded by those who serve: HTTP takes longer to load than all else together.
-        from tapebook.world.server import WorldServer
+        from tapebook.world.server import Faults, WorldServer
 
         self._rooms = rooms
         self._clock = clock
-        self._server = WorldServer(world, history_ms=history_ms, delistings=delistings)
+        self._server = WorldServer(world, history_ms=history_ms, delistings=delistings, faults=faults or Faults())
         self._history_ms = history_ms
         self._intake = FactBuffer()
         self._first = world.start + history_ms

@@ -121,7 +121,8 @@ def _gap_view(recorded: RecordedGap, view: View) -> GapView:
 
 def _liquidity_view(tape: Tape, symbol: str, view: View) -> dict[str, Any] | None:
     books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
-    profile = liquidity_profile(books, as_of=view.as_of)
+    # Of the moment of the newest book: a reader is told that it is stale, where a feature would leave it out.
+    profile = liquidity_profile(books, as_of=books[-1].bucket_ts) if books else None
     return None if profile is None else to_metrics(profile) | _age_view(books[-1].bucket_ts, view, "books")
 
 
@@ -201,8 +202,8 @@ def _prediction_block(tape: Tape, symbol: str, view: View, horizon: Horizon) -> 
 
 
 def _visible_titles(metrics: dict[str, Any]) -> dict[str, Any]:
-    top = [{**row, "question": short_line(str(row.get("question", "")), 200)} for row in metrics.get("top", ())]
-    return {**metrics, "top": top}
+    # Outcomes are as much the words of others as titles are.
+    return {**metrics, "top": [_visible_texts(row, 200) for row in metrics.get("top", ())]}
 
 
 def _macro_block(tape: Tape, symbol: str, view: View, horizon: Horizon) -> dict[str, Any] | None:
@@ -213,15 +214,15 @@ def _macro_block(tape: Tape, symbol: str, view: View, horizon: Horizon) -> dict[
     flows = next((row.metrics for row in rows if row.channel == "capital_flows"), {})
     lead = {name: flows.get(name) for name in ("stablecoinFlow24hUsd", "chainFlowBias")}
     told = [
-        {"channel": row.channel, "subject": row.subject, **_visible_names(row.metrics)}
+        {"channel": row.channel, "subject": row.subject, **_visible_texts(row.metrics, 80)}
         | _context_age(row.bucket_ts, view)
         for row in rows
     ]
     return lead | {"rows": told} | _context_age(max(row.bucket_ts for row in rows), view)
 
 
-def _visible_names(metrics: dict[str, Any]) -> dict[str, Any]:
-    return {name: short_line(value, 80) if isinstance(value, str) else value for name, value in metrics.items()}
+def _visible_texts(row: dict[str, Any], most: int) -> dict[str, Any]:
+    return {name: short_line(value, most) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def _context_age(bucket_ts: int, view: View) -> dict[str, Any]:

@@ -28,7 +28,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     changes close and volume of a bar that ended `correct_after_ms` ago.
     Per request: `too_many` (429), `error` (500 `null`), `timeout` (no answer for `timeout_ms` of the
     world, then the line ends; with 0 it ends at once, for a client that stands still with its world).
-    `down` are servers that answer with a proxy's page for a while: a prefix such as `gamma`, since when, until when.
+    `down` are servers that answer with a proxy's page for a while: a prefix such as `gamma`, or `info`
+    for the requests of Hyperliquid, whose socket stays; since when, until when.
     Outside `window`, a first and a last instant, nothing else happens.
     """
 

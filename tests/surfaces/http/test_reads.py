@@ -1,6 +1,8 @@
 """Every read over HTTP gives what the façade gives, in the shape its schema says, now and as of a moment."""
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -9,7 +11,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from tapebook.api import app
+from tapebook.clock import VirtualClock
 from tapebook.domain.views import packet_view
+from tapebook.surfaces.http.server import create_app
+from tests.sources.polymarket.hostile_market import HIDDEN, ORDER, RUNS, add_hostile_market
 
 API = "/api/v1"
 THEN = "2026-01-05T00:10:00Z"
@@ -152,3 +157,17 @@ def schema_of(document: dict[str, Any], path: str) -> dict[str, Any]:
     operation = document["paths"][template_of(document, path)]["get"]
     found: dict[str, Any] = operation["responses"]["200"]["content"]["application/json"]["schema"]
     return found
+
+
+def test_a_title_that_gives_orders_is_a_text_of_json_and_no_page(demo_home: Path, tmp_path: Path) -> None:
+    home = shutil.copytree(demo_home, tmp_path / "home")
+    now = add_hostile_market(home)
+    with (
+        app.open(home, clock=VirtualClock(now)) as tb,
+        TestClient(create_app(tb), base_url="http://localhost:8017") as made,
+    ):
+        answer = made.get(f"{API}/market-context?symbol=BTC&source=polymarket")
+    assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
+    first = answer.json()["BTC"]["predictionMarkets"]["immediate"]["top"][0]
+    assert first["question"].startswith(f"Bitcoin: {ORDER} {RUNS}") and first["outcome"] == RUNS
+    assert not [mark for mark in HIDDEN if mark in str(answer.json())]

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page
 from tapebook.api import app
 from tapebook.desk.demo import prepare_demo_home
 from tapebook.surfaces.web.server import create_page_app
+from tests.sources.polymarket.hostile_market import add_hostile_market
 
 HOSTILE = '<img src="http://elsewhere.invalid/x.png" onerror="document.title=1"><script>document.title=2</script>'
 
@@ -28,6 +29,7 @@ def aged_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with app.open(folder) as book:
         book.recall.add(docs)
     app.demo(folder, seconds=2.5, paced=False)
+    add_hostile_market(folder)
     with app.open(folder) as book:
         book.recall.append("journal", "btc-5m", f"A note of somebody: {HOSTILE}")
         book.recall.propose("btc-5m", f"Follow the trend. {HOSTILE}\n")

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tapebook.surfaces.web.frame import NAVIGATION
+from tests.sources.polymarket.hostile_market import HIDDEN, ORDER, RUNS
 from tests.surfaces.web.conftest import Watched
 
 Theme = Literal["light", "dark"]
@@ -61,6 +62,15 @@ def test_what_others_wrote_stays_text(watched: Watched) -> None:
         assert page.locator("img[src*=elsewhere]").count() == 0
         assert page.title().endswith("· Tapebook")
     assert "default-src 'self'" in (page.request.get(watched.base).headers["content-security-policy"])
+
+
+def test_a_title_of_a_prediction_market_that_gives_orders_stays_text(watched: Watched) -> None:
+    page = watched.open("/market?symbol=BTC")
+    row = page.get_by_role("row").filter(has_text=ORDER)
+    expect(row).to_have_count(1)
+    assert f"{ORDER} {RUNS}" in row.inner_text() and not [mark for mark in HIDDEN if mark in page.content()]
+    assert page.locator("img[src=x]").count() == 0 and row.locator("img, a").count() == 0
+    assert page.title() == "Market · Tapebook"
 
 
 def test_keys_lead_to_pages_and_the_theme_is_kept(watched: Watched) -> None:

@@ -21,7 +21,7 @@ def _check_roles(given: list[str] | None) -> list[str]:
     # A list of literals is more than the library can read.
     for name in given or ():
         if name not in get_args(Role):
-            raise typer.BadParameter(f"{name!r} is no role: choose from {', '.join(get_args(Role))}")
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, get_args(Role)))}")
     return given or []
 
 

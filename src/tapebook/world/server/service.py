@@ -20,7 +20,7 @@ from aiohttp import web
 
 from tapebook.domain.instants import floor_to_step
 from tapebook.world.cadence import STEP
-from tapebook.world.faults import BarAmender, FaultLog, Faults, FrameMangler, InjectedFault
+from tapebook.world.faults import BAD_GATEWAY, BarAmender, FaultLog, Faults, FrameMangler, InjectedFault
 from tapebook.world.market import World
 from tapebook.world.server import requests
 from tapebook.world.server.answers import TOO_MANY_REQUESTS, InfoAnswer, InfoEndpoint, refusal_answer
@@ -158,6 +158,8 @@ class WorldServer:
         return ws
 
     async def _info(self, request: web.Request) -> web.StreamResponse:
+        if self._faults.is_down("info", self.now):
+            return web.Response(status=503, body=BAD_GATEWAY, content_type="text/html")
         try:
             question = requests.decode_request(await request.read())
         except msgspec.DecodeError as error:
