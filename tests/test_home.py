@@ -86,7 +86,7 @@ def test_what_to_do_without_a_home(tmp_path: Path) -> None:
         require_home(place)
     assert str(refused.value) == (
         f"no tapebook home at {place}: run `tapebook init --home {place}` or `tapebook demo --home {place}` first, "
-        "or name another folder with --home"
+        "or name another folder with `home=`"
     )
     assert not place.exists()
     assert refused.value.exit_code == 2
@@ -113,7 +113,7 @@ def test_second_process_is_refused_and_told_whom_to_stop(home: Path) -> None:
         assert first_line(holder) == "held"
         with pytest.raises(HomeError) as refused, exclusive_lock(home):
             pass
-        assert str(refused.value) == f"{home} is in use by process {holder.pid}: stop it, or use another --home"
+        assert str(refused.value) == f"{home} is in use by process {holder.pid}: stop it, or use another `home=`"
         holder.communicate()
     with exclusive_lock(home):
         pass
@@ -165,7 +165,7 @@ def test_write_that_fails_leaves_nothing_to_see(tmp_path: Path, monkeypatch: pyt
 
     for name in ("link", "replace", "rename"):
         monkeypatch.setattr(os, name, no_room)
-    with pytest.raises(StoreFailed, match="No space left on device; choose a folder you may write in with --home"):
+    with pytest.raises(StoreFailed, match="No space left on device; choose a folder you may write in with `home=`"):
         write_once(tmp_path / "file", "text")
     assert list(tmp_path.iterdir()) == []
 

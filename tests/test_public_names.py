@@ -1,7 +1,9 @@
 """What `import tapebook` promises: an exact list of names, and a docstring that is the map of the rooms."""
 
+import ast
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import tapebook
@@ -22,6 +24,30 @@ EXPECTED = [
 def test_public_names_are_exact() -> None:
     assert sorted(tapebook.__all__) == sorted(EXPECTED)
     assert [name for name in tapebook.__all__ if not hasattr(tapebook, name)] == []
+
+
+def raised_messages(file: Path) -> Iterator[tuple[int, str]]:
+    """The texts that errors of a file are raised with, and their lines; without the commands they name in backticks."""
+    for error in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(error, ast.Raise):
+            texts = [each for each in ast.walk(error) if isinstance(each, ast.JoinedStr | ast.Constant)]
+            parts = {id(part) for text in texts for part in ast.walk(text) if part is not text}
+            yield from (
+                (each.lineno, re.sub(r"`[^`]*`", "", ast.unparse(each))) for each in texts if id(each) not in parts
+            )
+
+
+def test_errors_speak_python() -> None:
+    """Messages name parameters; options are of the command line, which puts them in."""
+    root = Path(tapebook.__file__).parent
+    files = [file for file in root.rglob("*.py") if "surfaces" not in file.parts]
+    found = [
+        f"{file.relative_to(root)}:{line}"
+        for file in files
+        for line, message in raised_messages(file)
+        if re.search(r"(?<![\w-])--[a-z]", message)
+    ]
+    assert found == []
 
 
 def test_the_docstring_names_every_room() -> None:

@@ -44,7 +44,7 @@ def require_home(path: Path) -> None:
     if not is_home(path):
         raise HomeError(
             f"no tapebook home at {path}: run `tapebook init --home {path}` or `tapebook demo --home {path}` first, "
-            "or name another folder with --home"
+            "or name another folder with `home=`"
         )
 
 
@@ -66,7 +66,7 @@ def write_once(path: Path, text: str) -> None:
         if isinstance(error, FileExistsError) and path.exists():
             return
         raise StoreFailed(
-            f"cannot write {path}: {error.strerror}; choose a folder you may write in with --home"
+            f"cannot write {path}: {error.strerror}; choose a folder you may write in with `home=`"
         ) from error
 
 
@@ -129,7 +129,7 @@ def _file_lock(path: Path, what: str, how: int, *, refusal: Callable[[str], str]
         except BlockingIOError:
             file.seek(0)
             process = f"process {file.read().strip() or '?'}"
-            sentence = f"{path} is in use by {process}: stop it, or use another --home"
+            sentence = f"{path} is in use by {process}: stop it, or use another `home=`"
             raise HomeError(refusal(process) if refusal else sentence) from None
         file.truncate(0)
         file.write(str(os.getpid()))

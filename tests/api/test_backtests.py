@@ -102,7 +102,7 @@ def test_files_are_written_where_asked(parent: Path, tmp_path: Path) -> None:
     shown, known = shelf.show(done), BacktestReportView.__annotations__.keys()
     assert shown.keys() <= known and msgspec.convert(shown, BacktestReportView)["total"] is not None
     assert view["id"] == done and view | {"status": "done"} == json.loads(json.dumps(shelf.show(done)))
-    with pytest.raises(BadInput, match=r"report.html is there already: choose another name, or --overwrite"):
+    with pytest.raises(BadInput, match=r"report.html is there already: choose another name, or `overwrite=`"):
         shelf.export(done, html=places["html"])
     shelf.export(done, html=places["html"], overwrite=True)
     with pytest.raises(BadInput, match="say what to write, and where: csv, html or json"):

@@ -176,7 +176,7 @@ def test_the_live_agent_as_of_the_start(home: Path, tmp_path: Path, first: Backt
             {"start": FIRST_END - DAY},
             r"^backtest .* learned until 2023-01-09T.*, and this one begins before that, at 2023",
         ),
-        ({"start": FIRST_END, "memory": "off"}, "would not be seen with --memory off: name rooms that are learned"),
+        ({"start": FIRST_END, "memory": "off"}, "would not be seen with `memory=` off: name rooms that are learned"),
         ({"start": FIRST_END, "memory_from": "live"}, "^the live tester had learned nothing by 2023-01-09"),
         ({"start": FIRST_END, "memory_from": "bt-none"}, "there is no backtest 'bt-none'"),
     ],

@@ -305,14 +305,14 @@ def test_what_cannot_be(home: Path, tmp_path: Path) -> None:
     ):
         asked(home, start="2024-01-01T00:00:00Z")
     with pytest.raises(
-        BadInput, match=r"^a quarter is longer than the range .*\(10.0 days\): use --chunks month, week"
+        BadInput, match=r"^a quarter is longer than the range .*\(10.0 days\): use `chunks=` month, week"
     ):
         asked(home, chunks="quarter")
-    with pytest.raises(BadInput, match="swap --from and --to"):
+    with pytest.raises(BadInput, match="swap `start=` and `end=`"):
         asked(home, start="2023-01-05T00:00:00Z", end="2023-01-02T00:00:00Z")
     with pytest.raises(BadInput, match=r"^there is no memory 'recall': it may be frozen, on, off .*, experience"):
         asked(home, memory="recall")
-    with pytest.raises(BadInput, match="use it with --memory frozen"):
+    with pytest.raises(BadInput, match="use it with `memory=` frozen"):
         asked(home, freeze_at=START)
     with tapebook.open(home) as book:
         book.edit_agent("btc-5m", {"horizon": "scalp"})

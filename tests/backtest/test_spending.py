@@ -76,7 +76,7 @@ def test_it_trades_and_says_what_was_spent(home: Path, server: ModelServer) -> N
 def test_the_estimate_comes_first_and_nothing_is_asked_without_a_limit(home: Path, server: ModelServer) -> None:
     heard: list[CostEstimate] = []
     with tapebook.open(home) as book:
-        with pytest.raises(BadInput, match=r"some-model may be asked 12 times: at most .* USD: say with --max-usd"):
+        with pytest.raises(BadInput, match=r"some-model may be asked 12 times: at most .* USD: say with `max_usd=`"):
             book.backtest("tester", chunks="none", memory="off", agree=listening(heard, agrees=False))
         assert not server.seen and not (home / "backtests").exists()
         (estimate,) = heard
@@ -108,7 +108,7 @@ def test_no_question_is_estimated_above_the_cap_of_a_run(home: Path, server: Mod
     """The longest prompt may be too dear to be asked where a shorter one is not."""
     with (home / FILE).open("a") as file:
         file.write("input_usd_per_mtok = 1000\n")
-    with pytest.raises(BadInput, match=r"may be asked 12 times: at most .* out, 6\.00 USD: say with --max-usd"):
+    with pytest.raises(BadInput, match=r"may be asked 12 times: at most .* out, 6\.00 USD: say with `max_usd=`"):
         asked(home, max_usd=None)
     result = asked(home)
     assert not server.seen and shown(home, result.id)["spent"] is None
@@ -312,7 +312,7 @@ def test_an_engine_that_spends_by_itself_has_one_day_for_all(
 
 def test_what_a_limit_may_be(home: Path) -> None:
     for wrong in (-1.0, float("nan"), float("inf")):
-        with pytest.raises(BadInput, match=r"--max-usd is .*: give the dollars that models may cost"):
+        with pytest.raises(BadInput, match=r"`max_usd=` is .*: give the dollars that models may cost"):
             asked(home, max_usd=wrong)
 
 

@@ -66,7 +66,7 @@ def test_a_change_makes_a_version_and_the_same_again_makes_none(rooms: Rooms) ->
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ({}, "a would watch nothing: name symbols with --watch, or `watch` in the file"),
+        ({}, "a would watch nothing: name symbols with `watch=`, or `watch` in the file"),
         ({"watch": "BTC", "engine": "nope"}, "there is no 'nope' among the engines; choose one of: "),
         ({"watch": "BTC", "broker": "nope"}, "there is no 'nope' among the brokers; choose one of: "),
         ({"watch": "BTC", "members": "trend,nope:x"}, "there is no 'nope' among the engines; choose one of: "),

@@ -326,7 +326,7 @@ def test_missing_fills_are_told_with_their_row(book: app.Tapebook, tmp_path: Pat
     with pytest.raises(BadInput) as refused:
         brought(book, answered(tmp_path, FILL, closing(2, startPosition="3", tid=4), closing(1, startPosition="2.5")))
     says = r"fills.json row 1: SOL stood at 2.5 before it, by the fills known 2 (and so at 1 more row); "
-    assert says in str(refused.value) and "--bridge" in str(refused.value)
+    assert says in str(refused.value) and "`bridge=`" in str(refused.value)
     assert book.trades("btc-5m") == [] and book.agent("btc-5m")["closed_trades"] == 0
 
 

@@ -102,16 +102,16 @@ def test_gaps_are_told_and_larger_spacing_is_refused(tmp_path: Path) -> None:
     found = parsed(tmp_path, [HEADER, *rows[:4], *rows[7:]])
     assert (found.told.gap_count, found.told.missing) == (1, 3)
     assert found.told.longest_gaps == ((MIDNIGHT + 4 * MINUTE, MIDNIGHT + 7 * MINUTE),)
-    with pytest.raises(BadInput, match="the rows are 5m apart but --interval says 1m: use --interval 5m"):
+    with pytest.raises(BadInput, match="the rows are 5m apart but `interval=` says 1m: use `interval=` 5m"):
         parsed(tmp_path, [HEADER, *lines(5, step=5 * MINUTE)])
-    with pytest.raises(BadInput, match="the rows are 1m apart but --interval says 1h"):
+    with pytest.raises(BadInput, match="the rows are 1m apart but `interval=` says 1h"):
         parsed(tmp_path, [HEADER, *lines(90)], asked=ask(interval="1h"))
 
 
 def test_the_length_a_file_states_counts(tmp_path: Path) -> None:
     rows = [f"{line},1m" for line in lines(3, step=HOUR)]
     assert len(parsed(tmp_path, [f"{HEADER},interval", *rows]).rows) == 3
-    with pytest.raises(BadInput, match="the file says its bars are 1m but --interval says 1h: use --interval 1m"):
+    with pytest.raises(BadInput, match="the file says its bars are 1m but `interval=` says 1h: use `interval=` 1m"):
         parsed(tmp_path, [f"{HEADER},interval", *rows], asked=ask(interval="1h"))
     odd_json = [f'{{"t": {MIDNIGHT}, "o": 1, "h": 1, "l": 1, "c": 1, "v": 1, "i": [5], "s": {{}}}}'] * 2
     with pytest.raises(BadInput, match=r"the file has no rows of BTC; it has: \{\}"):
@@ -147,7 +147,7 @@ def test_lengths_are_found_where_rows_are_missing_or_say_so(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        (lines(1), "one row does not tell how long its bar is: say so with --interval"),
+        (lines(1), "one row does not tell how long its bar is: say so with `interval=`"),
         (lines(6, step=7 * MINUTE), "the rows are 7m apart, and there are no bars of that length: choose one of 1m"),
     ],
 )

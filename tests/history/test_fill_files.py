@@ -112,7 +112,7 @@ def test_a_file_of_two_accounts_asks_whose(tmp_path: Path) -> None:
     line = "2026-01-05T00:00:00Z,SOL,{},150,1,Open Long,0.0"
     lines = ["time_utc,coin,account,px,sz,dir,startPosition", line.format("0xA"), line.format("0xB")]
     path.write_text("\n".join(lines))
-    with pytest.raises(BadInput, match=r"has fills of 2 accounts \(0xa, 0xb\): say whose with --account"):
+    with pytest.raises(BadInput, match=r"has fills of 2 accounts \(0xa, 0xb\): say whose with `account=`"):
         read_fill_rows(path, now=NOW)
     (row,) = read_fill_rows(path, now=NOW, account="0xb").rows
     # There is no side: the direction says it.

@@ -74,7 +74,7 @@ def test_bad_rows(tmp_path: Path) -> None:
 
 def test_interval_and_future(tmp_path: Path) -> None:
     rows = [f"{MIDNIGHT + n * HOUR},0.0001" for n in range(4)]
-    with pytest.raises(BadInput, match="the rows are 1h apart but --interval says 8h"):
+    with pytest.raises(BadInput, match="the rows are 1h apart but `interval=` says 8h"):
         parsed(tmp_path, ["time,rate", *rows], asked=ask("funding", interval="8h"))
     found = parsed(tmp_path, ["time,rate", *rows], asked=ask("funding", interval="1h", now=MIDNIGHT + 2 * HOUR))
     assert whys(found) == [(5, "2023-07-24T03:00:00.000Z lies in the future")]

@@ -27,7 +27,7 @@ def test_of_a_bar_the_open_is_kept(tmp_path: Path) -> None:
     assert found.rows == [Mid("BTC", MIDNIGHT + n * 8 * HOUR, (100 + n) * E8) for n in range(3)]
     assert found.told.unused == ("high", "low", "close", "volume")
     assert "of each bar the open is kept, the price when it began; high, low and close are not" in found.told.notes
-    with pytest.raises(BadInput, match="the rows are 8h apart but --interval says 1m"):
+    with pytest.raises(BadInput, match="the rows are 8h apart but `interval=` says 1m"):
         parsed(tmp_path, [HEADER, *lines(3, step=8 * HOUR)], asked=ask("marks"))
 
 

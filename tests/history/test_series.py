@@ -114,5 +114,5 @@ def test_spacings_of_a_minute(minutes: list[int]) -> None:
 
 @pytest.mark.parametrize(("minutes", "says"), [([0, 5, 10, 20], "5m"), ([0, 60], "1h"), ([0, 0.5, 1], "30s")])
 def test_other_spacings_are_refused_with_what_was_found(minutes: list[float], says: str) -> None:
-    with pytest.raises(BadInput, match=f"the rows are {says} apart but --interval says 1m: use --interval {says}"):
+    with pytest.raises(BadInput, match=f"the rows are {says} apart but `interval=` says 1m: use `interval=` {says}"):
         series.require_spacing([round(minute * MINUTE) for minute in minutes], MINUTE)

@@ -141,7 +141,7 @@ def test_rows_that_differ_are_refused_or_become_revisions(rooms: Rooms, minutes:
     other = [row.replace(",0.25", ",7") for row in lines(90)]
     path = write(tmp_path, [HEADER, *other])
     with pytest.raises(
-        BadInput, match="1 of 90 rows differ from what the tape has; write them as revisions with --revise"
+        BadInput, match="1 of 90 rows differ from what the tape has; write them as revisions with `revise=`"
     ):
         imported(rooms, path)
     assert stored(rooms) == bars(90)
@@ -218,11 +218,11 @@ def test_a_recording_is_known_when_it_was_received(rooms: Rooms, tmp_path: Path)
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({"symbol": None}, "say whose rows these are with --symbol"),
+        ({"symbol": None}, "say whose rows these are with `symbol=`"),
         ({"symbol": "B T C"}, "is no symbol: write it like BTC"),
         ({"symbol": ""}, "is no symbol"),
         ({"interval": "7m"}, "there are no bars of '7m': choose one of 1m, 5m, 15m, 1h, 4h, 1d"),
-        ({"interval": "5m"}, "the rows are 1m apart but --interval says 5m: use --interval 1m"),
+        ({"interval": "5m"}, "the rows are 1m apart but `interval=` says 5m: use `interval=` 1m"),
     ],
 )
 def test_questions_that_cannot_be_answered(how: dict[str, Any], says: str, rooms: Rooms, minutes: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_year_of_five_minutes(files: Path, rooms: Rooms, tmp_path: Path) -> No
     report = import_file(rooms, "candles", path, symbol="BTC", interval="5m")
     assert (report.rows_written, report.problem_count, report.told.gap_count) == (105_120, 0, 0)
     assert import_file(rooms, "candles", path, symbol="BTC", interval="5m").rows_written == 0
-    with pytest.raises(BadInput, match="the rows are 5m apart but --interval says 1m"):
+    with pytest.raises(BadInput, match="the rows are 5m apart but `interval=` says 1m"):
         import_file(rooms, "candles", path, symbol="BTC", interval="1m")
     out = export_candles(rooms, tmp_path / "a.parquet", symbol="BTC", interval="5m", since=YEAR_2023)
     assert out.rows == 105_120

@@ -76,7 +76,7 @@ def test_a_folder_and_a_zip_hold_the_same(told: ReportData, tmp_path: Path) -> N
 def test_what_is_there_is_kept_unless_asked(told: ReportData, tmp_path: Path) -> None:
     files = csv_files(told)
     write_csv(tmp_path / "tables", files, overwrite=False)
-    with pytest.raises(BadInput, match=r"chunks.csv is there already: choose another folder, or --overwrite"):
+    with pytest.raises(BadInput, match=r"chunks.csv is there already: choose another folder, or `overwrite=`"):
         write_csv(tmp_path / "tables", {"chunks.csv": "x"}, overwrite=False)
     assert (tmp_path / "tables" / "chunks.csv").read_text() == files["chunks.csv"]
     write_csv(tmp_path / "tables", {"chunks.csv": "x"}, overwrite=True)

@@ -362,7 +362,7 @@ class Backtests:
     def similar(self, name: str, *, most: int = 10) -> list[SimilarBacktest]:
         """The finished backtests that are most like one, the most similar first; `differs` names other settings."""
         if most < 1:
-            raise BadInput(f"--most {most} asks for nothing: give 1 or more")
+            raise BadInput(f"`most=` {most} asks for nothing: give 1 or more")
         home, result = self._finished_home(name)
         plan, rows = home.plan(), list[SimilarBacktest]()
         for other in backtest_homes(self._home):

@@ -456,7 +456,7 @@ def _source_name(folder: str, source: str | None) -> str:
     """The name of an import; BadInput when it is none, or means something else."""
     name = folder if source is None else source
     if not 0 < len(name) <= LONGEST_SOURCE or has_hidden_characters(name) or name in (OWN, IMPORTED):
-        raise BadInput(f"{name!r} is no name for an import: give one of 1 to {LONGEST_SOURCE} letters with --source")
+        raise BadInput(f"{name!r} is no name for an import: give one of 1 to {LONGEST_SOURCE} letters with `source=`")
     return name
 
 

@@ -77,7 +77,7 @@ def init(home: str | Path) -> list[str]:
     """Makes a new home with commented settings and its first agents; says what was made."""
     home = Path(home)
     if is_home(home):
-        raise HomeError(f"{home} is a tapebook home already: edit its tapebook.toml, or choose another --home")
+        raise HomeError(f"{home} is a tapebook home already: edit its tapebook.toml, or choose another `home=`")
     make_home(home)
     rooms = Rooms(home, clock=SystemClock())
     try:

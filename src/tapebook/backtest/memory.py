@@ -120,7 +120,7 @@ def memory_source(rooms: Rooms, plan: BacktestPlan, name: str) -> MemorySource:
     """What a live agent, or a backtest by its id, had learned; BadInput where that is nothing, or came too late."""
     if not any(room in LEARNED_ROOMS for room in plan.agent.context.rooms):
         raise BadInput(
-            f"--memory-from {name} would not be seen with --memory {plan.memory}: name rooms that are learned"
+            f"`memory_from=` {name} would not be seen with `memory=` {plan.memory}: name rooms that are learned"
         )
     if name == LIVE:
         deployment, until = deployment_id(plan.agent), plan.start
@@ -131,7 +131,7 @@ def memory_source(rooms: Rooms, plan: BacktestPlan, name: str) -> MemorySource:
     if not found.events:
         who = f"the live {plan.agent.name}" if name == LIVE else f"backtest {found.name}"
         raise BadInput(
-            f"{who} had learned nothing by {iso_text(found.learned_until)}: choose a later --from, or another"
+            f"{who} had learned nothing by {iso_text(found.learned_until)}: choose a later `start=`, or another"
         )
     return found
 
@@ -144,7 +144,7 @@ def _backtest_source(parent: Path, name: str, plan: BacktestPlan) -> MemorySourc
     if other.end > plan.start:
         raise BadInput(
             f"backtest {home.id} learned until {iso_text(other.end)}, and this one begins before that, at "
-            f"{iso_text(plan.start)}: choose a later --from, or one that ended earlier"
+            f"{iso_text(plan.start)}: choose a later `start=`, or one that ended earlier"
         )
     with closing(_open_reader(home.folder, at=plan.start)) as rooms:
         return _source_at(

@@ -137,7 +137,7 @@ def split_range(kind: ChunkKind, start: int, end: int) -> tuple[BacktestChunk, .
         days = (end - start) / DAY
         raise BadInput(
             f"a {kind} is longer than the range from {iso_text(start)} to {iso_text(end)} ({days:.1f} days): "
-            f"use --chunks {_SMALLER[kind]}, or a longer range"
+            f"use `chunks=` {_SMALLER[kind]}, or a longer range"
         )
     return tuple(_calendar_chunks(kind, start, end))
 

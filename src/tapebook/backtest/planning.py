@@ -216,14 +216,15 @@ def make_plan(tape: Tape, config: Config, agent: AgentProfile, *, version: int, 
 def _check_request(wish: BacktestRequest) -> None:
     if wish.start is not None and wish.end is not None and wish.end <= wish.start:
         raise BadInput(
-            f"the range ends at {iso_text(wish.end)}, before it begins at {iso_text(wish.start)}: swap --from and --to"
+            f"the range ends at {iso_text(wish.end)}, before it begins at {iso_text(wish.start)}: "
+            "swap `start=` and `end=`"
         )
     _require_one_of("kind of chunks", wish.chunks, get_args(ChunkKind))
     memory_mode(wish.memory)
     if wish.fill is not None:
         _require_one_of("fill rule", wish.fill, get_args(FillRule))
     if wish.freeze_at is not None and wish.memory != "frozen":
-        raise BadInput("--freeze-at says when a memory stops learning: use it with --memory frozen")
+        raise BadInput("`freeze_at=` says when a memory stops learning: use it with `memory=` frozen")
 
 
 def _require_one_of(what: str, given: str, known: Sequence[str]) -> None:
@@ -277,7 +278,7 @@ def _check_bars(found: Sequence[BarCoverage], agent: AgentProfile, wish: Backtes
             raise BadInput(
                 f"{each.symbol} has no bars from {iso_text(since)} to {iso_text(until)} "
                 f"(gaps in all: {len(each.holes)}): "
-                "import them, choose another range, or add --gaps to sit them out"
+                "import them, choose another range, or add `gaps=` to sit them out"
             )
 
 

@@ -109,7 +109,7 @@ class BacktestLedger:
             raise SpendLimit(
                 f"backtest {self._backtest} has spent {_limit_text(spent)} of {_limit_text(most)} USD "
                 f"and {next_one}: what was paid "
-                "for is kept; run the same command with a higher --max-usd to go on"
+                "for is kept; run the same with a higher `max_usd=` to go on"
             )
         if usd_e6 > allowed:
             raise SpendLimit(
@@ -286,12 +286,12 @@ def estimate_cost(rooms: Rooms, plan: BacktestPlan) -> CostEstimate:
 def max_spending(estimate: CostEstimate, *, max_usd: float | None, agree: Callable[[CostEstimate], bool]) -> int:
     """What models may cost in all, in usd_e6: what is given, else the estimate if somebody agrees; else BadInput."""
     if max_usd is not None and not 0 <= max_usd < MOST_USD:
-        raise BadInput(f"--max-usd is {max_usd:g}: give the dollars that models may cost, 0 or more")
+        raise BadInput(f"`max_usd=` is {max_usd:g}: give the dollars that models may cost, 0 or more")
     agreed = bool(estimate.calls) and agree(estimate)
     if max_usd is not None:
         return round(max_usd * E6)
     if estimate.most_usd_e6 and not agreed:
-        raise BadInput(f"{cost_sentence(estimate)}: say with --max-usd what it may cost")
+        raise BadInput(f"{cost_sentence(estimate)}: say with `max_usd=` what it may cost")
     return estimate.spent_usd_e6 + estimate.most_usd_e6
 
 

@@ -136,7 +136,7 @@ def _on_pool(workers: int, home: str, jobs: Mapping[str, bytes], done: Callable[
             done(len(results))
         if len(results) == len(jobs):
             return results
-    raise TapebookError("a worker was killed three times: see that there is enough memory, or use fewer --workers")
+    raise TapebookError("a worker was killed three times: see that there is enough memory, or use fewer `workers=`")
 
 
 def _pool_results(workers: int, home: str, jobs: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -158,7 +158,7 @@ def _on_cluster(address: str, home: str, jobs: Mapping[str, bytes], done: Callab
     try:
         distributed: Any = import_module("distributed")
     except ModuleNotFoundError as error:
-        raise Fix("--cluster needs Dask: pip install 'tapebook[cluster]'") from error
+        raise Fix("`cluster=` needs Dask: pip install 'tapebook[cluster]'") from error
     try:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:

@@ -259,7 +259,7 @@ class Book:
         if gone is not None and gone <= as_of:
             return _removed_text(name, gone)
         added = iso_text([known_at for known_at, _ in self.agent_history(name) if known_at > as_of][-1])
-        remedy = "--version 1 shows what that version would have been told"
+        remedy = "`version=` 1 shows what that version would have been told"
         return f"{name} did not exist at {iso_text(as_of)}: it was added at {added}; {remedy}"
 
     def agent_history(self, name: str) -> list[tuple[int, AgentProfile]]:

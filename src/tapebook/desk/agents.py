@@ -133,7 +133,7 @@ def add_agent(rooms: Rooms, name: str, settings: Mapping[str, Any], *, reason: s
     if before is not None and removed_at is None:
         raise BadInput(f"there is an agent called {name!r} already: change it with `tapebook agents edit {name}`")
     if "watch" not in settings:
-        raise BadInput(f"{name} would watch nothing: name symbols with --watch, or `watch` in the file")
+        raise BadInput(f"{name} would watch nothing: name symbols with `watch=`, or `watch` in the file")
     blank = AgentProfile(name, (), context=context_for_horizon("intraday"))
     if before is not None:
         blank = msgspec.structs.replace(blank, starting_cash_usd_e6=before[1].starting_cash_usd_e6)

@@ -171,11 +171,11 @@ def prepare_demo_home(home: Path, *, seed: int) -> None:
     marker = home / DEMO_MARKER
     wanted = _DemoMarker(seed, DEMO_START, DEMO_SYMBOLS)
     if is_home(home) and not is_demo_home(home):
-        raise HomeError(f"{home} is a home of your own, not a demo: choose another folder with --home")
+        raise HomeError(f"{home} is a home of your own, not a demo: choose another folder with `home=`")
     write_once(marker, msgspec.json.encode(wanted).decode())
     made = msgspec.json.decode(marker.read_bytes(), type=_DemoMarker)
     if made != wanted:
-        raise HomeError(f"{home} was made with --seed {made.seed}: use that seed, or another folder with --home")
+        raise HomeError(f"{home} was made with `seed=` {made.seed}: use that seed, or another folder with `home=`")
     make_home(home, sources=DEMO_SOURCES)
 
 

@@ -275,7 +275,7 @@ def _fills_report(
 
 def _objection_text(objections: list[str], path: Path) -> str:
     more = f" (and so at {plural(len(objections) - 1, 'more row')})" if len(objections) > 1 else ""
-    return f"{path} {objections[0]}{more}; import what came before it first, or book the difference with --bridge"
+    return f"{path} {objections[0]}{more}; import what came before it first, or book the difference with `bridge=`"
 
 
 def _rows_not_in_book(rooms: Rooms, deployment: Deployment, rows: list[FillRow], path: Path) -> Iterator[FillRow]:

@@ -106,7 +106,7 @@ def check_file_place(path: Path, *, overwrite: bool) -> None:
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {path.parent}: make it first")
     if path.exists() and not overwrite:
-        raise BadInput(f"{path} is there already: choose another name, or --overwrite")
+        raise BadInput(f"{path} is there already: choose another name, or `overwrite=`")
 
 
 @contextmanager

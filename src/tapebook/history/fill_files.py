@@ -298,7 +298,7 @@ def _rows_of_account(cells: list[tuple[int, Cells]], path: Path, account: str | 
     there = sorted({_cell_text(row.get("account")).lower() for _, row in cells} - {""})
     if account is None and len(there) > 1:
         shown = ", ".join(there[:3]) + (", …" if len(there) > 3 else "")
-        raise BadInput(f"{path} has fills of {len(there)} accounts ({shown}): say whose with --account")
+        raise BadInput(f"{path} has fills of {len(there)} accounts ({shown}): say whose with `account=`")
     if account is None or not there:
         return cells
     if account.lower() not in there:

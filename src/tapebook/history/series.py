@@ -128,7 +128,7 @@ def bar_length(times: Sequence[int]) -> int:
     """
     distances = sorted(abs(after - before) for before, after in pairwise(times) if after != before)
     if not distances:
-        raise BadInput("one row does not tell how long its bar is: say so with --interval")
+        raise BadInput("one row does not tell how long its bar is: say so with `interval=`")
     lengths, median = {seconds * SECOND for seconds in INTERVALS.values()}, distances[len(distances) // 2]
     fitting = sum(at % median == 0 for at in times)
     common = math.gcd(*distances)
@@ -149,7 +149,9 @@ def require_spacing(times: Sequence[int], wanted: int | None) -> None:
     if found is None or wanted is None or found == wanted or math.gcd(*map(sub, times[1:], times)) == wanted:
         return
     there, stated = span_text(found), span_text(wanted)
-    raise BadInput(f"the rows are {there} apart but --interval says {stated}: use --interval {there}, or another file")
+    raise BadInput(
+        f"the rows are {there} apart but `interval=` says {stated}: use `interval=` {there}, or another file"
+    )
 
 
 def row_gaps(times: Sequence[int], step: int | None) -> list[GapBounds]:
@@ -362,7 +364,7 @@ class _CandleReader:
         lengths = {parse_span(text) for text in self._lengths}
         for length in lengths - {None, step}:
             there, stated = span_text(length or 0), span_text(step)
-            raise BadInput(f"the file says its bars are {there} but --interval says {stated}: use --interval {there}")
+            raise BadInput(f"the file says its bars are {there} but `interval=` says {stated}: use `interval=` {there}")
         return lengths == {step}
 
     def notes(self) -> list[str]:

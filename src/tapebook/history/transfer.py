@@ -234,7 +234,7 @@ def _require_range(since: int, end: int) -> None:
 
 def _import_request(kind: ImportKind, symbol: str | None, interval: str | None, *, now: int) -> ImportRequest:
     if kind != "stream" and symbol is None:
-        raise BadInput("say whose rows these are with --symbol")
+        raise BadInput("say whose rows these are with `symbol=`")
     if symbol is not None and (not _SYMBOL.fullmatch(symbol) or has_hidden_characters(symbol)):
         raise BadInput(f"{symbol!r} is no symbol: write it like BTC, without spaces or characters that are not seen")
     if kind == "candles":
@@ -267,12 +267,12 @@ def _import_objection(report: ImportReport, *, skip_bad: bool, revise: bool) -> 
         first, name = report.problems[0], report.told.row_name
         count = plural(report.problem_count, f"bad {name}")
         bad = f"{report.file}: {count}, the first is {first.row:,}: {first.why}"
-        return f"{bad}; mend the file, or leave them out with --skip-bad"
+        return f"{bad}; mend the file, or leave them out with `skip_bad=`"
     if not report.rows:
         return f"{report.file} has no row that can be used"
     if report.differing_rows and not revise:
         differ = f"{report.differing_rows:,} of {report.rows:,} rows differ from what the tape has"
-        return f"{report.file}: {differ}; write them as revisions with --revise, or import another range"
+        return f"{report.file}: {differ}; write them as revisions with `revise=`, or import another range"
     return ""
 
 

@@ -37,7 +37,7 @@ async def serve_world(*, seed: int, port: int, speed: float, storm: bool, on_rea
     try:
         url = await server.start(port=port)
     except OSError as error:
-        raise HomeError(f"port {port} cannot be used ({error.strerror}): choose another with --port") from error
+        raise HomeError(f"port {port} cannot be used ({error.strerror}): choose another with `port=`") from error
     on_ready(url)
     try:
         await advance_in_real_time(server, speed=speed, monotonic=elapsed_seconds, sleep=asyncio.sleep)
@@ -56,7 +56,7 @@ async def clock_of_source(url: str) -> Clock:
             answer = await session.post(f"{url.rstrip('/')}/info", json={"type": "worldClock"})
             content = await answer.read()
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise HomeError(f"nothing answers at {url}: start it with `tapebook world`, or give another --url") from error
+        raise HomeError(f"nothing answers at {url}: start it with `tapebook world`, or give another `url=`") from error
     try:
         world = msgspec.json.decode(content, type=_WorldTime)
     except msgspec.DecodeError:

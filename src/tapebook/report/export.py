@@ -98,7 +98,7 @@ def write_csv(path: Path, files: Mapping[str, str], *, overwrite: bool) -> None:
         raise BadInput(f"{path} is a file: name a folder, or a file in .zip")
     for name in files:
         if (path / name).exists() and not overwrite:
-            raise BadInput(f"{path / name} is there already: choose another folder, or --overwrite")
+            raise BadInput(f"{path / name} is there already: choose another folder, or `overwrite=`")
     try:
         path.mkdir(exist_ok=True)
     except OSError as error:

@@ -295,7 +295,7 @@ SettingKey = tuple[str, ...]
 def find_home(given: str | None, environ: Mapping[str, str] | None = None) -> Path:
     """The folder of the home: the one given, else TAPEBOOK_HOME, else `./home`."""
     if given is not None and not given.strip():
-        raise ConfigError("the home's name is empty: name a folder, or leave --home away")
+        raise ConfigError("the home's name is empty: name a folder, or leave `home=` away")
     named = given or _environment(environ).get("TAPEBOOK_HOME") or "home"
     try:
         return Path(named).expanduser()

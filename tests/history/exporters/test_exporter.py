@@ -181,7 +181,7 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     there = tmp_path / "there.csv"
     there.write_text("precious")
     for path, says in (
-        (there, "is there already: choose another name, or --overwrite"),
+        (there, "is there already: choose another name, or `overwrite=`"),
         (tmp_path / "a.txt", r"has no known ending: choose one of .csv, .json, .parquet, or .csv.gz"),
         (tmp_path / "none", "has no known ending"),
         (tmp_path / "missing" / "a.csv", "there is no folder"),

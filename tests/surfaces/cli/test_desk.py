@@ -259,7 +259,7 @@ def test_an_api_whose_port_is_taken_is_one_line(home: str, run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, _, err = run("up", "--with-api", "--api-port", str(port), "--seconds", "20", "--home", home)
-    assert code == 2 and f"cannot listen on 127.0.0.1:{port}" in err and "choose another port" in err
+    assert code == 2 and f"cannot listen on 127.0.0.1:{port}" in err and "choose another --port" in err
 
 
 def test_a_second_desk_says_so_once_and_ends(home: str, run: Run) -> None:

@@ -181,6 +181,12 @@ def test_errors_raised_on_purpose_are_one_line(
     assert run("agents") == (kind.exit_code, "", "error: it broke here: do  [31mthat\n")
 
 
+def test_parameters_of_the_library_are_options_here(run: Run, facade: SimpleNamespace) -> None:
+    facade.run = raising(errors.BadInput("choose another `home=` or `run_id`, or `tapebook runs --json`"))
+    _, _, err = run("runs", "show", "x")
+    assert err == "error: choose another --home or `run_id`, or `tapebook runs --json`\n"
+
+
 def test_home_that_is_not_there_says_what_to_run(run: Run, tmp_path: Path) -> None:
     for words in (["agents"], ["runs", "--json"], ["verify"], ["tick", "a", "BTC"]):
         code, out, err = run(*words, "--home", str(tmp_path / "none"))

@@ -7,10 +7,11 @@
 Commands import the façade in their bodies, so that `tapebook --help` loads neither it nor a database.
 """
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -118,7 +119,7 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         return _run(words)
     except TapebookError as error:
-        complain(str(error))
+        complain(_with_flags(str(error), words))
         return error.exit_code
     except TyperException as error:
         complain(_usage(error, words))
@@ -199,6 +200,17 @@ def _damage(words: list[str], error: Exception) -> str | None:
         return None
     broke = one_line(f"{type(error).__name__}: {error}")[:80]
     return f"{found[0].where}: {found[0].problem}; `tapebook verify --all` lists what is damaged ({broke})"
+
+
+def _with_flags(message: str, words: list[str]) -> str:
+    """A message of the library, which names parameters as Python does (`most=`), with the command's own options."""
+    if "=`" not in message:
+        return message
+    command: Any = typer.main.get_command(_root_for(words))
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    flags = {each.name: each.opts[0] for each in command.params if each.opts and each.opts[0].startswith("--")}
+    return re.sub(r"`([a-z_]+)=`", lambda found: flags.get(found[1], found[0]), message)
 
 
 def _usage(error: TyperException, words: list[str]) -> str:

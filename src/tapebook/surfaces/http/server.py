@@ -167,5 +167,7 @@ def _bound_socket(host: str, port: int) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
     except OSError as error:
-        raise BadInput(f"cannot listen on {host}:{port} ({error.strerror}): choose another port or host") from error
+        raise BadInput(
+            f"cannot listen on {host}:{port} ({error.strerror}): choose another `port=` or `host=`"
+        ) from error
     return made
