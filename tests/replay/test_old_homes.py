@@ -19,6 +19,7 @@ whose decisions cite front matter, the same file by way of two folders, and trad
 import shutil
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,9 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("old")
     for name in HOMES:
         with tarfile.open(Path(__file__).parent / "homes" / f"{name}.tar.xz") as packed:
-            packed.extractall(place / name, filter="data")
+            # Python before 3.11.4, such as that of Debian 12, has no filter to name.
+            terms: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            packed.extractall(place / name, **terms)
     return place
 
 
