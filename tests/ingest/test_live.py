@@ -343,7 +343,7 @@ def test_names_that_cannot_be_read_fail_the_doctor(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_said_in_one_line(taken_port: int) -> None:
     with pytest.raises(HomeError) as found:
         asyncio.run(app.serve_world(seed=7, port=taken_port, speed=1.0, storm=False, on_ready=lambda url: None))
-    assert f"port {taken_port} cannot be used" in one_line(found.value) and "--port" in str(found.value)
+    assert f"port {taken_port} cannot be used" in one_line(found.value) and "`port=`" in str(found.value)
 
 
 def test_a_symbol_nobody_has_heard_of_is_said_in_one_line(tmp_path: Path) -> None:
