@@ -15,6 +15,7 @@ from typing import NamedTuple
 BAR, HALF_HOUR, HOUR = 300_000, 1_800_000, 3_600_000
 DECIDED_AFTER, LATENCY = 2_000, 500
 FAST, SLOW, ENTER, LEAVE = 8, 32, 15.0, 4.0
+SEEN = 48
 NOTIONAL_USD = 1_000
 HALF_SPREAD_BPS, IMPACT_BPS_PER_100K, FEE_BPS = Fraction(1), Fraction(2), Fraction(9, 2)
 
@@ -49,11 +50,12 @@ class Account:
 
 def bare_loop(bars: Sequence[Bar], rates: Mapping[int, int], *, fill: str) -> Account:
     """The account after a decision at every bar's start; what is wanted at the last one is not had any more."""
-    account, closes, wanted = Account(), list[float](), 0
+    account, closes, wanted, side = Account(), list[float](), 0, 0
     for place, bar in enumerate(bars):
         # What is known at this slot are the bars before it.
         if place and bar.at % HALF_HOUR == 0:
-            closes.append(float(whole(bars[place - 1].close)))
+            closes.append(float(bars[place - 1].close))
+            side = side_of(closes)
         if wanted and fill != "bar_close":
             book(account, wanted, bars[place - 1], fill)
         if bar.at % HOUR == 0 and account.size and bar.at in rates and place >= 2:
@@ -62,22 +64,28 @@ def bare_loop(bars: Sequence[Bar], rates: Mapping[int, int], *, fill: str) -> Ac
             account.funding.append((bar.at, -half_even(value * rates[bar.at], 10**12)))
         if wanted and fill == "bar_close":
             book(account, wanted, bars[place - 1], fill)
-        wanted = wants(closes, account.size, bars[place - 1].close) if place else 0
+        wanted = wants(side, account.size, bars[place - 1].close) if place else 0
     return account
 
 
-def wants(closes: Sequence[float], size: int, mark: int) -> int:
+def side_of(closes: Sequence[float]) -> int:
+    """The side after the bars that a packet shows, flat before the first of them."""
+    seen, side = closes[-SEEN:], 0
+    for end in range(SLOW, len(seen) + 1):
+        fast, slow = sum(seen[end - FAST : end]) / FAST, sum(seen[end - SLOW : end]) / SLOW
+        gap = (fast / slow - 1) * 10_000
+        if abs(gap) > ENTER:
+            side = 1 if gap > 0 else -1
+        elif side * gap < LEAVE:
+            side = 0
+    return side
+
+
+def wants(side: int, size: int, mark: int) -> int:
     """What to buy (or sell, negative) at a slot."""
-    if len(closes) < SLOW:
+    if side == (size > 0) - (size < 0):
         return 0
-    fast, slow = sum(closes[-FAST:]) / FAST, sum(closes[-SLOW:]) / SLOW
-    gap = (fast / slow - 1) * 10_000
-    side = 1 if gap > ENTER else -1 if gap < -ENTER else 0
-    held = (size > 0) - (size < 0)
-    if side and side != held:
-        return side * (NOTIONAL_USD * 10**16 // mark) - size
-    stays = 1 if gap >= LEAVE else -1 if gap <= -LEAVE else 0
-    return -size if held and held != stays and held != side else 0
+    return side * (NOTIONAL_USD * 10**16 // mark) - size
 
 
 def book(account: Account, size: int, bar: Bar, fill: str) -> None:
@@ -91,11 +99,6 @@ def book(account: Account, size: int, bar: Bar, fill: str) -> None:
     at = bar.at + (BAR if fill == "bar_close" else DECIDED_AFTER + LATENCY)
     account.fills.append(Fill(at, size, price, half_even(paid * FEE_BPS.numerator, FEE_BPS.denominator * 10_000)))
     account.size += size
-
-
-def whole(price: int) -> int:
-    """A price of five digits before the point as it is shown: in dollars."""
-    return half_even(price, 10**8)
 
 
 def half_even(numerator: int, denominator: int) -> int:
