@@ -109,8 +109,9 @@ def similar(agent: Agent, symbol: Symbol, *, as_of: AsOf = None, home: Home = No
     if json:
         print_json(found)
         return
-    seen = "nothing like it was seen before" if found["novel"] else "it was seen before"
-    print_lines([f"{symbol} as of {found['as_of']}, of {plural(found['searched'], 'moment')}: {seen}"])
+    if found["searched"]:
+        seen = "nothing like it was seen before" if found["novel"] else "it was seen before"
+        print_lines([f"{symbol} as of {found['as_of']}, of {plural(found['searched'], 'moment')}: {seen}"])
     rows = [
         {**each, **{f"bps after {span}": move for span, move in each["moves_bps"].items()}}
         for each in found["neighbours"]

@@ -273,9 +273,8 @@ async def _alike(frame: PageFrame, name: str, symbol: str) -> None:
     choices = [(each, f"/experience?{query_of(agent=name, symbol=each)}", each == shown) for each in profile["watch"]]
     frame.html(picks("Symbol", choices))
     found = await frame.read(frame.book.experience.similar, name, shown)
-    note = f"of {plural(found['searched'], 'moment')}; " + (
-        "nothing like it was seen before" if found["novel"] else "seen before"
-    )
+    seen = "nothing like it was seen before" if found["novel"] else "seen before"
+    note = f"of {plural(found['searched'], 'moment')}; {seen}" if found["searched"] else ""
     with sheet_of(f"{shown} now, and the moments most like it", note):
         if not found["neighbours"]:
             frame.html(
