@@ -300,10 +300,13 @@ class Log:
         self._fetch = fetch
         self._may_go_back = may_go_back
         self._unpacked: dict[tuple[Stream, int, str], list[Event]] = {}
-        self._joined = False
+        self._joined = self.reads_once = False
         self._changes: dict[Stream, StreamChanges] = {}
         # A cache of where streams end for as long as a lease keeps others from writing them.
         self._held_heads: dict[Stream, tuple[Lease, Head]] = {}
+        # A cache of where other streams end, while `read_once` is open.
+        self._ends: dict[Stream, Head] = {}
+        self._fenced: set[Lease] = set()
         self.generation = 0
         self.written = 0
         self.projections = tuple(projections)
@@ -315,12 +318,24 @@ class Log:
         Whoever lost the lease unawares sees an old end, and cannot append to it.
         """
         held = self._held_heads.get(stream) if lease else None
-        if held is not None and held[0] == lease:
-            return held[1]
+        known = held[1] if held and held[0] == lease else None if lease else self._ends.get(stream)
+        if known is not None:
+            return known
         head = self._read_head(stream)
         if lease is not None:
             self._held_heads[stream] = lease, head
+        elif self.reads_once:
+            self._ends[stream] = head
         return head
+
+    @contextmanager
+    def read_once(self) -> Iterator[None]:
+        """Inside, the end of a stream that others may write is read once: decisions made together know the same."""
+        self.reads_once = True
+        try:
+            yield
+        finally:
+            self.reads_once, self._ends = False, {}
 
     def _read_head(self, stream: Stream) -> Head:
         row = self._db.one(QUERIES.head, owner=stream.owner, deployment=stream.deployment)
@@ -343,7 +358,7 @@ class Log:
 
     def _forget_changes(self) -> None:
         """After an append that was rolled back, what was read meanwhile may be of events that never were."""
-        self._changes, self._held_heads, self.generation = {}, {}, self.generation + 1
+        self._changes, self._held_heads, self._ends, self.generation = {}, {}, {}, self.generation + 1
 
     def heads(self, owner: str) -> dict[str, int]:
         """By deployment, the newest sequence number; one query, for whoever follows all streams."""
@@ -379,20 +394,20 @@ class Log:
         self._forget_changes()
         with self._db.transaction():
             for event in events:
-                self._write(event)
+                self._write(event.stream, [event])
 
     @contextmanager
     def one_transaction(self) -> Iterator[None]:
         """Appends inside are written in one transaction, all of them or none: one wait for the disk."""
         try:
-            with self._db.transaction():
+            with self._db.transaction(), self.read_once():
                 self._joined = True
                 yield
         except BaseException:
             self._forget_changes()
             raise
         finally:
-            self._joined = False
+            self._joined, self._fenced = False, set()
 
     def events(self, stream: Stream, *, after: int = 0, until: int = _NO_END) -> Iterator[Event]:
         """A stream's events in order, read page by page; Damaged where one cannot be read."""
@@ -443,9 +458,8 @@ class Log:
 
     def is_ahead_of_clock(self, stream: Stream, *, lease: Lease | None = None) -> bool:
         """Whether a stream was written by a clock that was ahead, and the step back is not in it yet."""
-        if self._may_go_back is None:
-            return False
-        return is_clock_set_back(self.head(stream, lease=lease).known_at, self._clock.now())
+        known_at = self.head(stream, lease=lease).known_at if self._may_go_back else 0
+        return is_clock_set_back(known_at, self._clock.now())
 
     def last_change_seq(self, stream: Stream, kinds: frozenset[str], *, seq: int) -> int | None:
         """The newest sequence number of an event of some kinds; None beyond the head that was read last."""
@@ -550,25 +564,29 @@ class Log:
     def _append(
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None
     ) -> list[Event]:
-        fence_write(self._db, stream, lease)
-        head, before = self.head(stream, lease=lease), list[Draft]()
+        # A fence holds to the end of its transaction, which may have several appends.
+        if lease is None or lease not in self._fenced:
+            fence_write(self._db, stream, lease)
+            self._fenced |= {lease} if lease and self._joined else set()
+        head, before = self.head(stream, lease=lease) if lease else self._read_head(stream), list[Draft]()
         if self._may_go_back is not None and is_clock_set_back(head.known_at, now := self._clock.now()):
             known_at = self._may_go_back(head.known_at, now)
             before = [set_back_draft(self._step_back(stream, head, known_at))]
             head = msgspec.structs.replace(head, known_at=known_at - 1)
         events = self._chain_to_head(head, [*before, *drafts], stream=stream, expected_seq=expected_seq)
+        self._write(stream, events)
         known = self._changes[stream]
         for event in events:
-            self._write(event)
             known.newest[event.kind] = known.until = event.seq
         self.written += len(events)
         if lease is not None and events:
             self._held_heads[stream] = lease, Head(events[-1].seq, events[-1].hash, events[-1].known_at)
+        self._ends.pop(stream, None)
         return events[len(before) :]
 
     def _step_back(self, stream: Stream, head: Head, known_at: int) -> ClockSetBack:
-        where = {"owner": stream.owner, "deployment": stream.deployment}
-        ((first_seq,),) = self._db.all(QUERIES.first_known_after, known_at=known_at, **where)
+        where = {"owner": stream.owner, "deployment": stream.deployment, "known_at": known_at}
+        ((first_seq,),) = self._db.all(QUERIES.first_known_after, **where)
         return ClockSetBack(known_at, head.known_at, first_seq)
 
     def _chain_to_head(self, head: Head, drafts: Sequence[Draft], *, stream: Stream, expected_seq: int) -> list[Event]:
@@ -580,12 +598,12 @@ class Log:
         known_at = max(head.known_at + 1, self._clock.now())
         return chain_events(head.hash, drafts, stream=stream, seq=seq, known_at=known_at)
 
-    def _write(self, event: Event) -> None:
-        inserted = self._db.one(QUERIES.append, **dict(zip(QUERIES.append.params, event_row(event), strict=True)))
+    def _write(self, stream: Stream, events: Sequence[Event]) -> None:
         # On PostgreSQL two transactions can read the same head; the slower one's insert does nothing.
-        if inserted is None:
-            raise StaleWriter(f"another writer was first in stream {event.stream.name}: read it again before writing")
-        apply_event(self._db, self._projectors, event)
+        if self._db.many(QUERIES.append, [event_row(event) for event in events]) != len(events):
+            raise StaleWriter(f"another writer was first in stream {stream.name}: read it again before writing")
+        for event in events:
+            apply_event(self._db, self._projectors, event)
 
     def _hash_of(self, stream: Stream, seq: int) -> str:
         """The hash of an event, or of the beginning."""

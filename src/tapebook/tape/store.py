@@ -115,6 +115,8 @@ class Tape:
         self._kinds: dict[str, SubjectKind] = {}
         self._declared: dict[str, SubjectKind] = {}
         self._open_gaps = (0, 0)
+        # A cache of what is delisted as of a commit: decisions that are recorded together ask for each symbol.
+        self._delisted: tuple[int, list[Row]] = (-1, [])
         self._seals = SealWriter(db)
         self.registry = Registry(db)
         self.commits = 0
@@ -481,8 +483,13 @@ class Tape:
 
     def delisting(self, symbol: str, *, view: View) -> KnownDelisting | None:
         """The settlement of a perp that the exchange does not list any more; None while it does, as far as is known."""
-        where = {"symbol": symbol, "as_of": view.as_of, "watermark": view.watermark}
-        row = self._db.one(_QUERIES.delisting, **where)
+        if view.watermark == NO_WATERMARK:
+            row = self._db.one(_QUERIES.delisting, symbol=symbol, as_of=view.as_of, watermark=NO_WATERMARK)
+        else:
+            if self._delisted[0] != view.watermark:
+                self._delisted = view.watermark, self._db.all(_QUERIES.delistings, watermark=view.watermark)
+            known = [each[1::2] for each in self._delisted[1] if each[0] == symbol and each[1] <= view.as_of]
+            row = known[-1] if known else None
         return KnownDelisting(*row) if row and row[1] is not None else None
 
     def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
@@ -491,9 +498,8 @@ class Tape:
 
     def candle_span(self, symbol: str, *, granularity_sec: int) -> tuple[int, int] | None:
         """When a symbol's first and last bar of a length begin; what left for the archive is not looked at."""
-        symbol_id = self._id(symbol)
-        where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec}
-        row = self._db.one(CANDLES.queries.span, **where) if symbol_id is not None else None
+        where = {"symbol_id": self._id(symbol), "granularity_sec": granularity_sec}
+        row = self._db.one(CANDLES.queries.span, **where) if where["symbol_id"] is not None else None
         return (row[0], row[1]) if row and row[0] is not None else None
 
     def known_rows(self, symbol: str, *, since: int, view: View) -> Iterator[tuple[str, int, list[Row]]]:
@@ -637,12 +643,9 @@ class Tape:
     def _stored_hours(self, hours: set[tuple[int, int]]) -> set[tuple[int, int]]:
         since, until = min(hour for _, hour in hours), max(hour for _, hour in hours)
         names = {number: symbol for symbol, number in self._known_ids().items()}
-        found = set[tuple[int, int]]()
-        for number in {number for number, _ in hours}:
-            limits = {"since": since, "until": until, "granularity_sec": _HOUR_SEC}
-            bars: list[Candle] = self._between(CANDLES, names[number], view=View(NO_WATERMARK), **limits)
-            found |= {(number, bar.bucket_ts) for bar in bars}
-        return found
+        limits: Any = {"since": since, "until": until, "granularity_sec": _HOUR_SEC, "view": View(NO_WATERMARK)}
+        numbers = {number for number, _ in hours}
+        return {(each, bar.bucket_ts) for each in numbers for bar in self._between(CANDLES, names[each], **limits)}
 
     def _revise(self, family: Family, row: Row, written: dict[Row, Row]) -> int:
         """Adds a row as a new revision if the newest stored one says something else."""
