@@ -20,6 +20,7 @@ from tapebook.errors import BadInput, UnknownName
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.report.market import AssetContextView, MarketSource, MarketView, asset_context_view, market_view
 from tapebook.tape.bars import finished_bars
+from tapebook.tape.market_context import trending_symbols
 from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, ListedAsset, seed_sql
 from tapebook.tape.view import View
 
@@ -86,7 +87,8 @@ class MarketHistory(HomePart):
         """The markets there are, or those of a category such as `Layer 2`, as they were known at a moment."""
         with self._home.read() as rooms:
             view = View(self._home.moment(as_of))
-            found = rooms.tape.registry.assets(view=view, category=category)
+            trending = trending_symbols(rooms.tape, view=view)
+            found = rooms.tape.registry.assets(view=view, category=category, trending=trending)
         return [_asset_view(asset) for asset in found if asset.live or delisted]
 
     def write_asset_snapshot(self, path: str | Path, *, as_of: AsOf = None) -> int:

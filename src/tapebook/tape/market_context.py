@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tapebook.domain.instants import HOUR
-from tapebook.domain.market import FeatureRow
+from tapebook.domain.market import TRADED_KINDS, FeatureRow
 from tapebook.tape.view import View
 
 if TYPE_CHECKING:
@@ -23,6 +23,12 @@ GLOBAL_SUBJECT = "global/defi"
 
 STALE_AFTER_MS = 3 * HOUR
 """Three missed hours: what is older is told to be stale."""
+
+
+TRENDING_MARKETS = 10
+"""How many markets the category `Trending` holds."""
+
+_HOURS_OF_VOLUME = 24
 
 
 class SubjectRow(msgspec.Struct, frozen=True):
@@ -75,6 +81,18 @@ def macro_rows(tape: "Tape", symbol: str, *, view: View, since: int, most: int) 
             newest = rows[-most:] or [row for row in [tape.feature(channel, subject, view=view)] if row is not None]
             found += [_context_row(row) for row in reversed(newest)]
     return found
+
+
+def trending_symbols(tape: "Tape", *, view: View) -> list[str]:
+    """The markets with the most USD traded in the last day, the most first, as far as their bars were known."""
+    volumes = {}
+    for symbol in tape.symbols(*TRADED_KINDS):
+        bars = tape.bars(symbol, minutes=60, count=_HOURS_OF_VOLUME, view=view)
+        # The newest bars of a market that has stopped are of another day.
+        recent = [bar for bar in bars if bar.bucket_ts >= view.as_of - (_HOURS_OF_VOLUME + 1) * HOUR]
+        volumes[symbol] = sum(bar.volume_quote_usd for bar in recent)
+    traded = [symbol for symbol, volume in volumes.items() if volume > 0]
+    return sorted(traded, key=lambda symbol: (-volumes[symbol], symbol))[:TRENDING_MARKETS]
 
 
 def _context_row(row: FeatureRow) -> SubjectRow:
