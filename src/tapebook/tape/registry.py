@@ -10,7 +10,7 @@ Other parts ask the registry what is supported, and never conclude it from rows.
 others: they are shown through `domain/text.py`, and searched for only where `safe_terms` allows it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -19,7 +19,7 @@ import msgspec
 from tapebook.db import Database, Queries
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.instants import iso_text
-from tapebook.domain.market import RegistryRecord
+from tapebook.domain.market import MidFrame, Observation, RegistryRecord
 from tapebook.domain.text import short_line
 from tapebook.errors import UnknownName
 from tapebook.tape.families import CommitStamp
@@ -82,6 +82,20 @@ class ListedAsset(msgspec.Struct, frozen=True):
     assumed: bool
 
 
+def commits_of_records(facts: Sequence[Observation | MidFrame]) -> list[list[Observation | MidFrame]]:
+    """Facts as so many commits that each has one record of a subject at most: a version is told by its commit."""
+    parts: list[list[Observation | MidFrame]] = [[]]
+    seen: dict[tuple[str, str], int] = {}
+    for fact in facts:
+        number = 0
+        if isinstance(fact, RegistryRecord):
+            number = seen[fact.register, fact.symbol] = seen.get((fact.register, fact.symbol), -1) + 1
+        if number == len(parts):
+            parts.append([])
+        parts[number].append(fact)
+    return parts
+
+
 class Registry:
     """All registers of one tape, or those up to a commit: a cache of versions then, which nothing invalidates."""
 
@@ -121,13 +135,13 @@ class Registry:
         written = 0
         for each in records:
             where = {"register": each.register, "subject": each.symbol}
-            row = self._db.one(_QUERIES.newest, **where)
+            known_at = place.known_at if place.assumed is None else place.assumed(each)
+            row = self._db.one(_QUERIES.newest, **where, known_at=known_at)
             before: dict[str, Any] = msgspec.json.decode(row[0]) if row else {}
             after = before | msgspec.json.decode(each.record_json, type=dict[str, Any])
             # What is said again is no news, so an hourly list costs nothing.
             if after == before:
                 continue
-            known_at = place.known_at if place.assumed is None else place.assumed(each)
             values = {"record_json": canonical_json(after).decode(), "known_at": known_at, "seq": place.seq}
             self._db.execute(_QUERIES.add, **where, **values)
             written += 1
