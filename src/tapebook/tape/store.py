@@ -49,7 +49,7 @@ from tapebook.tape.families import (
 from tapebook.tape.gaps import GapTable
 from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import PriceClaim, PriceState, RefusedObservation, StoredPrices, newest_observed_price
-from tapebook.tape.registry import Registry
+from tapebook.tape.registry import Registry, commits_of_records
 from tapebook.tape.retention import ArchivedRows, FetchObject
 from tapebook.tape.seals import SealWriter, commit_checksum
 from tapebook.tape.source import SourceAdapter, SourceProblem
@@ -128,8 +128,7 @@ class Tape:
 
     def first_known_at(self) -> int:
         """When the oldest commit was known; 0 on an empty tape."""
-        row = self._db.one(_QUERIES.first_commit)
-        return row[1] if row else 0
+        return int((self._db.one(_QUERIES.first_commit) or (0, 0))[1])
 
     def commit(
         self,
@@ -152,7 +151,12 @@ class Tape:
             with self._db.transaction():
                 self._seals = SealWriter(self._db)
                 self._note_kinds(kinds)
-                return self._commit(observations, gaps, filled, assumed=assumed, refused=refused)
+                first, *others = [observations] if assumed is None else commits_of_records([*observations])
+                seq = self._commit(first, gaps, filled, assumed=assumed, refused=refused)
+                for facts in others:
+                    self._seals = SealWriter(self._db)
+                    seq = self._commit(facts, (), (), assumed=assumed)
+                return seq
         except BaseException:
             # Numbers given to new symbols in a transaction that failed were never given.
             self._ids, self._kinds = {}, {}
@@ -311,8 +315,7 @@ class Tape:
 
     def filled_gap_count(self) -> int:
         """How many gaps have been filled."""
-        count: int = self._db.all(_QUERIES.filled_gap_count)[0][0]
-        return count
+        return int(self._db.all(_QUERIES.filled_gap_count)[0][0])
 
     def note_problems(self, problems: Sequence[SourceProblem]) -> None:
         """Remembers what went wrong on the way here: of every subject the newest case and how often it happened."""
