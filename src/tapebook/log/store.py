@@ -50,6 +50,7 @@ from tapebook.log.event import (
     unpack_body,
     unpack_events,
 )
+from tapebook.log.keyed import KeyedWrite
 from tapebook.log.lease import Lease, fence_write
 
 Projector = Callable[[Event], "list[Write]"]
@@ -306,6 +307,8 @@ class Log:
         self._held_heads: dict[Stream, tuple[Lease, Head]] = {}
         self.generation = 0
         self.written = 0
+        # Set while a write that carries a key is under way.
+        self.keyed: KeyedWrite | None = None
         self.projections = tuple(projections)
         self._projectors = projectors_by_kind(projections)
 
@@ -344,6 +347,8 @@ class Log:
     def _forget_changes(self) -> None:
         """After an append that was rolled back, what was read meanwhile may be of events that never were."""
         self._changes, self._held_heads, self.generation = {}, {}, self.generation + 1
+        if self.keyed is not None:
+            self.keyed.forget_count()
 
     def heads(self, owner: str) -> dict[str, int]:
         """By deployment, the newest sequence number; one query, for whoever follows all streams."""
@@ -561,6 +566,8 @@ class Log:
         for event in events:
             self._write(event)
             known.newest[event.kind] = known.until = event.seq
+        if self.keyed is not None:
+            self.keyed.note_events(events)
         self.written += len(events)
         if lease is not None and events:
             self._held_heads[stream] = lease, Head(events[-1].seq, events[-1].hash, events[-1].known_at)
