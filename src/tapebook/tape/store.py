@@ -115,7 +115,7 @@ class Tape:
         self._kinds: dict[str, SubjectKind] = {}
         self._declared: dict[str, SubjectKind] = {}
         self._open_gaps = (0, 0)
-        self._delistings = DelistingTable(db)
+        self._delisting_table = DelistingTable(db)
         self._seals = SealWriter(db)
         self.registry = Registry(db)
         self.commits = 0
@@ -192,7 +192,7 @@ class Tape:
         )
         # Others were gone before anybody watched them.
         gone = [fact for fact in observations if type(fact) is Delisting and self._id(fact.symbol) is not None]
-        if delisted := sum(self._delistings.add(fact, place) for fact in gone):
+        if delisted := sum(self._delisting_table.add(fact, place) for fact in gone):
             self._seals.add_commit("tape_delistings", seq=place.seq)
         if listed := self.registry.write_records(
             [fact for fact in observations if type(fact) is RegistryRecord], place
@@ -488,7 +488,7 @@ class Tape:
 
     def delisting(self, symbol: str, *, view: View) -> KnownDelisting | None:
         """The settlement of a perp that the exchange does not list any more; None while it does, as far as is known."""
-        return self._delistings.newest(symbol, view=view)
+        return self._delisting_table.newest(symbol, view=view)
 
     def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
         """The features of a symbol derived from its bars and settled rates alone."""
