@@ -117,6 +117,8 @@ class Rooms:
         self.work = DecisionQueue(db, owner=owner, leases=self.leases)
         self.replies = StoredReplies(db, owner=owner)
         self.experience = Experience(db, owner=owner, answers=ReadCache(log, EXPERIENCE_PROJECTION.projectors))
+        if isinstance(log, SingleWriterLog):
+            log.add_follower(self.experience.follow)
         horizons = Horizons(db, owner=owner, answers=ReadCache(log, HORIZONS_PROJECTION.projectors))
         self.horizons = LayerCache(horizons)
         self.notes = Notes(db, owner=owner, answers=ReadCache(log, LESSONS_PROJECTION.projectors))

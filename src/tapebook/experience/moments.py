@@ -107,9 +107,26 @@ class MomentMemory(VectorIndex):
         moments = self._rows["at"][first:count].tolist()
         return fit_whitening(self.feature_rows(first, count), last=count, moments=moments)
 
-    def neighbours(self, fit: Fit, vector: FeatureVector, *, count: int, most: int, size: int) -> MomentNeighbours:
-        """The most similar of the newest `size` of the first `count` moments."""
+    def neighbours(
+        self,
+        fit: Fit,
+        vector: FeatureVector,
+        *,
+        count: int,
+        most: int,
+        size: int,
+        before: MomentNeighbours | None = None,
+    ) -> MomentNeighbours:
+        """The most similar of the newest `size` of the first `count` moments.
+
+        `before` is what this gave for the same vector, fit, `most` and `size` when fewer had joined.
+        """
         first = max(0, count - size)
+        if before is not None and len(before.moments) == most and before.oldest >= first and before.until <= count:
+            # Whoever joined since and is not nearer than the last of them changes nothing, nor who left unchosen.
+            newer = self.distances(fit, vector, first=before.until, count=count)
+            if min(newer, default=before.moments[-1].distance) >= before.moments[-1].distance:
+                return MomentNeighbours(before.moments, count - first, fit.far, count, before.oldest)
         places, distances = self.nearest_places(fit, vector, first=first, count=count, most=_LOOKED_AT * most)
         # Of equals the one that joined first, since places come in order.
         order = distances.argsort(kind="stable")
@@ -122,8 +139,9 @@ class MomentMemory(VectorIndex):
                 if len(chosen) == most:
                     break
         picked = order[chosen]
-        found = self._similar_moments(places[picked], distances[picked].tolist())
-        return MomentNeighbours(found, count - first, fit.far)
+        nearest = places[picked]
+        found = self._similar_moments(nearest, distances[picked].tolist())
+        return MomentNeighbours(found, count - first, fit.far, count, min(nearest.tolist(), default=0))
 
     def _similar_moments(self, places: Places, distances: list[int]) -> tuple[SimilarMoment, ...]:
         # Columns first: a row of the array costs ten times as much to read as a number of a list.

@@ -45,11 +45,16 @@ class SimilarMoment(msgspec.Struct, frozen=True):
 
 
 class MomentNeighbours(msgspec.Struct, frozen=True):
-    """The most similar of `searched` moments, nearest first; `usual` is the distance that 99 of 100 have to theirs."""
+    """The most similar of `searched` moments, nearest first; `usual` is the distance that 99 of 100 have to theirs.
+
+    `until` is how many had joined by then, and `oldest` the place of the one among them that joined first.
+    """
 
     moments: tuple[SimilarMoment, ...]
     searched: int
     usual: int
+    until: int = 0
+    oldest: int = 0
 
     @property
     def is_novel(self) -> bool:
@@ -114,3 +119,9 @@ class SimilarPast(msgspec.Struct, frozen=True):
 
     moments: MomentNeighbours
     trades: tuple[tuple[int, PastTrade], ...] = ()
+
+    def tells_as(self, other: "SimilarPast | None") -> bool:
+        """Whether a packet says the same of both; how many moments were searched it says only when none is near."""
+        if other is None or self.moments.is_novel:
+            return False
+        return self.moments.moments is other.moments.moments and self.trades is other.trades

@@ -74,7 +74,7 @@ from tapebook.experience.rows import (
 )
 from tapebook.experience.similar import PastTrade, SimilarPast
 from tapebook.experience.twin_memory import TwinMemory
-from tapebook.log import Draft, ReadCache
+from tapebook.log import Draft, Event, ReadCache
 
 if TYPE_CHECKING:
     # It brings numpy, which only a search or a fit needs: `tapebook --help` starts without it.
@@ -86,6 +86,9 @@ if TYPE_CHECKING:
 ALWAYS_READ_KINDS = (ALL, PROVIDER, PROVIDER_REGIME, CONFIDENCE)
 
 StableRowsKey = tuple[str, str, tuple[str, ...], float]
+NewestMoment = tuple[int, int, int | None]
+"""The sequence number of the newest note of a moment, what trading cost then, and that of the newest fit."""
+
 RowsInputs = tuple[object, ...]
 """All that rows depend on for a symbol: the regime, the providers, what is seen, the last days, the settings."""
 
@@ -133,6 +136,7 @@ _QUERIES = Queries.load("tapebook.experience")
 # is noted every hour, and a trade ends much less often.
 _OUTCOME_KINDS = [ev.EVENT_KINDS[body] for body in (ev.OutcomeLearned, ev.OutcomesForgotten, ev.OutcomesRemembered)]
 _MOMENT_KINDS = [ev.EVENT_KINDS[body] for body in (MomentNoted, ev.MomentsFitted)]
+_NOTED = ev.EVENT_KINDS[MomentNoted]
 _BATCH = 2_000
 # Beyond it, reading all records anew is cheaper than adding outcomes one by one.
 _MOST_TO_CATCH_UP = 20
@@ -166,6 +170,20 @@ class Forgetting(msgspec.Struct, frozen=True):
     undone_at: int | None
 
 
+class _SimilarInCache(msgspec.Struct, frozen=True):
+    """What was similar to the last moment of a symbol, what was asked for, and what a packet was told of it.
+
+    `noted` is the newest note by then: one more makes it be looked at again, mostly to find the same. `told` has what
+    else the words depend on: the side that is held, and what trading costs.
+    """
+
+    asked: tuple[FeatureVector | None, int, ExperienceSettings, int | None]
+    told: tuple[int, int]
+    noted: int
+    past: SimilarPast | None
+    found: PacketExperience
+
+
 class Experience:
     """The experience of one owner's deployments."""
 
@@ -183,8 +201,10 @@ class Experience:
         # With the newest forgetting each was read as of: another one makes it be read again.
         self._trades: dict[str, tuple[int, TradeMemory]] = {}
         self._moment_fits: dict[str, tuple[int, Fit]] = {}
+        # Of deployments that only this process writes, the newest note and fit as `follow` saw them appended.
+        self._followed_moments: dict[str, NewestMoment] = {}
         # Caches by symbol of what its bars and rates gave last; agents that look at one market share them.
-        self._similar: dict[tuple[str, str], tuple[RowsInputs, PacketExperience]] = {}
+        self._similar: dict[tuple[str, str], _SimilarInCache] = {}
         self.twins = TwinMemory(db, owner=owner)
         # A cache by deployment: the month before which all months are known to be summed up.
         self.months_summed_up: dict[str, int] = {}
@@ -276,7 +296,7 @@ class Experience:
     def forget_cached(self, deployment: str) -> None:
         """Drops what is in memory of a deployment, whose tables were written anew."""
         caches: list[dict[str, Any]] = [self._standings, self._fits, self._situations, self._passed]
-        for kept in (*caches, self._moments, self._trades, self._moment_fits):
+        for kept in (*caches, self._moments, self._trades, self._moment_fits, self._followed_moments):
             kept.pop(deployment, None)
         self.twins.forget_cached(deployment)
 
@@ -369,25 +389,45 @@ class Experience:
         noted = self._newest_moment(records.deployment, seq=seq)
         if noted is None:
             return PacketExperience()
-        asked = (question.moment, question.held, noted, records.seq, settings)
+        asked = (question.moment, records.seq, settings, noted[2])
+        told = (question.held, noted[1])
         kept = self._similar.get((records.deployment, question.symbol))
-        if kept is None or kept[0] != asked:
-            past, found = self.similar(records.deployment, question.moment, seq=seq, settings=settings), None
-            if past is not None:
+        if kept is None or kept.asked != asked or kept.told != told or kept.noted != noted[0]:
+            before = kept.past if kept is not None and kept.asked == asked else None
+            past = self.similar(records.deployment, question.moment, seq=seq, settings=settings, before=before)
+            if past is None:
+                found = PacketExperience()
+            elif kept is not None and kept.told == told and past.tells_as(before):
+                found = kept.found
+            else:
                 found = similar_experience(past, held=question.held, costs_bps=noted[1] / PPM_PER_BP)
-            kept = self._similar[records.deployment, question.symbol] = asked, found or PacketExperience()
-        return kept[1]
+            kept = _SimilarInCache(asked, told, noted[0], past, found)
+            self._similar[records.deployment, question.symbol] = kept
+        return kept.found
 
     def similar(
-        self, deployment: str, moment: FeatureVector | None, *, seq: int, settings: ExperienceSettings
+        self,
+        deployment: str,
+        moment: FeatureVector | None,
+        *,
+        seq: int,
+        settings: ExperienceSettings,
+        before: SimilarPast | None = None,
     ) -> SimilarPast | None:
-        """What is most alike to a moment as of a sequence number; None before there is a fit."""
+        """What is most alike to a moment as of a sequence number; None before there is a fit.
+
+        `before` is what this gave when nothing was different but that fewer moments were noted.
+        """
         fit = self.moment_fit_as_of(deployment, seq=seq)
         if fit is None or moment is None:
             return None
         terms: Any = {"most": settings.neighbours, "size": settings.max_memory_size}
-        memory, trades = self._moments_up_to(deployment, seq), self._trades_up_to(deployment, seq)
-        near = memory.neighbours(fit, moment, count=memory.joined_count(seq), **terms)
+        memory = self._moments_up_to(deployment, seq)
+        count, last = memory.joined_count(seq), before.moments if before else None
+        near = memory.neighbours(fit, moment, count=count, before=last, **terms)
+        if before is not None:
+            return SimilarPast(near, before.trades)
+        trades = self._trades_up_to(deployment, seq)
         return SimilarPast(near, trades.nearest_trades(fit, moment, count=trades.count_as_of(seq), **terms))
 
     def seen_moment(self, symbol: str, inputs: MomentInputs) -> SeenMoment | None:
@@ -425,6 +465,23 @@ class Experience:
         if count >= FEWEST_TO_FIT and refit_due(count, self.moment_fit_as_of(deployment, seq=seq)):
             drafts.append(ev.draft(at, ev.MomentsFitted(memory.fit_newest(count))))
         return drafts
+
+    def follow(self, event: Event) -> None:
+        """Takes in a moment as a single writer appends it, so that it is not written out only to be read back."""
+        if event.kind not in _MOMENT_KINDS or event.stream.owner != self.owner:
+            return
+        deployment = event.stream.deployment
+        before = self._followed_moments.get(deployment) or self._read_newest_moment(deployment, seq=event.seq - 1)
+        if event.kind != _NOTED:
+            # A fit comes behind the note that it was due with.
+            if before is not None:
+                self._followed_moments[deployment] = before[0], before[1], event.seq
+            return
+        body, memory = ev.body_of(event, MomentNoted), self._moments.get(deployment)
+        self._followed_moments[deployment] = event.seq, body.costs_ppm, before[2] if before else None
+        # One that has not read all notes before this one reads this one with them.
+        if memory is not None and body.number == memory.noted + 1:
+            memory.add(event.seq, body)
 
     def situation_count(self, deployment: str, *, seq: int) -> int:
         """How many situations there are to compare with: moments that joined, and those of trades of before them."""
@@ -546,9 +603,13 @@ class Experience:
     def _read_newest(self, deployment: str, *, seq: int) -> Row | None:
         return self._db.one(_QUERIES.newest, **self._where(deployment), seq=seq)
 
-    def _read_newest_moment(self, deployment: str, *, seq: int) -> Row | None:
+    def _read_newest_moment(self, deployment: str, *, seq: int) -> "NewestMoment | None":
         """The newest note of a moment and the newest fit, by their sequence numbers, and what trading cost then."""
-        return self._db.one(_QUERIES.newest_moment, **self._where(deployment), seq=seq)
+        followed = self._followed_moments.get(deployment)
+        if followed is not None and followed[0] <= seq and (followed[2] or 0) <= seq:
+            return followed
+        row: Any = self._db.one(_QUERIES.newest_moment, **self._where(deployment), seq=seq)
+        return row
 
     def _moments_up_to(self, deployment: str, seq: int) -> "MomentMemory":
         kept = self._moments.get(deployment)
