@@ -98,7 +98,8 @@ def _moment_differences(experience: Experience, deployment: str, *, seq: int) ->
         return 0, []
     from tapebook.experience.moments import MomentMemory
 
-    memory, differences = MomentMemory(), []
+    # Fits of all times are computed again, so that nothing is dropped here.
+    memory, differences = MomentMemory(keep=len(notes)), []
     for number, (at, noted) in enumerate(notes, start=1):
         if noted.number != number:
             differences.append(f"moment {number} is noted as number {noted.number}")

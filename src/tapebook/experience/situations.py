@@ -298,7 +298,7 @@ class _FittedVectors:
             columns = np.empty((len(self.columns), room), np.float32)
             columns[:, : self.count] = self.columns[:, : self.count]
             self.columns = columns
-            self.lengths = _with_room(self.lengths[: self.count], room)
+            self.lengths = with_room(self.lengths[: self.count], room)
         if len(readings) == 1:
             # A moment joins every hour: one vector by itself costs a fifth of a block.
             known = [None if each == MISSING else each for each in readings[0].tolist()]
@@ -336,6 +336,10 @@ class VectorIndex:
         close = _candidates(lengths - twice, most)
         away = (lengths[close].astype(np.float64) - twice[close]).astype(np.int64) + own
         return close + first, away
+
+    def drop_vectors(self) -> None:
+        """Forgets the vectors, where rows got other numbers; the next search makes those it needs."""
+        self._views.clear()
 
     def distances(self, fit: Fit, reading: FeatureVector, *, first: int, count: int) -> list[int]:
         """The squared distances of the rows from `first` to `count`, which are few."""
@@ -375,7 +379,7 @@ class Situations(VectorIndex):
             self._set_rows(new)
         else:
             if until > len(self._rows):
-                self._set_rows(_with_room(self._rows[: self.count], 2 * until))
+                self._set_rows(with_room(self._rows[: self.count], 2 * until))
             self._rows[self.count : until] = new
         self.count = until
 
@@ -446,7 +450,7 @@ def _candidates(away: NDArray[np.float32], most: int) -> Places:
     return found
 
 
-def _with_room(array: NDArray[Any], room: int) -> NDArray[Any]:
+def with_room(array: NDArray[Any], room: int) -> NDArray[Any]:
     """A longer array that begins with these rows."""
     longer = np.empty((room, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array

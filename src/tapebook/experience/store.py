@@ -422,7 +422,7 @@ class Experience:
         if fit is None or moment is None:
             return None
         terms: Any = {"most": settings.neighbours, "size": settings.max_memory_size}
-        memory = self._moments_up_to(deployment, seq)
+        memory = self._moments_up_to(deployment, seq, size=settings.max_memory_size)
         count, last = memory.joined_count(seq), before.moments if before else None
         near = memory.neighbours(fit, moment, count=count, before=last, **terms)
         if before is not None:
@@ -611,12 +611,14 @@ class Experience:
         row: Any = self._db.one(_QUERIES.newest_moment, **self._where(deployment), seq=seq)
         return row
 
-    def _moments_up_to(self, deployment: str, seq: int) -> "MomentMemory":
+    def _moments_up_to(self, deployment: str, seq: int, *, size: int = 0) -> "MomentMemory":
+        """The moments in memory, as far as a sequence number at least; of those behind it, `size` or more."""
         kept = self._moments.get(deployment)
-        if kept is None:
+        if kept is None or not kept.holds(seq, size=size):
             from tapebook.experience.moments import MomentMemory
 
             kept = self._moments[deployment] = MomentMemory()
+        kept.keep = max(kept.keep, size)
         newest = self._newest_moment(deployment, seq=seq)
         if newest is not None and newest[0] > kept.seq:
             for at, noted in self.moments_noted(deployment, after=kept.seq, until=newest[0]):
