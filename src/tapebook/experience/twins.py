@@ -32,7 +32,6 @@ is the twin of that, and what it lies behind the mix is counted beside the bound
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
-from functools import lru_cache
 from math import log
 from operator import add, attrgetter, mul
 
@@ -109,7 +108,6 @@ class SymbolTwins(msgspec.Struct, frozen=True, array_like=True):
         return next((each for each in self.accounts if each.name == name), None)
 
 
-@lru_cache(maxsize=64)
 def prior_shares(members: int, total: int) -> tuple[int, ...]:
     """The trust before anything is known: of `cash`, of `equal`, and of each member alike."""
     cash, equal = total * CASH_PRIOR // ONE, total * EQUAL_PRIOR // ONE
