@@ -171,7 +171,7 @@ class MarketDesk(Desk):
 
     def note(self, seen: SeenMoment, *, symbol: str = "BTC") -> int:
         """Notes one moment, if it is due."""
-        drafts = self.experience.note_moment(self.deployment, symbol, seen, costs_ppm=1_500, seq=self.seq)
+        drafts = self.experience.moments.note(self.deployment, symbol, seen, costs_ppm=1_500, seq=self.seq)
         return self.append(drafts)
 
 
@@ -193,7 +193,7 @@ def noted(market: list[Candle]) -> list[tuple[int, MomentNoted]]:
     with memory_desk() as plain:
         desk = MarketDesk(plain.db)
         desk.follow(market, since=T0 + 8 * DAY, until=T0 + 20 * DAY, step=QUARTER)
-        return desk.experience.moments_noted("d", after=0, until=desk.seq)
+        return desk.experience.moments.noted_between("d", after=0, until=desk.seq)
 
 
 def test_one_moment_is_noted_an_hour_with_what_came_after_earlier_ones(
@@ -265,7 +265,7 @@ def test_memory_is_a_function_of_the_log(market: list[Candle]) -> None:
             assert experience.rows_for_packet(records, question, seq=at, settings=settings) == told
             now = experience.rows_for_packet(records, question, seq=desk.seq, settings=settings)
             assert now != told
-        first = desk.experience.moment_fits("d", seq=desk.seq)[0]
+        first = desk.experience.moments.fits("d", seq=desk.seq)[0]
         assert first[1].last == 100
 
 
@@ -301,7 +301,7 @@ def test_memory_is_bounded_and_reads_older_moments_again(market: list[Candle], m
             told.append(
                 (desk.seq, seen.vector, desk.experience.similar("d", seen.vector, seq=desk.seq, settings=settings))
             )
-            memory = desk.experience._moments["d"]
+            memory = desk.experience.moments._memories["d"]
             assert len(memory._joined_at) <= 80 and len(memory._times) <= 80
         assert memory.joined_count(desk.seq) == 216 and not memory.holds(told[100][0], size=40)
         assert sum(found is not None for _, _, found in told) > 100
@@ -321,17 +321,17 @@ def test_single_writer_does_not_read_back_what_it_noted(market: list[Candle], mo
         def refuse(*_: object, **__: object) -> list[tuple[int, MomentNoted]]:
             raise AssertionError("notes are read back")
 
-        monkeypatch.setattr(follower, "moments_noted", refuse)
+        monkeypatch.setattr(follower.moments, "noted_between", refuse)
         for end in range(T0 + 9 * DAY, T0 + 15 * DAY, HOUR):
             seen, before = moment_at(market, hours, end, reader=reader), desk.seq
             desk.note(seen)
             for event in desk.log.events(desk.stream, after=before):
-                follower.follow(event)
+                follower.moments.follow(event)
             settings = ExperienceSettings()
             found = follower.similar("d", seen.vector, seq=desk.seq, settings=settings)
             if end % (6 * HOUR) == 0:
                 assert found == desk.reopened().similar("d", seen.vector, seq=desk.seq, settings=settings)
-        assert found is not None and len(follower.moment_fits("d", seq=desk.seq)) == 2
+        assert found is not None and len(follower.moments.fits("d", seq=desk.seq)) == 2
 
 
 def test_gap_of_the_tape_leaves_a_move_out(market: list[Candle]) -> None:
@@ -343,7 +343,7 @@ def test_gap_of_the_tape_leaves_a_move_out(market: list[Candle]) -> None:
         for end in range(T0 + 8 * DAY, T0 + 12 * DAY, HOUR):
             desk.note(moment_at(torn, hours, end, reader=reader))
         memory = MomentMemory()
-        for seq, note in desk.experience.moments_noted("d", after=0, until=desk.seq):
+        for seq, note in desk.experience.moments.noted_between("d", after=0, until=desk.seq):
             memory.add(seq, note)
         near = memory.neighbours(memory.fit_newest(60), note.vector, count=60, most=60, size=60)
         assert any(None in each.moves_ppm for each in near.moments)
