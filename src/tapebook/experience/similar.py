@@ -7,6 +7,7 @@ the variance of n² / Σ ρ independent ones. `move_estimate` counts so many, an
 
 import math
 from collections.abc import Sequence
+from operator import sub
 
 import msgspec
 
@@ -81,6 +82,9 @@ def independent_count(starts: Sequence[int], span: int) -> float:
     if not starts:
         return 0.0
     ordered, shared, n = sorted(starts), 0.0, len(starts)
+    if min(map(sub, ordered[1:], ordered), default=span) >= span:
+        # Neighbours are hours apart, so that short windows mostly do not overlap.
+        return float(n)
     for place, start in enumerate(ordered):
         later, end = place + 1, start + span
         while later < n and ordered[later] < end:
